@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from typing import Any
 
 from heuristics.engine.policy import Policy
 from heuristics.engine.ranked import Ranked
 from heuristics.engine.run import PolicyError, Unsuited, trace_policy
-from heuristics.engine.user_policy import load_policy
+from heuristics.engine.user_policy import as_policy, load_policy
 from heuristics.policies.augserve import ABLATIONS as AUGSERVE
 from heuristics.policies.augserve import AugServe
 from heuristics.policies.deadline import Deadline
@@ -84,12 +85,21 @@ BY_COST = sorted(POLICIES.values(), key=lambda p: (p.name != "serial", isinstanc
 """Every policy, roughly the fastest first: those that test what they admit take up to three times as long."""
 
 
-def get_policy(name: str) -> Policy:
+AnyPolicy = str | Policy | type[Policy] | Callable[..., Any]
+"""What `get_policy` takes."""
+
+
+def get_policy(name: AnyPolicy) -> Policy:
     """Return the policy of that name, or one of a user's file (`FILE.py`, `FILE.py:CLASS`). BadInput if there is none.
+
+    A Policy is returned as it is, one is made of a class of them, and of a function: one of a view and a plan decides
+    (`Policy.decide`); one of a job is the key of an order, whose first jobs that fit are taken (`Plan.fill`).
 
     Some take parameters: `random:SEED`, `index:r0=SECONDS,group=G` and `deadline:flow=F,token=T` (either may be left
     out), `staggered:B,G`, `wait:N,COUNT`.
     """
+    if not isinstance(name, str):
+        return as_policy(name)
     if name.startswith("random:") and name.removeprefix("random:").isdecimal():
         return RandomOrder(int(name.removeprefix("random:")))
     kind, colon, _ = name.partition(":")

@@ -34,9 +34,14 @@ from kvcore.result import Result as Result
 from kvcore.result import Horizon as Horizon
 
 # Instances and files
+from kvbound.named import read as read
 from kvbound.instances import load_instance as load_instance
 from workloads.builtin import builtin_instance as builtin_instance
 from workloads.generators import generate as generate
+from costmodels import get_cost as get_cost
+from heuristics import with_min_waste_handlings as with_min_waste_handlings
+from heuristics.load import rate as rate
+from heuristics.load import scaled as scaled
 from library import Library as Library
 from workloads.importers import read_agent_traces as read_agent_traces
 from workloads.importers import read_azure as read_azure
@@ -50,21 +55,26 @@ from kvcore.files import read_schedule as read_schedule
 from kvcore.files import write_text as write_text
 from kvcore.certificates import read_certificate as read_certificate
 from kvcore.coarsen import coarsen as coarsen
+from kvbound.distortion import distortion as distortion
 from kvcore.coarsen import fine_bound as fine_bound
 from kvcore.coarsen import lift as lift
 
 # Policies, optima, bounds
 from heuristics import POLICIES as POLICIES
 from heuristics import get_policy as get_policy
+from heuristics import Policy as Policy
+from heuristics import View as View
+from heuristics import Plan as Plan
+from heuristics import Job as Job
 from heuristics import run_policy as run_policy
 from heuristics import PolicyError as PolicyError
 from heuristics import Unsuited as Unsuited
-from solvers import simulate_policy as simulate
-from solvers import solve as solve
-from solvers.exact import exact as exact
-from solvers.improve import improve as improve
-from solvers.ladder import climb as bound
-from kvbound.comparison import compare as compare
+from kvbound.named import simulate as simulate
+from kvbound.named import solve as solve
+from kvbound.named import exact as exact
+from kvbound.named import improve as improve
+from kvbound.named import bound as bound
+from kvbound.named import compare as compare
 from kvbound.comparison import Comparison as Comparison
 from kvbound.explanation import explain as explain
 from kvbound.explanation import Explanation as Explanation
@@ -92,4 +102,5 @@ from kvbound.plots import gantt as gantt
 from kvbound.plots import memory as memory
 from kvbound.plots import ladder as ladder
 from kvbound.plots import save as save
+from kvbound.plots import render as render
 from kvbound.report import Report as Report

@@ -7,14 +7,25 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Literal
 
+from heuristics.registry import AnyPolicy
 from kvbound.explanation import Explained, explain_all
 from kvbound.plots.frame import DRAWABLE
-from kvbound.simulation import Simulation, Watch, outside_schedules, simulate_policies, unwatched
-from kvbound.tables import Cells, because, between, decimal, handling_text, in_words, title, value_columns
+from kvbound.simulation import Simulation, Watch, outside_schedules, policy_names, simulate_policies, unwatched
+from kvbound.tables import (
+    Cells,
+    because,
+    between,
+    decimal,
+    handling_text,
+    in_words,
+    title,
+    value_columns,
+    without_calls,
+)
 from kvbound.units import units_of
 from kvcore.errors import BadInput
 from kvcore.instance import Instance
-from kvcore.metrics import objective_value
+from kvcore.metrics import SUMS, objective_value
 from kvcore.result import Result
 from kvcore.schedule import Schedule
 from kvcore.summary import summary
@@ -45,7 +56,7 @@ UNMEASURED = "nothing to measure against was looked for (--optimum does)"
 
 def compare(
     instance: Instance,
-    policies: Sequence[str] | None = None,
+    policies: str | Sequence[AnyPolicy] | None = None,
     objective: str = "total-flow-time",
     handling: str = "as-given",
     time_limit: float = 60,
@@ -58,13 +69,14 @@ def compare(
 ) -> Comparison:
     """Run the policies, and find what they are measured against: with handlings as given, and free where they differ.
 
-    `policies` are names (None: the usual ones). They are measured against the optimum (or what is known of it), the
-    best lower bound, or nothing. `time_limit` is in seconds, for each optimum; `window` is what
-    `kvcore.summary` takes. A policy that cannot run has a row that says why. `schedules`, by name, are those of others
-    (`kv.read_run`, `kv.read_schedule`): InvalidSchedule if one breaks a rule.
+    `policies` are names (None: the usual ones; one text may hold several, with commas), Policy objects or classes, or
+    functions, as `get_policy` takes them. They are measured against the optimum (or what is known of it), the best
+    lower bound, or nothing. `time_limit` is in seconds, for each optimum; `window` is what `kvcore.summary` takes. A
+    policy that cannot run has a row that says why. `schedules`, by name, are those of others (`kv.read_run`,
+    `kv.read_schedule`): InvalidSchedule if one breaks a rule.
     """
     usual = USUAL if instance.machine.evict else USUAL_WITHOUT_EVICTION
-    names = usual if policies is None else policies
+    names = usual if policies is None else policy_names(policies) if isinstance(policies, str) else policies
     outside = outside_schedules(instance, schedules or {}, objective, window)
     runs, interrupted = simulate_policies(
         instance, names, objective, handling, window=window, strict=False, watch=watch
@@ -139,17 +151,22 @@ class Comparison:
         """Return the table of values, a row for each schedule."""
         columns = ["schedule", *value_columns(units_of(self.instance), self.objective, "value", "mean")]
         columns += [f"/ {SHORT[kind]}" for kind in self.optima]
-        cells = [self._cells(row) for row in rows]
-        return Cells([*columns, "handling of calls"], cells, range(1, len(columns)))
+        columns += ["without calls"] * len(without_calls(None, self.instance, self.objective))
+        said = any(row["handling"] or "error" in row for row in rows)
+        cells = [[*self._cells(row), *[handling_text(row)] * said] for row in rows]
+        return Cells([*columns, *["handling of calls"] * said], cells, range(1, len(columns)))
 
     def _cells(self, row: dict[str, Any]) -> list[object]:
-        values = (row["bound"] if row.get("status") == "bound-only" else row["value"], row["mean"])
+        values = (row["value"], row["mean"])
+        if row.get("status") == "bound-only":
+            mean = Fraction(row["bound"]) / len(self.instance.requests) if self.objective in SUMS else None
+            values = (row["bound"], None if mean is None else str(mean))
         units = units_of(self.instance)
         return [
             row["label"],
             *(units.value(value, self.objective) for value in values),
             *(decimal(row["ratio_to_bound"][kind]) for kind in self.optima),
-            handling_text(row),
+            *without_calls(values[0], self.instance, self.objective),
         ]
 
     def draw(self, path: str) -> None:

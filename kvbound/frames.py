@@ -1,14 +1,16 @@
-"""Traces, results, comparisons and sweeps as tables of pandas."""
+"""Traces, results, comparisons and sweeps as tables of pandas: numbers, with the unit in the name of a column."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import re
+from collections.abc import Callable, Iterable, Mapping
+from fractions import Fraction
 from importlib import import_module
 from typing import Any
 
 from kvbound.comparison import Comparison
 from kvcore.errors import BadInput, MissingTool
-from kvcore.metrics import flow_time, ttft
+from kvcore.metrics import Value, flow_time, ttft
 from kvcore.result import Result
 from kvcore.trace import RequestTrace, Trace
 from sweeps import Sweep
@@ -16,15 +18,21 @@ from sweeps import Sweep
 Rows = Iterable[dict[str, Any]]
 NESTED = ("handling", "completion", "ladder", "log")
 """Keys of a row that have an entry for each call, request, method or event: tables of their own."""
+SPREADS = ("latency", "latency_without_calls", "ttft", "tpot", "normalized_latency")
+PARTS = ("mean", "p50", "p99")
+PER_TOKEN = ("tpot", "normalized_latency")
+SHARES = ("waste_share", "handlings")
+FRACTION = re.compile(r"-?\d+(/\d+)?")
 
 
 def to_dataframe(thing: Trace | Result | Comparison | Sweep | Rows, view: str | None = None) -> Any:
-    """Return a pandas DataFrame; integers stay exact, and so do fractions, in text.
+    """Return a pandas DataFrame of numbers, with the unit in the name of each column, such as `latency_p99_seconds`.
 
-    Of a Trace `requests` (the default) or `batches`, in ticks and tokens; of a Result its `row`, its `ladder` of bounds
-    (the default where there is no schedule), the `log` of a solve, `requests` or `batches`; of a Comparison its `rows`
-    or `ladder`; of a Sweep its `cells` or `summary`. Rows in dictionaries, as of `heuristics.load.load_rows`, are taken
-    as they are.
+    A tick of an instance that does not say its length is one second. Of a Trace `requests` (the default) or `batches`;
+    of a Result its `row`, its `ladder` of bounds (the default where there is no schedule), the `log` of a solve,
+    `requests` or `batches`; of a Comparison its `rows` or `ladder`; of a Sweep its `cells` or `summary`. The view
+    `json` of a Result or a Comparison has all that JSON has, in ticks. Rows in dictionaries, as of
+    `heuristics.load.load_rows`, are taken as they are, fractions in text as numbers.
 
     Raises:
         BadInput: there is no such view, or nothing that makes a table.
@@ -47,30 +55,83 @@ def to_dataframe(thing: Trace | Result | Comparison | Sweep | Rows, view: str | 
     frame = pandas.json_normalize(rows)
     for name in frame:
         cells = [row.get(name) for row in rows]
-        whole = [isinstance(cell, int) and abs(cell) < 2**63 for cell in cells]
-        if any(whole) and cells.count(None) == whole.count(False) > 0:
+        given = [cell for cell in cells if cell is not None]
+        whole = [isinstance(cell, int) and abs(cell) < 2**63 for cell in given]
+        if given and all(whole) and len(given) < len(cells):
             frame[name] = pandas.array(cells, dtype="Int64")  # where one is missing, the others would become floats
+        elif given and any("/" in str(cell) for cell in given) and all(FRACTION.fullmatch(str(cell)) for cell in given):
+            frame[name] = [None if cell is None else float(Fraction(cell)) for cell in cells]
     return frame
 
 
+def _row(row: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what a result row says, without what is for scripts alone."""
+    names = ("label", "group", "instance", "objective", "policy", "status", "error")
+    facts = {name: row[name] for name in names if name in row}
+    facts |= _values(row, row["objective"], Fraction(row["tick_seconds"]), "value", "mean", "bound")
+    facts |= {"gap": _number(row["gap"])}
+    facts |= {f"ratio_{kind.replace('-', '_')}": _number(of) for kind, of in row.get("ratio_to_bound", {}).items()}
+    facts |= {"found_by": row["found_by"], "proved_by": row["proved_by"], "took_seconds": row["seconds"]}
+    return facts | _measured(row.get("measures") or {})
+
+
+def _measured(measures: Mapping[str, Any]) -> dict[str, Any]:
+    flat = {name: value for name, value in measures.items() if not isinstance(value, dict | None)}
+    for name in SPREADS:
+        unit = "seconds_per_token" if name in PER_TOKEN else "seconds"
+        flat |= {f"{name}_{part}_{unit}": measures[name][part] for part in PARTS if measures.get(name)}
+    for name in SHARES:
+        flat |= {f"{name}_{part}": share for part, share in (measures.get(name) or {}).items()}
+    return flat
+
+
+def _values(row: Mapping[str, Any], objective: str, tick: Fraction, *names: str) -> dict[str, Any]:
+    """Return values of an objective in its unit, which stands in their names."""
+    unit = {"late-requests": "requests", "normalized-latency": "seconds_per_token"}.get(objective, "seconds")
+    scale = 1 if objective == "late-requests" else tick
+    return {f"{name}_{unit}": _number(row[name], scale) for name in names if name in row}
+
+
+def _number(value: Value | str | None, scale: Fraction | int = 1) -> float:
+    return float("nan") if value is None else float(Fraction(value) * scale)
+
+
+def _of_result(name: str) -> Callable[[Result], Rows]:
+    """Return the rows of a list that a result has besides: its ladder, or its log."""
+
+    def rows(result: Result) -> Rows:
+        tick = result.instance.tick_seconds
+        for row in result.extra.get(name, []):
+            rest = {"took_seconds" if key == "seconds" else key: cell for key, cell in row.items()}
+            values = _values(row, result.objective, tick, "value", "bound")
+            yield {key: cell for key, cell in rest.items() if key not in ("value", "bound")} | values
+
+    return rows
+
+
 def _requests(trace: Trace) -> Rows:
-    return [_request(each) for each in trace.requests]
+    return [_request(each, trace.instance.tick_seconds) for each in trace.requests]
 
 
-def _request(trace: RequestTrace) -> dict[str, Any]:
+def _request(trace: RequestTrace, tick: Fraction) -> dict[str, Any]:
     request = trace.request
+    ticks = {
+        "arrival": request.arrival, "call": request.call_time, "first_token": trace.first_token,
+        "completion": trace.completion, "ttft": ttft(trace), "latency": flow_time(trace),
+        "latency_without_calls": flow_time(trace) - request.call_time,
+    }  # fmt: skip
     return {
-        "request": request.id, "arrival": request.arrival, "prompt": request.prompt, "output": request.output,
-        "calls": len(request.calls), "call_time": request.call_time, "first_token": trace.first_token,
-        "completion": trace.completion, "ttft": ttft(trace), "flow_time": flow_time(trace),
-        "recomputed": sum(span.recomputed for span in trace.spans),
+        "request": request.id, "prompt_tokens": request.prompt, "output_tokens": request.output,
+        "calls": len(request.calls), **{f"{name}_seconds": float(time * tick) for name, time in ticks.items()},
+        "recomputed_tokens": sum(span.recomputed for span in trace.spans),
     }  # fmt: skip
 
 
 def _batches(trace: Trace) -> Rows:
+    tick = trace.instance.tick_seconds
     for batch in trace.batches:
-        row = {"start": batch.start, "end": batch.end, "device": batch.device, "host": batch.host}
-        yield row | batch.features._asdict()
+        times = {"start_seconds": float(batch.start * tick), "end_seconds": float(batch.end * tick)}
+        yield times | {"device_tokens": batch.device, "host_tokens": batch.host} | batch.features._asdict()
 
 
 def _held(result: Result) -> Trace:
@@ -82,13 +143,18 @@ def _held(result: Result) -> Trace:
 VIEWS: dict[type, dict[str, Callable[[Any], Rows]]] = {
     Trace: {"requests": _requests, "batches": _batches},
     Result: {
-        "row": lambda result: [result.to_json()],
-        "ladder": lambda result: result.extra.get("ladder", []),
-        "log": lambda result: result.extra.get("log", []),
+        "row": lambda result: [_row(result.to_json())],
+        "ladder": _of_result("ladder"),
+        "log": _of_result("log"),
         "requests": lambda result: _requests(_held(result)),
         "batches": lambda result: _batches(_held(result)),
+        "json": lambda result: [result.to_json()],
     },
-    Comparison: {"rows": Comparison.rows, "ladder": Comparison.ladder_rows},
+    Comparison: {
+        "rows": lambda comparison: map(_row, comparison.rows()),
+        "ladder": lambda comparison: map(_row, comparison.ladder_rows()),
+        "json": Comparison.rows,
+    },
     Sweep: {"cells": lambda sweep: sweep.flat, "summary": lambda sweep: [line.to_json() for line in sweep.summary]},
 }
 """The tables of each kind, the default first."""

@@ -10,6 +10,7 @@ from fractions import Fraction
 from typing import Any
 
 from heuristics import POLICIES, PolicyError, Unsuited, get_policy
+from heuristics.registry import AnyPolicy
 from kvcore.instance import Instance
 from kvcore.result import Result
 from kvcore.schedule import Schedule
@@ -63,7 +64,7 @@ def outside_schedules(
 
 def simulate_policies(
     instance: Instance,
-    policies: Sequence[str],
+    policies: Sequence[AnyPolicy],
     objective: str = "total-flow-time",
     handling: str = "as-given",
     *,
@@ -79,9 +80,9 @@ def simulate_policies(
     `kvcore.summary` takes, `predictions` and `seed` what `solvers.simulate_policy` does.
     """
     runs: list[Simulation] = []
-    for policy in policies:
+    for policy in map(get_policy, policies):
         try:
-            with watch(f"{policy} on {instance.name}"):
+            with watch(f"{policy.name} on {instance.name}"):
                 result = simulate_policy(
                     instance, policy, objective, handling=handling, predictions=predictions, seed=seed
                 )
@@ -92,7 +93,7 @@ def simulate_policies(
             if strict:
                 raise
             freed = instance.with_free_calls() if handling == "free" else instance
-            row = Result(freed, objective, policy=policy, extra={"error": str(error)}).to_json()
+            row = Result(freed, objective, policy=policy.name, extra={"error": str(error)}).to_json()
             runs.append(Simulation(row))
         except KeyboardInterrupt:
             return runs, True

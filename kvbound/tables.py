@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from kvbound.explanation import PARTS, SPENT, Difference, Explained
 from kvbound.units import Units, units_of
+from kvcore.instance import Instance
 from kvcore.metrics import Value
 from kvcore.result import Result
 from kvcore.schedule import Batch
@@ -26,9 +27,23 @@ RATES = ("requests_per_second", "tokens_per_second", "goodput_per_second")
 OVER = "/: the value over the optimum (over the lower bound, where that is all there is)"
 """What a column that is named / for short says."""
 WAITS = {kind: f"wait: {'policy' if kind == 'nothing' else kind}" for kind in SPENT[4:]}
+SENTENCES = {
+    "work": "at work, in batches that last longer",
+    "recompute": "computing KV again that had been dropped",
+    "calls": "in calls",
+    "transfers": "in batches that swap their KV",
+    "memory": "waiting while the KV of others fills the memory",
+    "budgets": "waiting for batches that are full (batch_tokens, prefill_tokens, batch_requests)",
+    "batch under way": "waiting for the end of a batch that was under way when they came or returned",
+    "nothing": "waiting although memory and budgets have room: the policy does not take them",
+}
+"""What requests do in the time of each kind, as the end of a sentence."""
 NAMED = 6
 """The most requests that a sentence names."""
 CAUSES = ("total", "calls", "queued", "transfer", "recomputation")
+WASTED = {"total": "wasted", "calls": "in calls", "recomputation": "refills"}
+"""What the shares of waste are called, where not by their causes."""
+TTFT = (("ttft", "mean"), ("ttft", "p99"))
 
 Labelled = Sequence[tuple[str, Mapping[str, Any]]]
 """Summaries, each with its label."""
@@ -61,19 +76,25 @@ def because(result: Result) -> str:
     return "" if result.horizon is None else result.horizon.why
 
 
-def times_cells(rows: Labelled, units: Units) -> Cells:
-    """Return the times, a row for each labelled summary."""
-    columns = [f"times, {units.time}", *(f"{SHORT[measure]} {part}" for measure, part in TIMES)]
-    cells = [[label, *(spread(measured[name], part, units) for name, part in TIMES)] for label, measured in rows]
+def times_cells(rows: Labelled, units: Units, *, wide: bool = True) -> Cells:
+    """Return the times, a row for each labelled summary; unless `wide`, those that an 80-column terminal takes."""
+    calls = any(measured["handlings"] for _, measured in rows)
+    few = (("latency", "p99"), ("latency_without_calls", "mean") if calls else ("tpot", "p99"), *TTFT)
+    names = TIMES if wide else few
+    columns = [f"times, {units.time}", *(f"{SHORT[measure]} {part}" for measure, part in names)]
+    cells = [[label, *(spread(measured[name], part, units) for name, part in names)] for label, measured in rows]
     return Cells(columns, cells, range(1, len(columns)))
 
 
-def work_cells(rows: Labelled, units: Units) -> Cells:
-    """Return throughput, waste and moves, a row for each labelled summary."""
-    rates = [f"{what}/{rate_unit(units)}" for what in ("requests", "tokens", "good")]
-    columns = ["work", "unfinished", *rates, "SLO met", "batches", "evictions"]
-    columns += ["recomputed", "swapped out", "wasted", "in calls", "queued", "transfer", "refills", "handling of calls"]
-    return Cells(columns, [_work(label, measured) for label, measured in rows], range(1, len(columns) - 1))
+def work_cells(rows: Labelled, units: Units, *, wide: bool = True) -> Cells:
+    """Return throughput, waste and moves, a row for each labelled summary; unless `wide`, what 80 columns take."""
+    cells = [{"work": label} | _work(measured, rate_unit(units)) for label, measured in rows]
+    columns = list(cells[0])
+    if not wide:
+        columns = ["work", f"tokens/{rate_unit(units)}", "evictions", "recomputed", "wasted"]
+        columns += [name for name in ("SLO met", "unfinished") if any(row[name] for row in cells)]
+    numbers = [k for k, name in enumerate(columns) if name not in ("work", "handling of calls")]
+    return Cells(columns, [[row[name] for name in columns] for row in cells], numbers)
 
 
 def spread(seconds: Mapping[str, float] | None, part: str, units: Units) -> str | None:
@@ -86,20 +107,21 @@ def rate_unit(units: Units) -> str:
     return "tick" if units.time == "ticks" else "s"
 
 
-def _work(label: str, measured: Mapping[str, Any]) -> list[object]:
+def _work(measured: Mapping[str, Any], second: str) -> dict[str, object]:
+    """Return the cells of a summary by their headings."""
     waste = measured["waste_share"] or {}
-    return [
-        label,
-        measured["unfinished"],
-        *(f"{measured[name]:.4g}" for name in RATES),
-        percent(measured["slo_attainment"]),
-        f"{measured['batches']:,}",
-        f"{measured['evictions']:,}",
-        percent(measured["recomputed_share"]),
-        f"{measured['tokens_swapped_out']:,}",
-        *(percent(waste.get(cause)) for cause in CAUSES),
-        ", ".join(f"{count:,} {how}" for how, count in measured["handlings"].items()) or "-",
-    ]
+    rates = zip(("requests", "tokens", "good"), RATES, strict=True)
+    return {
+        "unfinished": measured["unfinished"],
+        **{f"{what}/{second}": f"{measured[name]:.4g}" for what, name in rates},
+        "SLO met": percent(measured["slo_attainment"]),
+        "batches": f"{measured['batches']:,}",
+        "evictions": f"{measured['evictions']:,}",
+        "recomputed": percent(measured["recomputed_share"]),
+        "swapped out": f"{measured['tokens_swapped_out']:,}",
+        **{WASTED.get(cause, cause): percent(waste.get(cause)) for cause in CAUSES},
+        "handling of calls": ", ".join(f"{count:,} {how}" for how, count in measured["handlings"].items()) or "-",
+    }
 
 
 def milliseconds(seconds: float) -> str:
@@ -110,6 +132,14 @@ def milliseconds(seconds: float) -> str:
 def percent(share: float | None) -> str | None:
     """Return a share in percent (None: it is not known)."""
     return None if share is None else f"{100 * share:.1f} %"
+
+
+def without_calls(value: int | str | None, instance: Instance, objective: str) -> list[str | None]:
+    """Return the cell of the mean latency without calls, which no schedule changes; none where there is none such."""
+    calls = sum(request.call_time for request in instance.requests)
+    if not calls or objective != "total-flow-time":
+        return []
+    return [None if value is None else units_of(instance).text((Fraction(value) - calls) / len(instance.requests))]
 
 
 def value_columns(units: Units, objective: str, *names: str) -> list[str]:
@@ -153,9 +183,29 @@ def _differences(row: Explained, found: Difference, units: Units) -> Iterator[st
     parts = _change(row.found.parts, row.other.parts, units)
     yield f"{row.label} beside {row.beside}: all requests {spent}; the last completion {parts}"
     yield (
-        f"  first in batch {found.batch:,}: it {_batch(found.ours, found.theirs, units)}; "
+        f"  they part in batch {found.batch:,}: {row.label} {_batch(found.ours, found.theirs, units)}; "
         f"{row.beside} {_batch(found.theirs, found.ours, units)}"
     )
+
+
+def causes(rows: Sequence[Explained], units: Units) -> list[str]:
+    """Return up to three sentences on why the schedule that takes most of all takes longer than the one beside it."""
+    if not rows:
+        return []
+    worst = max(rows, key=lambda row: sum(row.found.spent.values()))
+    more = {kind: ticks - worst.other.spent[kind] for kind, ticks in worst.found.spent.items()}
+    largest = sorted((kind for kind in more if more[kind] > 0), key=lambda kind: -more[kind])[:3]
+    if sum(more.values()) <= 0:
+        return []
+    lines = [
+        f"Why {worst.label} takes {units.spelled(sum(more.values()))} more than {worst.beside}, all requests together:"
+    ]
+    for kind in largest:
+        each = {id: times[kind] - worst.other.requests[id][kind] for id, times in worst.found.requests.items()}
+        most = max(each, key=lambda id: each[id])
+        of = "" if len(each) == 1 else f"; most of all {most}, {units.spelled(each[most])}"
+        lines.append(f"  {units.spelled(more[kind])} more {SENTENCES[kind]}{of}.")
+    return lines
 
 
 def _change(ours: Mapping[str, Value], theirs: Mapping[str, Value], units: Units) -> str:
@@ -182,9 +232,9 @@ def _batch(batch: Batch | None, other: Batch | None, units: Units) -> str:
         listed = [f"{id} ({tokens:,})" for id, tokens in mine.items() if theirs.get(id) != tokens]
         same = len(mine) - len(listed)
         more = [f"{len(listed) - NAMED} more"] if len(listed) > NAMED else []
-        alike = [f"{same} as the other"] if same else []
+        alike = [f"{same} that both work on"] if same and name == "work" else [f"{same} that both do"] if same else []
         does += [f"{verb} {', '.join(listed[:NAMED] + more + alike)}"] if mine else []
-    return f"{', '.join(does)} at {units.spelled(batch.start)}"
+    return f"{', '.join(does)}, at {units.spelled(batch.start)}"
 
 
 def handling_text(row: dict[str, Any]) -> str:

@@ -83,6 +83,11 @@ def time_units(ticks: Value, tick_seconds: Fraction) -> Units:
     return Units(name, seconds, tick_seconds)
 
 
+def seconds_of(tick_seconds: Fraction) -> Units:
+    """Return the units in which tables of several instances are: seconds, or ticks where a tick is one second."""
+    return Units("ticks" if tick_seconds == 1 else "s", Fraction(1), tick_seconds)
+
+
 def units_of_row(row: Mapping[str, Any]) -> Units:
     """Return the units for a row of a result of which the instance is not at hand."""
     return time_units(Fraction(row["value"] or row["bound"] or 0), Fraction(row["tick_seconds"]))

@@ -18,7 +18,7 @@ class MissingTool(RuntimeError):
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
     """Return the question for the end of an error: the known names that are close to an unknown one (none: empty)."""
-    names = list(known)
+    names = list(dict.fromkeys(known))
     near = get_close_matches(name, names, 4) or [each for each in names if name and name in each][:4]
     return f"; is it {', '.join(near)}?" if near else ""
 

@@ -26,6 +26,9 @@ MAX_BYTES = 256 * 1024 * 1024
 LARGE = 1024 * 1024
 """Letters of a text from which on pydantic is not shown what it would refuse whole."""
 
+WRITTEN: dict[str, None] = {}
+"""The files that this process has written (`-` for standard output), in order, by the names that they were given."""
+
 _WORDS = {
     "extra_forbidden": "unknown key",
     "missing": "this key is missing",
@@ -79,6 +82,7 @@ def writing(target: str | Path, *, binary: bool = False) -> Iterator[Any]:
         BadInput: it cannot be written; what was there is as it was.
     """
     if str(target) == "-" or _is_standard_output(target):
+        WRITTEN["-"] = None
         yield sys.stdout.buffer if binary else sys.stdout
         return
     path = Path(os.path.realpath(target))
@@ -92,6 +96,7 @@ def writing(target: str | Path, *, binary: bool = False) -> Iterator[Any]:
             if path.exists():
                 shutil.copymode(path, partial)
             partial.replace(path)
+            WRITTEN[str(target)] = None
     except OSError as error:
         raise BadInput(f"{target}: cannot be written: {error.strerror or error}") from None
     finally:
@@ -208,7 +213,9 @@ def first_error(error: ValidationError) -> str:
     else:  # unknown keys, of which no objects are made here
         first, _ = json.JSONDecoder().raw_decode(error.json(include_url=False, include_input=False), 1)
     place = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in first["loc"]).lstrip(".")
-    message = _WORDS.get(first["type"], first["msg"].removeprefix("Value error, "))
+    message = _WORDS.get(
+        first["type"], first["msg"].removeprefix("Value error, ").replace("Input should be", "must be")
+    )
     value = first.get("input", {})
     shown = "" if isinstance(value, dict | list | BaseModel) else f" (it is {_short(json.dumps(value, default=str))})"
     return _short(f"{place}: {message}{shown}" if place else message, 400)
@@ -251,7 +258,7 @@ def _check_keys(text: str, model: type[BaseModel]) -> None:
     if len(text) < LARGE:
         return
     if found is not None:
-        raise ValueError("Input should be an object")
+        raise ValueError("must be an object")
     unknown = next((key for key in outermost if key not in model.model_fields), None)
     if unknown is not None:
         raise ValueError(f"{_short(unknown)}: unknown key")

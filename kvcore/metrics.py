@@ -102,6 +102,19 @@ OBJECTIVES: dict[str, Callable[[Trace], Value]] = {
 }
 """All objectives, by the name that commands and files use; all are minimised."""
 
+ALSO = {
+    **dict.fromkeys(("latency", "mean-latency", "total-latency", "flow-time", "mean-flow-time"), "total-flow-time"),
+    **dict.fromkeys(("weighted-latency", "mean-weighted-latency"), "weighted-flow-time"),
+    **dict.fromkeys(("max-latency", "worst-latency"), "max-flow-time"),
+    **dict.fromkeys(("ttft", "mean-ttft"), "total-ttft"),
+    **dict.fromkeys(("slo", "slo-attainment", "late", "slo-violations"), "late-requests"),
+    **dict.fromkeys(("mean-normalized-latency", "latency-per-token"), "normalized-latency"),
+}
+"""Other names for which commands take an objective: the same schedules are best."""
+
+MEASURED = {"p50", "p90", "p95", "p99", "median", "tpot", "throughput", "goodput"}
+"""Words of measures for which no optimum is sought."""
+
 SUMS = ("total-flow-time", "weighted-flow-time", "total-ttft", "normalized-latency")
 """Objectives that are sums over requests, so that a mean makes sense."""
 
@@ -126,10 +139,17 @@ def objective_value(trace: Trace, objective: str) -> Value:
     return OBJECTIVES[check_objective(objective)](trace)
 
 
+def understood(objective: str) -> str:
+    """Return the objective that another name for it means, such as mean-latency; else the name as it is."""
+    return ALSO.get(objective.lower().replace("_", "-"), objective)
+
+
 def check_objective(objective: str) -> str:
     """Return the objective's name, or raise BadInput with the names there are."""
     if objective not in OBJECTIVES:
-        near = did_you_mean(objective, OBJECTIVES)
+        near = f"; is it {ALSO[objective]}?" if objective in ALSO else did_you_mean(objective, OBJECTIVES)
+        if set(objective.lower().replace("_", "-").split("-")) & MEASURED:
+            near = "; `kvbound compare` and `kvbound load` measure it, nothing minimises it"
         raise BadInput(f"no objective is called {objective!r}{near}; there are {', '.join(OBJECTIVES)}")
     return objective
 

@@ -21,6 +21,12 @@ from kvcore.schedule import Batch, Schedule
 from kvcore.state import CALLING, DONE, READY, RequestState, Stream
 from kvcore.trace import CallTrace, Move, MoveKind, Phase, Run, Span, Trace, Waste
 
+RULES = dict(enumerate((
+    "time", "readiness", "work", "residence", "budgets", "device memory", "host memory", "eviction", "handling",
+    "moves", "completion",
+), 1))  # fmt: skip
+"""The rules by number, as `docs/semantics.md` names them."""
+
 
 @dataclass(eq=False)
 class InvalidSchedule(Exception):
@@ -34,7 +40,7 @@ class InvalidSchedule(Exception):
     def __str__(self) -> str:
         """Return the one line that the command line prints."""
         who = "" if self.request is None else f", request {self.request}"
-        return f"R{self.rule} is broken in batch {self.batch}{who}: {self.detail}"
+        return f"the {RULES[self.rule]} rule R{self.rule} is broken in batch {self.batch}{who}: {self.detail}"
 
 
 def verify_schedule(instance: Instance, schedule: Schedule) -> Trace:

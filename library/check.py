@@ -54,7 +54,7 @@ class Broken(Exception):
 
     def __init__(self, detail, rule=None, batch=None, request=None):
         where = f", request {request}: " if request else ": "
-        super().__init__(detail if rule is None else f"R{rule} is broken in batch {batch}{where}{detail}")
+        super().__init__(detail if rule is None else f"rule R{rule} is broken in batch {batch}{where}{detail}")
         self.rule, self.batch = rule, batch
 
 

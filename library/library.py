@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import csv
 import gzip
+import re
 from collections.abc import Iterable, Iterator
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from datetime import UTC, datetime
 from fractions import Fraction
 from functools import cached_property
@@ -26,6 +27,8 @@ from library.record import Best, Origin, Record
 RECORDS = Path(__file__).parent / "records"
 TRIED = "tried.csv"
 """In the folder of the records: a line for each try of every database that it was filled with."""
+HEAD = 2000
+"""Letters of an instance file, in which its tick stands."""
 OURS = f"kvbound {kvcore.__version__}"
 
 
@@ -120,6 +123,13 @@ class Library:
         if instance.sha256 != record.instance_sha256:
             raise BadInput(f"{record.name}: its instance has the hash {instance.sha256}, not {record.instance_sha256}")
         return instance
+
+    def tick_seconds(self, record: Record) -> Fraction:
+        """Return the length of a tick of the instance, of which the head is read where it stands there."""
+        with suppress(OSError, EOFError), gzip.open(self.path(record, "instance"), "rt", encoding="utf-8") as file:
+            if found := re.search(r'"tick_seconds": "(\d+(?:/[1-9]\d*)?)"', file.read(HEAD)):
+                return Fraction(found[1])
+        return self.instance(record).tick_seconds
 
     def schedule(self, record: Record, objective: str) -> Schedule | None:
         """Return the best schedule (None: there is none)."""

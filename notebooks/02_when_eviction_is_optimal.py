@@ -18,8 +18,6 @@ from IPython.display import SVG, display
 from matplotlib.figure import Figure
 
 import kvbound as kv
-from kvbound.plots import render
-from solvers.exact import exact
 
 # %% [markdown]
 # ## The instance
@@ -45,7 +43,7 @@ def without_eviction(instance):
 
 def optimum(instance):
     """Return the best schedule there is, with its certificate."""
-    found = exact(instance, "busy-time", time_limit=60)
+    found = kv.exact(instance, "busy-time", time_limit=60)
     assert found.status == "optimal"
     return found.schedule
 
@@ -86,7 +84,7 @@ ax = figure.subplots()
 ax.plot(PROMPTS, [100 * savings[prompt] for prompt in PROMPTS], marker="o")
 ax.set_xscale("log", base=2)
 ax.set(xlabel="prompt I, tokens", ylabel="time saved by eviction, %", ylim=(0, None))
-SVG(render(figure))
+SVG(kv.render(figure))
 
 # %% [markdown]
 # ## Answer

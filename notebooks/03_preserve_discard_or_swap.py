@@ -20,9 +20,6 @@ from IPython.display import SVG
 from matplotlib.figure import Figure
 
 import kvbound as kv
-from heuristics import with_min_waste_handlings
-from kvbound.plots import render
-from solvers.exact import exact
 
 # %% [markdown]
 # ## The instance
@@ -61,7 +58,7 @@ agent_and_chat(8, 10)
 # %%
 def optimum(instance):
     """Return the value and the trace of an optimal schedule, both from the referee."""
-    found = exact(instance, "total-flow-time", time_limit=60)
+    found = kv.exact(instance, "total-flow-time", time_limit=60)
     assert found.status == "optimal"
     trace = kv.verify_schedule(instance, found.schedule)
     assert kv.objective_value(trace, "total-flow-time") == found.value
@@ -70,7 +67,7 @@ def optimum(instance):
 
 def greedy_choice(prompt, duration):
     """Return the handling of least waste, by InferCept's rule."""
-    return with_min_waste_handlings(agent_and_chat(prompt, duration)).requests[0].calls[0].handling
+    return kv.with_min_waste_handlings(agent_and_chat(prompt, duration)).requests[0].calls[0].handling
 
 
 cells = [(prompt, duration) for prompt in CONTEXTS for duration in DURATIONS]
@@ -122,7 +119,7 @@ draw_map(
     lambda *cell: f"{greedy[cell][0].upper()}\n+{float(loss[cell] - 1):.0%}",
     lambda *cell: float(loss[cell] - 1),
 )
-SVG(render(figure))
+SVG(kv.render(figure))
 
 # %% [markdown]
 # The cell where the rule loses most, both ways:

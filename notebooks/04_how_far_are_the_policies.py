@@ -19,10 +19,6 @@ from IPython.display import SVG
 from matplotlib.figure import Figure
 
 import kvbound as kv
-from costmodels import get_cost
-from heuristics.load import rate, scaled
-from kvbound.plots import render
-from solvers.exact import exact
 
 OBJECTIVE = "total-flow-time"
 
@@ -62,7 +58,7 @@ def policy_values(instance, policies):
     return {name: referee(instance, kv.simulate(instance, name, OBJECTIVE).schedule) for name in policies}
 
 
-optima = {gap: exact(instance, OBJECTIVE, time_limit=60) for gap, instance in small.items()}
+optima = {gap: kv.exact(instance, OBJECTIVE, time_limit=60) for gap, instance in small.items()}
 small_ratios = {}
 print("gap  optimum  best policy, worst policy over the optimum")
 for gap, instance in small.items():
@@ -83,10 +79,10 @@ for gap, instance in small.items():
 
 # %%
 POLICIES = ("vllm", "preserve", "infercept", "mars", "augserve")
-cost = get_cost("infercept-6b")
+cost = kv.get_cost("infercept-6b")
 machine = cost.machine.replace(memory=10_240)
 base = kv.generate("infercept", n=24, rate=Fraction(2), cost=cost.make(), tick=cost.tick, machine=machine)
-large = {factor: scaled(base, factor) for factor in (Fraction(1, 4), Fraction(1), Fraction(4))}
+large = {factor: kv.scaled(base, factor) for factor in (Fraction(1, 4), Fraction(1), Fraction(4))}
 in_calls = sum(request.call_time for request in base.requests)
 
 
@@ -100,9 +96,9 @@ large_ratios = {}
 for instance in large.values():
     least = lower_bound(instance) - in_calls
     found = policy_values(instance, POLICIES)
-    large_ratios[rate(instance)] = {name: Fraction(value - in_calls, least) for name, value in found.items()}
+    large_ratios[kv.rate(instance)] = {name: Fraction(value - in_calls, least) for name, value in found.items()}
     seconds = float(least * cost.tick / len(instance.requests))
-    print(f"{float(rate(instance)):5.2f} arrivals a second: at least {seconds:.3f} s a request besides calls")
+    print(f"{float(kv.rate(instance)):5.2f} arrivals a second: at least {seconds:.3f} s a request besides calls")
 
 # %% [markdown]
 # ## Plot
@@ -126,7 +122,7 @@ draw_ratios(left, small_ratios, "ticks between arrivals")
 draw_ratios(right, large_ratios, "arrivals per second")
 left.set(title="small: value / optimum", ylim=(0.9, None))
 right.set(title="large: value / bound, besides calls", yscale="log")
-SVG(render(figure))
+SVG(kv.render(figure))
 
 # %% [markdown]
 # The optimal schedule of the small instance at full load:

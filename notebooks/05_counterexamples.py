@@ -19,7 +19,6 @@ from fractions import Fraction
 from IPython.display import display
 
 import kvbound as kv
-from solvers.exact import exact
 
 OBJECTIVE = "total-flow-time"
 
@@ -66,7 +65,7 @@ for (policy, family), seen in hunts.items():
 pictures, ratios = [], {}
 for (policy, family), seen in hunts.items():
     instance = seen.claim.instance
-    ran, found = kv.simulate(instance, policy, OBJECTIVE), exact(instance, OBJECTIVE)
+    ran, found = kv.simulate(instance, policy, OBJECTIVE), kv.exact(instance, OBJECTIVE)
     theirs, best = kv.verify_schedule(ran.instance, ran.schedule), kv.verify_schedule(instance, found.schedule)
     value, optimum = kv.objective_value(theirs, OBJECTIVE), kv.objective_value(best, OBJECTIVE)
     assert found.status == "optimal"

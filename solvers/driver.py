@@ -14,6 +14,7 @@ from typing import Any
 import kvcore
 from heuristics import BY_COST, Policy, PolicyError, Unsuited, get_policy, run_policy, trace_policy
 from heuristics import predictions as believed
+from heuristics.registry import AnyPolicy
 from kvcore.certificates import Alone, Certificate, InvalidCertificate, certify, recompute
 from kvcore.coarsen import fine_bound
 from kvcore.cost import Features, OwnCost
@@ -136,7 +137,7 @@ def solve(
 
 def simulate_policy(
     instance: Instance,
-    policy: str,
+    policy: AnyPolicy,
     objective: str = "total-flow-time",
     *,
     handling: str = "as-given",
@@ -144,7 +145,7 @@ def simulate_policy(
     seed: int = 0,
     cost: Callable[[Features], float | Fraction] | None = None,
 ) -> Result:
-    """Return the schedule of a policy as a result, executed by the referee (no bound).
+    """Return the schedule of a policy, of what `heuristics.get_policy` takes, executed by the referee (no bound).
 
     `predictions` is what the policy believes of the requests (`heuristics.predictions`), drawn with `seed`. `cost`, in
     place of that of the instance, gives the ticks of a batch from its `Features`, rounded up and at least 1

@@ -155,7 +155,10 @@ class Job:
     def demand(self) -> Demand:
         """What it demands up to its end, as predicted. NotKnown for an online policy."""
         if self._demand is None:
-            raise NotKnown(f"an online policy does not know the demand of request {self.id}")
+            raise NotKnown(
+                f"an online policy does not know the demand of request {self.id}; "
+                'one that may know has knows = "predictions"'
+            )
         return self._demand
 
     @property

@@ -17,7 +17,7 @@ from heuristics.engine.policy import Policy
 from heuristics.engine.view import View
 from kvcore.errors import BadInput, in_one_line
 from kvcore.instance import Instance, Request
-from kvcore.referee import Execution, InvalidSchedule, garbage_collection_paused, verify_schedule
+from kvcore.referee import RULES, Execution, InvalidSchedule, garbage_collection_paused, verify_schedule
 from kvcore.schedule import Batch, Schedule
 from kvcore.state import DONE
 from kvcore.trace import Trace
@@ -38,7 +38,7 @@ class PolicyError(BadInput):
 
     def __init__(self, policy: str, batch: int, rule: int | None, detail: str) -> None:
         self.policy, self.batch, self.rule = policy, batch, rule
-        what = "fails" if rule is None else f"breaks R{rule}"
+        what = "fails" if rule is None else f"breaks the {RULES[rule]} rule R{rule}"
         super().__init__(f"policy {policy} {what} in batch {batch}: {detail}")
 
 

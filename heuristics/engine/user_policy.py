@@ -5,10 +5,14 @@ from __future__ import annotations
 import importlib.util
 import inspect
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
+from heuristics.engine.plan import Plan
 from heuristics.engine.policy import Policy
+from heuristics.engine.view import View
 from kvcore.errors import BadInput, in_one_line
 
 
@@ -29,13 +33,48 @@ def load_policy(text: str) -> Policy:
     if not wanted and len(found) != 1:
         which = f"name one as {path}:CLASS ({', '.join(found)})" if found else "one is a subclass of heuristics.Policy"
         raise BadInput(f"{path} has {len(found)} policy classes; {which}")
-    kind = found[wanted or next(iter(found))]
+    return _made(found[wanted or next(iter(found))], path)
+
+
+def as_policy(thing: object) -> Policy:
+    """Return a policy as it is, one of a class, or one that a function decides; BadInput for anything else."""
+    if isinstance(thing, Policy):
+        return thing
+    if isinstance(thing, type) and issubclass(thing, Policy):
+        return _made(thing, inspect.getsourcefile(thing) or "")
+    if not callable(thing) or isinstance(thing, type):
+        raise BadInput(f"a policy is a name, a Policy, a class of them or a function, not {thing!r}")
+    return Given(thing)
+
+
+class Given(Policy):
+    """The policy of a function: of a view and a plan, as `decide`, or of a job, the key of an order."""
+
+    knows = "predictions"
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self.function = function
+        self.name = getattr(function, "__name__", type(function).__name__)
+        self.rule = (inspect.getdoc(function) or "a function").partition("\n")[0]
+        self.source = "one's own"
+        self.decides = len(inspect.signature(function).parameters) > 1
+
+    def decide(self, view: View, plan: Plan) -> None:
+        """Ask the function."""
+        if self.decides:
+            self.function(view, plan)
+        else:
+            plan.fill(sorted(view.ready, key=self.function))
+
+
+def _made(kind: type[Policy], path: str) -> Policy:
     try:
         policy = kind()
-        for attribute in ("name", "rule", "source"):  # every policy has to have them
-            getattr(policy, attribute)
     except (Exception, SystemExit) as error:
         raise BadInput(f"{path}: {kind.__name__} cannot be made: {in_one_line(error, path)}") from None
+    missing = [name for name in ("name", "rule", "source") if not hasattr(policy, name)]
+    if missing:
+        raise BadInput(f"{path}: {kind.__name__} has no {' and no '.join(missing)}; give the class that, as a text")
     return policy
 
 

@@ -20,6 +20,10 @@ PACKAGES = (
 EXIT_FAILED, EXIT_BAD_INPUT, EXIT_UNDECIDED, EXIT_MISSING_TOOL, EXIT_INTERRUPTED = 1, 2, 3, 4, 130
 
 
+NOTED = 6
+"""The most files that a note names."""
+
+
 def main() -> None:
     """Run the command line; whatever goes wrong is one line on standard error and an exit code.
 
@@ -105,9 +109,15 @@ def _run() -> int:
     from kvbound.cli.app import app
     from kvcore.contradiction import Contradiction
     from kvcore.errors import BadInput, MissingTool
+    from kvcore.files import WRITTEN
 
+    if "_KVBOUND_COMPLETE" in os.environ or sys.argv[1:2] in (["--install-completion"], ["--show-completion"]):
+        app()  # which ends the process
+    WRITTEN.clear()
     try:
-        return app(standalone_mode=False) or 0
+        code = app(standalone_mode=False) or 0
+        _note_files(list(WRITTEN))
+        return code
     except TyperException as error:
         if type(error).__name__ == "NoArgsIsHelpError":  # no command was given: its message is the help
             print(error)
@@ -123,6 +133,15 @@ def _run() -> int:
         return _complain(f"what it ran ended by itself, with {error.code!r}; nothing was done", EXIT_BAD_INPUT)
     except KeyboardInterrupt:
         return _complain("interrupted", EXIT_INTERRUPTED)
+
+
+def _note_files(written: list[str]) -> None:
+    """Say which files were written, unless standard output is one of them."""
+    from kvcore.files import printable
+
+    if written and "-" not in written:
+        more = f" and {len(written) - NOTED} more" if len(written) > NOTED else ""
+        print(printable(f"written: {', '.join(written[:NOTED])}{more}"))
 
 
 def _complain(message: str, code: int) -> int:

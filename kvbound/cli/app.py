@@ -13,31 +13,53 @@ from typer.main import get_command
 
 from kvbound.cli import print_version
 
-COMMANDS = {
-    "instances": "instances.instances",
-    "show": "instances.show",
-    "solvers": "about.solvers",
-    "policies": "about.policies",
-    "costs": "costs.costs",
-    "solve": "solve.solve",
-    "bound": "bound.bound",
-    "improve": "improve.improve",
-    "simulate": "simulate.simulate",
-    "compare": "compare.compare",
-    "replay": "replay.replay",
-    "load": "load.load_sweep",
-    "sweep": "sweep.sweep",
-    "search": "search.search",
-    "verify": "verify.verify",
-    "library": "library.app",
-    "check": "check.check",
-    "calibrate": "calibrate.calibrate",
-    "kernels": "kernels.kernels",
-    "demo": "demo.demo",
-    "generate": "generate.generate",
-    "import": "imports.app",
+GROUPS: dict[str, tuple[str, dict[str, str]]] = {
+    "Solve and bound": (
+        "kvbound solve mars-figure1 --handling free --plot best.svg",
+        {
+            "solve": "solve.solve",
+            "bound": "bound.bound",
+            "improve": "improve.improve",
+            "verify": "verify.verify",
+            "solvers": "about.solvers",
+        },
+    ),
+    "Policies": (
+        "kvbound compare mars-figure1 --policies fcfs,mars-order --explain",
+        {
+            "compare": "compare.compare",
+            "simulate": "simulate.simulate",
+            "policies": "about.policies",
+            "search": "search.search",
+            "load": "load.load_sweep",
+            "replay": "replay.replay",
+        },
+    ),
+    "Data": (
+        "kvbound import csv trace.csv --map prompt=input,decode=output -o mine.json",
+        {
+            "import": "imports.app",
+            "generate": "generate.generate",
+            "instances": "instances.instances",
+            "show": "instances.show",
+            "library": "library.app",
+            "costs": "costs.costs",
+            "calibrate": "calibrate.calibrate",
+        },
+    ),
+    "Studies": (
+        "kvbound check faster-call-vllm",
+        {
+            "demo": "demo.demo",
+            "check": "check.check",
+            "sweep": "sweep.sweep",
+            "kernels": "kernels.kernels",
+        },
+    ),
 }
-"""The file in this folder, and the function in it (or a group of commands), of each command."""
+"""The commands by what they are for, each group with an example; of each, the file in this folder and the function in
+it (or a group of commands)."""
+COMMANDS = {name: place for _, commands in GROUPS.values() for name, place in commands.items()}
 
 STYLE: dict[str, Any] = {"add_completion": False, "rich_markup_mode": None, "pretty_exceptions_enable": False}
 
@@ -67,9 +89,18 @@ class Commands(TyperGroup):
         return get_command(found)
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
-        """Write a line for each command, without loading any."""
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, first_line(name)) for name in COMMANDS])
+        """Write a line for each command, by group, without loading any."""
+        for title, (example, commands) in GROUPS.items():
+            with formatter.section(title):
+                formatter.write_dl([(name, first_line(name)) for name in commands])
+                formatter.write(f"\n  $ {example}\n")
+
+
+def overview() -> str:
+    """Return what is said where no command is given: the groups, an example of each, and where to read on."""
+    groups = [f"{title}: {', '.join(commands)}\n  $ {example}" for title, (example, commands) in GROUPS.items()]
+    more = "kvbound --help says what each command does, kvbound COMMAND --help its options."
+    return "\n\n".join(["Usage: kvbound COMMAND [ARGS]...", WHAT.replace("? ", "?\n"), *groups, more])
 
 
 def first_line(name: str) -> str:
@@ -93,18 +124,18 @@ def _print_version(wanted: bool) -> None:
         raise typer.Exit
 
 
+WHAT = "How good can an LLM-serving scheduler be? Proved optima, bounds, and the distance of real schedulers."
 app = typer.Typer(
-    name="kvbound",
-    cls=Commands,
-    help="How good can an LLM-serving scheduler be? Proved optima, bounds, and the distance of real schedulers.",
-    no_args_is_help=True,
-    **STYLE,
+    name="kvbound", cls=Commands, help=WHAT, invoke_without_command=True, **STYLE | {"add_completion": True}
 )
 
 
 @app.callback()
 def _kvbound(
+    context: typer.Context,
     version: Annotated[
-        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="and exit")
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Show the version and exit.")
     ] = False,
-) -> None: ...
+) -> None:
+    if context.invoked_subcommand is None:
+        print(overview())

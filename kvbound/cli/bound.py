@@ -10,16 +10,16 @@ from rich.console import Console
 
 from kvbound.cli import EXIT_INTERRUPTED
 from kvbound.cli.common import (
-    CertificateOption,
+    OUT,
     HandlingOption,
     InstanceArgument,
     JsonOption,
     ObjectiveOption,
     emit,
+    option,
     table,
 )
-from kvbound.cli.progress import SolveProgress
-from kvbound.instances import load_instance
+from kvbound.cli.progress import SolveProgress, load_instance
 from kvbound.tables import in_words, value_columns
 from kvbound.units import units_of
 from kvcore.files import check_writable, write_text
@@ -32,7 +32,9 @@ def bound(
     handling: HandlingOption = "as-given",
     method: Annotated[str, typer.Option(metavar="auto|NAME", help="docs/bounds.md has them all")] = "auto",
     time_limit: Annotated[float, typer.Option(min=0.1, metavar="S", help="seconds, for all methods together")] = 60,
-    certificate: CertificateOption = None,
+    certificate: Annotated[
+        str | None, option("OUT.json", "write the certificate of the bound there", "--certificate", *OUT)
+    ] = None,
     json: JsonOption = None,
 ) -> int:
     """Prove a lower bound that scales: a ladder of relaxations, each with a certificate."""

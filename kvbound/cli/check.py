@@ -65,8 +65,6 @@ def _show(console: Console, verdicts: list[Verdict]) -> None:
             console.print(f"{verdict.name}: {row['why']}", soft_wrap=True)
         for line in row["counterexample"] or ():
             console.print(f"  {line}", soft_wrap=True)
-        if verdict.files:
-            console.print(f"  written: {', '.join(verdict.files)}", soft_wrap=True)
 
 
 def _cells(verdict: Verdict) -> list[object]:

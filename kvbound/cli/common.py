@@ -16,12 +16,15 @@ from rich.text import Text
 from kvbound.tables import Labelled, standing, times_cells, value_columns, work_cells
 from kvbound.units import Units
 from kvcore.files import printable, read_schedule, write_text
+from kvcore.metrics import understood
 from kvcore.schedule import Schedule
 
 
-def option(metavar: str, help: str, *names: str, min: float | None = None, max: float | None = None) -> Any:
+def option(
+    metavar: str, help: str, *names: str, min: float | None = None, max: float | None = None, **more: Any
+) -> Any:
     """Return an option of a command that takes a value: what that is called, what it says, its least and its most."""
-    return typer.Option(*names, metavar=metavar, help=help, min=min, max=max)
+    return typer.Option(*names, metavar=metavar, help=help, min=min, max=max, **more)
 
 
 POLICY, OUT = ("--policy", "--policies"), ("--out", "-o")
@@ -30,10 +33,13 @@ InstanceArgument = Annotated[
     str, typer.Argument(metavar="INSTANCE", help="a file, - (standard input), or a name: built in, or of the library")
 ]
 JsonOption = Annotated[str | None, option("FILE", "write JSON there (-: standard output)", "--json")]
-ObjectiveOption = Annotated[str, option("NAME", "what is minimised; docs/semantics.md lists all")]
+ObjectiveOption = Annotated[
+    str,
+    option("NAME", "what is minimised; docs/semantics.md lists all", "--objective", callback=understood),
+]
 HandlingOption = Annotated[str, option("as-given|free", "calls as the instance says, or chosen freely")]
 TimeLimitOption = Annotated[float | None, option("S", "seconds that a solve may take", min=0.1)]
-ScheduleOption = Annotated[str | None, option("OUT.json", "write the schedule there")]
+ScheduleOption = Annotated[str | None, option("OUT.json", "write the schedule there", "--schedule", *OUT)]
 SchedulesOption = Annotated[
     str | None, option("S.json[,..]", "schedules of others, as import run writes them", "--schedule")
 ]
@@ -42,6 +48,7 @@ PlotOption = Annotated[str | None, option("OUT.svg", "draw it (svg, png or pdf)"
 TraceOption = Annotated[str | None, option("OUT.json", "write it for Perfetto and Chrome's trace viewer")]
 
 WindowOption = Annotated[str | None, option("SECONDS", "measure as if the clock were stopped then (default: the end)")]
+WideOption = Annotated[bool, typer.Option("--wide", help="show all that is measured, not what 80 columns take")]
 
 GAP = 2
 """Letters between the columns of a table."""
@@ -65,10 +72,10 @@ def emit(target: str | None, payload: Any, show: Callable[[Console], None]) -> N
 class AlignedTable:
     """A table for people. Where the terminal is too narrow its columns go on below, each row with its label.
 
-    Texts are folded, to no less than `FOLDED` letters; numbers never are.
+    Texts are folded, to no less than `FOLDED` letters (the last column to `LAST`); numbers never are.
     """
 
-    FOLDED = 22
+    FOLDED, LAST = 22, 12
 
     def __init__(self, columns: Sequence[str], rows: Iterable[Sequence[object]], right: Iterable[int]) -> None:
         self.columns, self.right = columns, set(right)
@@ -88,13 +95,17 @@ class AlignedTable:
     def _width(self, k: int) -> int:
         """Return the letters that a column needs."""
         longest = max(len(cells[k]) for cells in [self.columns, *self.rows])
-        return longest if k in self.right else min(longest, self.FOLDED)
+        folded = self.LAST if k == len(self.columns) - 1 > 1 else self.FOLDED
+        return longest if k in self.right else min(longest, folded)
 
     def _part(self, part: Sequence[int]) -> Table:
         made = Table(box=None, pad_edge=False, header_style="bold")
         for k in part:
             number = k in self.right
-            made.add_column(self.columns[k], justify="right" if number else "left", overflow="fold", no_wrap=number)
+            least = None if k else self._width(k) - 1  # rich adds the gaps at both sides, of which one is left out
+            made.add_column(
+                self.columns[k], justify="right" if number else "left", overflow="fold", no_wrap=number, min_width=least
+            )
         for row in self.rows:
             made.add_row(*(row[k] for k in part))
         return made
@@ -105,19 +116,21 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[object]], right: Itera
     return AlignedTable(columns, rows, right)
 
 
-def show_measures(rows: Labelled, units: Units, console: Console) -> None:
+def show_measures(rows: Labelled, units: Units, console: Console, *, wide: bool) -> None:
     """Print the times, and then throughput, waste and moves, a row for each labelled summary."""
-    for cells in (times_cells(rows, units), work_cells(rows, units)):
+    for cells in (times_cells(rows, units, wide=wide), work_cells(rows, units, wide=wide)):
         console.print()
         console.print(table(*cells))
+    if not wide:
+        console.print("--wide shows more columns")
 
 
 def result_table(row: dict[str, Any], units: Units) -> AlignedTable:
     """Return the table of one result."""
     values = (units.value(row[name], row["objective"]) for name in ("value", "bound", "mean"))
-    cells = [row["policy"] or row["formulation"] or "-", standing(row), *values]
+    cells = [row["policy"] or row["found_by"] or row["formulation"], standing(row), *values]
     cells += [percent(row["gap"]), f"{row['seconds']:.2f}"]
-    columns = ["schedule", "status", *value_columns(units, row["objective"], "value", "bound", "mean")]
+    columns = ["found by", "status", *value_columns(units, row["objective"], "value", "bound", "mean")]
     return table([*columns, "gap", "took, s"], [cells], right=range(2, 7))
 
 

@@ -11,6 +11,7 @@ from rich.console import Console
 
 from kvbound.cli import EXIT_INTERRUPTED
 from kvbound.cli.common import (
+    OUT,
     POLICY,
     HandlingOption,
     InstanceArgument,
@@ -19,6 +20,7 @@ from kvbound.cli.common import (
     PlotOption,
     SchedulesOption,
     TraceOption,
+    WideOption,
     WindowOption,
     emit,
     option,
@@ -26,15 +28,14 @@ from kvbound.cli.common import (
     show_measures,
     table,
 )
-from kvbound.cli.progress import SolveProgress
+from kvbound.cli.progress import LiveLine, SolveProgress, load_instance
 from kvbound.cli.simulate import FEW
 from kvbound.cli.verify import show_invalid
 from kvbound.comparison import UNMEASURED, Against, Comparison, verdict
 from kvbound.comparison import compare as compare_policies
 from kvbound.explanation import Explained
-from kvbound.instances import load_instance
 from kvbound.simulation import policy_names
-from kvbound.tables import OVER, differences, explained_cells
+from kvbound.tables import OVER, causes, differences, explained_cells
 from kvbound.trace_events import write_trace_events
 from kvbound.units import units_of
 from kvcore.files import check_writable, write_text
@@ -69,10 +70,11 @@ def compare(
         str | None, typer.Option(metavar="OUT.svg", help="draw values and bounds on one axis (svg, png or pdf)")
     ] = None,
     html: Annotated[
-        str | None, typer.Option(metavar="OUT.html", help="write a report: one file, for any browser (docs/report.md)")
+        str | None, option("OUT.html", "write a report: one file, for any browser (docs/report.md)", "--html", *OUT)
     ] = None,
     explain: Annotated[bool, typer.Option("--explain", help="where the time of each schedule goes, and why")] = False,
     trace: TraceOption = None,
+    wide: WideOption = False,
     json: JsonOption = None,
 ) -> int:
     """Say how far each policy is from the best schedule there is."""
@@ -90,22 +92,24 @@ def compare(
         )  # fmt: skip
     except InvalidSchedule as broken:
         return show_invalid(loaded, broken, json)
-    if plot is not None:
-        comparison.draw(plot)
-    if ladder is not None:
-        comparison.draw_ladder(ladder)
-    if html is not None:
-        write_text(html, comparison.report().html())
-    if trace is not None:
-        write_trace_events(trace, comparison.schedules())
-    explained = comparison.explained() if explain else []
+    with LiveLine("drawing and writing"):
+        if plot is not None:
+            comparison.draw(plot)
+        if ladder is not None:
+            comparison.draw_ladder(ladder)
+        if html is not None:
+            write_text(html, comparison.report().html())
+        if trace is not None:
+            write_trace_events(trace, comparison.schedules())
+    with LiveLine("explaining the schedules"):
+        explained = comparison.explained() if explain else []
     why = {found.label: {"explained": found.to_json()} for found in explained}
     rows = [row | why.get(row["label"], {}) for row in comparison.rows()]
-    emit(json, {"rows": rows}, lambda console: show(comparison, console, explained))
+    emit(json, {"rows": rows}, lambda console: show(comparison, console, explained, wide=wide))
     return EXIT_INTERRUPTED if comparison.interrupted else 0
 
 
-def show(comparison: Comparison, console: Console, explained: Sequence[Explained] = ()) -> None:
+def show(comparison: Comparison, console: Console, explained: Sequence[Explained] = (), *, wide: bool = False) -> None:
     """Print the table, what was proved, and where the time goes if that is explained."""
     rows = comparison.rows()
     console.print(f"{comparison.instance.name}, {comparison.objective}", style="bold", soft_wrap=True)
@@ -113,7 +117,7 @@ def show(comparison: Comparison, console: Console, explained: Sequence[Explained
     measured = [(row["label"], row["measures"]) for row in rows if row.get("measures")]
     units = units_of(comparison.instance)
     if len(comparison.instance.requests) > FEW and measured:
-        show_measures(measured, units, console)
+        show_measures(measured, units, console, wide=wide)
     console.print(OVER if comparison.optima else UNMEASURED, soft_wrap=True)
     for kind, optimum in comparison.optima.items():
         took, certifying = f" in {optimum.seconds:.2f} s", optimum.extra.get("certifying_seconds")
@@ -124,5 +128,5 @@ def show(comparison: Comparison, console: Console, explained: Sequence[Explained
     for cells in explained_cells(explained, units):
         console.print()
         console.print(table(*cells))
-    for line in differences(explained, units):
+    for line in [*differences(explained, units), *causes(explained, units)]:
         console.print(line, soft_wrap=True)

@@ -15,7 +15,7 @@ from kvbound.comparison import USUAL, USUAL_WITHOUT_EVICTION, Comparison, compar
 from kvbound.tables import handling_text
 from kvbound.units import units_of
 from kvcore.errors import BadInput
-from kvcore.files import write_text
+from kvcore.files import WRITTEN, write_text
 from workloads.builtin import builtin_instance
 
 
@@ -80,6 +80,7 @@ def demo(
             return EXIT_INTERRUPTED
     console.print(NEXT)
     console.print(str(folder / f"{PARTS[0].file}.html"), soft_wrap=True)
+    WRITTEN.clear()  # all are named above
     return 0
 
 
@@ -95,8 +96,9 @@ def show(comparison: Comparison, see: str, console: Console) -> None:
     ]
     least = Fraction(first.bound or 0, len(comparison.instance.requests))
     cells = [
-        (label, units.value(mean, comparison.objective), f"{float(100 * (mean / least - 1)):+.0f} %", how)
+        (label, units.value(mean, comparison.objective), f"{float(100 * abs(mean / least - 1)):.0f} %{below}", how)
         for label, mean, how in rows
+        for below in [" below" if mean < least else ""]
     ]
     columns = ("schedule", f"mean, {units.of(comparison.objective)}", "over optimum", "KV during calls")
     console.print(table(columns, cells, right=(1, 2)))

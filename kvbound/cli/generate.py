@@ -12,6 +12,7 @@ import typer
 from costmodels import GPT_J_6B
 from kvbound.cli.common import OUT, JsonOption, emit, option
 from kvbound.cli.instances import show_head
+from kvbound.cli.progress import LiveLine
 from kvbound.cli.setting import CallHandlingOption, CostSetting, takes_setting, with_handling
 from kvcore.files import check_writable
 from kvcore.instance import Instance, Request
@@ -71,9 +72,10 @@ def write_requests(
     left = iter(requests)
     chunks = map(instance, iter(lambda: tuple(islice(left, CHUNK)), ()))
     first = next(chunks)
-    sha256, sizes = write_instance(
-        out, first, (request for part in chain([first], chunks) for request in part.requests)
-    )
+    with LiveLine(f"writing {out}"):
+        sha256, sizes = write_instance(
+            out, first, (request for part in chain([first], chunks) for request in part.requests)
+        )
     if out != "-":
         payload = {"instance": first.name, "instance_sha256": sha256, "sizes": asdict(sizes)}
         emit(json, payload, lambda console: show_head(first, sha256, sizes, console))

@@ -11,15 +11,16 @@ from rich.console import Console
 
 from heuristics.as_logged import TOLERATED, LoggedRun, read_run
 from kvbound.cli.common import OUT, JsonOption, emit, option, table
+from kvbound.cli.progress import load_instance
 from kvbound.cli.setting import CostSetting, takes_setting
 from kvbound.cli.verify import show_invalid
-from kvbound.instances import load_instance
 from kvcore.errors import BadInput
 from kvcore.files import check_writable, write_text
 from kvcore.metrics import makespan, measures, total_flow_time
+from kvcore.parameters import optional_fraction
 from kvcore.referee import InvalidSchedule
 from kvcore.summary import evictions
-from workloads.importers import read_map, read_requests
+from workloads.importers import Selection, read_map, read_requests
 from workloads.importers.azure import MACHINE as TRACE_MACHINE
 from workloads.importers.run_log import PRESETS
 
@@ -38,6 +39,10 @@ def run(
     ] = None,
     map_: Annotated[str | None, option("KEY=COLUMN,..", "its columns", "--map")] = None,
     instance_out: Annotated[str | None, option("I.json", "write the instance of --requests")] = None,
+    take: Annotated[int | None, option("N", "the first N of --requests (default: all)", min=1)] = None,
+    slo_latency: Annotated[str | None, option("S", "of each of --requests: seconds to its last token")] = None,
+    slo_ttft: Annotated[str | None, option("S", "the same: seconds to its first token")] = None,
+    slo_tpot: Annotated[str | None, option("S", "the same: seconds a token after the first")] = None,
     preset: Annotated[
         str | None,
         option("|".join(PRESETS), "who wrote the log (default: the form of docs/runs.md)"),
@@ -49,15 +54,20 @@ def run(
 ) -> int:
     """Read what another scheduler did, iteration by iteration, as a schedule; or name the first rule that is broken."""
     check_writable(out, json, instance_out)
+    slos = {"latency": slo_latency, "ttft": slo_ttft, "tpot": slo_tpot}
     if instance is not None:
-        if requests or map_ or instance_out or setting.given:
-            raise BadInput("--instance says all: leave out --requests, --map, --instance-out and the machine")
+        if requests or map_ or instance_out or setting.given or take or any(slos.values()):
+            raise BadInput(
+                "--instance says all: leave out --requests, --map, --take, --slo-.., --instance-out and the machine"
+            )
         loaded = load_instance(instance)
     elif requests is None or map_ is None:
         raise BadInput("say what it was run on: --instance I.json, or --requests FILE with --map")
     else:
         kind = "jsonl" if requests.removesuffix(".gz").endswith(".jsonl") else "csv"
-        trace = read_requests(requests, read_map(map_), kind=kind, tick=setting.tick)
+        latency, ttft, tpot = (optional_fraction(f"--slo-{name}", value) for name, value in slos.items())
+        selection = Selection(take=take, slo_latency=latency, slo_ttft=ttft, slo_tpot=tpot)
+        trace = read_requests(requests, read_map(map_), kind=kind, selection=selection, tick=setting.tick)
         loaded = trace.instance(setting.machine(TRACE_MACHINE), setting.tick, setting.cost)
         if instance_out is not None:
             write_text(instance_out, loaded.to_json())

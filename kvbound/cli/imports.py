@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import partial
@@ -22,7 +22,9 @@ from kvbound.cli.costs import show_cost
 from kvbound.cli.generate import write_requests
 from kvbound.cli.import_run import run
 from kvbound.cli.instances import facts, show_instance
+from kvbound.cli.progress import LiveLine
 from kvbound.cli.setting import CallHandlingOption, CostSetting, takes_setting, with_handling
+from kvbound.distortion import distortion, gentler
 from kvcore.coarsen import coarsen
 from kvcore.csv_table import MachineFor, build_instance
 from kvcore.errors import BadInput
@@ -117,6 +119,15 @@ class Asked:
         given = {"selection": self.selection(), "machine": self.fitting(machine)} | options
         return read_requests(file, layout, tick=self.setting.tick, **given), self.setting.machine(machine)
 
+    def table(self, file: str, map: str, rate: str | None, kind: str) -> tuple[Imported, Machine]:
+        """Read a table whose columns a map names; where none was given, say that there is one."""
+        try:
+            return self.read(file, read_map(map), TRACE_MACHINE, kind=kind, rate=optional_fraction("--rate", rate))
+        except BadInput as error:
+            if map != PLAIN or "no column" not in str(error):
+                raise
+            raise BadInput(f"{error}; name yours: --map arrival=COLUMN,prompt=COLUMN,decode=COLUMN") from None
+
 
 def _imports(name: str) -> Callable[[Callable[..., tuple[Imported, Machine | MachineFor]]], None]:
     """Make a command of what reads a trace as it is `asked`: it takes all `OPTIONS` too, and writes what was read."""
@@ -127,7 +138,9 @@ def _imports(name: str) -> Callable[[Callable[..., tuple[Imported, Machine | Mac
             check_writable(asked.given["out"], asked.given["json"])
             if asked.given["round"] not in ("relax", "restrict"):
                 raise BadInput(f"--round is relax or restrict, not {asked.given['round']!r}")
-            _write(*read(asked=asked, **given), asked)
+            with LiveLine(f"reading {given['file']}"):
+                found = read(asked=asked, **given)
+            _write(*found, asked)
 
         own = inspect.signature(read, eval_str=True).parameters
         parameters = [own[key].replace(kind=inspect.Parameter.KEYWORD_ONLY) for key in own if key != "asked"]
@@ -152,7 +165,7 @@ PLAIN = "arrival=arrival,prompt=prompt,decode=decode"
 @_imports("csv")
 def csv(file: FileArgument, asked: Asked, map: MapOption = PLAIN, rate: RateOption = None) -> tuple[Imported, Machine]:
     """Read any CSV file (also in gzip) with a header: a row is a request, or one turn of a session."""
-    return asked.read(file, read_map(map), TRACE_MACHINE, rate=optional_fraction("--rate", rate))
+    return asked.table(file, map, rate, "csv")
 
 
 @_imports("jsonl")
@@ -160,7 +173,7 @@ def jsonl(
     file: FileArgument, asked: Asked, map: MapOption = PLAIN, rate: RateOption = None
 ) -> tuple[Imported, Machine]:
     """Read any file of JSON objects, one a line (also in gzip); a column is a key, or a path such as usage.tokens."""
-    return asked.read(file, read_map(map), TRACE_MACHINE, kind="jsonl", rate=optional_fraction("--rate", rate))
+    return asked.table(file, map, rate, "jsonl")
 
 
 @_imports("azure")
@@ -229,28 +242,52 @@ app.command("run")(run)
 
 
 def _write(trace: Imported, machine: Machine | MachineFor, asked: Asked) -> None:
-    """Coarsen if asked to, choose the handling of calls, and write; what is lost is said in one line."""
+    """Coarsen if asked to, choose the handling of calls, and write; what is lost is said below."""
     given, setting = asked.given, asked.setting
     out, json, size = given["out"], given["json"], given["block"] or given["slot"]
+    lost = list[str]()
     if size is None and json is None and isinstance(machine, Machine):  # nothing needs all requests at once
         build = partial(build_instance, trace.source, machine=machine, name=trace.name, tick_seconds=setting.tick,
                         cost=setting.cost)  # fmt: skip
         write_requests(out, trace.requests, lambda some: with_handling(build(some), given["handling"]))
     else:
-        instance = trace.instance(machine, setting.tick, setting.cost)
+        with LiveLine(f"reading {trace.source}"):
+            fine = trace.instance(machine, setting.tick, setting.cost)
         if size is not None and given["round"] == "restrict":  # the choice of least waste then sees the coarse machine
-            instance = with_handling(_coarsen(instance, given), given["handling"])
+            coarse = _coarsen(fine, given)
+            instance = with_handling(coarse, given["handling"])
         else:  # a bound is one for the handlings of the fine instance
-            instance = with_handling(instance, given["handling"])
-            instance = instance if size is None else _coarsen(instance, given)
+            fine = with_handling(fine, given["handling"])
+            instance = coarse = fine if size is None else _coarsen(fine, given)
         write_text(out, instance.to_json())
         if out != "-":
             emit(json, facts(instance), lambda console: show_instance(instance, console))
-    if trace.notes:
-        print(f"kvbound: {trace.source}: {'; '.join(trace.notes)} (docs/data.md)", file=sys.stderr)
+        lost += [] if size is None else _distorted(fine, coarse)
+    if trace.notes:  # which are there once all requests have been read
+        lost = [f"{trace.source}: {'; '.join(trace.notes)} (docs/data.md)", *lost]
+    if setting.assumed:
+        lost += ["no --cost and no --memory: each batch lasts 25 ms, on a machine of ours (docs/costmodels.md)"]
+    for line in lost:
+        print(f"kvbound: {line}", file=sys.stderr)
 
 
 def _coarsen(instance: Instance, given: Mapping[str, Any]) -> Instance:
     """Coarsen; the one of block and slot that is not given is as large as the other."""
     block, slot = given["block"], given["slot"]
     return coarsen(instance, block_tokens=block or slot, slot_ticks=slot or block, direction=given["round"])
+
+
+def _distorted(fine: Instance, coarse: Instance) -> Iterator[str]:
+    """Yield what coarsening distorts, and if that is more than a little, sizes that do not."""
+    found, grid = distortion(fine, coarse), coarse.coarsening
+    yield (
+        f"coarsening changed all peaks together to {found.peaks:.2f} times, decodes and calls to {found.times:.2f} "
+        f"times, memory to {found.memory:.2f} times what they were"
+    )
+    if found.mild or grid is None:
+        return
+    milder = gentler(fine, block_tokens=grid.block_tokens, slot_ticks=grid.slot_ticks, direction=grid.direction)
+    yield (
+        "no smaller sizes keep each within 10 %: leave --block and --slot out" if milder is None
+        else f"--block {milder[0]} --slot {milder[1]} keep each within 10 %"
+    )  # fmt: skip

@@ -19,8 +19,7 @@ from kvbound.cli.common import (
     emit,
     result_table,
 )
-from kvbound.cli.progress import SolveProgress
-from kvbound.instances import load_instance
+from kvbound.cli.progress import SolveProgress, load_instance
 from kvbound.tables import in_words
 from kvbound.units import units_of
 from kvcore.files import check_writable, read_schedule, write_text

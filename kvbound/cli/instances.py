@@ -8,8 +8,8 @@ from typing import Annotated, Any
 from rich.console import Console
 
 from kvbound.cli.common import InstanceArgument, JsonOption, emit, option, table
+from kvbound.cli.progress import load_instance
 from kvbound.cli.verify import match_handling, show_invalid
-from kvbound.instances import load_instance
 from kvbound.waste import wasted, wasted_cells
 from kvbound.words import facts_in_words, request_cells
 from kvcore.files import read_schedule

@@ -30,10 +30,10 @@ from kvbound.cli.common import (
     read_schedules,
     table,
 )
-from kvbound.cli.progress import counted
+from kvbound.cli.progress import counted, load_instance
 from kvbound.comparison import USUAL, USUAL_WITHOUT_EVICTION
-from kvbound.instances import load_instance
 from kvbound.simulation import policy_names
+from kvbound.units import seconds_of
 from kvcore.certificates import Certificate, InvalidCertificate
 from kvcore.errors import BadInput
 from kvcore.files import check_writable, parse, read_text, write_text
@@ -42,6 +42,7 @@ from kvcore.schedule import Schedule
 from library import Library
 from library.fill import WAYS, fill
 from library.policies import COLUMNS, failed, policy_rows, profile, schedule_rows
+from library.record import Record
 from library.table import write_table
 from sweeps.export import as_csv
 
@@ -61,12 +62,18 @@ def _rows(library: Library, family: str | None, objective: str | None, status: s
     """Return the rows of the library that are asked for; BadInput if there are none."""
     wanted = {"family": family, "objective": objective, "status": status}
     given = {key: value for key, value in wanted.items() if value is not None}
-    rows = [row for record in library.records() for row in record.rows()]
+    rows = [row for record in library.records() for row in _in_ticks(library, record)]
     kept = [row for row in rows if all(row[key] == value for key, value in given.items())]
     if not kept:
         there = "; ".join(f"{key}: {', '.join(dict.fromkeys(row[key] for row in rows))}" for key in given)
         raise BadInput(f"the library has no such instance; there are {there}")
     return kept
+
+
+def _in_ticks(library: Library, record: Record) -> list[dict[str, Any]]:
+    """Return the rows of a record, each with the length of its tick."""
+    tick = str(library.tick_seconds(record))
+    return [row | {"tick_seconds": tick} for row in record.rows()]
 
 
 def _each(function: Callable[[str], Any], names: Sequence[str], jobs: int | None) -> Iterator[Any]:
@@ -104,20 +111,30 @@ def list_(
 
 
 def _table(rows: Sequence[dict[str, Any]]) -> Any:
-    keys = ("name", "family", "requests", "objective", "value", "bound")
-    cells = [[*(row[key] for key in keys), percent(row["gap"]), row["status"]] for row in rows]
-    return table([*keys, "gap", "status"], cells, right=(2, 4, 5, 6))
+    keys = ("name", "requests", "objective", "value", "bound")
+    cells = [
+        [*(row[key] for key in keys[:3]),
+         *(_seconds(Fraction(row["tick_seconds"]), row["objective"], row[key]) for key in keys[3:]),
+         "solved" if row["status"] == "solved" else percent(row["gap"])]
+        for row in rows
+    ]  # fmt: skip
+    return table([*keys, "gap"], cells, right=(1, 3, 4, 5))
+
+
+def _seconds(tick: Fraction, objective: str, value: int | str | None) -> str | None:
+    return None if value is None else seconds_of(tick).named(value, objective)
 
 
 @app.command()
 def show(name: NameArgument, library: FolderOption = None, json: JsonOption = None) -> None:
     """Say what an instance is from, and who found the best known, and how."""
-    record = Library(library).record(name)
+    opened = Library(library)
+    record = opened.record(name)
 
     def people(console: Console) -> None:
         console.print(f"{record.name}: {record.requests} requests with {record.calls} calls; {record.origin}")
         console.print(f"made by {record.source}; licence: {record.licence}", soft_wrap=True)
-        console.print(_table(record.rows()))
+        console.print(_table(_in_ticks(opened, record)))
         found = [
             [objective, what, made.by, made.how, f"{made.seconds:g}", made.date]
             for objective, best in record.objectives.items()
@@ -269,7 +286,11 @@ def submit(
         return EXIT_FAILED
     if improved:
         write_table(opened)
-    cells = [(one.name, one.objective, one.what, one.before, one.now) for one in improved]
+    cells = [
+        (one.name, one.objective, one.what, *(_seconds(tick, one.objective, known) for known in (one.before, one.now)))
+        for one in improved
+        for tick in [opened.tick_seconds(opened.record(one.name))]
+    ]
     better = table(("instance", "objective", "what", "was", "is"), cells, right=(3, 4))
     rows = [one._asdict() for one in improved]
     emit(

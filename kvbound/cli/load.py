@@ -4,29 +4,33 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
+from functools import partial
 from typing import Annotated, Any
 
 from rich.console import Console
 
+from heuristics.load import load_rows, rate, scaled
 from kvbound.cli import EXIT_INTERRUPTED
 from kvbound.cli.common import (
+    OUT,
     POLICY,
     HandlingOption,
     InstanceArgument,
     JsonOption,
     PlotOption,
+    WideOption,
     WindowOption,
     emit,
     option,
     table,
 )
-from kvbound.cli.progress import LiveLine
-from kvbound.instances import load_instance
+from kvbound.cli.progress import LiveLine, SolveProgress, load_instance
 from kvbound.simulation import policy_names
-from kvbound.tables import CAUSES, SHORT, TIMES, rate_unit, spread
+from kvbound.tables import CAUSES, SHORT, TIMES, percent, rate_unit
 from kvbound.units import Units, units_of
 from kvcore.errors import BadInput
 from kvcore.files import check_writable, write_text
+from kvcore.instance import Instance
 from kvcore.parameters import fraction
 from sweeps.export import as_csv as table_as_csv
 
@@ -37,7 +41,11 @@ FACTS = ("factor", "rate", "policy", "error", "stationary")
 COUNTS = ("requests", "unfinished", "requests_per_second", "tokens_per_second", "goodput_per_second", "slo_attainment",
           "batches", "evictions", "recomputed_share", "tokens_swapped_out", "tokens_swapped_in")  # fmt: skip
 MOST_JOBS = 64
-GROWS = "the queue grows: its percentiles mean nothing"
+FLOW = "total-flow-time"
+QUEUE = {True: "steady", False: "grows", None: "-"}
+GROWS = "grows: the queue grows over the run, so that its percentiles say only how long the run was"
+BRIEF = (("latency", "mean"), ("latency", "p99"), ("ttft", "p99"))
+"""The times that an 80-column terminal takes; where there are calls, the mean without them as well."""
 
 
 def load_sweep(
@@ -47,23 +55,33 @@ def load_sweep(
     handling: HandlingOption = "as-given",
     window: WindowOption = None,
     jobs: Annotated[int, option("N", "processes at once", min=1, max=MOST_JOBS)] = 1,
-    csv_file: Annotated[str | None, option("OUT.csv", "write every measure there", "--csv")] = None,
+    csv_file: Annotated[str | None, option("OUT.csv", "write every measure there", "--csv", *OUT)] = None,
     plot: PlotOption = None,
+    bound: Annotated[
+        float | None,
+        option("S", "seconds for a lower bound on each load's mean latency, drawn as a line", min=0.1),
+    ] = None,
+    wide: WideOption = False,
     json: JsonOption = None,
 ) -> int:
     """Run policies on the same requests at several loads; Ctrl-C keeps the rows that are there."""
-    from heuristics.load import load_rows
     from solvers.driver import free_calls
 
     check_writable(csv_file, plot, json)
     loaded = free_calls(load_instance(instance), handling)
     multiples = [fraction("--factors", text.strip()) for text in factors.split(",")]
     stop = None if window is None else fraction("--window", window)
-    names, rows = policy_names(policies), list[dict[str, Any]]()
+    if bound is not None and stop is not None:
+        raise BadInput("--bound is on the latency of all requests, --window leaves some out; give one of them")
+    names, rows, bounds = policy_names(policies), list[dict[str, Any]](), list[dict[str, Any]]()
     ended = 0
     try:
-        with LiveLine(f"{loaded.name} at {len(multiples)} loads"):
-            rows.extend(load_rows(loaded, names, multiples, window=stop, jobs=jobs))
+        with LiveLine(f"{loaded.name} at {len(multiples)} loads") as line:
+            for row in load_rows(loaded, names, multiples, window=stop, jobs=jobs):
+                rows.append(row)
+                line.part(len(rows), len(names) * len(multiples))
+        if bound is not None:
+            bounds.extend(_bound(loaded, factor, bound) for factor in multiples)
     except KeyboardInterrupt:
         ended = EXIT_INTERRUPTED
     if plot is not None and rows and all("error" in row for row in rows):
@@ -73,9 +91,24 @@ def load_sweep(
     if plot is not None and rows:
         from kvbound.plots import plot_load
 
-        plot_load(rows, path=plot, units=units_of(loaded))
-    emit(json, {"instance": loaded.name, "rows": rows}, lambda console: _show(console, rows, units_of(loaded)))
+        plot_load(rows, path=plot, units=units_of(loaded), bounds=bounds)
+    payload = {"instance": loaded.name, "rows": rows, **({"bounds": bounds} if bounds else {})}
+    emit(json, payload, lambda console: _show(console, rows, bounds, units_of(loaded), wide=wide))
     return ended
+
+
+def _bound(instance: Instance, factor: Fraction, seconds: float) -> dict[str, Any]:
+    """Return a row with a lower bound on the mean latency at a load, whatever is done with calls."""
+    from solvers.ladder import climb
+
+    loaded = scaled(instance.with_free_calls(), factor)
+    with SolveProgress(f"lower bound at load {factor}", partial(units_of(loaded).named, objective=FLOW)) as progress:
+        found = climb(loaded, FLOW, time_limit=seconds, progress=progress)
+    if found.stopped == "interrupted":
+        raise KeyboardInterrupt
+    arrivals, least = rate(loaded), Fraction(found.bound or 0) * loaded.tick_seconds / len(loaded.requests)
+    return {"factor": str(factor), "rate": None if arrivals is None else float(arrivals), "policy": "lower bound",
+            "method": found.formulation, "measures": {"latency": {"mean": float(least)}}}  # fmt: skip
 
 
 def as_csv(rows: Sequence[Mapping[str, Any]]) -> str:
@@ -94,20 +127,50 @@ def _flat(measured: Mapping[str, Any]) -> dict[str, Any]:
     return flat | {f"waste_{part}": share for part, share in (measured.get("waste_share") or {}).items()}
 
 
-def _show(console: Console, rows: Sequence[Mapping[str, Any]], units: Units) -> None:
-    names = [(name, part) for name, part in TIMES if part in ("mean", "p99") or name.startswith("normalized")]
-    rate = rate_unit(units)
-    columns = ["load", f"rate/{rate}", "policy", *(f"{SHORT[name]} {part}" for name, part in names), f"good/{rate}", ""]
+def _show(
+    console: Console,
+    rows: Sequence[Mapping[str, Any]],
+    bounds: Sequence[Mapping[str, Any]],
+    units: Units,
+    *,
+    wide: bool,
+) -> None:
+    measured = [row["measures"] for row in rows if "measures" in row]
+    calls = any(each["handlings"] for each in measured)
+    slos = any(each["slo_attainment"] is not None for each in measured)
+    names = [*BRIEF[:1], *[("latency_without_calls", "mean")] * calls, *BRIEF[1:]]
+    if wide:
+        names = [(name, part) for name, part in TIMES if part in ("mean", "p99") or name.startswith("normalized")]
+    per = rate_unit(units)
+    columns = ["load", f"rate/{per}", "policy", *(f"{SHORT[name]} {part}" for name, part in names)]
+    columns += ["SLO met"] * slos + [f"good/{per}"] * (wide or not slos) + ["queue"]
     console.print(f"times in {units.time}")
     cells = [
         [
             str(Fraction(row["factor"])),
             None if row["rate"] is None else f"{row['rate']:.4g}",
             row["policy"],
-            *(spread(row.get("measures", {}).get(name), part, units) for name, part in names),
-            f"{row['measures']['goodput_per_second']:.4g}" if "measures" in row else None,
-            row.get("error", GROWS if row.get("stationary") is False else ""),
+            *(_time(row.get("measures", {}), name, part, units) for name, part in names),
+            *[percent(row.get("measures", {}).get("slo_attainment"))] * slos,
+            *[_rounded(row.get("measures", {}).get("goodput_per_second"))] * (wide or not slos),
+            QUEUE[row.get("stationary")],
         ]
-        for row in rows
+        for row in sorted([*rows, *bounds], key=lambda row: Fraction(row["factor"]))
     ]
     console.print(table(columns, cells, right=(0, 1, *range(3, len(columns) - 1))))
+    if any(row.get("stationary") is False for row in rows):
+        console.print(GROWS, soft_wrap=True)
+    for row in rows:
+        if "error" in row:
+            console.print(f"load {Fraction(row['factor'])}: {row['error']}", soft_wrap=True)
+    if not wide:
+        console.print("--wide shows more columns")
+
+
+def _time(measured: Mapping[str, Any], name: str, part: str, units: Units) -> str | None:
+    seconds = (measured.get(name) or {}).get(part)
+    return None if seconds is None else _rounded(seconds / float(units.seconds))
+
+
+def _rounded(value: float | None) -> str | None:
+    return None if value is None else f"{value:.4g}"

@@ -13,8 +13,10 @@ from typing import Any, Self
 from rich.status import Status
 from rich.text import Text
 
+from kvbound import instances
 from kvbound.cli.common import progress_console
 from kvcore.files import printable
+from kvcore.instance import Instance
 from kvcore.metrics import Value
 
 
@@ -50,6 +52,12 @@ class LiveLine:
             self.timer.cancel()
             self.timer.join()
             self.status.stop()
+
+
+def load_instance(source: str) -> Instance:
+    """Return an instance by what a user calls it (`kvbound.instances`)."""
+    with LiveLine(f"reading {source}"):
+        return instances.load_instance(source)
 
 
 class SolveProgress(LiveLine):

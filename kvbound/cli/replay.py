@@ -27,9 +27,8 @@ from kvbound.cli.common import (
     table,
 )  # fmt: skip
 from kvbound.cli.gpu import BackendOption, DeviceOption, DtypeOption, get_backend, get_dtype, today
-from kvbound.cli.progress import LiveLine
+from kvbound.cli.progress import LiveLine, load_instance
 from kvbound.cli.verify import match_handling
-from kvbound.instances import load_instance
 from kvbound.tables import title
 from kvcore.errors import BadInput
 from kvcore.files import check_writable, read_schedule

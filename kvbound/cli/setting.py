@@ -65,6 +65,11 @@ class CostSetting:
     given: dict[str, int | bool]
     """The keys of the machine that were given."""
 
+    @property
+    def assumed(self) -> bool:
+        """Whether nothing was said of how long a batch lasts, nor of the memory."""
+        return self.cost == Cost.unit() and self.tick == Fraction(1, 40) and "memory" not in self.given
+
     def machine(self, default: Machine) -> Machine:
         """Return the cost's machine, or `default` if the cost is of none, with what was given changed in it."""
         with valid("the machine"):

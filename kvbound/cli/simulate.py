@@ -16,16 +16,16 @@ from kvbound.cli.common import (
     ObjectiveOption,
     ScheduleOption,
     TraceOption,
+    WideOption,
     WindowOption,
     emit,
     option,
     show_measures,
     table,
 )
-from kvbound.cli.progress import LiveLine
-from kvbound.instances import load_instance
+from kvbound.cli.progress import LiveLine, load_instance
 from kvbound.simulation import Simulation, policy_names, simulate_policies
-from kvbound.tables import handling_text, value_columns
+from kvbound.tables import handling_text, value_columns, without_calls
 from kvbound.trace_events import write_trace_events
 from kvbound.units import Units, units_of
 from kvcore.errors import BadInput
@@ -49,6 +49,7 @@ def simulate(
     seed: Annotated[int, option("N", "of the noise", min=0)] = 0,
     schedule: ScheduleOption = None,
     trace: TraceOption = None,
+    wide: WideOption = False,
     json: JsonOption = None,
 ) -> int:
     """Run schedulers that people use; each schedule is executed by the referee."""
@@ -66,28 +67,32 @@ def simulate(
         write_text(schedule, runs[0].schedule.to_json())
     if trace is not None:
         write_trace_events(trace, [(run.row["policy"], run.trace) for run in runs if run.trace is not None])
-    emit(json, {"rows": [run.row for run in runs]}, lambda console: show_runs(console, runs, loaded))
+    emit(json, {"rows": [run.row for run in runs]}, lambda console: show_runs(console, runs, loaded, wide=wide))
     return EXIT_INTERRUPTED if interrupted else 0
 
 
-def show_runs(console: Console, runs: Sequence[Simulation], instance: Instance) -> None:
+def show_runs(console: Console, runs: Sequence[Simulation], instance: Instance, *, wide: bool = False) -> None:
     """Print the values, and what is measured if there are more than a few requests."""
     few, units = len(instance.requests) <= FEW, units_of(instance)
-    columns = ["policy", *(value_columns(units, runs[0].row["objective"], "value", "mean") if runs else ())]
-    failed = any("error" in run.row for run in runs)
-    columns += [f"completions, {units.time}", "handling"] if few else ["why not"] * failed
+    objective = runs[0].row["objective"] if runs else ""
+    columns = ["policy", *(value_columns(units, objective, "value", "mean") if runs else ())]
+    columns += ["without calls"] * len(without_calls(None, instance, objective))
+    numbers = range(1, len(columns))
+    failed, calls = any("error" in run.row for run in runs), any(request.calls for request in instance.requests)
+    columns += [f"completions, {units.time}", *["handling"] * calls] if few else ["why not"] * failed
     cells = [
         (
-            row["policy"], *(units.value(row[name], row["objective"]) for name in ("value", "mean")),
+            row["policy"], *(units.value(row[name], objective) for name in ("value", "mean")),
+            *without_calls(row["value"], instance, objective),
             *([row.get("error") or (_completions(row["completion"], units) if few else None)] if few or failed else ()),
-            *([handling_text(row)] if few else ()),
+            *([handling_text(row)] if few and calls else ()),
         )
         for row in (run.row for run in runs)
     ]  # fmt: skip
-    console.print(table(columns, cells, right=(1, 2)))
+    console.print(table(columns, cells, right=numbers))
     measured = [(run.row["policy"], run.row["measures"]) for run in runs if "measures" in run.row]
     if not few and measured:
-        show_measures(measured, units, console)
+        show_measures(measured, units, console, wide=wide)
 
 
 def _completions(completion: dict[str, int], units: Units) -> str:

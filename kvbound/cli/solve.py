@@ -22,8 +22,7 @@ from kvbound.cli.common import (
     emit,
     result_table,
 )
-from kvbound.cli.progress import SolveProgress
-from kvbound.instances import load_instance
+from kvbound.cli.progress import SolveProgress, load_instance
 from kvbound.tables import because, between, handling_text, in_words
 from kvbound.trace_events import write_trace_events
 from kvbound.units import units_of

@@ -8,8 +8,7 @@ from rich.console import Console
 
 from kvbound.cli import EXIT_FAILED
 from kvbound.cli.common import InstanceArgument, JsonOption, PlotOption, emit, option, table
-from kvbound.cli.progress import LiveLine
-from kvbound.instances import load_instance
+from kvbound.cli.progress import LiveLine, load_instance
 from kvbound.units import units_of
 from kvcore import InvalidSchedule, Trace, handlings, measures, verify_schedule
 from kvcore.certificates import InvalidCertificate, read_certificate, verify_certificate
@@ -36,7 +35,8 @@ def verify(
     judged = read_schedule(schedule)
     loaded = match_handling(load_instance(instance), judged.instance_sha256)
     try:
-        trace = verify_schedule(loaded, judged)
+        with LiveLine(f"executing {schedule}"):
+            trace = verify_schedule(loaded, judged)
     except InvalidSchedule as broken:
         return show_invalid(loaded, broken, json)
     if plot is not None:

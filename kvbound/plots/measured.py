@@ -27,11 +27,17 @@ PANELS = (
     ("ttft", "p99", "P99 TTFT, {time}"),
     ("goodput_per_second", "", "goodput, requests/{rate}"),
 )
+ATTAINED = ("slo_attainment", "", "share of requests\nthat meet their SLOs")
 SECONDS = Units("s", Fraction(1), Fraction(1))
 
 
-def plot_load(rows: Sequence[Row], path: str | Path | None = None, units: Units = SECONDS) -> Figure:
+def plot_load(
+    rows: Sequence[Row], path: str | Path | None = None, units: Units = SECONDS, bounds: Sequence[Row] = ()
+) -> Figure:
     """Draw six measures over the rate of arrivals for rows of `heuristics.load.load_rows`; write it to `path` if given.
+
+    `bounds`, on the mean latency, are rows of their own, and a line there. Where requests have SLOs, the share that
+    meets them takes the place of goodput.
 
     Rows that could not run are left out. Where all requests arrive at once, the x axis is the factor of the load. A
     hollow marker is a run in which the queue grows. A policy that dwarfs the others leaves the axes, and is named.
@@ -39,11 +45,16 @@ def plot_load(rows: Sequence[Row], path: str | Path | None = None, units: Units 
     rate = rate_unit(units)
     with style.sheet(9, 5, path) as figure:
         axes = figure.subplots(2, 3).flat
-        for ax, (name, part, label) in zip(axes, PANELS, strict=True):
-            draw_measure(ax, rows, name, part, 1 if name == "goodput_per_second" else float(units.seconds))
+        slos = any(row.get("measures", {}).get("slo_attainment") is not None for row in rows)
+        panels = (*PANELS[:-1], ATTAINED) if slos else PANELS
+        for ax, (name, part, label) in zip(axes, panels, strict=True):
+            draw_measure(ax, rows, name, part, float(units.seconds) if part else 1)
             ax.set_ylabel(label.format(time=units.time, rate=rate))
             if "arrivals" in ax.get_xlabel():
                 ax.set_xlabel(f"arrivals per {'tick' if rate == 'tick' else 'second'}")
+        if bounds:
+            line = sorted((_load(row), row["measures"]["latency"]["mean"] / float(units.seconds)) for row in bounds)
+            axes[0].plot(*zip(*line, strict=True), color="black", linestyle=":", label="lower bound")
         handles, labels = axes[0].get_legend_handles_labels()
         figure.legend(handles, labels, loc="outside upper center", ncols=min(6, len(labels)), frameon=False)
         if any(row.get("stationary") is False for row in rows):
@@ -78,10 +89,14 @@ def _points(rows: Sequence[Row], name: str, part: str, unit: float) -> list[tupl
     for row in rows:
         measured = row.get("measures", {}).get(name)
         if measured is not None:
-            x = row["rate"] if row["rate"] is not None else Fraction(row["factor"])
             value = float(measured[part] if part else measured) / unit
-            points.append((float(x), value, row.get("stationary") is False))
+            points.append((_load(row), value, row.get("stationary") is False))
     return points
+
+
+def _load(row: Row) -> float:
+    """Return where a row stands on the x axis: the arrivals per second, or the factor where all arrive at once."""
+    return float(row["rate"] if row["rate"] is not None else Fraction(row["factor"]))
 
 
 MOST = 3.0

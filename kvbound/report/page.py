@@ -23,6 +23,7 @@ from kvbound.tables import (
     CAUSES,
     OVER,
     Cells,
+    causes,
     differences,
     explained_cells,
     in_words,
@@ -68,6 +69,8 @@ def _facts(optimum: Result) -> Iterator[tuple[str, str]]:
         ("none" if optimum.value is None else f"{in_words(optimum, optimum.value)}, verified by the referee"),
     )
     yield "lower bound", "none" if optimum.bound is None else in_words(optimum, optimum.bound)
+    if optimum.gap is not None:
+        yield "gap", f"{100 * optimum.gap:.2f} %"
     if "constraints" in optimum.extra:
         yield "only of schedules that obey", ", ".join(optimum.extra["constraints"])
     if optimum.bound_kind is not None:
@@ -180,7 +183,7 @@ class Report:
     def _explained(self) -> Iterator[Element]:
         for cells in explained_cells(self.explained, self.units):
             yield html_table(cells, EXPLAINED)
-        for line in differences(self.explained, self.units):
+        for line in [*differences(self.explained, self.units), *causes(self.explained, self.units)]:
             yield node("p", {"class": "small"}, line)
 
     def _measures(self) -> Iterator[Element]:

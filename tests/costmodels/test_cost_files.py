@@ -68,12 +68,12 @@ def test_the_least_that_a_file_holds_is_a_cost_and_its_tick(tmp_path: Path) -> N
     ("change", "message"),
     [
         ({"format": "kvbound-instance"}, r"format: .*'kvbound-cost' \(it is \"kvbound-instance\"\)"),
-        ({"version": 2}, "version: Input should be less than or equal to 1"),
+        ({"version": 2}, "version: must be less than or equal to 1"),
         ({"speed": 1}, "speed: unknown key"),
         ({"cost": []}, "cost: Tuple should have at least 1 item"),
-        ({"cost": [{"busy": -1}]}, r"cost\[0\].busy: Input should be greater than or equal to 0"),
+        ({"cost": [{"busy": -1}]}, r"cost\[0\].busy: must be greater than or equal to 0"),
         ({"tick_seconds": 0.001}, "tick_seconds: give an integer or a fraction in text"),
-        ({"rounding_error": -0.5}, "rounding_error: Input should be greater than or equal to 0"),
+        ({"rounding_error": -0.5}, "rounding_error: must be greater than or equal to 0"),
         (
             {"observations": [{"features": {"tokens": 1}, "seconds": 0}]},
             r"observations\[0\].seconds: .* greater than 0",
@@ -81,7 +81,7 @@ def test_the_least_that_a_file_holds_is_a_cost_and_its_tick(tmp_path: Path) -> N
         ({"observations": [{"features": {"tokns": 1}, "seconds": 1}]}, "features are an object with keys among busy"),
         ({"observations": [{"features": {"tokens": 1.5}, "seconds": 1}]}, "tokens is a whole number from 0"),
         ({"observations": [{"features": {"tokens": 1}, "seconds": 1, "kind": ""}]}, "kind: unknown key"),
-        ({"machine": {"memory": 0}}, "machine.memory: Input should be greater than or equal to 1"),
+        ({"machine": {"memory": 0}}, "machine.memory: must be greater than or equal to 1"),
     ],
 )
 def test_what_is_wrong_with_a_file_is_one_line(path: Path, tmp_path: Path, change: dict, message: str) -> None:

@@ -206,8 +206,8 @@ def test_the_demo_shows_what_it_says(tmp_path: Path, monkeypatch: pytest.MonkeyP
     said = [line.rstrip() for line in kvbound("demo", "--out", "demo-output").stdout.splitlines()]
     assert len(said) <= 40
     assert max(map(len, said)) <= 80
-    assert "optimum                 34.6667          +0 %  -" in said
-    assert "optimum, free                9          -7 %  -" in said
+    assert "optimum                 34.6667           0 %  -" in said
+    assert "optimum, free                9     7 % below  -" in said
     assert [line[:4] for line in said if line.startswith(("1.", "2.", "See", "Next"))] == [
         "1. M", "See:", "2. M", "See:", "Next",
     ]  # fmt: skip

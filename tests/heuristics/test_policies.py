@@ -166,7 +166,9 @@ def test_without_the_banker_two_requests_block_each_other() -> None:
                 if plan.chunk(job) and plan.fits(job, plan.chunk(job)):
                     plan.take(job)
 
-    with pytest.raises(PolicyError, match=r"greedy breaks R11 in batch 6: it waits .* and A, B are not done") as caught:
+    with pytest.raises(
+        PolicyError, match=r"greedy breaks .* R11 in batch 6: it waits .* and A, B are not done"
+    ) as caught:
         run_policy(instance, Greedy())
     assert (caught.value.policy, caught.value.batch, caught.value.rule) == ("greedy", 6, 11)
     assert completions(trace_policy(instance, get_policy("fcfs"))) == {"A": 8, "B": 15}
@@ -339,13 +341,13 @@ def thrash(view: View, plan: Plan) -> None:
 @pytest.mark.parametrize(
     ("act", "message"),
     [
-        (keep, "policy odd breaks R2 in batch 5: request R1: it works at 5, but it is in a call until 7"),
-        (lambda view, plan: plan.take(view.jobs[0], 3), "odd breaks R3 in batch 0: request R1: it processes 3 tokens"),
-        (lambda view, plan: [plan.take(job) for job in view.jobs], "odd breaks R5 in batch 0: it processes 3 tokens"),
-        (lambda view, plan: plan.drop(view.jobs[0], 0), "odd breaks R8 in batch 0: request R1: drop outside a call"),
-        (lambda view, plan: plan.work.update(ghost=1), "odd breaks R10 in batch 0: request ghost: .* no such request"),
+        (keep, "policy odd breaks .* R2 in batch 5: request R1: it works at 5, but it is in a call until 7"),
+        (lambda view, plan: plan.take(view.jobs[0], 3), "breaks .* R3 in batch 0: request R1: it processes 3 tokens"),
+        (lambda view, plan: [plan.take(job) for job in view.jobs], "breaks .* R5 in batch 0: it processes 3 tokens"),
+        (lambda view, plan: plan.drop(view.jobs[0], 0), "breaks .* R8 in batch 0: request R1: drop outside a call"),
+        (lambda view, plan: plan.work.update(ghost=1), "breaks .* R10 in batch 0: request ghost: .* no such request"),
         (lambda view, plan: plan.work.update(R1=0.5), "odd fails in batch 0: TypeError: work.R1: 0.5 is no integer"),
-        (lambda view, plan: None, "odd breaks R11 in batch 0: it waits although nothing is to come, .* R3 are"),
+        (lambda view, plan: None, "breaks .* R11 in batch 0: it waits although nothing is to come, .* R3 are"),
         (lambda view, plan: 1 // 0, "odd fails in batch 0: ZeroDivisionError: "),
         (lambda view, plan: [plan.take(view.jobs[0]) for _ in "ab"], "odd fails .* request R1 has been taken into"),
     ],
@@ -359,20 +361,21 @@ def test_a_wrong_policy_ends_with_one_clear_error(act: Callable[[View, Plan], ob
 def test_a_policy_that_exceeds_the_memory() -> None:
     instance = Instance(machine=Machine(memory=6), requests=(simple(4, 3), simple(4, 3, id="B")))
     with pytest.raises(
-        PolicyError, match=r"odd breaks R6 in batch 0: the requests occupy 8 blocks of 1 = 8, memory is 6"
+        PolicyError,
+        match=r"odd breaks .* R6 in batch 0: the requests occupy 8 blocks of 1 = 8, memory is 6",
     ):
         run_policy(instance, Online(lambda view, plan: [plan.take(job) for job in view.ready]))
 
 
 def test_a_policy_that_pauses_where_the_machine_does_not() -> None:
     instance = Instance(machine=Machine(memory=9, pause=False), requests=(simple(1, 3), simple(1, 3, id="B")))
-    with pytest.raises(PolicyError, match=r"odd breaks R5 in batch 1: request A: it pauses within a segment"):
+    with pytest.raises(PolicyError, match=r"odd breaks .* R5 in batch 1: request A: it pauses within a segment"):
         run_policy(instance, Online(lambda view, plan: plan.take(view.jobs[view.batch % 2])))
 
 
 def test_a_policy_that_loops() -> None:
     instance = Instance(machine=Machine(memory=9, host_memory=9, evict=True), requests=(simple(1, 3),))
-    with pytest.raises(PolicyError, match=r"odd breaks R11 in batch 129: it loops: the last 128 batches"):
+    with pytest.raises(PolicyError, match=r"odd breaks .* R11 in batch 129: it loops: the last 128 batches"):
         run_policy(instance, Online(thrash))
 
 
@@ -479,7 +482,7 @@ def test_the_best_schedule() -> None:
     assert best_schedule(mars(), "makespan")[0] == "sjf"  # 14 as well with mars-order, which comes later
     wrong = Online(lambda view, plan: None)
     assert best_schedule(mars(), "makespan", [wrong, "serial"])[0] == "serial"
-    with pytest.raises(PolicyError, match="policy odd breaks R11"):
+    with pytest.raises(PolicyError, match=r"policy odd breaks .* R11"):
         best_schedule(mars(), "makespan", [wrong])
     with pytest.raises(BadInput, match="no policy was given"):
         best_schedule(mars(), "makespan", [])

@@ -59,7 +59,10 @@ ENDLESS = """
         ("import sys\nsys.exit(0)", r"mine.py fails: SystemExit: 0 \(.*mine.py, line 2\)$"),
         ("x = (", r"mine.py fails: SyntaxError: .* \(mine.py, line 1\)$"),
         ("x = 1", "has 0 policy classes; one is a subclass of heuristics.Policy"),
-        (MINE.replace("name, rule, source", "title, rule, source"), "Smallest cannot be made: AttributeError"),
+        (
+            MINE.replace("name, rule, source", "title, rule, source"),
+            "Smallest has no name; give the class that",
+        ),
         (MINE + "\n    def __init__(self, more):\n        pass\n", "Smallest cannot be made: TypeError"),
     ],
 )

@@ -161,6 +161,70 @@ def test_help_is_help(kvbound, arguments):
     assert out.count("\n") > 5
 
 
+def test_without_a_command_there_are_four_groups_and_an_example_of_each(kvbound):
+    _, out, _ = kvbound()
+    assert re.findall(r"^(\w[\w ]*): \w+, ", out, re.MULTILINE) == ["Solve and bound", "Policies", "Data", "Studies"]
+    assert out.count("  $ kvbound ") == 4
+    assert max(map(len, out.splitlines())) <= 80
+
+
+def test_completion_knows_the_commands(tmp_path):
+    asked = {"COMP_WORDS": "kvbound so", "COMP_CWORD": "1", "_KVBOUND_COMPLETE": "complete_bash"}
+    command = "import sys; from kvbound.cli import main; sys.argv = ['kvbound']; main()"
+    told = subprocess.run([sys.executable, "-c", command], capture_output=True, text=True, env=os.environ | asked)
+    assert (told.returncode, told.stdout.split()) == (0, ["solve", "solvers"])
+
+
+@pytest.mark.parametrize(
+    ("said", "meant"),
+    [("mean-latency", "total-flow-time"), ("TTFT", "total-ttft"), ("max_latency", "max-flow-time"),
+     ("slo-attainment", "late-requests"), ("makespan", "makespan")],
+)  # fmt: skip
+def test_an_objective_may_be_called_as_people_call_it(kvbound, said, meant):
+    row = rows_of(kvbound, "simulate", "mars-figure1", "--policy", "fcfs", "--objective", said)["rows"][0]
+    assert row["objective"] == meant
+
+
+def test_what_is_measured_only_is_no_objective(kvbound):
+    code, _, err = kvbound("solve", "mars-figure1", "--objective", "p99")
+    assert code == 2
+    assert "`kvbound compare` and `kvbound load` measure it, nothing minimises it" in err
+
+
+@pytest.mark.parametrize("out", ["-o", "--out", "--schedule"])
+def test_each_file_is_noted(kvbound, tmp_path, out):
+    _, said, _ = kvbound("simulate", "mars-figure1", "--policy", "fcfs", out, tmp_path / "s.json")
+    assert said.endswith(f"\nwritten: {tmp_path / 's.json'}\n")
+
+
+def test_nothing_is_noted_beside_json(kvbound, tmp_path):
+    code, out, err = kvbound("simulate", "mars-figure1", "--policy", "fcfs", "-o", tmp_path / "s.json", "--json", "-")
+    assert (code, err) == (0, "")
+    assert json.loads(out)["rows"]
+
+
+def test_a_table_of_many_requests_takes_80_columns(kvbound):
+    """Unless all that is measured is asked for."""
+    asked = ("compare", "identical:n=16,I=32,O=8,M=200", "--no-optimum", "--policies", "vllm-v1,trtllm-max-utilization")
+    _, brief, _ = kvbound(*asked)
+    assert max(len(line.rstrip()) for line in brief.splitlines()) <= 80
+    _, wide, _ = kvbound(*asked, "--wide")
+    assert "norm. p50" in wide
+    assert "norm. p50" not in brief
+
+
+def test_a_bound_has_a_mean_as_values_have(kvbound):
+    _, out, _ = kvbound("compare", "identical:n=201,I=2,O=2,M=900", "--policies", "fcfs", "--time-limit", "1")
+    bound = next(line.split() for line in out.splitlines() if line.startswith("lower bound"))
+    assert "-" not in bound[4:6]
+
+
+@pytest.mark.parametrize("arguments", [["compare"], ["simulate"]])
+def test_the_mean_without_calls_stands_wherever_there_are_calls(kvbound, arguments):
+    said = [kvbound(*arguments, name, "--policies", "fcfs")[1] for name in ("mars-figure1", "infermax-figure15:I=8")]
+    assert ["without calls" in text for text in said] == [True, False]
+
+
 def test_a_request_that_can_never_fit_is_exit_2(kvbound, tmp_path):
     facts = builtin_instance("mars-figure1").model_dump(mode="json")
     facts["machine"]["memory"] = 5
@@ -331,7 +395,7 @@ def test_the_usual_policies_never_fail(kvbound, tmp_path):
 
 def test_sigterm_keeps_the_policies_that_have_run(kvbound, monkeypatch):
     def second_is_interrupted(instance, policy, *arguments, **options):
-        if policy == "sjf":
+        if policy.name == "sjf":
             signal.raise_signal(signal.SIGTERM)
         return solvers.driver.simulate_policy(instance, policy, *arguments, **options)
 

@@ -13,7 +13,7 @@ import pytest
 from costmodels import get_cost
 from kvbound.comparison import compare
 from kvbound.explanation import BOUND, SHARE, SPENT, batch_parts, explain, first_difference, ratio_without_calls
-from kvbound.tables import differences, explained_cells
+from kvbound.tables import causes, differences, explained_cells
 from kvbound.timeline import timeline
 from kvbound.units import units_of
 from kvcore import CostFunction, InvalidSchedule, Trace, verify_schedule
@@ -231,8 +231,14 @@ def test_chunks_of_512_are_told_from_chunks_without_a_limit() -> None:
     assert differences([first, second], units_of(made)) == [
         "sarathi-c beside sarathi: all requests +2,072.38 ms = -10,980.2 wait: policy, +7,145.86 wait: budgets, "
         "+5,906.72 work; the last completion -220 ms = -220 fixed",
-        "  first in batch 0: it works on R1 (1,024), R2 (1,024), R3 (1,024), R4 (1,024) at 0 ms; "
-        "sarathi works on R1 (512) at 0 ms",
+        "  they part in batch 0: sarathi-c works on R1 (1,024), R2 (1,024), R3 (1,024), R4 (1,024), at 0 ms; "
+        "sarathi works on R1 (512), at 0 ms",
+    ]
+    assert causes([first, second], units_of(made)) == [
+        "Why sarathi-c takes 2,072.38 ms more than sarathi, all requests together:",
+        "  7,145.86 ms more waiting for batches that are full (batch_tokens, prefill_tokens, batch_requests); "
+        "most of all R13, 894.667 ms.",
+        "  5,906.72 ms more at work, in batches that last longer; most of all R8, 563.558 ms.",
     ]
     assert "sarathi-c beside sarathi" in comparison.report().html()
 
@@ -242,6 +248,7 @@ def test_the_command_explains(tmp_path) -> None:
         "compare", "mars-figure1", "--policies", "fcfs,sjf", "--no-optimum", "--explain", "--json", tmp_path / "c.json"
     )
     assert "fcfs beside sjf: all requests +4 ticks" in done.stdout
+    assert "Why fcfs takes 4 ticks more than sjf" in done.stdout
     rows = json.loads((tmp_path / "c.json").read_text())["rows"]
     assert rows[0]["explained"]["first_difference"]["ours"]["work"] == {"R1": 1}
     assert rows[0]["explained"]["ratio_without_calls"] == "25/21"

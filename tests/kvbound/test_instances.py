@@ -49,7 +49,7 @@ def test_an_unknown_instance_is_answered_with_near_names(name: str, complaint: s
         ("generate infercep --out x.json", "no kind of requests is called 'infercep'; is it infercept"),
         ("generate infercept --n 1 --cost infercept6b --out x.json", "no cost model is called 'infercept6b'; is it"),
         ("check faster-call-vlm", "none that is shipped is called so; is it faster-call-vllm"),
-        ("solve mars-figure1 --objective ttft", "no objective is called 'ttft'; is it total-ttft"),
+        ("solve mars-figure1 --objective total-tft", "no objective is called 'total-tft'; is it total-ttft"),
         ("simulate mars-figure1 --policy fcsf", "no policy is called 'fcsf'; is it fcfs"),
     ],
 )

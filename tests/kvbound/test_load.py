@@ -107,6 +107,34 @@ def test_the_command_writes_a_table_a_csv_and_a_picture(tmp_path) -> None:
     assert done.stdout.count("serial") == 2
 
 
+def test_a_lower_bound_stands_beside_the_policies(tmp_path) -> None:
+    (tmp_path / "w.json").write_text(workload().to_json())
+    out, picture = tmp_path / "l.json", tmp_path / "l.svg"
+    options = ("--policies", "fcfs", "--factors", "1,4", "--bound", "1", "--plot", picture, "--json", out)
+    done = kvbound("load", tmp_path / "w.json", *options)
+    given = json.loads(out.read_text())
+    for row, bound in zip(given["rows"], given["bounds"], strict=True):
+        assert 0 < bound["measures"]["latency"]["mean"] <= row["measures"]["latency"]["mean"]
+    assert done.stdout.count("lower bound") == 2
+    assert "lower bound" in picture.read_text()
+
+
+def test_attainment_is_shown_where_there_are_slos(tmp_path) -> None:
+    made = generate("fixed", n=20, rate=Fraction(2), prompt=3, output=5, seed=1, slo_ttft=Fraction(1))
+    (tmp_path / "w.json").write_text(made.to_json())
+    done = kvbound("load", tmp_path / "w.json", "--policies", "fcfs", "--factors", "1", "--plot", tmp_path / "l.svg")
+    assert "SLO met" in done.stdout
+    assert "meet their SLOs" in (tmp_path / "l.svg").read_text()
+
+
+def test_a_queue_that_grows_has_a_word_and_a_line(tmp_path) -> None:
+    made = generate("fixed", n=80, rate=Fraction(40), prompt=3, output=3, seed=1)
+    (tmp_path / "w.json").write_text(made.to_json())
+    said = kvbound("load", tmp_path / "w.json", "--policies", "serial", "--factors", "1").stdout
+    assert "grows: the queue grows over the run" in said
+    assert max(map(len, (line.rstrip() for line in said.splitlines()))) <= 95
+
+
 def test_sigterm_keeps_the_rows_that_are_there(monkeypatch, tmp_path) -> None:
     def second_is_interrupted(instance, policy, **options):
         if policy.name == "serial":
@@ -125,6 +153,7 @@ def test_sigterm_keeps_the_rows_that_are_there(monkeypatch, tmp_path) -> None:
         (["--policies", "nobody"], "no policy is called 'nobody'"),
         (["--policies", "fcfs", "--factors", "1,zero"], "--factors zero"),
         (["--policies", "fcfs", "--window", "-1"], "--window -1"),
+        (["--policies", "fcfs", "--window", "1", "--bound", "1"], "--window leaves some out; give one of them"),
         (["--policies", "fcfs", "--csv", "nowhere/l.csv"], "nowhere/l.csv: cannot be written"),
     ],
 )

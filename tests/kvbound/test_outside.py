@@ -39,7 +39,8 @@ def test_import_compare_and_show(run: tuple[Path, Path], tmp_path: Path) -> None
     instance, log = run
     out = tmp_path / "run.json"
     failed = kvbound("import", "run", log, "--instance", instance, "--out", out, code=1).stdout
-    assert "invalid: R1 is broken in batch 3: it starts at 2, but the batch before it ends at 3; --tolerate" in failed
+    assert "invalid: the time rule R1 is broken in batch 3: it starts at 2, but the batch" in failed
+    assert "before it ends at 3; --tolerate" in failed
     assert not out.exists()
     options = ("import", "run", log, "--instance", instance, "--tolerate", "--out", out)
     assert "batches that start before the cost model says" in kvbound(*options).stdout
@@ -73,13 +74,26 @@ def test_the_requests_may_come_from_a_table(run: tuple[Path, Path], tmp_path: Pa
     said = ("--requests", tmp_path / "requests.csv", "--map", "id=who,arrival=t,prompt=in,decode=out", "--out", out)
     machine = ("--memory", 20, "--batch-tokens", 16, "--tick", 1, "--instance-out", made)
     failed = kvbound("import", "run", run[1], *said, *machine, code=1).stdout
-    assert "invalid: R1 is broken in batch 3" in failed
+    assert "invalid: the time rule R1 is broken in batch 3" in failed
     row = json.loads(kvbound("import", "run", run[1], *said, *machine, "--tolerate", "--json", "-").stdout)
     assert row["total-flow-time"] == 18
     assert kv.read_instance(made).requests == kv.read_instance(run[0]).requests
     for options in ((), ("--instance", run[0], "--memory", 9)):
         done = kvbound("import", "run", run[1], "--out", out, *options, code=2)
         assert done.stderr.startswith("kvbound: say what it was run on" if not options else "kvbound: --instance says")
+
+
+def test_of_a_table_the_first_may_be_taken_with_objectives(run: tuple[Path, Path], tmp_path: Path) -> None:
+    (tmp_path / "requests.csv").write_text("who,t,in,out\n" + "".join(f"r{k},0,8,4\n" for k in range(5)))
+    said = ("--requests", tmp_path / "requests.csv", "--map", "id=who,arrival=t,prompt=in,decode=out")
+    machine = ("--memory", 20, "--batch-tokens", 16, "--tick", 1, "--instance-out", tmp_path / "made.json")
+    taken = ("--take", 3, "--slo-latency", 4, "--tolerate", "--out", tmp_path / "run.json")
+    kvbound("import", "run", run[1], *said, *machine, *taken)
+    made = kv.read(tmp_path / "made.json")
+    assert [request.id for request in made.requests] == ["r0", "r1", "r2"]
+    assert {request.slo for request in made.requests} == {kv.Slo(latency=4)}
+    refused = kvbound("import", "run", run[1], "--instance", run[0], "--take", 3, "--out", tmp_path / "x", code=2)
+    assert "--instance says all" in refused.stderr
 
 
 def test_python_says_the_same(run: tuple[Path, Path]) -> None:
@@ -97,7 +111,7 @@ def test_a_schedule_that_breaks_a_rule(run: tuple[Path, Path], tmp_path: Path) -
     (tmp_path / "run.json").write_text(text.replace('"r0": 8', '"r0": 9'))
     for command in (("compare", instance, "--no-optimum"), ("show", instance)):
         done = kvbound(*command, "--schedule", tmp_path / "run.json", code=1)
-        assert done.stdout.startswith("invalid: R3 is broken in batch 0, request r0")
+        assert done.stdout.startswith("invalid: the work rule R3 is broken in batch 0, request r0")
         assert done.stderr == ""
     done = kvbound("show", "mars-figure1", "--schedule", tmp_path / "run.json", code=2)
     assert "the schedule is for another instance" in done.stderr

@@ -13,6 +13,7 @@ from matplotlib.figure import Figure
 
 import bounds
 import kvbound as kv
+from heuristics.policies.figure_1 import Sjf
 from tests.kvbound.test_imports import loaded_by
 
 FIGURE_1 = kv.builtin_instance("mars-figure1")
@@ -108,21 +109,66 @@ def test_the_ground_knows_no_html() -> None:
 
 def test_tables(things: dict[str, Any]) -> None:
     requests = kv.to_dataframe(things["trace"])
-    assert requests["flow_time"].sum() == things["simulated"].value == 35
+    assert requests["latency_seconds"].sum() == things["simulated"].value == 35
     assert list(requests["request"]) == ["R1", "R2", "R3"]
     batches = kv.to_dataframe(things["simulated"], "batches")
     assert len(batches) == 13
-    assert (batches["end"] - batches["start"]).sum() == 13
-    assert kv.to_dataframe(things["simulated"])["value"].tolist() == [35]
-    assert kv.to_dataframe(things["bounded"])["bound"].tolist() == [22]
+    assert (batches["end_seconds"] - batches["start_seconds"]).sum() == 13
+    assert kv.to_dataframe(things["simulated"])["value_seconds"].tolist() == [35]
+    assert kv.to_dataframe(things["bounded"])["bound_seconds"].tolist() == [22]
     assert list(kv.to_dataframe(things["compared"])["label"][:2]) == ["fcfs", "sjf"]
     solved = kv.solve(FIGURE_1, formulation="events")
     assert "log" not in kv.to_dataframe(solved)
-    assert list(kv.to_dataframe(solved, "log")) == ["seconds", "bound", "by", "value"]
+    assert list(kv.to_dataframe(solved, "log")) == ["took_seconds", "by", "bound_seconds", "value_seconds"]
     cells = kv.to_dataframe(things["sweep"])
     assert cells["value"].dtype == "Int64"  # not a float, although one is missing
     assert cells["value"][0] == 1
     assert kv.to_dataframe([{"a": {"b": 1}}])["a.b"].tolist() == [1]
+    assert kv.to_dataframe([{"a": "29/3", "b": "R1/2"}, {"a": 2, "b": "R2"}])["a"].tolist() == [29 / 3, 2]
+
+
+def test_a_table_of_a_comparison_is_numbers_with_units(things: dict[str, Any]) -> None:
+    frame = kv.to_dataframe(things["compared"])
+    words = {"label", "objective", "instance", "policy", "status", "found_by", "proved_by"}
+    assert all(frame[name].dtype.kind in "if" for name in frame if name not in words)
+    assert frame["mean_seconds"][0] == 35 / 3
+    assert {"latency_p99_seconds", "tpot_mean_seconds_per_token", "ratio_as_given"} <= set(frame)
+    assert "measures.latency.max" in kv.to_dataframe(things["compared"], "json")
+
+
+def test_an_instance_may_be_named() -> None:
+    assert kv.simulate("mars-figure1", "fcfs").value == 35
+    with pytest.raises(kv.BadInput, match="is it mars-figure1, mars-like"):
+        kv.solve("mars-figre1")
+    with pytest.raises(kv.BadInput, match="an instance is an Instance, a name or a file, not 3"):
+        kv.solve(3)
+
+
+def test_read_tells_files_apart(things: dict[str, Any], tmp_path: Path) -> None:
+    kv.write_text(tmp_path / "s.json", things["schedule"].to_json())
+    kv.write_text(tmp_path / "i.json", FIGURE_1.to_json())
+    assert kv.read(tmp_path / "s.json") == things["schedule"]
+    assert kv.read(tmp_path / "i.json") == kv.read("mars-figure1") == FIGURE_1
+
+
+def by_prompt(view: Any, plan: Any) -> None:
+    plan.fill(sorted(view.ready, key=lambda job: job.prompt))
+
+
+@pytest.mark.parametrize("rule", [by_prompt, lambda job: job.prompt, Sjf, Sjf()])
+def test_a_policy_may_be_a_function_or_a_class(rule: Any) -> None:
+    run = kv.compare(FIGURE_1, [rule], against=None).policies[0]
+    assert run.row["verified"]
+    assert run.label in ("by_prompt", "<lambda>", "sjf")
+
+
+def test_policies_may_be_one_text() -> None:
+    assert [run.label for run in kv.compare(FIGURE_1, "fcfs,sjf", against=None).policies] == ["fcfs", "sjf"]
+
+
+def test_what_is_no_policy_is_one_line() -> None:
+    with pytest.raises(kv.BadInput, match="a policy is a name, a Policy, a class of them or a function, not 3"):
+        kv.compare(FIGURE_1, [3])
 
 
 def test_no_such_table(things: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:

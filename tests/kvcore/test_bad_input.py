@@ -90,23 +90,23 @@ def test_integers_are_integers(path: tuple[Any, ...]) -> None:
     for value, shown in (
         (True, "true"), (1.0, "1.0"), ("1", '"1"'), (1.5, "1.5"), (1e400, None), (float("nan"), None),
     ):  # fmt: skip
-        expected = f"Input should be a valid integer (it is {shown})" if shown else "is not a number that a file"
+        expected = f"must be a valid integer (it is {shown})" if shown else "is not a number that a file"
         bad(changed(*path, to=value), expected)
-    bad(changed(*path, to=[]), f"{path[-1]}: Input should be a valid integer")
+    bad(changed(*path, to=[]), f"{path[-1]}: must be a valid integer")
 
 
 @pytest.mark.parametrize("path", COUNTS + POSITIVES, ids=lambda path: str(path[-1]))
 def test_integers_are_in_their_range(path: tuple[Any, ...]) -> None:
     least = 0 if path in COUNTS else 1
-    bad(changed(*path, to=least - 1), f"Input should be greater than or equal to {least} (it is {least - 1})")
+    bad(changed(*path, to=least - 1), f"must be greater than or equal to {least} (it is {least - 1})")
     for huge in (LIMIT + 1, 10**19, 10**400):
-        bad(changed(*path, to=huge), "Input should be less than or equal to")
+        bad(changed(*path, to=huge), "must be less than or equal to")
 
 
 @pytest.mark.parametrize("switch", ["hybrid", "chunked", "evict", "partial", "pause"])
 def test_switches_are_booleans(switch: str) -> None:
     for value in (0, 1, "true", None):
-        bad(changed("machine", switch, to=value), f"machine.{switch}: Input should be a valid boolean")
+        bad(changed("machine", switch, to=value), f"machine.{switch}: must be a valid boolean")
 
 
 def test_limits_may_be_null_and_nothing_else_may() -> None:
@@ -117,8 +117,8 @@ def test_limits_may_be_null_and_nothing_else_may() -> None:
 
 
 def test_words_are_among_those_known() -> None:
-    bad(changed("format", to="kvbound-schedule"), "format: Input should be 'kvbound-instance'")
-    bad(changed("version", to=2), "version: Input should be less than or equal to 1 (it is 2)")
+    bad(changed("format", to="kvbound-schedule"), "format: must be 'kvbound-instance'")
+    bad(changed("version", to=2), "version: must be less than or equal to 1 (it is 2)")
     bad(changed("requests", 0, "segments", 0, "call", "handling", to="keep"), "or 'free' (it is \"keep\")")
 
 
@@ -126,8 +126,8 @@ def test_lists_are_not_empty_and_are_lists() -> None:
     bad(changed("requests", to=[]), "requests: Tuple should have at least 1 item")
     bad(changed("requests", 0, "segments", to=[]), "requests[0].segments: Tuple should have at least 1 item")
     bad(changed("cost", to=[]), "cost: Tuple should have at least 1 item")
-    bad(changed("requests", to={}), "requests: Input should be a valid array")
-    bad(changed("machine", to=[]), "machine: Input should be an object")
+    bad(changed("requests", to={}), "requests: must be a valid array")
+    bad(changed("machine", to=[]), "machine: must be an object")
 
 
 # --- keys and names ----------------------------------------------------------------------------------------------
@@ -148,7 +148,7 @@ def test_a_missing_key(path: tuple[Any, ...]) -> None:
 
 @pytest.mark.parametrize(
     ("text", "why"),
-    [("[{}, {}]", "file.json: Input should be an object"), ('{"x": [{}, {}]}', "file.json: x: unknown key")],
+    [("[{}, {}]", "file.json: must be an object"), ('{"x": [{}, {}]}', "file.json: x: unknown key")],
 )
 def test_pydantic_is_not_shown_what_it_would_refuse_whole_of_a_large_file(
     text: str, why: str, monkeypatch: pytest.MonkeyPatch
@@ -170,7 +170,7 @@ def test_a_duplicate_key() -> None:
 def test_names_are_short_and_printable() -> None:
     bad(changed("requests", 0, "id", to=""), "requests[0].id: String should have at least 1 character")
     bad(changed("requests", 0, "id", to="x" * 201), "requests[0].id: String should have at most 200 characters")
-    bad(changed("requests", 0, "id", to=5), "requests[0].id: Input should be a valid string (it is 5)")
+    bad(changed("requests", 0, "id", to=5), "requests[0].id: must be a valid string (it is 5)")
     for text in ("a\nb", "a\tb", "\x1b[31m", "a\u2028b", "\x00"):
         bad(changed("requests", 0, "id", to=text), "requests[0].id: only printable characters")
         bad(changed("name", to=text), "name: only printable characters")
@@ -179,7 +179,7 @@ def test_names_are_short_and_printable() -> None:
 
 def test_a_key_or_value_that_would_break_the_line() -> None:
     bad(changed("a\nb\x1b[31m" + "x" * 10_000, to=1), "a b?[31mxxx")
-    bad(changed("machine", "memory", to="a\nb\x1b" + "x" * 10_000), "machine.memory: Input should be a valid integer")
+    bad(changed("machine", "memory", to="a\nb\x1b" + "x" * 10_000), "machine.memory: must be a valid integer")
     bad('{"a\\nb": 1, "a\\nb": 2}', "stands twice")
 
 
@@ -356,9 +356,9 @@ def test_fractions_in_text_are_exact() -> None:
         ("{'a': 1}", "not JSON: Expecting property name"),
         ('{"a": 1} x', "not JSON: Extra data (line 1, column 10)"),
         ("\ufeff{}", "not JSON: Unexpected UTF-8 BOM"),
-        ("null", "Input should be an object"),
-        ("[1, 2]", "Input should be an object"),
-        ("1e400", "Input should be an object"),
+        ("null", "must be an object"),
+        ("[1, 2]", "must be an object"),
+        ("1e400", "must be an object"),
         ('{"version": NaN}', "NaN is not a number that a file may hold"),
         ('{"version": -Infinity}', "-Infinity is not a number that a file may hold"),
         ('{"version": ' + "1" * 5000 + "}", "Exceeds the limit (4300 digits)"),
@@ -376,7 +376,7 @@ def test_what_is_no_json_object(model: type[BaseModel], text: str, message: str)
 
 def test_a_number_beyond_floating_point() -> None:
     text = changed("machine", "memory", to=6)
-    bad(text.replace('"memory": 6', '"memory": 1e400'), "machine.memory: Input should be a valid integer")
+    bad(text.replace('"memory": 6', '"memory": 1e400'), "machine.memory: must be a valid integer")
 
 
 def test_every_truncation_of_a_file() -> None:
@@ -545,21 +545,21 @@ def schedule_json(**batch: Any) -> str:
 @pytest.mark.parametrize("what", ["work", "drop", "swap_out", "swap_in"])
 def test_bad_tokens_in_a_schedule(what: str) -> None:
     for value in (True, 1.0, "1", None, [1]):
-        bad(schedule_json(**{what: {"R1": value}}), f"batches[0].{what}.R1: Input should be a valid integer", Schedule)
-    bad(schedule_json(**{what: {"R1": 10**16}}), f"batches[0].{what}.R1: Input should be less than", Schedule)
-    bad(schedule_json(**{what: [["R1", 1]]}), f"batches[0].{what}: Input should be an object", Schedule)
+        bad(schedule_json(**{what: {"R1": value}}), f"batches[0].{what}.R1: must be a valid integer", Schedule)
+    bad(schedule_json(**{what: {"R1": 10**16}}), f"batches[0].{what}.R1: must be less than", Schedule)
+    bad(schedule_json(**{what: [["R1", 1]]}), f"batches[0].{what}: must be an object", Schedule)
     bad(schedule_json(**{what: {"a\nb": 1}}), "only printable characters", Schedule)
     bad(schedule_json(**{what: {"x" * 201: 1}}), "String should have at most 200 characters", Schedule)
 
 
 def test_bad_batches_in_a_schedule() -> None:
-    bad(schedule_json(start=0.5), "batches[0].start: Input should be a valid integer (it is 0.5)", Schedule)
-    bad(schedule_json(start=None), "batches[0].start: Input should be a valid integer (it is null)", Schedule)
+    bad(schedule_json(start=0.5), "batches[0].start: must be a valid integer (it is 0.5)", Schedule)
+    bad(schedule_json(start=None), "batches[0].start: must be a valid integer (it is null)", Schedule)
     bad(schedule_json(end=1), "batches[0].end: unknown key", Schedule)
     bad('{"batches": []}', "instance_sha256: this key is missing", Schedule)
     bad('{"instance_sha256": ""}', "batches: this key is missing", Schedule)
     bad(schedule_json().replace('{"R1": 1}', '{"R1": 1, "R1": 1}'), "the key 'R1' stands twice", Schedule)
-    bad(mars().to_json(), "format: Input should be 'kvbound-schedule'", Schedule)
+    bad(mars().to_json(), "format: must be 'kvbound-schedule'", Schedule)
 
 
 def test_negative_numbers_in_a_schedule_are_for_the_referee() -> None:

@@ -19,7 +19,7 @@ def passes(instance: Instance, *batches: Batch) -> Trace:
 def refused(instance: Instance, *batches: Batch, rule: int, at: int, who: str | None) -> str:
     """Assert that exactly this rule is named, in this batch, with this request; return the line that says so."""
     named = "" if who is None else f", request {who}"
-    with pytest.raises(InvalidSchedule, match=rf"^R{rule} is broken in batch {at}{named}: ") as caught:
+    with pytest.raises(InvalidSchedule, match=rf"^the [a-z ]+ rule R{rule} is broken in batch {at}{named}: ") as caught:
         verify_schedule(instance, schedule(instance, *batches))
     assert (caught.value.rule, caught.value.batch, caught.value.request) == (rule, at, who)
     naive = naive_verify(instance, schedule(instance, *batches))

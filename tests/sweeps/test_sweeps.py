@@ -93,7 +93,7 @@ def mars_cell(run: str = "fcfs", **given: Any) -> Cell:
         ("[" * 100_000, "s.toml: not TOML"),
         ("#" * 2**22 + "\n" + MARS + FCFS, "s.toml: larger than 4 MiB"),
         ('objectives = ["joy"]\n' + MARS + FCFS, "joy"),
-        ('handlings = ["maybe"]\n' + MARS + FCFS, "handlings[0]: Input should be 'as-given' or 'free'"),
+        ('handlings = ["maybe"]\n' + MARS + FCFS, "handlings[0]: must be 'as-given' or 'free'"),
         (MARS + "[[solvers]]\ntime_limit = 0\n", "solvers[0].time_limit"),
     ],
 )
@@ -322,13 +322,13 @@ def test_a_damaged_database_is_one_line(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("row", "why"),
     [
-        ("[1]", "Input should be an object"),
+        ("[1]", "must be an object"),
         ("{", "EOF while parsing"),
         ("[" * 10_000, "recursion limit exceeded"),
         ({"bound": "5/0"}, r'bound: neither a whole number nor a fraction in text \(it is "5/0"\)'),
         ({"value": 1.5}, "value"),
-        ({"options": []}, "options: Input should be an object"),
-        ({"label": None}, r"label: Input should be a valid string \(it is null\)"),
+        ({"options": []}, "options: must be an object"),
+        ({"label": None}, r"label: must be a valid string \(it is null\)"),
     ],
     ids=str,
 )

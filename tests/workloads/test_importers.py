@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 from collections import Counter
 from fractions import Fraction
 from pathlib import Path
@@ -379,6 +380,28 @@ def test_what_is_not_given_is_as_the_importer_has_it(file, tmp_path: Path) -> No
     read = read_instance(target)
     assert (read.machine, read.cost) == (INFERMAX_7B.replace(batch_tokens=16384), infermax_7b())
     assert [request.arrival for request in read.requests] == [0, 25_000_000, 25_000_100]
+
+
+def test_a_table_without_a_map_is_told_of_it(file, tmp_path: Path) -> None:
+    trace = file("when,prompt,decode\n0,3,4\n")
+    assert "name yours: --map arrival=" in kvbound("import", "csv", trace, "--out", tmp_path / "I.json", code=2).stderr
+
+
+@pytest.mark.parametrize(("given", "said"), [((), True), (("--cost", "infermax-7b"), False), (("--memory", 99), False)])
+def test_what_is_assumed_of_the_machine_is_said(file, tmp_path: Path, given: tuple[object, ...], said: bool) -> None:
+    trace = file("arrival,prompt,decode\n0,3,4\n")
+    done = kvbound("import", "csv", trace, "--out", tmp_path / "I.json", *given)
+    assert ("each batch lasts 25 ms" in done.stderr) is said
+
+
+def test_coarsening_says_what_it_distorts_and_which_sizes_do_not(file, tmp_path: Path) -> None:
+    rows = "".join(f"s{k % 3},{k},{20 + 30 * (k // 3)},7\n" for k in range(12))
+    trace, target = file("session,at,prompt,output\n" + rows), tmp_path / "I.json"
+    keys = ("--map", "session=session,arrival=at,prompt=prompt,decode=output", "--memory", 400, "--out", target)
+    said = kvbound("import", "csv", trace, *keys, "--block", 64).stderr
+    assert re.search(r"coarsening changed all peaks together to [\d.]+ times, decodes and calls to [\d.]+ times", said)
+    block, slot = re.search(r"--block (\d+) --slot (\d+) keep each within 10 %", said).groups()
+    assert "keep each" not in kvbound("import", "csv", trace, *keys, "--block", block, "--slot", slot).stderr
 
 
 def test_agents_with_a_handling(file, tmp_path: Path) -> None:

@@ -1,0 +1,57 @@
+"""What coarsening does to the sizes of an instance, and block sizes and slots that change them little."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import NamedTuple
+
+from kvcore.coarsen import coarsen
+from kvcore.errors import BadInput
+from kvcore.instance import Instance
+from kvcore.stream import sizes_of
+
+MILD = 0.1
+"""A distortion of which nothing is said beyond its size."""
+
+
+class Distortion(NamedTuple):
+    """What an instance has after coarsening over what it had, both in fine tokens and ticks.
+
+    `peaks`: the peaks of all requests together; `times`: their tokens and calls, each generated in one tick;
+    `memory`: that of the device (1: there is no limit).
+    """
+
+    peaks: float
+    times: float
+    memory: float
+
+    @property
+    def mild(self) -> bool:
+        """Whether no ratio is farther than a tenth from 1."""
+        return all(abs(ratio - 1) <= MILD for ratio in self)
+
+
+def distortion(fine: Instance, coarse: Instance) -> Distortion:
+    """Return what coarsening made of `fine`, which `coarse` was made from."""
+    grid = coarse.coarsening
+    if grid is None:
+        raise BadInput(f"{coarse.name} was not coarsened")
+    before, after = sizes_of(fine), sizes_of(coarse)
+    times = [sizes.decode_tokens + sizes.call_ticks for sizes in (before, after)]
+    limits = fine.machine.memory, coarse.machine.memory
+    return Distortion(
+        grid.block_tokens * after.sum_of_peaks / before.sum_of_peaks,
+        grid.slot_ticks * times[1] / times[0],
+        1.0 if limits[0] is None or limits[1] is None else grid.block_tokens * limits[1] / limits[0],
+    )
+
+
+def gentler(instance: Instance, *, block_tokens: int, slot_ticks: int, direction: str) -> tuple[int, int] | None:
+    """Return the largest of these sizes, halved again and again, that distort mildly (None: none does)."""
+    while max(block_tokens, slot_ticks) > 2:
+        block_tokens, slot_ticks = max(1, block_tokens // 2), max(1, slot_ticks // 2)
+        with suppress(BadInput):
+            coarse = coarsen(instance, block_tokens=block_tokens, slot_ticks=slot_ticks, direction=direction)
+            if distortion(instance, coarse).mild:
+                return block_tokens, slot_ticks
+    return None
