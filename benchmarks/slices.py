@@ -7,12 +7,10 @@ largest peak; 64 blocks a slot. Delay is the flow time above what each request t
 from __future__ import annotations
 
 from collections.abc import Iterator
-from fractions import Fraction
 
-from benchmarks.data import MIXTURE, trace_file
+from benchmarks.data import DRAWN, made
 from benchmarks.solving import Solve
 from kvcore.instance import Call, Instance, Machine, Request, Segment
-from workloads.importers import read_infercept
 
 BLOCK, SLOT = 64, 64
 """Tokens, and fine ticks of 25 ms."""
@@ -38,9 +36,7 @@ def slices() -> Iterator[Solve]:
 
 def infercept_slots(k: int, seed: int, rate: str | None, *, evict: bool = False) -> Instance:
     """Return `k` drawn requests in blocks and slots, each length rounded up, on a machine that evicts or not."""
-    arrivals = {} if rate is None else {"rate": Fraction(rate)}
-    roomy = Machine(memory=None, batch_tokens=BLOCK)
-    fine = read_infercept(trace_file(MIXTURE), take=k, seed=seed, machine=roomy, **arrivals)
+    fine = made(f"{DRAWN} --take {k} --seed {seed}{f' --rate {rate}' if rate else ''}")
     requests = tuple(_coarse(request) for request in fine.requests)
     memory = 2 * max(request.peak for request in requests)
     return Instance(
