@@ -6,8 +6,6 @@ import random
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import combinations_with_replacement, product
 
-from pydantic import ValidationError
-
 from hypotheses.families import possible
 from kvcore.cost import Cost, CostFunction
 from kvcore.instance import Call, Handling, Instance, Machine, Request, Segment
@@ -119,12 +117,6 @@ def drawn_plain(draw: random.Random, count: int, upto: int) -> Instance:
     return plain(sizes, draw.randint(peak, 2 * peak))
 
 
-def with_memory(instance: Instance, more: int) -> Instance:
-    """Return the instance with so many tokens of memory more (less, if negative)."""
-    assert instance.machine.memory is not None
-    return instance.replace(machine=instance.machine.replace(memory=instance.machine.memory + more))
-
-
 def with_machine(instance: Instance, **changes: object) -> Instance:
     """Return the instance on another machine."""
     return instance.replace(machine=instance.machine.replace(**changes))
@@ -196,11 +188,8 @@ def fixed_handlings(instance: Instance) -> Iterator[Instance]:
     calls = sum(len(request.calls) for request in instance.requests)
     choices: tuple[Handling, ...] = ("preserve", "discard", "swap")
     for vector in product(choices, repeat=calls):
-        try:
-            handlings = iter(vector)
-            yield instance.with_calls(lambda call: call.replace(handling=next(handlings)))  # noqa: B023
-        except ValidationError:  # the host cannot hold it
-            continue
+        handlings = iter(vector)
+        yield from possible(instance.with_calls, lambda call: call.replace(handling=next(handlings)))  # noqa: B023
 
 
 def with_faster_call(instance: Instance) -> Instance:
