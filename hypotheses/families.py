@@ -109,9 +109,9 @@ def enumerated(what: str, items: Callable[[], Iterable[Item]]) -> Family:
     return Family(what, items, complete=True)
 
 
-def listed(*names: str, complete: bool = True) -> Family:
+def listed(*names: str) -> Family:
     """Return built-in instances by their names."""
-    return Family(", ".join(names), lambda: [builtin_instance(name) for name in names], complete)
+    return Family(", ".join(names), lambda: map(builtin_instance, names), complete=True)
 
 
 def drawn(what: str, count: int, make: Callable[[random.Random, str], Instance]) -> Family:

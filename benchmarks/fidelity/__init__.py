@@ -10,7 +10,8 @@ class Claim:
     """A row of docs/fidelity.md."""
 
     paper: str
-    """Paper and section or figure."""
+    where: str
+    """Section or figure."""
     claim: str
     """What it reports, in our words."""
     theirs: str

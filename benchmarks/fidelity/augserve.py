@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from fractions import Fraction
+from functools import partial
 
 from benchmarks.fidelity import Claim
 from benchmarks.mixture import ITERATION_13B, feel, mixture, opt_13b
@@ -13,7 +14,7 @@ from heuristics.policies.augserve import AugServe
 from kvcore.instance import Instance
 from workloads.generators import generate
 
-PAPER = "AugServe (arXiv 2512.04013)"
+claim = partial(Claim, "AugServe (arXiv 2512.04013)")
 MINUTES = 5
 BUSY = 9
 """Requests a second at which memory is short for AugServe on GPT-J-6B."""
@@ -39,11 +40,6 @@ BURSTS = (
 def claims() -> list[Claim]:
     """Measure what AugServe reports."""
     return [*by_rate(), *by_burstiness(), *short_memory(), first_token(), *ablation()]
-
-
-def claim(where: str, what: str, theirs: str, ours: str, holds: bool, setting: str, why: str = "") -> Claim:
-    """Return a claim of the paper."""
-    return Claim(f"{PAPER}, {where}", what, theirs, ours, holds, setting, why)
 
 
 def by_rate() -> list[Claim]:

@@ -30,8 +30,6 @@ class PolicyMeasures:
 
     latency: float
     """Median over the requests of (latency - time in calls) / output, in ms a token."""
-    finished: float
-    """Requests a second, to the last completion."""
     waste: float
     """Share of the device memory, over the makespan, that is held without progress (docs/semantics.md)."""
     calls: float
@@ -155,7 +153,7 @@ def claim(where: str, what: str, theirs: str, ours: str, holds: bool, rate: Frac
     """Return a claim on the mixture at a rate (None: ten minutes at each of several)."""
     speed = f"{float(rate):g} requests a second for {minutes(rate)} minutes" if rate else "10 minutes at each rate"
     setting = f"{'the released' if released(MIXTURE) else 'a generated'} mixture, {speed}, seed 0, GPT-J-6B on an A100"
-    return Claim(f"{PAPER}, {where}", what, theirs, ours, holds, setting, why)
+    return Claim(PAPER, where, what, theirs, ours, holds, setting, why)
 
 
 def minutes(rate: Fraction) -> int:
@@ -176,7 +174,6 @@ def run(name: str, rate: Fraction, length: int | None = None) -> PolicyMeasures:
     busy = report["busy-time"]
     return PolicyMeasures(
         latency=float(median(latencies) * tick * 1000),
-        finished=float(len(latencies) / (report["makespan"] * tick)),
         waste=report["waste"]["total"] / held,
         calls=report["waste"]["calls"] / held,
         recomputing=recomputing(trace) / busy,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Iterable, Iterator
 from fractions import Fraction
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -16,11 +16,13 @@ from benchmarks.fidelity import Claim
 from costmodels import INFERMAX_70B, infermax_7b, infermax_70b
 from heuristics import get_policy, trace_policy
 from kvcore import Instance, Machine, Request, Segment
+from kvcore.metrics import makespan, tpot, ttft
 from kvcore.trace import Trace
 from solvers import solve
 from workloads.builtin import builtin_instance
 from workloads.importers import read_azure
 
+claim = partial(Claim, "INFERMAX")
 TABLE_1 = ("vllm", "sarathi", "sarathi-c", "sarathi-nocp", "vllm-hy", "sarathi-nohy")
 PAIRS = ("vllm", "sarathi", "sarathi-c")
 LENGTHS = (1, 8, 32, 128, 512, 1024)
@@ -55,12 +57,10 @@ class Times(NamedTuple):
 
 def times(trace: Trace) -> Times:
     """Return the times of a run."""
-    second = float(trace.instance.tick_seconds)
-    done = [(r.first_token or 0, r.completion or 0, r.request) for r in trace.requests]
-    ttft = sum(first - request.arrival for first, _, request in done) / len(done)
-    tpot = sum((end - first) / (request.output - 1) for first, end, request in done if request.output > 1) / len(done)
+    second, requests = float(trace.instance.tick_seconds), trace.requests
+    first, later = (sum(float(of(request) or 0) for request in requests) / len(requests) for of in (ttft, tpot))
     evictions = sum(len(batch.drop) for batch in trace.schedule.batches)
-    return Times(max(end for _, end, _ in done) * second, ttft * second, tpot * second, evictions)
+    return Times(float(makespan(trace)) * second, first * second, later * second, evictions)
 
 
 def workload(lengths: Iterable[tuple[int, int]], memory: int | None = 100_000) -> Instance:
@@ -93,11 +93,6 @@ def claims() -> list[Claim]:
     found = [*low_contention(), *high_contention(), *eviction_free(), *memory(), *ranking(), *figure_15()]
     path = released(CONVERSATIONS)
     return found if path is None else [*found, *section_6(path)]
-
-
-def claim(where: str, what: str, theirs: str, ours: str, holds: bool, setting: str, why: str = "") -> Claim:
-    """Return a claim of the paper."""
-    return Claim(f"INFERMAX, {where}", what, theirs, ours, holds, setting, why)
 
 
 def low_contention() -> Iterator[Claim]:
@@ -181,9 +176,9 @@ def memory() -> Iterator[Claim]:
 
 
 @cache
-def mixed(policy: str, mix: str, count: int, seed: int = 0) -> Times:
+def mixed(policy: str, mix: str, count: int) -> Times:
     """Return the times of a policy on a shuffled mix of two groups, half of the requests each."""
-    draw = random.Random(f"{mix}:{count}:{seed}")
+    draw = random.Random(f"{mix}:{count}:0")
     lengths = []
     for group in mix.split("+"):
         prompts, outputs = GROUPS[group]

@@ -28,7 +28,7 @@ def claims() -> list[Claim]:
 
 def claim(where: str, what: str, theirs: str, ours: str, holds: bool, setting: str, why: str = "") -> Claim:
     """Return a claim of the paper, on the mixture."""
-    return Claim(f"{PAPER}, {where}", what, theirs, ours, holds, f"InferCept mixture, {setting}, seed 1", why)
+    return Claim(PAPER, where, what, theirs, ours, holds, f"InferCept mixture, {setting}, seed 1", why)
 
 
 def by_rate() -> list[Claim]:

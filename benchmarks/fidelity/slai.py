@@ -28,7 +28,8 @@ def claims() -> list[Claim]:
     (theirs, between), (ours, later) = (felt(instance, name) for name in ("sarathi-serve", "slai"))
     return [
         Claim(
-            paper="SLAI (arXiv 2508.01002), abstract",
+            paper="SLAI (arXiv 2508.01002)",
+            where="abstract",
             claim="median TTFT, Sarathi-Serve -> SLAI, with tokens in time (0.1 s)",
             theirs="53 % lower",
             ours=f"{theirs:.3f} -> {ours:.3f} s ({100 - 100 * ours / theirs:.0f} % lower); mean TPOT "
