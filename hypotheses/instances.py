@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import combinations_with_replacement, product
 
 from hypotheses.families import possible
@@ -214,15 +214,26 @@ QUADRATIC = Cost((CostFunction(prefill_pairs=1),))
 """As many ticks as pairs in the prefills: the square of the tokens from empty KV; else one tick."""
 
 
+def pausing(instance: Instance, duration: int, handlings: Mapping[str, Handling]) -> Instance:
+    """Return the instance with a call after the first of two tokens of each of the requests that are named."""
+
+    def segments(handling: Handling) -> tuple[Segment, ...]:
+        return Segment(decode=1, call=Call(duration=duration, returns=0, handling=handling)), Segment(decode=1)
+
+    requests = (
+        one.replace(segments=segments(handlings[one.id])) if one.id in handlings else one for one in instance.requests
+    )
+    return instance.replace(requests=tuple(requests))
+
+
 def paused(
     context: int, duration: int, others: Iterable[tuple[int, ...]], memory: int, machine: Machine, cost: Cost
 ) -> Instance:
     """Return R1, which calls with `context` tokens of KV and generates one token after it, and others as in `plain`."""
     instance = plain([(context, 2), *others], memory, machine, cost)
-    first, *rest = instance.requests
-    segments = (Segment(decode=1, call=Call(duration=duration, returns=0, handling="free")), Segment(decode=1))
-    name = f"paused-{context}-{duration}-{instance.name}"[:200]
-    return instance.replace(name=name, requests=(first.replace(segments=segments), *rest))
+    return pausing(instance, duration, {"R1": "free"}).replace(
+        name=f"paused-{context}-{duration}-{instance.name}"[:200]
+    )
 
 
 def placed(instance: Instance, batches: Iterable[Batch]) -> Schedule:
