@@ -43,10 +43,9 @@ def measure(names: Iterable[str]) -> list[Claim]:
     """Measure the claims of these papers; what each paper's came to is printed at once, for it takes many minutes."""
     found = []
     for name in names:
-        made = importlib.import_module(f"benchmarks.fidelity.{name}").claims()
-        for claim in made:
+        for claim in importlib.import_module(f"benchmarks.fidelity.{name}").claims():
+            found.append(claim)
             print(f"{claim.paper}, {claim.where}: {claim.claim}: {claim.ours}", file=sys.stderr, flush=True)
-        found += made
     return found
 
 
