@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from fractions import Fraction
 from time import process_time
 from typing import Any
 
-from benchmarks.data import CONVERSATIONS, LLAMA_A100, MIXTURE, trace_file
-from benchmarks.simulate import trace
-from costmodels import get_cost
+from benchmarks.data import DRAWN, HOUR, made
+from benchmarks.simulate import TRACES
 from heuristics import PolicyError, Unsuited, get_policy, trace_policy
 from kvcore.instance import Instance
 from kvcore.metrics import total_flow_time
 from solvers.improve import improve
-from workloads.generators import generate
-from workloads.importers import read_azure, read_infercept
 
 POLICIES = (
     "vllm", "vllm-v1", "sglang", "trtllm-max-utilization", "sarathi-serve", "infermax", "infercept", "mars", "lamps",
@@ -25,28 +21,26 @@ ROUNDS = 60
 """Policies that `improve` runs, the same from every start."""
 
 
+WORKLOADS = {
+    "InferCept mixture, 64 at 8/s": f"{DRAWN} --take 64 --rate 8 --cost infercept-6b",
+    "INFERMAX mixture, 128": "generate infermax-mix --n 128 --mix siso+lilo --cost infermax-7b --memory 20000",
+    "Azure conversations, first 200": f"{HOUR} infermax-7b --take 200",
+    "agents, 6 sessions": TRACES["agents"],
+}
+
+
 def run() -> list[dict[str, Any]]:
-    """Return a row for each policy and workload."""
-    return [row for instance in workloads() for row in improved(instance)]
+    """Return a row for each policy and workload: slices of the traces and of a mixture."""
+    return [row for name, source in WORKLOADS.items() for row in improved(workload(name, source))]
 
 
-def workloads() -> Iterator[Instance]:
-    """Yield slices of the traces and of a mixture."""
-    calls, plain = get_cost("infercept-6b"), get_cost("infermax-7b")
-    given = {"tick": calls.tick, "machine": calls.machine, "cost": calls.make()}
-    mixture = read_infercept(trace_file(MIXTURE), take=64, seed=0, rate=Fraction(8), **given)
-    yield mixture.replace(name="InferCept mixture, 64 at 8/s")
-    drawn = generate("infermax-mix", n=128, seed=0, mix="siso+lilo").requests
-    machine = plain.machine.replace(memory=20_000)
-    yield Instance(
-        name="INFERMAX mixture, 128", tick_seconds=plain.tick, machine=machine, cost=plain.make(), requests=drawn
-    )
-    path = trace_file(CONVERSATIONS)
-    talks = read_azure(path, take=200, tick=plain.tick, machine=LLAMA_A100, cost=plain.make())
-    yield talks.replace(name="Azure conversations, first 200")
-    agents = trace("agents")
-    short = [request for request in agents.requests if request.output <= 1500][:6]
-    yield agents.replace(name="agents, 6 sessions", requests=tuple(short))
+def workload(name: str, source: str) -> Instance:
+    """Return a workload; of the agents the first six sessions of up to 1,500 tokens."""
+    instance = made(source, name)
+    if name.startswith("agents"):
+        short = [request for request in instance.requests if request.output <= 1500][:6]
+        instance = instance.replace(requests=tuple(short))
+    return instance
 
 
 def improved(instance: Instance) -> Iterator[dict[str, Any]]:

@@ -48,10 +48,10 @@ def mixture(rate: Fraction | int, minutes: int, seed: int = 1, cost: str = "infe
 
 
 @cache
-def opt_13b(rate: int, count: int, cv: Fraction | None = None, seed: int = 1) -> Instance:
+def opt_13b(rate: int, count: int, cv: Fraction | None = None) -> Instance:
     """Return so many requests of the mixture, on OPT-13B and 80 GiB, arriving at a rate; with `cv`, with Gamma gaps."""
-    drawn = _drawn("infercept-13b", OPT_13B, Fraction(rate), Fraction(count, 50 * rate), seed)
-    times = arrivals(Random(seed), drawn.tick_seconds, rate=Fraction(rate), cv=cv)  # which have no end
+    drawn = _drawn("infercept-13b", OPT_13B, Fraction(rate), Fraction(count, 50 * rate), 1)
+    times = arrivals(Random(1), drawn.tick_seconds, rate=Fraction(rate), cv=cv)  # which have no end
     requests = [request.replace(arrival=time) for request, time in zip(drawn.requests[:count], times, strict=False)]
     return drawn.replace(requests=tuple(requests))
 

@@ -11,67 +11,48 @@ import resource
 import subprocess
 import time
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from fractions import Fraction
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
-from benchmarks.data import CONVERSATIONS, LLAMA_A100, MIXTURE, trace_file
-from costmodels import INFERMAX_7B, get_cost
+from benchmarks.data import AGENTS, CONVERSATIONS, DRAWN, HOUR, made
 from heuristics import POLICIES, Unsuited, get_policy, trace_policy
 from kvcore.errors import BadInput
-from kvcore.instance import Instance
 from kvcore.metrics import total_flow_time
 from kvcore.referee import verify_schedule
 from kvcore.trace import Trace
-from workloads.importers import read_agent_traces, read_azure, read_infercept
 
-SHARES = (Fraction(1, 8), Fraction(1, 4), Fraction(1, 2), Fraction(1))
-LINEAR = ("vllm", "sarathi")
-"""Policies whose time is measured at shares of the trace."""
-RATES = (1, 2, 3, 4, 5)
 CALLS = ("vllm", "sarathi", "preserve", "infercept", "mars", "augserve", "mc-sf")
 """Policies that are measured on the mixture at every rate; the others at the highest one."""
-AGENTS = ("vllm", "preserve", "infercept", "mars", "augserve")
+SESSIONS = ("vllm", "preserve", "infercept", "mars", "augserve")
 """Those measured on the agents' sessions; one that discards in chunks makes millions of batches there."""
-AGENT_MEMORY = 1_000_000
 GROWTH = ("ms_per_batch_first", "ms_per_batch_last")
+TRACES = {
+    "azure infermax-7b": f"{HOUR} infermax-7b",
+    "azure infermax-70b": f"{HOUR} infermax-70b",
+    **{f"azure infermax-7b 1/{n}": f"{HOUR} infermax-7b --take {19_366 // n}" for n in (8, 4, 2)},
+    **{f"infercept {rate}": f"{DRAWN} --rate {rate} --minutes 30 --cost infercept-6b" for rate in range(1, 6)},
+    "agents": f"{AGENTS} --cost infercept-6b --memory 1000000 --host-memory 1000000000 --batch-tokens 8192 "
+    "--prefill-tokens 8192",
+    "hour": f"import azure {CONVERSATIONS} --cost infermax-7b",
+}
+"""What makes each trace."""
+CASES: dict[str, Iterable[str]] = {
+    **dict.fromkeys(TRACES, CALLS),
+    **dict.fromkeys(("azure infermax-7b", "azure infermax-70b", "infercept 5"), POLICIES),
+    **{f"azure infermax-7b 1/{n}": ("vllm", "sarathi") for n in (8, 4, 2)},
+    "agents": SESSIONS,
+}
+"""The policies that `simulate` runs on each trace."""
 
 
 def run() -> list[dict[str, Any]]:
-    """Return a row for each policy and trace; nothing without the data."""
-    trace_file(CONVERSATIONS)
-    return [row for name, policy in cases() if (row := measured(name, policy)) is not None]
-
-
-def cases() -> Iterator[tuple[str, str]]:
-    """Yield the traces, by the names that `trace` knows, with the policies."""
-    for cost in ("infermax-7b", "infermax-70b"):
-        yield from ((f"azure {cost} 1", policy) for policy in POLICIES)
-    yield from ((f"azure infermax-7b {share}", policy) for policy in LINEAR for share in SHARES[:-1])
-    yield from ((f"infercept {rate}", policy) for rate in RATES[:-1] for policy in CALLS)
-    yield from ((f"infercept {RATES[-1]}", policy) for policy in POLICIES)
-    yield from (("agents", policy) for policy in AGENTS)
-
-
-def trace(name: str) -> Instance:
-    """Return a trace by its name."""
-    kind, *rest = name.split()
-    if kind in ("azure", "hour"):
-        cost, share = get_cost(rest[0] if rest else "infermax-7b"), Fraction(rest[1] if rest else 1)
-        machine = INFERMAX_7B if kind == "hour" else LLAMA_A100
-        whole = read_azure(trace_file(CONVERSATIONS), tick=cost.tick, machine=machine, cost=cost.make())
-        return whole.replace(requests=whole.requests[: int(len(whole.requests) * share)])
-    cost = get_cost("infercept-6b")
-    if kind == "infercept":
-        options = {"rate": Fraction(rest[0]), "minutes": Fraction(30), "tick": cost.tick, "machine": cost.machine}
-        return read_infercept(trace_file(MIXTURE), cost=cost.make(), **options)
-    machine = cost.machine.replace(memory=AGENT_MEMORY, host_memory=None, batch_tokens=8192, prefill_tokens=8192)
-    path = trace_file("agent_traces/agent_requests.csv")
-    return read_agent_traces(path, tick=cost.tick, machine=machine, cost=cost.make())
+    """Return a row for each policy and trace."""
+    cases = [(name, policy) for name, policies in CASES.items() if name != "hour" for policy in policies]
+    return [row for case in cases if (row := measured(*case)) is not None]
 
 
 def measured(name: str, policy: str) -> dict[str, Any] | None:
@@ -84,42 +65,42 @@ def measured(name: str, policy: str) -> dict[str, Any] | None:
 
 
 def _measure(name: str, policy: str) -> dict[str, Any] | None:
-    instance = trace(name)
+    instance = made(TRACES[name])
     clock = [time.process_time()]
     started = clock[0]
     try:
-        made = trace_policy(instance, get_policy(policy), go_on=lambda: clock.append(time.process_time()) is None)
+        trace = trace_policy(instance, get_policy(policy), go_on=lambda: clock.append(time.process_time()) is None)
     except Unsuited:
         return None
     except BadInput as error:
         return {"trace": name, "policy": policy, "error": str(error)}
     simulated = time.process_time() - started
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
-    verify_schedule(instance, made.schedule)
+    verify_schedule(instance, trace.schedule)
     seconds = time.process_time() - started
-    batches = sum(len(run.ends) for run in made.runs)
-    latency = float(total_flow_time(made) * instance.tick_seconds) / len(instance.requests)
+    batches = sum(len(run.ends) for run in trace.runs)
+    latency = float(total_flow_time(trace) * instance.tick_seconds) / len(instance.requests)
     return {
         "trace": name, "policy": policy, "requests": len(instance.requests), "batches": batches,
-        "entries": len(made.schedule.batches),
-        "request_batches": sum(span.length for request in made.requests for span in request.spans),
+        "entries": len(trace.schedule.batches),
+        "request_batches": sum(span.length for request in trace.requests for span in request.spans),
         "seconds": round(seconds, 2), "seconds_referee": round(seconds - simulated, 2),
         "batches_per_second": round(batches / seconds),
         "peak_mib": peak,
-        **growth(clock, made),
+        **growth(clock, trace),
         "mean_latency_seconds": round(latency, 3),
     }  # fmt: skip
 
 
-def growth(clock: list[float], made: Trace) -> dict[str, float]:
+def growth(clock: list[float], trace: Trace) -> dict[str, float]:
     """Return the milliseconds a batch in the first and in the last quarter of the decisions.
 
     Each decision makes one entry of the schedule (or waits for an event), which may stand for many batches.
     """
-    quarter = len(made.schedule.batches) // 4
+    quarter = len(trace.schedule.batches) // 4
     if not quarter:
         return {}
-    batches = [batch.repeat for batch in made.schedule.batches]
+    batches = [batch.repeat for batch in trace.schedule.batches]
     first, last = clock[quarter] - clock[0], clock[-1] - clock[-1 - quarter]
     each = first / sum(batches[:quarter]), last / sum(batches[-quarter:])
     return dict(zip(GROWTH, (round(1000 * seconds, 4) for seconds in each), strict=True))

@@ -6,13 +6,13 @@ largest peak; 64 blocks a slot. Delay is the flow time above what each request t
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from fractions import Fraction
+from typing import Any
 
-from benchmarks.data import MIXTURE, trace_file
-from benchmarks.solving import Solve
+from benchmarks.data import DRAWN, made
+from formulations.chains import chains, least_times
 from kvcore.instance import Call, Instance, Machine, Request, Segment
-from workloads.importers import read_infercept
+from solvers import solve
 
 BLOCK, SLOT = 64, 64
 """Tokens, and fine ticks of 25 ms."""
@@ -26,21 +26,29 @@ CASES: tuple[tuple[int, str | None, float], ...] = (
 SEEDS = (0, 1, 2)
 
 
-def slices() -> Iterator[Solve]:
-    """Every case by `auto`, with evictions too up to 32 requests."""
-    for k, rate, limit in CASES:
-        for seed in SEEDS:
-            instance = infercept_slots(k, seed, rate)
-            yield Solve(instance, limit)
-            if k <= 32:
-                yield Solve(infercept_slots(k, seed, rate, evict=True), limit)
+def run() -> list[dict[str, Any]]:
+    """Return the row of every case by `auto`, with evictions too up to 32 requests."""
+    return [
+        measured(infercept_slots(k, seed, rate, evict=evict), limit)
+        for k, rate, limit in CASES for seed in SEEDS for evict in ((False, True) if k <= 32 else (False,))
+    ]  # fmt: skip
+
+
+def measured(instance: Instance, limit: float) -> dict[str, Any]:
+    """Return the row of a solve, with the gap of the delay."""
+    result = solve(instance, time_limit=limit, certify_limit=0)
+    row = {"case": instance.name, "time_limit": limit, "status": result.status, "value": result.value,
+           "bound": result.bound, "gap": result.gap, "bound_kind": result.bound_kind, "by": result.formulation,
+           "seconds": round(result.seconds, 3)}  # fmt: skip
+    if result.value is not None and result.bound is not None:
+        alone = sum(least_times(instance, chain)[-1] for chain in chains(instance))
+        row["delay_gap"] = float(Fraction(result.value - result.bound) / max(1, result.value - alone))
+    return row
 
 
 def infercept_slots(k: int, seed: int, rate: str | None, *, evict: bool = False) -> Instance:
     """Return `k` drawn requests in blocks and slots, each length rounded up, on a machine that evicts or not."""
-    arrivals = {} if rate is None else {"rate": Fraction(rate)}
-    roomy = Machine(memory=None, batch_tokens=BLOCK)
-    fine = read_infercept(trace_file(MIXTURE), take=k, seed=seed, machine=roomy, **arrivals)
+    fine = made(f"{DRAWN} --take {k} --seed {seed}{f' --rate {rate}' if rate else ''}")
     requests = tuple(_coarse(request) for request in fine.requests)
     memory = 2 * max(request.peak for request in requests)
     return Instance(

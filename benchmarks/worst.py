@@ -56,12 +56,12 @@ def small_family(n: int) -> SearchSpace:
     return SearchSpace(requests=n, memory=4, prompt=2, decode=3, calls=0, arrival=1)
 
 
-def shipped(policy: str, objective: str, n: int, optima: Optima | None = None) -> Claim | None:
+def shipped(policy: str, objective: str, n: int) -> Claim | None:
     """Judge the instance that is in the repository (None: there is none)."""
     path = FOLDER / f"{policy}-{objective}-{n}.json"
     if not path.exists():
         return None
-    return judge(read_instance(path), get_policy(policy), optima or Optima(objective)).certified()
+    return judge(read_instance(path), get_policy(policy), Optima(objective)).certified()
 
 
 def improve(policy: str, objective: str, n: int, seed: int) -> None:

@@ -22,7 +22,6 @@ from typing import Any
 from kvcore.files import write_text
 
 RECORDS = Path(__file__).parent / "records"
-CLI = ("-m", "kvbound")
 POLICIES = ("vllm", "sarathi", "infercept", "mars", "augserve", "preserve", "swap")
 SEEDS = (1, 2, 3)
 STOPPED, GRACE, LEAST = 130, 30, 15
@@ -39,55 +38,47 @@ class RecordStep:
     after: tuple[str, ...] = ()
 
 
+SHOWN = "--json DIR/NAME.json --plot DIR/NAME.svg"
+DRAWN = (
+    "-m kvbound generate infercept --n {n} --rate 4 --seed {seed} --handling free --memory 6144 --host-memory 16384 "
+    "--batch-tokens 2048 --cost DIR/cost.json --out DIR/mixture-{seed}.instance.json"
+)
+"""Requests of InferCept's mixture."""
+
+
 def steps(device: str, folder: Path) -> list[RecordStep]:
     """Return the steps in order of worth; together they may take 25 minutes on a GPU."""
-    dry = device == "cpu"
-    check = ("-m", "gpu_validation.check", "--device", device)
-    small = ("--model", "tiny", "--quick") if dry else ()
-    calibrate = (*CLI, "calibrate", "--device", device, *small, "--block", "64", "--out", str(folder / "cost.json"))
-    slice_ = ("infercept-ve:k=3,chunked=1", *POLICIES, "optimum@infercept-ve:k=3")
-    kernels = (*CLI, "kernels", "--device", device, "--quick", *shown(folder, "kernels"))
+    dry, every = device == "cpu", " ".join(POLICIES)
+    check = f"-m gpu_validation.check --device {device}"
+    small, few, n = ("--model tiny --quick", " ".join(POLICIES[:2]), 2) if dry else ("", every, 10)
+    rounds = "--repeats 2 --warm-up 1 --time-limit 5" if dry else "--time-limit 30"
+    given = f"--handling free --cost DIR/cost.json --device {device} {rounds} {SHOWN}"
+    slice_ = f"-m kvbound replay infercept-ve:k=3,chunked=1 {every} optimum@infercept-ve:k=3"
+    first, *others = [
+        (
+            (f"mixture-{seed}", DRAWN.format(n=n, seed=seed), 20, "calibration"),
+            (f"replay-mixture-{seed}", f"-m kvbound replay DIR/mixture-{seed}.instance.json {few} {given}", 180,
+             "calibration"),
+        )
+        for seed in SEEDS
+    ]  # fmt: skip
+    rows = [
+        ("preflight", f"{check} --preflight --json DIR/NAME.json", 120, ""),
+        ("calibration", f"-m kvbound calibrate --device {device} {small} --block 64 --out DIR/cost.json {SHOWN}", 240,
+         "preflight"),
+        ("replay-slice", f"{slice_} {given}", 150, "calibration"),
+        ("truth", f"{check} --json DIR/NAME.json", 180, "preflight"),
+        *first,
+        ("kernels", f"-m kvbound kernels --device {device} --quick {SHOWN}", 240, "preflight"),
+    ]  # fmt: skip
+    if not dry:
+        rows.append(("replay-flashinfer", f"{slice_} --backend flashinfer --calibrate {given}", 150, "calibration"))
+        rows += [row for pair in others for row in pair]
     return [
-        RecordStep("preflight", (*check, "--preflight", "--json", str(folder / "preflight.json")), 120),
-        RecordStep("calibration", (*calibrate, *shown(folder, "calibration")), 240, ("preflight",)),
-        replay(device, folder, "slice", 150, *slice_),
-        RecordStep("truth", (*check, "--json", str(folder / "truth.json")), 180, ("preflight",)),
-        *mixture(device, folder, SEEDS[0]),
-        RecordStep("kernels", kernels, 240, ("preflight",)),
-        *(
-            []
-            if dry
-            else [replay(device, folder, "flashinfer", 150, *slice_, "--backend", "flashinfer", "--calibrate")]
-        ),
-        *(step for seed in SEEDS[1:] for step in ([] if dry else mixture(device, folder, seed))),
-    ]
-
-
-def shown(folder: Path, name: str) -> tuple[str, ...]:
-    """Return the options that write what a command found, and its picture."""
-    return ("--json", str(folder / f"{name}.json"), "--plot", str(folder / f"{name}.svg"))
-
-
-def replay(device: str, folder: Path, name: str, seconds: int, instance: str, *schedules: str) -> RecordStep:
-    """Return the step that replays schedules of an instance at the calibrated cost."""
-    rounds = ("--repeats", "2", "--warm-up", "1", "--time-limit", "5") if device == "cpu" else ("--time-limit", "30")
-    asked = ("--handling", "free", "--cost", str(folder / "cost.json"), "--device", device, *rounds)
-    name = f"replay-{name}"
-    return RecordStep(
-        name, (*CLI, "replay", instance, *schedules, *asked, *shown(folder, name)), seconds, ("calibration",)
-    )
-
-
-def mixture(device: str, folder: Path, seed: int) -> list[RecordStep]:
-    """Return the steps that draw requests of InferCept's mixture and replay what the policies make of them."""
-    dry, made = device == "cpu", str(folder / f"mixture-{seed}.instance.json")
-    drawn = ("--n", "2" if dry else "10", "--rate", "4", "--seed", str(seed), "--handling", "free")
-    size = ("--memory", "6144", "--host-memory", "16384", "--batch-tokens", "2048", "--cost", str(folder / "cost.json"))
-    generate = (*CLI, "generate", "infercept", *drawn, *size, "--out", made)
-    return [
-        RecordStep(f"mixture-{seed}", generate, 20, ("calibration",)),
-        replay(device, folder, f"mixture-{seed}", 180, made, *(POLICIES[:2] if dry else POLICIES)),
-    ]
+        RecordStep(name, tuple(word.replace("DIR", str(folder)).replace("NAME", name) for word in command.split()),
+                   seconds, tuple(after.split()))
+        for name, command, seconds, after in rows
+    ]  # fmt: skip
 
 
 def run(step: RecordStep, folder: Path, limit: float | None) -> dict[str, object]:

@@ -7,6 +7,7 @@ import random
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
+from itertools import repeat
 from pathlib import Path
 from typing import Any
 
@@ -108,27 +109,20 @@ def enumerated(what: str, items: Callable[[], Iterable[Item]]) -> Family:
     return Family(what, items, complete=True)
 
 
-def listed(*names: str, complete: bool = True) -> Family:
+def listed(*names: str) -> Family:
     """Return built-in instances by their names."""
-    return Family(", ".join(names), lambda: [builtin_instance(name) for name in names], complete)
+    return Family(", ".join(names), lambda: map(builtin_instance, names), complete=True)
 
 
-def drawn(what: str, count: int, make: Callable[[random.Random, str], Item]) -> Family:
+def drawn(what: str, count: int, make: Callable[[random.Random, str], Instance]) -> Family:
     """Return `count` drawn cases: seed k makes the k-th, drawn again where no schedule could carry it out."""
-    return Family(f"{what}; {count} drawn with seeds 0 to {count - 1}", lambda: _draws(count, make))
 
+    def items() -> Iterator[Item]:
+        for seed in range(count):
+            draw = random.Random(seed)
+            yield next(made for _ in repeat(None) for made in possible(make, draw, f"drawn-{seed}"))
 
-def _draws(count: int, make: Callable[[random.Random, str], Item]) -> Iterator[Item]:
-    for seed in range(count):
-        yield _draw(random.Random(seed), f"drawn-{seed}", make)
-
-
-def _draw(draw: random.Random, name: str, make: Callable[[random.Random, str], Item]) -> Item:
-    while True:
-        try:
-            return make(draw, name)
-        except ValidationError:  # some request can never fit
-            continue
+    return Family(f"{what}; {count} drawn with seeds 0 to {count - 1}", items)
 
 
 def possible(make: Callable[..., Instance], *arguments: Any, **options: Any) -> list[Instance]:

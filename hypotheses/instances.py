@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import combinations_with_replacement, product
-
-from pydantic import ValidationError
 
 from hypotheses.families import possible
 from kvcore.cost import Cost, CostFunction
@@ -119,12 +117,6 @@ def drawn_plain(draw: random.Random, count: int, upto: int) -> Instance:
     return plain(sizes, draw.randint(peak, 2 * peak))
 
 
-def with_memory(instance: Instance, more: int) -> Instance:
-    """Return the instance with so many tokens of memory more (less, if negative)."""
-    assert instance.machine.memory is not None
-    return instance.replace(machine=instance.machine.replace(memory=instance.machine.memory + more))
-
-
 def with_machine(instance: Instance, **changes: object) -> Instance:
     """Return the instance on another machine."""
     return instance.replace(machine=instance.machine.replace(**changes))
@@ -196,11 +188,8 @@ def fixed_handlings(instance: Instance) -> Iterator[Instance]:
     calls = sum(len(request.calls) for request in instance.requests)
     choices: tuple[Handling, ...] = ("preserve", "discard", "swap")
     for vector in product(choices, repeat=calls):
-        try:
-            handlings = iter(vector)
-            yield instance.with_calls(lambda call: call.replace(handling=next(handlings)))  # noqa: B023
-        except ValidationError:  # the host cannot hold it
-            continue
+        handlings = iter(vector)
+        yield from possible(instance.with_calls, lambda call: call.replace(handling=next(handlings)))  # noqa: B023
 
 
 def with_faster_call(instance: Instance) -> Instance:
@@ -225,15 +214,26 @@ QUADRATIC = Cost((CostFunction(prefill_pairs=1),))
 """As many ticks as pairs in the prefills: the square of the tokens from empty KV; else one tick."""
 
 
+def pausing(instance: Instance, duration: int, handlings: Mapping[str, Handling]) -> Instance:
+    """Return the instance with a call after the first of two tokens of each of the requests that are named."""
+
+    def segments(handling: Handling) -> tuple[Segment, ...]:
+        return Segment(decode=1, call=Call(duration=duration, returns=0, handling=handling)), Segment(decode=1)
+
+    requests = (
+        one.replace(segments=segments(handlings[one.id])) if one.id in handlings else one for one in instance.requests
+    )
+    return instance.replace(requests=tuple(requests))
+
+
 def paused(
     context: int, duration: int, others: Iterable[tuple[int, ...]], memory: int, machine: Machine, cost: Cost
 ) -> Instance:
     """Return R1, which calls with `context` tokens of KV and generates one token after it, and others as in `plain`."""
     instance = plain([(context, 2), *others], memory, machine, cost)
-    first, *rest = instance.requests
-    segments = (Segment(decode=1, call=Call(duration=duration, returns=0, handling="free")), Segment(decode=1))
-    name = f"paused-{context}-{duration}-{instance.name}"[:200]
-    return instance.replace(name=name, requests=(first.replace(segments=segments), *rest))
+    return pausing(instance, duration, {"R1": "free"}).replace(
+        name=f"paused-{context}-{duration}-{instance.name}"[:200]
+    )
 
 
 def placed(instance: Instance, batches: Iterable[Batch]) -> Schedule:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from fractions import Fraction
 from functools import cache
 from pathlib import Path
@@ -23,6 +23,8 @@ from workloads.importers import infercept_slice, read_agent_traces, read_azure, 
 
 COUNT = 200
 ROOMY = Machine(memory=None, host_memory=None, batch_tokens=512)
+EVICTING = Machine(memory=None, block=16, host_memory=0, batch_tokens=512, evict=True)
+"""That of the long ones, but for its memory."""
 SESSION_TOKENS = 340_000
 """What a session may hold in a small slice: one and a half times that is processed within a slot."""
 MIXTURE, CONVERSATIONS, AGENTS = (
@@ -35,12 +37,26 @@ def _file(name: str) -> Path:
     return Path(os.environ[DATA]) / name
 
 
-def _from_tick_0(requests: Sequence[Request]) -> tuple[Request, ...]:
-    return tuple(request.replace(arrival=request.arrival - requests[0].arrival) for request in requests)
+@cache
+def _trace(name: str, memory: int | None = None) -> Instance:
+    """Return a trace on a roomy machine; with a memory, at what INFERMAX published for Llama-2-7B on an A100."""
+    read, model = read_azure if name == CONVERSATIONS else read_agent_traces, get_cost("infermax-7b")
+    if memory is None:
+        return read(_file(name), machine=ROOMY)
+    return read(_file(name), tick=model.tick, cost=model.make(), machine=EVICTING.replace(memory=memory))
 
 
-def _together(requests: Sequence[Request]) -> tuple[Request, ...]:
-    return tuple(request.replace(arrival=0) for request in requests)
+def _conversations(trace: Instance, seed: int, count: int) -> tuple[Request, ...]:
+    """Return so many in a row, from tick 0 on."""
+    first = random.Random(seed).randrange(len(trace.requests) - count)
+    row = trace.requests[first : first + count]
+    return tuple(request.replace(arrival=request.arrival - row[0].arrival) for request in row)
+
+
+def _sessions(trace: Instance, seed: int, count: int, least: int = 1) -> tuple[Request, ...]:
+    """Return so many that come together, of `least` to 8 answers."""
+    few = [r for r in trace.requests if least <= len(r.segments) <= 8 and r.peak <= SESSION_TOKENS]
+    return tuple(request.replace(arrival=0) for request in random.Random(seed).sample(few, count))
 
 
 def _coarse(name: str, trace: Instance, requests: tuple[Request, ...], size: int) -> Instance:
@@ -51,69 +67,40 @@ def _coarse(name: str, trace: Instance, requests: tuple[Request, ...], size: int
     return with_machine(coarse, memory=-(-3 * largest // 2), host_memory=0).replace(name=name)
 
 
-@cache
-def _conversations() -> Instance:
-    return read_azure(_file(CONVERSATIONS), machine=ROOMY)
-
-
-@cache
-def _sessions() -> Instance:
-    return read_agent_traces(_file(AGENTS), machine=ROOMY)
-
-
-def _mixture_slice(seed: int) -> Instance:
-    return infercept_slice(_file(MIXTURE), 4, seed)
-
-
 def _conversation_slice(seed: int) -> Instance:
-    trace = _conversations()
-    first = random.Random(seed).randrange(len(trace.requests) - 6)
-    return _coarse(f"conversations-{seed}", trace, _from_tick_0(trace.requests[first : first + 6]), 64)
+    trace = _trace(CONVERSATIONS)
+    return _coarse(f"conversations-{seed}", trace, _conversations(trace, seed, 6), 64)
 
 
 def _session_slice(seed: int) -> Instance:
-    trace = _sessions()
-    few = [r for r in trace.requests if 2 <= len(r.segments) <= 8 and r.peak <= SESSION_TOKENS]
-    return _coarse(f"agents-{seed}", trace, _together(random.Random(seed).sample(few, 3)), 1024)
+    trace = _trace(AGENTS)
+    return _coarse(f"agents-{seed}", trace, _sessions(trace, seed, 3, least=2), 1024)
 
 
 def _long_mixture(seed: int) -> Instance:
-    model = get_cost("infercept-6b")
-    machine = Machine(memory=8192, block=16, host_memory=0, batch_tokens=512, evict=True)
+    model, machine = get_cost("infercept-6b"), EVICTING.replace(memory=8192)
     return read_infercept(
         _file(MIXTURE), take=32, seed=seed, rate=Fraction(2), tick=model.tick, cost=model.make(), machine=machine
     )
 
 
-@cache
-def _priced(name: str) -> Instance:
-    """Return a trace on a machine whose batches last what INFERMAX published for Llama-2-7B on an A100."""
-    model = get_cost("infermax-7b")
-    read, memory = (read_azure, 16_384) if name == CONVERSATIONS else (read_agent_traces, 1_000_000)
-    machine = Machine(memory=memory, block=16, host_memory=0, batch_tokens=512, evict=True)
-    return read(_file(name), tick=model.tick, cost=model.make(), machine=machine)
-
-
 def _long_conversations(seed: int) -> Instance:
-    trace = _priced(CONVERSATIONS)
-    first = random.Random(seed).randrange(len(trace.requests) - 32)
-    requests = _from_tick_0(trace.requests[first : first + 32])
-    return trace.replace(name=f"conversations-32-{seed}", requests=requests)
+    trace = _trace(CONVERSATIONS, 16_384)
+    return trace.replace(name=f"conversations-32-{seed}", requests=_conversations(trace, seed, 32))
 
 
 def _long_sessions(seed: int) -> Instance:
-    trace = _priced(AGENTS)
-    few = [r for r in trace.requests if len(r.segments) <= 8 and r.peak <= SESSION_TOKENS]
-    long = trace.replace(name=f"agents-4-{seed}", requests=_together(random.Random(seed).sample(few, 4)))
-    return with_machine(long, memory=400_000)
+    trace = _trace(AGENTS, 1_000_000)
+    return with_machine(trace.replace(name=f"agents-4-{seed}", requests=_sessions(trace, seed, 4)), memory=400_000)
 
 
 Kind = dict[str, tuple[str, Callable[[int], Instance]]]
 SMALL: Kind = {
-    "mixture": ("4 requests of the InferCept mixture, blocks of 64 tokens, slots of 1.6 s", _mixture_slice),
+    "mixture": ("4 requests of the InferCept mixture, blocks of 64 tokens, slots of 1.6 s",
+                lambda seed: infercept_slice(_file(MIXTURE), 4, seed)),
     "conversations": ("6 Azure conversations in a row, blocks of 64 tokens, slots of 1.6 s", _conversation_slice),
     "agents": ("3 sessions of coding agents, blocks of 1,024 tokens, slots of 25.6 s", _session_slice),
-}
+}  # fmt: skip
 LONG: Kind = {
     "mixture": ("32 requests of the InferCept mixture, 2 a second, memory 8,192", _long_mixture),
     "conversations": ("32 Azure conversations in a row, memory 16,384", _long_conversations),

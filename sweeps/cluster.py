@@ -65,15 +65,11 @@ def _client(distributed: Any, address: str) -> Any:
 def _check_versions(client: Any, address: str) -> None:
     """Refuse workers without this very kvbound: their results would not be those of this one."""
     try:
-        versions = set(client.run(_version).values())
+        versions = set(client.run(code_version).values())
     except ImportError as error:
         raise BadInput(f"--cluster {address}: kvbound is not installed on its workers ({error})") from None
     if versions - {code_version()}:
         raise BadInput(f"--cluster {address}: its workers have kvbound {versions}, this is {code_version()}")
-
-
-def _version() -> str:
-    return code_version()
 
 
 def _row(cell: Cell, future: Any) -> CellRow:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import tomllib
 from itertools import product
+from math import prod
 from pathlib import Path
 from typing import Annotated, Literal, Self
 
@@ -136,9 +137,6 @@ def values(name: str, axis: Axis) -> list[Scalar]:
 def points(axes: dict[str, Axis]) -> list[dict[str, Scalar]]:
     """Return every combination of the values of some axes, the last one changing fastest."""
     lists = {name: values(name, axis) for name, axis in axes.items()}
-    count = 1
-    for choices in lists.values():
-        count *= len(choices)
-    if count > MOST:
+    if (count := prod(map(len, lists.values()))) > MOST:
         raise BadInput(f"{', '.join(lists)}: {count} combinations, which is more than {MOST}")
     return [dict(zip(lists, chosen, strict=True)) for chosen in product(*lists.values())]

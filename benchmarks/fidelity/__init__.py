@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import tomllib
+from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 
 @dataclass(frozen=True)
@@ -10,7 +14,8 @@ class Claim:
     """A row of docs/fidelity.md."""
 
     paper: str
-    """Paper and section or figure."""
+    where: str
+    """Section or figure."""
     claim: str
     """What it reports, in our words."""
     theirs: str
@@ -23,3 +28,23 @@ class Claim:
     """The workload, in one line, so that it can be run again."""
     why: str = ""
     """Where it does not hold (or barely): the likely reason."""
+
+
+def table(paper: str) -> dict[str, Any]:
+    """Return what a paper reports: PAPER.toml."""
+    return tomllib.loads((Path(__file__).parent / f"{paper}.toml").read_text(encoding="utf-8"))
+
+
+def reported(paper: str) -> Callable[..., Claim]:
+    """Return what makes a claim of a paper from its key, whether it holds, and what is measured.
+
+    `why` is always said, `why_not` where it does not hold.
+    """
+    known = table(paper)
+
+    def claim(key: str, holds: bool, **measured: Any) -> Claim:
+        row = {name: text.format(**measured) for name, text in known[key].items()}
+        why_not = row.pop("why_not", "")
+        return Claim(known["paper"], holds=holds, **{"why": "" if holds else why_not, **row})
+
+    return claim

@@ -43,10 +43,9 @@ def measure(names: Iterable[str]) -> list[Claim]:
     """Measure the claims of these papers; what each paper's came to is printed at once, for it takes many minutes."""
     found = []
     for name in names:
-        made = importlib.import_module(f"benchmarks.fidelity.{name}").claims()
-        for claim in made:
-            print(f"{claim.paper}: {claim.claim}: {claim.ours}", file=sys.stderr, flush=True)
-        found += made
+        for claim in importlib.import_module(f"benchmarks.fidelity.{name}").claims():
+            found.append(claim)
+            print(f"{claim.paper}, {claim.where}: {claim.claim}: {claim.ours}", file=sys.stderr, flush=True)
     return found
 
 
@@ -55,17 +54,16 @@ def page(claims: Iterable[Claim]) -> str:
     parts = [INTRODUCTION]
     by_paper: dict[str, list[Claim]] = {}
     for claim in claims:
-        by_paper.setdefault(claim.paper.split(",")[0], []).append(claim)
+        by_paper.setdefault(claim.paper, []).append(claim)
     for paper, rows in by_paper.items():
         parts.append(f"## {paper}\n")
         parts.append("| where | claim | paper | here | holds |\n|---|---|---|---|---|")
         reasons = list(dict.fromkeys(row.why for row in rows if row.why))
         workloads: dict[str, list[str]] = {}
         for row in rows:
-            where = row.paper.removeprefix(paper).strip(" ,")
             holds = ("yes" if row.holds else "**no**") + (f" ({1 + reasons.index(row.why)})" if row.why else "")
-            parts.append(f"| {where} | {row.claim} | {row.theirs} | {row.ours} | {holds} |")
-            workloads.setdefault(row.setting, []).append(where)
+            parts.append(f"| {row.where} | {row.claim} | {row.theirs} | {row.ours} | {holds} |")
+            workloads.setdefault(row.setting, []).append(row.where)
         parts += ["", *(f"{k}. {sentence(why)}" for k, why in enumerate(reasons, 1)), ""]
         parts += [f"* {'; '.join(dict.fromkeys(places))}: {sentence(what)}" for what, places in workloads.items()]
         parts.append("")

@@ -2,26 +2,33 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cache
+from itertools import pairwise, takewhile
 from statistics import median
+from typing import Any
 
 from benchmarks.data import MIXTURE, released
-from benchmarks.fidelity import Claim
+from benchmarks.fidelity import Claim, reported
 from benchmarks.mixture import mixture
 from costmodels import GPT_J_6B
 from heuristics import get_policy, trace_policy
 from kvcore import measures
 from kvcore.trace import Trace
 
-PAPER = "InferCept"
+TOLD = reported("infercept")
 SYNC = {"swap": "infercept-6b-sync"}
 """The paper's Swap is waited for; the other policies run under the cost in which transfers are beside the work."""
 MODERATE, HIGH = Fraction(2), Fraction(3)
 """Requests a second: the rate of Section 5.2, for 30 minutes, and one that vLLM does not sustain, for 10."""
 RATES = (MODERATE, Fraction(5, 2), HIGH, Fraction(4), Fraction(5), Fraction(6))
 SUSTAINED = 100  # ms a token
+STEPS = {"improved-discard": 24.5, "infercept-chunked-discard": 7.8, "infercept-swap": 12.7,
+         "infercept-heuristic": 46.1, "infercept": 46.4}  # fmt: skip
+"""The techniques, each added to the ones before, and by how many percent the paper lowers the latency."""
+BEYOND = "vLLM is beyond what it sustains: its queue, and this figure, grow with the minutes"
 
 
 @dataclass(frozen=True)
@@ -30,8 +37,6 @@ class PolicyMeasures:
 
     latency: float
     """Median over the requests of (latency - time in calls) / output, in ms a token."""
-    finished: float
-    """Requests a second, to the last completion."""
     waste: float
     """Share of the device memory, over the makespan, that is held without progress (docs/semantics.md)."""
     calls: float
@@ -44,118 +49,71 @@ class PolicyMeasures:
     """Share of the time of all batches that transfers add to the work."""
 
 
-def claims() -> list[Claim]:
+def claims() -> Iterator[Claim]:
     """Measure the claims of Sections 3.2, 4.4 and 5."""
-    return [*baselines(), *sustained(), *steps(), *wastes(), elapsed()]
-
-
-def baselines() -> list[Claim]:
-    """Section 5.1: latencies at one rate, below and above what vLLM sustains."""
-    found = []
     for rate in (MODERATE, HIGH):
-        ms = {name: run(name, rate).latency for name in ("vllm", "improved-discard", "preserve", "swap", "infercept")}
-        row = ", ".join(f"{name} {value:.1f}" for name, value in ms.items())
-        best = min(ms, key=lambda name: ms[name])
-        second = min((name for name in ms if name != "infercept"), key=lambda name: ms[name])
-        gain, released = ms["vllm"] / ms["infercept"], run("infercept-as-released", rate).latency
-        found += [
-            claim("Section 5.1", "InferCept's normalized latency over vLLM's, at one rate", "1.9 to 5.7 times lower",
-                  f"{gain:.1f} times lower", gain >= 1.9, rate, "" if gain <= 5.7 else
-                  "vLLM is beyond what it sustains: its queue, and this figure, grow with the minutes"),
-            claim("Section 5.1", "InferCept has the lowest median normalized latency", "yes",
-                  f"{row} ms; infercept-as-released {released:.1f} ms", best == "infercept", rate),
-            claim("Section 5.1", "Preserve is the best of the others", "yes", f"{row} ms", second == "preserve", rate,
-                  "" if second == "preserve" else "the KV of calls fills the memory, and new requests wait for it"),
-        ]  # fmt: skip
-    return found
-
-
-def sustained() -> list[Claim]:
-    """Section 5.1: the load that each sustains."""
+        yield from baselines(rate)
     top = {name: highest(name) for name in ("vllm", "infercept")}
-    ratio = top["infercept"] / top["vllm"]
-    return [
-        claim("Section 5.1", "the rate that InferCept sustains over vLLM's", "up to 1.6 times",
-              f"{float(ratio):.1f} times ({float(top['infercept']):g} of {float(max(RATES)):g} tried, and "
-              f"{float(top['vllm']):g} a second below {SUSTAINED} ms a token)", ratio >= Fraction(8, 5), None,
-              "a batch costs the same here however much KV it reads, which favours full batches")
-    ]  # fmt: skip
+    ratio, shown = top["infercept"] / top["vllm"], {name: float(rate) for name, rate in top.items()}
+    yield claim("sustained", ratio >= Fraction(8, 5), None, ratio=float(ratio), most=float(max(RATES)), limit=SUSTAINED,
+                **shown)  # fmt: skip
+    for rate in (MODERATE, HIGH):
+        yield from steps(rate)
+    yield from wastes(MODERATE)
+    oracle, guess, profiled = (
+        run(name, MODERATE).latency for name in ("infercept", "infercept-elapsed", "infercept-profiled")
+    )
+    yield claim("elapsed", oracle / guess > 0.9, MODERATE, percent=100 * oracle / guess,
+                profiled=100 * oracle / profiled)  # fmt: skip
+
+
+def baselines(rate: Fraction) -> Iterator[Claim]:
+    """Section 5.1: latencies at one rate, below or above what vLLM sustains."""
+    ms = {name: run(name, rate).latency for name in ("vllm", "improved-discard", "preserve", "swap", "infercept")}
+    row = ", ".join(f"{name} {value:.1f}" for name, value in ms.items())
+    best = min(ms, key=lambda name: ms[name])
+    gain, as_released = ms["vllm"] / ms["infercept"], run("infercept-as-released", rate).latency
+    yield claim("gain", gain >= 1.9, rate, gain=gain, beyond="" if gain <= 5.7 else BEYOND)
+    yield claim("lowest", best == "infercept", rate, row=row, released=as_released)
+    second = min((name for name in ms if name != "infercept"), key=lambda name: ms[name])
+    yield claim("preserve", second == "preserve", rate, row=row)
 
 
 def highest(name: str) -> Fraction:
     """Return the highest of the rates up to which the median normalized latency is below the limit."""
-    sustained = RATES[0]
-    for rate in RATES:
-        if run(name, rate, 10).latency >= SUSTAINED:
-            break
-        sustained = rate
-    return sustained
+    good = takewhile(lambda rate: run(name, rate, 10).latency < SUSTAINED, RATES)
+    return max(good, default=RATES[0])
 
 
-def steps() -> list[Claim]:
+def steps(rate: Fraction) -> Iterator[Claim]:
     """Section 5.2: each technique added to the ones before."""
-    names = ("vllm", "improved-discard", "infercept-chunked-discard", "infercept-swap", "infercept-heuristic",
-             "infercept")  # fmt: skip
-    theirs = (24.5, 7.8, 12.7, 46.1, 46.4)
-    found = []
-    for rate in (MODERATE, HIGH):
-        ms = [run(name, rate).latency for name in names]
-        for before, after, name, percent in zip(ms[:-1], ms[1:], names[1:], theirs, strict=True):
-            ours = 100 * (1 - after / before)
-            found.append(
-                claim("Section 5.2", f"{name}, after the step before: normalized latency", f"-{percent} %",
-                      f"{before:.1f} to {after:.1f} ms ({-ours:+.1f} %)", ours > 0, rate, WHY.get((name, ours > 0), ""))
-            )  # fmt: skip
-    return found
+    ms = {name: run(name, rate).latency for name in ("vllm", *STEPS)}
+    for (name, percent), (before, after) in zip(STEPS.items(), pairwise(ms.values()), strict=True):
+        why = f"step-{name}" if name in ("improved-discard", "infercept") else "step"
+        yield claim(why, after < before, rate, name=name, percent=percent, before=before, after=after,
+                    more=-100 * (1 - after / before))  # fmt: skip
 
 
-WHY = {
-    ("improved-discard", False): "no request waits long at this rate (0.04 s on average after a call, 7.0 s at 3 a "
-    "second), so the place in the queue hardly matters",
-    ("infercept", False): "within 10 minutes at 2 a second it moves 1,082 of the 1,374 calls of less than 0.1 s, of "
-    "which the heuristic preserves 1,373, and discards 789 calls, not 239, where its limits take no more: 299,000 "
-    "tokens are recomputed, not 72,000",
-}
-"""Why a step does not lower the latency."""
-
-
-def wastes() -> list[Claim]:
+def wastes(rate: Fraction) -> Iterator[Claim]:
     """Sections 3.2 and 5.2: what is wasted."""
-    rate = MODERATE
     discard, preserve, swap, infercept = (run(name, rate) for name in ("vllm", "preserve", "swap", "infercept"))
     least = 1 - infercept.recomputed / discard.recomputed
-    return [
-        claim("Section 3.2", "share of the forward time that Discard recomputes in", "37 to 40 %",
-              f"{100 * discard.recomputing:.0f} %", discard.recomputing > 0.3, rate,
-              "the batch's fixed time is divided among its tokens, most of which are recomputed"),
-        claim("Section 3.2", "share of the time that Swap waits for transfers", "over 25 %",
-              f"{100 * swap.moving:.0f} %", swap.moving > 0.25, rate),
-        claim("Section 3.2", "share of the memory that calls hold under Preserve", "nearly half, most of the time",
-              f"{100 * preserve.calls:.0f} % on average", preserve.calls > 0.4, rate),
-        claim("Section 5.1", "recomputation that InferCept saves of Discard's", "over 60 % of its waste",
-              f"{100 * least:.0f} % of its tokens", least > 0.6, rate),
-        claim("Section 5.2", "memory that InferCept wastes", "0.69 %", f"{100 * infercept.waste:.2f} %",
-              infercept.waste < min(discard.waste, preserve.waste, swap.waste), rate,
-              "measured as docs/semantics.md has it; the least of all here as there"),
-    ]  # fmt: skip
+    waste = min(discard.waste, preserve.waste, swap.waste)
+    for key, share, holds in (
+        ("discard-waste", discard.recomputing, discard.recomputing > 0.3),
+        ("swap-waste", swap.moving, swap.moving > 0.25),
+        ("preserve-waste", preserve.calls, preserve.calls > 0.4),
+        ("saved", least, least > 0.6),
+        ("waste", infercept.waste, infercept.waste < waste),
+    ):
+        yield claim(key, holds, rate, percent=100 * share)
 
 
-def elapsed() -> Claim:
-    """Section 4.4: the elapsed time for the duration of a call."""
-    oracle, guess, profiled = (
-        run(name, MODERATE).latency for name in ("infercept", "infercept-elapsed", "infercept-profiled")
-    )
-    return claim("Section 4.4", "performance with the elapsed time, of that with an oracle", "93 %",
-                 f"{100 * oracle / guess:.0f} % (with the profile of the types {100 * oracle / profiled:.0f} %)",
-                 oracle / guess > 0.9, MODERATE,
-                 "above 100 %: without a known long call, none is dropped before the limit takes it")  # fmt: skip
-
-
-def claim(where: str, what: str, theirs: str, ours: str, holds: bool, rate: Fraction | None, why: str = "") -> Claim:
+def claim(key: str, holds: bool, rate: Fraction | None, **measured: Any) -> Claim:
     """Return a claim on the mixture at a rate (None: ten minutes at each of several)."""
     speed = f"{float(rate):g} requests a second for {minutes(rate)} minutes" if rate else "10 minutes at each rate"
     setting = f"{'the released' if released(MIXTURE) else 'a generated'} mixture, {speed}, seed 0, GPT-J-6B on an A100"
-    return Claim(f"{PAPER}, {where}", what, theirs, ours, holds, setting, why)
+    return TOLD(key, holds, setting=setting, **measured)
 
 
 def minutes(rate: Fraction) -> int:
@@ -176,7 +134,6 @@ def run(name: str, rate: Fraction, length: int | None = None) -> PolicyMeasures:
     busy = report["busy-time"]
     return PolicyMeasures(
         latency=float(median(latencies) * tick * 1000),
-        finished=float(len(latencies) / (report["makespan"] * tick)),
         waste=report["waste"]["total"] / held,
         calls=report["waste"]["calls"] / held,
         recomputing=recomputing(trace) / busy,

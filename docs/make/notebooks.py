@@ -68,7 +68,7 @@ def kept(notebook: NotebookNode) -> NotebookNode:
                     output.data[kind] = make(output.data[kind])
         if "measured" in cell.metadata.get("tags", ()):
             cell.outputs = [new_output("stream", text=NOT_KEPT)] if cell.outputs else []
-    kernel, language = notebook.metadata.kernelspec, {"name": "python"}
+    kernel, language = {"display_name": "Python 3", "language": "python", "name": "python3"}, {"name": "python"}
     notebook.metadata = {"kernelspec": kernel, "language_info": language, "code": digest(notebook)}
     return notebook
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import tomllib
 from collections.abc import Callable
 from fractions import Fraction
-from typing import Any
+from functools import partial
 
 import solvers
 from docs.make.house import draw_house
@@ -20,12 +20,17 @@ from kvbound.plots.gantt import draw_gantt, legend
 from kvbound.timeline import Kind
 from kvcore import Instance, Machine, Request, Segment, Trace, verify_schedule
 from kvcore.metrics import total_flow_time
+from kvcore.result import Result
 from library import Library
 from library.policies import known_rows, profile
 from workloads.builtin import builtin_instance
 
 MATPLOTLIB = "3.11"
 """Its major and minor version."""
+MARS = builtin_instance("mars-figure1")
+ALONE = MARS.replace(requests=MARS.requests[:1])
+"""One request of the worked example."""
+FIGURE_15 = builtin_instance("infermax-figure15:I=4")
 
 
 def trace_of(instance: Instance, policy: str) -> Trace:
@@ -42,9 +47,8 @@ def draw_gap() -> bytes:
     ]
     machine = Machine(memory=24, host_memory=0, batch_tokens=8, evict=True)
     instance = Instance(tick_seconds=Fraction(1, 2), machine=machine, requests=tuple(requests))
-    best = solvers.solve(instance, "total-flow-time", formulation="search", time_limit=60)
-    if best.status != "optimal" or best.trace is None:
-        raise RuntimeError(f"the optimum of the tutorial was not proved in time: {best.status}")
+    best = optimum(instance)
+    assert best.trace is not None  # for mypy
     named = {"vLLM V1": trace_of(instance, "vllm-v1"), "the optimum": best.trace}
     frame = Frame.of(list(named.values()))
     with style.sheet(6.4, 5.2, None) as figure:
@@ -65,45 +69,28 @@ def draw_gap() -> bytes:
     return render(figure)
 
 
-def draw_batches() -> bytes:
-    """Three requests of the worked example of MARS, first come first served."""
-    instance = builtin_instance("mars-figure1")
-    return render(compare_schedules([("first come, first served", trace_of(instance, "fcfs"))]))
+def optimum(instance: Instance) -> Result:
+    """Return the certified optimum; RuntimeError where it was not proved in time."""
+    best = solvers.solve(instance, "total-flow-time", formulation="search", time_limit=60)
+    if best.status != "optimal":
+        raise RuntimeError(f"the optimum of {instance.name} was not proved in time: {best.status}")
+    return best
 
 
-def draw_handlings() -> bytes:
-    """One request of that example alone, its call handled in each of the three ways."""
-    instance = builtin_instance("mars-figure1")
-    alone = instance.replace(requests=instance.requests[:1])
-    ways = ("preserve", "discard", "swap")
-    return render(compare_schedules([(way, trace_of(alone.with_calls_handled(way), "serial")) for way in ways]))
-
-
-def draw_eviction() -> bytes:
-    """INFERMAX's Figure 15 at I = 4: vLLM evicts, its eviction-free variant waits."""
-    instance = builtin_instance("infermax-figure15:I=4")
-    columns = [(name, trace_of(instance, name)) for name in ("vllm", "vllm-ef")]
-    return render(compare_schedules(columns))
+def draw_schedules(*columns: tuple[str, Instance, str]) -> bytes:
+    """What policies make of instances, side by side."""
+    return render(compare_schedules([(title, trace_of(instance, policy)) for title, instance, policy in columns]))
 
 
 def draw_bound() -> bytes:
     """The worked example: policies above the proved optimum."""
-    instance = builtin_instance("mars-figure1")
-    rows = [policy_row(instance, name) for name in ("fcfs", "sjf", "sjf-api", "mars-order")]
-    best = solvers.solve(instance, "total-flow-time", formulation="search", time_limit=60)
-    if best.status != "optimal":
-        raise RuntimeError(f"the optimum of {instance.name} was not proved in time: {best.status}")
-    return render(ladder([*rows, {**best.to_json(), "label": "the best there is"}]).figure.figure)
+    rows = [solvers.simulate_policy(MARS, name).to_json() for name in ("fcfs", "sjf", "sjf-api", "mars-order")]
+    return render(ladder([*rows, {**optimum(MARS).to_json(), "label": "the best there is"}]).figure.figure)
 
 
 def draw_replays() -> bytes:
     """The record of replays on a CPU."""
     return render(plot_record(tomllib.loads(next(RECORDS.glob("*-replays-on-a-cpu.toml")).read_text(encoding="utf-8"))))
-
-
-def policy_row(instance: Instance, name: str) -> dict[str, Any]:
-    """Return what simulating a policy says."""
-    return solvers.simulate_policy(instance, name, "total-flow-time").to_json()
 
 
 def draw_library() -> bytes:
@@ -113,9 +100,11 @@ def draw_library() -> bytes:
 
 PICTURES: dict[str, Callable[[], bytes]] = {
     "gap.svg": draw_gap,
-    "batches.svg": draw_batches,
-    "handlings.svg": draw_handlings,
-    "eviction.svg": draw_eviction,
+    "batches.svg": partial(draw_schedules, ("first come, first served", MARS, "fcfs")),
+    "handlings.svg": partial(
+        draw_schedules, *((way, ALONE.with_calls_handled(way), "serial") for way in ("preserve", "discard", "swap"))
+    ),
+    "eviction.svg": partial(draw_schedules, *((name, FIGURE_15, name) for name in ("vllm", "vllm-ef"))),
     "bound.svg": draw_bound,
     "house.svg": draw_house,
     "replays-on-a-cpu.svg": draw_replays,

@@ -102,11 +102,10 @@ def canonical(instance: Instance) -> Canonical:
 class Optima:
     """The exact search with a memory: each optimum of an objective is looked for once, up to the order of requests."""
 
-    def __init__(self, objective: str, seconds: float = SECONDS) -> None:
+    def __init__(self, objective: str) -> None:
         if check_objective(objective) == "late-requests":
             raise BadInput("late-requests can be 0 and has no ratio; choose another objective")
         self.objective = objective
-        self.seconds = seconds
         self.known: dict[Canonical, Result] = {}
 
     def of(self, instance: Instance) -> Result:
@@ -116,7 +115,7 @@ class Optima:
         """
         key = canonical(instance)
         if key not in self.known:
-            self.known[key] = exact(instance, self.objective, time_limit=self.seconds)
+            self.known[key] = exact(instance, self.objective, time_limit=SECONDS)
         return self.known[key]
 
 

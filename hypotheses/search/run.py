@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -113,12 +112,8 @@ def search(
     return run.seen
 
 
-class _Enough(Exception):
-    """The time is over."""
-
-
-class _Done(Exception):
-    """All steps of the annealing are made."""
+class _Over(Exception):
+    """The search is over, and why: `SearchRecord.stopped`."""
 
 
 class _RunningSearch:
@@ -139,8 +134,8 @@ class _RunningSearch:
                     self.every(size)
             if family.count() > ENUMERATED:
                 self.anneal(family, steps, seed)
-        except _Enough:
-            self.seen.stopped = "time limit"
+        except _Over as over:
+            self.seen.stopped = str(over)
 
     def every(self, family: SearchSpace) -> None:
         """Judge every member."""
@@ -156,13 +151,12 @@ class _RunningSearch:
 
         def height(numbers: Sequence[int]) -> float:
             if self.seen.looked >= last:
-                raise _Done
+                raise _Over("ended")
             member = family.member(numbers)
             claim = None if member is None else self.look(member)
             return 0.0 if claim is None else float(claim.at_least)
 
-        with suppress(_Done):
-            maximise(height, family.axes(), POINTS * steps, seed)
+        maximise(height, family.axes(), POINTS * steps, seed)
 
     def shrink(self) -> None:
         """Shrink the worst, whatever the time; Ctrl-C keeps the smallest so far."""
@@ -186,7 +180,7 @@ class _RunningSearch:
         """Judge an instance and keep it if it is worse than all before; None where the policy gives no schedule."""
         now, seen = time.monotonic(), self.seen
         if self.deadline is not None and now > self.deadline and seen.looked:
-            raise _Enough
+            raise _Over("time limit")
         seen.looked += 1
         try:
             claim = judge(instance, self.policy, self.optima)

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from typing import TypeVar
 
 from pydantic import ValidationError
 
 from hypotheses.search.ratio import Claim
-from kvcore.instance import Call, Instance, Request, Segment
+from kvcore.instance import Instance, Noun, Request
 
 Judge = Callable[[Instance], Claim | None]
 """What an instance shows; None where the policy gives no schedule."""
+Shrunk = TypeVar("Shrunk", bound=Noun)
 
 
 def shrink(claim: Claim, judge: Judge) -> Claim:
@@ -63,22 +65,18 @@ def _less(request: Request) -> Iterator[Request]:
     for k, segment in enumerate(segments):
         if segment.call is not None:
             yield request.replace(segments=(*segments[:k], *segments[k + 1 :]))
-    yield from (request.replace(arrival=less) for less in _lower(request.arrival, 0))
-    yield from (request.replace(prompt=less) for less in _lower(request.prompt, 1))
+    yield from _with_less(request, arrival=0, prompt=1)
     for k, segment in enumerate(segments):
-        for less in _less_segment(segment):
-            yield request.replace(segments=(*segments[:k], less, *segments[k + 1 :]))
+        smaller = [*_with_less(segment, decode=1)]
+        if segment.call is not None:
+            smaller += [segment.replace(call=call) for call in _with_less(segment.call, duration=0, returns=0)]
+        yield from (request.replace(segments=(*segments[:k], less, *segments[k + 1 :])) for less in smaller)
 
 
-def _less_segment(segment: Segment) -> Iterator[Segment]:
-    yield from (segment.replace(decode=less) for less in _lower(segment.decode, 1))
-    if segment.call is not None:
-        yield from (segment.replace(call=call) for call in _less_call(segment.call))
-
-
-def _less_call(call: Call) -> Iterator[Call]:
-    yield from (call.replace(duration=less) for less in _lower(call.duration, 0))
-    yield from (call.replace(returns=less) for less in _lower(call.returns, 0))
+def _with_less(noun: Shrunk, **leasts: int) -> Iterator[Shrunk]:
+    """Yield it with one of its numbers lower, but no lower than the least."""
+    for name, least in leasts.items():
+        yield from (noun.replace(**{name: less}) for less in _lower(getattr(noun, name), least))
 
 
 def _lower(number: int, least: int) -> list[int]:

@@ -17,7 +17,6 @@ from hypotheses.instances import (
     drawn_plain,
     plain_family,
     with_machine,
-    with_memory,
 )
 from hypotheses.predicates import compared, never_hurts, optimal, run, within
 from kvcore.instance import Instance
@@ -42,7 +41,11 @@ LARGER = drawn(
     800,
     lambda draw, name: drawn_plain(draw, 5, 4),
 )
-one_more = partial(with_memory, more=1)
+
+
+def one_more(instance: Instance) -> Instance:
+    """Return the instance with one token of memory more."""
+    return with_machine(instance, memory=(instance.machine.memory or 0) + 1)
 
 
 def more(whose: str, states: str, family: Family, policy: str | None) -> Hypothesis:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from hypotheses import Case, Fails, Hypothesis, enumerated
-from hypotheses.instances import QUADRATIC, plain
+from hypotheses.instances import QUADRATIC, pausing, plain
 from hypotheses.predicates import certain
-from kvcore.instance import Call, Handling, Instance, Machine, Segment
+from kvcore.instance import Handling, Instance, Machine
 
 CONTEXTS = (4, 5, 6)
 FREED = 6
@@ -18,17 +18,7 @@ def three_paused() -> Instance:
     """Return three requests that fill the memory in their calls, and one that comes then and needs 6 tokens of it."""
     begun = sum(context**2 for context in CONTEXTS)
     sizes = [*((context, 2) for context in CONTEXTS), (FREED, 1, begun)]
-    return _calling(plain(sizes, sum(CONTEXTS), MACHINE, QUADRATIC), dict.fromkeys(("R1", "R2", "R3"), "free"))
-
-
-def _calling(instance: Instance, handlings: dict[str, Handling]) -> Instance:
-    """Return the instance with a call after the first token of each of the requests that are named."""
-    return instance.replace(requests=tuple(
-        request.replace(segments=(
-            Segment(decode=1, call=Call(duration=CALL, returns=0, handling=handlings[request.id])), Segment(decode=1)
-        )) if request.id in handlings else request
-        for request in instance.requests
-    ))  # fmt: skip
+    return pausing(plain(sizes, sum(CONTEXTS), MACHINE, QUADRATIC), CALL, dict.fromkeys(("R1", "R2", "R3"), "free"))
 
 
 def shortest_is_best(case: Case) -> Fails | None:
@@ -38,7 +28,10 @@ def shortest_is_best(case: Case) -> Fails | None:
         if sum(contexts[chosen] for chosen in short) < FREED:
             short.append(name)
     fixed: dict[str, Handling] = {name: "discard" if name in short else "preserve" for name in contexts}
-    shortest, best = case.optimum(_calling(case.instance, fixed), label="shortest-first"), case.optimum(label="free")
+    shortest, best = (
+        case.optimum(pausing(case.instance, CALL, fixed), label="shortest-first"),
+        case.optimum(label="free"),
+    )
     if shortest.value == best.value:
         return None
     squares = sum(contexts[name] ** 2 for name in short)

@@ -12,15 +12,13 @@ from benchmarks.fidelity import __main__ as fidelity
 PAGE = Path(__file__).parents[2] / "docs" / "fidelity.md"
 
 
-def claim(paper: str, holds: bool, why: str = "") -> Claim:
-    return Claim(
-        paper=paper, claim="is faster", theirs="2 times", ours="3 times", holds=holds, setting="drawn", why=why
-    )
+def claim(paper: str, where: str, holds: bool, why: str = "") -> Claim:
+    return Claim(paper, where, "is faster", theirs="2 times", ours="3 times", holds=holds, setting="drawn", why=why)
 
 
 def test_a_page_has_a_table_for_each_paper_and_says_what_does_not_hold() -> None:
     text = fidelity.page(
-        [claim("A, Section 1", True), claim("B, Section 2", False, "Too small."), claim("A, Section 3", True)]
+        [claim("A", "Section 1", True), claim("B", "Section 2", False, "Too small."), claim("A", "Section 3", True)]
     )
     assert re.findall("^## (.*)$", text, flags=re.MULTILINE) == ["Batch for batch", "A", "B"]
     assert "| Section 1 | is faster | 2 times | 3 times | yes |" in text
