@@ -65,7 +65,7 @@ def test_an_eviction_free_variant_never_evicts(name: str) -> None:
     """So it also runs where the machine does not evict; its row of the table evicts in some of these."""
     free, rows = get_policy(f"{name}-ef"), get_policy(name)
     evictions = 0
-    for seed in few(range(60)):
+    for seed in few(range(60), 6):
         given = serving(seed)
         schedule = run_policy(given, free)
         evictions += sum(len(batch.drop) for batch in run_policy(given, rows).batches)
@@ -211,7 +211,7 @@ def mc_sf_by_definition(given: Instance) -> dict[str, int]:
 def test_mc_sf_is_what_its_definition_says() -> None:
     """In the theory's model: unit batches without budgets, and no machine that evicts or pauses."""
     draw = random.Random(7)
-    for seed in few(range(120)):
+    for seed in few(range(120), 6):
         if seed < 40:
             given = builtin_instance(f"hindsight:n={draw.randint(2, 14)},M=30,seed={seed}")
         else:
@@ -245,7 +245,7 @@ def as_stated(policy: type[Ranked]) -> Ranked:
 def test_the_fast_way_decides_the_same(policy: type[Ranked]) -> None:
     """On scarce and on ample memory, with all switches and handlings."""
     repeated = 0
-    for seed in few(range(40)):
+    for seed in few(range(40), 6):
         small = serving(seed)
         ample = small.replace(machine=small.machine.replace(memory=3 * (small.machine.memory or 0)))
         for given in (small, ample, crowded_instance(seed), crowded_instance(seed, 25)):

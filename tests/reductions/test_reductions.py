@@ -302,7 +302,7 @@ def no_evict(instance):
 def test_joined_transfers():
     """For busy-time each batch works."""
     gone = 0
-    for instance, schedule in cases(few(range(480)), no_evict):
+    for instance, schedule in cases(few(range(480), 6), no_evict):
         found = joined(instance, schedule)
         no_worse(instance, schedule, found, ["busy-time"])
         assert all(batch.work for batch in found.batches)
@@ -316,7 +316,7 @@ def test_joined_transfers():
 def test_by_work_for_all_objectives():
     """Where KV is not swapped to any effect, each batch works."""
     gone = 0
-    for instance, schedule in cases(few(range(960)), lambda made: without_host(no_evict(made))):
+    for instance, schedule in cases(few(range(960), 6), lambda made: without_host(no_evict(made))):
         found = few_batches(instance, schedule)
         no_worse(instance, schedule, found, OBJECTIVES)
         assert all(batch.work for batch in found.batches)
