@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
+from math import inf
 
 from bounds.task import Proposal, Task
-from kvcore.certificates.fresh import MOST_LABELS, Fresh, FreshSearch, check_size
+from formulations.timing import start_early
+from kvcore.certificates.fresh import MOST_LABELS, Fresh, FreshSearch, Look, chain_of, check_size
+from kvcore.instance import Instance
+from kvcore.referee import InvalidSchedule
+from kvcore.schedule import Batch, Schedule
 
 FIRST, GROWTH = 1000, 4
 """Labels after which there is a first proof, and how many times more there are until the next."""
 
 
-def propose_fresh(task: Task) -> Iterator[Proposal]:
+def propose_fresh(task: Task) -> Iterator[Proposal | Schedule]:
     """Return the proofs of searches that go on while the time allows; the first is always made.
 
     Raises InvalidCertificate where there is no hope.
@@ -20,7 +26,7 @@ def propose_fresh(task: Task) -> Iterator[Proposal]:
     return _proofs(task)
 
 
-def _proofs(task: Task) -> Iterator[Proposal]:
+def _proofs(task: Task) -> Iterator[Proposal | Schedule]:
     searches = {
         k: FreshSearch(task.instance, task.objective, k, MOST_LABELS, task.upper)
         for k, function in enumerate(task.instance.cost.functions)
@@ -31,8 +37,33 @@ def _proofs(task: Task) -> Iterator[Proposal]:
         for k, search in [*searches.items()]:
             look = search.run(labels, task.is_over if labels > FIRST else lambda: False)
             yield Proposal(Fresh(function=k, labels=look.labels, target=search.target), look.bound)
+            with suppress(InvalidSchedule):  # it may take memory, or a budget, that there is not
+                if look.order is not None:
+                    yield in_order(task.instance, look)
             if task.is_over():
                 return
             if look.is_over or labels == MOST_LABELS:
                 del searches[k]
         labels = min(labels * GROWTH, MOST_LABELS)
+
+
+def in_order(instance: Instance, look: Look) -> Schedule:
+    """Return the schedule of an order, in no more batches than its budgets ask for, started as early as possible.
+
+    Raises InvalidSchedule where the referee refuses it.
+    """
+    machine, works = instance.machine, [iter(chain_of(request)) for request in instance.requests]
+    most = min(limit for limit in (machine.batch_tokens, machine.prefill_tokens, inf) if limit is not None)
+    batches = []
+    for batch in look.order or ():
+        left = {instance.requests[i].id: next(works[i])[0] for i in batch}
+        while left:
+            room, work = most - len(left), dict[str, int]()  # of each a token is left for the last batch
+            for id in left:
+                work[id] = int(min(left[id], 1 + max(0, room)))
+                room -= work[id] - 1
+            if work != left:
+                work = {id: tokens - (tokens == left[id]) for id, tokens in work.items()}
+            batches.append(Batch(start=0, work={id: tokens for id, tokens in work.items() if tokens}))
+            left = {id: tokens - work[id] for id, tokens in left.items() if tokens > work[id]}
+    return start_early(instance, batches).schedule

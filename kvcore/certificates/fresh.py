@@ -108,6 +108,8 @@ class Look:
     """Labels that a proof of the same bound needs."""
     is_over: bool
     """Whether more labels would prove no more."""
+    order: tuple[tuple[int, ...], ...] | None = None
+    """Where the best order was found: the requests that each of its batches generates tokens of."""
 
 
 class FreshSearch:
@@ -131,7 +133,7 @@ class FreshSearch:
         self.before = sum(rate * request.arrival for rate, request in zip(rates, requests, strict=True))
         self.target = None if upper is None else ceil(upper * self.unit)
         self.jobs = _jobs(instance, objective, function, rates, self.target, self.before)
-        memory = labels * (100 + 24 * len(requests))
+        memory = labels * (116 + 24 * len(requests))
         (budget or Budget()).spend(f"a search of {labels} labels", LABEL_WORK * labels, memory)
         f = self.labels = kernels.room(len(requests), labels)
         for i, request in enumerate(requests):
@@ -152,7 +154,14 @@ class FreshSearch:
         if is_over or code == kernels.PAUSED:
             labels = min(labels, max(int(f.count[ROWS]) + 1, -(-int(f.count[TRIED]) // TRIES)))
         value = bound if self.objective == "normalized-latency" else ceil(bound)
-        return Look(value, labels, is_over)
+        return Look(value, labels, is_over, self._order(int(f.heap[0])) if code == kernels.FOUND else None)
+
+    def _order(self, at: int) -> tuple[tuple[int, ...], ...]:
+        f, masks = self.labels, list[int]()
+        while at:
+            masks.append(int(f.batch[at]))
+            at = int(f.parent[at])
+        return tuple(tuple(i for i in range(len(self.jobs.length)) if mask >> i & 1) for mask in reversed(masks))
 
 
 def check_size(instance: Instance, objective: str) -> None:
@@ -172,7 +181,7 @@ def _jobs(
     line, requests = instance.cost.functions[function], instance.requests
     busy = line.busy + min(line.any_decode, line.any_prefill)
     token = line.generated + min(line.decode_requests, line.prefill_requests)
-    chains = [_chain(request)[: 1 if objective == "total-ttft" else None] for request in requests]
+    chains = [chain_of(request)[: 1 if objective == "total-ttft" else None] for request in requests]
     shape = len(requests), max(map(len, chains))
     work, early, call, rest = (np.zeros(shape, dtype=object) for _ in range(4))
     for i, chain in enumerate(chains):
@@ -191,7 +200,7 @@ def _jobs(
     return kernels.Jobs(length, work, early, call, rest, busy, rate, low, min(LARGE, most))
 
 
-def _chain(request: Request) -> list[tuple[int, int]]:
+def chain_of(request: Request) -> list[tuple[int, int]]:
     """Return for each token of a request what is fresh in it, and the ticks of the call after it."""
     chain, fresh = list[tuple[int, int]](), request.prompt
     for segment in request.segments:

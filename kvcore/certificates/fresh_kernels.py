@@ -41,6 +41,8 @@ class Labels(NamedTuple):
     bound: Any
     ready: Any  # [labels, requests]: when the next token may be worked on
     open: Any  # [labels, requests]: when the work on it that is done by now may have begun
+    parent: Any
+    batch: Any  # the requests that the batch before generates tokens of, as bits
     is_open: Any  # whether it is to be followed
     key: Any
     next: Any
@@ -124,7 +126,7 @@ def add(p, f, at, batch, left):
     if f.bound[new] < p.target and not is_covered(p, f, new):
         place = key % len(f.heads)
         f.next[new], f.heads[place], f.count[ROWS] = f.heads[place], new + 1, new + 1
-        f.is_open[new] = True
+        f.parent[new], f.batch[new], f.is_open[new] = at, batch, True
         push(f, new)
 
 
@@ -216,6 +218,7 @@ def room(requests: int, labels: int) -> Labels:
     return Labels(
         token=numbers(labels + 1, requests), time=numbers(labels + 1), ends=numbers(labels + 1),
         bound=numbers(labels + 1), ready=numbers(labels + 1, requests), open=numbers(labels + 1, requests),
+        parent=numbers(labels + 1), batch=numbers(labels + 1),
         is_open=np.zeros(labels + 1, dtype=np.bool_),
         key=numbers(labels + 1), next=numbers(labels + 1), heads=numbers(2 * labels + 1), tokens=numbers(labels + 1),
         heap=numbers(labels + 1), place=numbers(labels + 1), count=numbers(3), waits=numbers(requests),
