@@ -8,7 +8,7 @@ from math import inf
 
 from bounds.task import Proposal, Task
 from formulations.timing import start_early
-from kvcore.certificates.fresh import MOST_LABELS, Fresh, FreshSearch, Look, chain_of, check_size
+from kvcore.certificates.fresh import MOST_LABELS, Fresh, FreshSearch, Look, chain_of, check_size, most_fee
 from kvcore.instance import Instance
 from kvcore.referee import InvalidSchedule
 from kvcore.schedule import Batch, Schedule
@@ -27,23 +27,25 @@ def propose_fresh(task: Task) -> Iterator[Proposal | Schedule]:
 
 
 def _proofs(task: Task) -> Iterator[Proposal | Schedule]:
+    instance = task.instance
     searches = {
-        k: FreshSearch(task.instance, task.objective, k, MOST_LABELS, task.upper)
-        for k, function in enumerate(task.instance.cost.functions)
+        (k, fee): FreshSearch(instance, task.objective, k, MOST_LABELS, task.upper, fee=fee)
+        for k, function in enumerate(instance.cost.functions)
         if function.tokens or function.busy or k == 0
+        for fee in sorted({0, most_fee(instance, k)})
     }
     labels = FIRST
     while searches:
-        for k, search in [*searches.items()]:
+        for (k, fee), search in [*searches.items()]:
             look = search.run(labels, task.is_over if labels > FIRST else lambda: False)
-            yield Proposal(Fresh(function=k, labels=look.labels, target=search.target), look.bound)
+            yield Proposal(Fresh(function=k, fee=fee, labels=look.labels, target=search.target), look.bound)
             with suppress(InvalidSchedule):  # it may take memory, or a budget, that there is not
                 if look.order is not None:
-                    yield in_order(task.instance, look)
+                    yield in_order(instance, look)
             if task.is_over():
                 return
             if look.is_over or labels == MOST_LABELS:
-                del searches[k]
+                del searches[k, fee]
         labels = min(labels * GROWTH, MOST_LABELS)
 
 

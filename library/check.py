@@ -1399,11 +1399,16 @@ def fresh(instance, proof, objective):
     line, given = instance.cost[proof.function], instance.requests
     busy, token = line.busy + min(line.any_decode, line.any_prefill), min(line.decode_requests, line.prefill_requests)
     chains = [list(fresh_tokens(one)) for one in given]
-    w = [[line.tokens * new + token + line.generated for new, _ in chain] for chain in chains]
-    e = [[line.tokens * (new - 1) * instance.machine.chunked for new, _ in chain] for chain in chains]
+    chunked, tokens = instance.machine.chunked, [[new for new, _ in chain] for chain in chains]
+    C = (instance.machine.batch_tokens if chunked else None) or 1 + sum(map(sum, tokens))
+    b, fee = line.tokens, proof.fee
+    if fee > (busy // C if chunked and instance.machine.batch_tokens else 0):
+        raise Broken("the fee of a whole batch is more than its fixed cost")
+    w = [[b * new + token + line.generated for new in chain] for chain in tokens]
     wait = [[call * line.divisor for _, call in chain] for chain in chains]
-    rest = [[0, *accumulate((call + busy + work for call, work in zip(calls[-2::-1], works[:0:-1])))][::-1]
-            for calls, works in zip(wait, w)]
+    rest = [[0, *accumulate(call + busy * (blocks(new, C) if chunked else 1) + work
+                            for call, work, new in zip(calls[-2::-1], works[:0:-1], news[:0:-1]))][::-1]
+            for calls, works, news in zip(wait, w, tokens)]
     goal, everyone = (proof.claim + sum(one.arrival for one in given)) * line.divisor, range(len(given))
     first = (0, 0, (0,) * len(given), *((tuple(one.arrival * line.divisor for one in given),) * 2))
 
@@ -1414,9 +1419,11 @@ def fresh(instance, proof, objective):
         for i in everyone:
             if q[i] < len(w[i]):
                 start = max(time, ready[i])
-                work = w[i][q[i]] - min(e[i][q[i]], start - opened[i])
+                new, credit, all_work = tokens[i][q[i]], start - opened[i], w[i][q[i]]
+                work = all_work - min(b * (new - 1) * chunked, credit)
                 jobs.append((start + busy, work))
-                tails, alone = tails + rest[i][q[i]], alone + start + busy + work
+                tails += rest[i][q[i]]
+                alone += start + busy + max(work, all_work - credit + fee * max(0, new - C))
         return ends + tails + max(alone, in_turns(jobs))
 
     def after(label, batch):
@@ -1424,23 +1431,18 @@ def fresh(instance, proof, objective):
         ends, time, q, ready, opened = label
         start = max(time, *(ready[i] for i in batch))
 
-        def early(since, alone=False):
-            """What of the batch, and of what is open `since`, may be done by its start: over all that is left out."""
-            lags = [*([] if alone else [-inf]), *(start - opened[i] for i in batch)]
-            most = (max(lag, -inf if alone else start - since)
-                    + sum(e[i][q[i]] for i in batch if start - opened[i] > lag) for lag in lags)
-            return min(most, default=0)
-
-        all_early = sum(e[i][q[i]] for i in batch)
-        done = min(all_early, early(start, alone=True))
-        end = start + busy + sum(w[i][q[i]] for i in batch) - done
+        parts = [(-inf, batch), *((start - opened[i], [j for j in batch if opened[j] < opened[i]]) for i in batch)]
+        parts = [(lag, sum(tokens[i][q[i]] - 1 for i in others) * chunked) for lag, others in parts]
+        work, W = sum(w[i][q[i]] for i in batch), sum(tokens[i][q[i]] for i in batch)
+        end = start + busy + work - min(max(lag, 0) + b * n - fee * max(0, W - C - n) for lag, n in parts)
         opens, readies = list(opened), list(ready)
         for i in everyone:
             if i in batch:
                 opens[i] = readies[i] = end + wait[i][q[i]]
                 ends += end * (q[i] + 1 == len(w[i]))
             elif q[i] < len(w[i]):
-                opens[i] = min(max(end, ready[i]), end - early(opened[i]) + done)
+                most = min(max(lag, start - opened[i]) + (b + fee) * n for lag, n in parts)
+                opens[i] = min(max(end, ready[i]), start + busy - fee * C + work + fee * W - most)
         return ends, end, tuple(n + (i in batch) for i, n in enumerate(q)), tuple(readies), tuple(opens)
 
     def covers(one, other):
@@ -1811,7 +1813,8 @@ KINDS = {  # a proof's function, its keys, and the objectives for which it is ch
     **dict.fromkeys(("events", "exhaustive"), (exhaustive, {"states": integer(1), "target": (optional(number), None),
                                                             "free_drops": (switch, False)},
                                                ("makespan", "busy-time", "max-flow-time", "total-flow-time"))),
-    "fresh": (fresh, {"function": (integer(0), 0), "labels": integer(1), "target": (optional(number), None)}, FLOW),
+    "fresh": (fresh, {"function": (integer(0), 0), "fee": (integer(0), 0), "labels": integer(1),
+                      "target": (optional(number), None)}, FLOW),
     "slots": (slots, {"target": integer(1), "scale": integer(1, 2**30), "prices": [SLOTS], "strict": (switch, False),
                       "states": integer(0, 4 * 10**6), "tries": integer(0, 10**9)}, OBJECTIVES[:6] + OBJECTIVES[7:]),
 }

@@ -9,40 +9,45 @@ request has; the sum of the ends of completed requests; `time`, the end of the b
 its next token may be worked on (after its arrival, or its last batch and call), and `open`, since when the work on that
 token which is done by now may have gone on: open <= max(time, ready).
 
+Work that is done early, in batches before that of its token, is counted at b' = b + fee a token, b being what a token
+takes. Where a batch holds C tokens at the most, fee C <= busy, so that a batch that generates nothing takes b' a token.
 A label covers a moment T of a schedule, in which no batch runs, if the same tokens are generated, and
 
     (1)  time <= T, and the sum of the ends is no more,
     (2)  max(time, ready_i) <= max(T, when i may truly be worked on),
-    (3)  min over i in Z of open_i + X(Z) <= T  for each set Z of requests on whose next tokens work X(Z) > 0 is done.
+    (3)  min over i in Z of open_i + b' x(Z) <= T  for each set Z of requests with x(Z) > 0 tokens processed early.
 
 **Between** batches that generate tokens no label changes: what works on request i begins at
-max(T, when i may be worked on) >= max(time, ready_i) >= open_i, so that (3) still holds when c(Z) more is done.
+max(T, when i may be worked on) >= max(time, ready_i) >= open_i, so that (3) still holds when c(Z) more are processed.
 
 **A batch that generates tokens of F** starts at s, where the label is covered; in the next label it starts at
-S = max(time, ready_i of F) <= s. Let w be the fresh work of next tokens, e how much of it may be done early (on
-chunked machines all but one token, else nothing), G_i = S - open_i, and G(Y) the largest of a set. The new label has
+S = max(time, ready_i of F) <= s. Let N be the fresh tokens of F and w their work, n how many of them may be processed
+early (on chunked machines all but one a request, else none), G_i = S - open_i, and G(Y) the largest of a set. Then
 
-    u       = min over Y in F of G(Y) + e(F - Y)                     (for the empty set G is 0 here)
-    time'   = S + busy + w(F) - u
-    open'_j = min(max(time', ready_j), time' + u - min over Y in F of G(Y + j) + e(F - Y))    for each j outside F.
+    time'   = S + busy + w - min over Y in F of (G(Y) + b n(F - Y) - fee max(0, N - C - n(F - Y)))
+    open'_j = S + busy - fee C + w + fee N - min over Y in F of (G(Y + j) + b' n(F - Y)),
 
-It covers the end T' of the batch, in which work c is done on others. T' >= s + busy + w(F) - X(F) + c, and
-X(F - Y) <= e(F - Y) for each Y. (1): take the Y of u; if X(Y) > 0, s >= S - G(Y) + X(Y) by (3), else s >= S; both
-give T' >= time'. (3) for Z with X(Z) + c(Z) > 0: take the j of Z with the largest G, and its Y. If X(Z + Y) > 0, then
-s >= S - G(Y + j) + X(Z + Y), so that T' >= S + busy + w(F) - G(Y + j) - e(F - Y) + X(Z) + c(Z), which is at least
-open'_j + X(Z) + c(Z). If it is 0, some i of Z is worked on in the batch, so that s >= max(S, open_i) >= S - G(Y + j),
-as G_i <= G_j and no G of F is below 0; and the same follows. (2) is plain, and of the next tokens of F nothing is done:
-open' = ready'. The least over Y is that over the empty set and, for each i of F, all of F with no larger G: what adds
-no more to G(Y) takes from e.
+or max(time', ready_j) if that is less, for each j outside F; for the empty set G is 0 in the first line. This covers
+the end T' of the batch, which processes N - x(F) <= C fresh tokens for F, and c for others: T' >= s + busy + w - b
+x(F) + b c. Let Y be any set in F. (1): if x(Y) > 0, s >= S - G(Y) + b' x(Y) by (3), so that T' >= S + busy + w - G(Y)
++ fee x(Y) - b x(F - Y). As x(Y) >= N - C - x(F - Y), and x(F - Y) <= n(F - Y), that is at least time'. If x(Y) = 0, s
+>= S gives the same. (3) for Z with x(Z) + c(Z) > 0: as N - x(F) + c <= C, b c >= b' c - fee (C - N + x(F)), and T' >=
+s + busy - fee C + w + fee N - b' x(F) + b' c. Take the j of Z with the largest G, and its Y. If x(Z + Y) > 0, s >= S -
+G(Y + j) + b' x(Z + Y), and b' x(F - Y) <= b' n(F - Y), so that T' >= open'_j + b' (x(Z) + c(Z)). If it is 0, some i of
+Z is worked on in the batch, so that s >= max(S, open_i) >= S - G(Y + j), as G_i <= G_j and no G of F is below 0; and
+the same follows. (2) is plain, and of the next tokens of F nothing is done: open' = ready'. Any sets Y are safe: taken
+are the empty one and, for each i of F, all of F with no larger G.
 
 **Dominance**: of two labels with the same tokens, one with no later time, max(time, ready) and open, and no larger sum,
 covers what the other covers. Batches lead to more tokens, so that no label is left out for one that follows it.
 
-**What is left at the least.** At max(time, ready_i) no more of i's work than min(e_i, max(time, ready_i) - open_i) is
-done at the cost of nobody. The rest is served no faster than by one machine that may be interrupted and works on each
-request from max(time, ready_i) + busy on: by (3), what a schedule has done beyond that before T fits, interrupted,
-between the `open` of those requests and T; moved by `busy`, it fits into what then is the fixed part of the batch
-after T. The sum of ends is least where the shortest work left goes first. After that each request takes its own time.
+**What is left at the least.** At max(time, ready_i) no more of i's work than min(b n_i, max(time, ready_i) - open_i)
+is done at the cost of nobody. The rest is served no faster than by one machine that may be interrupted and works on
+each request from max(time, ready_i) + busy on: by (3), what a schedule has done beyond that before T fits,
+interrupted, between the `open` of those requests and T; moved by `busy`, it fits into what then is the fixed part of
+the batch after T. The sum of ends is least where the shortest work left goes first. Each request alone ends its next
+token no earlier than `time'` with F of it alone, and takes for each token after that its work in as many batches as
+the budget asks for.
 """
 
 from __future__ import annotations
@@ -80,18 +85,20 @@ class Fresh(Proof):
 
     Any numbers are safe: where the search stops early, no schedule is below the label that comes next. Labels of
     `target` or more are left out (in ticks; for normalized-latency times the common multiple of the outputs).
-    `function` is the one of the cost that batches take.
+    `function` is the one of the cost that batches take, and `fee` the part of its fixed cost that each token pays in a
+    batch that generates nothing: as many as a batch holds, together, no more than there is.
     """
 
     kind: Literal["fresh"] = "fresh"
     function: Annotated[int, Field(ge=0, le=1000)] = 0
+    fee: Annotated[int, Field(ge=0, le=10**15)] = 0
     labels: Annotated[int, Field(ge=1, le=MOST_LABELS)]
     target: Annotated[int, Field(ge=0, le=LARGE)] | None = None
 
     def prove(self, instance: Instance, objective: str, budget: Budget) -> Value:
         """Return what no schedule is below after so many labels."""
         upper = None if self.target is None else Fraction(self.target, scale_of(instance.requests, objective))
-        return FreshSearch(instance, objective, self.function, self.labels, upper, budget).run().bound
+        return FreshSearch(instance, objective, self.function, self.labels, upper, budget, self.fee).run().bound
 
     @property
     def why(self) -> str:
@@ -117,7 +124,7 @@ class FreshSearch:
 
     def __init__(
         self, instance: Instance, objective: str, function: int, labels: int, upper: Value | None = None,
-        budget: Budget | None = None,
+        budget: Budget | None = None, fee: int = 0,
     ) -> None:  # fmt: skip
         """Prepare the search. Raises InvalidCertificate if it is not for such an instance, or has no hope."""
         check_size(instance, objective)
@@ -129,10 +136,12 @@ class FreshSearch:
             rates = [request.weight for request in requests]
         if function >= len(instance.cost.functions):
             raise InvalidCertificate(f"the cost has no function {function}")
+        if fee > most_fee(instance, function):
+            raise InvalidCertificate(f"a fee of {fee} a token, of a whole batch, is more than its fixed cost")
         self.divisor = instance.cost.functions[function].divisor
         self.before = sum(rate * request.arrival for rate, request in zip(rates, requests, strict=True))
         self.target = None if upper is None else ceil(upper * self.unit)
-        self.jobs = _jobs(instance, objective, function, rates, self.target, self.before)
+        self.jobs = _jobs(instance, objective, function, fee, rates, self.target, self.before)
         memory = labels * (116 + 24 * len(requests))
         (budget or Budget()).spend(f"a search of {labels} labels", LABEL_WORK * labels, memory)
         f = self.labels = kernels.room(len(requests), labels)
@@ -174,30 +183,46 @@ def check_size(instance: Instance, objective: str) -> None:
         raise InvalidCertificate(f"orders of fresh work take {MOST_TOKENS} tokens to generate at the most")
 
 
+def most_fee(instance: Instance, function: int) -> int:
+    """Return the fixed cost of a batch by the tokens that it may hold (0: it may hold any, or prefills are whole)."""
+    budget = instance.machine.batch_tokens if instance.machine.chunked else None
+    return 0 if budget is None else _fixed(instance, function) // budget
+
+
+def _fixed(instance: Instance, function: int) -> int:
+    line = instance.cost.functions[function]
+    return line.busy + min(line.any_decode, line.any_prefill)
+
+
 def _jobs(
-    instance: Instance, objective: str, function: int, rates: list[int], target: int | None, before: int
+    instance: Instance, objective: str, function: int, fee: int, rates: list[int], target: int | None, before: int
 ) -> kernels.Jobs:
     """Return the chains of tokens, as one function of the cost has them."""
-    line, requests = instance.cost.functions[function], instance.requests
-    busy = line.busy + min(line.any_decode, line.any_prefill)
+    line, requests, busy = instance.cost.functions[function], instance.requests, _fixed(instance, function)
     token = line.generated + min(line.decode_requests, line.prefill_requests)
     chains = [chain_of(request)[: 1 if objective == "total-ttft" else None] for request in requests]
     shape = len(requests), max(map(len, chains))
-    work, early, call, rest = (np.zeros(shape, dtype=object) for _ in range(4))
+    work, fresh, early, call, rest = (np.zeros(shape, dtype=object) for _ in range(5))
+    budget = instance.machine.batch_tokens if instance.machine.chunked else None
+    most = budget or 1 + sum(new for chain in chains for new, _ in chain)
     for i, chain in enumerate(chains):
-        for k, (fresh, duration) in enumerate(chain):
-            work[i, k], call[i, k] = line.tokens * fresh + token, duration * line.divisor
-            early[i, k] = line.tokens * (fresh - 1) if instance.machine.chunked else 0
+        for k, (new, duration) in enumerate(chain):
+            work[i, k], fresh[i, k], call[i, k] = line.tokens * new + token, new, duration * line.divisor
+            early[i, k] = new - 1 if instance.machine.chunked else 0
         for k in reversed(range(len(chain) - 1)):
-            rest[i, k] = call[i, k] + busy + work[i, k + 1] + rest[i, k + 1]
-    last = max(request.arrival for request in requests) * line.divisor + (work + call + busy).sum()
-    most = LARGE if target is None else (target + before) * line.divisor
+            batches = -(-fresh[i, k + 1] // most) if instance.machine.chunked else 1
+            rest[i, k] = call[i, k] + busy * batches + work[i, k + 1] + rest[i, k + 1]
+    last = max(request.arrival for request in requests) * line.divisor
+    last += (work + fee * fresh + call).sum() + busy * (1 + fresh.sum())
+    below = LARGE if target is None else (target + before) * line.divisor
     if last * sum(rates) >= LARGE or before * line.divisor >= LARGE:
         raise InvalidCertificate("numbers are too large to be added up")
-    low, (work, early, call, rest) = min(rates), (each.astype(np.int64) for each in (work, early, call, rest))
-    rate = np.array([rate - low for rate in rates])
-    length = np.array([len(chain) for chain in chains])
-    return kernels.Jobs(length, work, early, call, rest, busy, rate, low, min(LARGE, most))
+    low, length = min(rates), [len(chain) for chain in chains]
+    names = {"work": work, "fresh": fresh, "early": early, "call": call, "rest": rest, "length": length}
+    return kernels.Jobs(
+        **{name: np.array(each, dtype=np.int64) for name, each in names.items()}, busy=busy, each=line.tokens, fee=fee,
+        budget=most, rate=np.array([rate - low for rate in rates]), low=low, target=min(LARGE, below),
+    )  # fmt: skip
 
 
 def chain_of(request: Request) -> list[tuple[int, int]]:

@@ -20,10 +20,14 @@ class Jobs(NamedTuple):
 
     length: Any  # [requests]: tokens to generate
     work: Any  # [requests, tokens]: what the fresh tokens of a token take
-    early: Any  # [requests, tokens]: how much of that may be taken in batches before the last one
+    fresh: Any  # [requests, tokens]: tokens that are fresh
+    early: Any  # [requests, tokens]: how many of them may be processed in batches before the last one
     call: Any  # [requests, tokens]: the call after a token
     rest: Any  # [requests, tokens]: what follows the end of a token at the least
     busy: int
+    each: int  # what a fresh token takes
+    fee: int  # what it takes more in a batch that generates nothing: `busy`, shared by as many as a batch holds
+    budget: int  # of tokens in a batch
     rate: Any  # [requests]: above `low`
     low: int
     target: int
@@ -102,11 +106,12 @@ def add(p, f, at, batch, left):
     for i in range(n):
         if batch >> i & 1:
             start = max(start, f.ready[at, i])
-    done = preload(p, f, at, batch, start, start, True)
-    time = start + p.busy - done
+    work, fresh = 0, 0
     for i in range(n):
         if batch >> i & 1:
-            time += p.work[i, f.token[at, i]]
+            work += p.work[i, f.token[at, i]]
+            fresh += p.fresh[i, f.token[at, i]]
+    time = start + p.busy + work - spared(p, f, at, batch, start, fresh)
     for i in range(n):
         k = f.token[at, i]
         f.token[new, i] = k
@@ -118,8 +123,9 @@ def add(p, f, at, batch, left):
                 ends += (p.low + p.rate[i]) * time
         elif left >> i & 1:
             f.ready[new, i] = f.ready[at, i]
-            credit = preload(p, f, at, batch, start, f.open[at, i], False) - done
-            f.open[new, i] = min(max(time, f.ready[at, i]), time - credit)
+            since = start + p.busy - p.fee * p.budget + work + p.fee * fresh
+            since -= used(p, f, at, batch, start, f.open[at, i])
+            f.open[new, i] = min(max(time, f.ready[at, i]), since)
         key = mixed(key, f.token[new, i])
     f.time[new], f.ends[new], f.tokens[new], f.key[new] = time, ends, tokens, key
     f.bound[new] = max(f.bound[at], least(p, f, new))
@@ -131,24 +137,38 @@ def add(p, f, at, batch, left):
 
 
 @inlined
-def preload(p, f, at, batch, start, since, alone):
-    """Return how much work of a batch may be done by its start; unless `alone`, with what was open `since`.
-
-    What is open since a time is worked on no longer than that, all together: the least over what is left out of it.
-    """
+def spared(p, f, at, batch, start, fresh):
+    """Return how much work of a batch may be done before its start: the least over what is left out of it."""
     n, total = len(p.length), 0
     for i in range(n):
         if batch >> i & 1:
             total += p.early[i, f.token[at, i]]
-    found = total if alone else start - since + total
+    found = p.each * total - p.fee * max(0, fresh - p.budget - total)
     for i in range(n):
         if batch >> i & 1:
-            longest = start - f.open[at, i]
-            others = longest if alone else max(longest, start - since)
+            longest, others = start - f.open[at, i], 0
             for j in range(n):
                 if batch >> j & 1 and start - f.open[at, j] > longest:
                     others += p.early[j, f.token[at, j]]
-            found = min(found, others)
+            found = min(found, longest + p.each * others - p.fee * max(0, fresh - p.budget - others))
+    return found
+
+
+@inlined
+def used(p, f, at, batch, start, since):
+    """Return how much work of a batch, and of a request that is open `since`, may be done before its start."""
+    n, total = len(p.length), 0
+    for i in range(n):
+        if batch >> i & 1:
+            total += p.early[i, f.token[at, i]]
+    found = start - since + (p.each + p.fee) * total
+    for i in range(n):
+        if batch >> i & 1:
+            longest, others = start - f.open[at, i], 0
+            for j in range(n):
+                if batch >> j & 1 and start - f.open[at, j] > longest:
+                    others += p.early[j, f.token[at, j]]
+            found = min(found, max(longest, start - since) + (p.each + p.fee) * others)
     return found
 
 
@@ -199,8 +219,10 @@ def least(p, f, at):
         if k == p.length[i]:
             continue
         start = max(now, f.ready[at, i])
-        work = p.work[i, k] - min(p.early[i, k], start - f.open[at, i])
-        own = start + p.busy + work + p.rest[i, k]
+        credit = start - f.open[at, i]
+        work = p.work[i, k] - min(p.each * p.early[i, k], credit)
+        more = p.work[i, k] - credit + p.fee * max(0, p.fresh[i, k] - p.budget)
+        own = start + p.busy + max(work, more) + p.rest[i, k]
         alone += (p.low + p.rate[i]) * own
         total += p.rate[i] * own
         tails += now + p.rest[i, k]

@@ -9,6 +9,7 @@ from types import SimpleNamespace
 import pytest
 
 import kvbound as kv
+from bounds.fresh import in_order
 from kvcore import (
     BadInput,
     Call,
@@ -23,7 +24,7 @@ from kvcore import (
 )  # fmt: skip
 from kvcore.certificates import Fresh, InvalidCertificate, certify, verify_certificate
 from kvcore.certificates import fresh as core
-from kvcore.certificates.fresh import MOST_LABELS, FreshSearch
+from kvcore.certificates.fresh import MOST_LABELS, FreshSearch, most_fee
 from kvcore.metrics import SUMS
 from library import check
 from library.library import Library
@@ -52,7 +53,8 @@ def drawn(seed):
     memory = take((max(peaks), max(peaks) + 2, sum(peaks), sum(peaks)))
     swaps = any(call.handling == "swap" for one in requests for call in one.calls)
     machine = Machine(memory=memory, host_memory=memory if swaps else take((0, memory)),
-                      chunked=take((True, True, True, False)),
+                      chunked=(chunked := take((True, True, True, False))),
+                      batch_tokens=take((None, None, 2, 3, 4)) if chunked else None,
                       **{name: take((True, False)) for name in ("evict", "partial", "hybrid", "pause")})  # fmt: skip
     costs = [CostFunction(busy=take((0, 1, 2, 4)), tokens=take((1, 2, 3)), divisor=take((1, 1, 2)),
                           any_decode=take((0, 0, 1)), any_prefill=take((0, 0, 2)), generated=take((0, 0, 1)),
@@ -71,8 +73,9 @@ def compared(seeds, max_states=1500):
             optimum = exhaustive_optimum(tiny, objective, max_states=max_states)[0]
         except TooManyStates:
             continue
-        bounds = [FreshSearch(tiny, objective, k, *most).run().bound for k in range(len(tiny.cost.functions))
-                  for most in ((1,), (7,), (10_000,), (10_000, optimum), (10_000, optimum + 1))]  # fmt: skip
+        bounds = [FreshSearch(tiny, objective, k, *most, fee=fee).run().bound for k in range(len(tiny.cost.functions))
+                  for most in ((1,), (7,), (10_000,), (10_000, optimum), (10_000, optimum + 1))
+                  for fee in range(most_fee(tiny, k) + 1)]  # fmt: skip
         assert max(bounds) <= optimum, (tiny.name, objective)
         count, tight = count + 1, tight + (max(bounds) == optimum)
     return count, tight
@@ -111,6 +114,23 @@ def test_real_requests_that_fit_are_proved(name):
     search = FreshSearch(real, FLOW, 0, 10_000, value).run()
     assert search.bound == value
     assert kv.bound(real, FLOW, method="fresh", upper=value).certificate.value == value
+
+
+@pytest.mark.parametrize("name", ["chat-2", "image-3", "math-2", "qa-2", "ve-2"])
+def test_the_best_order_is_an_optimal_schedule_of_requests_that_fit(name):
+    library = Library()
+    real = library.instance(library.record(name))
+    search = FreshSearch(real, FLOW, 0, 20_000).run()
+    found = objective_value(verify_schedule(real, in_order(real, search)), FLOW)
+    assert found == search.bound == library.record(name).objectives[FLOW].value
+
+
+def test_an_order_keeps_to_the_budgets():
+    tight = instance(request("A", 7, 2), request("B", 5, 1), batch_tokens=3, cost=(CostFunction(busy=2, tokens=1),))
+    search = FreshSearch(tight, FLOW, 0, 1000, fee=most_fee(tight, 0)).run()
+    schedule = in_order(tight, search)
+    assert max(sum(batch.work.values()) for batch in schedule.batches) == 3
+    assert objective_value(verify_schedule(tight, schedule), FLOW) >= search.bound
 
 
 def plain():
@@ -153,9 +173,10 @@ def test_the_other_checker_agrees():
     """It takes what is proved, and nothing above the least of all orders of batches."""
     for seed in range(60):
         tiny = drawn(seed)
-        look = FreshSearch(tiny, FLOW, 0, 10_000).run()
+        fee = most_fee(tiny, 0)
+        look = FreshSearch(tiny, FLOW, 0, 10_000, fee=fee).run()
         assert look.is_over
-        made = certify(tiny, FLOW, Fresh(labels=look.labels), look.bound)
+        made = certify(tiny, FLOW, Fresh(labels=look.labels, fee=fee), look.bound)
         assert verify_certificate(tiny, made) == look.bound
         box = check.read_instance(json.loads(tiny.to_json()))
         assert check.verify_certificate(box, json.loads(made.to_json())) == (FLOW, look.bound)
@@ -192,5 +213,7 @@ def test_there_is_no_such_function():
     one = instance(request("R", 1, 2))
     with pytest.raises(InvalidCertificate, match="the cost has no function 1"):
         Fresh(labels=10, function=1).value(one, FLOW)
+    with pytest.raises(InvalidCertificate, match="a fee of 1 a token"):
+        Fresh(labels=10, fee=1).value(one, FLOW)
     with pytest.raises(BadInput, match="not for makespan"):
         kv.bound(one, "makespan", method="fresh")
