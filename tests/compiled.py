@@ -37,11 +37,6 @@ def boundaries() -> None:
     list(events.climb(Task(builtin_instance("mars-figure1"), "late-requests")))
 
 
-def fresh() -> None:
-    """Orders of fresh work."""
-    kv.bound(PLAIN, method="fresh", time_limit=1)
-
-
 def ladder() -> None:
     """The other methods of bounding."""
     for name in ("mars-figure1", "infercept-sample:k=3,evict=1"):
