@@ -137,19 +137,24 @@ def add(p, f, at, batch, left):
 
 
 @inlined
+def early(p, f, at, batch, start, longest):
+    """Return the tokens of a batch that may be processed early, of requests open for longer than so many ticks."""
+    found = 0
+    for i in range(len(p.length)):
+        if batch >> i & 1 and start - f.open[at, i] > longest:
+            found += p.early[i, f.token[at, i]]
+    return found
+
+
+@inlined
 def spared(p, f, at, batch, start, fresh):
     """Return how much work of a batch may be done before its start: the least over what is left out of it."""
-    n, total = len(p.length), 0
-    for i in range(n):
+    others = early(p, f, at, batch, start, NO)
+    found = p.each * others - p.fee * max(0, fresh - p.budget - others)
+    for i in range(len(p.length)):
         if batch >> i & 1:
-            total += p.early[i, f.token[at, i]]
-    found = p.each * total - p.fee * max(0, fresh - p.budget - total)
-    for i in range(n):
-        if batch >> i & 1:
-            longest, others = start - f.open[at, i], 0
-            for j in range(n):
-                if batch >> j & 1 and start - f.open[at, j] > longest:
-                    others += p.early[j, f.token[at, j]]
+            longest = start - f.open[at, i]
+            others = early(p, f, at, batch, start, longest)
             found = min(found, longest + p.each * others - p.fee * max(0, fresh - p.budget - others))
     return found
 
@@ -157,17 +162,11 @@ def spared(p, f, at, batch, start, fresh):
 @inlined
 def used(p, f, at, batch, start, since):
     """Return how much work of a batch, and of a request that is open `since`, may be done before its start."""
-    n, total = len(p.length), 0
-    for i in range(n):
+    found = start - since + (p.each + p.fee) * early(p, f, at, batch, start, NO)
+    for i in range(len(p.length)):
         if batch >> i & 1:
-            total += p.early[i, f.token[at, i]]
-    found = start - since + (p.each + p.fee) * total
-    for i in range(n):
-        if batch >> i & 1:
-            longest, others = start - f.open[at, i], 0
-            for j in range(n):
-                if batch >> j & 1 and start - f.open[at, j] > longest:
-                    others += p.early[j, f.token[at, j]]
+            longest = start - f.open[at, i]
+            others = early(p, f, at, batch, start, longest)
             found = min(found, max(longest, start - since) + (p.each + p.fee) * others)
     return found
 
