@@ -116,7 +116,7 @@ def _run() -> int:
     WRITTEN.clear()
     try:
         code = app(standalone_mode=False) or 0
-        _note_files(list(WRITTEN))
+        _note_files([name for name in WRITTEN if not os.path.basename(name).startswith(".")])  # others are moved
         return code
     except TyperException as error:
         if type(error).__name__ == "NoArgsIsHelpError":  # no command was given: its message is the help

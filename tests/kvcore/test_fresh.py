@@ -3,6 +3,7 @@
 import importlib.util
 import json
 import sys
+from itertools import combinations
 from random import Random
 from types import SimpleNamespace
 
@@ -25,12 +26,14 @@ from kvcore import (
 from kvcore.certificates import Fresh, InvalidCertificate, certify, verify_certificate
 from kvcore.certificates import fresh as core
 from kvcore.certificates.fresh import MOST_LABELS, FreshSearch, most_fee
+from kvcore.certificates.frontier import ROWS
 from kvcore.metrics import SUMS
 from library import check
 from library.library import Library
 from tests.support.build import instance, request
 from tests.support.exhaustive import TooManyStates, exhaustive_optimum
-from tests.support.few import few
+from tests.support.few import ALL, few
+from tests.support.random_schedules import random_schedule
 
 FLOW = "total-flow-time"
 
@@ -91,6 +94,61 @@ def test_no_bound_is_above_an_optimum():
 def test_no_bound_is_above_an_optimum_at_length():
     count, tight = compared(few(range(100, 1100)))
     assert 10 * tight >= count >= 10
+
+
+def follow(tiny, trace, fee):
+    """Follow the batches of a schedule, label by label; return how many were compared with work done early."""
+    search, early, done = FreshSearch(tiny, FLOW, 0, 1000, fee=fee), [0] * len(tiny.requests), 0
+    p, f, at, compared = search.jobs, search.labels, 0, 0
+    for j, batch in enumerate(trace.batches):
+        steps = {i: step for i, each in enumerate(trace.requests) for step in each.steps if step.batch == j}
+        made = [i for i, step in steps.items() if step.generated]
+        early = [0 if i in made else x + (steps[i].tokens - steps[i].recomputed if i in steps else 0)
+                 for i, x in enumerate(early)]  # fmt: skip
+        if not made:
+            continue
+        left = [i for i in range(len(early)) if f.token[at, i] < p.length[i]]
+        new = int(f.count[ROWS])
+        core.kernels.add(p, f, at, sum(1 << i for i in made), sum(1 << i for i in left))
+        assert f.count[ROWS] == new + 1
+        at, now = new, batch.end * search.divisor
+        done += sum(now for i in made if f.token[at, i] == p.length[i])
+        assert f.time[at] <= now
+        assert f.ends[at] <= done
+        waiting = [i for i, x in enumerate(early) if x]
+        for size in range(1, len(waiting) + 1):
+            for some in combinations(waiting, size):
+                work = (p.each + p.fee) * sum(early[i] for i in some)
+                assert min(f.open[at, i] for i in some) + work <= now
+                compared += 1
+    assert f.tokens[at] == 0
+    value = (objective_value(trace, FLOW) + search.before) * search.divisor
+    assert all(f.bound[: int(f.count[ROWS])] <= value)
+    return compared
+
+
+def test_every_schedule_is_covered_by_the_labels_of_its_batches():
+    """The invariant in the head of fresh.py, on random schedules: nothing is later, and no work was done sooner."""
+    compared = 0
+    for seed in few(range(3000)):
+        tiny, draw = drawn(seed), Random(seed)
+        trace = verify_schedule(tiny, random_schedule(draw, tiny))
+        compared += follow(tiny, trace, draw.randint(0, most_fee(tiny, 0)))
+    assert compared >= (300 if ALL else 25)
+
+
+@pytest.mark.parametrize("array", ["early", "call"])
+def test_labels_that_know_less_of_what_is_early_or_later_cover_too_little(array, monkeypatch):
+    """Planted: no work is early, or calls take longer than they do; some schedule is not covered then."""
+    jobs = core._jobs
+
+    def wrong(*given):
+        made = jobs(*given)
+        return made._replace(**{array: 0 * made.early if array == "early" else 2 * made.call})
+
+    monkeypatch.setattr(core, "_jobs", wrong)
+    with pytest.raises(AssertionError):
+        test_every_schedule_is_covered_by_the_labels_of_its_batches()
 
 
 def test_work_of_an_idle_time_is_used_once():
