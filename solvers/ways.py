@@ -158,7 +158,7 @@ CONFIGURATIONS = Way("configurations",
                      Solver("configurations", "optimal, by a search over starts that the checker runs again"),
                      "solvers.exact:run", HORIZON,
                      exact=True, what="the search over what can run together", declines=_not_rigid)
-START_TIME = Way("start-time", _HIGHS, "solvers.start_time.solve:run",
+START_TIME = Way("start-time", _HIGHS, "solvers.start_time:run",
                  what="the program of start times", plans=True, rests=False,
                  horizon="some optimal schedule ends within the ticks looked at (docs/start_time.md, Horizon)",
                  declines=_not_rigid)
