@@ -9,7 +9,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from benchmarks import bounds, improving, library, referee, simulate, slices
+from benchmarks import library, referee, simulate
 from benchmarks.record import save
 from kvbound.cli.common import people_console, table
 from sweeps import sweep
@@ -28,12 +28,9 @@ def solved(name: str) -> list[dict[str, Any]]:
 
 BENCHMARKS: dict[str, Callable[[], list[dict[str, Any]]]] = {
     "referee": referee.run,
-    "bounds": bounds.run,
     "hour": simulate.hour,
     "library": library.run,
     "simulate": simulate.run,
-    "improving": improving.run,
-    "slices": slices.run,
     **{name: partial(solved, name) for name in ("exact", "identical", "start_time")},
 }
 """Every benchmark by name."""
