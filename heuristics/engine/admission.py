@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from heuristics.engine.banker import Banker, Blocks, Flags, Holding, NonPreemptiveBanker, RunningRequest
+from heuristics.engine.banker import Banker, NonPreemptiveBanker, RunningRequest
 from heuristics.engine.demand import Demand
 from heuristics.engine.job import Job
 from kvcore.instance import Machine
@@ -34,14 +34,11 @@ class Admission:
         jobs: Sequence[Job],
         free: int | None,
         taken: Sequence[tuple[Job, int]],
-        holdings: dict[int, Holding] | None = None,
     ) -> None:
         self._machine = machine
         self._demands = demands
         self._free = free
-        if holdings is None:
-            holdings = {job.index: (job.blocks, self._claim(job)) for job in jobs}
-        holdings = {i: holding for i, holding in holdings.items() if holding[0]}
+        holdings = {job.index: (held, self._claim(job)) for job in jobs if (held := job.blocks)}
         self._device: Banker | NonPreemptiveBanker | None = None
         if machine.block_limit is not None:
             if machine.pause:
@@ -92,28 +89,6 @@ class Admission:
             self._device.grow(job.index, growth, self._claim(job))
         if self._free is not None:
             self._free -= growth
-
-    def decodes(self, job: Job, tokens: int) -> bool:
-        """Let a request that decodes on, and holds so many tokens, process one if it is admitted; return whether it is.
-
-        Only where the machine pauses.
-        """
-        if self._free is None:
-            return True
-        block = self._machine.block
-        if self._demands[job.index].end_blocks[job.segment] - -(-tokens // block) > self._free:
-            return False
-        if tokens % block == 0:
-            assert isinstance(self._device, Banker)  # for mypy: there is a limit
-            if not self._device.grows(job.index):
-                return False
-            self._free -= 1
-        return True
-
-    def may_grow(self, growths: Blocks, claims: Blocks) -> Flags:
-        """Return for each request that holds nothing whether the device stays safe if it starts with so many blocks."""
-        assert isinstance(self._device, Banker)  # for mypy: there is a limit, and the machine pauses
-        return self._device.may_grow(growths, claims)
 
     def _claim(self, job: Job) -> int:
         return self._demands[job.index].release_blocks[job.segment]

@@ -7,13 +7,8 @@ from collections.abc import Iterable
 from itertools import accumulate
 from typing import NamedTuple
 
-import numpy as np
-from numpy.typing import NDArray
-
 from kvcore.instance import LIMIT
 
-Blocks = NDArray[np.int64]
-Flags = NDArray[np.bool_]
 Holding = tuple[int, int]
 """What a request holds, and its claim, at least as much, up to which that may grow before all of it comes back."""
 
@@ -78,31 +73,6 @@ class Banker:
         if held:
             self._holdings[i] = (held, claim)
         self._free -= growth
-
-    def grows(self, i: int) -> bool:
-        """Let holder `i` grow by one block if the state stays safe; return whether it does."""
-        held, claim = self._holdings[i]
-        if not self._stale and self._floor[self._place[i]] > self._grown:  # as in _keeps_place
-            self._grown += 1
-            self._free -= 1
-            self._holdings[i] = held + 1, claim
-            return True
-        if not self.admits(i, 1, claim):
-            return False
-        self.grow(i, 1, claim)
-        return True
-
-    def may_grow(self, growths: Blocks, claims: Blocks) -> Flags:
-        """Return for each that holds nothing whether the state stays safe if it starts to grow towards its claim.
-
-        What all of them need is below 10^15, the limit of every count, so that no sum overflows.
-        """
-        if self._stale or self._grown:
-            self._rebuild()
-        places = np.searchsorted(np.array(self._needs, dtype=np.int64), claims - growths)
-        floor, before = np.array(self._floor, dtype=np.int64), np.array(self._before, dtype=np.int64)
-        safe: Flags = (growths <= floor[places]) & (claims <= self._free + before[places])
-        return safe
 
     def _keeps_place(self, i: int, growth: int) -> bool:
         """Whether the slacks suffice for a growth of `i` at its place in the order (sufficient, not necessary)."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from heuristics.engine.admission import Admission
-from heuristics.engine.banker import Holding
 from heuristics.engine.demand import Demand
 from heuristics.engine.job import Job, NotKnown
 from heuristics.engine.view import View
@@ -126,17 +125,17 @@ class Plan:
         """Whether the device has blocks free for `tokens` more of the request, KV on the host included."""
         return self.free_blocks is None or job.growth(tokens) <= self.free_blocks
 
-    def take(self, job: Job, tokens: int | None = None, *, noted: bool = False) -> None:
+    def take(self, job: Job, tokens: int | None = None) -> None:
         """Let the request process `tokens` (None: what the budgets leave); KV on the host is brought back first.
 
-        `noted`: the admission test of this batch knows of it. ValueError if it has been taken already.
+        ValueError if it has been taken already.
         """
         if job.id in self.work:
             raise ValueError(f"request {job.id} has been taken into this batch already")
         if tokens is None:
             tokens = self.chunk(job) or job.missing  # too many: the referee names the budget that lacks them
         phase, whole = job.phase, tokens == job.missing
-        if self._admission is not None and not noted:
+        if self._admission is not None:
             self._admission.take(job, tokens)
         if job.host:
             self._move(self.swapped_in, job, job.host, job.device + job.host, 0)
@@ -216,15 +215,6 @@ class Plan:
         test = self._test()
         return test.segment_fits(job) and (tokens := self.chunk(job)) > 0 and test.admits(job, tokens)
 
-    def test_among(self, holders: Sequence[Job], holdings: dict[int, Holding] | None = None) -> Admission:
-        """Make the admission test of this batch, given all that hold KV or room on the host, and return it.
-
-        `holdings`, if known, are the device blocks that they hold, with the claims. NotKnown for an online policy.
-        Without this, the test looks for the holders among all that are present.
-        """
-        self._admission = Admission(self.machine, self.true_demands, holders, self.free_blocks, self._taken, holdings)
-        return self._admission
-
     # --- moves ---------------------------------------------------------------------------------------------------
 
     def drop(self, job: Job, tokens: int | None = None) -> None:
@@ -294,4 +284,8 @@ class Plan:
 
     def _test(self) -> Admission:
         """Return the admission test, made when it is first asked and after moves anew."""
-        return self.test_among(self._view.jobs) if self._admission is None else self._admission
+        if self._admission is None:
+            self._admission = Admission(
+                self.machine, self.true_demands, self._view.jobs, self.free_blocks, self._taken
+            )  # fmt: skip
+        return self._admission

@@ -7,7 +7,6 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from heuristics.engine.banker import Flags
 from heuristics.engine.demand import Demand
 from heuristics.engine.job import Job
 from heuristics.engine.min_waste import call_waste, least_waste
@@ -21,6 +20,7 @@ LOOKAHEAD = 32
 
 
 Array = NDArray[np.int64]
+Flags = NDArray[np.bool_]
 
 
 class Occupancy(NamedTuple):
