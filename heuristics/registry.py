@@ -19,6 +19,7 @@ from heuristics.policies.infercept import Infercept, InferceptElapsed, Infercept
 from heuristics.policies.infercept_as_released import InferceptAsReleased
 from heuristics.policies.infercept_steps import STEPS, ByDuration, ByType, ImprovedDiscard, Preserve, Swap
 from heuristics.policies.infermax import Infermax, InfermaxHistogram, eviction_free, table_1
+from heuristics.policies.knee import Knee
 from heuristics.policies.listed import RandomOrder
 from heuristics.policies.mars import ABLATIONS as MARS
 from heuristics.policies.mars import Mars
@@ -68,7 +69,8 @@ FAMILIES: dict[str, tuple[Policy, ...]] = {
     "MARS and LAMPS": (Mars(), *MARS, MarsAsReleased()),
     "AugServe": (AugServe(), *AUGSERVE),
     "references": (
-        Srpt(), Index(), Deadline(), FirstTokens(), McSf(), Staggered(), SortedF(), Slai(), MemoryArea(), RandomOrder(),
+        Srpt(), Index(), Knee(), Deadline(), FirstTokens(), McSf(), Staggered(), SortedF(), Slai(), MemoryArea(),
+        RandomOrder(),
     ),
 }  # fmt: skip
 """Every policy, by what it is from."""
@@ -77,7 +79,7 @@ POLICIES: dict[str, Policy] = {policy.name: policy for family in FAMILIES.values
 """Every policy, by the name that commands use."""
 
 NAMED: dict[str, type[Index | Staggered | Wait]] = {
-    "index": Index, "deadline": Deadline, "staggered": Staggered, "wait": Wait,
+    "index": Index, "knee": Knee, "deadline": Deadline, "staggered": Staggered, "wait": Wait,
 }  # fmt: skip
 """Policies with parameters, by the word before the colon."""
 
@@ -96,7 +98,7 @@ def get_policy(name: AnyPolicy) -> Policy:
     (`Policy.decide`); one of a job is the key of an order, whose first jobs that fit are taken (`Plan.fill`).
 
     Some take parameters: `random:SEED`, `index:r0=SECONDS,group=G` and `deadline:flow=F,token=T` (either may be left
-    out), `staggered:B,G`, `wait:N,COUNT`.
+    out), `knee:means=R0`, `staggered:B,G`, `wait:N,COUNT`.
     """
     if not isinstance(name, str):
         return as_policy(name)

@@ -1,0 +1,95 @@
+"""The knee rule: by hand, and its property on random instances."""
+
+import random
+from itertools import pairwise
+
+import pytest
+
+from heuristics import get_policy, trace_policy
+from heuristics.policies.knee import has_knee
+from kvcore import Cost, CostFunction, Instance, Machine, Request, Segment
+from kvcore.cost import OwnCost
+from kvcore.errors import BadInput
+from tests.support.few import few
+
+ROOFLINE = Cost((CostFunction(busy=8, decode_kv=1), CostFunction(tokens=2)))
+"""Weights of 8 ticks and the KV that is read, beside 2 ticks a token."""
+
+
+def served(name, *requests, cost=ROOFLINE, **machine):
+    """Return the trace of requests (arrival, prompt, decode)."""
+    made = tuple(
+        Request(id=f"R{i}", arrival=arrival, prompt=prompt, segments=(Segment(decode=decode),))
+        for i, (arrival, prompt, decode) in enumerate(requests)
+    )
+    return trace_policy(Instance(machine=Machine(**machine), cost=cost, requests=made), get_policy(name))
+
+
+def work(trace):
+    return [dict(batch.work) for batch in trace.expanded().batches]
+
+
+def test_prefill_lasts_as_long_as_the_weights_and_the_kv():
+    """Four tokens for the weights; beside R0's decode at 4 the batch lasts 8 + 4: 12 / 2 tokens, so five of R1.
+
+    The last token of R1 counts as a decode, which reads 10.
+    """
+    trace = served("knee", (0, 4, 3), (0, 11, 1), memory=99, evict=True)
+    assert work(trace) == [{"R0": 4}, {"R0": 1, "R1": 5}, {"R0": 1, "R1": 5}, {"R1": 1}]
+    assert [run.ends[-1] for run in trace.runs] == [8, 20, 33, 51]
+
+
+def test_a_prefill_that_ends_leaves_the_rest_to_the_next():
+    trace = served("knee", (0, 1, 1), (0, 2, 1), (0, 9, 1), memory=99, evict=True)
+    assert work(trace)[0] == {"R0": 1, "R1": 2, "R2": 1}
+
+
+def test_a_hinge_is_a_knee_too():
+    hinged = Cost((CostFunction(busy=8, tokens_above={"knee": 3, "coefficient": 5}),))
+    assert work(served("knee", (0, 7, 1), cost=hinged, memory=99, evict=True)) == [{"R0": 3}, {"R0": 3}, {"R0": 1}]
+    assert has_knee(hinged)
+
+
+def test_one_linear_function_has_no_knee():
+    linear = Cost((CostFunction(busy=8, tokens=2), CostFunction(swap_out_tokens=3)))
+    assert work(served("knee", (0, 7, 1), (0, 9, 1), cost=linear, memory=99, evict=True)) == [{"R0": 7, "R1": 9}]
+    assert has_knee(ROOFLINE)
+    assert not has_knee(linear)
+    assert not has_knee(OwnCost(lambda features: 1))
+
+
+def test_decodes_that_delay_the_others_too_much_pause():
+    """With R0 = 0 the one with least left goes alone; with a large R0 both go, as they share the weights."""
+    both, alone = [(0, 1, 2), (0, 1, 30)], "knee:means=0"
+    assert {"R0": 1, "R1": 1} in work(served("knee:means=99", *both, memory=99, evict=True))
+    dear = Cost((CostFunction(busy=1, decode_kv=9), CostFunction(tokens=1)))
+    assert {"R0": 1} in work(served(alone, *both, cost=dear, memory=99, evict=True))
+
+
+def test_where_memory_lacks_the_prefill_goes_first():
+    """R2 has 9 of 12 tokens when the decodes need the memory; all of it is computed again at the end."""
+    trace = served("knee", (0, 2, 9), (0, 2, 9), (1, 12, 1), memory=20, evict=True)
+    assert [dict(batch.drop) for batch in trace.expanded().batches if batch.drop] == [{"R2": 9}]
+    assert work(trace)[-3:] == [{"R2": 4}] * 3
+
+
+@pytest.mark.parametrize("seed", few(range(40), 8))
+def test_no_batch_goes_beyond_the_knee(seed):
+    """Compute takes no longer than memory, but for a prefill that is alone."""
+    draw = random.Random(seed)
+    requests = [(draw.randint(0, 60), draw.randint(1, 20), draw.randint(1, 9)) for _ in range(draw.randint(2, 7))]
+    limit = draw.choice([None, 12])
+    trace = served("knee", *requests, memory=draw.choice([30, 60]), evict=True, batch_tokens=limit)
+    for run in trace.runs:
+        features = run.features
+        if features.any_prefill and (features.decode_requests or features.prefill_requests > 1):
+            assert 2 * features.tokens <= 8 + features.decode_kv
+    assert all(before.ends[-1] <= after.start for before, after in pairwise(trace.runs))
+
+
+def test_a_name_gives_the_policy_again():
+    assert [get_policy(name).name for name in ("knee", "knee:means=3", "knee:means=0.5")] == [
+        "knee", "knee", "knee:means=0.5",
+    ]  # fmt: skip
+    with pytest.raises(BadInput, match="the knee rule is knee:means=R0, with numbers of at least 0"):
+        get_policy("knee:r0=3")
