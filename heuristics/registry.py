@@ -50,7 +50,9 @@ FAMILIES: dict[str, tuple[Policy, ...]] = {
     "the rule of Figure 1": STARTERS,
     "engines of today": (
         VllmV1("vllm-v1"), VllmV1("vllm-v1-cached", cached=True), VllmV1("vllm-v1-first-chunk", gate=False),
-        VllmV1("vllm-v1-priority", priority=True), SGLang("sglang"), SGLang("sglang-cached", cached=True),
+        VllmV1("vllm-v1-priority", priority=True), VllmV1("vllm-v1-priority-0.32", priority=True, ends_step=True),
+        VllmV1("vllm-v1-async", ahead=True),
+        SGLang("sglang"), SGLang("sglang-cached", cached=True), SGLang("sglang-overlap", ahead=True),
         *(
             TensorRtLlm(f"trtllm-{name}{suffix}", utilize=utilize, cached=bool(suffix))
             for name, utilize in (("no-evict", False), ("max-utilization", True)) for suffix in ("", "-cached")
@@ -107,6 +109,8 @@ def get_policy(name: AnyPolicy) -> Policy:
     kind, colon, _ = name.partition(":")
     if colon and kind in NAMED:
         return NAMED[kind].named(name)
+    if colon and kind in POLICIES and POLICIES[kind].settings:
+        return POLICIES[kind].set(name)
     if name.endswith(".py") or ".py:" in name:
         return load_policy(name)
     if name not in POLICIES:

@@ -3,13 +3,24 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import ClassVar, Literal, Self
+from copy import copy
+from typing import ClassVar, Literal, NamedTuple, Self
 
 from heuristics.engine.job import Knows
 from heuristics.engine.plan import Plan
 from heuristics.engine.view import View
-from kvcore.instance import Machine
+from kvcore.errors import BadInput
+from kvcore.instance import LIMIT, Machine
 from kvcore.shown import brief
+
+
+class Setting(NamedTuple):
+    """A number that a policy's name may give, `POLICY:key=number,..`; the attribute of that name has the default."""
+
+    does: str
+    """What it sets, in a line."""
+    least: float = 0
+    most: float = LIMIT
 
 
 class Policy(ABC):
@@ -30,6 +41,8 @@ class Policy(ABC):
     the policy itself, by the moves it makes from the start of a call to the next work."""
     needs: tuple[str, ...] = ()
     """The switches of the machine without which it cannot run (`evict` only where memory has a limit)."""
+    settings: ClassVar[dict[str, Setting]] = {}
+    """The numbers that its name may give, by name."""
 
     def __repr__(self) -> str:
         """Return its name, and the rule in a line."""
@@ -48,6 +61,32 @@ class Policy(ABC):
         """Return it, whose switches make it another policy, with a name, a rule and perhaps a source of its own."""
         self.name, self.rule, self.source = name, rule, source or self.source
         return self
+
+    def set(self, name: str) -> Self:
+        """Return it with the numbers of a name, `POLICY:key=number,..`. A key may lack its first words if one ends so.
+
+        BadInput: it has no such setting, one is given twice, or the number is out of range.
+        """
+        new = copy(self)
+        new.name = name
+        seen = set[str]()
+        for part in name.partition(":")[2].split(","):
+            key, _, text = part.strip().partition("=")
+            found = [one for one in self.settings if one == key or one.endswith(f"_{key}")]
+            if len(found) != 1 or found[0] in seen:
+                raise BadInput(f"{name!r}: {self.name}:key=number,.. has each once of {', '.join(self.settings)}")
+            setting, kind = self.settings[found[0]], type(getattr(self, found[0]))
+            try:
+                number = kind(text)
+            except ValueError:
+                number = None
+            if number is None or not setting.least <= number <= setting.most:
+                what = "a number" if kind is float else "an integer"
+                most = "" if setting.most == LIMIT else f" and at most {setting.most:g}"
+                raise BadInput(f"{name!r}: {found[0]} is {what} of at least {setting.least:g}{most}, not {text!r}")
+            seen.add(found[0])
+            setattr(new, found[0], number)
+        return new
 
     @abstractmethod
     def decide(self, view: View, plan: Plan) -> None:

@@ -22,9 +22,10 @@ class ServingEngine(Policy):
 
     With `cached`, freed KV stays until its memory is needed, the longest freed first, each from its end: a request
     finds what is left of it when it is admitted. An incomplete last block does not stay (`whole_blocks`). Where the
-    machine does not evict in part, KV stays and goes as a whole. Without `cached`, freed KV is gone. KV that a call
-    preserves by the instance's order is held during the call, and then is such KV; where it may not be evicted, the
-    request runs on at once.
+    machine does not evict in part, KV stays and goes as a whole. The KV of a request that has ended is free at once,
+    or stands in the same line (`keeps_ended`). Without `cached`, freed KV is gone. KV that a call preserves by the
+    instance's order is held during the call, and then is such KV; where it may not be evicted, the request runs on at
+    once.
 
     A subclass gives `decide`, which calls `observe` first.
     """
@@ -33,6 +34,8 @@ class ServingEngine(Policy):
     cached: bool = False
     whole_blocks: ClassVar[bool] = True
     """Whether only complete blocks are found again."""
+    keeps_ended: ClassVar[bool] = False
+    """Whether the KV of a request that has ended, though nobody finds it, is taken in its turn, too (`cached`)."""
     needs: tuple[str, ...] = ("chunked", "pause", "evict")
 
     def start(self, view: View) -> None:
@@ -42,6 +45,8 @@ class ServingEngine(Policy):
         self.running: list[Job] = []  # in the order of their admission
         self.waiting: list[Job] = []
         self.unused: dict[int, Job] = {}  # hold KV that can be dropped, and do not run; the longest freed first
+        self.ended: dict[int, int] = {}  # of `unused`, what has ended: its blocks, which are free in the model
+        self.ended_blocks = 0
         self.places: dict[int, int] = {}  # of the requests, in the order in which they came or came back
         self.counter = count()
         self.held: dict[int, Job] = {}  # in a call that preserves by order
@@ -55,11 +60,14 @@ class ServingEngine(Policy):
         if view.batch > self._batch:  # what was to be dropped then has been
             self._gone.clear()
         self._batch = view.batch
-        called = sorted(view.called, key=self.running.index)
-        for job in (*view.ended, *called):
+        left = sorted((*view.ended, *view.called), key=self.running.index)
+        ends = {job.index for job in view.ended}
+        self.settle(plan, sum(self.machine.blocks(job.known - 1) for job in view.ended))
+        for job in left:
             self.running.remove(job)
-        for job in called:
-            if job.handling == "free":
+            if job.index in ends:
+                self.keep_ended(job)
+            elif job.handling == "free":
                 self._gone.append((job, self.free(job)))
             elif job.handling == "preserve":
                 self.held[job.index] = job
@@ -94,8 +102,16 @@ class ServingEngine(Policy):
         Never more than the memory holds beside its prompt; 1 for one that outlives its limit.
         """
         blocks = self.machine.block_limit
-        held = LIMIT if blocks is None else blocks * self.machine.block - job.known + job.generated
-        return max(1, min(job.max_new or self.longest, held) - job.generated)
+        held = LIMIT if blocks is None else self.beside(job.known - job.generated, blocks * self.machine.block)
+        return max(1, min(job.max_new or self.longest, held) - self.generated(job))
+
+    def generated(self, job: Job) -> int:
+        """Return the tokens of its segment that the engine has counted."""
+        return job.generated
+
+    def beside(self, prompt: int, memory: int) -> int:
+        """Return the tokens that the engine lets a request generate beside its prompt in a memory."""
+        return memory - prompt
 
     # --- memory --------------------------------------------------------------------------------------------------
 
@@ -108,9 +124,54 @@ class ServingEngine(Policy):
     def take(self, job: Job, tokens: int, plan: Plan) -> None:
         """Let a request process `tokens`, in the memory of unused KV if need be."""
         self.unused.pop(job.index, None)
-        while plan.free_blocks is not None and (lacking := job.growth(tokens) - plan.free_blocks) > 0:
-            self.shrink(next(iter(self.unused.values())), lacking, plan)
+        while (lacking := job.growth(tokens) - self.spare(plan)) > 0:
+            self.shrink(next(job for index, job in self.unused.items() if index not in self.ended), lacking, plan)
         plan.take(job, tokens)
+
+    def spare(self, plan: Plan) -> int:
+        """Return the blocks that can be taken before any of `unused` KV that a request would find again."""
+        return LIMIT if plan.free_blocks is None else plan.free_blocks - self.behind()
+
+    def behind(self) -> int:
+        """Return the blocks of ended requests that are taken after some KV that a request would find again."""
+        before = 0
+        for index in self.unused if self.ended else ():
+            if index not in self.ended:
+                return self.ended_blocks - before
+            before += self.ended[index]
+        return 0
+
+    def keep_ended(self, job: Job) -> None:
+        """Put the complete blocks of a request that has ended into the line."""
+        blocks = (job.known - 1) // self.machine.block
+        if self.cached and self.keeps_ended and blocks and self.machine.memory is not None:
+            self.unused[job.index], self.ended[job.index] = job, blocks
+            self.ended_blocks += blocks
+
+    def settle(self, plan: Plan, freed: int = 0) -> None:
+        """Take out of the line what was taken of ended requests; `freed` blocks have become free since."""
+        over = self.ended_blocks + freed - (plan.free_blocks or 0)
+        for index in [*self.ended] if over > 0 else ():
+            gone = min(over, self.ended[index])
+            over -= gone
+            self.ended_blocks -= gone
+            self.ended[index] -= gone
+            if self.ended[index]:
+                return
+            del self.ended[index], self.unused[index]
+
+    def decode_on(self, plan: Plan) -> bool:
+        """Let all running requests decode (`Plan.decode_on`), unless that would take KV out of its turn."""
+        fast = not self.behind() or len(self.running) <= self.spare(plan)
+        return fast and plan.decode_on(self.running)
+
+    def steady(self, view: View, plan: Plan) -> int:
+        """Return for how many batches nothing changes: memory only becomes scarcer, the budgets stay as they are.
+
+        Repeated batches take free blocks only, so they end before what is behind KV that stays.
+        """
+        each = len(self.running)
+        return 1 + max(0, self.spare(plan)) // each * self.machine.block if self.behind() else LIMIT
 
     def shrink(self, job: Job, lacking: int, plan: Plan) -> None:
         """Drop so many blocks of unused KV from its end, or all where the machine evicts whole."""
@@ -123,6 +184,7 @@ class ServingEngine(Policy):
     def preempt(self, job: Job, plan: Plan) -> None:
         """Take a request out of the running ones; its KV is gone, or stays until its memory is needed."""
         self.running.remove(job)
+        self.settle(plan)
         if tokens := self.free(job):
             plan.drop(job, tokens)
 

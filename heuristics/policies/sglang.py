@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-from fractions import Fraction
+from typing import ClassVar
 
+from heuristics.engine.ahead import PlansAhead
 from heuristics.engine.job import Job
 from heuristics.engine.plan import Plan
-from heuristics.engine.serving import ServingEngine
+from heuristics.engine.policy import Setting
 from heuristics.engine.view import View
 from kvcore.instance import LIMIT
 
-START = Fraction(7, 10)
-"""The new-token ratio r at the start and when idle (schedule conservativeness 1.0)."""
-LEAST = START * Fraction(14, 100)
-DECAY = (START - LEAST) / 600
-"""What r loses with each decode step."""
+STEPS = 600
+"""Decodes without a retraction in which r falls to its least."""
+LEAST = 0.14
+"""The least r, as a part of the first."""
 
 
-class SGLang(ServingEngine):
+class SGLang(PlansAhead):
     """A batch prefills if any request can, and otherwise every running request decodes.
 
     *Prefill*: a prompt that was cut goes on first. Then waiting requests, first come first served, while fewer than
@@ -25,67 +25,104 @@ class SGLang(ServingEngine):
     tokens free, tokens + min(max_new left, 4096) + 1 page < A - offset, the offset being r times min(max_new left,
     4096) of the running requests, plus the tokens (in pages), min(max_new, 4096) and a page of each that this batch has
     admitted. Where nothing is there, the first is admitted anyway. One that fails, or that takes the last of A, stops
-    the admission until a running request leaves; not if none ran before the batch, or a prompt is cut. A batch takes
-    8,192 tokens (fewer where P is less), in whole pages for each prompt, of which one at most is cut. A page is a
-    block. For a request without `max_new` 4,096 tokens are assumed.
+    the admission until a running request leaves; not if none ran before the batch, or a prompt is cut, or if the cut
+    prompt took all of the batch. A batch takes 8,192 tokens (fewer where P is less), in whole pages for each prompt, of
+    which one at most is cut. A page is a block. `max_new` is 4,096 tokens where a request has none, and never more than
+    the memory holds beside the prompt's pages, a page and a token.
 
     *Decode*: where the next tokens of all do not fit, requests are retracted until they do: the one with the fewest
-    output tokens first, of equal ones the longest prompt; they go to the end of the queue. Then r is what the others
-    have generated, and 20 tokens each, over their limits. Otherwise r falls with each decode from 0.7 to 0.098; it is
-    0.7 again when nothing is there. A prompt that was cut is retracted after all others: the engine would fail there.
+    output tokens first, of equal ones the longest prompt; they go to the end of the queue, and those that stay are now
+    in this order. Then r is what they have generated, and 20 tokens each, over their limits. Otherwise r falls with
+    each decode from 0.7 times `schedule_conservativeness`, at most 1, to 0.14 of that; it is the first again when
+    nothing is there. A prompt that was cut is retracted after all others: the engine would fail there.
+
+    With `ignore_eos` all requests are of fixed length, and r is 1 for them (with the radix cache on). With `ahead`, the
+    loop is the overlapped one: outputs are counted without the token that the running batch generates; if the next
+    tokens do not fit beside requests that leave, a batch is not planned before these have left.
 
     With `cached`, freed KV stays until its memory is needed (the radix cache, for the request itself, oldest first);
-    that of a retracted request does not. Not modelled: KV shared between requests; the order `lpm`; mixed chunks; that
-    a request which has ended counts as running for one more decode.
+    that of a retracted request does not, nor of one that has ended. Not modelled: KV shared between requests; the order
+    `lpm`; mixed chunks; a request that the engine ends at a limit below its output; with the radix cache off, what
+    `ignore_eos` tests instead.
 
     Guarantee: nothing is known. Running time: O(r) for a batch with r running requests, O(r log r) for a retraction.
-    Source: SGLang, python/sglang/srt/managers/schedule_policy.py (00550cd) and scheduler.py (0003215); budget,
-    retraction and ratio from later copies of them. Order `fcfs`, no overlap of prefills and decodes.
+    Source: SGLang 0.5.23, python/sglang/srt/managers/schedule_policy.py and scheduler.py, with which it agrees batch
+    for batch (benchmarks/engines). Order `fcfs`, prefills and decodes apart; r is a double, as there.
     """
 
-    source = "SGLang, srt/managers/schedule_policy.py (00550cd) and scheduler.py (0003215)"
+    source = "SGLang 0.5.23, srt/managers/schedule_policy.py and scheduler.py"
     prefill_tokens = 8192
+    new_token_ratio: float = 0.7
+    schedule_conservativeness: float = 1.0
+    max_running_requests: int = LIMIT
+    ignore_eos: int = 0
+    settings: ClassVar[dict[str, Setting]] = {
+        "new_token_ratio": Setting("r at the start: the share of the limits that is kept free for running requests"),
+        "schedule_conservativeness": Setting("what r is multiplied with at the start"),
+        "max_running_requests": Setting("requests that run, beside the machine's own limit", least=1),
+        "ignore_eos": Setting("1: all requests are of fixed length, and their whole limits are kept free", most=1),
+    }
 
-    def __init__(self, name: str, *, cached: bool = False) -> None:
+    def __init__(self, name: str, *, cached: bool = False, ahead: bool = False) -> None:
         self.name = name
-        self.cached = cached
+        self.cached, self.ahead = cached, ahead
         freed = "freed KV stays until needed" if cached else "calls discard"
         self.rule = (
             "prefills alone and first, admitted beside a share of the output limits; "
-            f"the fewest outputs are retracted; {freed}"
+            f"the fewest outputs are retracted; {freed}{'; planned as the batch before starts' if ahead else ''}"
         )
 
     def start(self, view: View) -> None:
         """Begin with empty queues."""
         super().start(view)
-        self.ratio = START
+        self.first = self.ratio = min(self.new_token_ratio * self.schedule_conservativeness, 1.0)
+        self.least = min(self.first * LEAST, 1.0)
         self.cut: Job | None = None
         self.full = False
         self._decoded: int | None = None  # the batch decided before this, if it decoded
 
     def decide(self, view: View, plan: Plan) -> None:
-        """Prefill if any request can, else decode."""
-        if self._decoded is not None:  # the engine has repeated the batch
+        """Plan a batch; r is as the engine's repeated batches have left it."""
+        if self._decoded is not None:
             self.lower(view.batch - self._decoded - 1)
         self._decoded = None
-        self.observe(view, plan)
+        super().decide(view, plan)
+        if not (self.running or self.cut or self.waiting):
+            self.ratio = self.first
+
+    def observe(self, view: View, plan: Plan) -> None:
+        """Bring the queues up to what has happened; one that leaves lets others in."""
+        super().observe(view, plan)
         self.full &= not (view.ended or view.called)
+
+    def step(self, view: View, plan: Plan) -> None:
+        """Prefill if any request can, else decode."""
         plan.limit(prefill_tokens=self.prefill_tokens)
         self.left = plan.prefill_left - plan.prefill_left % view.machine.block or plan.prefill_left
         ran = bool(self.running)
-        self.go_on(plan)
-        self.admit(plan)
+        if self.cut or (self.waiting and not self.full):
+            self.tokens_free = self.room(plan) * view.machine.block
+            self.offset = sum(min(self.limit(job), self.longest) * self.share for job in self.running)
+            self.go_on(plan)
+            self.admit(plan)
         if plan.work:
             self.full &= ran and self.cut is None
         elif self.running or self.cut:
             self.decode(plan)
-            self._decoded = view.batch
-        if not (self.running or self.cut or self.waiting):
-            self.ratio = START
+            self._decoded = view.batch if plan.work else None
 
-    def steady(self, view: View, plan: Plan) -> int:
-        """Return for how many batches nothing changes: none is admitted before a running request leaves."""
-        return LIMIT
+    @property
+    def share(self) -> float:
+        """The part of the limits that is kept free for running requests."""
+        return 1.0 if self.ignore_eos else self.ratio
+
+    def generated(self, job: Job) -> int:
+        """Return the tokens that the engine has counted: without those of a batch that still runs."""
+        return job.generated - (self.stale and job.worked)
+
+    def beside(self, prompt: int, memory: int) -> int:
+        """Return the tokens that the engine lets a request generate beside its prompt in a memory."""
+        return memory - (self.machine.blocks(prompt) + 1) * self.machine.block - 1
 
     def go_on(self, plan: Plan) -> None:
         """Let the prompt that was cut go on, with as many tokens as there is memory for."""
@@ -93,58 +130,60 @@ class SGLang(ServingEngine):
         if job is None:
             return
         room = (self.room(plan) + job.blocks) * self.machine.block - job.device - job.host
-        tokens = min(plan.chunk(job), self.left, room)
+        rest = int(self.tokens_free - self.offset)
+        tokens = min(plan.chunk(job), self.left, room, rest if rest > 0 else LIMIT)
         if tokens > 0:
             self.join(job, tokens, plan)
 
     def admit(self, plan: Plan) -> None:
         """Admit waiting requests in order, up to the first that does not fit, or whose prompt is cut."""
-        if self.full or not self.waiting:
-            return
         size = self.machine.block
-        most = min(self.machine.batch_requests or LIMIT, self.machine.batch_tokens or LIMIT)
-        room = Fraction(self.room(plan) * size)
-        for job in self.running:
-            room -= self.most(job) + size if job.id in plan.work else self.ratio * min(self.limit(job), self.longest)
-        room -= size if self.cut else 0
-        while self.waiting:
+        most = min(self.machine.batch_requests or LIMIT, self.machine.batch_tokens or LIMIT, self.max_running_requests)
+        while self.waiting and not self.full and (self.left > 0 or self.offset >= self.tokens_free):
             job = self.waiting[0]
             hit = job.blocks * size if job.index in self.unused else 0
-            output = min(self.limit(job), self.longest)
-            fits = job.missing + output + size < room - hit or not (self.running or plan.work)
+            needed = job.missing + min(self.limit(job), self.longest) + size
+            fits = needed < self.tokens_free - self.offset - hit or not (self.running or plan.work)
             if not fits or len(self.running) + bool(self.cut) >= most:
                 self.full = True
                 return
             tokens = min(plan.chunk(job), self.left) if self.may_join(job, plan) else 0
             if tokens < 1 or job.growth(tokens) > self.room(plan, job):  # what is in calls may hold the memory
                 return
-            room -= hit + job.growth(tokens) * size + size + (self.most(job) if tokens == job.missing else 0)
             del self.waiting[0]
+            self.offset += hit
             self.join(job, tokens, plan)
-            self.full = room <= 0
-            if self.full or self.left < 1 or self.cut:
+            self.full = self.offset >= self.tokens_free
+            if self.cut:
                 return
 
     def most(self, job: Job) -> int:
         """Return the tokens that it may generate in all, as the admission counts them."""
-        return min(job.generated + self.limit(job), self.longest)
+        return min(self.generated(job) + self.limit(job), self.longest)
 
     def join(self, job: Job, tokens: int, plan: Plan) -> None:
         """Let a request prefill, in whole pages of the batch's tokens; it runs if that completes its prompt."""
-        self.left -= self.machine.blocks(tokens) * self.machine.block
+        paged = self.machine.blocks(tokens) * self.machine.block
+        self.left -= paged
         self.cut = job if tokens < job.missing else None
+        self.offset += paged + self.machine.block + (0 if self.cut else self.most(job))
         self.take(job, tokens, plan)
         if self.cut is None:
             self.running.append(job)
 
     def decode(self, plan: Plan) -> None:
         """Let every running request decode, once enough of them are retracted."""
-        if plan.decode_on(self.running):
+        if self.decode_on(plan):
             self.lower(1)
             return
-        order = sorted(self.running, key=lambda job: (-job.generated, job.known - job.generated))
-        retracted: list[Job] = []
+        going = [job for job in self.running if job.index not in self.leaving]
+        self.full &= not self.leaving
         room = self.room(plan)
+        fits = sum(job.growth(1) for job in going) <= room
+        order = going if fits else sorted(going, key=lambda job: (-self.generated(job), job.known - job.generated))
+        if not fits and self.leaving:
+            return
+        retracted: list[Job] = []
         while len(order) > 1 and sum(job.growth(1) for job in order) > room:
             retracted.append(order.pop())
             room += retracted[-1].blocks
@@ -156,18 +195,18 @@ class SGLang(ServingEngine):
         for job in retracted:
             plan.drop(job)
             self.waiting.append(job)
-        gone = {job.index for job in retracted}
-        self.cut = None if self.cut is None or self.cut.index in gone else self.cut
-        self.running = [job for job in self.running if job.index not in gone]
+        self.cut = None if self.cut in retracted else self.cut
         self.full &= not retracted
         if retracted:
-            allowed = sum(job.generated + self.limit(job) for job in self.running)
-            self.ratio = min(Fraction(1), Fraction(sum(job.generated + 20 for job in self.running), allowed + 1))
+            self.running = order
+            counted, left = sum(map(self.generated, order)), sum(map(self.limit, order))
+            self.ratio = min(1.0, (counted + 20 * len(order)) / (counted + left + 1))
         else:
             self.lower(1)
-        for job in self.running:
+        for job in order:
             self.take(job, 1, plan)
 
     def lower(self, steps: int) -> None:
         """Lower r by that many decode steps."""
-        self.ratio = max(self.ratio - steps * DECAY, LEAST) if self.ratio > LEAST else self.ratio
+        for _ in range(min(steps, STEPS + 1)):
+            self.ratio = max(self.ratio - (self.first - self.least) / STEPS, self.least)

@@ -76,10 +76,6 @@ class TensorRtLlm(ServingEngine):
             if job.id not in plan.work:
                 self.give(job, plan)
 
-    def steady(self, view: View, plan: Plan) -> int:
-        """Return for how many batches nothing changes: memory only becomes scarcer, the budgets stay as they are."""
-        return LIMIT
-
     def give(self, job: Job, plan: Plan) -> None:
         """Give a request that takes part what the budgets leave for it."""
         tokens = plan.chunk(job) if self.may_join(job, plan) else 0

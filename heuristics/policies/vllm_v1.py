@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from bisect import insort
+from typing import ClassVar
 
+from heuristics.engine.ahead import PlansAhead
 from heuristics.engine.job import Job
 from heuristics.engine.plan import Plan
-from heuristics.engine.serving import ServingEngine
+from heuristics.engine.policy import Setting
 from heuristics.engine.view import View
 from kvcore.instance import LIMIT
 
 
-class VllmV1(ServingEngine):
+class VllmV1(PlansAhead):
     """Running requests in the order of their admission, then waiting ones, each with what is left of C tokens.
 
     There are no phases: a request owes the tokens that are known and not computed, and gets as many of them as the
@@ -21,36 +23,76 @@ class VllmV1(ServingEngine):
     known tokens fit in the blocks that are free now (`gate`; without it, its first chunk). Only the chunk is allocated;
     nothing is reserved. A call ends the request: it comes back as a new one, at the end of the queue.
 
-    With `cached`, freed KV stays until its memory is needed (prefix caching, for the request itself); without, it is
-    gone. With `priority`, larger weights go first, in the queue and at the preemption, and then those that came first.
+    With `cached`, freed KV stays until its memory is needed (prefix caching, for the request itself), in one line with
+    that of requests that have ended; without, it is gone. With `priority`, larger weights go first, in the queue and at
+    the preemption, and then those that came first. One that preempts itself ends the step for those after it in the
+    list up to 0.32 (`ends_step`); since 0.33.0 they go on. With `ahead`, the scheduling is asynchronous.
 
-    Not modelled: KV shared between requests, and scheduling ahead of the tokens (asynchronous scheduling).
+    Not modelled: KV shared between requests. A preempted request that finds part of its KV again, in a batch that takes
+    another part of it, is admitted by vLLM and waits here (R4).
 
     Guarantee: nothing is known. Running time: O(r) for a batch with r running requests, O(n) for a preemption.
-    Source: vLLM, vllm/v1/core/sched/scheduler.py, commits b4622cf and 00024d3, and the gate of 2026
-    (`scheduler_reserve_full_isl`); defaults of V1: chunked prefills, no watermark, no threshold.
+    Source: vLLM 0.33.0, vllm/v1/core/sched/scheduler.py, with which it agrees batch for batch (benchmarks/engines);
+    defaults of V1: chunked prefills, the gate of 2026 (`scheduler_reserve_full_isl`), no watermark, no threshold.
     """
 
-    source = "vLLM V1, vllm/v1/core/sched/scheduler.py (b4622cf, 00024d3; the gate of 2026)"
+    source = "vLLM 0.33.0, vllm/v1/core/sched/scheduler.py"
     needs = ("hybrid", "chunked", "pause", "evict")
+    keeps_ended = True
+    watermark: float = 0.0
+    long_prefill_token_threshold: int = 0
+    max_num_seqs: int = LIMIT
+    prefill_schedule_interval: int = 1
+    settings: ClassVar[dict[str, Setting]] = {
+        "watermark": Setting("share of all blocks that an admission leaves free where requests run", most=1),
+        "long_prefill_token_threshold": Setting("tokens of a request in a batch, unless it is alone (0: no limit)"),
+        "max_num_seqs": Setting("requests that run, beside the machine's own limit", least=1),
+        "prefill_schedule_interval": Setting("batches from a prefill to the next, unless some were left", least=1),
+    }
 
-    def __init__(self, name: str, *, gate: bool = True, cached: bool = False, priority: bool = False) -> None:
+    def __init__(
+        self,
+        name: str,
+        *,
+        gate: bool = True,
+        cached: bool = False,
+        priority: bool = False,
+        ends_step: bool = False,
+        ahead: bool = False,
+    ) -> None:
         self.name = name
-        self.gate, self.cached, self.priority = gate, cached, priority
+        self.gate, self.cached, self.priority, self.ends_step, self.ahead = gate, cached, priority, ends_step, ahead
         order = "larger weight first" if priority else "first come first served"
+        order += ", who preempts itself ends the step" if ends_step else ""
         admitted = f"memory for {'all its tokens' if gate else 'its first chunk'} is free"
         freed = "freed KV stays until needed" if cached else "calls discard"
-        self.rule = f"one token budget, running before waiting, {order}, admitted if {admitted}; {freed}"
+        planned = "; planned as the batch before starts" if ahead else ""
+        self.rule = f"one token budget, running before waiting, {order}, admitted if {admitted}; {freed}{planned}"
 
-    def decide(self, view: View, plan: Plan) -> None:
+    def start(self, view: View) -> None:
+        """Begin with empty queues."""
+        super().start(view)
+        self.threshold = -(-self.long_prefill_token_threshold // view.block_tokens) or LIMIT
+        self.reserve = int(self.watermark * ((self.machine.block_limit or 0) + 1))  # vLLM counts its null block, too
+        self.chunks: set[int] = set()  # whose known tokens were not all computed in their latest batch
+        self.prefilled = -self.prefill_schedule_interval  # batches up to the latest that prefilled
+        self.backlog = False  # whether the latest batch that might prefill left any waiting
+
+    def step(self, view: View, plan: Plan) -> None:
         """Let the running requests go on, and if none was preempted, admit waiting ones."""
-        self.observe(view, plan)
-        if (self.running and plan.decode_on(self.running)) or self.go_on(plan):
+        self.most = self.threshold if len(self.running) + len(self.waiting) > 1 else LIMIT
+        early = view.batch + 1 - self.prefilled < self.prefill_schedule_interval and not self.backlog
+        self.defers = early and any(job.index not in self.chunks for job in self.running)
+        self.prefills = False
+        if (self.running and self.decode_on(plan)) or self.go_on(plan):
             self.admit(plan)
+        if self.prefills and plan.work:
+            self.prefilled = view.batch + 1
 
     def steady(self, view: View, plan: Plan) -> int:
-        """Return for how many batches nothing changes: memory only becomes scarcer, the budgets stay as they are."""
-        return LIMIT
+        """Return for how many batches nothing changes."""
+        deferred = self.prefill_schedule_interval > 1 and (self.waiting or self.chunks)
+        return 1 if deferred else super().steady(view, plan)
 
     def queue(self, job: Job, *, front: bool = False) -> None:
         """Put a request into the queue: by priority, or at its front or its end."""
@@ -70,31 +112,36 @@ class VllmV1(ServingEngine):
         left = {"decode": plan.tokens_left, "prefill": plan.prefill_left}
         order: list[Job] = []  # in which memory is taken and freed
         for job in self.running:
-            if job.index in victims or len(taken) == plan.requests_left:
+            out = job.index in victims or job.index in self.leaving or (self.defers and job.index in self.chunks)
+            if out or len(taken) == plan.requests_left:
                 continue
-            tokens = min(job.missing, *(left.values() if job.phase == "prefill" else (left["decode"],)))
+            tokens = min(job.missing, self.most, *(left.values() if job.phase == "prefill" else (left["decode"],)))
             while tokens and job.growth(tokens) > room and job.index not in victims:
                 victim = self.victim([other for other in self.running if other.index not in victims])
                 victims[victim.index] = victim
                 order.append(victim)
                 given = taken.pop(victim, 0)
                 _pay(left, victim, -given)
-                room += victim.blocks + victim.growth(given)
+                room += victim.blocks + victim.growth(given) + self.leaving.get(victim.index, 0)
             if job.index in victims:
-                if taken:
+                if self.ends_step and taken:
                     break
-                before = len(victims)
+                before = len(victims) if self.ends_step else 0
             elif tokens:
+                self.prefills |= job.index in self.chunks
                 taken[job] = tokens
                 order.append(job)
                 _pay(left, job, tokens)
                 room -= job.growth(tokens)
         if not taken:
-            return not self.running
+            return not victims and all(job.index in self.leaving for job in self.running)
         admits = len(victims) == before
         for job in order:
             if job in taken:
                 self.take(job, taken[job], plan)
+            elif job.index in self.leaving:
+                if job.blocks:
+                    plan.drop(job)
             elif victims.pop(job.index, None):
                 self.preempt(job, plan)
                 self.queue(job, front=True)
@@ -108,16 +155,24 @@ class VllmV1(ServingEngine):
         """Return whom to preempt."""
         return max(running, key=self.rank) if self.priority else running[-1]
 
+    def take(self, job: Job, tokens: int, plan: Plan) -> None:
+        """Let a request process `tokens`, and note whether it owes more."""
+        (self.chunks.add if tokens < job.missing else self.chunks.discard)(job.index)
+        super().take(job, tokens, plan)
+
     def admit(self, plan: Plan) -> None:
         """Admit from the head of the queue up to the first that does not fit."""
-        most = self.machine.batch_requests or LIMIT
+        most = min(self.machine.batch_requests or LIMIT, self.max_num_seqs)
         while self.waiting and len(self.running) < most:
             job = self.waiting[0]
-            tokens = plan.chunk(job) if self.may_join(job, plan) else 0
-            if not tokens or job.growth(job.missing if self.gate else tokens) > self.room(plan, job):
-                return
+            tokens = min(plan.chunk(job), self.most) if self.may_join(job, plan) else 0
+            needed = job.growth(job.missing if self.gate else tokens) + (self.reserve if self.running else 0)
+            if not tokens or needed > self.room(plan, job) or (self.defers and job.missing > 1):
+                break
+            self.prefills |= job.missing > 1
             self.running.append(self.waiting.pop(0))
             self.take(job, tokens, plan)
+        self.backlog = bool(self.waiting) if not self.defers else self.backlog
 
 
 def _pay(left: dict[str, int], job: Job, tokens: int) -> None:

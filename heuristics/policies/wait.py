@@ -7,6 +7,7 @@ from collections import defaultdict
 
 from heuristics.engine.job import Job
 from heuristics.engine.plan import Plan
+from heuristics.engine.policy import Policy
 from heuristics.engine.run import Unsuited
 from heuristics.engine.serving import ServingEngine
 from heuristics.engine.view import View
@@ -86,6 +87,8 @@ class Wait(ServingEngine):
                 self.waiting.remove(job)
                 self.running.append(job)
                 self.take(job, job.missing, plan)
+
+    steady = Policy.steady
 
     def check(self) -> None:
         """Raise if N requests of each type at each stage lack memory, or a batch of them tokens or places."""

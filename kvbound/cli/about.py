@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from typing import Annotated, Any
 
+import typer
 from rich.console import Console
 
-from heuristics import POLICIES
+from heuristics import POLICIES, get_policy
+from heuristics.engine.policy import Policy
 from kvbound.cli.common import JsonOption, emit, table
 from kvcore.errors import MissingTool
+from kvcore.instance import LIMIT
 from solvers.ways import SOLVERS, Solver
 
 
@@ -33,8 +36,14 @@ def _solver(solver: Solver) -> dict[str, Any]:
         return {**facts, "available": False, "version": None, "licence": None, "install": str(missing)}
 
 
-def policies(json: JsonOption = None) -> None:
-    """List the policies: rule, source, and what each knows."""
+def policies(
+    name: Annotated[str | None, typer.Argument(help="show its settings, too", show_default=False)] = None,
+    json: JsonOption = None,
+) -> None:
+    """List the policies: rule, source, and what each knows; or one, with the settings that its name may give."""
+    if name is not None:
+        _policy(get_policy(name), json)
+        return
     rows = [
         {"name": name, "rule": policy.rule, "source": policy.source, "knows": policy.knows}
         for name, policy in POLICIES.items()
@@ -45,5 +54,28 @@ def policies(json: JsonOption = None) -> None:
         console.print(table(("policy", "knows", "rule", "source"), cells))
         named = "index:r0=SECONDS,group=G, deadline:flow=F,token=T, staggered:B,G, wait:N,COUNT"
         console.print(f"with parameters: random:SEED, {named}")
+        console.print("vllm-v1.. and sglang.. have the engines' settings: `kvbound policies vllm-v1`")
 
     emit(json, {"rows": rows}, show)
+
+
+def _policy(policy: Policy, json: str | None) -> None:
+    """Show a policy and its settings."""
+    facts = {"name": policy.name, "rule": policy.rule, "source": policy.source, "knows": policy.knows}
+    settings = [
+        {"setting": key, "value": getattr(policy, key), "does": setting.does}
+        for key, setting in policy.settings.items()
+    ]
+
+    def show(console: Console) -> None:
+        for key, words in facts.items():
+            console.print(f"{key}: {words}")
+        if settings:
+            cells = [
+                (row["setting"], "none" if row["value"] == LIMIT else f"{row['value']}", row["does"])
+                for row in settings
+            ]
+            console.print(table(("setting", "value", "what it sets"), cells))
+            console.print(f"given as {policy.name.partition(':')[0]}:KEY=NUMBER,..")
+
+    emit(json, {**facts, "settings": settings}, show)

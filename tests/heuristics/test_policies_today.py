@@ -8,7 +8,7 @@ import pytest
 from pydantic import ValidationError
 
 from heuristics import POLICIES, Plan, Unsuited, View, get_policy, run_policy, trace_policy
-from heuristics.policies.sglang import DECAY, LEAST, START, SGLang
+from heuristics.policies.sglang import SGLang
 from kvcore import Call, Instance, Machine, Request, Segment, verify_schedule
 from kvcore.instance import Coarsening
 
@@ -96,7 +96,7 @@ def test_the_fewest_outputs_are_retracted_and_the_ratio_follows() -> None:
     """
 
     class Watched(SGLang):
-        ratio_after = Fraction(0)
+        ratio_after = 0.0
 
         def decide(self, view: View, plan: Plan) -> None:
             super().decide(view, plan)
@@ -123,9 +123,9 @@ def test_the_ratio_falls_with_each_decode_repeated_or_not(compress: bool) -> Non
 
     policy = Watched("sglang")
     trace_policy(serving(None, request("A", 2, 1000), request("B", 2, 1, 400)), policy, compress=compress)
-    assert policy.seen == START - 399 * DECAY
+    assert policy.seen == pytest.approx(0.7 - 399 * (0.7 - 0.098) / 600)
     policy.lower(10**6)
-    assert policy.ratio == LEAST
+    assert policy.ratio == pytest.approx(0.098)
 
 
 # --- TensorRT-LLM ------------------------------------------------------------------------------------------------

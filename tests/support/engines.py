@@ -174,9 +174,42 @@ class Engine:
 class VllmV1(Engine):
     """One list, one budget of tokens; the last of the list is preempted, and goes to the front of the queue."""
 
-    def __init__(self, instance: Instance, *, gate: bool = True, priority: bool = False, cached: bool = False) -> None:
+    def __init__(
+        self,
+        instance: Instance,
+        *,
+        gate: bool = True,
+        priority: bool = False,
+        cached: bool = False,
+        ends_step: bool = False,
+    ) -> None:
         super().__init__(instance, cached=cached)
-        self.gate, self.priority = gate, priority
+        self.gate, self.priority, self.ends_step = gate, priority, ends_step
+        self.line: list[
+            str
+        ] = []  # a freed block that may be found again each, by its request; the next to be taken first
+
+    def let_go(self, id: str) -> None:
+        super().let_go(id)
+        done = self.life(id).completion is not None
+        blocks = (self.known(id) - 1) // self.block if done else self.blocks(self.computed(id))
+        self.line += [id] * blocks * self.cached
+
+    def start(self, id: str) -> None:
+        super().start(id)
+        self.line = [other for other in self.line if other != id]
+
+    def claim(self, work: dict[str, int]) -> None:
+        """What is in the line is free, too: the first are gone where fewer blocks are free than stand in it."""
+        super().claim({} if self.cached else work)
+        while len(self.line) > self.blocks_to_have(work):
+            id = self.line.pop(0)
+            if self.computed(id):
+                whole = self.computed(id)
+                self.lose(id, (whole % self.block or self.block) if self.machine.partial else whole)
+                if not self.machine.partial:
+                    self.line = [other for other in self.line if other != id]
+                self.kept = [other for other in self.kept if self.computed(other)]
 
     def rank(self, id: str) -> tuple[int, int]:
         """Smaller goes first."""
@@ -186,7 +219,7 @@ class VllmV1(Engine):
         work: dict[str, int] = {}
         budget = self.tokens
         preempted = failed = False
-        position = 0
+        position = 0  # 0.33 goes on after one that preempts itself; first come first served, none is left then
         while position < len(self.running) and not failed:
             id = self.running[position]
             tokens = min(self.owed(id), budget)
@@ -201,13 +234,14 @@ class VllmV1(Engine):
                 self.queue.insert(0, victim)
                 preempted = True
                 if victim == id:
-                    failed = True
                     break
-            if not failed:
+            if id in self.running:
                 work[id] = tokens
                 self.claim(work)
                 budget -= tokens
                 position += 1
+            else:
+                failed = self.ends_step
         if self.priority:
             self.queue.sort(key=self.rank)
         while self.queue and not preempted and budget and len(self.running) < self.requests:
@@ -226,12 +260,10 @@ class VllmV1(Engine):
 class SGLang(Engine):
     """Prefills alone, admitted by what those that run may yet generate; the shortest output is retracted."""
 
-    first, least, step = Fraction(7, 10), Fraction(98, 1000), Fraction(602, 600_000)
-
     def __init__(self, instance: Instance, *, cached: bool = False) -> None:
         super().__init__(instance, cached=cached)
         self.requests = min(self.requests, self.tokens)
-        self.ratio = self.first
+        self.ratio = 0.7
         self.full = False
         self.cut: str | None = None  # the one whose prompt is not complete
 
@@ -239,23 +271,29 @@ class SGLang(Engine):
         super().leave(id)
         self.full = False
 
+    def limit(self, id: str) -> int:
+        """A page and a token less than the memory has beside the pages of the prompt."""
+        limit, prompt = self.life(id).request.max_new, self.known(id) - self.out(id)
+        return min(4096 if limit is None else limit, (self.blocks_in_all - self.blocks(prompt) - 1) * self.block - 1)
+
     def left(self, id: str) -> int:
         """What it may still generate."""
         return min(max(1, self.limit(id) - self.out(id)), 4096)
 
     def decide(self) -> dict[str, int]:
         if not self.queue and not self.running:
-            self.ratio = self.first
+            self.ratio = 0.7
         return self.prefill() or self.decode()
 
     def prefill(self) -> dict[str, int]:
         work: dict[str, int] = {}
         available = self.blocks_to_have({}) * self.block
-        offset = self.ratio * sum(self.left(id) for id in self.running if id != self.cut)
+        offset = sum([self.ratio * self.left(id) for id in self.running if id != self.cut])
         chunk = min(8192, self.tokens) // self.block * self.block
         if self.cut is not None:
             id = self.cut
-            tokens, whole = self.shortened(self.owed(id), chunk)
+            rest = int(available - offset)
+            tokens, whole = self.shortened(self.owed(id), min(chunk, rest) if rest > 0 else chunk)
             work[id] = tokens
             self.claim(work)
             chunk -= self.paged(tokens)
@@ -263,6 +301,8 @@ class SGLang(Engine):
             self.cut = None if whole else id
         nobody_ran = all(id in work for id in self.running)
         while self.queue and not self.full and len(self.running) < self.requests:
+            if not chunk and offset < available:  # a spent budget comes before the memory
+                break
             id = self.queue[0]
             hit = self.paged(self.computed(id))
             needed = self.owed(id) + self.left(id) + self.block
@@ -307,9 +347,10 @@ class SGLang(Engine):
             retracted, self.full = True, False
         if retracted:
             generated = sum(self.out(id) + 20 for id in self.running)
-            self.ratio = min(Fraction(1), Fraction(generated, sum(self.limit(id) for id in self.running) + 1))
+            self.ratio = min(1.0, generated / (sum(self.limit(id) for id in self.running) + 1))
+            self.running.sort(key=lambda id: (-self.out(id), self.known(id) - self.out(id)))
         elif self.running:
-            self.ratio = max(self.least, self.ratio - self.step)
+            self.ratio = max(self.ratio - (0.7 - 0.7 * 0.14) / 600, 0.7 * 0.14)
         work = dict.fromkeys(self.running, 1)
         self.claim(work)
         return work
