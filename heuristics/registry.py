@@ -25,6 +25,7 @@ from heuristics.policies.mars import ABLATIONS as MARS
 from heuristics.policies.mars import Mars
 from heuristics.policies.mars_as_released import MarsAsReleased
 from heuristics.policies.mc_sf import McSf, MemoryArea
+from heuristics.policies.on_time import OnTime
 from heuristics.policies.rank import RANKINGS, RankAsReleased, Ranking, Srpt
 from heuristics.policies.sarathi import Sarathi, SarathiServe
 from heuristics.policies.serial import Serial
@@ -71,8 +72,8 @@ FAMILIES: dict[str, tuple[Policy, ...]] = {
     "MARS and LAMPS": (Mars(), *MARS, MarsAsReleased()),
     "AugServe": (AugServe(), *AUGSERVE),
     "references": (
-        Srpt(), Index(), Knee(), Deadline(), FirstTokens(), McSf(), Staggered(), SortedF(), Slai(), MemoryArea(),
-        RandomOrder(),
+        Srpt(), Index(), Knee(), Deadline(), OnTime(), FirstTokens(), McSf(), Staggered(), SortedF(), Slai(),
+        MemoryArea(), RandomOrder(),
     ),
 }  # fmt: skip
 """Every policy, by what it is from."""
@@ -81,7 +82,7 @@ POLICIES: dict[str, Policy] = {policy.name: policy for family in FAMILIES.values
 """Every policy, by the name that commands use."""
 
 NAMED: dict[str, type[Index | Staggered | Wait]] = {
-    "index": Index, "knee": Knee, "deadline": Deadline, "staggered": Staggered, "wait": Wait,
+    "index": Index, "knee": Knee, "deadline": Deadline, "on-time": OnTime, "staggered": Staggered, "wait": Wait,
 }  # fmt: skip
 """Policies with parameters, by the word before the colon."""
 
@@ -100,7 +101,7 @@ def get_policy(name: AnyPolicy) -> Policy:
     (`Policy.decide`); one of a job is the key of an order, whose first jobs that fit are taken (`Plan.fill`).
 
     Some take parameters: `random:SEED`, `index:r0=SECONDS,group=G` and `deadline:flow=F,token=T` (either may be left
-    out), `knee:means=R0`, `staggered:B,G`, `wait:N,COUNT`.
+    out), `knee:means=R0`, `on-time:share=S,pace=P`, `staggered:B,G`, `wait:N,COUNT`.
     """
     if not isinstance(name, str):
         return as_policy(name)

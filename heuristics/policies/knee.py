@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from math import inf
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,7 @@ import numpy as np
 from heuristics.engine.job import Job
 from heuristics.engine.plan import Plan
 from heuristics.engine.view import View
-from heuristics.policies.index import HEADROOM, Index, Marginal, Step, settings
+from heuristics.policies.index import HEADROOM, LEAST, Index, Marginal, Step, settings
 from kvcore.cost import Cost, OwnCost
 
 Array = Any
@@ -56,7 +57,9 @@ class Knee(Index):
     def start(self, view: View) -> None:
         """Begin with empty queues."""
         super().start(view)
-        self._pays, self._lines = slopes(self.marginal)
+        cost = self.marginal
+        self._pays, self._knee = pays(cost), has_knee(view.cost)
+        self._lines = [tuple(map(float, line)) for line in np.hstack((cost.token, cost.pair, cost.above, cost.knee))]
 
     def groups(self, plan: Plan) -> Iterable[Callable[[Plan], None]]:
         """Return one group."""
@@ -77,24 +80,24 @@ class Knee(Index):
             work = work * self.factors[at]
         order = np.lexsort((at, work))
         first, then = order[order < decodes], order[order >= decodes]
-        base = self.marginal.busy[:, 0]
+        self._base = self.marginal.busy[:, 0]
         if decodes:
-            size, parts = self._best_decodes(Step(*(part[first] for part in step)), work[first], work.mean(), plan)
+            size = self._best_decodes(Step(*(part[first] for part in step)), work[first], work.mean(), plan)
             running = [*(jobs[p] for p in first.tolist()), *self._called(), *(jobs[p] for p in then if p < holds)]
             self._decode([jobs[p] for p in first[:size].tolist()], running, plan)
-            base = base + parts
         coming = HEADROOM * (missing + left - 1)[:holds].sum() / self.machine.block
-        self._prefill([jobs[p] for p in then.tolist()], base, coming, plan)
+        self._prefill([jobs[p] for p in then.tolist()], plan, coming=coming)
 
-    def _best_decodes(self, step: Step, work: Array, mean: float, plan: Plan) -> tuple[int, Array]:
-        """Return how many of the decodes, in order, are the batch, and what they add to it, by function."""
+    def _best_decodes(self, step: Step, work: Array, mean: float, plan: Plan) -> int:
+        """Return how many of the decodes, in order, are the batch, and note what they add to it."""
         most = min(len(work), plan.tokens_left, plan.requests_left)
         batch = Step(*(part[:most] for part in step))
         parts = self.marginal.step(batch)
         share = parts.max(axis=0) / (work[:most] + self.means * mean)
         value = np.cumsum(share) / self.marginal.durations(batch, parts)
         size = len(value) - int(np.argmax(value[::-1]))
-        return size, parts[:, :size].sum(axis=1) + self.marginal.any_decode[:, 0]
+        self._base = self._base + parts[:, :size].sum(axis=1) + self.marginal.any_decode[:, 0]
+        return size
 
     def _decode(self, chosen: list[Job], running: list[Job], plan: Plan) -> None:
         """Let decodes work; where blocks lack, evict the last of those that run."""
@@ -111,7 +114,7 @@ class Knee(Index):
             if job.id not in plan.work and plan.chunk(job) and plan.fits(job, 1):
                 plan.take(job, 1)
                 self._stale.append(job)
-        self._decoded = np.array([job.index for job in together], int)
+        self._decoded = np.append(self._decoded, [job.index for job in together]).astype(int)
 
     def _called(self) -> list[Job]:
         """Return the requests in calls whose KV may be dropped."""
@@ -124,29 +127,38 @@ class Knee(Index):
         else:
             super().evict(job, plan)
 
-    def _prefill(self, jobs: list[Job], base: Array, coming: float, plan: Plan) -> None:
-        """Take prefills in order, up to the knee; `base` is what the batch takes so far, by function."""
-        cost, joined = self.marginal, set()
-        added = cost.any_prefill[:, 0]
+    def _prefill(
+        self, jobs: list[Job], plan: Plan, *, coming: float = 0.0, longest: float = 0.0, running: Sequence[Job] = ()
+    ) -> None:
+        """Take prefills in order, up to the knee or a batch of `longest` ticks, whichever is later.
+
+        A request without KV joins if `coming` blocks stay free beside it; for others what is `running` is evicted, or
+        the KV of a call and what comes after it.
+        """
+        cost, joined = self.marginal, set[int]()
         for k, job in enumerate(jobs):
-            most = 0 if job.index in self._evicted else plan.chunk(job)
-            fresh = not job.device
+            most = 0 if job.index in self._evicted or job.id in plan.work else plan.chunk(job)
+            fresh, resident = not job.device, job.device + job.host
+            victims = running or [*self._called(), *(other for other in jobs[k + 1 :] if other.device)]
+            if fresh and (running or not plan.work) and not plan.fits(job, job.missing):
+                self._make_room(job, job.missing, victims, plan)
             if not most or (fresh and not self._admits(job, coming, plan)):
-                break
-            resident = job.device + job.host
-            now = base + added + cost.prefill[:, 0] + cost.prefill_kv[:, 0] * resident
-            tokens = self._to_the_knee(now.tolist(), sum(plan.work.values()), resident, most)
+                if plan.work:
+                    break
+                continue
+            added = cost.prefill[:, 0] + cost.prefill_kv[:, 0] * resident
+            added = added + cost.any_prefill[:, 0] * (plan.prefill_left == plan.longest_prefill)
+            tokens = self._to_the_knee((self._base + added).tolist(), plan, resident, most, longest)
             if not tokens and plan.work:
                 break
             tokens = tokens or most
-            if not fresh and not plan.fits(job, tokens):
-                victims = [*self._called(), *(other for other in jobs[k + 1 :] if other.device)]
+            if not plan.fits(job, tokens):
                 self._make_room(job, tokens, victims, plan)
             if not plan.fits(job, tokens):
-                break
-            step = Step(np.array([float(resident)]), np.array([float(tokens)]), np.array([job.phase == "decode"]))
+                continue
             cut = tokens < job.missing
-            base, added = base + added + cost.step(step)[:, 0], 0.0
+            pairs = tokens * (tokens + 2 * resident)
+            self._base = self._base + added + cost.token[:, 0] * tokens + cost.pair[:, 0] * pairs
             plan.take(job, tokens)
             self._stale.append(job)
             if fresh:
@@ -163,14 +175,20 @@ class Knee(Index):
             return True
         return job.growth(job.missing) + (coming if plan.work else 0) <= plan.free_blocks
 
-    def _to_the_knee(self, base: list[float], tokens: int, resident: int, most: int) -> int:
-        """Return the most tokens, up to so many, for which no function is longer than the one that pays."""
+    def _to_the_knee(self, base: list[float], plan: Plan, resident: int, most: int, longest: float) -> int:
+        """Return the most tokens for which no function is longer than the one that pays, or than `longest` ticks.
 
-        def within(c: int) -> bool:
-            pairs, limit = c * (c + 2 * resident), base[self._pays]
+        Where there is no knee, 0 ticks are no limit.
+        """
+        taken = sum(plan.work.values())
+
+        def within(tokens: int) -> bool:
+            pairs, total = tokens * (tokens + 2 * resident), taken + tokens
+            plain = [now + line[0] * tokens + line[1] * pairs for now, line in zip(base, self._lines, strict=True)]
+            limit = (max(plain[self._pays], longest) if self._knee else longest or inf) + LEAST
             return all(
-                now + token * c + pair * pairs + (above * (tokens + c - knee) if tokens + c > knee else 0.0) <= limit
-                for now, (token, pair, above, knee) in zip(base, self._lines, strict=True)
+                ticks + above * max(0.0, total - hinge) <= limit
+                for ticks, (_, _, above, hinge) in zip(plain, self._lines, strict=True)
             )
 
         if within(most):
@@ -182,18 +200,16 @@ class Knee(Index):
         return low
 
 
-def slopes(cost: Marginal) -> tuple[int, list[tuple[float, ...]]]:
-    """Return the function that pays, and of each how much more a token and a pair take, and its hinge.
-
-    A hinge is what a token above it adds, and how many tokens are below it.
-    """
-    pays = int((cost.busy + cost.any_decode + cost.any_prefill).argmax())
-    columns = cost.token - cost.token[pays], cost.pair - cost.pair[pays], cost.above, cost.knee
-    return pays, [tuple(map(float, line)) for line in np.hstack(columns)]
+def pays(cost: Marginal) -> int:
+    """Return which function has the largest fixed part."""
+    return int((cost.busy + cost.any_decode + cost.any_prefill).argmax())
 
 
 def has_knee(cost: Cost) -> bool:
     """Whether prefill can make another function the longest than the one that pays."""
     if isinstance(cost, OwnCost):
         return False
-    return any(token > 0 or pair > 0 or above > 0 for token, pair, above, _ in slopes(Marginal(cost))[1])
+    marginal = Marginal(cost)
+    k = pays(marginal)
+    steeper = (marginal.token > marginal.token[k]) | (marginal.pair > marginal.pair[k]) | (marginal.above > 0)
+    return bool(steeper.any())

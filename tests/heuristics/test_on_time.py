@@ -1,0 +1,112 @@
+"""The on-time rule, by hand."""
+
+import random
+
+import pytest
+
+from heuristics import get_policy, trace_policy
+from kvcore import Call, Cost, CostFunction, Instance, Machine, Request, Segment
+from kvcore.errors import BadInput
+from kvcore.instance import Slo
+from kvcore.metrics import objective_value
+from tests.support.few import few
+
+
+def served(name, *requests, memory=99, cost=None, **machine):
+    """Return the trace of requests (arrival, prompt, decode, slo, and perhaps weight); a token takes a tick."""
+    made = tuple(
+        Request(id=f"R{i}", arrival=arrival, prompt=prompt, segments=(Segment(decode=decode),), slo=Slo(**slo),
+                weight=weight[0] if weight else 1)
+        for i, (arrival, prompt, decode, slo, *weight) in enumerate(requests)
+    )  # fmt: skip
+    machine = Machine(memory=memory, evict=True, **machine)
+    cost = cost or Cost((CostFunction(tokens=1),))
+    return trace_policy(Instance(machine=machine, cost=cost, requests=made), get_policy(name))
+
+
+def work(trace):
+    return [dict(batch.work) for batch in trace.expanded().batches]
+
+
+def late(trace):
+    return objective_value(trace, "late-requests")
+
+
+def test_first_tokens_go_by_due_time_and_the_longest_is_set_aside():
+    """3 + 4 + 5 ticks do not end by 8; without the 4 of R1 the others do. Each has a batch of its own."""
+    requests = [(0, 5, 1, {"ttft": 8}), (0, 4, 1, {"ttft": 7}), (0, 3, 1, {"ttft": 3})]
+    trace = served("on-time", *requests, batch_requests=1)
+    assert work(trace) == [{"R2": 3}, {"R1": 4}, {"R0": 5}]
+    assert late(trace) == 1
+
+
+def test_a_weight_keeps_a_long_one():
+    """Set aside is the longest for its weight: R1, not R0."""
+    requests = [(0, 5, 1, {"ttft": 8}, 9), (0, 4, 1, {"ttft": 7}), (0, 3, 1, {"ttft": 3})]
+    assert work(served("on-time", *requests, batch_requests=1)) == [{"R2": 3}, {"R0": 5}, {"R1": 4}]
+
+
+def test_late_requests_work_when_nothing_is_on_time():
+    """R0 is late even alone; R1 comes while it has not begun, and decodes alone."""
+    trace = served("on-time", (0, 9, 3, {"ttft": 5}), (0, 2, 3, {"ttft": 5}), batch_tokens=4)
+    assert work(trace)[:3] == [{"R1": 2}, {"R1": 1}, {"R1": 1}]
+    assert late(trace) == 1
+
+
+def test_prefill_leaves_the_decodes_their_time():
+    """R0 has 4 ticks a token: with its own tick a batch lasts at most 0.9 of it, so two tokens of R1."""
+    trace = served("on-time", (0, 1, 9, {"tpot": 4}), (1, 12, 1, {"ttft": 90}))
+    assert work(trace)[1] == {"R0": 1, "R1": 2}
+    assert late(trace) == 0
+
+
+def test_the_next_token_counts_from_the_first():
+    """R0 is due 6 ticks after its first token at 2. At 4 it has time for the prompt of R1, and ends at 7."""
+    trace = served("on-time", (0, 2, 4, {"tpot": 2}), (0, 2, 4, {"tpot": 9}), batch_requests=1)
+    assert late(trace) == 0
+    assert work(trace)[:5] == [{"R0": 2}, {"R0": 1}, {"R0": 1}, {"R1": 2}, {"R0": 1}]
+
+
+def test_first_tokens_evict_late_ones_and_then_the_most_time():
+    slo = {"ttft": 3}
+    trace = served("on-time", (0, 4, 6, slo), (9, 6, 1, {"ttft": 6}), memory=9)
+    assert [dict(batch.drop) for batch in trace.expanded().batches if batch.drop] == [{"R0": 6}] or late(trace) == 1
+    assert trace.requests[1].first_token <= 15
+
+
+def test_calls_take_from_the_time():
+    """Both have 5 tokens to go by 40; R1's call of 20 ticks makes it the more urgent."""
+    call = Call(duration=20, returns=0)
+    made = (
+        Request(id="R0", prompt=2, segments=(Segment(decode=6),), slo=Slo(latency=40)),
+        Request(id="R1", prompt=2, segments=(Segment(decode=2, call=call), Segment(decode=4)), slo=Slo(latency=40)),
+    )
+    machine = Machine(memory=99, evict=True, batch_requests=1)
+    instance = Instance(machine=machine, cost=Cost((CostFunction(tokens=1),)), requests=made)
+    trace = trace_policy(instance, get_policy("on-time"))
+    assert next(iter(work(trace)[0])) == "R1"
+    assert late(trace) == 0
+
+
+@pytest.mark.parametrize("seed", few(range(20), 5))
+def test_every_request_is_served(seed):
+    """Late or not, with little memory and a knee: the referee has passed what comes out."""
+    draw = random.Random(seed)
+    names = ("ttft", "latency", "tpot", "normalized_latency")
+    requests = [
+        (draw.randint(0, 40), draw.randint(1, 15), draw.randint(1, 9),
+         {name: draw.randint(1, 30) for name in names if draw.random() < 0.5}, draw.randint(1, 3))
+        for _ in range(draw.randint(2, 8))
+    ]  # fmt: skip
+    roofline = Cost((CostFunction(busy=8, decode_kv=1), CostFunction(tokens=2)))
+    trace = served(
+        "on-time", *requests, memory=draw.choice([24, 40]), cost=roofline, batch_tokens=draw.choice([None, 8])
+    )
+    assert all(request.completion for request in trace.requests)
+
+
+def test_a_name_gives_the_policy_again():
+    for name in ("on-time", "on-time:share=0.8", "on-time:pace=1", "on-time:share=0.8,pace=1"):
+        assert get_policy(name).name == name
+    with pytest.raises(BadInput, match="the on-time rule is on-time:share=S,pace=P, with numbers above 0"):
+        get_policy("on-time:share=0")
