@@ -11,7 +11,8 @@ from itertools import chain, repeat
 from formulations.chains import least_work
 from kvcore.instance import Instance
 from kvcore.metrics import Value
-from kvcore.referee import Execution, verify_schedule
+from kvcore.referee import verify_schedule
+from kvcore.rules import Execution
 from kvcore.schedule import Batch, Schedule
 from kvcore.trace import Trace
 

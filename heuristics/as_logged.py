@@ -13,9 +13,10 @@ from heuristics.engine.plan import Plan
 from heuristics.engine.policy import Policy
 from heuristics.engine.run import PolicyError, trace_policy
 from heuristics.engine.view import View
+from kvcore.decode_stream import StreamExecution
 from kvcore.errors import BadInput
 from kvcore.instance import Instance
-from kvcore.referee import Execution, InvalidSchedule
+from kvcore.rules import InvalidSchedule
 from kvcore.schedule import Batch, Schedule
 from kvcore.state import RequestState
 from kvcore.trace import Trace
@@ -114,7 +115,7 @@ def _of_instance(instance: Instance, log: RunLog) -> RunLog:
 
 def _execute(instance: Instance, log: RunLog, dropped: dict[int, list[str]]) -> Trace:
     """Execute the log as it stands; where it has no moves, with those that restarts show and those that calls order."""
-    execution, made, pending = Execution(instance), list[Batch](), set[str]()
+    execution, made, pending = StreamExecution(instance), list[Batch](), set[str]()
     for j, logged in enumerate(log.batches):
         start = round(logged.start_s / instance.tick_seconds)
         asked: dict[str, dict[str, int | None]] = {name: dict(getattr(logged, name)) for name in MOVES}
@@ -144,7 +145,7 @@ def _kept(state: RequestState, start: int, due: list[RequestState]) -> bool:
     return state in due or (state.call is not None and state.call.end > start)
 
 
-def _held(execution: Execution, state: RequestState, move: str) -> int:
+def _held(execution: StreamExecution, state: RequestState, move: str) -> int:
     decoded = 0 if state.joined < 0 else execution.stream.steps - state.joined
     device = state.device + decoded
     back = device if state in execution.due and state.handling == "swap" else state.host  # out and in again

@@ -8,8 +8,8 @@ from itertools import combinations_with_replacement, product
 
 from hypotheses.families import possible
 from kvcore.cost import Cost, CostFunction
+from kvcore.decode_stream import StreamExecution
 from kvcore.instance import Call, Handling, Instance, Machine, Request, Segment
-from kvcore.referee import Execution
 from kvcore.schedule import Batch, Schedule
 
 THEORY = Machine(memory=1, host_memory=0, chunked=False, evict=False, pause=False)
@@ -238,7 +238,7 @@ def paused(
 
 def placed(instance: Instance, batches: Iterable[Batch]) -> Schedule:
     """Return the batches, each at its own start or where the one before it ends, if that is later."""
-    execution, done = Execution(instance), []
+    execution, done = StreamExecution(instance), []
     for batch in batches:
         done.append(batch.model_copy(update={"start": max(batch.start, execution.end)}))
         execution.execute(done[-1])

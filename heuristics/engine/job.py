@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Literal
 
 from heuristics.engine.demand import Demand, Effort
+from kvcore.decode_stream import StreamExecution
 from kvcore.instance import Handling, Slo
-from kvcore.referee import Execution
 from kvcore.state import CALLING, RequestState
 from kvcore.trace import Phase
 
@@ -28,7 +28,7 @@ class Job:
     __slots__ = ("_demand", "_effort", "_effort_of", "_execution", "_held", "_state", "arrival", "id", "index",
                  "max_new", "prompt", "slo", "weight")  # fmt: skip
 
-    def __init__(self, execution: Execution, state: RequestState, demand: Demand | None) -> None:
+    def __init__(self, execution: StreamExecution, state: RequestState, demand: Demand | None) -> None:
         request = state.request
         self._execution = execution
         self._state = state

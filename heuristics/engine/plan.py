@@ -8,8 +8,8 @@ from heuristics.engine.admission import Admission
 from heuristics.engine.demand import Demand
 from heuristics.engine.job import Job, NotKnown
 from heuristics.engine.view import View
+from kvcore.decode_stream import StreamExecution
 from kvcore.instance import LIMIT
-from kvcore.referee import Execution
 from kvcore.schedule import Batch
 from kvcore.trace import Phase
 
@@ -25,7 +25,7 @@ class Plan:
     referee's rules; nothing is corrected.
     """
 
-    def __init__(self, view: View, execution: Execution, demands: list[Demand] | None) -> None:
+    def __init__(self, view: View, execution: StreamExecution, demands: list[Demand] | None) -> None:
         machine = view.machine
         self.machine = machine
         self.work: dict[str, int] = {}

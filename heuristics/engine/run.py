@@ -15,9 +15,11 @@ from heuristics.engine.min_waste import believed_requests, fix_free_calls, with_
 from heuristics.engine.plan import Plan
 from heuristics.engine.policy import Policy
 from heuristics.engine.view import View
+from kvcore.decode_stream import StreamExecution
 from kvcore.errors import BadInput, in_one_line
 from kvcore.instance import Instance, Request
-from kvcore.referee import RULES, Execution, InvalidSchedule, garbage_collection_paused, verify_schedule
+from kvcore.referee import garbage_collection_paused, verify_schedule
+from kvcore.rules import RULES, InvalidSchedule
 from kvcore.schedule import Batch, Schedule
 from kvcore.state import DONE
 from kvcore.trace import Trace
@@ -138,7 +140,7 @@ class _Simulation:
         self.machine = instance.machine
         self.policy = policy
         self.compress, self.go_on = compress, go_on
-        self.execution = Execution(instance)
+        self.execution = StreamExecution(instance)
         self.demands, predicted = _demands(instance, policy, believed)
         self.jobs = [
             Job(self.execution, state, demand)

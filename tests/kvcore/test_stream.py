@@ -1,8 +1,13 @@
 """Decodes that go on together: they pause, leave and come back, and everything is as if each were executed alone."""
 
-from kvcore import Batch, Call, Instance, Machine, Request, Schedule, Segment, verify_schedule
+import random
+from collections import Counter
+
+from kvcore import Batch, Call, Instance, InvalidSchedule, Machine, Request, Schedule, Segment, verify_schedule
 from tests.kvcore.test_properties import agree
+from tests.support.few import few
 from tests.support.naive_executor import naive_verify
+from tests.support.random_schedules import fold, mutate, random_instance, random_schedule
 
 
 def instance(decodes: dict[str, int], **machine) -> Instance:
@@ -64,3 +69,36 @@ def test_a_repeat_that_lacks_memory_names_the_batch() -> None:
     made = schedule(two, Batch(start=0, work={"A": 2, "B": 2}), Batch(start=1, work={"A": 1, "B": 1}, repeat=8))
     assert naive_verify(two, made).batch == 4
     assert agree(two, made) == 6
+
+
+def executed(of: Instance, made: Schedule, plain: bool):
+    """All that the referee says, decode by decode: what is broken, or the batches, the requests and the waste."""
+    try:
+        trace = verify_schedule(of, made, plain=plain)
+    except InvalidSchedule as broken:
+        return str(broken)
+    requests = [(one.steps, one.moves, one.calls, one.first_token, one.completion) for one in trace.requests]
+    return trace.batches, requests, trace.waste
+
+
+def test_the_plain_rules_say_the_same() -> None:
+    """`Execution` executes each request in each batch; `StreamExecution` is what `verify_schedule` uses."""
+    seen: Counter = Counter()
+    for seed in [94, *few(range(160))]:
+        draw = random.Random(seed)
+        instance = random_instance(draw)
+        made = random_schedule(draw, instance)
+        several = [mutate(draw, instance, made) for _ in range(20)]
+        for one in [made, fold(made), *several, *map(fold, several[:4])]:
+            plain = executed(instance, one, plain=True)
+            assert plain == executed(instance, one, plain=False), seed
+            seen[plain.split(" is broken")[0].split()[-1] if isinstance(plain, str) else "valid"] += 1
+        longest = {
+            plain: max(
+                span.length for one in verify_schedule(instance, made, plain=plain).requests for span in one.spans
+            )
+            for plain in (True, False)
+        }
+        assert longest[True] == 1
+        seen["stream"] += longest[False] > 1
+    assert {*(f"R{rule}" for rule in range(1, 12)), "stream", "valid"} <= seen.keys(), seen

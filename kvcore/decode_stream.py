@@ -1,0 +1,238 @@
+"""The rules, executed faster: decodes that go on are kept together, and repeated batches are executed as one.
+
+`StreamExecution` overrides what `kvcore.rules.Execution` does for each request in each batch with sums over the stream.
+The tests execute random schedules by both and compare the traces, and what is broken.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections import Counter
+from collections.abc import Sequence
+from heapq import heappop, heappush
+
+from kvcore.cost import Features
+from kvcore.instance import Instance
+from kvcore.rules import Execution, MoveMade, Work
+from kvcore.schedule import Batch
+from kvcore.state import RequestState
+from kvcore.trace import MoveKind, Run, Span, StreamClock
+
+
+class Stream:
+    """The decodes that go on: requests that generated a token in the batch before, and whose segment did not end.
+
+    In each step all of them process and generate one token; one that does not has to `leave` first. A batch in which
+    none of them works is no step: they pause together. What they hold together is kept in sums, so that a batch costs
+    no more for having many of them.
+    """
+
+    def __init__(self, block: int) -> None:
+        self.members: dict[str, RequestState] = {}
+        self.kv = 0
+        """Tokens that they hold on the device."""
+        self.blocks = 0
+        """Device blocks that they hold."""
+        self.steps = 0
+        """Steps made so far."""
+        self.batch = -1
+        """The batch of the latest step."""
+        self._clock = StreamClock()
+        self._block = block
+        self._phases: Counter[int] = Counter()  # (m - step) mod block: how many need a block when that is -step
+        self._ends: list[tuple[int, int, int, RequestState]] = []  # heap: last step, position, ticket, state
+        self._tickets = 0
+
+    def __len__(self) -> int:
+        return len(self.members)
+
+    def join(self, state: RequestState) -> None:
+        """Let a request decode on from the next step."""
+        state.joined = self.steps
+        state.ticket = self._tickets = self._tickets + 1
+        self.members[state.request.id] = state
+        self.kv += state.device
+        self.blocks += state.blocks
+        if self._block > 1:
+            self._phases[(state.device - self.steps) % self._block] += 1
+        heappush(self._ends, (self.steps + state.to_generate - 1, state.position, state.ticket, state))
+
+    def leave(self, state: RequestState) -> None:
+        """Take a request out, before the next step, and bring its state up to date."""
+        del self.members[state.request.id]
+        steps, first = self.steps - state.joined, state.joined
+        if self._block > 1:
+            self._phases[(state.device - first) % self._block] -= 1
+        if steps:
+            batch = self._clock.batch(first)
+            paused = self.batch - batch >= steps
+            state.trace.spans.append(
+                Span(batch, steps, state.device, 1, "decode", 0, True, first, self._clock if paused else None)
+            )
+            state.device += steps
+            state.known += steps
+            state.to_generate -= steps
+            state.computed = max(state.computed, state.device)
+            state.blocks = -(-state.device // self._block)
+        state.joined = state.ticket = -1
+        self.kv -= state.device
+        self.blocks -= state.blocks
+
+    def growth(self, ahead: int = 0) -> int:
+        """Return the device blocks that they need in the next step (or `ahead` after it) beside those they hold."""
+        return len(self.members) if self._block == 1 else self._phases[-(self.steps + ahead) % self._block]
+
+    def advance(self, steps: int, growth: int, batch: int) -> None:
+        """Let them make steps in `batch` and those after it, for which they take `growth` blocks."""
+        if batch != self.batch + 1 or not self.steps:
+            self._clock.resume(self.steps, batch)
+        self.batch = batch + steps - 1
+        self.steps += steps
+        self.kv += steps * len(self.members)
+        self.blocks += growth
+
+    def until_end(self) -> int:
+        """Return the number of steps up to the first that ends a segment, that one included."""
+        ends = self._ends
+        while ends[0][3].ticket != ends[0][2]:  # it has left since
+            heappop(ends)
+        return ends[0][0] - self.steps + 1
+
+    def ended(self) -> list[RequestState]:
+        """Take out, and return, those whose segment the latest step has ended."""
+        ended: list[RequestState] = []
+        while self.members and self.until_end() == 0:
+            state = heappop(self._ends)[3]
+            self.leave(state)
+            ended.append(state)
+        return ended
+
+
+class StreamExecution(Execution):
+    """Executes the batches of a schedule one after another, as `Execution` does."""
+
+    def __init__(self, instance: Instance) -> None:
+        super().__init__(instance)
+        self.stream = Stream(self.machine.block)
+        self.streams = False  # the stream works in this batch
+        self.ended: list[RequestState] = []  # the previous batch ended their segment
+
+    @property
+    def continuing(self) -> list[RequestState]:
+        """Those that worked in the previous batch, which did not end their segment, on a machine without `pause`."""
+        return [*self.stream.members.values(), *self.unfinished]
+
+    def execute(self, batch: Batch) -> None:
+        """Execute a batch, as often as it is repeated, or raise InvalidSchedule."""
+        self.execute_once(batch)
+        repeats = batch.repeat - 1
+        while repeats:
+            done = self.stretch(batch.work, repeats)
+            if not done:
+                self.execute_once(batch.again(self.end))
+            repeats -= done or 1
+
+    def rule_11_completion(self) -> None:
+        """R11: every request is done at the end."""
+        for state in list(self.stream.members.values()):
+            self.stream.leave(state)
+        super().rule_11_completion()
+
+    def make_move(self, kind: MoveKind, state: RequestState, tokens: int) -> MoveMade:
+        """Make one move; what it moves leaves the stream."""
+        if state.joined >= 0:
+            self.stream.leave(state)
+        return super().make_move(kind, state, tokens)
+
+    def read_work(self, start: int, work: dict[str, int]) -> list[Work]:
+        """Return the work of the batch that R2 and R3 allow, but for the stream.
+
+        One in the stream has a single token to process, and is ready; one that does anything else leaves it, unless
+        all of them pause.
+        """
+        members = self.stream.members
+        others = {id: tokens for id, tokens in work.items() if tokens != 1 or id not in members}
+        self.streams = len(others) < len(work)
+        if len(work) < len(others) + len(members):
+            for id in [id for id in members if id in others or (self.streams and id not in work)]:
+                self.stream.leave(members[id])
+        return super().read_work(start, others)
+
+    def features(self, works: list[Work], moves: list[MoveMade], decodes: int = 0, decode_kv: int = 0) -> Features:
+        """Count what the cost depends on."""
+        return super().features(works, moves, *((len(self.stream), self.stream.kv) if self.streams else (0, 0)))
+
+    def held(self, works: list[Work]) -> int:
+        """Return the device blocks that those who work hold before the batch."""
+        return super().held(works) + (self.stream.blocks if self.streams else 0)
+
+    def needed(self, works: list[Work]) -> int:
+        """Return the device blocks that those who work hold during the batch."""
+        return super().needed(works) + (self.stream.blocks + self.stream.growth() if self.streams else 0)
+
+    def process(self, works: list[Work]) -> None:
+        """Process the tokens of all that work; those who decode on join the stream."""
+        self.ended, self.unfinished = [], []
+        if self.streams:
+            self.stream.advance(1, self.stream.growth(), self.count)
+            self.end_segments()
+        for work in works:
+            if not self.work(*work):
+                self.ended.append(work.state)
+            elif work.state.trace.spans[-1].generated:
+                self.stream.join(work.state)
+            else:
+                self.unfinished.append(work.state)
+
+    def end_segments(self) -> None:
+        """End the segments whose last token the stream has generated."""
+        self.ended = self.stream.ended()
+        for state in self.ended:
+            self.end_segment(state)
+
+    def stretch(self, work: dict[str, int], most: int, until: int | None = None) -> int:
+        """Repeat the batch before, of this work, up to `most` times; return how often.
+
+        Only decodes that go on are repeated, so that nothing but memory can break a rule. It ends with the first batch
+        that ends a segment, before one that lacks memory, and with the first that ends at `until` or later.
+        """
+        stream, block = self.stream, self.machine.block
+        if (
+            self.due
+            or self.unfinished
+            or not self.streams
+            or work.keys() != stream.members.keys()
+            or set(work.values()) != {1}
+        ):
+            return 0
+        features = self.features([], [])
+        most = min(most, stream.until_end())
+        start, blocks, limit = self.end, self.blocks, self.machine.block_limit
+        ends: list[int] = []
+        devices: list[int] = []
+        for step, duration in zip(range(most), self.cost.durations(features), strict=False):
+            blocks += stream.growth(step)
+            if limit is not None and blocks > limit:
+                break
+            self.end += duration
+            ends.append(self.end)
+            devices.append(blocks * block)
+            if until is not None and self.end >= until:
+                break
+        if not ends:
+            return 0
+        self.passed = self.end
+        self.account(self.end - start, self.blocks - stream.blocks - self.calling_blocks)
+        grown = devices[-1] // block - self.blocks
+        stream.advance(len(ends), grown, self.count)
+        self.blocks += grown
+        self.count += len(ends) - 1
+        self.end_segments()
+        self.count += 1
+        self.runs.append(Run(start, _packed(ends), features, _packed(devices), self.blocks * block, self.host))
+        return len(ends)
+
+
+def _packed(numbers: list[int]) -> Sequence[int]:
+    """Return the numbers in a quarter of the memory, where they fit into 64 bits."""
+    return array("q", numbers) if len(numbers) > 1 and numbers[-1] < 2**63 else numbers

@@ -1,0 +1,474 @@
+"""The rules R1 to R11 of `docs/semantics.md`, one method each: `Execution` executes a schedule batch by batch.
+
+It speaks only the nouns: no solver, no formulation and no policy is imported here. Of all that is broken, the earliest
+batch counts, and in it the lowest rule. `kvcore/decode_stream.py` does the same faster; the tests compare the two.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from heapq import heappop, heappush
+from typing import NamedTuple
+
+from kvcore.cost import Features
+from kvcore.instance import Instance
+from kvcore.schedule import Batch, Schedule
+from kvcore.state import CALLING, DONE, READY, RequestState
+from kvcore.trace import CallTrace, Move, MoveKind, Phase, Run, Span, Trace, Waste
+
+RULES = dict(enumerate((
+    "time", "readiness", "work", "residence", "budgets", "device memory", "host memory", "eviction", "handling",
+    "moves", "completion",
+), 1))  # fmt: skip
+"""The rules by number, as `docs/semantics.md` names them."""
+
+
+@dataclass(eq=False)
+class InvalidSchedule(Exception):
+    """The schedule breaks `rule` (1 to 11) in `batch` (from 0; the number of batches for R11), at `request` if any."""
+
+    rule: int
+    batch: int
+    request: str | None
+    detail: str
+
+    def __str__(self) -> str:
+        """Return the one line that the command line prints."""
+        who = "" if self.request is None else f", request {self.request}"
+        return f"the {RULES[self.rule]} rule R{self.rule} is broken in batch {self.batch}{who}: {self.detail}"
+
+
+ORDERED: dict[str, MoveKind] = {"discard": "drop", "swap": "swap_out"}
+
+
+class MoveMade(NamedTuple):
+    """A move, with what was there when it was made."""
+
+    kind: MoveKind
+    state: RequestState
+    tokens: int
+    available: int
+
+    @property
+    def evicts(self) -> bool:
+        """Whether it drops, or swaps out, any KV at all (a move of less than one token takes none)."""
+        return self.kind != "swap_in" and min(self.tokens, self.available) > 0
+
+
+class Work(NamedTuple):
+    """The work of a request in a batch."""
+
+    state: RequestState
+    tokens: int
+    decode: bool
+    blocks: int
+    """Device blocks that it holds during the batch."""
+
+
+class Execution:
+    """Executes the batches of a schedule one after another. What a rule says is in the method of its name."""
+
+    def __init__(self, instance: Instance) -> None:
+        self.instance = instance
+        self.machine = instance.machine
+        self.cost = instance.cost
+        self.states = {request.id: RequestState(i, request) for i, request in enumerate(instance.requests)}
+        self.running_calls: list[tuple[int, int, RequestState]] = []  # heap: end, position, request
+        self.blocks = 0  # device blocks held by all requests
+        self.calling_blocks = 0  # those of requests in a call
+        self.host = 0  # tokens on the host
+        self.end = 0  # end of the previous batch
+        self.passed = 0  # the memory held is accounted for up to here
+        self.unfinished: list[RequestState] = []  # worked in the previous batch, which did not end their segment
+        self.due: list[RequestState] = []  # their call was started by the previous batch and orders a move
+        self.count = 0  # batches executed
+        self.runs: list[Run] = []
+        self.waste = Waste()
+        self.broken: list[InvalidSchedule] = []
+
+    def fail(self, rule: int, request: str | None, detail: str) -> None:
+        """Note a broken rule; the lowest of the batch is raised when the batch has been read."""
+        self.broken.append(InvalidSchedule(rule, self.count, request, detail))
+
+    @property
+    def continuing(self) -> list[RequestState]:
+        """Those that worked in the previous batch, which did not end their segment."""
+        return self.unfinished
+
+    def execute(self, batch: Batch) -> None:
+        """Execute a batch, as often as it is repeated, or raise InvalidSchedule."""
+        self.execute_once(batch)
+        for _ in range(batch.repeat - 1):
+            self.execute_once(batch.again(self.end))
+
+    def execute_once(self, batch: Batch) -> None:
+        """Execute one batch, or raise InvalidSchedule."""
+        continuing = [] if self.machine.pause else self.continuing
+        self.rule_1_time(batch)
+        self.pass_time(batch.start)
+        moves = self.make_moves(batch)
+        if moves or self.due:
+            self.rule_8_eviction(moves)
+            self.rule_9_handling(moves)
+            self.rule_10_moves(moves)
+        if not (batch.work or batch.swap_out or batch.swap_in):
+            self.fail(10, None, "it has neither work nor a transfer")
+        works = self.read_work(batch.start, batch.work)  # R2, R3
+        self.rule_4_residence(works, moves)
+        features = self.features(works, moves)
+        self.rule_5_budgets(features)
+        if continuing:
+            self.rule_5_no_pause(batch, moves, continuing)
+        idle = self.blocks - self.held(works)
+        blocks = idle + self.needed(works)
+        self.rule_6_device_memory(blocks)
+        self.rule_7_host_memory()
+        if self.broken:
+            raise min(self.broken, key=lambda broken: broken.rule)
+        self.run(batch.start, works, moves, features, idle, blocks)
+
+    def trace(self, schedule: Schedule) -> Trace:
+        """Return the trace of the schedule that has been executed; InvalidSchedule if a request is not done."""
+        self.rule_11_completion()
+        requests = tuple(state.trace for state in self.states.values())
+        return Trace(self.instance, schedule, self.runs, requests, self.waste)
+
+    # --- before the batch ----------------------------------------------------------------------------------------
+
+    def rule_1_time(self, batch: Batch) -> None:
+        """R1: t_1 >= 0 and t_{j+1} >= t_j + D_j."""
+        if batch.start < self.end:
+            earliest = f"the batch before it ends at {self.end}" if self.count else "time starts at 0"
+            self.fail(1, None, f"it starts at {batch.start}, but {earliest}")
+
+    def pass_time(self, now: int) -> None:
+        """Idle up to `now`: account for the memory held, and end the calls that have ended."""
+        self.account(max(0, now - self.passed), self.blocks - self.calling_blocks)
+        self.passed = max(now, self.passed)
+        self.end_calls(now)
+
+    def end_calls(self, now: int) -> None:
+        """Append what the calls return that have ended by `now`."""
+        while self.running_calls and self.running_calls[0][0] <= now:
+            end, _, state = heappop(self.running_calls)
+            state.known += state.request.calls[state.segment - 1].returns
+            state.status = READY
+            self.calling_blocks -= state.blocks
+            overtime = state.blocks * self.machine.block * (now - end)  # accounted for as in the call until `now`
+            self.waste.calls -= overtime
+            self.waste.queued += overtime
+
+    # --- moves ---------------------------------------------------------------------------------------------------
+
+    def make_moves(self, batch: Batch) -> list[MoveMade]:
+        """Make the moves in their order: drop, swap_out, swap_in; of more than is there, all that is there."""
+        moves: list[MoveMade] = []
+        asked: tuple[tuple[MoveKind, dict[str, int]], ...] = (
+            ("drop", batch.drop),
+            ("swap_out", batch.swap_out),
+            ("swap_in", batch.swap_in),
+        )
+        for kind, tokens_of in asked:
+            for id, tokens in tokens_of.items():
+                state = self.states.get(id)
+                if state is None:
+                    self.fail(10, id, f"{kind}: the instance has no such request")
+                else:
+                    moves.append(self.make_move(kind, state, tokens))
+        return moves
+
+    def make_move(self, kind: MoveKind, state: RequestState, tokens: int) -> MoveMade:
+        """Make one move; KV stays a prefix: [0, m) on the device, [m, m + h) on the host."""
+        available = {"drop": state.device + state.host, "swap_out": state.device, "swap_in": state.host}[kind]
+        moved = max(0, min(tokens, available))
+        from_host = {"drop": min(state.host, moved), "swap_out": -moved, "swap_in": moved}[kind]
+        from_device = {"drop": moved - from_host, "swap_out": moved, "swap_in": -moved}[kind]
+        state.host -= from_host
+        self.host -= from_host
+        state.device -= from_device
+        blocks = self.machine.blocks(state.device)
+        self.blocks += blocks - state.blocks
+        if state.status == CALLING:
+            self.calling_blocks += blocks - state.blocks
+        state.blocks = blocks
+        if state.window:
+            self.note_handling(kind, state)
+        return MoveMade(kind, state, tokens, available)
+
+    def note_handling(self, kind: MoveKind, state: RequestState) -> None:
+        """Note what a move between the start of a call and the next work does to its KV."""
+        call = state.call
+        assert call is not None
+        if kind == "drop":
+            call.dropped = True
+            call.all_dropped |= state.device + state.host == 0
+        elif kind == "swap_out":
+            call.swapped = True
+            call.all_swapped |= state.host == call.held
+
+    def allowed_by_rule_9(self, move: MoveMade) -> bool:
+        """Whether R9 allows or orders a drop or swap_out, and with it everything that R8 and R4 forbid."""
+        state = move.state
+        if not state.window:
+            return False
+        if state.handling == "free":
+            return True
+        return self.in_ordered_batch(state) and move.kind == ORDERED.get(state.handling)
+
+    def in_ordered_batch(self, state: RequestState) -> bool:
+        """Whether this is the batch after the one that started the latest call."""
+        return state.window and state.call is not None and state.call.batch == self.count - 1
+
+    def rule_8_eviction(self, moves: list[MoveMade]) -> None:
+        """R8: other evictions than those of R9 need `evict` and no running call; without `partial`, all or nothing."""
+        for move in moves:
+            id = move.state.request.id
+            if move.kind != "swap_in" and not self.allowed_by_rule_9(move):
+                if move.state.status == CALLING:
+                    self.fail(8, id, f"{move.kind} during a call handled by {move.state.handling}")
+                elif not self.machine.evict:
+                    self.fail(8, id, f"{move.kind} outside a call, and the machine does not evict")
+            if not self.machine.partial and move.tokens != move.available:
+                self.fail(8, id, f"{move.kind} of {move.tokens} of {move.available} tokens without partial moves")
+
+    def rule_9_handling(self, moves: list[MoveMade]) -> None:
+        """R9: what each handling of a call orders and allows."""
+        for state in sorted(self.due, key=lambda state: state.position):
+            kind = ORDERED[state.handling]
+            held = state.call.held if state.call is not None else 0
+            made = [move.tokens for move in moves if move.state is state and move.kind == kind]
+            if made != [held]:
+                did = f"{kind} of {made[0]}" if made else f"no {kind}"
+                self.fail(
+                    9, state.request.id, f"its call orders a {kind} of all {held} tokens in this batch, it has {did}"
+                )
+        for move in moves:
+            if move.kind == "swap_in" and move.state.status == CALLING and move.state.handling == "preserve":
+                self.fail(9, move.state.request.id, "swap_in during a call handled by preserve")
+
+    def rule_10_moves(self, moves: list[MoveMade]) -> None:
+        """R10: every move takes at least one token, and no more than there are."""
+        for move in moves:
+            if not 1 <= move.tokens <= move.available:
+                self.fail(10, move.state.request.id, f"{move.kind} of {move.tokens} tokens, there are {move.available}")
+
+    # --- work ----------------------------------------------------------------------------------------------------
+
+    def read_work(self, start: int, work: dict[str, int]) -> list[Work]:
+        """Return the work of the batch that R2 and R3 allow."""
+        works: list[Work] = []
+        for id, tokens in work.items():
+            state = self.states.get(id)
+            if state is None:
+                self.fail(10, id, "work: the instance has no such request")
+            elif self.rule_2_readiness(state, start) and self.rule_3_work(state, tokens):
+                decode = state.known - state.device == 1 and state.device > 0
+                works.append(Work(state, tokens, decode, self.machine.blocks(state.device + tokens)))
+        return works
+
+    def rule_2_readiness(self, state: RequestState, now: int) -> bool:
+        """R2: a request works only if it has arrived, is not in a call and is not done."""
+        if state.status == READY and state.request.arrival <= now:
+            return True
+        if state.status == DONE:
+            why = f"it was done at {state.trace.completion}"
+        elif state.status == CALLING:
+            assert state.call is not None
+            why = f"it is in a call until {state.call.end}"
+        else:
+            why = f"it arrives at {state.request.arrival}"
+        self.fail(2, state.request.id, f"it works at {now}, but {why}")
+        return False
+
+    def rule_3_work(self, state: RequestState, tokens: int) -> bool:
+        """R3: 1 <= c <= S - m; without `chunked`, c = S - m."""
+        missing = state.known - state.device
+        if 1 <= tokens <= missing and (tokens == missing or self.machine.chunked):
+            return True
+        whole = "" if self.machine.chunked else ", all of them without chunked prefills"
+        self.fail(3, state.request.id, f"it processes {tokens} tokens, {missing} are to be processed{whole}")
+        return False
+
+    def rule_4_residence(self, works: list[Work], moves: list[MoveMade]) -> None:
+        """R4: what works has no KV on the host, and loses none in this batch, unless R9 allows or orders it."""
+        if not (self.host or moves):
+            return
+        evicted = {move.state.request.id: move for move in moves if move.evicts and not self.allowed_by_rule_9(move)}
+        for state, *_ in works:
+            id = state.request.id
+            if state.host:
+                self.fail(4, id, f"it works while {state.host} tokens of its KV are on the host")
+            if id in evicted:
+                self.fail(4, id, f"it works although a {evicted[id].kind} takes KV of it in the same batch")
+
+    def rule_5_budgets(self, features: Features) -> None:
+        """R5: tokens, prefill tokens and requests of a batch; one phase only without `hybrid`."""
+        machine, decodes, prefills = self.machine, features.decode_requests, features.prefill_requests
+        tokens, prefill_tokens = features.tokens, features.tokens - decodes  # a decode processes one token
+        if machine.batch_tokens is not None and tokens > machine.batch_tokens:
+            self.fail(5, None, f"it processes {tokens} tokens, batch_tokens is {machine.batch_tokens}")
+        if machine.prefill_tokens is not None and prefill_tokens > machine.prefill_tokens:
+            self.fail(5, None, f"it prefills {prefill_tokens} tokens, prefill_tokens is {machine.prefill_tokens}")
+        requests = decodes + prefills
+        if machine.batch_requests is not None and requests > machine.batch_requests:
+            self.fail(5, None, f"{requests} requests work in it, batch_requests is {machine.batch_requests}")
+        if not machine.hybrid and decodes and prefills:
+            self.fail(5, None, "it mixes prefills and decodes, and the machine is not hybrid")
+
+    def rule_5_no_pause(self, batch: Batch, moves: list[MoveMade], continuing: list[RequestState]) -> None:
+        """R5 without `pause`: what worked in the batch before works on, unless its segment ended or it is evicted."""
+        evicted = {move.state.request.id for move in moves if move.evicts}
+        pausing = [s for s in continuing if s.request.id not in batch.work and s.request.id not in evicted]
+        for state in sorted(pausing, key=lambda state: state.position):
+            self.fail(5, state.request.id, "it pauses within a segment, and the machine does not pause")
+
+    def rule_6_device_memory(self, blocks: int) -> None:
+        """R6: the blocks of all requests, after the moves and the growth, are at most the memory."""
+        memory, block = self.machine.memory, self.machine.block
+        if memory is not None and blocks * block > memory:
+            self.fail(6, None, f"the requests occupy {blocks} blocks of {block} = {blocks * block}, memory is {memory}")
+
+    def rule_7_host_memory(self) -> None:
+        """R7: the tokens on the host, after the moves, are at most its memory."""
+        if self.machine.host_memory is not None and self.host > self.machine.host_memory:
+            self.fail(7, None, f"the host holds {self.host} tokens, host_memory is {self.machine.host_memory}")
+
+    def rule_11_completion(self) -> None:
+        """R11: every request is done at the end."""
+        for state in self.states.values():
+            if state.status != DONE:
+                tokens = state.to_generate + sum(s.decode for s in state.request.segments[state.segment + 1 :])
+                detail = f"it is not done at the end: {tokens} tokens are still to be generated"
+                raise InvalidSchedule(11, self.count, state.request.id, detail)
+
+    # --- execution -----------------------------------------------------------------------------------------------
+
+    def run(
+        self, start: int, works: list[Work], moves: list[MoveMade], features: Features, idle: int, blocks: int
+    ) -> None:
+        """Let the batch run for D ticks, with `blocks` held, `idle` of them by requests that do not work.
+
+        Tokens are processed and generated, calls start, requests end.
+        """
+        for move in moves:
+            move.state.trace.moves.append(Move(self.count, move.kind, move.tokens))
+        self.end = self.passed = start + self.cost.duration(features)
+        transferring = self.transferring(works, moves)
+        refilling = sum([work.blocks for work in works if work.state.device < work.state.computed])
+        self.account(self.end - start, idle - self.calling_blocks - transferring, transferring, refilling)
+        self.due, self.blocks = [], blocks
+        self.process(works)
+        self.count += 1
+        block = self.machine.block
+        self.runs.append(Run(start, (self.end,), features, (blocks * block,), self.blocks * block, self.host))
+
+    def account(self, ticks: int, queued: int, transferring: int = 0, refilling: int = 0) -> None:
+        """Account for the memory held for `ticks`: blocks of requests in calls, queued, only moving, refilling."""
+        token_ticks = self.machine.block * ticks
+        self.waste.calls += self.calling_blocks * token_ticks
+        self.waste.queued += queued * token_ticks
+        self.waste.transfer += transferring * token_ticks
+        self.waste.recomputation += refilling * token_ticks
+
+    def held(self, works: list[Work]) -> int:
+        """Return the device blocks that those who work hold before the batch."""
+        return sum([work.state.blocks for work in works])
+
+    def needed(self, works: list[Work]) -> int:
+        """Return the device blocks that those who work hold during the batch."""
+        return sum([work.blocks for work in works])
+
+    def process(self, works: list[Work]) -> None:
+        """Process the tokens of all that work."""
+        self.unfinished = [work.state for work in works if self.work(*work)]
+
+    def work(self, state: RequestState, tokens: int, decode: bool, blocks: int) -> bool:
+        """Let a request process tokens in this batch; return whether its segment goes on."""
+        resident = state.device
+        state.device = grown = resident + tokens
+        state.blocks = blocks
+        recomputed = max(0, min(grown, state.computed) - resident)
+        state.computed = max(state.computed, grown)
+        state.window = False
+        generated = grown == state.known
+        phase: Phase = "decode" if decode else "prefill"
+        state.trace.spans.append(Span(self.count, 1, resident, tokens, phase, recomputed, generated))
+        if not generated:
+            return True
+        state.known += 1
+        state.to_generate -= 1
+        if state.trace.first_token < 0:
+            state.trace.first_token = self.end
+        if state.to_generate:
+            return True
+        self.end_segment(state)
+        return False
+
+    def features(self, works: list[Work], moves: list[MoveMade], decodes: int = 0, decode_kv: int = 0) -> Features:
+        """Count what the cost depends on; `decodes` is how many more decode, which hold `decode_kv` tokens."""
+        tokens = generated = decodes
+        prefills = prefill_kv = pairs = 0
+        for state, count, decode, _ in works:
+            resident = state.device
+            tokens += count
+            generated += resident + count == state.known
+            if decode:
+                decodes += 1
+                decode_kv += resident
+            else:
+                prefills += 1
+                prefill_kv += resident
+                pairs += count * count + 2 * count * resident
+        out = [move.tokens for move in moves if move.kind == "swap_out"]
+        back = [move.tokens for move in moves if move.kind == "swap_in"]
+        return Features(
+            busy=int(decodes + prefills > 0),
+            any_decode=int(decodes > 0),
+            any_prefill=int(prefills > 0),
+            tokens=tokens,
+            generated=generated,
+            decode_requests=decodes,
+            prefill_requests=prefills,
+            decode_kv=decode_kv,
+            prefill_kv=prefill_kv,
+            prefill_pairs=pairs,
+            swap_out_tokens=sum(out),
+            swap_in_tokens=sum(back),
+            swap_outs=len(out),
+            swap_ins=len(back),
+        )
+
+    @staticmethod
+    def transferring(works: list[Work], moves: list[MoveMade]) -> int:
+        """Blocks of requests that are ready but only transfer in this batch."""
+        if not moves:
+            return 0
+        working = {work.state.position for work in works}
+        moved = {
+            move.state.position: move.state.blocks
+            for move in moves
+            if move.kind != "drop" and move.state.status == READY and move.state.position not in working
+        }
+        return sum(moved.values())
+
+    def end_segment(self, state: RequestState) -> None:
+        """Start the call that ends the segment in this batch, or end the request."""
+        trace = state.trace
+        call = state.request.segments[state.segment].call
+        if call is None:
+            trace.completion = self.end
+            state.status = DONE
+            self.blocks -= state.blocks
+            state.device = state.blocks = 0
+            return
+        state.call = CallTrace(state.segment, self.count, self.end, self.end + call.duration, state.device)
+        trace.calls.append(state.call)
+        state.handling = call.handling
+        state.window = True
+        state.status = CALLING
+        self.calling_blocks += state.blocks
+        heappush(self.running_calls, (state.call.end, state.position, state))
+        if call.handling in ORDERED:
+            self.due.append(state)
+        state.segment += 1
+        state.to_generate = state.request.segments[state.segment].decode
