@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from kvcore.certificates.frontier import HEAP, ROWS, TRIED, mixed, pop, push, turns
+from kvcore.certificates.frontier import HEAP, ROWS, TRIED, ZERO, mixed, pop, push, turns
 from kvcore.compiled import compiled, inlined
 
 NO = -1
@@ -82,7 +82,7 @@ def search(p, f, most, most_tries, pause):
 @compiled
 def follow(p, f, at, most, most_tries):
     """Add the label after each batch that generates tokens of some requests."""
-    left = 0
+    left = ZERO
     for i in range(len(p.length)):
         if f.token[at, i] < p.length[i]:
             left |= 1 << i
@@ -212,7 +212,7 @@ def covers(p, f, one, other):
 @inlined
 def least(p, f, at):
     """Return what no schedule through a label ends below: next tokens take turns, and then each has its own time."""
-    alone, total, tails, m, now = f.ends[at], f.ends[at], 0, 0, f.time[at]
+    alone, total, tails, m, now = f.ends[at], f.ends[at], 0, ZERO, f.time[at]
     for i in range(len(p.length)):
         k = f.token[at, i]
         if k == p.length[i]:

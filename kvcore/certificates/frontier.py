@@ -29,6 +29,8 @@ EMPTY, FOUND, FULL, TIRED, PAUSED, INCONSISTENT = range(6)
 """How a search ends: nothing is left below the target, the best end is next, no more states, no more tries, `pause`;
 or something is left at the least that was not left before, an error of this program."""
 MASK = 2**40 - 1
+ZERO, ONE = np.int64(0), np.int64(1)
+"""Numbers to begin with: for each that is written as a constant, numba compiles what is called with it once more."""
 
 
 class Setting(NamedTuple):
@@ -283,7 +285,7 @@ def least_by_turns(s, f, row, label):
         if not s.over[local]:
             total += s.rate[j] * (s.ticks[local] + row[j, WAIT])
     for k in range(len(s.fixed)):
-        n, tails, divisor = 0, 0, s.fixed[k, DIVISOR]
+        n, tails, divisor = ZERO, 0, s.fixed[k, DIVISOR]
         for j in range(len(row)):
             local = row[j, LOCAL]
             if not s.over[local]:
@@ -382,7 +384,7 @@ def search(s, f, most, most_tries, pause):
 @compiled
 def follow(s, f, at, most, most_tries):
     """Add what every batch leads to that may come next, at once or at an event. Return EMPTY if all was added."""
-    row, event = f.rows[at], 0
+    row, event = f.rows[at], ZERO
     while event != NO:
         f.pick[0] = NO
         label = pass_time(s, row, f.label[at], f.pick, event, f.start)
@@ -392,7 +394,7 @@ def follow(s, f, at, most, most_tries):
         event = next_event(row, event)
         if s.every_tick and event != NO:
             f.pick[0] = NO
-            return add(s, f, at, f.label[at], 0, 1, most)
+            return add(s, f, at, f.label[at], ZERO, ONE, most)
     return EMPTY
 
 
@@ -419,7 +421,7 @@ def is_in_time(s, row, pick, event):
 def batches(s, f, at, label, event, most, most_tries):
     """Add what every batch leads to that starts in the state `f.start`, `event` ticks after the state `at`."""
     row, pick, loads, n = f.start, f.pick, f.loads, len(f.start)
-    j, pick[0] = 0, s.first[row[0, LOCAL]] - 1
+    j, pick[0] = ZERO, s.first[row[0, LOCAL]] - 1
     while j >= 0:
         pick[j] += 1
         if pick[j] == s.first[row[j, LOCAL] + 1]:
@@ -480,7 +482,7 @@ def fits(s, loads, j):
 @inlined
 def duration(s, loads, j):
     """Return the ticks of a batch."""
-    longest = 1
+    longest = ONE
     for k in range(len(s.fixed)):
         value = loads[j, VALUES + k]
         if loads[j, TOKENS] > 0:

@@ -1,4 +1,4 @@
-"""The referee against the naive executor: the same verdict, the same rule, the same values."""
+"""The referee against the second referee: the same verdict, the same rule, the same values."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from kvcore import referee as validator
 from tests.fuzz.case import Case, Part, Skip, Wrong
 from tests.fuzz.draw import TRAITS, tiny, traits
 from tests.kvcore.test_properties import assert_same_memory, assert_same_values
-from tests.support.naive_executor import Refusal, naive_verify
 from tests.support.random_schedules import fold, mutate, random_instance, random_schedule, tighten
+from tests.support.second_referee import Refusal, execute
 
 MUTANTS = 10
 
@@ -48,7 +48,7 @@ def check(case: Case, seen: Counter[str]) -> None:
     instance, schedule = case.instance, case.schedule
     if schedule is None or sum(batch.repeat for batch in schedule.batches) > 500:
         raise Skip
-    expected = naive_verify(instance, schedule)
+    expected = execute(instance, schedule)
     try:
         trace = validator.verify_schedule(instance, schedule)
     except InvalidSchedule as broken:

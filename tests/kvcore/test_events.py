@@ -72,7 +72,7 @@ def test_the_search_stays_below_the_optimum_and_ends_at_it_at_length(profile):
 def test_what_refuted_lemmas_refutes_no_search():
     files = sorted(real("lemma_counterexamples/m2_3.json").parent.glob("*.json"))
     assert len(files) > 30
-    for file in files:
+    for file in few(files, 3):
         tiny = read_instance(file)
         optimum = exhaustive_optimum(tiny, "total-flow-time")[0]
         assert find(tiny, "total-flow-time", 100_000).bound == optimum, file.stem

@@ -1,4 +1,4 @@
-"""The referee and a second, naive executor agree on random schedules and on random mutations of them."""
+"""The referee and a second one agree on random schedules and on random mutations of them."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from kvcore import Instance, InvalidSchedule, Schedule, handlings, measures, objective_value, verify_schedule
-from tests.support.naive_executor import Outcome, Refusal, naive_verify
 from tests.support.random_schedules import fold, mutate, random_instance, random_schedule, tighten
+from tests.support.second_referee import Outcome, Refusal, execute
 
 DETERMINISTIC = {"derandomize": True, "deadline": None, "database": None}
 MUTANTS = 12
@@ -24,8 +24,8 @@ MUTANTS = 12
 
 
 def agree(instance: Instance, schedule: Schedule) -> int:
-    """Assert that the referee and the naive executor agree in everything; return the rule broken (0: none)."""
-    expected = naive_verify(instance, schedule)
+    """Assert that the referee and the second referee agree in everything; return the rule broken (0: none)."""
+    expected = execute(instance, schedule)
     if isinstance(expected, Refusal):
         with pytest.raises(InvalidSchedule, match=f"R{expected.rule} is broken in batch {expected.batch}") as caught:
             verify_schedule(instance, schedule)
@@ -104,14 +104,14 @@ def check_case(draw: random.Random, instance: Instance) -> Counter:
 
 @settings(max_examples=40, suppress_health_check=[HealthCheck.too_slow], **DETERMINISTIC)
 @given(st.randoms(use_true_random=False), st.integers(0, 2**32))
-def test_the_referee_agrees_with_the_naive_executor(shrinkable: random.Random, seed: int) -> None:
+def test_the_referee_agrees_with_the_second_referee(shrinkable: random.Random, seed: int) -> None:
     check_case(random.Random(seed), random_instance(shrinkable))
 
 
 @pytest.mark.slow
 @settings(max_examples=2000, suppress_health_check=[HealthCheck.too_slow], **DETERMINISTIC)
 @given(st.randoms(use_true_random=False), st.integers(0, 2**32))
-def test_the_referee_agrees_with_the_naive_executor_on_many(shrinkable: random.Random, seed: int) -> None:
+def test_the_referee_agrees_with_the_second_referee_on_many(shrinkable: random.Random, seed: int) -> None:
     check_case(random.Random(seed), random_instance(shrinkable))
 
 

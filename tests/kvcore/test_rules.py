@@ -8,11 +8,11 @@ import pytest
 
 from kvcore import Batch, CostFunction, Instance, InvalidSchedule, Trace, handlings, measures, verify_schedule
 from tests.support.build import batch, instance, request, schedule
-from tests.support.naive_executor import Outcome, Refusal, naive_verify
+from tests.support.second_referee import Outcome, Refusal, execute
 
 
 def passes(instance: Instance, *batches: Batch) -> Trace:
-    assert isinstance(naive_verify(instance, schedule(instance, *batches)), Outcome)
+    assert isinstance(execute(instance, schedule(instance, *batches)), Outcome)
     return verify_schedule(instance, schedule(instance, *batches))
 
 
@@ -22,7 +22,7 @@ def refused(instance: Instance, *batches: Batch, rule: int, at: int, who: str | 
     with pytest.raises(InvalidSchedule, match=rf"^the [a-z ]+ rule R{rule} is broken in batch {at}{named}: ") as caught:
         verify_schedule(instance, schedule(instance, *batches))
     assert (caught.value.rule, caught.value.batch, caught.value.request) == (rule, at, who)
-    naive = naive_verify(instance, schedule(instance, *batches))
+    naive = execute(instance, schedule(instance, *batches))
     assert isinstance(naive, Refusal)
     assert (naive.rule, naive.batch) == (rule, at)
     assert who in naive.requests

@@ -6,8 +6,8 @@ from collections import Counter
 from kvcore import Batch, Call, Instance, InvalidSchedule, Machine, Request, Schedule, Segment, verify_schedule
 from tests.kvcore.test_properties import agree
 from tests.support.few import few
-from tests.support.naive_executor import naive_verify
 from tests.support.random_schedules import fold, mutate, random_instance, random_schedule
+from tests.support.second_referee import execute
 
 
 def instance(decodes: dict[str, int], **machine) -> Instance:
@@ -59,7 +59,7 @@ def test_a_repeat_ends_where_a_segment_does() -> None:
     good = schedule(one, Batch(start=0, work={"A": 2}), Batch(start=1, work={"A": 1}, repeat=3))
     assert agree(one, good) == 0
     bad = schedule(one, Batch(start=0, work={"A": 2}), Batch(start=1, work={"A": 1}, repeat=4))
-    assert naive_verify(one, bad).batch == 4
+    assert execute(one, bad).batch == 4
     assert agree(one, bad) == 2
 
 
@@ -67,7 +67,7 @@ def test_a_repeat_that_lacks_memory_names_the_batch() -> None:
     """Two requests of two tokens grow by one each: four batches after the prompts they hold twelve of eleven."""
     two = instance({"A": 9, "B": 9}).replace(machine=Machine(memory=11))
     made = schedule(two, Batch(start=0, work={"A": 2, "B": 2}), Batch(start=1, work={"A": 1, "B": 1}, repeat=8))
-    assert naive_verify(two, made).batch == 4
+    assert execute(two, made).batch == 4
     assert agree(two, made) == 6
 
 

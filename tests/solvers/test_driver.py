@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 from contextlib import suppress
+from functools import cache
 from importlib.metadata import PackageNotFoundError
 from pathlib import Path
 from types import SimpleNamespace
@@ -32,6 +33,11 @@ ALIKE = builtin_instance("identical:n=4,I=4,O=3,M=12")
 BIG = builtin_instance("hindsight-benchmark:seed=2")
 
 
+@cache
+def solved():
+    return solvers.solve(MARS)
+
+
 def task(instance, formulation="slots", **changes):
     facts = {
         "instance": instance, "objective": "total-flow-time", "formulation": formulation, "solver": formulation,
@@ -41,6 +47,7 @@ def task(instance, formulation="slots", **changes):
     return Task(**(facts | changes))
 
 
+@pytest.mark.processes
 @pytest.mark.parametrize("formulation", ["slots", "events", "search"])
 def test_each_exact_search_certifies_the_worked_example(formulation):
     result = solvers.solve(MARS, formulation=formulation, certify_limit=0)
@@ -92,7 +99,7 @@ def test_what_a_claim_is_certified_with_ends_by_ctrl_c_and_the_claim_is_kept(mon
 
 
 def test_the_log_says_when_what_was_found_and_proved():
-    log = solvers.solve(MARS).to_json()["log"]
+    log = solved().to_json()["log"]
     assert log[0] == {"seconds": log[0]["seconds"], "bound": 22, "by": "alone"}
     values, proved = ([entry[key] for entry in log if key in entry] for key in ("value", "bound"))
     assert values == sorted(set(values), reverse=True)
@@ -273,6 +280,7 @@ def test_a_worker_that_starts_late_has_the_time_that_is_left(monkeypatch):
     assert began == [(60.0, 60.0), (10.0, 60.0)]
 
 
+@pytest.mark.processes
 def test_workers_do_not_take_modules_from_the_current_folder(monkeypatch, tmp_path):
     for name in ("solvers", "library", "kvcore"):
         (tmp_path / name).mkdir()
@@ -312,6 +320,7 @@ def test_a_checkout_that_is_not_installed_solves_with_its_own_version(monkeypatc
         SOLVERS["highs"].version()
 
 
+@pytest.mark.processes
 def test_memory_limit_ends_the_worker_and_keeps_what_it_found():
     result = solvers.solve(BIG, memory_limit=100)
     assert result.stopped == "memory limit"
@@ -321,7 +330,7 @@ def test_memory_limit_ends_the_worker_and_keeps_what_it_found():
 def test_a_schedule_that_the_referee_refuses_is_never_held():
     run = driver._Solve(task(MARS), 0.0)
     asked = task(MARS, "counts")
-    good = solvers.solve(MARS).schedule
+    good = solved().schedule
     bad = good.model_copy(update={"batches": good.batches[:-1]})
     run.receive(asked, Found(bad, 1))
     assert run.schedule is None
@@ -335,8 +344,9 @@ def test_a_schedule_that_the_referee_refuses_is_never_held():
 
 
 def test_a_bound_without_a_horizon_argument_is_not_an_optimum():
-    schedule = solvers.solve(MARS).schedule
-    result = Result(MARS, "total-flow-time", schedule=schedule, horizon=Horizon(5, False, "5 batches were tried"))
+    result = Result(
+        MARS, "total-flow-time", schedule=solved().schedule, horizon=Horizon(5, False, "5 batches were tried")
+    )
     result.bound = result.value
     assert result.gap == 0.0
     assert result.status == "feasible"
@@ -375,6 +385,7 @@ def test_progress_is_reported_with_value_and_bound():
     assert seen == sorted(seen)
 
 
+@pytest.mark.processes
 def test_a_worker_ends_when_its_parent_is_gone():
     """Otherwise it would go on without anybody who watches its time and memory; what it prints still has a reader."""
     forever = Task(builtin_instance("hindsight:n=60,M=60,seed=1"), "total-flow-time", "bound", "bound",

@@ -1,6 +1,6 @@
 """The schedulers of vLLM V1, SGLang and TensorRT-LLM a second time: from their published rules, slow and literal.
 
-They share nothing with `heuristics`: the naive executor carries out their batches, and every step counts the memory
+They share nothing with `heuristics`: the second referee carries out their batches, and every step counts the memory
 anew. A request that calls comes back as a new one, at the end of the queue; its KV is lost, or stays until its memory
 is needed (`cached`). Machines have blocks, C (`batch_tokens`) and `batch_requests`; P is C, and calls are `free`.
 """
@@ -10,7 +10,7 @@ from __future__ import annotations
 from fractions import Fraction
 
 from kvcore import Batch, Instance
-from tests.support.naive_executor import Life, World
+from tests.support.second_referee import Life, World
 
 Step = tuple[int, dict[str, int], dict[str, int]]
 """Start, work and drops of a batch."""
@@ -134,17 +134,17 @@ class Engine:
         return self.world.lives[id]
 
     def known(self, id: str) -> int:
-        return len(self.life(id).context)
+        return self.life(id).known
 
     def computed(self, id: str) -> int:
-        return len(self.life(id).device) - self.lost.get(id, 0)
+        return self.life(id).device - self.lost.get(id, 0)
 
     def owed(self, id: str) -> int:
         return self.known(id) - self.computed(id)
 
     def out(self, id: str) -> int:
         """Tokens generated since it joined as a new request."""
-        return self.life(id).generated_in_segment
+        return self.life(id).out
 
     def blocks(self, tokens: int) -> int:
         return -(-tokens // self.block)

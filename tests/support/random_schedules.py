@@ -1,7 +1,7 @@
 """Random small instances over all switches, random valid schedules for them, and random mutations of schedules.
 
 Everything is drawn from a `random.Random`, so a seed repeats a case. The schedules are grown batch by batch, piece by
-piece, each piece kept only if the naive executor finds no rule broken.
+piece, each piece kept only if the second referee finds no rule broken.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 
 from kvcore import Batch, Call, Cost, CostFunction, Instance, Machine, Request, Schedule, Segment, Slo
 from kvcore.cost import TokensAbove
-from tests.support.naive_executor import KINDS, World
+from tests.support.second_referee import KINDS, World
 
 LINEAR = ("busy", "any_decode", "any_prefill", "tokens", "generated", "decode_requests", "prefill_requests",
           "decode_kv", "prefill_kv", "prefill_pairs")  # fmt: skip
@@ -133,7 +133,7 @@ def _grow(draw: random.Random, instance: Instance, one_by_one: bool, carriers: f
             world.idle_until(world.tick + draw.randint(1, 3))
         world.return_calls()
         pieces = _alone(world) if one_by_one else _pieces(draw, world, moods)
-        holders = [(id, len(life.device)) for id, life in world.lives.items() if life.device]
+        holders = [(id, life.device) for id, life in world.lives.items() if life.device]
         batch = None
         if carriers and holders and draw.random() < carriers:
             id, held = draw.choice(holders)
@@ -144,7 +144,7 @@ def _grow(draw: random.Random, instance: Instance, one_by_one: bool, carriers: f
             world.run(batch)
             batches.append(batch)
             continue
-        events = [life.calls[-1].end for life in world.lives.values() if life.calling]
+        events = [life.calls[-1].end for life in world.lives.values() if life.calling(world.tick)]
         events += [life.request.arrival for life in world.lives.values() if life.request.arrival > world.tick]
         if len(batches) > 80 or (not events and draw.random() < 0.1):
             return None
@@ -154,19 +154,18 @@ def _grow(draw: random.Random, instance: Instance, one_by_one: bool, carriers: f
 
 def _forced(world: World) -> list[tuple[str, str, int]]:
     """The moves that the handling of a call orders in this batch."""
-    ordered = ((id, life, life.ordered_move(world.j)) for id, life in world.lives.items())
-    return [(kind, id, len(life.calls[-1].kv)) for id, life, kind in ordered if kind is not None]
+    ordered = ((id, life.ordered_move()) for id, life in world.lives.items())
+    return [(move[0], id, move[1]) for id, move in ordered if move is not None]
 
 
 def _alone(world: World) -> list[tuple[str, str, int]]:
     """The next step of the first request that is not done: bring back its KV, process what the budgets take."""
     id, life = next((id, life) for id, life in world.lives.items() if life.completion is None)
-    on_host = len(life.host)
-    if life.ordered_move(world.j) == "swap_out":
-        on_host = len(life.calls[-1].kv)
+    ordered, tokens = life.ordered_move() or (None, 0)
+    on_host = tokens if ordered == "swap_out" else life.host
     if life.status(world.tick) != "ready":
         return []
-    missing = len(life.context) - (0 if life.ordered_move(world.j) == "drop" else len(life.device) + on_host)
+    missing = life.known - (0 if ordered == "drop" else life.device + on_host)
     machine = world.machine
     limits = [limit for limit in (machine.batch_tokens, machine.prefill_tokens) if limit is not None]
     work = ("work", id, min([missing, *limits]) if missing > 1 else missing)
@@ -177,22 +176,21 @@ def _pieces(draw: random.Random, world: World, moods: dict[str, float]) -> list[
     """Random pieces of a batch; those that turn out to break a rule are left out later."""
     pieces = []
     for id, life in world.lives.items():
-        ordered = life.ordered_move(world.j)
-        held, on_host = len(life.device) + len(life.host), len(life.host)
-        if ordered == "swap_out":
-            on_host = held
+        ordered, _ = life.ordered_move() or (None, 0)
+        held = life.device + life.host
+        on_host = held if ordered == "swap_out" else life.host
         if held and draw.random() < moods["evict"]:
             kind = draw.choice(KINDS[:2])
-            pieces.append((kind, id, draw.choice([held, len(life.device), draw.randint(1, held)])))
+            pieces.append((kind, id, draw.choice([held, life.device, draw.randint(1, held)])))
         elif draw.random() >= moods["rest"]:
             if on_host:
                 pieces.append(("swap_in", id, draw.choice([on_host, on_host, draw.randint(1, on_host)])))
-            missing = len(life.context) - (0 if ordered == "drop" else held)
+            missing = life.known - (0 if ordered == "drop" else held)
             if missing:
                 pieces.append(("work", id, draw.choice([missing, missing, draw.randint(1, missing)])))
                 pieces.append(("work", id, missing))
     draw.shuffle(pieces)
-    must = [] if world.machine.pause else sorted(world.must_work)
+    must = [] if world.machine.pause else sorted(world.must_work())
     return [("work", id, 1) for id in must if draw.random() < 0.8] + pieces
 
 
@@ -318,7 +316,7 @@ def _evict(draw: random.Random, instance: Instance, batches: Mutable) -> None:
         if world.tick <= batch["start"] and world.broken(Batch(**batch)) is None:
             world.idle_until(batch["start"])
             world.run(Batch(**batch))
-    held = len(world.lives[id].device)
+    held = world.lives[id].device
     if held:
         batches[j][draw.choice(KINDS[:2])][id] = k = draw.choice([held, held, draw.randint(1, held)])
         if draw.random() < 0.5:
