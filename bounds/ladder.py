@@ -64,6 +64,8 @@ METHODS: dict[str, Method] = {
         Method("alone", "all that requests share", lambda task: iter([Proposal(Alone())])),
         Method("shares", "that a batch holds whole requests: each has a share of the time of its batches",
                _later("shares", "propose_shares")),
+        Method("late-windows", "the order of work in spans of time: no more of it is on time than fits",
+               _later("late_windows", "propose_late_windows")),
         Method("fresh", "memory and moves: each token is processed once, in any order of batches",
                _later("fresh", "propose_fresh")),
         Method("events", "nothing, but schedules are looked at only as far as the time allows",

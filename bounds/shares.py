@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import time
-from bisect import bisect_left
 from collections.abc import Generator, Iterable, Iterator
 from itertools import combinations
 
 from bounds.task import Proposal, Task
 from kvcore.certificates.budget import Budget
-from kvcore.certificates.one_machine import least_late
 from kvcore.certificates.shares import RESOURCES, UNIT, PricedSteps, Shares
 from kvcore.certificates.steps import lines
 from kvcore.instance import Instance
@@ -19,8 +17,6 @@ ROUNDS = 8
 """Times that a proof is improved, at the most."""
 MOST_PACKS = 12
 """Requests that fit together, at the most, for it to matter that they are whole."""
-MOST_WINDOWS = 40
-"""Ticks between which windows of time are sought."""
 
 
 def propose_shares(task: Task) -> Iterator[Proposal]:
@@ -33,12 +29,10 @@ def propose_shares(task: Task) -> Iterator[Proposal]:
     search = _SharesSearch(instance, objective, task)
     for memory in (True,) if instance.machine.block_limit is None else (True, False):
         tried = yield from search.try_all(corners(instance, memory))
-        tried += yield from search.try_all(_mixtures(tried))
+        tried += yield from search.try_all(mixtures(tried))
         best = max(tried, key=lambda pair: pair[0], default=(0, None))[1]
         if best is not None and objective in SUMS:
             yield from search.take_alone(best)
-        if best is not None and objective == "late-requests" and search.has_time():
-            yield from search.try_all([best.replace(windows=windows(instance, best))])
 
 
 def corners(instance: Instance, memory: bool = True) -> Iterator[Shares]:
@@ -65,7 +59,7 @@ def _fit(instance: Instance) -> int:
     return min(MOST_PACKS, hold // starts) if hold // ends <= MOST_PACKS else 0
 
 
-def _mixtures(tried: list[tuple[Value, Shares]]) -> Iterator[Shares]:
+def mixtures(tried: list[tuple[Value, Shares]]) -> Iterator[Shares]:
     """Yield mixtures of the best proofs, half and half and by quarters."""
     best = [proof for _, proof in sorted(tried, key=lambda pair: pair[0], reverse=True)[:3]]
     for first, second in combinations(best, 2):
@@ -132,21 +126,3 @@ class _SharesSearch:
             goal = [UNIT * (alone > shared) for _, shared, alone in flows]
             proof = proof.replace(alone=tuple(a + (b - a) * 2 // (k + 2) for a, b in zip(old, goal, strict=True)))
             yield from self.try_all([proof])
-
-
-def windows(instance: Instance, proof: Shares) -> tuple[tuple[int, int], ...]:
-    """Return disjoint windows of time, among some, in which the most requests must be late by the shares."""
-    _, all_jobs, bits = PricedSteps(instance, proof).jobs()
-    jobs = [(arrival, *dues[0]) for arrival, dues in all_jobs if dues]
-    ends = sorted({tick for arrival, due, _ in jobs for tick in (arrival, due)})
-    grid = ends[:: 1 + len(ends) // MOST_WINDOWS]
-    best: list[tuple[int, tuple[tuple[int, int], ...]]] = [(0, ())]
-    for k, end in enumerate(grid[1:], 1):
-        best.append(best[-1])
-        inside = [job for job in jobs if job[1] <= end]
-        for start in grid[:k]:
-            late = least_late([((due - start) << bits, work) for arrival, due, work in inside if arrival >= start])
-            before, chosen = best[bisect_left(grid, start)]
-            if before + late > best[k][0]:
-                best[k] = (before + late, (*chosen, (start, end)))
-    return best[-1][1]

@@ -695,6 +695,38 @@ def shared_batches(instance, division):
     return ceil(sum(map(prices, tokens)) + line["base"] * batches + line["prefill"] * filled)
 
 
+# --- kind `late-windows` (docs/bounds.md, Too much for a window) ------------------------------------------------------
+
+
+def late_windows(instance, proof, objective):
+    """Kind `late-windows`: of those whose work is due in a window, more than fits into it, some are late."""
+    if any(s > t for s, t, *_ in proof.rows):
+        raise Broken("a window ends before it begins")
+    division, ticks, late, due = Division(instance, proof), ticks_of(instance), 0, []
+    tariff = division.tariff(division.line)
+    for one in instance.requests:
+        work, slo, o = Work(one, instance.machine, ticks, tariff), one.slo or {}, output(one)
+        if is_late(one, work.d[0], work.chain):
+            late += 1
+            continue
+        limit = {name: inf if slo.get(name) is None else slo[name] for name in ("ttft", "latency")}
+        spans = [limit["latency"], limit["ttft"] + slo["tpot"] * (o - 1) // 1 if slo.get("tpot") is not None else inf,
+                 slo["normalized_latency"] * o // 1 if slo.get("normalized_latency") is not None else inf]
+        d = one.arrival + min(spans)
+        e = min(one.arrival + limit["ttft"], d - (work.chain - work.d[0]))
+        due.append((one.arrival, e, d, Fraction(work.share[0]), Fraction(sum(work.share))))
+    gained, g = 0, [0] * len(due)
+    for s, t, y, z in proof.rows:
+        spend(20 * len(due), "its windows")
+        w = [(W if d <= t else F if e <= t else 0) if r >= s else 0 for r, e, d, F, W in due]
+        if (X := sum(w) - (t - s)) > 0:
+            k = bisect_left(list(accumulate(sorted(w, reverse=True))), X) + 1
+            gained += ONE * (y + z * k)
+            g = [before + y * ceil(ONE * min(amount, X) / X) + z * ONE * (amount > 0) for before, amount in zip(g, w)]
+    spared = sum(max(0, each - ONE * 2**20) for each in g)
+    return late + Fraction(max(0, gained - spared), ONE * 2**20)
+
+
 # --- kind `speed` (docs/bounds.md, Speed has a price) -----------------------------------------------------------------
 
 
@@ -1793,6 +1825,14 @@ BRANCH = {"request": text, "segment": number, "slot": number}
 none = check(lambda value: value == [], "an empty list: more is not checked here")
 
 
+def window(value, where):
+    """Start and end of a window, and the weights of its two inequalities."""
+    row = shaped(value, [number], where)
+    if len(row) != 4:
+        raise Bad(f"{where}: give start, end and two weights")
+    return row
+
+
 def node(value, where):
     """A node of a tree: a branch or a leaf."""
     return shaped(value, BRANCH if isinstance(value, dict) and "request" in value else {"prices": number}, where)
@@ -1801,6 +1841,7 @@ def node(value, where):
 KINDS = {  # a proof's function, its keys, and the objectives for which it is checked
     "alone": (alone, {}, OBJECTIVES),
     "shares": (shares, {**DIVISION, "alone": (none, []), "windows": (none, [])}, ("busy-time", *FLOW)),
+    "late-windows": (late_windows, {**DIVISION, "rows": ([window], [])}, ("late-requests",)),
     "prices": (lambda *given: slot_prices(*given)({}), {**PRICES, "windows": (none, [])}, FLOW),
     "tree": (tree, {"prices": [{"kind": (one_of("prices"), "prices"), **PRICES, "windows": (none, [])}],
                     "nodes": [node]}, FLOW),

@@ -5,6 +5,8 @@ schedule can exceed it; `None` (no limit) is never turned into a number elsewher
 
 * `shares.most_prefill`: sum of all peaks. What a request processed is part of its KV after the batch, at most its peak.
 * `shares.PricedSteps.late`: `LIMIT`, 10^15, as the end of a window. Only sorts: no window in a file ends later.
+* `late_windows.NEVER`: 2^62 as a due time. Compared only; no window ends after `LIMIT`. All work is below 2^40 units,
+  and all weights below 2^41: products with 2^20, and their sums, stay below 2^62.
 * `steps.MOST`: 2^62 as the price of a way that is not allowed. Each token has one that is (a decode if KV was kept,
   else a prefill), and `Steps.most` proves in unbounded integers that it is below 2^62; else refused.
 * `steps.MOST_KV` as prefill budget: 2^30 tokens. Requests with more KV are refused, so no prefill is longer.
@@ -64,6 +66,7 @@ from kvcore.certificates.configurations import Configurations
 from kvcore.certificates.events import Events
 from kvcore.certificates.fresh import Fresh
 from kvcore.certificates.kinds import AnyProof, Coarse, Parts
+from kvcore.certificates.late_windows import LateWindows
 from kvcore.certificates.prices import Prices, Windows
 from kvcore.certificates.proof import InvalidCertificate, Proof
 from kvcore.certificates.shares import Shares
@@ -81,6 +84,7 @@ __all__ = [
     "Events",
     "Fresh",
     "InvalidCertificate",
+    "LateWindows",
     "Leaf",
     "Parts",
     "Prices",

@@ -12,6 +12,7 @@ from kvcore.certificates.budget import Budget
 from kvcore.certificates.configurations import Configurations
 from kvcore.certificates.events import Events
 from kvcore.certificates.fresh import Fresh
+from kvcore.certificates.late_windows import LateWindows
 from kvcore.certificates.prices import Prices
 from kvcore.certificates.proof import InvalidCertificate, Proof, add_up
 from kvcore.certificates.shares import Shares
@@ -104,7 +105,7 @@ class Coarse(Proof):
 
 
 AnyProof = Annotated[
-    Alone | Coarse | Configurations | Events | Fresh | Parts | Prices | Shares | Slots | Speed | Tree,
+    Alone | Coarse | Configurations | Events | Fresh | LateWindows | Parts | Prices | Shares | Slots | Speed | Tree,
     Field(discriminator="kind"),
 ]
 """Every kind of proof."""

@@ -19,10 +19,10 @@ from tests.fuzz.bounds import TARGETED, certificates
 from tests.fuzz.case import Case, Part, Wrong
 from tests.fuzz.draw import NEEDED, objective, tiny
 from tests.fuzz.optima import count_case, optimum
-from tests.support.random_proofs import random_events, random_fresh, random_prices, random_speed
+from tests.support.random_proofs import random_events, random_fresh, random_late_windows, random_prices, random_speed
 
 MUTANTS = 12
-KINDS = ("alone", "configurations", "events", "fresh", "parts", "prices", "shares", "speed")
+KINDS = ("alone", "configurations", "events", "fresh", "late-windows", "parts", "prices", "shares", "speed")
 HUGE = {"states": 2000, "labels": 2000, "slots": 5000, "tries": 10**6}
 """What some numbers are at the most, so that no check takes long."""
 
@@ -86,6 +86,7 @@ def random_proofs(case: Case, draw: Random) -> Iterator[Any]:
         yield random_speed(draw, case.instance)
         yield random_events(draw)
         yield random_fresh(draw, case.instance)
+        yield random_late_windows(draw, case.instance)
     if why_not(case.instance, case.objective) is None:
         for _ in range(4):
             yield random_prices(draw, case.instance)
@@ -132,5 +133,5 @@ def change(node: Any, draw: Random, root: Any, key: str = "") -> None:
 
 REACH = NEEDED | {f"believed mutated {kind}" for kind in KINDS} | {"unreadable"} | {
     f"refused mutated {kind}" for kind in KINDS if kind != "alone"} | {
-    f"believed random {kind}" for kind in ("configurations", "events", "fresh", "prices", "speed")}  # fmt: skip
+    f"believed random {kind}" for kind in KINDS if kind not in ("alone", "parts", "shares")}  # fmt: skip
 PART = Part("certificates", make, check, frozenset(REACH))

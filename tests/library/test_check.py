@@ -50,7 +50,7 @@ from tests.kvcore.test_configurations import random_proof as random_configuratio
 from tests.support.exhaustive import exhaustive_optimum
 from tests.support.few import few
 from tests.support.policy_instances import crowded_instance
-from tests.support.random_proofs import PRICEABLE, random_prices, random_speed, random_tree
+from tests.support.random_proofs import PRICEABLE, random_late_windows, random_prices, random_speed, random_tree
 from tests.support.random_schedules import mutate, random_instance, random_schedule
 from tests.support.rigid import rigid
 from tests.support.tiny_instances import PROFILES, tiny_instance
@@ -163,6 +163,7 @@ def flat(draw, seed):
 KINDS = {
     "alone": (flat, lambda draw, instance, objective: Alone(), check.OBJECTIVES),
     "shares": (flat, random_shares, ("busy-time", *check.FLOW)),
+    "late-windows": (flat, lambda draw, instance, objective: random_late_windows(draw, instance), ("late-requests",)),
     "speed": (flat, lambda draw, instance, objective: random_speed(draw, instance), check.FLOW),
     "tree": (
         lambda draw, seed: tiny_instance(seed, **PRICEABLE),
@@ -180,7 +181,7 @@ KINDS = {
         check.FLOW,
     ),
 }
-ROUNDED = ("prices", "tree", "speed")
+ROUNDED = ("prices", "tree", "speed", "late-windows")
 """Kinds of which kvbound proves a little less: it rounds to 1/scale, and leaves out parts after the last slot."""
 
 

@@ -5,9 +5,23 @@ from __future__ import annotations
 import random
 from typing import Any
 
+from bounds.shares import corners
 from kvcore import Instance
-from kvcore.certificates import Branch, Events, Fresh, Leaf, Prices, SlotPrices, Slots, Speed, Tree, Windows
-from kvcore.certificates.shares import UNIT
+from kvcore.certificates import (
+    Branch,
+    Events,
+    Fresh,
+    LateWindows,
+    Leaf,
+    Prices,
+    SlotPrices,
+    Slots,
+    Speed,
+    Tree,
+    Windows,
+)
+from kvcore.certificates.late_windows import ONE as ONE_ROW
+from kvcore.certificates.shares import UNIT, deadlines
 from kvcore.certificates.slot_graph import LocalGraphs
 from kvcore.certificates.speed import ONE
 from kvcore.certificates.steps import lines
@@ -71,8 +85,8 @@ def random_fresh(draw: random.Random, instance: Instance) -> Fresh:
     return Fresh(function=draw.randrange(len(instance.cost.functions)), labels=events.states, target=target)
 
 
-def random_speed(draw: random.Random, instance: Instance) -> Speed:
-    """Draw prices of work of any shape and size, slots of any length, and any division of the time of a batch."""
+def random_division(draw: random.Random, instance: Instance) -> dict[str, Any]:
+    """Draw weights of lines, and parts of what is fixed in a batch."""
     parts = [draw.random() ** draw.choice([1, 6]) for _ in lines(instance.cost)]
     machine, left, shared = instance.machine, UNIT, {}
     limits = {"memory": machine.memory, "packing": machine.memory, "tokens": machine.batch_tokens,
@@ -81,6 +95,27 @@ def random_speed(draw: random.Random, instance: Instance) -> Speed:
     for name in draw.sample(names, draw.choice([0, 1, 1, 2]) if len(names) > 1 else 1):
         shared[name] = draw.choice([left, draw.randint(0, left)])
         left -= shared[name]
+    functions = tuple(int(UNIT * part / sum(parts)) for part in parts)
+    return {"functions": functions, "packs": draw.randint(1, 3), **shared}
+
+
+def random_late_windows(draw: random.Random, instance: Instance) -> LateWindows:
+    """Draw windows from near an arrival to near a due time, with weights near 1, small or large, for any division."""
+    dues = [tick for request in instance.requests for tick in deadlines(request) if tick is not None] or [9]
+    starts = [request.arrival for request in instance.requests]
+
+    def row() -> tuple[int, int, int, int]:
+        start = max(0, draw.choice(starts) + draw.choice([0, 0, 0, -1, 1]))
+        weights = [draw.choice([0, 1, ONE_ROW, draw.randint(0, 2 * ONE_ROW), 2**30]) for _ in range(2)]
+        return start, max(start, draw.choice(dues) + draw.choice([0, 0, 0, -1, 1])), *weights
+
+    division = draw.choice([corner.model_dump(exclude={"kind", "alone", "windows"}) for corner in corners(instance)])
+    division = draw.choice([division, random_division(draw, instance)])
+    return LateWindows(**division, rows=tuple(row() for _ in range(draw.choice([0, 1, 1, 2, 3, 8]))))
+
+
+def random_speed(draw: random.Random, instance: Instance) -> Speed:
+    """Draw prices of work of any shape and size, slots of any length, and any division of the time of a batch."""
     scale, slots, top = draw.choice([1, 64, 1024]), draw.randint(0, 12), draw.choice([0.5, 1, 2, 4])
     shapes = (
         [int(scale * top * (1 - i / max(1, slots))) for i in range(slots)],
@@ -88,7 +123,7 @@ def random_speed(draw: random.Random, instance: Instance) -> Speed:
         [draw.choice([0, 0, scale, 10**9]) * (draw.random() < 0.3) for _ in range(slots)],
     )
     return Speed(
-        functions=tuple(int(UNIT * part / sum(parts)) for part in parts), packs=draw.randint(1, 3), **shared,
+        **random_division(draw, instance),
         slot=draw.choice([1, 1, 2, 3, 5, 9, 20, 60]), scale=scale, price=tuple(draw.choice(shapes)),
         level=draw.choice([0, UNIT, draw.randint(0, UNIT)]),
         ratios=tuple(sorted(draw.sample(range(ONE + 1, 400), draw.randint(0, 6)))),

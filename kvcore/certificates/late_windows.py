@@ -1,0 +1,122 @@
+"""Overlapping windows of time, each with more work than time: who of the requests in them must be late.
+
+`docs/bounds.md` has the proof ("Too much for a window"). All is in integers: work is rounded down, time up.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal, NamedTuple
+
+import numpy as np
+from pydantic import Field
+
+from kvcore.certificates.alone import is_late_alone
+from kvcore.certificates.budget import CALL, Budget
+from kvcore.certificates.proof import InvalidCertificate
+from kvcore.certificates.shares import Division, PricedSteps, Tick, deadlines
+from kvcore.certificates.steps import Integers
+from kvcore.instance import Instance
+from kvcore.metrics import Value
+
+ONE = 2**20
+"""Weights of rows, and parts of what is too much, are in such parts of 1."""
+MOST_TOTAL = 2**40
+"""All work together is below so many units."""
+MOST_WEIGHT = 2**41
+"""All weights together, in parts of 1, so that 64 bits hold their products with parts."""
+NEVER = 2**62
+"""The due time of work that may be done at any time."""
+ROW = 400
+"""Work to look at a request in a row."""
+
+Weight = Annotated[int, Field(ge=0, le=2**40)]
+
+
+class LateWindows(Division):
+    """Requests of which too many are due in a window of time: `rows` are its start, its end, and two weights.
+
+    The first weight, in 2^-20, is that of the inequality by work, the second of that by the number of requests.
+    """
+
+    kind: Literal["late-windows"] = "late-windows"
+    rows: Annotated[tuple[tuple[Tick, Tick, Weight, Weight], ...], Field(max_length=1_000_000)] = ()
+
+    def prove(self, instance: Instance, objective: str, budget: Budget) -> Value:
+        """Return how many are late even alone, and how many more by the windows together, rounded up."""
+        if objective != "late-requests":
+            raise InvalidCertificate(f"windows of late requests prove nothing about {objective}")
+        if sum(by_work + by_count for *_, by_work, by_count in self.rows) >= MOST_WEIGHT:
+            raise InvalidCertificate("the weights of windows are above 2^21 together")
+        if any(start > end for start, end, *_ in self.rows):
+            raise InvalidCertificate("a window must not end before it begins")
+        self.check(instance)
+        self.spend(instance, budget)
+        budget.spend("rows of windows", len(self.rows) * (20 * CALL + ROW * len(instance.requests)))
+        return self.late(due_work(PricedSteps(instance, self)))
+
+    def late(self, work: DueWork) -> int:
+        """Return the same for this work."""
+        gained, weights = 0, np.zeros(len(work.arrival), dtype=np.int64)
+        for start, end, by_work, by_count in self.rows:
+            inside = work.inside(start, end)
+            too_much = int(inside.sum()) - work.units(end - start)
+            if too_much > 0:
+                parts = -(-np.minimum(inside, too_much) * ONE // too_much)
+                weights += by_work * parts + by_count * ONE * (inside > 0)
+                gained += ONE * (by_work + by_count * (least_number(inside, too_much) if by_count else 0))
+        spared: int = sum(np.maximum(0, weights - ONE * ONE).tolist())
+        return work.late + max(0, -(-(gained - spared) // ONE**2))
+
+    @property
+    def why(self) -> str:
+        """The argument in words."""
+        return f"requests that are due in {len(self.rows)} windows of time share more work than fits"
+
+
+class DueWork(NamedTuple):
+    """Requests that are late even alone (how many), and of each other one its arrival, its work and when it is due.
+
+    `first` work is due at `first_due`, and `whole`, the first included, at `due`: units of 2^-bits ticks.
+    """
+
+    late: int
+    arrival: Integers
+    first_due: Integers
+    due: Integers
+    first: Integers
+    whole: Integers
+    bits: int
+
+    def inside(self, start: int, end: int) -> Integers:
+        """Return the work of each request that must lie between two ticks if it is not late."""
+        chosen = np.where(self.due <= end, self.whole, np.where(self.first_due <= end, self.first, 0))
+        return np.where(self.arrival >= start, chosen, 0)
+
+    def units(self, ticks: int) -> int:
+        """Return ticks in units of work, rounded up."""
+        return ticks << self.bits if self.bits >= 0 else -(-ticks >> -self.bits)
+
+
+def due_work(steps: PricedSteps) -> DueWork:
+    """Return what is due when, for the shares of a division."""
+    shares, bits = steps.shares()
+    sums, rows, late = steps.steps.sums(shares), [], 0
+    spare = max(0, (sum(sums) // MOST_TOTAL).bit_length())
+    for request, start, stop, whole in zip(
+        steps.instance.requests, steps.steps.first[:-1].tolist(), steps.steps.first[1:].tolist(), sums, strict=True
+    ):
+        first, last = int(steps.done[start]), int(steps.done[stop - 1])
+        if is_late_alone(request, first, last):
+            late += 1
+            continue
+        due, first_due = (NEVER if tick is None else min(tick, NEVER) for tick in deadlines(request))
+        if due < NEVER:
+            first_due = min(first_due, due - (last - first))
+        rows.append((request.arrival, first_due, due, int(shares[start]) >> spare, whole >> spare))
+    arrival, soon, late_due, begun, all_work = np.array(rows, dtype=np.int64).reshape(-1, 5).T.copy()
+    return DueWork(late, arrival, soon, late_due, begun, all_work, bits - spare)
+
+
+def least_number(inside: Integers, too_much: int) -> int:
+    """Return how many of the largest amounts add up to so much at the least."""
+    return int(np.searchsorted(np.cumsum(np.sort(inside)[::-1]), too_much)) + 1
