@@ -1,6 +1,7 @@
 """Better schedules for any instance and objective: policies with other parameters and priorities, run again and again.
 
-The index rule is tuned first: one R0, then what `solvers.steering` adds to it.
+The index rule is tuned first: one R0, then what `solvers.steering` adds to it; where a function of the cost can become
+longer than the one that pays, `knee`; for late requests, `on-time`.
 Each run is one of the engine, so the referee has passed whatever is kept. Where destroy and repair applies
 (`solvers.neighbourhoods`), it goes on from the best of the policies.
 """
@@ -21,11 +22,14 @@ import kvcore
 from heuristics import BY_COST, Policy, PolicyError, Unsuited, get_policy, trace_policy
 from heuristics.policies.deadline import Deadline
 from heuristics.policies.index import MEANS, Index, mean_work
+from heuristics.policies.knee import MEANS as KNEE_MEANS
+from heuristics.policies.knee import Knee, has_knee
 from heuristics.policies.listed import Listed
+from heuristics.policies.on_time import PACE, SHARE, OnTime
 from heuristics.policies.staggered import Staggered
 from kvcore.cost import OwnCost
 from kvcore.instance import Instance
-from kvcore.metrics import Value, check_objective, completions, objective_value
+from kvcore.metrics import SUMS, Value, check_objective, completions, objective_value
 from kvcore.referee import verify_schedule
 from kvcore.result import Result, SolverInfo
 from kvcore.schedule import Schedule
@@ -37,7 +41,7 @@ from solvers.steering import Runs, applies, steer
 from solvers.task import Done, Found, Progress, Send, Task
 
 FIRST = ("index", "sjf", "serial")
-"""What is run for a start, where none is given: the first that the machine suits."""
+"""What is run for a start, where none is given: the first that the machine suits. Before it, `first_policies`."""
 OTHERS = ("infermax", "vllm-v1", "mc-sf", "srpt", "sjf-api", "mars-order")
 """What is run before all other policies."""
 WITH_CALLS = ("trtllm-max-utilization-cached", "infercept-heuristic")
@@ -58,6 +62,8 @@ MOVES = 2_000
 """Moves of destroy and repair that count as a round."""
 LONGER = 2.0
 """So many times the last run of the engine is kept free for the next one."""
+CLOSEST = 1.1
+"""The ratio of two parameters of `knee` and `on-time` that are not worth telling apart."""
 NEAR = 1.01
 """The ratio of two flow times, or times of a token, that are not worth telling apart."""
 RUNS = 200
@@ -96,7 +102,8 @@ def improve(
     search.start(start)
     first, stopped = search.value, "time limit" if rounds is None else "rounds"
     try:
-        for tries in (_staggered(instance), search.due() if objective == "max-flow-time" else search.tuned()):
+        first_of_all = search.due() if objective == "max-flow-time" else search.tuned()
+        for tries in (_staggered(instance), search.turned(), first_of_all):
             search.follow(tries)
         draw = random.Random(seed)
         search.follow(search.steered(draw), named=False)
@@ -151,6 +158,9 @@ class _Improvement:
     """Compiled runs of it, where they apply."""
     best: Index | None = None
     """It with its best steps."""
+    turned_best: Callable[[Any], Policy] | None = None
+    """Makes `knee` or `on-time` with its best parameters, of factors by request."""
+    turned_value: Value | float = math.inf
     schedule: Schedule = field(init=False)
     value: Value = field(init=False)
     name: str | None = field(init=False)
@@ -160,7 +170,7 @@ class _Improvement:
         if isinstance(given, Schedule):
             self._keep(verify_schedule(self.instance, given), None)
             return
-        for name in FIRST if given is None else (given,):
+        for name in first_policies(self.instance, self.objective) if given is None else (given,):
             try:
                 self._keep(trace_policy(self.instance, get_policy(name)), name)
                 return
@@ -241,6 +251,25 @@ class _Improvement:
         if self.runs is not None:
             yield Index(r0=best)
 
+    def turned(self) -> Tries:
+        """Search for the parameters of `knee` or `on-time`, one after another, in steps that become smaller."""
+        name = first_policies(self.instance, self.objective)[0]
+        if name not in ("knee", "on-time"):
+            return
+        make: Callable[..., Policy] = Knee if name == "knee" else OnTime
+        point = [KNEE_MEANS] if name == "knee" else [SHARE, PACE]
+        self.turned_value, step = (yield make(*point)), 2.0 if name == "knee" else 1.5
+        while step > CLOSEST and self.in_time():
+            for k, change in [(k, change) for k in range(len(point)) for change in (step, 1 / step)]:
+                other = [*point[:k], rounded(point[k] * change), *point[k + 1 :]]
+                value = yield make(*other)
+                if value < self.turned_value:
+                    self.turned_value, point = value, other
+                    break
+            else:
+                step = math.sqrt(step)
+        self.turned_best = lambda factors: make(*point, factors=factors)
+
     def due(self) -> Tries:
         """Search for the flow time and the time of a token of the deadline rule, in steps that become smaller."""
         if isinstance(self.instance.cost, OwnCost):
@@ -303,6 +332,9 @@ class _Improvement:
             other = yield indexed(np.zeros(n))
             if other < value:
                 make, logs, value = indexed, np.zeros(n), other
+        turned = self.turned_best
+        if turned is not None and self.turned_value <= value:
+            make, logs, value = lambda logs: turned(np.exp(logs)), np.zeros(n), self.turned_value
         while True:
             size = min(n, draw.randint(*WINDOW), max(2, n // 2))
             first = draw.randint(0, n - size)
@@ -312,6 +344,13 @@ class _Improvement:
             other = yield make(changed)
             if other <= value:
                 value, logs = other, changed
+
+
+def first_policies(instance: Instance, objective: str) -> tuple[str, ...]:
+    """Return what is run for a start, the first that the machine suits."""
+    if objective == "late-requests" and not isinstance(instance.cost, OwnCost):
+        return ("on-time", *FIRST)
+    return ("knee", *FIRST) if objective in SUMS and has_knee(instance.cost) else FIRST
 
 
 def other_policies(instance: Instance, objective: str) -> Tries:

@@ -62,9 +62,12 @@ class OnTime(Knee):
     rule = "first tokens by due time, but the longest where not all can be on time; decodes by pace; late ones last"
     source = "this project, after Jackson (1955) and Moore (1968)"
 
-    def __init__(self, share: float = SHARE, pace: float = PACE) -> None:
-        """Set the share of the time that first tokens get, and that of the least pace for which a batch may last."""
-        super().__init__()
+    def __init__(self, share: float = SHARE, pace: float = PACE, factors: Array | None = None) -> None:
+        """Set the share of the time that first tokens get, and that of the least pace for which a batch may last.
+
+        `factors` are what weights are divided by, by request.
+        """
+        super().__init__(factors=factors)
         given = [f"share={share:g}"] * (share != SHARE) + [f"pace={pace:g}"] * (pace != PACE)
         self.name = f"on-time:{','.join(given)}" if given else "on-time"
         self.share, self.pace = share, pace
@@ -100,6 +103,8 @@ class OnTime(Knee):
                 self.due = np.pad(self.due, ((0, 0), (0, more)), constant_values=inf)
                 self.late, self.weight = np.pad(self.late, (0, more)), np.pad(self.weight, (0, more))
             self.due[:, job.index], self.weight[job.index] = due_times(job), job.weight
+            if self.factors is not None:
+                self.weight[job.index] /= self.factors[job.index]
         for job in self._started:
             if job.generated or job.segment or job.window:
                 self.due[3, job.index] = view.now if job.call_start is None else job.call_start

@@ -497,7 +497,7 @@ def test_fill_begins_with_the_largest_gap_if_told_so(tmp_path: Path, monkeypatch
     for family, name in (
         ("slo", "slo-toolbench-r2"),
         ("slots", "infercept-ve-k3-chunked0"),
-        ("slots", "infercept-ve-k4-chunked1"),
+        ("infermax", "equal-I16-O1"),
     ):
         (tmp_path / family).mkdir(exist_ok=True)
         for path in (RECORDS / family).glob(f"{name}.*"):

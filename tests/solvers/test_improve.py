@@ -12,7 +12,7 @@ from kvcore.cost import OwnCost
 from kvcore.errors import BadInput
 from kvcore.metrics import OBJECTIVES
 from kvcore.referee import verify_schedule
-from solvers.improve import OTHERS, WITH_CALLS, improve, other_policies
+from solvers.improve import OTHERS, WITH_CALLS, first_policies, improve, other_policies
 from tests.heuristics.test_compression import serving
 from tests.heuristics.test_policies import simple
 from tests.support.few import few
@@ -126,3 +126,17 @@ def test_nothing_is_prepared_once_the_time_is_over(monkeypatch) -> None:
     monkeypatch.setattr("solvers.improve._staggered", prepared)
     result = improve(builtin_instance("mars-figure1"), seconds=0.0)
     assert (result.stopped, result.extra["rounds"]) == ("time limit", 0)
+
+
+def test_knee_and_on_time_are_starts_and_neighbours() -> None:
+    """With one round left after the start, the value is that of the policy; with more, its parameters change."""
+    roofline = Cost((CostFunction(busy=8, decode_kv=1), CostFunction(tokens=2)))
+    instance = serving(5).replace(cost=roofline)
+    assert first_policies(instance, "total-flow-time")[0] == "knee"
+    assert first_policies(instance.replace(cost=LINEAR), "total-flow-time")[0] == "index"
+    assert improve(instance, rounds=0).policy == "knee"
+    assert improve(instance, "late-requests", rounds=0).policy == "on-time"
+    found = improve(instance, rounds=60)
+    assert found.value <= improve(instance, rounds=0).value
+    changed = [improve(serving(seed).replace(cost=roofline), rounds=8).policy for seed in few(range(12), 8)]
+    assert any(name is not None and name.startswith("knee:means=") for name in changed)
