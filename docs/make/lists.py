@@ -18,7 +18,7 @@ from heuristics.engine import admission, min_waste
 from heuristics.engine.policy import Policy
 from heuristics.registry import NAMED
 from kvbound.cli.app import app
-from kvcore.instance import Machine
+from kvcore.instance import LIMIT, Machine
 from solvers.ways import SOLVERS
 from workloads.builtin import BUILTIN
 
@@ -139,6 +139,15 @@ def described(one: type, names: list[str]) -> Iterator[str]:
         f", on top of `{one.__mro__[1].__name__}`.\n" if one.__mro__[1] is not Policy else "\n"
     )
     yield text_of(one)
+    settings = one.settings if issubclass(one, Policy) else {}
+    if settings:
+        rows = ((f"`{key}`", _shown(getattr(one, key)), setting.does) for key, setting in settings.items())
+        yield "\n".join(table(("setting", "default", "what it sets"), rows)) + "\n"
+
+
+def _shown(number: float) -> str:
+    """Return a setting's value as text."""
+    return "none" if number == LIMIT else f"{number}"
 
 
 def text_of(documented: Any) -> str:

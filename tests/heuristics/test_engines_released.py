@@ -13,6 +13,7 @@ from costmodels import infermax_7b
 from heuristics import PolicyError, get_policy, trace_policy
 from heuristics.policies.vllm_v1 import VllmV1
 from kvcore import Call, Instance, Machine, Request, Segment
+from kvcore.errors import BadInput
 from kvcore.metrics import completions
 from tests.heuristics.test_policies_today import moves, request, serving
 
@@ -133,3 +134,79 @@ def test_requests_of_fixed_length_keep_their_whole_limits_free(name: str, joins:
     """M = 21: A may yet generate 9. B's 4 + 5 + 1 are less than 17 - 0.7 x 9, and not less than 17 - 9."""
     given = serving(21, request("A", 4, 9, max_new=10), request("B", 4, 5, 1, max_new=5))
     assert (moves(given, name, 2)[1][0] == {"B": 4}) is joins
+
+
+# --- settings, by hand -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "first"),
+    [
+        ("vllm-v1", {"A": 4, "B": 4}),
+        ("vllm-v1:max_num_seqs=1", {"A": 4}),
+        ("vllm-v1:long_prefill_token_threshold=3", {"A": 3, "B": 3}),
+        ("vllm-v1:threshold=3,seqs=1", {"A": 3}),
+        ("vllm-v1:watermark=0.2", {"A": 4}),
+    ],
+)
+def test_a_setting_of_vllm(name: str, first: dict[str, int]) -> None:
+    """M = 9 and a null block: a fifth of 10 blocks stays free as B joins A. A lone request has no threshold."""
+    two = request("A", 4, 2), request("B", 4, 2)
+    assert moves(serving(9, *two), name)[0][0] == first
+    assert moves(serving(9, two[0]), name)[0][0] == {"A": 4}
+
+
+def test_prefills_are_batches_apart() -> None:
+    """A prefills in batch 0, so B, which comes in it, is held until batch 3; with C left behind, the next is not."""
+    given = serving(None, request("A", 2, 9), request("B", 2, 9, 1), request("C", 2, 9, 1), batch_tokens=3)
+    works = [work for work, _ in moves(given, "vllm-v1:prefill_schedule_interval=3", 5)]
+    assert works == [{"A": 2}, {"A": 1}, {"A": 1}, {"A": 1, "B": 2}, {"A": 1, "B": 1, "C": 1}]
+
+
+@pytest.mark.parametrize(("name", "joins"), [("ratio=0.7", 21), ("ratio=0.5", 19), ("conservativeness=0.5", 18)])
+def test_the_share_of_the_limits_that_sglang_keeps_free(name: str, joins: int) -> None:
+    """A holds 4 and may generate 9 more. B joins where 4 + 5 + 1 are less than M - 4 - share x 9."""
+    a, b = request("A", 4, 9, max_new=10), request("B", 4, 5, 1, max_new=5)
+    first = [memory for memory in range(15, 24) if moves(serving(memory, a, b), f"sglang:{name}", 2)[1][0] == {"B": 4}]
+    assert first[0] == joins
+
+
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [
+        ("vllm-v1:watermark=2", "watermark is a number of at least 0 and at most 1, not '2'"),
+        ("vllm-v1:watermark=nan", "watermark is a number of at least 0"),
+        ("vllm-v1:threshold=0.5", "long_prefill_token_threshold is an integer of at least 0, not '0.5'"),
+        ("vllm-v1:beta=1", "vllm-v1:key=number,.. has each once of watermark"),
+        ("vllm-v1:seqs=1,max_num_seqs=2", "has each once of"),
+        ("sglang:ratio", "new_token_ratio is a number"),
+    ],
+)
+def test_a_setting_that_is_none_is_refused(name: str, says: str) -> None:
+    with pytest.raises(BadInput, match=says):
+        get_policy(name)
+
+
+# --- planned as the batch before starts, by hand -----------------------------------------------------------------
+
+
+def test_what_happens_in_a_batch_is_seen_one_batch_later() -> None:
+    """B comes in batch 0, as batch 1 is planned already: it is in batch 2."""
+    given = serving(None, request("A", 2, 4), request("B", 1, 1, 1))
+    assert [work for work, _ in moves(given, "vllm-v1")] == [{"A": 2}, {"A": 1, "B": 1}, {"A": 1}, {"A": 1}]
+    assert [work for work, _ in moves(given, "vllm-v1-async")] == [{"A": 2}, {"A": 1}, {"A": 1, "B": 1}, {"A": 1}]
+    assert [work for work, _ in moves(given, "sglang-overlap")] == [{"A": 2}, {"A": 1}, {"B": 1}, {"A": 1}, {"A": 1}]
+
+
+def test_one_that_ends_holds_its_memory_for_another_batch() -> None:
+    """M = 9: B (5) waits for the 5 of A, which ends in batch 1; C decodes on."""
+    given = serving(9, request("A", 4, 2), request("C", 1, 4), request("B", 5, 1))
+    assert [work for work, _ in moves(given, "vllm-v1")][2:] == [{"C": 1, "B": 5}, {"C": 1}]
+    assert [work for work, _ in moves(given, "vllm-v1-async")][2:] == [{"C": 1}, {"C": 1, "B": 5}]
+
+
+@pytest.mark.parametrize("name", ["vllm-v1-async", "sglang-overlap"])
+def test_an_empty_plan_waits_for_the_end_of_the_batch(name: str) -> None:
+    """M = 4: only A's end makes room for B, and no other request runs."""
+    given = serving(4, request("A", 2, 2, max_new=2), request("B", 3, 1, max_new=1))
+    assert [work for work, _ in moves(given, name)] == [{"A": 2}, {"A": 1}, {"B": 3}]

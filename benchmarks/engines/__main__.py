@@ -1,0 +1,114 @@
+"""`python -m benchmarks.engines --vllm FOLDER --seeds N`: an engine's own scheduler beside our policy, batch by batch.
+
+Nothing is installed. FOLDER has the unpacked wheel: `pip download --no-deps vllm==VERSION`, then `unzip vllm-*.whl
+'vllm/*.py' -d FOLDER`. vLLM's scheduler imports torch (the one for a CPU will do), msgspec, cbor2, xxhash and regex.
+Each workload is random and tight of memory. A difference is printed: seed, batch, the engine's step, and ours.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+from copy import copy
+from pathlib import Path
+
+from benchmarks.engines.vllm import Step, Vllm
+from heuristics import get_policy, trace_policy
+from heuristics.engine.job import Job
+from heuristics.engine.plan import Plan
+from heuristics.policies.vllm_v1 import VllmV1
+from kvcore import Call, Instance, Machine, Request, Segment
+
+
+def workload(seed: int, *, calls: bool, weights: bool) -> Instance:
+    """Return 2 to 14 requests on a machine whose memory holds one to four of the largest."""
+    draw = random.Random(seed)
+    block, scale = draw.choice((1, 2, 4, 16)), draw.choice((1, 1, 2, 4))
+    scale *= max(1, block // 2)
+    arrivals, now, requests = draw.choice(("zero", "poisson", "bursts")), 0, []
+    for number in range(draw.randint(2, 14)):
+        if arrivals == "poisson":
+            now += int(draw.expovariate(1 / draw.choice((1, 3, 8))))
+        elif arrivals == "bursts" and draw.random() < 0.3:
+            now += draw.randint(1, 20)
+        decodes = [draw.randint(1, draw.choice((3, 8, 20)) * scale) for _ in range(draw.choice((1, 1, 2, 3)))]
+        segments = [
+            Segment(
+                decode=decode, call=Call(duration=draw.choice((0, 0, 1, 2, 5, 20)), returns=draw.choice((0, 1, 3, 10)))
+            )
+            for decode in (decodes[1:] if calls else ())
+        ]
+        requests.append(
+            Request(
+                id=f"r{number}", arrival=now, prompt=draw.randint(1, draw.choice((4, 12, 30)) * scale),
+                weight=draw.randint(1, 3) if weights else 1, segments=(*segments, Segment(decode=decodes[0])),
+            )
+        )  # fmt: skip
+    peaks = [-(-one.peak // block) for one in requests]
+    blocks = draw.randint(max(peaks), max(max(peaks), min(sum(peaks), max(peaks) * draw.choice((1, 2, 4)))))
+    machine = Machine(
+        memory=blocks * block, block=block, batch_tokens=draw.choice((4, 8, 16, 32, 64, 256)) * draw.choice((1, scale)),
+        batch_requests=draw.choice((2, 3, 5, 8, 256)), evict=True, partial=True,
+    )  # fmt: skip
+    return Instance(name=f"seed {seed}", machine=machine, requests=tuple(requests))
+
+
+def ours(instance: Instance, policy: VllmV1) -> tuple[list[Step], set[int]]:
+    """Return the policy's batches, and those in which R4 made a request wait."""
+    held, policy = set[int](), copy(policy)
+    may_join = policy.may_join
+
+    def asked(job: Job, plan: Plan) -> bool:
+        joins = may_join(job, plan)
+        if not joins:
+            held.add(policy._batch)
+        return joins
+
+    policy.may_join = asked  # type: ignore[method-assign]
+    batches = trace_policy(instance, policy, compress=False).schedule.batches
+    return [Step(one.start, [*one.work.items()], dict(one.drop)) for one in batches], held
+
+
+def difference(theirs: list[Step], mine: list[Step], *, lost: bool) -> int | None:
+    """Return the first batch that differs, in start, work, order or, with `lost`, the KV of preempted requests."""
+    for at, (one, other) in enumerate(zip(theirs, mine, strict=False)):
+        if one[:2] != other[:2] or (lost and one.lost != other.lost):
+            return at
+    return None if len(theirs) == len(mine) else min(len(theirs), len(mine))
+
+
+def main() -> None:
+    """Compare, and print how many workloads are equal."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--vllm", type=Path, required=True, metavar="FOLDER")
+    parser.add_argument("--policy", default="vllm-v1", help="a vllm-v1.., with settings if need be")
+    parser.add_argument("--seeds", type=int, default=200)
+    parser.add_argument("--first", type=int, default=0)
+    parser.add_argument("--calls", action="store_true", help="requests that call")
+    given = parser.parse_args()
+    policy = get_policy(given.policy)
+    if not isinstance(policy, VllmV1):
+        parser.error(f"{given.policy} is not a policy of vLLM's")
+    if not (given.vllm / "vllm" / "v1").is_dir():
+        parser.error(f"there is no vllm/v1 in {given.vllm}")
+    engine = Vllm(given.vllm)
+    lost = not (given.calls or policy.cached or policy.ahead)
+    equal = preempting = by_r4 = 0
+    for seed in range(given.first, given.first + given.seeds):
+        instance = workload(seed, calls=given.calls, weights=policy.priority)
+        theirs, (mine, held) = engine.run(instance, policy), ours(instance, policy)
+        at = difference(theirs, mine, lost=lost)
+        equal += at is None
+        preempting += any(step.lost for step in theirs)
+        by_r4 += at in held
+        if at is not None and at not in held:
+            print(f"seed {seed}, batch {at}: {engine.name} {theirs[at : at + 1]}, {policy.name} {mine[at : at + 1]}")
+    with_calls = " with calls" if given.calls else ""
+    print(
+        f"{engine.name} and {policy.name}: {equal} of {given.seeds} workloads{with_calls} equal, {preempting} preempt; "
+        f"{by_r4} differ where R4 makes a request wait, {given.seeds - equal - by_r4} otherwise"
+    )
+
+
+if __name__ == "__main__":
+    main()
