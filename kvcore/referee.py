@@ -26,6 +26,10 @@ RULES = dict(enumerate((
     "moves", "completion",
 ), 1))  # fmt: skip
 """The rules by number, as `docs/semantics.md` names them."""
+MOST_BATCHES = 10**7
+"""Batches that are executed: a day has 8.64 million of 10 ms."""
+LONGEST = 2**20
+"""Batches of one stretch, each of which takes 80 bytes until it is packed."""
 
 
 @dataclass(eq=False)
@@ -139,7 +143,9 @@ class Execution:
             repeats -= done or 1
 
     def execute_once(self, batch: Batch) -> None:
-        """Execute one batch, or raise InvalidSchedule."""
+        """Execute one batch, or raise InvalidSchedule (BadInput: `MOST_BATCHES` were before it)."""
+        if self.count >= MOST_BATCHES:
+            raise BadInput(f"more than {MOST_BATCHES:,} batches are not executed: coarsen the instance")
         continuing = [] if self.machine.pause else self.continuing
         self.rule_1_time(batch)
         self.pass_time(batch.start)
@@ -464,7 +470,7 @@ class Execution:
         ):
             return 0
         features = self.features([], [])
-        most = min(most, stream.until_end())
+        most = min(most, stream.until_end(), MOST_BATCHES - self.count, LONGEST)
         start, blocks, limit = self.end, self.blocks, self.machine.block_limit
         ends: list[int] = []
         devices: list[int] = []
