@@ -23,14 +23,14 @@ from kvcore.trace import Trace
 from workloads.importers.run_log import MOVES, LoggedBatch, Restarts, RunLog, find_restarts, read_log
 
 TOLERATED = {
-    "early": "batches that start before the cost model says that the one before ends (R1)",
+    "early": "batches that start before the cost model says that the one before ends (rule R1)",
     "late": "batches that start later than the schedule's, which waits for nothing but arrivals and calls",
-    "arrival": "work before the instance says that the request arrives: it waits (R2)",
-    "done": "work on a request that has generated all its tokens: left out (R2)",
-    "tokens": "work of more tokens than are to be processed: cut (R3)",
-    "moves": "moves of more KV than is there: cut or left out (R10)",
-    "empty": "batches with neither work nor a transfer: left out (R10)",
-    "unfinished": "requests that are not done when the log ends: finished after it (R11)",
+    "arrival": "work before the instance says that the request arrives: it waits (rule R2)",
+    "done": "work on a request that has generated all its tokens: left out (rule R2)",
+    "tokens": "work of more tokens than are to be processed: cut (rule R3)",
+    "moves": "moves of more KV than is there: cut or left out (rule R10)",
+    "empty": "batches with neither work nor a transfer: left out (rule R10)",
+    "unfinished": "requests that are not done when the log ends: finished after it (rule R11)",
 }
 """What may differ between a log and the schedule made of it. What breaks a limit or switch of the machine may not."""
 

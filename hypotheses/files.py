@@ -9,6 +9,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from heuristics.engine.guarded import guarded
 from hypotheses.case import Held
 from hypotheses.families import Hypothesis
 from hypotheses.verdict import Verdict
@@ -55,7 +56,8 @@ def load_all(path: Path) -> dict[str, Hypothesis]:
     module = importlib.util.module_from_spec(spec)
     sys.modules[spec.name] = module
     try:
-        spec.loader.exec_module(module)
+        with guarded():
+            spec.loader.exec_module(module)
     except (Exception, SystemExit) as error:
         raise BadInput(f"{path}: {in_one_line(error, str(path))}") from None
     name = path.stem.replace("_", "-")

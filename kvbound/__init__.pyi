@@ -66,6 +66,9 @@ from heuristics import Policy as Policy
 from heuristics import View as View
 from heuristics import Plan as Plan
 from heuristics import Job as Job
+from heuristics import Ranked as Ranked
+from heuristics import Unified as Unified
+from heuristics.policies.listed import Listed as Listed
 from heuristics import run_policy as run_policy
 from heuristics import PolicyError as PolicyError
 from heuristics import Unsuited as Unsuited
@@ -86,9 +89,12 @@ from formulations.horizon import sufficient_batches as sufficient_batches
 from solvers.matrix import MatrixModel as MatrixModel
 
 # Claims, counterexamples, sweeps
+from hypotheses import Case as Case
+from hypotheses import Fails as Fails
 from hypotheses import Hypothesis as Hypothesis
 from hypotheses import Verdict as Verdict
 from hypotheses import check as check
+from hypotheses import listed as listed
 from hypotheses.files import load as load_hypothesis
 from hypotheses.search import SearchSpace as SearchSpace
 from hypotheses.search import search as search
@@ -101,6 +107,7 @@ from kvbound.plots import compare_schedules as compare_schedules
 from kvbound.plots import gantt as gantt
 from kvbound.plots import memory as memory
 from kvbound.plots import ladder as ladder
+from kvbound.plots import plot_record as plot_record
 from kvbound.plots import save as save
 from kvbound.plots import render as render
 from kvbound.report import Report as Report

@@ -13,10 +13,13 @@ from heapq import heappop, heappush
 
 from kvcore.cost import Features
 from kvcore.instance import Instance
-from kvcore.rules import Execution, MoveMade, Work
+from kvcore.rules import MOST_BATCHES, Execution, MoveMade, Work
 from kvcore.schedule import Batch
 from kvcore.state import RequestState
 from kvcore.trace import MoveKind, Run, Span, StreamClock
+
+LONGEST = 2**20
+"""Batches of one stretch, each of which takes 80 bytes until it is packed."""
 
 
 class Stream:
@@ -206,7 +209,7 @@ class StreamExecution(Execution):
         ):
             return 0
         features = self.features([], [])
-        most = min(most, stream.until_end())
+        most = min(most, stream.until_end(), MOST_BATCHES - self.count, LONGEST)
         start, blocks, limit = self.end, self.blocks, self.machine.block_limit
         ends: list[int] = []
         devices: list[int] = []

@@ -11,6 +11,7 @@ from heapq import heappop, heappush
 from typing import NamedTuple
 
 from kvcore.cost import Features
+from kvcore.errors import BadInput
 from kvcore.instance import Instance
 from kvcore.schedule import Batch, Schedule
 from kvcore.state import CALLING, DONE, READY, RequestState
@@ -21,6 +22,8 @@ RULES = dict(enumerate((
     "moves", "completion",
 ), 1))  # fmt: skip
 """The rules by number, as `docs/semantics.md` names them."""
+MOST_BATCHES = 10**7
+"""Batches that are executed: a day has 8.64 million of 10 ms."""
 
 
 @dataclass(eq=False)
@@ -102,7 +105,9 @@ class Execution:
             self.execute_once(batch.again(self.end))
 
     def execute_once(self, batch: Batch) -> None:
-        """Execute one batch, or raise InvalidSchedule."""
+        """Execute one batch, or raise InvalidSchedule (BadInput: `MOST_BATCHES` were before it)."""
+        if self.count >= MOST_BATCHES:
+            raise BadInput(f"more than {MOST_BATCHES:,} batches are not executed: coarsen the instance")
         continuing = [] if self.machine.pause else self.continuing
         self.rule_1_time(batch)
         self.pass_time(batch.start)

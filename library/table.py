@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from fractions import Fraction
 from itertools import groupby
 from statistics import median
 from typing import Any
@@ -31,7 +32,11 @@ def page(library: Library) -> str:
     """Return the table as Markdown."""
     words = _words(library)
     rows = [
-        row | {"word": row["status"] == "open" and words.get((row["name"], row["objective"], str(row["value"])))}
+        row
+        | {
+            "word": row["status"] == "open" and words.get((row["name"], row["objective"], str(row["value"]))),
+            "tick": library.tick_seconds(record),
+        }
         for record in library.records()
         for row in record.rows()
     ]
@@ -85,7 +90,7 @@ def _records(rows: Iterable[dict[str, Any]]) -> Iterator[str]:
     for family, mine in groupby(rows, key=lambda row: row["family"]):
         yield from _heading(family, ("instance", "requests", "calls", "objective", "value", "bound", "gap"))
         for row in mine:
-            known = ("-" if row[name] is None else row[name] for name in ("value", "bound"))
+            known = (_named(row[name], row["objective"], row["tick"]) for name in ("value", "bound"))
             gap = "solved" if row["status"] == "solved" else _percent(row["gap"])
             gap += f", claimed by `{row['word']}`" if row["word"] else ""
             yield _line(f"`{row['name']}`", row["requests"], row["calls"], row["objective"], *known, gap)
@@ -97,6 +102,16 @@ def _heading(title: str, columns: Sequence[str]) -> Iterator[str]:
 
 def _line(*cells: object) -> str:
     return f"| {' | '.join(map(str, cells))} |"
+
+
+def _named(value: int | str | None, objective: str, tick: Fraction) -> str:
+    """Write a value in seconds, or in ticks where a tick is one second, which is what a file without a length says."""
+    if value is None:
+        return "-"
+    if objective == "late-requests":
+        return f"{value} late"
+    number = f"{float(Fraction(value) * tick):,.6f}".rstrip("0").rstrip(".")
+    return f"{number} {'ticks' if tick == 1 else 's'}{' per token' * (objective == 'normalized-latency')}"
 
 
 def _percent(share: float | None) -> str:

@@ -14,20 +14,21 @@ import tempfile
 import tomllib
 from pathlib import Path
 
-import torch
 from IPython.display import SVG
 
 import kvbound as kv
-from costmodels import get_cost
-from costmodels.models import MODELS
-from gpu_validation.devices import dtype_of, open_backend
-from gpu_validation.engine import Engine
-from gpu_validation.replay import execute, report
-from kvbound.plots import plot_record, plot_replay, render
-from solvers.exact import exact
 
 OBJECTIVE = "busy-time"
 folder = Path(tempfile.mkdtemp())
+
+
+def run(command):
+    """Run a command of kvbound in the folder."""
+    done = subprocess.run(
+        [sys.executable, "-m", "kvbound", *command.split()], cwd=folder, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+
 
 # %% [markdown]
 # ## The record
@@ -39,7 +40,7 @@ folder = Path(tempfile.mkdtemp())
 # %%
 root = Path(kv.__file__).parents[1]
 record = tomllib.loads((root / "benchmarks/records/20-replays-on-a-cpu.toml").read_text(encoding="utf-8"))
-SVG(render(plot_record(record)))
+SVG(kv.render(kv.plot_record(record)))
 
 # %% [markdown]
 # ## Calibrate
@@ -48,11 +49,7 @@ SVG(render(plot_record(record)))
 # of the thread.
 
 # %% tags=["measured"]
-command = (
-    "kvbound calibrate --device cpu --quick --model tiny --repeats 5 --out cost.json --plot fit.svg --json fit.json"
-)
-done = subprocess.run([sys.executable, "-m", *command.split()], cwd=folder, capture_output=True, text=True)
-assert done.returncode == 0, done.stderr
+run("calibrate --device cpu --quick --model tiny --repeats 5 --out cost.json --plot fit.svg --json fit.json")
 calibration = json.loads((folder / "fit.json").read_text())
 print(f"device: {calibration['device']['device']} (a CPU), model: {calibration['model']}")
 print(f"{len(calibration['rows'])} batches timed")
@@ -65,7 +62,7 @@ SVG((folder / "fit.svg").read_bytes())
 # it is dropped in each call, it is computed again six times.
 
 # %%
-cost = get_cost(str(folder / "cost.json"))
+cost = kv.get_cost(str(folder / "cost.json"))
 
 
 def agent_and_chat(handling):
@@ -88,14 +85,16 @@ instances = {handling: agent_and_chat(handling) for handling in ("free", "swap",
 # %% [markdown]
 # ## Solve and verify
 #
-# The best schedule of each in the model, certified, and executed by the referee.
+# The best schedule of each in the model, certified, and executed by the referee as a schedule of free calls.
 
 # %% tags=["measured"]
 traces = {}
 for handling, instance in instances.items():
-    found = exact(instance, OBJECTIVE, time_limit=60)
+    found = kv.exact(instance, OBJECTIVE, time_limit=60)
     assert found.status == "optimal"
-    traces[handling] = kv.verify_schedule(instance, found.schedule)
+    schedule = found.schedule.replace(instance_sha256=instances["free"].sha256)
+    traces[handling] = kv.verify_schedule(instances["free"], schedule)
+    kv.write_text(str(folder / f"{handling}.json"), schedule.to_json())
     seconds = float(kv.objective_value(traces[handling], OBJECTIVE) * cost.tick)
     print(f"{handling:9} {1000 * seconds:7.2f} ms in the model, {len(traces[handling].batches)} batches")
 
@@ -105,10 +104,10 @@ for handling, instance in instances.items():
 # An engine with a paged KV cache executes the schedules batch by batch, and measures each batch several times.
 
 # %% tags=["measured"]
-torch.set_num_threads(1)  # as `kvbound calibrate` does on a CPU: steadier times
-engine = Engine(MODELS[calibration["model"]], open_backend("cpu", "sdpa"), dtype=dtype_of("float32"))
-replays, runs = execute(engine, traces, cost.make(), cost.tick, repeats=9, warm_up=1)
-told = report(replays, OBJECTIVE, runs)
+kv.write_text(str(folder / "instance.json"), instances["free"].to_json())
+options = f"--device cpu --model tiny --cost cost.json --objective {OBJECTIVE} --repeats 9 --json told.json"
+run(f"replay instance.json free.json swap.json discard.json {options} --plot replay.svg")
+told = json.loads((folder / "told.json").read_text())
 for row in told["rows"]:
     print(
         f"{row['schedule']:9} predicted {1000 * row['predicted']:6.1f} ms, measured {1000 * row['measured']:6.1f} ms, "
@@ -122,8 +121,7 @@ for row in told["rows"]:
 kv.compare_schedules(list(traces.items()))
 
 # %% tags=["measured"]
-batches = {one.name: ([float(seconds) for seconds in one.predicted], one.measured.tolist()) for one in replays}
-SVG(render(plot_replay(told, batches)))
+SVG((folder / "replay.svg").read_bytes())
 
 # %% [markdown]
 # ## Answer

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import signal
 import sys
-import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
 from heuristics.engine.demand import Demand, SoloEstimate
+from heuristics.engine.guarded import alarmed, guarded, too_long, without_exit
 from heuristics.engine.job import Job
 from heuristics.engine.min_waste import believed_requests, fix_free_calls, with_min_waste_handlings
 from heuristics.engine.plan import Plan
@@ -23,9 +22,6 @@ from kvcore.rules import RULES, InvalidSchedule
 from kvcore.schedule import Batch, Schedule
 from kvcore.state import DONE
 from kvcore.trace import Trace
-
-DECISION_SECONDS = 20.0
-"""A policy that takes longer than this, up to twice that, over one decision is ended."""
 
 
 class Unsuited(BadInput):
@@ -74,12 +70,16 @@ def trace_policy(
     again (`Policy.steady`), become one batch that is repeated. The schedule, written out, is the same either way.
     `go_on` is asked before every decision; where it says no, the run ends with a PolicyError.
     """
-    reason = policy.why_not(instance.machine)
+    try:
+        with guarded():
+            reason = policy.why_not(instance.machine)
+    except (Exception, SystemExit) as error:
+        raise PolicyError(policy.name, 0, None, in_one_line(error, _file_of(policy))) from error
     if reason is not None:
         raise Unsuited(f"policy {policy.name} cannot run on {instance.name}: {reason}")
     handled = _handled(instance, policy, predictions)
     run = _Simulation(handled, policy, believed_requests(handled, predictions), compress, go_on)
-    with garbage_collection_paused(), _DecisionTimer(run, DECISION_SECONDS):
+    with garbage_collection_paused(), alarmed(run.look_at_decision), without_exit():
         batches = run.batches()
     schedule = Schedule.model_construct(instance_sha256=instance.sha256, batches=tuple(batches))
     if handled is instance:
@@ -95,34 +95,6 @@ def _handled(instance: Instance, policy: Policy, predictions: Instance | None) -
     if policy.free_calls == "preserve":
         return fix_free_calls(instance, lambda request, k: "preserve")
     return with_min_waste_handlings(instance, predictions)
-
-
-class _DecisionTimer:
-    """Ends a decision that does not return: the alarm looks every now and then whether it is still the same one.
-
-    Only in the main thread, where Python handles signals, and where there are alarms; elsewhere nothing is watched.
-    """
-
-    def __init__(self, run: _Simulation, seconds: float) -> None:
-        self.run, self.seconds = run, seconds
-        self.seen = -1
-
-    def __enter__(self) -> None:
-        self.on = threading.current_thread() is threading.main_thread() and hasattr(signal, "setitimer")
-        if self.on:
-            self.handler = signal.signal(signal.SIGALRM, self.look)
-            signal.setitimer(signal.ITIMER_REAL, self.seconds, self.seconds)
-
-    def look(self, *_: object) -> None:
-        """Raise if the decision that was being made at the last alarm is still being made."""
-        if self.run.deciding and self.seen == self.run.decisions:
-            raise TimeoutError(f"it has not decided within {self.seconds:g} s")
-        self.seen = self.run.decisions
-
-    def __exit__(self, *_: object) -> None:
-        if self.on:
-            signal.setitimer(signal.ITIMER_REAL, 0)
-            signal.signal(signal.SIGALRM, self.handler)
 
 
 class _Simulation:
@@ -150,7 +122,7 @@ class _Simulation:
         self.present: dict[int, Job] = {}  # arrived and not done, by index, in order of arrival
         self.called: list[Job] = []  # in a call that the batch before has started
         self.ended: list[Job] = []  # done in the batch before
-        self.decisions = 0
+        self.decisions, self.looked = 0, -1  # so far, and when the alarm came last
         self.deciding = False
         self.now = 0
         self.quiet = 0  # batches since a token was generated
@@ -186,10 +158,15 @@ class _Simulation:
         except Unsuited as error:
             raise Unsuited(f"policy {self.policy.name} cannot run on {self.instance.name}: {error}") from None
         except (Exception, SystemExit) as error:
-            file = getattr(sys.modules.get(type(self.policy).__module__), "__file__", None) or ""
-            raise self.fail(None, in_one_line(error, file)) from error
+            raise self.fail(None, in_one_line(error, _file_of(self.policy))) from error
         finally:
             self.deciding = False
+
+    def look_at_decision(self, *_: object) -> None:
+        """Raise if the decision that was being made at the last alarm is still being made."""
+        if self.deciding and self.looked == self.decisions:
+            too_long("decided")
+        self.looked = self.decisions
 
     def fail(self, rule: int | None, detail: str) -> PolicyError:
         return PolicyError(self.policy.name, self.execution.count, rule, detail)
@@ -324,6 +301,10 @@ class _Simulation:
             most = 64 + 4 * sum(job.known + 2 for job in self.present.values())
             if self.quiet > most:
                 raise self.fail(11, f"it loops: the last {self.quiet} batches have generated no token")
+
+
+def _file_of(policy: Policy) -> str:
+    return getattr(sys.modules.get(type(policy).__module__), "__file__", None) or ""
 
 
 def _demands(

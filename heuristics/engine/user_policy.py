@@ -10,6 +10,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from heuristics.engine.guarded import guarded
 from heuristics.engine.plan import Plan
 from heuristics.engine.policy import Policy
 from heuristics.engine.view import View
@@ -31,7 +32,7 @@ def load_policy(text: str) -> Policy:
     if wanted and wanted not in found:
         raise BadInput(f"{path} has no policy class {wanted!r}; it has {', '.join(found) or 'none'}")
     if not wanted and len(found) != 1:
-        which = f"name one as {path}:CLASS ({', '.join(found)})" if found else "one is a subclass of heuristics.Policy"
+        which = f"name one as {path}:CLASS ({', '.join(found)})" if found else "one is a subclass of kvbound.Policy"
         raise BadInput(f"{path} has {len(found)} policy classes; {which}")
     return _made(found[wanted or next(iter(found))], path)
 
@@ -69,7 +70,8 @@ class Given(Policy):
 
 def _made(kind: type[Policy], path: str) -> Policy:
     try:
-        policy = kind()
+        with guarded():
+            policy = kind()
     except (Exception, SystemExit) as error:
         raise BadInput(f"{path}: {kind.__name__} cannot be made: {in_one_line(error, path)}") from None
     missing = [name for name in ("name", "rule", "source") if not hasattr(policy, name)]
@@ -86,7 +88,8 @@ def _module(path: str) -> ModuleType:
     assert spec.loader is not None
     module = sys.modules[spec.name] = importlib.util.module_from_spec(spec)
     try:
-        spec.loader.exec_module(module)
+        with guarded():
+            spec.loader.exec_module(module)
     except (Exception, SystemExit) as error:
         raise BadInput(f"{path} fails: {in_one_line(error, path)}") from None
     return module

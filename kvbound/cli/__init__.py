@@ -6,6 +6,7 @@ import os
 import signal
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.util import find_spec
@@ -19,6 +20,9 @@ PACKAGES = (
 
 EXIT_FAILED, EXIT_BAD_INPUT, EXIT_UNDECIDED, EXIT_MISSING_TOOL, EXIT_INTERRUPTED = 1, 2, 3, 4, 130
 
+
+STARTED = time.perf_counter()
+"""When the command began, but for the start of Python itself."""
 
 NOTED = 6
 """The most files that a note names."""
@@ -122,7 +126,10 @@ def _run() -> int:
         if type(error).__name__ == "NoArgsIsHelpError":  # no command was given: its message is the help
             print(error)
             return 0
-        return _complain(error.format_message() if hasattr(error, "format_message") else str(error), EXIT_BAD_INPUT)
+        said = error.format_message() if hasattr(error, "format_message") else str(error)
+        return _complain(
+            said.replace("Input should be", "it must be").partition(", unable to parse")[0], EXIT_BAD_INPUT
+        )
     except BadInput as error:
         return _complain(str(error), EXIT_BAD_INPUT)
     except MissingTool as error:

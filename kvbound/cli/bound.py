@@ -38,14 +38,14 @@ def bound(
     json: JsonOption = None,
 ) -> int:
     """Prove a lower bound that scales: a ladder of relaxations, each with a certificate."""
-    from solvers import free_calls
-    from solvers.ladder import climb
-
     check_writable(certificate, json)
-    loaded = free_calls(load_instance(instance), handling)
+    loaded = load_instance(instance)
     write = partial(units_of(loaded).named, objective=objective)
     with SolveProgress(f"bounding {loaded.name}", write) as progress:
-        result = climb(loaded, objective, method=method, time_limit=time_limit, progress=progress)
+        from solvers import free_calls
+        from solvers.ladder import climb
+
+        result = climb(free_calls(loaded, handling), objective, method=method, time_limit=time_limit, progress=progress)
     if certificate is not None and result.certificate is not None:
         write_text(certificate, result.certificate.to_json())
     emit(json, result.to_json(), lambda console: _show(result, console))

@@ -117,7 +117,7 @@ def fit_table(fit: FitReport) -> AlignedTable:
         rows += _candidate_rows("transfers", fit.moves)
     whole = fit.by_label | {"all": fit.held_out, "work and transfers": fit.mixed}
     rows += [_error_row(f"{label}, held out", errors) for label, errors in whole.items() if errors is not None]
-    columns = ("errors", "batches", "R2", "mean", "P95", "worst", "bias")
+    columns = ("errors", "batches", "R²", "mean", "P95", "worst", "bias")
     return table(columns, rows, right=range(1, len(columns)))
 
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from fractions import Fraction
 from pathlib import Path
+from shutil import which
 from typing import Annotated, NamedTuple
 
 from rich.console import Console
@@ -50,7 +53,7 @@ PARTS = (
     ),
 )
 NEXT = """\
-Next, the same with reasons: .venv/bin/kvbound compare mars-figure1 --explain
+Next, the same with reasons: {kvbound} compare mars-figure1 --explain
 Your own trace, policy and scheduler, in ten minutes: docs/tutorial.md.
 Every batch of part 1, its bounds and its proof, for any browser:"""
 
@@ -78,7 +81,8 @@ def demo(
         console.print(f"The schedules: {picture}, and the page .html beside it\n", soft_wrap=True)
         if found.interrupted:
             return EXIT_INTERRUPTED
-    console.print(NEXT)
+    here = "kvbound" if which("kvbound") else os.path.relpath(Path(sys.executable).with_name("kvbound"))
+    console.print(NEXT.format(kvbound=here), soft_wrap=True)
     console.print(str(folder / f"{PARTS[0].file}.html"), soft_wrap=True)
     WRITTEN.clear()  # all are named above
     return 0

@@ -11,7 +11,7 @@ from rich.console import Console
 
 from heuristics.as_logged import TOLERATED, LoggedRun, read_run
 from kvbound.cli.common import OUT, JsonOption, emit, option, table
-from kvbound.cli.progress import load_instance
+from kvbound.cli.progress import LiveLine, load_instance
 from kvbound.cli.setting import CostSetting, takes_setting
 from kvbound.cli.verify import show_invalid
 from kvcore.errors import BadInput
@@ -72,7 +72,8 @@ def run(
         if instance_out is not None:
             write_text(instance_out, loaded.to_json())
     try:
-        found = read_run(loaded, log, preset, tolerate=tolerate)
+        with LiveLine(f"reading {log}"):
+            found = read_run(loaded, log, preset, tolerate=tolerate)
     except InvalidSchedule as broken:
         hint = "" if tolerate else "; --tolerate counts such differences, unless a limit of the machine is broken"
         return show_invalid(loaded, broken, json, hint)

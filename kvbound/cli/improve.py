@@ -39,12 +39,12 @@ def improve(
     json: JsonOption = None,
 ) -> int:
     """Improve a schedule of any size: only what the referee accepts, never worse than the start."""
-    from solvers.improve import improve as search
-
     check_writable(schedule, json)
     loaded = load_instance(instance)
     given = read_schedule(start) if start is not None and Path(start).is_file() and not start.endswith(".py") else start
     with SolveProgress(f"improving {loaded.name}", partial(units_of(loaded).named, objective=objective)) as progress:
+        from solvers.improve import improve as search
+
         result = search(
             loaded, objective, start=given, handling=handling, seconds=seconds, seed=seed, progress=progress
         )

@@ -1,4 +1,4 @@
-"""Progress displays: on a terminal, once something takes longer than a second."""
+"""Progress displays: on a terminal, once a command takes longer than a second."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from rich.status import Status
 from rich.text import Text
 
 from kvbound import instances
+from kvbound.cli import STARTED
 from kvbound.cli.common import progress_console
 from kvcore.files import printable
 from kvcore.instance import Instance
@@ -21,7 +22,7 @@ from kvcore.metrics import Value
 
 
 class LiveLine:
-    """A context manager that shows one line while something is being done, after the first second."""
+    """A context manager that shows one line while something is being done, after the first second of the command."""
 
     def __init__(self, what: str) -> None:
         self.what, self.started = what, time.perf_counter()
@@ -30,7 +31,7 @@ class LiveLine:
 
     def __enter__(self) -> Self:
         if self.status is not None:
-            self.timer = Timer(1, self.status.start)
+            self.timer = Timer(max(0.0, STARTED + 1 - time.perf_counter()), self.status.start)
             self.timer.start()
         return self
 

@@ -62,15 +62,15 @@ def solve(
     json: JsonOption = None,
 ) -> int:
     """Find the best schedule there is, and prove it."""
-    import solvers
-    from solvers.target import target_of
-
     check_writable(schedule, certificate, plot, curves, trace, json)
     loaded = load_instance(instance)
-    target = None if better_than is None else target_of(better_than, loaded, objective, handling)
     certify_limit = None if certificate is None else time_limit or CERTIFY
     write = partial(units_of(loaded).named, objective=objective)
     with SolveProgress(f"solving {loaded.name}", write) as progress:
+        import solvers
+        from solvers.target import target_of
+
+        target = None if better_than is None else target_of(better_than, loaded, objective, handling)
         result = solvers.solve(
             loaded, objective, ways=ways.split(","), formulation=formulation, solver=solver, handling=handling,
             time_limit=time_limit, certify_limit=certify_limit, gap=gap, target=target,

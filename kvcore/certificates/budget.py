@@ -10,6 +10,12 @@ CALL = 1500
 """Steps of a call to numpy, however small its arrays."""
 
 
+MOST_LOOKED = 4_000_000
+"""Moves and options of requests that are looked at, at the most, for all kinds together."""
+LOOK_WORK = 10_000
+"""What one of them takes."""
+
+
 class InvalidCertificate(Exception):
     """A certificate that does not prove what it claims; the text says why, in one line."""
 
@@ -34,3 +40,17 @@ class Budget:
                 "give a smaller proof, or coarsen the instance"
             )
         self.work -= work
+
+
+class Looked:
+    """What may still be looked at of the options of requests; it is paid for first."""
+
+    def __init__(self, budget: Budget) -> None:
+        self.budget, self.left = budget, MOST_LOOKED
+
+    def take(self, amount: int) -> None:
+        """Take so many moves and options, or raise InvalidCertificate."""
+        if amount > self.left:
+            raise InvalidCertificate(f"requests have too many options: there are more than {MOST_LOOKED} moves to try")
+        self.left -= amount
+        self.budget.spend("the options of requests", LOOK_WORK * amount)

@@ -21,16 +21,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from kvcore.certificates import frontier as at
-from kvcore.certificates.budget import Budget, InvalidCertificate
+from kvcore.certificates.budget import Budget, InvalidCertificate, Looked
 from kvcore.certificates.options import PLAIN, Load, LocalState, Option, RequestOptions
 from kvcore.instance import Machine, Request
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
-MOST_LOOKED = 4_000_000
-"""Moves and options that are looked at, at the most, for all kinds together."""
-LOOK_WORK = 10_000
-"""What one of them takes."""
 SHARE_BITS = 50
 """Shares of an option are rounded down to so many bits."""
 
@@ -154,7 +150,7 @@ def local_graph(
     """
     states: list[tuple[Any, ...]] = []
     options: list[tuple[Any, ...]] = []
-    first, start, most, looked = [0], [], np.zeros(len(Load._fields), dtype=np.int64), _Looked(budget)
+    first, start, most, looked = [0], [], np.zeros(len(Load._fields), dtype=np.int64), Looked(budget)
     largest = most
     for j, request in enumerate(requests):
         if j == 0 or groups[j] != groups[j - 1]:
@@ -175,7 +171,7 @@ def local_graph(
 
 
 def _add_kind(
-    rules: RequestOptions, whole: bool, free_drops: bool, looked: _Looked, states: list[Any], options: list[Any],
+    rules: RequestOptions, whole: bool, free_drops: bool, looked: Looked, states: list[Any], options: list[Any],
     first: list[int],
 ) -> None:  # fmt: skip
     found, base = [_timeless(rules.start())], len(states)
@@ -210,24 +206,9 @@ def _timeless(state: LocalState) -> LocalState:
     return state._replace(wait=1) if state.wait else state
 
 
-class _Looked:
-    """What may still be looked at; it is paid for first."""
-
-    def __init__(self, budget: Budget) -> None:
-        self.budget, self.left = budget, MOST_LOOKED
-
-    def take(self, amount: int) -> None:
-        if amount > self.left:
-            raise InvalidCertificate(f"requests have too many options: there are more than {MOST_LOOKED} moves to try")
-        self.left -= amount
-        self.budget.spend("the options of requests", LOOK_WORK * amount)
-
-
-def _options(rules: RequestOptions, state: LocalState, whole: bool, looked: _Looked) -> Iterator[Option]:
+def _options(rules: RequestOptions, state: LocalState, whole: bool, looked: Looked) -> Iterator[Option]:
     """Yield the options of a state, without splits of prefills that need not be tried."""
-    machine, amounts = rules.machine, state.device + state.host + 1
-    missing = 0 if rules.is_done(state) or state.wait else rules.known(state)
-    looked.take((amounts**3 if machine.partial else 8) + (missing if machine.chunked else 1))
+    looked.take(rules.tries(state))
     for option in rules.options(state):
         looked.take(1)
         if whole and option.work and not option.load.generated:

@@ -108,6 +108,12 @@ class RequestOptions:
                 if self.fits(option.load):
                     yield option
 
+    def tries(self, state: LocalState) -> int:
+        """Return about how many moves and sizes of work are tried in a state, however few are allowed."""
+        amounts = state.device + state.host + 1
+        missing = 0 if self.is_done(state) or state.wait else self.known(state)
+        return (amounts**3 if self.machine.partial else 8) + (missing if self.machine.chunked else 1)
+
     def moves(self, state: LocalState) -> Iterator[tuple[int, int, int]]:
         """Yield every drop, swap-out and swap-in that R8, R9 and R10 allow."""
         for drop in self._amounts(state.device + state.host):

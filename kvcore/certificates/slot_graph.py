@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from kvcore.certificates.budget import Budget, Looked
 from kvcore.certificates.options import LocalState, Option, RequestOptions
 from kvcore.certificates.proof import InvalidCertificate
 from kvcore.certificates.slot_kernels import earliest, kept_options, simulation
@@ -26,6 +27,8 @@ MOST_STATES, MOST_OPTIONS = 200_000, 2_000_000
 MOST_COMPARED, MOST_PAIRS = 2**31, 2**28
 """Pairs of options, and of states, of one kind up to which its simulation is computed; else no state is as good as
 another."""
+REACH_WORK, KEEP_WORK, COMPARE_WORK = 4, 6, 6
+"""What an option at a tick, two options of a state, and a pair that a simulation compares take."""
 OF_OPTIONS = ("use", "acts", "decodes", "prefills", "ends")
 MOST_SLOTS, MOST_RATE = 2**16, 2**40
 RESOURCES = ("device", "host", "tokens", "prefill_tokens", "requests")
@@ -82,8 +85,16 @@ class LocalGraphs:
     `paced`, only states of as many tokens are compared: every token then comes in the tick in which it came.
     """
 
-    def __init__(self, instance: Instance, objective: str, strict: bool = False, *, paced: bool = False) -> None:
-        self.paced = paced
+    def __init__(
+        self,
+        instance: Instance,
+        objective: str,
+        strict: bool = False,
+        *,
+        paced: bool = False,
+        budget: Budget | None = None,
+    ) -> None:
+        self.paced, self.budget = paced, budget or Budget()
         self.machine, self.objective, self.strict = instance.machine, objective, strict
         self.origin = 0 if objective == "busy-time" else instance.first_arrival
         self.limits = limits(self.machine)
@@ -105,10 +116,17 @@ class LocalGraphs:
         """Which state of the kind that starts there is as good as which other, where `reduced` has compared them."""
         self.merged = np.arange(len(self.states))
         """The state that stands for each, once `reduced` is there."""
-        self.alone = [int(earliest(self.graphs, span[0], span[1], MOST_SLOTS)) for span in self.spans]
+        self.alone = [self._earliest(request, *span) for request, span in zip(self.groups, self.spans, strict=True)]
         """The tick at which each kind is over if nothing else is there."""
         if min(self.alone) < 0:
             raise InvalidCertificate(f"slots take at most {MOST_SLOTS} ticks")
+
+    def _earliest(self, request: Request, start: int, stop: int) -> int:
+        """Return the tick at which a kind is over if nothing else is there (-1: none of those that may be)."""
+        ticks = min(MOST_SLOTS, request.arrival + request.call_time + len(request.segments) * request.peak)
+        size = stop - start + int(self.graphs.first[stop] - self.graphs.first[start])
+        self.budget.spend("the ticks of a request alone", REACH_WORK * ticks * size)
+        return int(earliest(self.graphs, start, stop, MOST_SLOTS))
 
     def _timed(self, request: Request) -> Request:
         """Return the request from the first arrival on; for busy-time, without any wait.
@@ -125,7 +143,7 @@ class LocalGraphs:
         return int(weight(request, self.objective) * scale) if self.objective in SUMS else 0
 
     def _build(self, instance: Instance) -> Graphs:
-        scale = scale_of(instance.requests, self.objective)
+        scale, looked = scale_of(instance.requests, self.objective), Looked(self.budget)
         first, following, uses, flags, idle, held, over, done, rates = [0], [], [], [], [], [], [], [], []
         for request in self.groups:
             rules, ids = RequestOptions(self.machine, request), {}
@@ -149,7 +167,9 @@ class LocalGraphs:
                         "coarsen the instance first"
                     )
                 state, found = self.states[at], dict[Any, Option]()
+                looked.take(rules.tries(state))
                 for option in rules.options(state):
+                    looked.take(1)
                     load, to = option.load, place(option.end.after(1))
                     use = (load.blocks, load.host, load.tokens, load.prefill_tokens, load.decodes + load.prefills)
                     ends = self._ends(rules, state, option)
@@ -258,16 +278,16 @@ class LocalGraphs:
         step = np.array([alike[self._step(state)] for state in self.states])
         small = [span for span in self.spans if (span[1] - span[0]) ** 2 <= MOST_PAIRS]
         for start, stop in small:  # first states of as many tokens, which leaves few options
-            as_good = simulation(whole, step, start, stop, MOST_COMPARED)
-            kept[whole.first[start] : whole.first[stop]] = kept_options(whole, start, stop, as_good)
+            as_good = self._simulated(whole, step, start, stop)
+            kept[whole.first[start] : whole.first[stop]] = self._kept(whole, start, stop, as_good)
         options, graphs = np.flatnonzero(kept), _with_options(whole, kept)
         step = step if self.paced else np.zeros_like(step)
         for start, stop in small:
-            as_good = self.as_good[start] = simulation(graphs, step, start, stop, MOST_COMPARED)
+            as_good = self.as_good[start] = self._simulated(graphs, step, start, stop)
             mutual = as_good & as_good.T
             same[start:stop] = start + mutual.argmax(axis=1)
             those = options[graphs.first[start] : graphs.first[stop]]
-            kept[those] = kept_options(graphs, start, stop, as_good)
+            kept[those] = self._kept(graphs, start, stop, as_good)
             worse, good = np.nonzero((as_good & ~mutual).T)
             better.append((start + worse, start + good))
         graphs = whole
@@ -292,16 +312,34 @@ class LocalGraphs:
             place[same[np.array(self.start)]],
         )  # fmt: skip
 
+    def _simulated(self, graphs: Graphs, step: Integers, start: int, stop: int) -> Any:
+        """Return the simulation of a kind; the last pairs of it are counted when they were compared."""
+        compared, size = np.zeros(1, np.int64), stop - start
+        self.budget.spend(
+            f"a simulation of {size} states",
+            COMPARE_WORK * size**2,
+            8 * sum((b - a) ** 2 for a, b in self.spans if (b - a) ** 2 <= MOST_PAIRS),
+        )
+        as_good = simulation(graphs, step, start, stop, MOST_COMPARED, compared)
+        self.budget.spend(f"a simulation of {size} states", COMPARE_WORK * int(compared[0]))
+        return as_good
+
+    def _kept(self, graphs: Graphs, start: int, stop: int, as_good: Any) -> Any:
+        """Return which options of a kind no other one is as good as."""
+        pairs = int((np.diff(graphs.first[start : stop + 1]) ** 2).sum())
+        self.budget.spend("options of the same state", KEEP_WORK * pairs)
+        return kept_options(graphs, start, stop, as_good)
+
 
 _LAST: dict[tuple[str, str, bool], LocalGraphs] = {}
 
 
-def local_graphs(instance: Instance, objective: str, strict: bool) -> LocalGraphs:
-    """Return the local graphs of an instance for an objective; those asked for last are kept."""
+def local_graphs(instance: Instance, objective: str, strict: bool, budget: Budget | None = None) -> LocalGraphs:
+    """Return the local graphs of an instance for an objective, which spend from the budget; the last ones are kept."""
     key = instance.sha256, objective, strict
     if key not in _LAST:
         _LAST.clear()
-        _LAST[key] = LocalGraphs(instance, objective, strict)
+        _LAST[key] = LocalGraphs(instance, objective, strict, budget=budget)
     return _LAST[key]
 
 

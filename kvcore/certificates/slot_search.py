@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from kvcore.certificates.budget import Budget
 from kvcore.certificates.proof import InvalidCertificate
 from kvcore.certificates.slot_graph import RESOURCES, LocalGraphs
 from kvcore.certificates.slot_kernels import (
@@ -31,6 +32,8 @@ VECTORS = 12
 """Vectors of prices that are used at one tick, at the most: the first, and the latest ones."""
 MOST_HELD = 2**31
 """Bytes of the layers that are kept where a schedule is wanted."""
+VALUE_WORK = 10
+"""What an option takes in a slot, under a vector of prices."""
 LARGEST = 2**59
 """No sum of values may reach this."""
 
@@ -62,8 +65,8 @@ class SlotSearch:
     after which nothing is proved.
     """
 
-    def __init__(self, local: LocalGraphs, target: int, scale: int) -> None:
-        self.local, self.scale = local, scale
+    def __init__(self, local: LocalGraphs, target: int, scale: int, budget: Budget | None = None) -> None:
+        self.local, self.scale, self.budget = local, scale, budget
         self.reduced = local.reduced
         self.deadline = np.maximum(local.deadlines(target), 0)[self.reduced.kind]
         """Of each state, before prices lower it."""
@@ -84,6 +87,9 @@ class SlotSearch:
     def add(self, vector: Vector) -> None:
         """Take in a vector of prices (InvalidCertificate: it proves nothing, or 64 bits might not hold its sums)."""
         limits, rate = self.local.limits, int(self.graphs.rate.max())
+        if self.budget is not None:
+            size = 8 * (self.slots + 1) * (len(RESOURCES) + 1)
+            self.budget.spend(f"{len(self.vectors) + 1} vectors of prices", 4 * size, size * (len(self.vectors) + 1))
         prices = np.zeros((len(RESOURCES), self.slots), np.int64)
         width = min(self.slots, vector.prices.shape[1])
         prices[:, :width] = vector.prices[:, :width]
@@ -135,6 +141,10 @@ class SlotSearch:
     def value_rows(self, v: int) -> Integers:
         """Return the values of a vector [slots + 1 - since, states], computed once while it is in use."""
         if v not in self.values:
+            if self.budget is not None:
+                slots, states = self.slots + 1 - self.vectors[v].since, len(self.graphs.idle)
+                work = VALUE_WORK * slots * (states + len(self.graphs.next))
+                self.budget.spend("the values of states", work, 8 * slots * states * (len(self.values) + 1))
             self.values[v] = values(self.graphs, self.vectors[v].prices, self.vectors[v].since, self.scale)
         return self.values[v]
 

@@ -23,8 +23,8 @@ MOST_STATES, MOST_TRIES = 4_000_000, 1_000_000_000
 """Joint states, and options of a request tried in them, that a checker looks at."""
 STATE_WORK, TRY_WORK, STATE_BYTES = 20_000, 60, 300
 """What a state and a try take."""
-GRAPH_WORK, GRAPH_BYTES = 20 * 10**9, 2**30
-"""What local graphs and their simulation take at the most (`slot_graph.MOST_OPTIONS`, `MOST_COMPARED`)."""
+GRAPH_BYTES = 2**30
+"""What local graphs take at the most (`slot_graph.MOST_OPTIONS`)."""
 MOST_REQUESTS = 100
 
 PriceRow = Annotated[tuple[Annotated[int, Field(ge=0, le=2**50)], ...], Field(max_length=2**16)]
@@ -71,10 +71,10 @@ class Slots(Proof):
             raise InvalidCertificate(f"slots {reason}")
         if self.prices[0].since:
             raise InvalidCertificate("the first prices must be of use from the first slot on")
-        budget.spend("the local graphs of slots", GRAPH_WORK, GRAPH_BYTES)
+        budget.spend("the local graphs of slots", 0, GRAPH_BYTES)
         work = STATE_WORK * self.states + TRY_WORK * self.tries
         budget.spend(f"a search of {self.states} states", work, STATE_BYTES * self.states)
-        search = SlotSearch(local_graphs(instance, objective, self.strict), self.target, self.scale)
+        search = SlotSearch(local_graphs(instance, objective, self.strict, budget), self.target, self.scale, budget)
         for prices in self.prices:
             search.add(prices.vector())
         outcome = search.run(self.states, self.tries)

@@ -1,4 +1,4 @@
-"""`python -m tests.fuzz --hours H --seed S [--jobs J] [--only PART,..] [--out FOLDER]`, and `--replay FINDING.json`."""
+"""`python -m tests.fuzz --hours H|--minutes M --seed S [--jobs J] [--only PART,..] [--out FOLDER]`, or `--replay FINDING`."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ import sys
 from collections import Counter
 from pathlib import Path
 
-from tests.fuzz import bounds, certificates, coarsening, files, optima, policies, referee
+from tests.fuzz import bounds, certificates, coarsening, costly, files, optima, policies, referee
 from tests.fuzz.case import Case, judge
 from tests.fuzz.report import State
 from tests.fuzz.run import run
 
-PARTS = [referee.PART, optima.PART, bounds.PART, certificates.PART, policies.PART, files.PART, coarsening.PART,
-         optima.CP_SAT]  # fmt: skip
+PARTS = [referee.PART, optima.PART, bounds.PART, certificates.PART, costly.PART, policies.PART, files.PART,
+         coarsening.PART, optima.CP_SAT]  # fmt: skip
 
 
 def main() -> int:
@@ -23,6 +23,7 @@ def main() -> int:
     names = ", ".join(part.name for part in PARTS)
     parser = argparse.ArgumentParser(prog="python -m tests.fuzz", description="Random cases, for hours.")
     parser.add_argument("--hours", type=float, default=1.0)
+    parser.add_argument("--minutes", type=float, help="in place of --hours")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--jobs", type=int, default=1, help="parts that run at a time")
     parser.add_argument("--only", help=f"some of {names}")
@@ -40,7 +41,7 @@ def main() -> int:
         parser.error(str(error))
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
-        run(chosen, state, given.hours, given.jobs)
+        run(chosen, state, given.hours if given.minutes is None else given.minutes / 60, given.jobs)
     except KeyboardInterrupt:
         print("stopped; the same command goes on from here")
     print(state.table(chosen))

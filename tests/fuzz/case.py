@@ -102,7 +102,7 @@ def counted_time() -> Iterator[None]:
     with (
         mock.patch("time.monotonic", clock),
         mock.patch("time.process_time", clock),
-        mock.patch("heuristics.engine.run.DECISION_SECONDS", 1000.0),
+        mock.patch("heuristics.engine.guarded.SECONDS", 1000.0),
         mock.patch("bounds.events.MOST_STATES", 1500),
         mock.patch("bounds.events.NARROW_STATES", 1500),
         mock.patch("solvers.neighbourhoods.improve", lambda *given, **named: improve(*given, **{"rounds": 60} | named)),

@@ -1,11 +1,12 @@
 """A user's own policy: from a file, by name, and with one clear line for whatever is wrong with it."""
 
 import json
+import os
 
 import pytest
 
 from heuristics import PolicyError, get_policy, run_policy
-from heuristics.engine import run
+from heuristics.engine import guarded
 from kvcore.errors import BadInput
 from tests.support.commands import kvbound
 from workloads.builtin import builtin_instance
@@ -58,7 +59,7 @@ ENDLESS = """
         ("1 // 0", r"mine.py fails: ZeroDivisionError: .* \(.*mine.py, line 1\)$"),
         ("import sys\nsys.exit(0)", r"mine.py fails: SystemExit: 0 \(.*mine.py, line 2\)$"),
         ("x = (", r"mine.py fails: SyntaxError: .* \(mine.py, line 1\)$"),
-        ("x = 1", "has 0 policy classes; one is a subclass of heuristics.Policy"),
+        ("x = 1", "has 0 policy classes; one is a subclass of kvbound.Policy"),
         (
             MINE.replace("name, rule, source", "title, rule, source"),
             "Smallest has no name; give the class that",
@@ -86,7 +87,7 @@ def test_a_decision_that_does_not_return_is_ended(monkeypatch, tmp_path) -> None
     (tmp_path / "mine.py").write_text(
         MINE + "\n    def decide(self, view, plan):\n        while True:\n            pass\n"
     )
-    monkeypatch.setattr(run, "DECISION_SECONDS", 0.1)
+    monkeypatch.setattr(guarded, "SECONDS", 0.1)
     with pytest.raises(PolicyError, match="policy smallest fails in batch 0: TimeoutError: it has not decided within"):
         run_policy(builtin_instance("infermax-figure15:I=4"), get_policy(str(tmp_path / "mine.py")))
 
@@ -95,7 +96,21 @@ def test_a_decision_that_does_not_return_is_ended(monkeypatch, tmp_path) -> None
 def test_a_policy_that_ends_the_program_is_an_error(method: str, tmp_path) -> None:
     (tmp_path / "mine.py").write_text(f"import sys\n{MINE}\n    def {method}:\n        sys.exit(0)\n")
     said = kvbound("simulate", "infermax-figure15:I=4", "--policy", tmp_path / "mine.py", code=2).stderr
-    assert said.startswith(
-        ("kvbound: policy smallest fails in batch 0: SystemExit: 0", "kvbound: what it ran ended by")
-    )
+    assert said.startswith("kvbound: policy smallest fails in batch 0: SystemExit: 0")
     assert said.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [("while True:\n    pass\n", "TimeoutError: it has not ended within 0.1 s"),
+     ("import os\nos._exit(0)\n", "SystemExit: 0"), ("from os import _exit\n_exit(3)\n", "SystemExit: 3")],
+)  # fmt: skip
+def test_a_file_that_does_not_end_or_ends_the_program(text: str, message: str, monkeypatch, tmp_path) -> None:
+    monkeypatch.setattr(guarded, "SECONDS", 0.1)
+    (tmp_path / "mine.py").write_text(text)
+    with pytest.raises(BadInput, match=f"mine.py fails: {message}"):
+        get_policy(str(tmp_path / "mine.py"))
+    assert os._exit is guarded._exit
+    (tmp_path / "mine.py").write_text(f"import os\n{MINE}\n    def decide(self, view, plan):\n        os._exit(0)\n")
+    with pytest.raises(PolicyError, match="fails in batch 0: SystemExit: 0"):
+        run_policy(builtin_instance("infermax-figure15:I=4"), get_policy(str(tmp_path / "mine.py")))

@@ -440,3 +440,9 @@ def test_replay_without_torch_is_one_line(kvbound, monkeypatch):
     monkeypatch.delitem(sys.modules, "gpu_validation.measure", raising=False)
     code, _, err = kvbound("replay", "mars-figure1", "fcfs", "--device", "cpu")
     assert (code, err) == (4, "kvbound: PyTorch is not installed; install it with: pip install 'kvbound[gpu]'\n")
+
+
+def test_options_of_another_kind_are_refused_in_our_words(kvbound):
+    for value, must in (("x", "a valid number"), ("0", "greater than or equal to 0.1")):
+        code, _, said = kvbound("solve", "mars-figure1", "--time-limit", value)
+        assert (code, said) == (2, f"kvbound: Invalid value for '--time-limit': it must be {must}\n")

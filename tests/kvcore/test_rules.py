@@ -6,7 +6,18 @@ import gc
 
 import pytest
 
-from kvcore import Batch, CostFunction, Instance, InvalidSchedule, Trace, handlings, measures, verify_schedule
+from kvcore import (
+    BadInput,
+    Batch,
+    CostFunction,
+    Instance,
+    InvalidSchedule,
+    Trace,
+    handlings,
+    measures,
+    referee,
+    verify_schedule,
+)  # fmt: skip
 from tests.support.build import batch, instance, request, schedule
 from tests.support.second_referee import Outcome, Refusal, execute
 
@@ -612,3 +623,13 @@ def test_a_request_swapped_out_on_two_levels_comes_back_from_the_front():
     steps = *out, batch(3, back={"A": 1}), batch(10, back={"A": 2}, A=1)
     trace = passes(swapping, *steps)
     assert [trace.states(j)["A"][1:3] for j in range(1, 6)] == [(4, 0), (3, 1), (1, 3), (2, 2), (0, 0)]
+
+
+def test_more_batches_than_a_day_has_are_refused(monkeypatch):
+    monkeypatch.setattr(referee, "MOST_BATCHES", 100)
+    monkeypatch.setattr(referee, "LONGEST", 40)
+    alone = instance(request("R1", 1, 100))
+    verify_schedule(alone, schedule(alone, batch(0, R1=1).replace(repeat=100)))
+    longer = instance(request("R1", 1, 101))
+    with pytest.raises(BadInput, match="more than 100 batches are not executed: coarsen the instance"):
+        verify_schedule(longer, schedule(longer, batch(0, R1=1).replace(repeat=101)))

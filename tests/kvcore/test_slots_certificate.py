@@ -14,6 +14,7 @@ from bounds.slot_search import SlotOptions, SlotSolver, climb
 from bounds.task import Proposal, Task
 from kvcore import OBJECTIVES
 from kvcore.certificates import InvalidCertificate, SlotPrices, Slots, certify, verify_certificate
+from kvcore.certificates.budget import Budget
 from kvcore.certificates.slot_graph import LocalGraphs
 from kvcore.certificates.slot_search import SlotSearch, Vector
 from kvcore.certificates.slots import why_not
@@ -186,3 +187,21 @@ def test_many_requests_and_slow_batches_are_declined() -> None:
     assert why_not(crowd, "total-flow-time") == "take at most 100 requests"
     with pytest.raises(BadInput, match="slots take at most 100 requests"):
         SlotSolver(Task(crowd, "total-flow-time"))
+
+
+@pytest.mark.parametrize("partial", [False, True])
+def test_the_options_of_a_huge_request_are_counted_before_they_are_looked_at(partial: bool) -> None:
+    machine = Machine(memory=10**9, partial=partial, evict=partial)
+    huge = Instance(machine=machine, requests=(Request(id="R1", prompt=10**8, segments=(Segment(decode=1),)),))
+    proof = Slots(target=1, scale=1, prices=(SlotPrices(device=(1,)),), states=1, tries=1)
+    with pytest.raises(InvalidCertificate, match="requests have too many options"):
+        proof.value(huge, "makespan")
+
+
+def test_the_values_of_many_slots_are_counted() -> None:
+    short = Request(id="R1", prompt=300, segments=(Segment(decode=1),))
+    instance = Instance(machine=Machine(memory=301, batch_tokens=1), requests=(short,))
+    proof = Slots(target=60_000, scale=1, prices=(SlotPrices(device=(1,)),), states=1, tries=1)
+    search = SlotSearch(LocalGraphs(instance, "makespan"), 60_000, 1, Budget(work=3 * 10**7))
+    with pytest.raises(InvalidCertificate, match="the values of states would take too long to check"):
+        search.add(proof.prices[0].vector())

@@ -248,7 +248,8 @@ def test_what_is_better_gets_in(small: Library, kind: str, before: None) -> None
     assert wrong(Library(small.folder)) == []
     made = getattr(Library(small.folder).record("mars-figure1").objectives[FLOW], kind)
     assert (made.by, made.how) == ("a test", "by hand")
-    assert "`mars-figure1` | 3 | 3 | total-flow-time | 29 | 29 | solved |" in (small.folder / "README.md").read_text()
+    page = (small.folder / "README.md").read_text()
+    assert "`mars-figure1` | 3 | 3 | total-flow-time | 29 ticks | 29 ticks | solved |" in page
     assert "valid, but no better" in kvbound(*arguments, code=1).stdout
 
 
@@ -489,7 +490,7 @@ def test_the_table_says_what_is_optimal_by_the_word_of_a_solver(small: Library) 
     (small.folder / TRIED).write_text(
         f"name,objective,run,bound,proved\nmars-figure1,{FLOW},auto,29,1\nmars-figure1,{FLOW},improve,,0\n"
     )
-    assert "| 29 | - | -, claimed by `auto` |" in page(small)
+    assert "| 29 ticks | - | -, claimed by `auto` |" in page(small)
     assert "| 1 | 1 | 0 | 1 | - | - |" in page(small)
 
 

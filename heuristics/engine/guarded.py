@@ -1,0 +1,62 @@
+"""A user's own code: it is ended when it takes too long, and does not end the process."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import NoReturn
+
+SECONDS = 20.0
+"""Code of a user's that takes longer than this, over a decision up to twice that, is ended."""
+_exit = os._exit
+
+
+@contextmanager
+def alarmed(look: Callable[..., None]) -> Iterator[None]:
+    """Call `look` every `SECONDS`, which may raise.
+
+    Only in the main thread, where Python handles signals, and where there are alarms; elsewhere nothing is watched.
+    """
+    if threading.current_thread() is not threading.main_thread() or not hasattr(signal, "setitimer"):
+        yield
+        return
+    handler = signal.signal(signal.SIGALRM, look)
+    signal.setitimer(signal.ITIMER_REAL, SECONDS, SECONDS)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, handler)
+
+
+@contextmanager
+def guarded() -> Iterator[None]:
+    """Raise TimeoutError where a file is not read in time, and SystemExit where it calls `os._exit`."""
+    with alarmed(lambda *_: too_long("ended")), without_exit():
+        yield
+
+
+def too_long(done: str) -> NoReturn:
+    """Raise TimeoutError: it has not `done` what it has to."""
+    raise TimeoutError(f"it has not {done} within {SECONDS:g} s")
+
+
+@contextmanager
+def without_exit() -> Iterator[None]:
+    """Raise SystemExit where `os._exit` is called in this process; one that is forked from it may end."""
+    process = os.getpid()
+
+    def end(code: int) -> NoReturn:
+        if os.getpid() != process:
+            _exit(code)
+        raise SystemExit(code)
+
+    before = os._exit
+    vars(os)["_exit"] = end
+    try:
+        yield
+    finally:
+        vars(os)["_exit"] = before

@@ -1,0 +1,183 @@
+"""Certificates with huge numbers for huge instances: a checker counts what it takes, and then takes no more."""
+
+from __future__ import annotations
+
+import resource
+import signal
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from math import log
+from random import Random
+from typing import Any
+
+from pydantic import ValidationError
+
+from kvcore import OBJECTIVES, BadInput, Call, Cost, CostFunction, Instance, Machine, Request, Segment
+from kvcore import certificates as kinds
+from kvcore.certificates import InvalidCertificate, Proof
+from kvcore.certificates.budget import Budget
+from kvcore.certificates.kinds import Part as PartOf
+from kvcore.certificates.shares import UNIT
+from kvcore.certificates.slots import GRAPH_BYTES
+from kvcore.certificates.steps import lines
+from kvcore.instance import alike
+from tests.fuzz.case import Case, Part, Skip, Wrong
+
+WORK, MEMORY = 4 * 10**9, GRAPH_BYTES
+"""What a check may count: four seconds."""
+SLOW, GROWN = 60.0, 3 << 20
+"""Seconds of the processor, and KiB, in which even a machine that is busy does that."""
+
+
+def size(draw: Random, most: int = 10**15, least: int = 0) -> int:
+    """Draw a number of which each length is as likely."""
+    return min(most, max(least, int(2 ** (draw.random() * log(most + 1, 2)))))
+
+
+def make(draw: Random) -> Iterator[Case]:
+    """Draw an instance, some of whose numbers are huge."""
+    top = draw.choice([4, 100, 10**4, 10**6, 10**9, 10**15])
+
+    def number(least: int = 0) -> int:
+        return size(draw, draw.choice([3, top]), least)
+
+    def limit() -> int | None:
+        return draw.choice([None, number(1)])
+
+    unit, rigid = draw.random() < 0.6, draw.random() < 0.3
+
+    def request(k: int) -> Request:
+        calls = [0] if rigid else range(draw.choice([0, 0, 1, 3, 30]))
+        segments = [Segment(decode=number(1), call=Call(duration=number(), returns=number(), handling="free"))
+                    for _ in calls][: 0 if rigid else None]  # fmt: skip
+        return Request(id=f"R{k}", arrival=number(), prompt=number(1), segments=(*segments, Segment(decode=number(1))))
+
+    features = {name: size(draw, 10**6) for name in ("busy", "tokens", "decode_kv", "prefill_pairs")}
+    cost = (
+        Cost((CostFunction(busy=1),))
+        if unit or rigid
+        else Cost((CostFunction(divisor=number(1), **features), CostFunction(busy=number(1))))
+    )
+    switches = {"chunked": not rigid and draw.random() < 0.7, "evict": not rigid and draw.random() < 0.5,
+                "pause": not rigid and draw.random() < 0.7, "partial": not rigid and draw.random() < 0.1}  # fmt: skip
+    for _ in range(30):
+        try:
+            machine = Machine(memory=draw.choice([None, top, 4 * top]), block=draw.choice([1, 1, 16, number(1)]),
+                              batch_tokens=None if rigid else limit(), batch_requests=None if rigid else limit(),
+                              host_memory=limit(), **switches)  # fmt: skip
+            made = Instance(machine=machine, cost=cost,
+                            requests=tuple(request(k) for k in range(draw.choice([1, 2, 3, 3, 40]))))  # fmt: skip
+            yield Case(made, draw.choice(list(OBJECTIVES)), draw.randrange(2**30))
+            return
+        except (ValidationError, BadInput):
+            continue
+
+
+def proof(draw: Random, instance: Instance, *, nested: bool = True) -> Proof:
+    """Draw a proof of any kind, some of whose numbers are huge."""
+
+    def row(most: int = 2**50, longest: int = 2000) -> tuple[int, ...]:
+        top = size(draw, most)
+        return tuple(size(draw, top) for _ in range(draw.choice([0, 0, 1, 5, longest])))
+
+    def prices(slots: int) -> Any:
+        machine, longest = instance.machine, min(slots, 2000)
+        given = {"device": machine.memory, "tokens": machine.batch_tokens, "requests": machine.batch_requests}
+        rows = {name: row(longest=longest)[:slots] for name, limit in given.items()
+                if limit is not None or draw.random() < 0.05}  # fmt: skip
+        windows = tuple(kinds.Windows(most=size(draw, 10**6, 1), shift=size(draw, 10**9), reach=size(draw, 10**9),
+                                      price=row()[:slots]) for _ in range(draw.choice([0, 0, 1, 100])))  # fmt: skip
+        return kinds.Prices(scale=size(draw, 2**40, 1), slots=slots, windows=windows, **rows)
+
+    parts = len(lines(instance.cost))
+    division: dict[str, Any] = {"functions": (UNIT // parts,) * parts, "packs": size(draw, 1000, 1)}
+    if instance.machine.memory is not None:
+        division[draw.choice(["memory", "packing"])] = UNIT
+    kind = draw.choice(["alone", "shares", "prices", "tree", "speed", "slots", "events", "fresh", "configurations",
+                        *(["parts", "coarse"] if nested else [])])  # fmt: skip
+    match kind:
+        case "shares":
+            return kinds.Shares(**division)
+        case "prices":
+            return prices(size(draw, 2**21, 1))
+        case "tree":
+            slots, leaves = size(draw, 10**4, 1), draw.choice([1, 3, 300])
+            branches = [kinds.Branch(request=draw.choice(instance.requests).id, segment=0, slot=draw.randrange(slots))
+                        for _ in range(leaves - 1)]  # fmt: skip
+            ends = [kinds.Leaf(prices=0) for _ in range(leaves)]
+            return kinds.Tree(prices=(prices(slots),), nodes=(*branches, *ends))
+        case "speed":
+            fees = tuple(row(9)[:1000] for _ in alike(instance.requests)) if draw.random() < 0.5 else ()
+            ratios = tuple(sorted(draw.sample(range(1025, 5000), draw.choice([0, 3, 60]))))
+            return kinds.Speed(**division, slot=size(draw, 10**9, 1), scale=size(draw, 2**20, 1), price=row(10**9),
+                               level=draw.randint(0, UNIT), ratios=ratios, fees=fees, fee=draw.choice([0, UNIT]),
+                               ordered=draw.random() < 0.5)  # fmt: skip
+        case "slots":
+            given = (0, *(size(draw, 2**16) for _ in range(draw.choice([0, 0, 1, 1999]))))
+            vectors = tuple(
+                kinds.SlotPrices(since=since, device=row(longest=20), tokens=row(longest=20)) for since in given
+            )
+            return kinds.Slots(target=size(draw, least=1), scale=size(draw, 2**30, 1), prices=vectors,
+                               states=size(draw, 2 * 10**5), tries=size(draw, 10**8))  # fmt: skip
+        case "events":
+            return kinds.Events(states=size(draw, 10**5, 1), target=draw.choice([None, size(draw)]))
+        case "fresh":
+            return kinds.Fresh(function=0, labels=size(draw, 10**5, 1), target=draw.choice([None, size(draw)]))
+        case "configurations":
+            top = size(draw)
+            same = {id: size(draw, top) for id in range(5)}
+            target = {"target": size(draw, least=1), "tries": size(draw, 10**8)} if draw.random() < 0.6 else {}
+            starts = tuple(same[hash(request.shape) % 5] for request in instance.requests)
+            return kinds.Configurations(scale=size(draw, 10**6, 1), memory=row(10**15), starts=starts, **target)
+        case "parts":
+            cut = range(len(instance.requests))
+            every = (PartOf(requests=(k,), proof=proof(draw, instance, nested=False)) for k in cut)
+            return kinds.Parts(parts=tuple(every))
+        case "coarse":
+            return kinds.Coarse(block_tokens=size(draw, 10**9, 1), slot_ticks=size(draw, 10**9, 1),
+                                proof=proof(draw, instance, nested=False))  # fmt: skip
+    return kinds.Alone()
+
+
+@contextmanager
+def watched(kind: str) -> Iterator[None]:
+    """Raise Wrong where what is done takes more than it may, of the processor or of memory."""
+
+    def late(*_: object) -> None:
+        raise Wrong(f"{kind} takes more than {SLOW:g} s of the processor for {WORK} steps at the most")
+
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    handler = signal.signal(signal.SIGPROF, late)
+    signal.setitimer(signal.ITIMER_PROF, SLOW)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        signal.signal(signal.SIGPROF, handler)
+    grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
+    if grown > GROWN:
+        raise Wrong(f"{kind} takes {grown >> 10} MiB where it may take {MEMORY >> 20}")
+
+
+def check(case: Case, seen: Counter[str]) -> None:
+    """Check some proofs, each within the budget."""
+    draw = Random(case.seed)
+    for _ in range(5):
+        try:
+            drawn = proof(draw, case.instance)
+        except ValidationError as error:
+            raise Skip from error
+        try:
+            with watched(drawn.kind):
+                drawn.prove(case.instance, case.objective, Budget(WORK, MEMORY))
+            seen[f"proved {drawn.kind}"] += 1
+        except InvalidCertificate as error:
+            too = "too much" if "would take too" in str(error) else "refused"
+            seen[f"{too} {drawn.kind}"] += 1
+
+
+EVERY = ("configurations", "events", "fresh", "prices", "shares", "slots", "speed", "tree")
+REACH = {f"refused {kind}" for kind in EVERY if kind != "shares"} | {f"too much {kind}" for kind in EVERY} | {
+    f"proved {kind}" for kind in ("alone", "events", "fresh", "prices", "shares", "speed")}  # fmt: skip
+PART = Part("costly", make, check, frozenset(REACH))
