@@ -1,4 +1,4 @@
-"""`python -m tests.fuzz --hours H|--minutes M --seed S [--jobs J] [--only PART,..] [--out FOLDER]`; `--replay FILE`."""
+"""`python -m tests.fuzz --hours H|--minutes M --seed S [--jobs J] [--only PART,..] [--out FOLDER] [--replay FILE]`."""
 
 from __future__ import annotations
 
