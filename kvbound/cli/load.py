@@ -31,6 +31,7 @@ from kvbound.units import Units, units_of
 from kvcore.errors import BadInput
 from kvcore.files import check_writable, write_text
 from kvcore.instance import Instance
+from kvcore.metrics import Value
 from kvcore.parameters import fraction
 from sweeps.export import as_csv as table_as_csv
 
@@ -41,7 +42,7 @@ FACTS = ("factor", "rate", "policy", "error", "stationary")
 COUNTS = ("requests", "unfinished", "requests_per_second", "tokens_per_second", "goodput_per_second", "slo_attainment",
           "batches", "evictions", "recomputed_share", "tokens_swapped_out", "tokens_swapped_in")  # fmt: skip
 MOST_JOBS = 64
-FLOW = "total-flow-time"
+FLOW, LATE = "total-flow-time", "late-requests"
 QUEUE = {True: "steady", False: "grows", None: "-"}
 GROWS = "grows: the queue grows over the run, so that its percentiles say only how long the run was"
 BRIEF = (("latency", "mean"), ("latency", "p99"), ("ttft", "p99"))
@@ -59,7 +60,7 @@ def load_sweep(
     plot: PlotOption = None,
     bound: Annotated[
         float | None,
-        option("S", "seconds for a lower bound on each load's mean latency, drawn as a line", min=0.1),
+        option("S", "seconds for bounds on each load's mean latency and SLOs met, drawn as lines", min=0.1),
     ] = None,
     wide: WideOption = False,
     json: JsonOption = None,
@@ -98,17 +99,29 @@ def load_sweep(
 
 
 def _bound(instance: Instance, factor: Fraction, seconds: float) -> dict[str, Any]:
-    """Return a row with a lower bound on the mean latency at a load, whatever is done with calls."""
+    """Return a row with bounds on the mean latency and on the share that meets its SLOs, whatever is done with calls."""
+    loaded = scaled(instance.with_free_calls(), factor)
+    slos = any(request.slo for request in loaded.requests)
+    requests, arrivals = len(loaded.requests), rate(loaded)
+    flow, method = _least(loaded, FLOW, factor, seconds / (1 + slos))
+    measures: dict[str, Any] = {"latency": {"mean": float(Fraction(flow) * loaded.tick_seconds / requests)}}
+    if slos:
+        late, by = _least(loaded, LATE, factor, seconds / 2)
+        measures["slo_attainment"] = float(1 - Fraction(late) / requests)
+        method = f"{method}, {by}"
+    return {"factor": str(factor), "rate": None if arrivals is None else float(arrivals), "policy": "lower bound",
+            "method": method, "measures": measures}  # fmt: skip
+
+
+def _least(instance: Instance, objective: str, factor: Fraction, seconds: float) -> tuple[Value, str | None]:
+    """Return a lower bound on an objective, 0 if none is found, and the method."""
     from solvers.ladder import climb
 
-    loaded = scaled(instance.with_free_calls(), factor)
-    with SolveProgress(f"lower bound at load {factor}", partial(units_of(loaded).named, objective=FLOW)) as progress:
-        found = climb(loaded, FLOW, time_limit=seconds, progress=progress)
+    with SolveProgress(f"bound at load {factor}", partial(units_of(instance).named, objective=objective)) as progress:
+        found = climb(instance, objective, time_limit=seconds, progress=progress)
     if found.stopped == "interrupted":
         raise KeyboardInterrupt
-    arrivals, least = rate(loaded), Fraction(found.bound or 0) * loaded.tick_seconds / len(loaded.requests)
-    return {"factor": str(factor), "rate": None if arrivals is None else float(arrivals), "policy": "lower bound",
-            "method": found.formulation, "measures": {"latency": {"mean": float(least)}}}  # fmt: skip
+    return found.bound or 0, found.formulation
 
 
 def as_csv(rows: Sequence[Mapping[str, Any]]) -> str:

@@ -36,8 +36,8 @@ def plot_load(
 ) -> Figure:
     """Draw six measures over the rate of arrivals for rows of `heuristics.load.load_rows`; write it to `path` if given.
 
-    `bounds`, on the mean latency, are rows of their own, and a line there. Where requests have SLOs, the share that
-    meets them takes the place of goodput.
+    `bounds`, on the mean latency and on the share that meets its SLOs, are rows of their own, and lines there. Where
+    requests have SLOs, that share takes the place of goodput.
 
     Rows that could not run are left out. Where all requests arrive at once, the x axis is the factor of the load. A
     hollow marker is a run in which the queue grows. A policy that dwarfs the others leaves the axes, and is named.
@@ -53,8 +53,9 @@ def plot_load(
             if "arrivals" in ax.get_xlabel():
                 ax.set_xlabel(f"arrivals per {'tick' if rate == 'tick' else 'second'}")
         if bounds:
-            line = sorted((_load(row), row["measures"]["latency"]["mean"] / float(units.seconds)) for row in bounds)
-            axes[0].plot(*zip(*line, strict=True), color="black", linestyle=":", label="lower bound")
+            for ax, (name, part, _) in [(axes[0], PANELS[0]), *[(axes[5], ATTAINED)] * slos]:
+                line = sorted((x, y) for x, y, _ in _points(bounds, name, part, float(units.seconds) if part else 1))
+                ax.plot(*zip(*line, strict=True), color="black", linestyle=":", label="lower bound")
         handles, labels = axes[0].get_legend_handles_labels()
         figure.legend(handles, labels, loc="outside upper center", ncols=min(6, len(labels)), frameon=False)
         if any(row.get("stationary") is False for row in rows):

@@ -10,8 +10,9 @@ import pytest
 
 from heuristics import get_policy, trace_policy
 from heuristics.load import load_rows, queue_grows, rate, scaled
+from kvcore import Cost, CostFunction, Instance, Request
 from kvcore.errors import BadInput
-from kvcore.instance import Call, Machine, Segment
+from kvcore.instance import Call, Machine, Segment, Slo
 from tests.support.commands import kvbound
 from workloads.builtin import builtin_instance
 from workloads.generators import generate
@@ -117,6 +118,19 @@ def test_a_lower_bound_stands_beside_the_policies(tmp_path) -> None:
         assert 0 < bound["measures"]["latency"]["mean"] <= row["measures"]["latency"]["mean"]
     assert done.stdout.count("lower bound") == 2
     assert "lower bound" in picture.read_text()
+
+
+def test_no_scheduler_meets_more_slos_than_the_bound(tmp_path) -> None:
+    """Two first tokens of three ticks each by tick 4, on one device: one of the two is late, whoever schedules."""
+    requests = tuple(Request(id=f"R{i}", prompt=3, segments=(Segment(decode=1),), slo=Slo(ttft=4)) for i in range(2))
+    cost = Cost((CostFunction(tokens=1),))
+    (tmp_path / "w.json").write_text(Instance(machine=Machine(memory=9), cost=cost, requests=requests).to_json())
+    out, picture = tmp_path / "l.json", tmp_path / "l.svg"
+    options = ("--policies", "fcfs", "--factors", "1", "--bound", "1", "--plot", picture, "--json", out)
+    kvbound("load", tmp_path / "w.json", *options)
+    given = json.loads(out.read_text())
+    assert given["bounds"][0]["measures"]["slo_attainment"] == 0.5
+    assert given["rows"][0]["measures"]["slo_attainment"] <= 0.5
 
 
 def test_attainment_is_shown_where_there_are_slos(tmp_path) -> None:

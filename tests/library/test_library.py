@@ -497,8 +497,8 @@ def test_the_table_says_what_is_optimal_by_the_word_of_a_solver(small: Library) 
 def test_fill_begins_with_the_largest_gap_if_told_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for family, name in (
         ("slo", "slo-toolbench-r2"),
-        ("azure", "azure-code-70b-0-100"),
-        ("infermax", "equal-I16-O1"),
+        ("slots", "infercept-ve-k4-chunked1"),
+        ("agents", "agents-2-m150k-s0"),
     ):
         (tmp_path / family).mkdir(exist_ok=True)
         for path in (RECORDS / family).glob(f"{name}.*"):
