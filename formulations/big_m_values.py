@@ -11,8 +11,9 @@ import pyomo.environ as pyo
 from formulations.big_m_clocks import Slots, TickClock
 from formulations.big_m_cost import BATCH_FEATURES
 from formulations.big_m_letters import Letter, Letters
-from formulations.timing import MOVES, ORDERED, end_at, start_early
+from formulations.timing import MOVES, end_at, start_early
 from kvcore.instance import Instance
+from kvcore.rules import ORDERED
 from kvcore.schedule import Batch, Schedule
 from kvcore.trace import BatchTrace, Move, RequestTrace, Step, Trace
 

@@ -12,15 +12,13 @@ from formulations.chains import least_work
 from kvcore.instance import Instance
 from kvcore.metrics import Value
 from kvcore.referee import verify_schedule
-from kvcore.rules import Execution
+from kvcore.rules import ORDERED, Execution
 from kvcore.schedule import Batch, Schedule
 from kvcore.trace import Trace
 
 MOVES = ("drop", "swap_out", "swap_in")
 Event = tuple[int, str, int]
 """A slot, `work` or the kind of a move (or `evict`: a drop that rule R9 neither allows nor orders), and tokens."""
-ORDERED = {"discard": "drop", "swap": "swap_out"}
-"""The move that a handling orders in the batch after the one that starts the call."""
 
 
 def time_scale(instance: Instance) -> int:

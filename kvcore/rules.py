@@ -42,6 +42,7 @@ class InvalidSchedule(Exception):
 
 
 ORDERED: dict[str, MoveKind] = {"discard": "drop", "swap": "swap_out"}
+"""The move that a handling orders in the batch after the one that starts the call."""
 
 
 class MoveMade(NamedTuple):
