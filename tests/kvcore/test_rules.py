@@ -13,9 +13,10 @@ from kvcore import (
     Instance,
     InvalidSchedule,
     Trace,
+    decode_stream,
     handlings,
     measures,
-    referee,
+    rules,
     verify_schedule,
 )  # fmt: skip
 from tests.support.build import batch, instance, request, schedule
@@ -626,8 +627,9 @@ def test_a_request_swapped_out_on_two_levels_comes_back_from_the_front():
 
 
 def test_more_batches_than_a_day_has_are_refused(monkeypatch):
-    monkeypatch.setattr(referee, "MOST_BATCHES", 100)
-    monkeypatch.setattr(referee, "LONGEST", 40)
+    monkeypatch.setattr(rules, "MOST_BATCHES", 100)
+    monkeypatch.setattr(decode_stream, "MOST_BATCHES", 100)
+    monkeypatch.setattr(decode_stream, "LONGEST", 40)
     alone = instance(request("R1", 1, 100))
     verify_schedule(alone, schedule(alone, batch(0, R1=1).replace(repeat=100)))
     longer = instance(request("R1", 1, 101))
