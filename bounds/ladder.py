@@ -66,7 +66,7 @@ METHODS: dict[str, Method] = {
                _later("shares", "propose_shares")),
         Method("late-windows", "the order of work in spans of time: no more of it is on time than fits",
                _later("late_windows", "propose_late_windows")),
-        Method("fresh", "memory and moves: each token is processed once, in any order of batches",
+        Method("fresh", "what is processed again, but for KV that does not fit: any order of batches",
                _later("fresh", "propose_fresh")),
         Method("events", "nothing, but schedules are looked at only as far as the time allows",
                _later("events", "propose_events")),
