@@ -8,7 +8,7 @@ from math import inf
 
 from bounds.task import Proposal, Task
 from formulations.timing import start_early
-from kvcore.certificates.fresh import MOST_LABELS, Fresh, FreshSearch, Look, chain_of, check_size, most_fee
+from kvcore.certificates.fresh import MOST_LABELS, Fresh, FreshSearch, Look, can_bind, chain_of, check_size, most_fee
 from kvcore.instance import Instance
 from kvcore.referee import InvalidSchedule
 from kvcore.schedule import Batch, Schedule
@@ -29,23 +29,25 @@ def propose_fresh(task: Task) -> Iterator[Proposal | Schedule]:
 def _proofs(task: Task) -> Iterator[Proposal | Schedule]:
     instance = task.instance
     searches = {
-        (k, fee): FreshSearch(instance, task.objective, k, MOST_LABELS, task.upper, fee=fee)
+        (k, fee, memory): FreshSearch(instance, task.objective, k, MOST_LABELS, task.upper, fee=fee, memory=memory)
         for k, function in enumerate(instance.cost.functions)
         if function.tokens or function.busy or k == 0
         for fee in sorted({0, most_fee(instance, k)})
+        for memory in sorted({False, can_bind(instance)})
     }
     labels = FIRST
     while searches:
-        for (k, fee), search in [*searches.items()]:
+        for (k, fee, memory), search in [*searches.items()]:
             look = search.run(labels, task.is_over if labels > FIRST else lambda: False)
-            yield Proposal(Fresh(function=k, fee=fee, labels=look.labels, target=search.target), look.bound)
+            proof = Fresh(function=k, fee=fee, memory=memory, labels=look.labels, target=search.target)
+            yield Proposal(proof, look.bound)
             with suppress(InvalidSchedule):  # it may take memory, or a budget, that there is not
                 if look.order is not None:
                     yield in_order(instance, look)
             if task.is_over():
                 return
             if look.is_over or labels == MOST_LABELS:
-                del searches[k, fee]
+                del searches[k, fee, memory]
         labels = min(labels * GROWTH, MOST_LABELS)
 
 

@@ -64,7 +64,7 @@ METHODS: dict[str, Method] = {
         Method("alone", "all that requests share", lambda task: iter([Proposal(Alone())])),
         Method("shares", "that a batch holds whole requests: each has a share of the time of its batches",
                _later("shares", "propose_shares")),
-        Method("fresh", "memory and moves: each token is processed once, in any order of batches",
+        Method("fresh", "what is processed again, but for KV that does not fit: any order of batches",
                _later("fresh", "propose_fresh")),
         Method("events", "nothing, but schedules are looked at only as far as the time allows",
                _later("events", "propose_events")),

@@ -35,7 +35,7 @@ from collections import Counter, namedtuple
 from copy import copy
 from fractions import Fraction
 from functools import cache
-from itertools import accumulate, groupby
+from itertools import accumulate, groupby, product
 from math import ceil, inf, lcm
 from operator import add, le, mul
 from pathlib import Path
@@ -1392,80 +1392,151 @@ def fresh(instance, proof, objective):
     """Kind `fresh`: all orders of batches below the claim, each token processed once; times are ticks times divisor.
 
     What the file says of the search is not looked at. A label: bound, then (ends of the completed, time, tokens
-    generated, ready, open). Of labels with the same tokens, those that another one covers are left out.
+    generated, ready, open, KV). KV of a request: (place, tokens kept, tokens on the device at the most). Of labels with
+    the same tokens, those that another one covers are left out.
     """
     if not proof.function < len(instance.cost):
         raise Broken(f"the cost has no function {proof.function}")
-    line, given = instance.cost[proof.function], instance.requests
+    line, given, machine = instance.cost[proof.function], instance.requests, instance.machine
     busy, token = line.busy + min(line.any_decode, line.any_prefill), min(line.decode_requests, line.prefill_requests)
     chains = [list(fresh_tokens(one)) for one in given]
-    chunked, tokens = instance.machine.chunked, [[new for new, _ in chain] for chain in chains]
-    C = (instance.machine.batch_tokens if chunked else None) or 1 + sum(map(sum, tokens))
-    b, fee = line.tokens, proof.fee
-    if fee > (busy // C if chunked and instance.machine.batch_tokens else 0):
+    chunked, tokens = machine.chunked, [[new for new, _ in chain] for chain in chains]
+    C = (machine.batch_tokens if chunked else None) or 1 + sum(map(sum, tokens))
+    b, fee, token = line.tokens, proof.fee, token + line.generated
+    if fee > (busy // C if chunked and machine.batch_tokens else 0):
         raise Broken("the fee of a whole batch is more than its fixed cost")
-    w = [[b * new + token + line.generated for new in chain] for chain in tokens]
+    if proof.memory and machine.partial:
+        raise Broken("memory is not looked at on machines with partial")
+    contexts = [list(accumulate(news)) for news in tokens]
     wait = [[call * line.divisor for _, call in chain] for chain in chains]
-    rest = [[0, *accumulate(call + busy * (blocks(new, C) if chunked else 1) + work
-                            for call, work, new in zip(calls[-2::-1], works[:0:-1], news[:0:-1]))][::-1]
-            for calls, works, news in zip(wait, w, tokens)]
+    rest = [[0, *accumulate(call + busy * (blocks(new, C) if chunked else 1) + b * new + token
+                            for call, new in zip(calls[-2::-1], news[:0:-1]))][::-1]
+            for calls, news in zip(wait, tokens)]
+    ends_of = [list(accumulate(segment.decode for segment in one.segments)) for one in given]
+    discards = [{end for end, segment in zip(ends, one.segments)
+                 if proof.memory and segment.call and segment.call.handling == "discard"}
+                for one, ends in zip(given, ends_of)]
+    out, back = max(((each.swap_out_tokens * line.divisor // each.divisor,
+                      each.swap_in_tokens * line.divisor // each.divisor) for each in instance.cost), key=sum)
+    room_for = inf if machine.memory is None else machine.memory // machine.block
+    host_for = inf if machine.host_memory is None else machine.host_memory
     goal, everyone = (proof.claim + sum(one.arrival for one in given)) * line.divisor, range(len(given))
-    first = (0, 0, (0,) * len(given), *((tuple(one.arrival * line.divisor for one in given),) * 2))
+    arrivals = tuple(one.arrival * line.divisor for one in given)
+    first = (0, 0, (0,) * len(given), arrivals, arrivals, (("part", 0, 0),) * len(given))
+
+    def restored(lacks, moves):
+        """The least time in which so many tokens are processed or swapped in, beside moves of others."""
+        return max(moves, (back * (busy + b * lacks) + b * moves) // (b + back)) if lacks and back else moves
 
     def least(label):
         """What no schedule through a label ends below: each request alone, or next tokens in turns."""
-        ends, time, q, ready, opened = label
+        ends, time, q, ready, opened, kv = label
         jobs, tails, alone = [], 0, 0
         for i in everyone:
-            if q[i] < len(w[i]):
-                start = max(time, ready[i])
-                new, credit, all_work = tokens[i][q[i]], start - opened[i], w[i][q[i]]
-                work = all_work - min(b * (new - 1) * chunked, credit)
+            if q[i] < len(tokens[i]):
+                start, context, (place, kept, device) = max(time, ready[i]), contexts[i][q[i]], kv[i]
+                new, credit = context - kept, start - opened[i]
+                work = token + b * new - min(b * (new - 1) * chunked, credit)
+                own = start + busy + max(work, token + b * new - credit + fee * max(0, new - C))
+                if proof.memory and place == "away":
+                    own = min(max(own, time + back * kept), start + busy + token + b * context)
+                elif proof.memory and place == "part":
+                    own = max(own, time + restored(max(0, context - device), 0))
                 jobs.append((start + busy, work))
                 tails += rest[i][q[i]]
-                alone += start + busy + max(work, all_work - credit + fee * max(0, new - C))
+                alone += own
         return ends + tails + max(alone, in_turns(jobs))
 
-    def after(label, batch):
-        """The label after a batch that generates tokens of some requests."""
-        ends, time, q, ready, opened = label
-        start = max(time, *(ready[i] for i in batch))
+    def places(label, batch, i):
+        """Where the KV of a request may be during a batch, and what of it counts: (place, kept, open, swaps)."""
+        _, time, _, ready, opened, kv = label
+        place, kept, _ = kv[i]
+        gone = ("part", 0, max(time, ready[i]), 0)
+        if not proof.memory or place == "part" or (place == "here" and i in batch):
+            return [(place, kept, opened[i], 0)]
+        if i in batch:
+            return [("here", kept, opened[i], back * kept), gone]
+        other, ticks = ("away", out) if place == "here" else ("here", back)
+        return [(place, kept, opened[i], 0), (other, kept, opened[i], ticks * kept), gone]
 
-        parts = [(-inf, batch), *((start - opened[i], [j for j in batch if opened[j] < opened[i]]) for i in batch)]
-        parts = [(lag, sum(tokens[i][q[i]] - 1 for i in others) * chunked) for lag, others in parts]
-        work, W = sum(w[i][q[i]] for i in batch), sum(tokens[i][q[i]] for i in batch)
+    def after(label, batch, choice):
+        """The label after a batch that generates tokens of some requests, or None if there is no room for the KV."""
+        ends, time, q, ready, opened, kv = label
+        room, host, moves, lacks = room_for, host_for, sum(each[3] for each in choice.values()), 0
+        for i, (place, kept, _, _) in choice.items():
+            if i in batch or place == "here":
+                room -= blocks(contexts[i][q[i]] if i in batch else kept, machine.block)
+            elif place == "away":
+                host -= kept
+            if i in batch and kv[i][0] == "part":
+                lacks += max(0, contexts[i][q[i]] - kv[i][2])
+        if proof.memory and (room < 0 or host < 0):
+            return None
+        start, new = max(time, *(ready[i] for i in batch)), {i: contexts[i][q[i]] - choice[i][1] for i in batch}
+        opens, readies, places = list(opened), list(ready), list(kv)
+        lags = {i: start - choice[i][2] for i in choice}
+
+        parts = [(-inf, batch), *((lags[i], [j for j in batch if lags[j] > lags[i]]) for i in batch)]
+        parts = [(lag, sum(new[i] - 1 for i in others) * chunked) for lag, others in parts]
+        W = sum(new.values())
+        work = b * W + token * len(batch)
         end = start + busy + work - min(max(lag, 0) + b * n - fee * max(0, W - C - n) for lag, n in parts)
-        opens, readies = list(opened), list(ready)
-        for i in everyone:
+        end = max(end, time + (restored(lacks, moves) if proof.memory else 0))
+        for i in choice:
             if i in batch:
                 opens[i] = readies[i] = end + wait[i][q[i]]
-                ends += end * (q[i] + 1 == len(w[i]))
-            elif q[i] < len(w[i]):
-                most = min(max(lag, start - opened[i]) + (b + fee) * n for lag, n in parts)
-                opens[i] = min(max(end, ready[i]), start + busy - fee * C + work + fee * W - most)
-        return ends, end, tuple(n + (i in batch) for i, n in enumerate(q)), tuple(readies), tuple(opens)
+                ends += end * (q[i] + 1 == len(tokens[i]))
+                places[i] = ("part", 0, 0) if q[i] + 1 in discards[i] else ("here", contexts[i][q[i]], 0)
+                continue
+            place, kept, _, _ = choice[i]
+            latest, most = max(end, ready[i]), contexts[i][q[i]] - 1
+            used = min(max(lag, lags[i]) + (b + fee) * n for lag, n in parts)
+            opens[i] = min(latest, start + busy - fee * C + work + fee * W - used)
+            device = min(most, room * machine.block)
+            is_limited = proof.memory and place == "part" and host_for == 0 and device < most
+            if is_limited and latest - opens[i] > (b + fee) * (device - kept):
+                opens[i], kept = latest, device
+            places[i] = (place, kept, device)
+        return ends, end, tuple(n + (i in batch) for i, n in enumerate(q)), tuple(readies), tuple(opens), tuple(places)
 
     def covers(one, other):
         """Whether one label is no later, and no further on, than another with the same tokens."""
-        active = [i for i in everyone if one[2][i] < len(w[i])]
-        return (one[0] <= other[0] and one[1] <= other[1] and all(one[4][i] <= other[4][i] for i in active)
-                and all(max(one[1], one[3][i]) <= max(other[1], other[3][i]) for i in active))
+        if one[0] > other[0] or one[1] > other[1]:
+            return False
+        for i in everyone:
+            if one[2][i] == len(tokens[i]):
+                continue
+            latest, (place, kept, device), (its, has, at_most) = max(one[1], one[3][i]), one[5][i], other[5][i]
+            if latest > max(other[1], other[3][i]):
+                return False
+            if place != "part" and its == "part" and has == 0 and other[4][i] >= latest:
+                continue
+            if one[4][i] > other[4][i] or kept < has or (place != its and (place, its) != ("part", "here")):
+                return False
+            if place == "part" and device < (at_most if its == "part" else contexts[i][one[2][i]] - 1):
+                return False
+        return True
 
     waiting, known, tried = [(least(first), first)], {first[2]: [first]}, 0
     while waiting and waiting[0][0] < goal:
         bound, label = heapq.heappop(waiting)
-        left = [i for i in everyone if label[2][i] < len(w[i])]
+        left = [i for i in everyone if label[2][i] < len(tokens[i])]
         if not left:
             return ceil(Fraction(bound, line.divisor)) - sum(one.arrival for one in given)
         for bits in range(1, 2 ** len(left)) if label in known[label[2]] else ():
-            following = after(label, [i for k, i in enumerate(left) if bits >> k & 1])
-            tried, labels = tried + 1, known.setdefault(following[2], [])
-            if tried > MOST_TRIED:
-                raise NotChecked(f"more than {MOST_TRIED} batches are not tried")
-            spend(100 * len(labels) + 500, "its labels")
-            if max(bound, least(following)) < goal and not any(covers(one, following) for one in labels):
-                labels[:] = [one for one in labels if not covers(following, one)] + [following]
-                heapq.heappush(waiting, (max(bound, least(following)), following))
+            batch = [i for k, i in enumerate(left) if bits >> k & 1]
+            for choice in product(*(places(label, batch, i) for i in left)):
+                tried += 1
+                if tried > MOST_TRIED:
+                    raise NotChecked(f"more than {MOST_TRIED} batches are not tried")
+                following = after(label, batch, dict(zip(left, choice)))
+                labels = known.setdefault(following[2], []) if following else []
+                spend(100 * len(labels) + 500, "its labels")
+                if not following or max(bound, least(following)) >= goal:
+                    continue
+                if not any(covers(one, following) for one in labels):
+                    labels[:] = [one for one in labels if not covers(following, one)] + [following]
+                    heapq.heappush(waiting, (max(bound, least(following)), following))
     return proof.claim
 
 
@@ -1813,8 +1884,8 @@ KINDS = {  # a proof's function, its keys, and the objectives for which it is ch
     **dict.fromkeys(("events", "exhaustive"), (exhaustive, {"states": integer(1), "target": (optional(number), None),
                                                             "free_drops": (switch, False)},
                                                ("makespan", "busy-time", "max-flow-time", "total-flow-time"))),
-    "fresh": (fresh, {"function": (integer(0), 0), "fee": (integer(0), 0), "labels": integer(1),
-                      "target": (optional(number), None)}, FLOW),
+    "fresh": (fresh, {"function": (integer(0), 0), "fee": (integer(0), 0), "memory": (switch, False),
+                      "labels": integer(1), "target": (optional(number), None)}, FLOW),
     "slots": (slots, {"target": integer(1), "scale": integer(1, 2**30), "prices": [SLOTS], "strict": (switch, False),
                       "states": integer(0, 4 * 10**6), "tries": integer(0, 10**9)}, OBJECTIVES[:6] + OBJECTIVES[7:]),
 }

@@ -1,8 +1,9 @@
 """Fresh work: each token is processed once at the least, and a batch costs its fixed part for all in it.
 
-All else is left out: memory, moves, what is processed again, limits of a batch, all functions of the cost but one. What
-is left is a machine that serves chains of tokens in batches, each of which takes `busy` and what its fresh tokens take.
-Of the prefills in parts only so much is kept as the time allows. All amounts of work are in time.
+All else is left out: moves, what is processed again, limits of a batch, all functions of the cost but one; memory, too,
+unless it is asked for (below). What is left is a machine that serves chains of tokens in batches, each of which takes
+`busy` and what its fresh tokens take. Of the prefills in parts only so much is kept as the time allows. All amounts of
+work are in time.
 
 **Labels.** Only batches that generate tokens are looked at. A label is what is known after one: how many tokens each
 request has; the sum of the ends of completed requests; `time`, the end of the batch; and for each request `ready`, when
@@ -48,6 +49,35 @@ interrupted, between the `open` of those requests and T; moved by `busy`, it fit
 the batch after T. The sum of ends is least where the shortest work left goes first. Each request alone ends its next
 token no earlier than `time'` with F of it alone, and takes for each token after that its work in as many batches as
 the budget asks for.
+
+**With memory** (`memory`, for machines without `partial`) a label also says where the `kept` tokens are of which a
+request's last token left KV: HERE, all on the device; AWAY, all on the host; PART, not all of them are there since, or
+the call discards them. PART has kept = 0, and at most `device` tokens of it were on the device at T. Above, fresh
+tokens are now all of the context of the next token but `kept`, and x counts the KV beyond `kept` that no discard of a
+call is yet to take. A label also covers what it covers with some requests HERE or AWAY made PART, nothing kept, and
+open = max(time, ready): all of their KV may be gone by T.
+
+Without `partial` all KV of a request is on one side: work needs all of it on the device, and each move takes all. Look
+at what happens from T to the end T' of the next batch that generates tokens, of F. A request outside F whose KV was
+HERE or AWAY, and is not dropped until T', is HERE or AWAY at T'; if the side is another, its `kept` tokens were swapped
+in between. If it was dropped it becomes PART, and what there is of it was processed since then, no sooner than
+max(time, ready). PART stays PART. A request of F that was AWAY was swapped in, or dropped likewise. So a request
+outside F has at most three choices, and one of F two; one child for each choice of all, and one is what happened. In it
+
+* the contexts of F and the `kept` of those HERE fit into the blocks of the device, the `kept` of those AWAY into the
+  host: R6 and R7 during the batch of F. What room is left for whole blocks is the `device` of those that are PART (or
+  the context but one token, which would have been generated). Without host memory they have no more KV than that, so
+  that kept = `device` and open = max(time', ready) holds as well; it is taken where by `open` there could be more.
+* T' - T is at least `moves`, what the swaps take: each batch takes what its swaps take, in the function where these
+  take most. Let L be the tokens that the contexts of those of F that were PART have more than `device`. Each was
+  processed or swapped in after T: p + u >= L, T' - T >= busy + b p, and T' - T >= moves + back u. Added up, back
+  times the first and b times the second give (b + back) (T' - T) >= back (busy + b L) + b moves.
+
+If all of the KV of a request of F was gone at T, as a label that has it HERE allows, more is left to process, and it is
+open no sooner: time' and open' as above are no more than they would be with that, so that they hold. Where nothing is
+kept, and nothing was processed before max(time, ready), HERE and AWAY are therefore as good as PART: dominance uses it.
+Else the places must agree, and `kept` and `device` be no less; but PART covers HERE where its `device` is all of the
+context but one token.
 """
 
 from __future__ import annotations
@@ -55,6 +85,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
+from itertools import accumulate
 from math import ceil
 from typing import Annotated, Literal
 
@@ -76,8 +107,6 @@ SLICE = 2**20
 """Tries after which Python has its turn."""
 MOST_REQUESTS, MOST_TOKENS = 8, 10**6
 """Larger instances are refused: nothing could be proved in so many labels."""
-LARGE = 2**58
-"""All times, times all rates, are below."""
 
 
 class Fresh(Proof):
@@ -86,19 +115,22 @@ class Fresh(Proof):
     Any numbers are safe: where the search stops early, no schedule is below the label that comes next. Labels of
     `target` or more are left out (in ticks; for normalized-latency times the common multiple of the outputs).
     `function` is the one of the cost that batches take, and `fee` the part of its fixed cost that each token pays in a
-    batch that generates nothing: as many as a batch holds, together, no more than there is.
+    batch that generates nothing: as many as a batch holds, together, no more than there is. With `memory` it is seen
+    that contexts which do not fit together are swapped or processed again.
     """
 
     kind: Literal["fresh"] = "fresh"
     function: Annotated[int, Field(ge=0, le=1000)] = 0
     fee: Annotated[int, Field(ge=0, le=10**15)] = 0
+    memory: bool = False
     labels: Annotated[int, Field(ge=1, le=MOST_LABELS)]
-    target: Annotated[int, Field(ge=0, le=LARGE)] | None = None
+    target: Annotated[int, Field(ge=0, le=kernels.LARGE)] | None = None
 
     def prove(self, instance: Instance, objective: str, budget: Budget) -> Value:
         """Return what no schedule is below after so many labels."""
         upper = None if self.target is None else Fraction(self.target, scale_of(instance.requests, objective))
-        return FreshSearch(instance, objective, self.function, self.labels, upper, budget, self.fee).run().bound
+        search = FreshSearch(instance, objective, self.function, self.labels, upper, budget, self.fee, self.memory)
+        return search.run().bound
 
     @property
     def why(self) -> str:
@@ -124,7 +156,7 @@ class FreshSearch:
 
     def __init__(
         self, instance: Instance, objective: str, function: int, labels: int, upper: Value | None = None,
-        budget: Budget | None = None, fee: int = 0,
+        budget: Budget | None = None, fee: int = 0, memory: bool = False,
     ) -> None:  # fmt: skip
         """Prepare the search. Raises InvalidCertificate if it is not for such an instance, or has no hope."""
         check_size(instance, objective)
@@ -136,14 +168,16 @@ class FreshSearch:
             rates = [request.weight for request in requests]
         if function >= len(instance.cost.functions):
             raise InvalidCertificate(f"the cost has no function {function}")
+        if memory and instance.machine.partial:
+            raise InvalidCertificate("orders of fresh work with memory are not for machines with partial")
         if fee > most_fee(instance, function):
             raise InvalidCertificate(f"a fee of {fee} a token, of a whole batch, is more than its fixed cost")
         self.divisor = instance.cost.functions[function].divisor
         self.before = sum(rate * request.arrival for rate, request in zip(rates, requests, strict=True))
         self.target = None if upper is None else ceil(upper * self.unit)
-        self.jobs = _jobs(instance, objective, function, fee, rates, self.target, self.before)
-        memory = labels * (116 + 24 * len(requests))
-        (budget or Budget()).spend(f"a search of {labels} labels", LABEL_WORK * labels, memory)
+        self.jobs = _jobs(instance, objective, function, fee, memory, rates, self.target, self.before)
+        size = 116 + 48 * len(requests)
+        (budget or Budget()).spend(f"a search of {labels} labels", LABEL_WORK * labels, size * labels)
         f = self.labels = kernels.room(len(requests), labels)
         for i, request in enumerate(requests):
             f.ready[0, i] = f.open[0, i] = request.arrival * self.divisor
@@ -183,6 +217,14 @@ def check_size(instance: Instance, objective: str) -> None:
         raise InvalidCertificate(f"orders of fresh work take {MOST_TOKENS} tokens to generate at the most")
 
 
+def can_bind(instance: Instance) -> bool:
+    """Return whether contexts may not fit together, on a machine that moves KV as a whole."""
+    machine = instance.machine
+    if machine.memory is None or machine.partial:
+        return False
+    return sum(machine.blocks(request.peak) for request in instance.requests) > machine.memory // machine.block
+
+
 def most_fee(instance: Instance, function: int) -> int:
     """Return the fixed cost of a batch by the tokens that it may hold (0: it may hold any, or prefills are whole)."""
     budget = instance.machine.batch_tokens if instance.machine.chunked else None
@@ -195,34 +237,54 @@ def _fixed(instance: Instance, function: int) -> int:
 
 
 def _jobs(
-    instance: Instance, objective: str, function: int, fee: int, rates: list[int], target: int | None, before: int
-) -> kernels.Jobs:
+    instance: Instance, objective: str, function: int, fee: int, memory: bool, rates: list[int], target: int | None,
+    before: int,
+) -> kernels.Jobs:  # fmt: skip
     """Return the chains of tokens, as one function of the cost has them."""
     line, requests, busy = instance.cost.functions[function], instance.requests, _fixed(instance, function)
+    machine = instance.machine
     token = line.generated + min(line.decode_requests, line.prefill_requests)
     chains = [chain_of(request)[: 1 if objective == "total-ttft" else None] for request in requests]
     shape = len(requests), max(map(len, chains))
-    work, fresh, early, call, rest = (np.zeros(shape, dtype=object) for _ in range(5))
-    budget = instance.machine.batch_tokens if instance.machine.chunked else None
+    work, fresh, call, rest, context, lost = (np.zeros(shape, dtype=object) for _ in range(6))
+    budget = machine.batch_tokens if machine.chunked else None
     most = budget or 1 + sum(new for chain in chains for new, _ in chain)
     for i, chain in enumerate(chains):
         for k, (new, duration) in enumerate(chain):
             work[i, k], fresh[i, k], call[i, k] = line.tokens * new + token, new, duration * line.divisor
-            early[i, k] = new - 1 if instance.machine.chunked else 0
+            context[i, k] = new + (context[i, k - 1] if k else 0)
+        ends = accumulate(segment.decode for segment in requests[i].segments)
+        for end, segment in zip(ends, requests[i].segments, strict=True):
+            if memory and segment.call and segment.call.handling == "discard" and end < len(chain):
+                lost[i, end - 1] = 1
         for k in reversed(range(len(chain) - 1)):
-            batches = -(-fresh[i, k + 1] // most) if instance.machine.chunked else 1
+            batches = -(-fresh[i, k + 1] // most) if machine.chunked else 1
             rest[i, k] = call[i, k] + busy * batches + work[i, k + 1] + rest[i, k + 1]
     last = max(request.arrival for request in requests) * line.divisor
     last += (work + fee * fresh + call).sum() + busy * (1 + fresh.sum())
-    below = LARGE if target is None else (target + before) * line.divisor
-    if last * sum(rates) >= LARGE or before * line.divisor >= LARGE:
+    out, back = _moves(instance, line.divisor) if memory else (0, 0)
+    if memory:  # ... and all of each context with each token, once more for what `restored` multiplies
+        largest = busy + (line.tokens + fee + out + back) * context.max(axis=1).sum()
+        last += largest * (context.astype(bool).sum() + line.tokens + back)
+    below = kernels.LARGE if target is None else (target + before) * line.divisor
+    if last * sum(rates) >= kernels.LARGE or before * line.divisor >= kernels.LARGE:
         raise InvalidCertificate("numbers are too large to be added up")
     low, length = min(rates), [len(chain) for chain in chains]
-    names = {"work": work, "fresh": fresh, "early": early, "call": call, "rest": rest, "length": length}
+    names = {"call": call, "rest": rest, "length": length, "context": context, "lost": lost}
     return kernels.Jobs(
         **{name: np.array(each, dtype=np.int64) for name, each in names.items()}, busy=busy, each=line.tokens, fee=fee,
-        budget=most, rate=np.array([rate - low for rate in rates]), low=low, target=min(LARGE, below),
+        budget=most, rate=np.array([rate - low for rate in rates]), low=low, target=min(kernels.LARGE, below),
+        token=token, chunked=machine.chunked, limited=memory, block=machine.block, out=out, back=back,
+        blocks=min(kernels.LARGE, machine.memory or kernels.LARGE) // machine.block,
+        host=kernels.LARGE if machine.host_memory is None else min(kernels.LARGE, machine.host_memory),
     )  # fmt: skip
+
+
+def _moves(instance: Instance, divisor: int) -> tuple[int, int]:
+    """Return what a token takes that is swapped out, and in, by the function where it takes most."""
+    lines = instance.cost.functions
+    rates = [(x.swap_out_tokens * divisor // x.divisor, x.swap_in_tokens * divisor // x.divisor) for x in lines]
+    return max(rates, key=sum)
 
 
 def chain_of(request: Request) -> list[tuple[int, int]]:

@@ -10,6 +10,12 @@ from kvcore.certificates.frontier import HEAP, ROWS, TRIED, mixed, pop, push, tu
 from kvcore.compiled import compiled, inlined
 
 NO = -1
+ROOM = 3
+"""After `ROWS`, `HEAP` and `TRIED`: tokens that the device has room for beside a batch."""
+LARGE = 2**58
+"""All times, times all rates, are below."""
+PART, HERE, AWAY = range(3)
+"""Where the KV is that the last token of a request left: not all of it is there; on the device; on the host."""
 EMPTY, FOUND, FULL, TIRED, PAUSED = range(5)
 """How a search ends: no label is left below the target, the first one has no token left, or there are no more labels,
 no more tries, or a pause."""
@@ -19,15 +25,22 @@ class Jobs(NamedTuple):
     """Requests as chains of tokens to generate; all times are in ticks times the divisor of the cost function."""
 
     length: Any  # [requests]: tokens to generate
-    work: Any  # [requests, tokens]: what the fresh tokens of a token take
-    fresh: Any  # [requests, tokens]: tokens that are fresh
-    early: Any  # [requests, tokens]: how many of them may be processed in batches before the last one
+    context: Any  # [requests, tokens]: tokens that are processed when a token is generated
+    lost: Any  # [requests, tokens]: whether a token leaves no KV, as its call discards it
     call: Any  # [requests, tokens]: the call after a token
     rest: Any  # [requests, tokens]: what follows the end of a token at the least
     busy: int
     each: int  # what a fresh token takes
     fee: int  # what it takes more in a batch that generates nothing: `busy`, shared by as many as a batch holds
     budget: int  # of tokens in a batch
+    token: int  # what a token takes that is generated
+    chunked: bool
+    limited: bool  # memory is looked at
+    block: int
+    blocks: int  # of the device
+    host: int  # tokens of the host
+    out: int  # what a token takes that is swapped out
+    back: int  # ... that is swapped in
     rate: Any  # [requests]: above `low`
     low: int
     target: int
@@ -51,12 +64,20 @@ class Labels(NamedTuple):
     key: Any
     next: Any
     heads: Any
+    where: Any  # [labels, requests]: where the KV is that the last token left
+    kept: Any  # [labels, requests]: of how many tokens there is KV, but what was processed since `open`
+    device: Any  # [labels, requests]: if `PART`, how many of them were on the device at the most
     tokens: Any  # left in all
     heap: Any
     place: Any
     count: Any
     waits: Any
     works: Any
+    pick: Any  # of what is tried: the choices, and what follows from them
+    goes: Any
+    has: Any
+    since: Any
+    early: Any
 
 
 @compiled
@@ -81,37 +102,113 @@ def search(p, f, most, most_tries, pause):
 
 @compiled
 def follow(p, f, at, most, most_tries):
-    """Add the label after each batch that generates tokens of some requests."""
+    """Add the label after each batch that generates tokens of some requests, with each place of the others' KV."""
     left = 0
     for i in range(len(p.length)):
         if f.token[at, i] < p.length[i]:
             left |= 1 << i
     batch = left
     while batch:
-        f.count[TRIED] += 1
-        if f.count[TRIED] > most_tries:
-            return TIRED
-        if f.count[ROWS] >= most:
-            return FULL
-        add(p, f, at, batch, left)
+        ways = 1
+        for i in range(len(p.length)):
+            if left >> i & 1:
+                ways *= picks(p, f, at, batch, i)
+        if not has_room(p, f, at, batch):
+            ways = 0
+        for way in range(ways):
+            f.count[TRIED] += 1
+            if f.count[TRIED] > most_tries:
+                return TIRED
+            if f.count[ROWS] >= most:
+                return FULL
+            for i in range(len(p.length)):
+                if left >> i & 1:
+                    number = picks(p, f, at, batch, i)
+                    f.pick[i], way = way % number, way // number
+            add(p, f, at, batch, left)
         batch = (batch - 1) & left
     return EMPTY
+
+
+@inlined
+def has_room(p, f, at, batch):
+    """Whether the contexts of a batch fit into the device."""
+    blocks = 0
+    for i in range(len(p.length)):
+        if batch >> i & 1:
+            blocks += -(-p.context[i, f.token[at, i]] // p.block)
+    return not p.limited or blocks <= p.blocks
+
+
+@inlined
+def picks(p, f, at, batch, i):
+    """Return how many places there are for the KV of a request during a batch."""
+    where = f.where[at, i]
+    if not p.limited or (where != AWAY if batch >> i & 1 else where == PART):
+        return 1
+    return 2 if batch >> i & 1 else 3
+
+
+@compiled
+def put(p, f, at, batch, left):
+    """Write where the KV of each request is during a batch, and what is left to process; return the ticks of the moves.
+
+    Return `NO` if there is no room.
+    """
+    room, host, moves, lacks = p.blocks, p.host, 0, 0
+    for i in range(len(p.length)):
+        if not left >> i & 1:
+            continue
+        pick, where, kept, need = f.pick[i], f.where[at, i], f.kept[at, i], p.context[i, f.token[at, i]]
+        in_batch = batch >> i & 1
+        again = pick == (1 if in_batch else 2)
+        if pick == 1 and not in_batch:
+            where = AWAY if where == HERE else HERE
+            moves += kept * (p.out if where == AWAY else p.back)
+        if in_batch and where == AWAY and not again:
+            moves += kept * p.back
+        if in_batch and where == PART:
+            lacks += max(0, need - f.device[at, i])
+        if in_batch:
+            room -= -(-need // p.block)
+        elif where == HERE and not again:
+            room -= -(-kept // p.block)
+        elif where == AWAY and not again:
+            host -= kept
+        f.goes[i] = PART if again else where
+        f.has[i], f.since[i] = (0, max(f.time[at], f.ready[at, i])) if again else (kept, f.open[at, i])
+        f.early[i] = need - f.has[i] - 1 if p.chunked else 0
+    f.count[ROOM] = room * p.block
+    if p.limited and (room < 0 or host < 0):
+        return NO
+    return restored(p, lacks, moves)
+
+
+@inlined
+def restored(p, lacks, moves):
+    """Return the ticks in which some tokens are processed or swapped in, and others are swapped, at the least."""
+    if lacks == 0 or p.back == 0:
+        return moves
+    return max(moves, (p.back * (p.busy + p.each * lacks) + p.each * moves) // (p.each + p.back))
 
 
 @compiled
 def add(p, f, at, batch, left):
     """Add the label after one batch, if it is below the target and no other is as good."""
+    moves = put(p, f, at, batch, left)
+    if moves == NO:
+        return
     new, n = f.count[ROWS], len(p.length)
     start, ends, tokens, key = f.time[at], f.ends[at], f.tokens[at], 0
-    for i in range(n):
-        if batch >> i & 1:
-            start = max(start, f.ready[at, i])
     work, fresh = 0, 0
     for i in range(n):
         if batch >> i & 1:
-            work += p.work[i, f.token[at, i]]
-            fresh += p.fresh[i, f.token[at, i]]
-    time = start + p.busy + work - spared(p, f, at, batch, start, fresh)
+            start = max(start, f.ready[at, i])
+            k = f.token[at, i]
+            need = p.context[i, k] - f.has[i]
+            work += p.token + p.each * need
+            fresh += need
+    time = max(start + p.busy + work - spared(p, f, batch, start, fresh), f.time[at] + moves)
     for i in range(n):
         k = f.token[at, i]
         f.token[new, i] = k
@@ -119,13 +216,19 @@ def add(p, f, at, batch, left):
             tokens -= 1
             f.token[new, i] = k + 1
             f.ready[new, i] = f.open[new, i] = time + p.call[i, k]
+            f.where[new, i], f.kept[new, i] = (PART, 0) if p.lost[i, k] else (HERE, p.context[i, k])
+            f.device[new, i] = 0
             if k + 1 == p.length[i]:
                 ends += (p.low + p.rate[i]) * time
         elif left >> i & 1:
             f.ready[new, i] = f.ready[at, i]
+            latest = max(time, f.ready[at, i])
             since = start + p.busy - p.fee * p.budget + work + p.fee * fresh
-            since -= used(p, f, at, batch, start, f.open[at, i])
-            f.open[new, i] = min(max(time, f.ready[at, i]), since)
+            since = min(latest, since - used(p, f, batch, start, f.since[i]))
+            f.where[new, i], f.device[new, i] = f.goes[i], min(p.context[i, k] - 1, f.count[ROOM])
+            f.open[new, i], f.kept[new, i] = since, f.has[i]
+            if p.limited and f.goes[i] == PART and p.host == 0:
+                limit_to(p, f, new, i, k, latest)
         key = mixed(key, f.token[new, i])
     f.time[new], f.ends[new], f.tokens[new], f.key[new] = time, ends, tokens, key
     f.bound[new] = max(f.bound[at], least(p, f, new))
@@ -137,36 +240,44 @@ def add(p, f, at, batch, left):
 
 
 @inlined
-def early(p, f, at, batch, start, longest):
+def limit_to(p, f, new, i, k, latest):
+    """Take a request to have no more KV than the device had room for, where it did not have the time for that."""
+    most = f.device[new, i]
+    if most < p.context[i, k] - 1 and latest - f.open[new, i] > (p.each + p.fee) * (most - f.kept[new, i]):
+        f.open[new, i], f.kept[new, i] = latest, most
+
+
+@inlined
+def early(p, f, batch, start, longest):
     """Return the tokens of a batch that may be processed early, of requests open for longer than so many ticks."""
     found = 0
     for i in range(len(p.length)):
-        if batch >> i & 1 and start - f.open[at, i] > longest:
-            found += p.early[i, f.token[at, i]]
+        if batch >> i & 1 and start - f.since[i] > longest:
+            found += f.early[i]
     return found
 
 
 @inlined
-def spared(p, f, at, batch, start, fresh):
+def spared(p, f, batch, start, fresh):
     """Return how much work of a batch may be done before its start: the least over what is left out of it."""
-    others = early(p, f, at, batch, start, NO)
+    others = early(p, f, batch, start, NO)
     found = p.each * others - p.fee * max(0, fresh - p.budget - others)
     for i in range(len(p.length)):
         if batch >> i & 1:
-            longest = start - f.open[at, i]
-            others = early(p, f, at, batch, start, longest)
+            longest = start - f.since[i]
+            others = early(p, f, batch, start, longest)
             found = min(found, longest + p.each * others - p.fee * max(0, fresh - p.budget - others))
     return found
 
 
 @inlined
-def used(p, f, at, batch, start, since):
+def used(p, f, batch, start, since):
     """Return how much work of a batch, and of a request that is open `since`, may be done before its start."""
-    found = start - since + (p.each + p.fee) * early(p, f, at, batch, start, NO)
+    found = start - since + (p.each + p.fee) * early(p, f, batch, start, NO)
     for i in range(len(p.length)):
         if batch >> i & 1:
-            longest = start - f.open[at, i]
-            others = early(p, f, at, batch, start, longest)
+            longest = start - f.since[i]
+            others = early(p, f, batch, start, longest)
             found = min(found, max(longest, start - since) + (p.each + p.fee) * others)
     return found
 
@@ -199,12 +310,21 @@ def covers(p, f, one, other):
     if f.time[one] > f.time[other] or f.ends[one] > f.ends[other]:
         return False
     for i in range(len(p.length)):
-        if f.token[one, i] != f.token[other, i]:
+        k = f.token[one, i]
+        if k != f.token[other, i]:
             return False
-        if f.token[one, i] < p.length[i]:
-            if f.open[one, i] > f.open[other, i]:
+        if k < p.length[i]:
+            latest = max(f.time[one], f.ready[one, i])
+            if latest > max(f.time[other], f.ready[other, i]):
                 return False
-            if max(f.time[one], f.ready[one, i]) > max(f.time[other], f.ready[other, i]):
+            where, its = f.where[one, i], f.where[other, i]
+            if where != PART and its == PART and f.kept[other, i] == 0 and f.open[other, i] >= latest:
+                continue
+            if f.open[one, i] > f.open[other, i] or f.kept[one, i] < f.kept[other, i]:
+                return False
+            if where != its and (where != PART or its != HERE):
+                return False
+            if where == PART and f.device[one, i] < (f.device[other, i] if its == PART else p.context[i, k] - 1):
                 return False
     return True
 
@@ -218,10 +338,16 @@ def least(p, f, at):
         if k == p.length[i]:
             continue
         start = max(now, f.ready[at, i])
-        credit = start - f.open[at, i]
-        work = p.work[i, k] - min(p.each * p.early[i, k], credit)
-        more = p.work[i, k] - credit + p.fee * max(0, p.fresh[i, k] - p.budget)
-        own = start + p.busy + max(work, more) + p.rest[i, k]
+        credit, need = start - f.open[at, i], p.context[i, k] - f.kept[at, i]
+        work = p.token + p.each * need - min(p.each * (need - 1 if p.chunked else 0), credit)
+        more = p.token + p.each * need - credit + p.fee * max(0, need - p.budget)
+        own = start + p.busy + max(work, more)
+        if f.where[at, i] == AWAY:
+            again = start + p.busy + p.token + p.each * p.context[i, k]
+            own = min(max(own, now + p.back * f.kept[at, i]), again)
+        elif p.limited and f.where[at, i] == PART:
+            own = max(own, now + restored(p, max(0, p.context[i, k] - f.device[at, i]), 0))
+        own += p.rest[i, k]
         alone += (p.low + p.rate[i]) * own
         total += p.rate[i] * own
         tails += now + p.rest[i, k]
@@ -239,9 +365,11 @@ def room(requests: int, labels: int) -> Labels:
     return Labels(
         token=numbers(labels + 1, requests), time=numbers(labels + 1), ends=numbers(labels + 1),
         bound=numbers(labels + 1), ready=numbers(labels + 1, requests), open=numbers(labels + 1, requests),
+        where=numbers(labels + 1, requests), kept=numbers(labels + 1, requests),
+        device=numbers(labels + 1, requests), place=numbers(labels + 1), pick=numbers(requests), goes=numbers(requests),
+        has=numbers(requests), since=numbers(requests), early=numbers(requests),
         parent=numbers(labels + 1), batch=numbers(labels + 1),
         is_open=np.zeros(labels + 1, dtype=np.bool_),
         key=numbers(labels + 1), next=numbers(labels + 1), heads=numbers(2 * labels + 1), tokens=numbers(labels + 1),
-        heap=numbers(labels + 1), place=numbers(labels + 1), count=numbers(3), waits=numbers(requests),
-        works=numbers(requests),
+        heap=numbers(labels + 1), count=numbers(4), waits=numbers(requests), works=numbers(requests),
     )  # fmt: skip
