@@ -42,14 +42,15 @@ are the empty one and, for each i of F, all of F with no larger G.
 **Dominance**: of two labels with the same tokens, one with no later time, max(time, ready) and open, and no larger sum,
 covers what the other covers. Batches lead to more tokens, so that no label is left out for one that follows it.
 
-**What is left at the least.** Let start_i = max(time, ready_i), and credit_i = start_i - open_i, at least 0. At T at most
-n_i tokens of i are done, b x_i of work; what exceeds min(b x_i, credit_i) is its extra. The extras fit, interrupted, into
-the time from start_i to T: those with start_i >= s are b x(Z) less their credits for the set Z of those with any, by (3)
-at most T - open_j - credit_j = T - start_j <= T - s, with j the one of Z that is open first. Moved by `busy` they end by
-T + busy, and after T each batch works only after its fixed part. So one machine that may be interrupted, and works on i
-from start_i + busy on, does w_i - min(b n_i, credit_i) or more of each by the time its next token ends. The sum of ends is
-least where the shortest work left goes first. Each request alone ends its next token no earlier than `time'` with F of it
-alone, and takes for each token after that its work in as many batches as the budget asks for.
+**What is left at the least.** Let start_i = max(time, ready_i), and credit_i = start_i - open_i, at least 0. At T at
+most n_i tokens of i are done, b x_i of work; what exceeds min(b x_i, credit_i) is its extra. The extras fit,
+interrupted, into the time from start_i to T: those with start_i >= s are b x(Z) less their credits for the set Z of
+those with any, by (3) at most T - open_j - credit_j = T - start_j <= T - s, with j the one of Z that is open first.
+Moved by `busy` they end by T + busy, and after T each batch works only after its fixed part. So one machine that may
+be interrupted, and works on i from start_i + busy on, does w_i - min(b n_i, credit_i) or more of each by the time its
+next token ends. The sum of ends is least where the shortest work left goes first. Each request alone ends its next
+token no earlier than `time'` with F of it alone, and takes for each token after that its work in as many batches as
+the budget asks for.
 
 **With memory** (`memory`, for machines without `partial`) a label also says where the `kept` tokens are of which a
 request's last token left KV: HERE, all on the device; AWAY, all on the host; PART, not all of them are there since, or
