@@ -11,9 +11,11 @@ import numpy as np
 
 from heuristics.engine.job import Job
 from heuristics.engine.plan import Plan
+from heuristics.engine.policy import Policy
 from heuristics.engine.view import View
 from heuristics.policies.index import LEAST, Step, settings
 from heuristics.policies.knee import Knee
+from kvcore.instance import LIMIT
 
 Array = Any
 
@@ -61,6 +63,7 @@ class OnTime(Knee):
 
     rule = "first tokens by due time, but the longest where not all can be on time; decodes by pace; late ones last"
     source = "this project, after Jackson (1955) and Moore (1968)"
+    steady = Policy.steady  # the mean duration, and so who is urgent, changes with every batch
 
     def __init__(self, share: float = SHARE, pace: float = PACE, factors: Array | None = None) -> None:
         """Set the share of the time that first tokens get, and that of the least pace for which a batch may last.
@@ -127,7 +130,7 @@ class OnTime(Knee):
         decodes = decodes[np.argsort(row.pace[decodes], kind="stable")]
         refills = np.flatnonzero(~row.late & ~row.decodes & row.begun)
         refills = refills[np.argsort((row.pace * row.left - row.alone)[refills], kind="stable")]
-        slack = np.where(row.late, inf, row.pace * row.left)
+        slack = np.where(row.late, inf, np.minimum(row.pace * row.left, LIMIT))
         holds = np.array([bool(job.device) for job in jobs]) & (row.late | row.begun)
         running = [*(jobs[p] for p in np.argsort(slack, kind="stable") if holds[p]), *self._called()]
         tight = int((row.pace[decodes] < TIGHT * self.mean).sum())
@@ -158,8 +161,9 @@ class OnTime(Knee):
         )
 
     def _within(self, jobs: list[Job], plan: Plan) -> list[Job]:
-        """Return the first of these decodes, as many as the budgets take."""
-        return jobs[: max(0, min(plan.tokens_left, plan.requests_left))]
+        """Return the first of these decodes that have not been evicted for others, as many as the budgets take."""
+        there = [job for job in jobs if job.index not in self._evicted and job.id not in plan.work]
+        return there[: max(0, min(plan.tokens_left, plan.requests_left))]
 
     def _row(self, at: Array) -> Row:
         """Return what those with such indices have left, and note who is late for good."""
@@ -172,9 +176,8 @@ class OnTime(Knee):
         parts = self.marginal.step(Step(device + host, missing, decodes))
         alone = parts.max(axis=0)
         token = float((self.marginal.busy + self.marginal.any_decode + self.marginal.token).max())
-        late = (
-            self.late[at] | (~begun & (self.now + alone > first_due)) | (self.now + (left - ~begun) * token > end_due)
-        )
+        late = self.late[at] | (np.where(begun, first, self.now + alone) > first_due)
+        late |= self.now + (left - ~begun) * token > end_due
         self.late[at] = late
         spare = np.where(begun | (first_due == inf), end_due - 2 * left * self.mean * ~begun, first_due)
         return Row(spare, (end_due - self.now) / left, parts, alone, late, begun, decodes & (device > 0), left)

@@ -99,7 +99,7 @@ def load_sweep(
 
 
 def _bound(instance: Instance, factor: Fraction, seconds: float) -> dict[str, Any]:
-    """Return a row with bounds on the mean latency and on the share that meets its SLOs, whatever is done with calls."""
+    """Return a row with bounds on the mean latency and on the share with its SLOs met, whatever is done with calls."""
     loaded = scaled(instance.with_free_calls(), factor)
     slos = any(request.slo for request in loaded.requests)
     requests, arrivals = len(loaded.requests), rate(loaded)
