@@ -82,22 +82,25 @@ class Knee(Index):
         first, then = order[order < decodes], order[order >= decodes]
         self._base = self.marginal.busy[:, 0]
         if decodes:
-            size = self._best_decodes(Step(*(part[first] for part in step)), work[first], work.mean(), plan)
+            parts = self._best_decodes(Step(*(part[first] for part in step)), work[first], work.mean(), plan)
+            chosen = [jobs[p] for p in first[: parts.shape[1]].tolist()]
             running = [*(jobs[p] for p in first.tolist()), *self._called(), *(jobs[p] for p in then if p < holds)]
-            self._decode([jobs[p] for p in first[:size].tolist()], running, plan)
+            self._decode(chosen, running, plan)
+            going = [job.id in plan.work for job in chosen]  # the others were evicted, or lack room
+            self._base = self._base + parts[:, going].sum(axis=1) + self.marginal.any_decode[:, 0] * any(going)
         coming = HEADROOM * (missing + left - 1)[:holds].sum() / self.machine.block
         self._prefill([jobs[p] for p in then.tolist()], plan, coming=coming)
 
-    def _best_decodes(self, step: Step, work: Array, mean: float, plan: Plan) -> int:
-        """Return how many of the decodes, in order, are the batch, and note what they add to it."""
+    def _best_decodes(self, step: Step, work: Array, mean: float, plan: Plan) -> Array:
+        """Return what each of the decodes that are the batch, the first in order, adds to it, by function."""
         most = min(len(work), plan.tokens_left, plan.requests_left)
         batch = Step(*(part[:most] for part in step))
         parts = self.marginal.step(batch)
         share = parts.max(axis=0) / (work[:most] + self.means * mean)
         value = np.cumsum(share) / self.marginal.durations(batch, parts)
         size = len(value) - int(np.argmax(value[::-1]))
-        self._base = self._base + parts[:, :size].sum(axis=1) + self.marginal.any_decode[:, 0]
-        return size
+        best: Array = parts[:, :size]
+        return best
 
     def _decode(self, chosen: list[Job], running: list[Job], plan: Plan) -> None:
         """Let decodes work; where blocks lack, evict the last of those that run."""
