@@ -64,7 +64,7 @@ def ours(instance: Instance, policy: VllmV1) -> tuple[list[Step], set[int]]:
             held.add(policy._batch)
         return joins
 
-    policy.may_join = asked  # type: ignore[method-assign]
+    vars(policy)["may_join"] = asked
     batches = trace_policy(instance, policy, compress=False).schedule.batches
     return [Step(one.start, [*one.work.items()], dict(one.drop)) for one in batches], held
 

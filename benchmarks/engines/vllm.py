@@ -44,12 +44,12 @@ class Life:
         self.known = request.prompt  # with the token of a batch that still runs
 
 
-class _Log(logging.LoggerAdapter):  # type: ignore[type-arg]
+class _Log(logging.LoggerAdapter[logging.Logger]):
     def __getattr__(self, name: str) -> Any:
         return lambda *_, **__: None
 
 
-class Live(list):  # type: ignore[type-arg]
+class Live(list[Any]):
     """A view of a list that another holds."""
 
     def __init__(self, held: list[Any]) -> None:

@@ -9,7 +9,7 @@ from typing import ClassVar, Literal, NamedTuple, Self
 from heuristics.engine.job import Knows
 from heuristics.engine.plan import Plan
 from heuristics.engine.view import View
-from kvcore.errors import BadInput
+from kvcore.errors import BadInput, did_you_mean
 from kvcore.instance import LIMIT, Machine
 from kvcore.shown import brief
 
@@ -73,8 +73,11 @@ class Policy(ABC):
         for part in name.partition(":")[2].split(","):
             key, _, text = part.strip().partition("=")
             found = [one for one in self.settings if one == key or one.endswith(f"_{key}")]
-            if len(found) != 1 or found[0] in seen:
-                raise BadInput(f"{name!r}: {self.name}:key=number,.. has each once of {', '.join(self.settings)}")
+            if len(found) != 1:
+                near = did_you_mean(key, self.settings)
+                raise BadInput(f"{name!r}: no setting is called {key!r}{near}; there are {', '.join(self.settings)}")
+            if found[0] in seen:
+                raise BadInput(f"{name!r}: {found[0]} is given twice")
             setting, kind = self.settings[found[0]], type(getattr(self, found[0]))
             try:
                 number = kind(text)

@@ -97,7 +97,7 @@ def test_a_batch_that_takes_part_of_a_preempted_requests_kv_cannot_admit_it() ->
     given = serving(12, request("A", 1, 6), request("B", 3, 4, 3), c, batch_tokens=8, partial=True)
     policy = VllmV1("admits", cached=True)
     assert moves(given, "vllm-v1-cached", 6)[5] == ({"A": 1}, {"B": 1})
-    policy.may_join = lambda job, plan: True  # type: ignore[method-assign]
+    vars(policy)["may_join"] = lambda job, plan: True
     with pytest.raises(PolicyError, match="R4"):
         trace_policy(given, policy)
 
@@ -177,8 +177,8 @@ def test_the_share_of_the_limits_that_sglang_keeps_free(name: str, joins: int) -
         ("vllm-v1:watermark=2", "watermark is a number of at least 0 and at most 1, not '2'"),
         ("vllm-v1:watermark=nan", "watermark is a number of at least 0"),
         ("vllm-v1:threshold=0.5", "long_prefill_token_threshold is an integer of at least 0, not '0.5'"),
-        ("vllm-v1:beta=1", "vllm-v1:key=number,.. has each once of watermark"),
-        ("vllm-v1:seqs=1,max_num_seqs=2", "has each once of"),
+        ("vllm-v1:beta=1", "no setting is called 'beta'; there are watermark, long_prefill_token_threshold"),
+        ("vllm-v1:seqs=1,max_num_seqs=2", "max_num_seqs is given twice"),
         ("sglang:ratio", "new_token_ratio is a number"),
     ],
 )
