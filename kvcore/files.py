@@ -30,8 +30,10 @@ WRITTEN: dict[str, None] = {}
 """The files that this process has written (`-` for standard output), in order, by the names that they were given."""
 
 _WORDS = {
+    "dataclass_type": "must be an object",
     "extra_forbidden": "unknown key",
     "missing": "this key is missing",
+    "model_type": "must be an object",
     "unexpected_keyword_argument": "unknown key",
 }
 """What pydantic says in more or other words, by the type of its error."""
