@@ -12,6 +12,7 @@ from math import inf
 from bounds.task import Proposal, Task
 from kvcore.certificates import Alone, Certificate, InvalidCertificate, certify
 from kvcore.errors import BadInput, did_you_mean
+from kvcore.files import valid
 from kvcore.instance import Instance
 from kvcore.metrics import Value, check_objective
 from kvcore.schedule import Schedule
@@ -164,15 +165,16 @@ class _Turn:
         unchecked: Proposal | None = None
         interrupted = False
         try:
-            for proposal in self.proposals or ():
-                if isinstance(proposal, Schedule):
-                    self.found(self.method.name, proposal)
-                    continue
-                before, unchecked = self.rung, proposal
-                self._check(proposal, began)
-                unchecked = None
-                if self.method.slows and self._most(before) < known:
-                    break
+            with valid("a certificate cannot hold its numbers"):
+                for proposal in self.proposals or ():
+                    if isinstance(proposal, Schedule):
+                        self.found(self.method.name, proposal)
+                        continue
+                    before, unchecked = self.rung, proposal
+                    self._check(proposal, began)
+                    unchecked = None
+                    if self.method.slows and self._most(before) < known:
+                        break
         except (BadInput, InvalidCertificate) as reason:
             self.rung = replace(self.rung, seconds=time.process_time() - began, why_not=str(reason))
         except KeyboardInterrupt:

@@ -15,6 +15,7 @@ from kvcore.certificates import Alone, InvalidCertificate, Shares, verify_certif
 from kvcore.errors import BadInput
 from solvers.ladder import climb as climbed
 from tests.support.clock import Clock
+from workloads.builtin import builtin_instance
 
 FLOW = "total-flow-time"
 TIGHT = Instance(
@@ -142,3 +143,12 @@ def test_ctrl_c_in_a_check_that_then_fails_leaves_the_methods_before(monkeypatch
     assert [next(rungs).method, next(rungs).bound] == ["alone", None]
     with pytest.raises(KeyboardInterrupt):
         next(rungs)
+
+
+@pytest.mark.parametrize(("method", "number"), [("prices", "device"), ("speed", "price")])
+def test_a_method_whose_numbers_no_certificate_holds_says_so(method, number):
+    """Prices follow weights, here the largest; the other methods of the ladder go on."""
+    mars = builtin_instance("mars-like:n=20")
+    heavy = mars.replace(requests=tuple(request.replace(weight=10**15) for request in mars.requests))
+    with pytest.raises(BadInput, match=f"{method}: a certificate cannot hold its numbers: {number}.0.: must be less"):
+        list(climb(heavy, "weighted-flow-time", time_limit=60, method=method))
