@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -203,6 +205,7 @@ def test_make_has_the_targets_that_a_page_names(page: Path) -> None:
 @pytest.mark.slow
 def test_the_demo_shows_what_it_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PATH", str(Path(sys.executable).parent), prepend=os.pathsep)
     said = [line.rstrip() for line in kvbound("demo", "--out", "demo-output").stdout.splitlines()]
     assert len(said) <= 40
     assert max(map(len, said)) <= 80

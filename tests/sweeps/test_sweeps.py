@@ -607,9 +607,9 @@ def test_a_cluster_that_loses_a_worker_finishes_the_sweep(tmp_path: Path) -> Non
         sweep = started(study, f"--cluster={address}")
         wait_for(lambda: len(stored(study)) >= 5)
         victim = psutil.Process(nodes[1].pid)
-        beside = victim.children(recursive=True)
+        while not (beside := victim.children(recursive=True)):
+            time.sleep(0.02)
         os.kill(victim.pid, signal.SIGKILL)
-        assert beside, "the killed worker was at work"
         assert len(stored(study)) < count
         allow(tmp_path)
         assert sweep.wait() == 0
