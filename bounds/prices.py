@@ -24,7 +24,7 @@ from kvcore.metrics import weight
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
-DEVICE, HOST = 0, 1
+DEVICE, HOST = range(2)
 ROWS = ("device", "host", "tokens", "requests")
 
 SIZE = 2**56

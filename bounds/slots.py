@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 import numpy as np
 
 from bounds.ascent import ascend
 from bounds.generate import generate
+from bounds.options import Options, option
 from bounds.prices import DEVICE, Floats, Oracle, SlotPricing, first_prices, proof_of
 from bounds.task import Proposal, Task
 from bounds.tree import propose_tree
@@ -16,19 +18,22 @@ from kvcore.certificates.budget import Budget
 from kvcore.certificates.prices import kinds, spend
 from kvcore.errors import BadInput
 
-PIECES = 320
-"""Prices change at most so often where requests make calls, unless there are `FEW_SLOTS`."""
-FEW_SLOTS = 2000
-ROUNDS = 2000
-"""Subgradients, at the most."""
-HOPE, MARGIN = 0.1, 0.02
-"""Steps aim at so much above the first bound where no value is known, and always at so much above the bound there."""
-STRIDES = 3
-"""So many first slots are looked at in each piece."""
-MOST_CELLS = 2**26
-"""Tokens of a request times slots, on a machine that evicts: 16 bytes are kept for each."""
-MOST_SLOTS = 400_000
-"""Slots beyond which arrays of prices for every request would take too long: coarsen first."""
+
+@dataclass(frozen=True)
+class PriceOptions(Options):
+    """Prices of the limits of each slot."""
+
+    pieces: int = option(320, "where requests make calls prices change at most so often, unless slots are few")
+    few_slots: int = option(2000, "slots that are few")
+    strides: int = option(3, "first slots that are looked at in each piece")
+    rounds: int = option(2000, "subgradients, at the most")
+    hope: float = option(0.1, "steps aim at so much above the first bound where no value is known", least=0)
+    margin: float = option(0.02, "and always at so much of the first bound above the bound there", least=0)
+    step: float = option(4.0, "the first step, as a part of the way to what it aims at")
+    momentum: float = option(0.75, "of the direction before, what goes into the next", least=0, most=1)
+    patience: int = option(20, "rounds without a better bound before steps get shorter")
+    most_cells: int = option(2**26, "tokens of a request times slots where the machine evicts: each takes 16 bytes")
+    most_slots: int = option(400_000, "slots beyond which prices for every request would take too long")
 
 
 def propose_prices(task: Task) -> Iterator[Proposal]:
@@ -37,17 +42,20 @@ def propose_prices(task: Task) -> Iterator[Proposal]:
 
 
 def _proposals(task: Task, pricing: SlotPricing) -> Iterator[Proposal]:
-    first, slots = first_prices(pricing, MOST_SLOTS)
-    if slots > MOST_SLOTS:
-        raise BadInput(f"prices of slots take at most {MOST_SLOTS} slots, and {slots} are needed; coarsen first")
+    options = PriceOptions.given()
+    first, slots = first_prices(pricing, most := options.most_slots)
+    if slots > most:
+        raise BadInput(f"prices of slots take at most {most} slots, and {slots} are needed; coarsen first")
     cells = slots * max(request.output for request in task.instance.requests)
-    if task.instance.machine.evict and cells > MOST_CELLS:
-        raise BadInput(f"prices of slots take at most {MOST_CELLS} tokens times slots, not {cells}; coarsen first")
+    if task.instance.machine.evict and cells > options.most_cells:
+        raise BadInput(
+            f"prices of slots take at most {options.most_cells} tokens times slots, not {cells}; coarsen first"
+        )
     spend(count := Budget(), task.instance.machine, kinds(task.instance), slots)
     task.begin(count)
     calls = any(request.calls for request in task.instance.requests)
-    piece = max(1, slots // PIECES) if calls and slots > FEW_SLOTS else 1
-    oracle = Oracle(pricing, slots, piece, max(1, piece // STRIDES))
+    piece = max(1, slots // options.pieces) if calls and slots > options.few_slots else 1
+    oracle = Oracle(pricing, slots, piece, max(1, piece // options.strides))
     start = np.zeros(oracle.room.shape)
     start[DEVICE] = [first[p * piece : (p + 1) * piece].mean() for p in range(oracle.pieces)]
     try:
@@ -70,8 +78,10 @@ def _ascend(oracle: Oracle, task: Task) -> None:
         point = oracle.evaluate(scaled / scale)
         return point.bound, oracle.excess(point) / scale
 
-    target = begin.bound * (1 + HOPE) if task.upper is None else float(task.upper)
+    options = PriceOptions.given()
+    target = begin.bound * (1 + options.hope) if task.upper is None else float(task.upper)
     ascend(
-        evaluate, begin.prices * scale, target, rounds=ROUNDS, margin=MARGIN * abs(begin.bound), step=4.0,
-        momentum=0.75, stalled=20, go_on=lambda best: time.process_time() < task.deadline,
+        evaluate, begin.prices * scale, target, rounds=options.rounds, margin=options.margin * abs(begin.bound),
+        step=options.step, momentum=options.momentum, stalled=options.patience,
+        go_on=lambda best: time.process_time() < task.deadline,
     )  # fmt: skip

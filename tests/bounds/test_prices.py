@@ -244,10 +244,10 @@ def test_every_call_of_numpy_counts_however_small_its_arrays(count, decode, slot
         Prices(scale=1, slots=slots).value(instance, "total-flow-time")
 
 
-def test_tables_of_evictions_that_would_not_fit_are_not_made(monkeypatch):
-    monkeypatch.setattr("bounds.slots.MOST_CELLS", 100)
+def test_tables_of_evictions_that_would_not_fit_are_not_made():
+    evicts = MARS.replace(machine=MARS.machine.replace(evict=True))
     with pytest.raises(bounds.ladder.BadInput, match="at most 100 tokens times slots, not"):
-        kv.bound(MARS.replace(machine=MARS.machine.replace(evict=True)), method="prices")
+        kv.bound(evicts, method="prices", options={"prices.most_cells": 100})
 
 
 def test_prices_that_would_be_declined_are_not_proposed(monkeypatch):
