@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from bounds.options import Options, option
+from bounds.tuning import Options, option
 
 Vector = npt.NDArray[np.float64]
 

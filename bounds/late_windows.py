@@ -13,9 +13,9 @@ import numpy.typing as npt
 from numba import njit
 
 from bounds.highs import Silent
-from bounds.options import Options, option
 from bounds.shares import corners, mixtures
 from bounds.task import Proposal, Task
+from bounds.tuning import Options, option
 from kvcore.certificates.budget import Budget
 from kvcore.certificates.late_windows import MOST_WEIGHT, NEVER, ONE, DueWork, LateWindows, due_work, least_number
 from kvcore.certificates.shares import PricedSteps, Shares

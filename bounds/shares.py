@@ -7,8 +7,8 @@ from collections.abc import Generator, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import combinations
 
-from bounds.options import Options, option
 from bounds.task import Proposal, Task
+from bounds.tuning import Options, option
 from kvcore.certificates.budget import Budget
 from kvcore.certificates.shares import RESOURCES, UNIT, PricedSteps, Shares
 from kvcore.certificates.steps import lines

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from bounds.options import Options, option
+from bounds.tuning import Options, option
 from kvcore.certificates.budget import MOST_WORK, Budget
 from kvcore.certificates.proof import Proof
 from kvcore.errors import BadInput

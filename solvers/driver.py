@@ -26,7 +26,7 @@ from kvcore.result import DECLINED, BoundKind, Horizon, Result, SolverInfo, numb
 from kvcore.schedule import Schedule
 from kvcore.trace import Trace
 from solvers.choice import choose
-from solvers.options import takes_options
+from solvers.option_names import takes_options
 from solvers.packing import name_of, pack, unpack
 from solvers.pool import race
 from solvers.task import (

@@ -12,7 +12,7 @@ from functools import cache
 
 import bounds.task
 import kvcore
-from bounds import configurations, events, slot_search
+from bounds import configurations, events, slot_solver
 from bounds.task import Proposal
 from heuristics import best_schedule
 from kvcore.certificates import Alone, certify
@@ -26,7 +26,7 @@ from kvcore.schedule import Schedule
 from solvers.task import NEWS, Bound, Done, Found, Send, SolveOptions, Stop, Task
 
 CLIMBS: dict[str, Callable[[bounds.task.Task], Iterator[Proposal | Schedule]]] = {
-    "slots": slot_search.climb,
+    "slots": slot_solver.climb,
     "events": events.climb,
     "configurations": configurations.climb,
 }

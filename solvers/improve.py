@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 import kvcore
-from bounds.options import Options, option
+from bounds.tuning import Options, option
 from heuristics import BY_COST, Policy, PolicyError, Unsuited, get_policy, trace_policy
 from heuristics.policies.deadline import Deadline
 from heuristics.policies.index import MEANS, Index, mean_work
@@ -38,7 +38,7 @@ from kvcore.trace import Trace
 from solvers.driver import free_calls
 from solvers.neighbourhoods import improve as repair
 from solvers.neighbourhoods import why_not
-from solvers.options import takes_options
+from solvers.option_names import takes_options
 from solvers.steering import Runs, applies, steer
 from solvers.task import Done, Found, Progress, Send, Task
 

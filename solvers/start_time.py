@@ -10,7 +10,7 @@ import numpy as np
 from scipy.sparse import csr_matrix
 
 from bounds.configurations import schedule_of
-from bounds.options import Options, option
+from bounds.tuning import Options, option
 from formulations.timing import objective_bound
 from kvcore.instance import Instance
 from kvcore.metrics import Value

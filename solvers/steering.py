@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from bounds.options import Options, option
+from bounds.tuning import Options, option
 from heuristics.policies.index import GROUP, Index, Marginal, Steps
 from kvcore.cost import OwnCost
 from kvcore.instance import LIMIT, Instance

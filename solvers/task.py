@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from bounds.options import Options, option
+from bounds.tuning import Options, option
 from kvcore.certificates import Certificate
 from kvcore.instance import Instance
 from kvcore.metrics import Value
@@ -68,7 +68,7 @@ class Task:
     beside: tuple[str, ...] = ()
     """Formulations that run in the same solve."""
     options: Mapping[str, Any] = field(default_factory=dict)
-    """What the user set of the options of searches (`solvers.options`)."""
+    """What the user set of the options of searches (`solvers.option_names`)."""
     constraints: bytes = b""
     """Functions that add rows to the model, as `solvers.constrained` packs them; empty: none."""
 

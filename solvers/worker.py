@@ -11,7 +11,7 @@ from dataclasses import replace
 from functools import partial
 
 from kvcore.errors import BadInput, MissingTool
-from solvers.options import holding
+from solvers.option_names import holding
 from solvers.process import listen, to_parent
 from solvers.task import NEWS, Done, Failed, Send, SolveOptions, Task
 from solvers.ways import way_of

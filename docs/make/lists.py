@@ -19,7 +19,7 @@ from heuristics.engine.policy import Policy
 from heuristics.registry import NAMED
 from kvbound.cli.app import app
 from kvcore.instance import LIMIT, Machine
-from solvers.options import rows_of_options
+from solvers.option_names import rows_of_options
 from solvers.ways import SOLVERS
 from workloads.builtin import BUILTIN
 

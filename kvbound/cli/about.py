@@ -13,7 +13,7 @@ from heuristics.engine.policy import Policy
 from kvbound.cli.common import JsonOption, emit, table
 from kvcore.errors import MissingTool
 from kvcore.instance import LIMIT
-from solvers.options import rows_of_options
+from solvers.option_names import rows_of_options
 from solvers.ways import SOLVERS, Solver
 
 

@@ -46,7 +46,7 @@ def bound(
     write = partial(units_of(loaded).named, objective=objective)
     with SolveProgress(f"bounding {loaded.name}", write) as progress:
         from solvers import free_calls
-        from solvers.ladder import climb
+        from solvers.dual_bound import climb
 
         result = climb(
             free_calls(loaded, handling), objective, method=method, time_limit=time_limit, options=settings_of(option),

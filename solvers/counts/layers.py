@@ -10,8 +10,7 @@ import numpy.typing as npt
 
 from solvers.by_row import Array, ByRow
 from solvers.counts.cost_to_go import NEVER, CostToGo
-from solvers.counts.model import Operation
-from solvers.counts.options import CountOptions
+from solvers.counts.model import CountOptions, Operation
 from solvers.counts.vectors import VectorStep
 
 Pools = npt.NDArray[np.int16]

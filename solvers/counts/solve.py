@@ -10,9 +10,8 @@ from kvcore.instance import Instance
 from kvcore.metrics import objective_value
 from kvcore.referee import verify_schedule
 from kvcore.schedule import Schedule
-from solvers.counts.model import count_model
-from solvers.counts.options import CountOptions
-from solvers.counts.run import CountSearch
+from solvers.counts.batch_numbers import CountSearch
+from solvers.counts.model import CountOptions, count_model
 from solvers.counts.vectors import fitting_vectors
 from solvers.task import NEWS, Bound, Done, Found, Send, Stop, Task
 

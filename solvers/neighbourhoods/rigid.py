@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from bounds.prices import machine_prices
-from solvers.neighbourhoods.kernels import BEGIN
-from solvers.neighbourhoods.options import NeighbourhoodOptions, Shifts
+from bounds.lagrangian import machine_prices
+from solvers.neighbourhoods.insertion import BEGIN
+from solvers.neighbourhoods.moves import NeighbourhoodOptions, Shifts
 from solvers.neighbourhoods.soft import Cooling, Loads, soften
 from solvers.neighbourhoods.tables import Array, Tables
 

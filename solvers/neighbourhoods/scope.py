@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kvcore.instance import Instance
-from solvers.neighbourhoods.options import NeighbourhoodOptions
+from solvers.neighbourhoods.moves import NeighbourhoodOptions
 
 OBJECTIVES = ("total-flow-time", "weighted-flow-time", "normalized-latency", "total-ttft")
 """Sums over requests of a rate times the end, or the first token, of the request."""

@@ -9,9 +9,9 @@ import numpy as np
 
 from kvcore.instance import Instance, Request
 from kvcore.metrics import weight
-from solvers.neighbourhoods.kernels import DISCARD, FIRST, FREE, PRESERVE, SWAP, Grid
-from solvers.neighbourhoods.options import NeighbourhoodOptions
-from solvers.neighbourhoods.search import Requests
+from solvers.neighbourhoods.destroy_repair import Requests
+from solvers.neighbourhoods.insertion import DISCARD, FIRST, FREE, PRESERVE, SWAP, Grid
+from solvers.neighbourhoods.moves import NeighbourhoodOptions
 
 Array = Any
 """A numpy array of integers, or of floats where it says so."""

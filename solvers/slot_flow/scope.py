@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bounds.slot_search import SlotOptions, options_at_most
+from bounds.slot_solver import SlotOptions, options_at_most
 from kvcore.certificates.prices import FLOWS
 from kvcore.instance import Instance
 from solvers.slot_flow.late import late_segments

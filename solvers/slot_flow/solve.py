@@ -7,9 +7,9 @@ from contextlib import suppress
 from dataclasses import dataclass
 from fractions import Fraction
 
-from bounds.options import Options, option
-from bounds.slot_search import OutOfTime, SlotSolver
+from bounds.slot_solver import OutOfTime, SlotSolver
 from bounds.task import Task as Proving
+from bounds.tuning import Options, option
 from heuristics import best_schedule
 from kvcore.certificates import Alone
 from kvcore.certificates.proof import InvalidCertificate
@@ -21,8 +21,8 @@ from kvcore.metrics import Value, objective_value, scale_of
 from kvcore.referee import InvalidSchedule, verify_schedule
 from kvcore.schedule import Schedule
 from solvers import neighbourhoods
+from solvers.slot_flow.flow_schedule import read_schedule
 from solvers.slot_flow.late import late_segments
-from solvers.slot_flow.read import read_schedule
 from solvers.slot_flow.scope import why_not
 from solvers.slot_flow.steps import FlowSteps, steps_below
 from solvers.task import NEWS, Bound, Done, Found, Send, Size, Stop, Task

@@ -12,8 +12,8 @@ from bounds.configurations import (
     proofs,
     propose_configurations,
 )
-from bounds.options import chosen
 from bounds.task import Task
+from bounds.tuning import chosen
 from kvcore.certificates import certify
 from kvcore.certificates.budget import Budget
 from kvcore.certificates.running import Running, TooMany

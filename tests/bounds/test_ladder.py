@@ -7,13 +7,13 @@ import pytest
 from bounds import events
 from bounds.configurations import Stage
 from bounds.ladder import METHODS, Method, climb
-from bounds.prices import Oracle
+from bounds.lagrangian import Oracle
 from bounds.shares import propose_shares
 from bounds.task import Proposal, Task
 from kvcore import Instance, Machine, Request, Segment
 from kvcore.certificates import Alone, InvalidCertificate, Shares, verify_certificate
 from kvcore.errors import BadInput
-from solvers.ladder import climb as climbed
+from solvers.dual_bound import climb as climbed
 from tests.support.clock import Clock
 from workloads.builtin import builtin_instance
 

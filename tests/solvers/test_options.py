@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import kvbound as kv
-from bounds.options import chosen
+from bounds.tuning import chosen
 from solvers import options
 from solvers.task import SolveOptions
 from tests.support.commands import run_kvbound
@@ -17,15 +17,15 @@ from workloads.builtin import builtin_instance
 MARS = builtin_instance("mars-figure1")
 ROOT = Path(__file__).parents[2]
 CONSTANTS = {
-    "bounds/kernels.py: FAR": "stands for infinity, where sums of floats must not overflow",
-    "bounds/prices.py: SIZE": "sums of the checker stay below 2^62",
+    "bounds/path_kernels.py: FAR": "stands for infinity, where sums of floats must not overflow",
+    "bounds/lagrangian.py: SIZE": "sums of the checker stay below 2^62",
     "bounds/speed_kernels.py: FAR": "stands for infinity",
     "solvers/counts/cost_to_go.py: NEVER, LEAST": "no sum of 64 bits overflows",
     "solvers/counts/model.py: MOST_REQUESTS": "counts are kept in 16 bits",
     "solvers/gurobi.py: SIZE_LIMIT": "of the licence inside Gurobi's wheel",
     "solvers/gurobi.py: _MODEL_TOO_LARGE": "Gurobi's number of an error",
     "solvers/neighbourhoods/scope.py: MOST_TOKENS": "no sum of 64 bits overflows",
-    "solvers/slot_flow/kernels.py: IDLE": "stands for the option of a tick between batches",
+    "solvers/slot_flow/step_kernels.py: IDLE": "stands for the option of a tick between batches",
     "solvers/steering_kernels.py: CLOSE": "what rounding of floats may add to a batch",
     "solvers/task.py: NO_TIME_LIMIT": "stands for infinity, in seconds",
 }

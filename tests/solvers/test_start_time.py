@@ -5,7 +5,7 @@ from itertools import combinations_with_replacement, product
 import numpy as np
 import pytest
 
-from bounds.options import chosen
+from bounds.tuning import chosen
 from kvcore import objective_value, verify_schedule
 from kvcore.rigid import OBJECTIVES
 from solvers import start_time

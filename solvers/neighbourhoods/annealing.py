@@ -13,13 +13,13 @@ from kvcore.metrics import objective_value
 from kvcore.referee import InvalidSchedule, verify_schedule
 from kvcore.schedule import Schedule
 from kvcore.trace import Trace
-from solvers.neighbourhoods import search
-from solvers.neighbourhoods.kernels import END, use
-from solvers.neighbourhoods.options import Moves, NeighbourhoodOptions
-from solvers.neighbourhoods.read import read_pieces, read_schedule
+from solvers.neighbourhoods import destroy_repair
+from solvers.neighbourhoods.destroy_repair import PieceLists
+from solvers.neighbourhoods.insertion import END, use
+from solvers.neighbourhoods.moves import Moves, NeighbourhoodOptions
+from solvers.neighbourhoods.pieces import read_pieces, read_schedule
 from solvers.neighbourhoods.rigid import Soft, is_rigid
 from solvers.neighbourhoods.scope import why_not
-from solvers.neighbourhoods.search import PieceLists
 from solvers.neighbourhoods.tables import Array, Tables
 
 
@@ -71,7 +71,7 @@ class Annealing:
         for plan, count in zip(self.plan, self.count, strict=True):
             use(self.room, self.tables.switches[0], plan, count, -1)
         self.best_plan, self.best_count, self.best = self.plan.copy(), self.count.copy(), np.inf
-        search.seed_draws(seed)
+        destroy_repair.seed_draws(seed)
         self._anneal(0, 1.0, 1.0)
 
     def value(self) -> float:
@@ -97,13 +97,13 @@ class Annealing:
         for order in (np.argsort(t.arrival, kind="stable"), np.argsort(t.area, kind="stable")):
             plan, count = np.zeros_like(self.plan), np.zeros_like(self.count)
             room = t.room(self.slots)
-            fits = search.build(order, t.arrival, room, t.grid(self.slots), t.requests, PieceLists(plan, count))
+            fits = destroy_repair.build(order, t.arrival, room, t.grid(self.slots), t.requests, PieceLists(plan, count))
             if fits and (cost := self._cost(plan, count)) < least:
                 self.plan, self.count, least = plan, count, cost
 
     def _cost(self, plan: Array, count: Array) -> float:
         lists = PieceLists(plan, count)
-        return float(sum(search.price(i, lists, self.tables.requests) for i in range(len(count))))
+        return float(sum(destroy_repair.price(i, lists, self.tables.requests) for i in range(len(count))))
 
     def _soften(self, seconds: float, rounds: int | None) -> None:
         soft = Soft(self.tables, self.plan, self.slots)
@@ -113,13 +113,13 @@ class Annealing:
         order, release = soft.order()
         t, room = self.tables, self.tables.room(self.slots)
         plan, count = np.zeros_like(self.plan), np.zeros_like(self.count)
-        if search.build(order, release, room, t.grid(self.slots), t.requests, PieceLists(plan, count)):
+        if destroy_repair.build(order, release, room, t.grid(self.slots), t.requests, PieceLists(plan, count)):
             self.plan, self.count, self.room = plan, count, room
             self._anneal(0, 1.0, 1.0)
 
     def _anneal(self, rounds: int, hot: float, cold: float) -> None:
         t, heat = self.tables, float(self.tables.rate.mean())
-        self.best = search.anneal(
+        self.best = destroy_repair.anneal(
             rounds, hot * heat, cold * heat, self.room, t.grid(self.slots), t.requests,
             PieceLists(self.plan, self.count), PieceLists(self.best_plan, self.best_count), self.best, self.moves,
         )  # fmt: skip

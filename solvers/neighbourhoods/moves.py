@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from bounds.options import Options, option
+from bounds.tuning import Options, option
 
 
 @dataclass(frozen=True)

@@ -8,12 +8,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from bounds.ascent import ascend
-from bounds.generate import generate
-from bounds.options import Options, option
-from bounds.prices import DEVICE, Floats, Oracle, SlotPricing, first_prices, proof_of
+from bounds.branch_and_bound import propose_tree
+from bounds.column_generation import generate
+from bounds.lagrangian import DEVICE, Floats, Oracle, SlotPricing, first_prices, proof_of
+from bounds.subgradient import ascend
 from bounds.task import Proposal, Task
-from bounds.tree import propose_tree
+from bounds.tuning import Options, option
 from kvcore.certificates.budget import Budget
 from kvcore.certificates.prices import kinds, spend
 from kvcore.errors import BadInput

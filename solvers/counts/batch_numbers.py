@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from kvcore.schedule import Schedule
 from solvers.counts.cost_to_go import CostToGo
 from solvers.counts.layers import CountPass
-from solvers.counts.options import CountOptions
-from solvers.counts.prices import improved, start_prices
-from solvers.counts.read import schedule_of
+from solvers.counts.model import CountOptions
+from solvers.counts.path_schedule import schedule_of
+from solvers.counts.pool_prices import improved, start_prices
 from solvers.counts.reserve import reserving_schedule
 from solvers.counts.vectors import Vectors
 

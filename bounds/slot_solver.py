@@ -12,12 +12,12 @@ from typing import Any
 
 import numpy as np
 
-from bounds.ascent import Floats, ascend
-from bounds.options import Options, option
 from bounds.slot_kernels import demand
-from bounds.slots import propose_prices
+from bounds.slot_prices import propose_prices
+from bounds.subgradient import Floats, ascend
 from bounds.targets import rising_targets
 from bounds.task import Proposal, Task, most_options
+from bounds.tuning import Options, option
 from kvcore.certificates.prices import FLOWS, Prices
 from kvcore.certificates.proof import InvalidCertificate
 from kvcore.certificates.slot_graph import LocalGraphs, local_graphs

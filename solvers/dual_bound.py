@@ -12,7 +12,7 @@ from kvcore.instance import Instance
 from kvcore.metrics import Value
 from kvcore.result import Horizon, Result, SolverInfo, number
 from kvcore.schedule import Schedule
-from solvers.options import takes_options
+from solvers.option_names import takes_options
 from solvers.task import NEWS, Bound, Done, Found, Progress, Send, Task, Tried
 
 

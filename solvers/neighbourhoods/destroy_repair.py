@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numba import njit
 
-from solvers.neighbourhoods.kernels import (
+from solvers.neighbourhoods.insertion import (
     BEGIN,
     DECODE,
     END,

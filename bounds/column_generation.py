@@ -10,9 +10,9 @@ import highspy
 import numpy as np
 
 from bounds.highs import Silent
-from bounds.kernels import HIGH, LOW
-from bounds.options import Options, option
-from bounds.prices import Floats, Ints, Oracle, PricePoint, RequestPath
+from bounds.lagrangian import Floats, Ints, Oracle, PricePoint, RequestPath
+from bounds.path_kernels import HIGH, LOW
+from bounds.tuning import Options, option
 
 INFINITY, NONE = highspy.kHighsInf, np.zeros(0, np.int32)
 

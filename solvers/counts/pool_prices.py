@@ -9,8 +9,7 @@ import numpy as np
 from bounds.bundle import Bundle, Evaluation, Vector, maximise
 from solvers.by_row import Array
 from solvers.counts.cost_to_go import CostToGo
-from solvers.counts.model import CountsModel, scaled_down
-from solvers.counts.options import CountOptions
+from solvers.counts.model import CountOptions, CountsModel, scaled_down
 from solvers.counts.vectors import Vectors, fitting_vectors
 
 

@@ -10,7 +10,7 @@ from importlib import import_module
 from math import inf
 from typing import Any, ParamSpec, TypeVar
 
-from bounds.options import Options, chosen
+from bounds.tuning import Options, chosen
 from kvcore.errors import BadInput, did_you_mean
 
 P = ParamSpec("P")
@@ -19,20 +19,20 @@ T = TypeVar("T")
 GROUPS = {
     "solve": "solvers.task:SolveOptions",
     "ladder": "bounds.task:LadderOptions",
-    "slots": "bounds.slot_search:SlotOptions",
+    "slots": "bounds.slot_solver:SlotOptions",
     "configurations": "bounds.configurations:ConfigurationOptions",
     "shares": "bounds.shares:SharesOptions",
     "late-windows": "bounds.late_windows:WindowOptions",
-    "prices": "bounds.slots:PriceOptions",
-    "columns": "bounds.generate:ColumnOptions",
-    "tree": "bounds.tree:TreeOptions",
+    "prices": "bounds.slot_prices:PriceOptions",
+    "columns": "bounds.column_generation:ColumnOptions",
+    "tree": "bounds.branch_and_bound:TreeOptions",
     "bundle": "bounds.bundle:BundleOptions",
-    "counts": "solvers.counts.options:CountOptions",
+    "counts": "solvers.counts.model:CountOptions",
     "start-time": "solvers.start_time:StartTimeOptions",
     "arc-flow": "solvers.slot_flow.solve:FlowOptions",
     "improve": "solvers.improve:ImproveOptions",
     "steering": "solvers.steering:SteeringOptions",
-    "neighbourhoods": "solvers.neighbourhoods.options:NeighbourhoodOptions",
+    "neighbourhoods": "solvers.neighbourhoods.moves:NeighbourhoodOptions",
 }
 """The options of each algorithm, as MODULE:CLASS; modules are loaded when asked, as some load a compiler."""
 
