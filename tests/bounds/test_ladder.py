@@ -43,10 +43,9 @@ def interrupt_at(monkeypatch, owner, name, call):
      ("events", events.EventSearch, "run")],
 )  # fmt: skip
 def test_ctrl_c_keeps_what_the_running_method_had(monkeypatch, method, owner, name):
-    monkeypatch.setattr(events, "FIRST", 5)
     interrupt_at(monkeypatch, owner, name, 3)
     instance = TIGHT.replace(requests=TIGHT.requests[:5])
-    result = climbed(instance, FLOW, method=method, time_limit=1e6)
+    result = climbed(instance, FLOW, method=method, time_limit=1e6, options={"events.first_states": 5})
     assert result.stopped == "interrupted"
     assert result.formulation == method
     assert verify_certificate(instance, result.certificate) == result.bound > 0
