@@ -20,8 +20,8 @@ from library import Library
 from library.library import exact
 from library.policies import over
 from solvers import solve
+from solvers.dual_bound import climb
 from solvers.improve import improve
-from solvers.ladder import climb
 
 SECONDS = 4.0
 """For each way on each instance."""

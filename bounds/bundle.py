@@ -16,13 +16,20 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
+from bounds.tuning import Options, option
+
 Vector = npt.NDArray[np.float64]
 
-SERIOUS = 0.1
-"""A point becomes the centre of the box if it gains this fraction of what was predicted."""
-GROW, SHRINK, SHRINK_A_LOT = 1.5, 0.85, 0.6
-MOST_CUTS = 200
-"""Cuts of a piece that are kept, the newest."""
+
+@dataclass(frozen=True)
+class BundleOptions(Options):
+    """The box in which a bundle method looks for a better point, and the cuts that it keeps."""
+
+    serious: float = option(0.1, "a point is the new centre where it gains this part of what was promised", most=1)
+    grow: float = option(1.5, "the box grows by this factor where more than half of what was promised is gained")
+    shrink: float = option(0.85, "it shrinks by this factor where something is lost", most=1)
+    collapse: float = option(0.6, "and by this where more is lost than was promised, or the program fails", most=1)
+    most_cuts: int = option(200, "cuts of a piece that are kept, the newest")
 
 
 @dataclass(frozen=True)
@@ -46,7 +53,7 @@ class Bundle:
         self.cuts = self.cuts or [{} for _ in point.values]
         for cuts, value, slope in zip(self.cuts, point.values, point.slopes, strict=True):
             cuts[slope.tobytes()] = (slope, float(value - slope @ point.x))
-            if len(cuts) > MOST_CUTS:
+            if len(cuts) > BundleOptions.given().most_cuts:
                 del cuts[next(iter(cuts))]
 
     def best(self, linear: Vector, low: Vector, high: Vector, seconds: float) -> tuple[Vector, float] | None:
@@ -90,14 +97,14 @@ def maximise(
     box reaches `size` * `scale` to each side. It ends by the deadline, after `rounds` evaluations, when the value is
     `enough`, or when no more than `worth` is promised. Cuts are added to `bundle`; those in it must hold.
     """
-    best = evaluate(start)
+    best, options = evaluate(start), BundleOptions.given()
     bundle.learn(best)
     made = 0
     while (left := deadline - time.process_time()) > 0 and best.value < enough and size > 1e-6 and made != rounds:
         box = np.maximum(low, best.x - size * scale), np.minimum(high, best.x + size * scale)
         proposed = bundle.best(linear, *box, left)
         if proposed is None:
-            size *= SHRINK_A_LOT
+            size *= options.collapse
             continue
         promised = proposed[1] - best.value
         if promised < worth:
@@ -107,9 +114,9 @@ def maximise(
         bundle.learn(point)
         gain = point.value - best.value
         if gain > 0.5 * promised:
-            size *= GROW
+            size *= options.grow
         elif gain < 0:
-            size *= SHRINK_A_LOT if gain < -promised else SHRINK
-        if gain > SERIOUS * promised:
+            size *= options.collapse if gain < -promised else options.shrink
+        if gain > options.serious * promised:
             best = point
     return best, size

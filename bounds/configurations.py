@@ -16,10 +16,11 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from bounds import kernels
+from bounds import path_kernels
 from bounds.bundle import Bundle, Evaluation, Vector, maximise
 from bounds.targets import rising_targets
 from bounds.task import Proposal, Task
+from bounds.tuning import Options, option
 from kvcore.certificates import Configurations, InvalidCertificate
 from kvcore.certificates.budget import Budget
 from kvcore.certificates.configuration_search import MOST_TRIES
@@ -33,29 +34,27 @@ from kvcore.schedule import Batch, Schedule
 
 Array = npt.NDArray[np.int64]
 
-SCALE = 256
-"""Prices of the certificate are whole multiples of 1 / SCALE."""
-LARGE = 0.5
-"""Requests whose last load exceeds this fraction of the memory are in the first network."""
-STEP = 0.12
-"""Fraction of the kinds that the next network has more."""
-MOST = 3_000_000
-"""Configurations of a network, at most."""
-MOST_BYTES = 3 << 30
-LARGER, ROUNDS = 3, 10
-"""The next network is taken to be so many times as large; there has to be time for so many rounds in it."""
-CHECK = 2
-"""So many times what building a network takes is left for checking the proof."""
-WINDOWS = 64
-"""Windows with a price of memory each."""
-MOST_NUMBERS = 30_000_000
-"""Starts times windows, at most."""
-TRIES_PER_SECOND = 200_000
-"""Tries of a search that are made in a second, about; a search begins no more than the time allows."""
-BEAM = 1000
-"""States of a tick that are followed where a search took too many tries, for a schedule below its target."""
-GLANCE, WORTH = 2e-3, 5e-5
-"""A network is left when no more than this fraction of the bound seems to be gained, the last one at the second."""
+
+@dataclass(frozen=True)
+class ConfigurationOptions(Options):
+    """Configurations of what can run together: prices of memory by windows, networks of more and more requests."""
+
+    scale: int = option(256, "prices of the certificate are whole multiples of one part in so many")
+    windows: int = option(64, "windows with a price of memory each")
+    large: float = option(0.5, "requests that end with more of the memory are in the first network", most=1)
+    step: float = option(0.12, "part of the kinds that the next network has more", most=1)
+    most: int = option(3_000_000, "configurations of a network, at most")
+    most_bytes: int = option(3 << 30, "bytes of its values at all ticks, at most")
+    most_numbers: int = option(30_000_000, "starts times windows, at most")
+    growth: float = option(3.0, "the next network is taken to be so many times as large")
+    rounds: int = option(10, "there has to be time for so many rounds in it")
+    check: float = option(2.0, "so many times what building a network takes is left for checking the proof", least=0)
+    glance: float = option(2e-3, "a network is left where no more than this part of the bound seems to be gained")
+    worth: float = option(5e-5, "and the last one, where no more than this")
+    tries_per_second: int = option(200_000, "tries in a second, about; a search begins no more than the time allows")
+    first_tries: int = option(200_000, "tries of the first searches")
+    more_tries: int = option(8, "how many times more the next ones get", least=2)
+    beam: int = option(1000, "states of a tick that are followed where a search took too many tries, for a schedule")
 
 
 def check_rigid(instance: Instance, objective: str) -> None:
@@ -70,16 +69,16 @@ class WindowPricing:
 
     def __init__(self, instance: Instance, objective: str) -> None:
         check_rigid(instance, objective)
-        self.instance = instance
+        self.instance, options = instance, ConfigurationOptions.given()
         self.kinds = kinds_of(instance, objective)
         self.memory = memory_of(instance, self.kinds)
         area = sum(kind.count * sum(kind.load) for kind in self.kinds)
         last = max(kind.release for kind in self.kinds)
         self.priced = last + area // self.memory + 1
-        self.width = -(-self.priced // WINDOWS)
+        self.width = -(-self.priced // options.windows)
         self.windows = -(-self.priced // self.width)
         self.ticks = last + 2 * (area // self.memory) + max(kind.length for kind in self.kinds) + 1
-        if self.ticks * len(self.kinds) * self.windows > MOST_NUMBERS:
+        if self.ticks * len(self.kinds) * self.windows > options.most_numbers:
             raise BadInput("configurations: the requests are too many, or take too long")
         self.costs = [kind.rate * (np.arange(self.ticks) - kind.release + kind.span) for kind in self.kinds]
         self.takes = [self._takes(k) for k in range(len(self.kinds))]
@@ -132,7 +131,7 @@ class Stage:
     ) -> tuple[Evaluation, float]:
         """Return the best prices found, and the size of the box at the end; `worth` is a fraction of the bound."""
         worth *= self.evaluate(x).value
-        deadline -= CHECK * self.building
+        deadline -= ConfigurationOptions.given().check * self.building
         return maximise(
             self.evaluate, x, bundle, linear=self.linear, low=np.zeros(len(x)), high=self.high, scale=self.scale,
             size=size, worth=worth, deadline=deadline,
@@ -167,13 +166,13 @@ class Stage:
 
     def proof(self, x: Vector) -> Configurations:
         """Return the certificate's numbers."""
-        pricing = self.pricing
-        prices = np.repeat(np.rint(SCALE * x[len(pricing.kinds) :]).astype(int), pricing.width).tolist()
+        pricing, scale = self.pricing, ConfigurationOptions.given().scale
+        prices = np.repeat(np.rint(scale * x[len(pricing.kinds) :]).astype(int), pricing.width).tolist()
         while prices and not prices[-1]:
             prices.pop()
-        price = {id: round(SCALE * x[k]) for k in self.inside for id in pricing.kinds[k].ids}
+        price = {id: round(scale * x[k]) for k in self.inside for id in pricing.kinds[k].ids}
         starts = tuple(price.get(request.id) for request in pricing.instance.requests)
-        return Configurations(scale=SCALE, memory=tuple(prices), starts=starts)
+        return Configurations(scale=scale, memory=tuple(prices), starts=starts)
 
 
 class CheapestPaths:
@@ -181,7 +180,7 @@ class CheapestPaths:
 
     def __init__(self, running: Running, ticks: int) -> None:
         """Raises TooMany if the values at all ticks do not fit into the memory for them, and what a checker would."""
-        if 4 * len(running.later) * (ticks + 1) > MOST_BYTES:
+        if 4 * len(running.later) * (ticks + 1) > ConfigurationOptions.given().most_bytes:
             raise TooMany
         running.spend(ticks)
         self.starts = running.starts
@@ -194,43 +193,43 @@ class CheapestPaths:
         cost = np.where(never, np.inf, np.minimum(price, 0.0) @ self.starts.T).astype(np.float32)
         cost[:, 0] = 0.0
         ticks = int(np.flatnonzero((price < 0).any(axis=1)).max(initial=-1)) + 1
-        kernels.fill(self.values, ticks, cost, *self.rows)
-        chosen = kernels.follow(self.values, ticks, cost, *self.rows)
+        path_kernels.fill(self.values, ticks, cost, *self.rows)
+        chosen = path_kernels.follow(self.values, ticks, cost, *self.rows)
         started = self.starts[chosen]
         return float((np.where(started > 0, price[:ticks], 0.0) * started).sum()), started
 
 
-def proofs(instance: Instance, objective: str, deadline: float, most: int = MOST) -> Iterator[Configurations]:
+def proofs(instance: Instance, objective: str, deadline: float) -> Iterator[Configurations]:
     """Yield proofs with rising bounds until the deadline of `time.process_time`; most of the rise is in the first ones.
 
-    Networks have at most `most` configurations. On KeyboardInterrupt the best so far comes first. Raises BadInput where
-    the instance is not rigid, or too large.
+    On KeyboardInterrupt the best so far comes first. Raises BadInput where the instance is not rigid, or too large.
     """
-    pricing = WindowPricing(instance, objective)
+    pricing, options = WindowPricing(instance, objective), ConfigurationOptions.given()
     x, size, bundle = np.zeros(len(pricing.kinds) + pricing.windows), pricing.priced / 4, Bundle()
     inside: list[int] = []
-    for stage in _stages(pricing, most):
+    for stage in _stages(pricing, options):
         try:
-            best, size = stage.improve(stage.enter(x, inside), bundle, size, GLANCE, deadline)
+            best, size = stage.improve(stage.enter(x, inside), bundle, size, options.glance, deadline)
         finally:
             yield stage.proof(stage.best.x)
         x, inside, size = best.x, stage.inside, max(1.0, 4 * size)
-        if time.process_time() + LARGER * (stage.building + ROUNDS * stage.evaluating) > deadline:
+        if time.process_time() + options.growth * (stage.building + options.rounds * stage.evaluating) > deadline:
             break
     try:
-        stage.improve(x, bundle, size, WORTH, deadline)
+        stage.improve(x, bundle, size, options.worth, deadline)
     finally:
         yield stage.proof(stage.best.x)
 
 
-def _stages(pricing: WindowPricing, most: int) -> Iterator[Stage]:
+def _stages(pricing: WindowPricing, options: ConfigurationOptions) -> Iterator[Stage]:
     """Yield stages with more and more kinds in the network, the largest first, as long as they fit."""
     order = sorted(range(len(pricing.kinds)), key=lambda k: pricing.kinds[k].load[-1], reverse=True)
-    step = max(1, round(STEP * len(order)))
-    number, fits, fails = sum(kind.load[-1] > LARGE * pricing.memory for kind in pricing.kinds), -1, len(order) + 1
+    step = max(1, round(options.step * len(order)))
+    number = sum(kind.load[-1] > options.large * pricing.memory for kind in pricing.kinds)
+    fits, fails = -1, len(order) + 1
     while fits < number < fails:
         try:
-            yield Stage(pricing, sorted(order[:number]), most)
+            yield Stage(pricing, sorted(order[:number]), options.most)
             fits = number
         except InvalidCertificate:
             fails, step = number, max(1, (number - fits) // 2)
@@ -275,12 +274,12 @@ class Attempt:
 class StartSolver:
     """Searches of one instance with rising targets, all under the same prices of starts."""
 
-    unit = 1
-    first_tries, more_tries, most_tries = 200_000, 8, MOST_TRIES
+    unit, most_tries = 1, MOST_TRIES
 
     def __init__(self, task: Task, prices: Configurations) -> None:
         """Raise InvalidCertificate where the network is larger than a checker looks at."""
-        self.task, self.prices = task, prices
+        self.task, self.prices, self.options = task, prices, ConfigurationOptions.given()
+        self.first_tries, self.more_tries = self.options.first_tries, self.options.more_tries
         self.instance, self.objective = task.instance, task.objective
         self.made = prices.search(self.instance, self.objective, Budget())
 
@@ -290,8 +289,8 @@ class StartSolver:
 
     def search(self, target: int, most_tries: int, *, beam: bool = False) -> Attempt:
         """Look for a schedule below a target; with `beam`, where most may be left, and nothing is proved."""
-        tries = int(min(most_tries, TRIES_PER_SECOND * self.task.seconds_left))
-        outcome = self.made.run(target, tries, traced=True, beam=BEAM if beam else None)
+        tries = int(min(most_tries, self.options.tries_per_second * self.task.seconds_left))
+        outcome = self.made.run(target, tries, traced=True, beam=self.options.beam if beam else None)
         proof = self.prices.replace(target=target, tries=outcome.tries) if outcome.proved else None
         found = None if outcome.cost is None else schedule_of(self.instance, self.made.kinds, _jobs(outcome.starts))
         return Attempt(proof, found)

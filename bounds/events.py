@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import suppress
+from dataclasses import dataclass
 from math import comb, prod
 
 from bounds.task import Proposal, Task, most_options
+from bounds.tuning import Options, option
 from kvcore.certificates.events import MOST_STATES, Events, EventSearch, check_size
 from kvcore.certificates.proof import InvalidCertificate
 from kvcore.errors import BadInput
@@ -16,16 +18,21 @@ from kvcore.metrics import SUMS, Value, objective_value
 from kvcore.referee import InvalidSchedule, verify_schedule
 from kvcore.schedule import Schedule
 
-FIRST, GROWTH = 1000, 4
-"""States after which there is a first proof, and how many times more there are until the next."""
-MOST_JOINT_STATES = 10**7
-"""Joint states of the requests beyond which no search is begun for a bound alone."""
-MOST_OPTIONS = 10**8
-"""Options of local graphs, as a rough count has them, beyond which none is begun."""
+
+@dataclass(frozen=True)
+class EventOptions(Options):
+    """The search over batch boundaries."""
+
+    first_states: int = option(1000, "states after which there is a first proof")
+    growth: int = option(4, "how many times more there are until the next", least=2)
+    most_joint: int = option(10**7, "joint states of the requests beyond which no search is begun for a bound alone")
+    most_options: int = option(10**8, "options of local graphs, by a rough count, beyond which none is begun")
+    widths: tuple[int, ...] = option((30, 300, 3000), "states with the same tokens left that narrow searches follow")
+    narrow_states: int = option(400_000, "states that one of these has room for")
+
+
 RELAXED = (*SUMS, "makespan", "busy-time")
 """Objectives for which whoever has KV is as good as who has none where drops are free."""
-WIDTHS, NARROW_STATES = (30, 300, 3000), 400_000
-"""States with the same tokens left that narrow searches follow, and states that one of them has room for."""
 
 
 def propose_events(task: Task) -> Iterator[Proposal | Schedule]:
@@ -34,11 +41,9 @@ def propose_events(task: Task) -> Iterator[Proposal | Schedule]:
     Raises BadInput where requests have too many joint states for any hope.
     """
     check_size(task.instance)
-    states = joint_states(task.instance)
-    if states > MOST_JOINT_STATES:
-        raise BadInput(
-            f"an exhaustive search is not begun: requests have {states:.0e} joint states, more than {MOST_JOINT_STATES}"
-        )
+    states, most = joint_states(task.instance), EventOptions.given().most_joint
+    if states > most:
+        raise BadInput(f"an exhaustive search is not begun: requests have {states:.0e} joint states, more than {most}")
     return _proofs(task, task.upper)
 
 
@@ -60,7 +65,7 @@ def climb(task: Task) -> Iterator[Proposal | Schedule]:
 
 def _narrow(task: Task) -> Iterator[Schedule]:
     """Yield what narrow searches find, where prefills and moves are whole, and where they need not be."""
-    instance, upper = task.instance, task.upper
+    instance, upper, options = task.instance, task.upper, EventOptions.given()
     machine, variants = instance.machine, [instance]
     longest = max(request.peak for request in instance.requests)
     if (machine.chunked or machine.partial) and (machine.prefill_limit or longest) >= longest:
@@ -69,8 +74,8 @@ def _narrow(task: Task) -> Iterator[Schedule]:
         graph = None
         with suppress(InvalidCertificate, InvalidSchedule):
             check_options(made)
-            for width in WIDTHS:
-                search = EventSearch(made, task.objective, NARROW_STATES, upper, width=width, graph=graph)
+            for width in options.widths:
+                search = EventSearch(made, task.objective, options.narrow_states, upper, width=width, graph=graph)
                 graph = search.graph
                 found = search.run(stops=task.is_over)
                 if found.schedule is not None:
@@ -85,10 +90,11 @@ def _proofs(task: Task, upper: Value | None) -> Iterator[Proposal | Schedule]:
     The latter ends first. Its optimum is that of the rules, too, if the referee accepts its schedule.
     """
     check_options(task.instance)
-    searches, states = [_search(task, upper)], FIRST
+    options = EventOptions.given()
+    searches, states = [_search(task, upper)], options.first_states
     while searches:
         for search in searches[:]:
-            found = search.run(states, task.is_over if states > FIRST else (lambda: False))
+            found = search.run(states, task.is_over if states > options.first_states else (lambda: False))
             proof = Events(states=found.states, target=search.target, free_drops=search.free_drops)
             yield Proposal(proof, found.bound)
             schedule = found.schedule
@@ -101,9 +107,9 @@ def _proofs(task: Task, upper: Value | None) -> Iterator[Proposal | Schedule]:
                 return
             if found.is_over or found.states == MOST_STATES:
                 searches.remove(search)
-        if states == FIRST and task.objective in RELAXED:
+        if states == options.first_states and task.objective in RELAXED:
             searches.insert(0, _search(task, upper, free_drops=True))
-        states = min(states * GROWTH, MOST_STATES)
+        states = min(states * options.growth, MOST_STATES)
 
 
 def _search(task: Task, upper: Value | None, free_drops: bool = False) -> EventSearch:
@@ -121,7 +127,7 @@ def refused(instance: Instance, schedule: Schedule) -> bool:
 
 def check_options(instance: Instance) -> None:
     """Raise InvalidCertificate where local graphs would take long, only to be refused."""
-    if most_options(instance) > MOST_OPTIONS:
+    if most_options(instance) > EventOptions.given().most_options:
         raise InvalidCertificate(f"requests have too many options: about {most_options(instance)}")
 
 

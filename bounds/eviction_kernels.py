@@ -11,7 +11,20 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
-from bounds.kernels import CONTEXT, COUNT, DECODE, EARLIEST, FAR, HIGH, KEPT, LEAST, LOW, PAUSE, PRESERVED, fill_least
+from bounds.path_kernels import (
+    CONTEXT,
+    COUNT,
+    DECODE,
+    EARLIEST,
+    FAR,
+    HIGH,
+    KEPT,
+    LEAST,
+    LOW,
+    PAUSE,
+    PRESERVED,
+    fill_least,
+)
 
 DEVICE, HOST, TOKENS, REQUESTS = range(4)
 

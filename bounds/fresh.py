@@ -4,17 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import suppress
+from dataclasses import dataclass
 from math import inf
 
 from bounds.task import Proposal, Task
+from bounds.tuning import Options, option
 from formulations.timing import start_early
 from kvcore.certificates.fresh import MOST_LABELS, Fresh, FreshSearch, Look, can_bind, chain_of, check_size, most_fee
 from kvcore.instance import Instance
 from kvcore.referee import InvalidSchedule
 from kvcore.schedule import Batch, Schedule
 
-FIRST, GROWTH = 1000, 4
-"""Labels after which there is a first proof, and how many times more there are until the next."""
+
+@dataclass(frozen=True)
+class FreshOptions(Options):
+    """Orders of fresh work."""
+
+    first_labels: int = option(1000, "labels after which there is a first proof")
+    growth: int = option(4, "how many times more there are until the next", least=2)
 
 
 def propose_fresh(task: Task) -> Iterator[Proposal | Schedule]:
@@ -35,10 +42,11 @@ def _proofs(task: Task) -> Iterator[Proposal | Schedule]:
         for fee in sorted({0, most_fee(instance, k)})
         for memory in sorted({False, can_bind(instance)})
     }
-    labels = FIRST
+    options = FreshOptions.given()
+    labels = options.first_labels
     while searches:
         for (k, fee, memory), search in [*searches.items()]:
-            look = search.run(labels, task.is_over if labels > FIRST else lambda: False)
+            look = search.run(labels, task.is_over if labels > options.first_labels else lambda: False)
             proof = Fresh(function=k, fee=fee, memory=memory, labels=look.labels, target=search.target)
             yield Proposal(proof, look.bound)
             with suppress(InvalidSchedule):  # it may take memory, or a budget, that there is not
@@ -48,7 +56,7 @@ def _proofs(task: Task) -> Iterator[Proposal | Schedule]:
                 return
             if look.is_over or labels == MOST_LABELS:
                 del searches[k, fee, memory]
-        labels = min(labels * GROWTH, MOST_LABELS)
+        labels = min(labels * options.growth, MOST_LABELS)
 
 
 def in_order(instance: Instance, look: Look) -> Schedule:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from importlib import import_module
 from math import inf
 
-from bounds.task import Proposal, Task
+from bounds.task import LadderOptions, Proposal, Task
 from kvcore.certificates import Alone, Certificate, InvalidCertificate, certify
 from kvcore.errors import BadInput, did_you_mean
 from kvcore.files import valid
@@ -35,7 +35,7 @@ class Method:
     """What the relaxation leaves out, in words."""
     propose: Callable[[Task], Iterator[Proposal | Schedule]]
     slows: bool = False
-    """Whether its bound rises as long as there is time, ever more slowly: it gets `MORE` times as much as others."""
+    """Whether its bound rises as long as there is time, ever more slowly: it gets more of it (`LadderOptions`)."""
 
 
 @dataclass(frozen=True)
@@ -86,18 +86,13 @@ METHODS: dict[str, Method] = {
 GONE = {"exhaustive": "events", "windows": "prices", "unlimited-memory": "shares"}
 """Methods that once were, and what their names stand for now."""
 
-TIME_LIMIT = 60.0
-"""Seconds, unless told otherwise."""
-MORE = 5
-"""Parts of the time for a method that can use all of it."""
-
 
 def climb(
     instance: Instance,
     objective: str = "total-flow-time",
     *,
     method: str = "auto",
-    time_limit: float = TIME_LIMIT,
+    time_limit: float = 60.0,
     upper: Value | None = None,
     without: Collection[str] = (),
     news: Callable[[], Value | None] = lambda: None,
@@ -156,7 +151,7 @@ class _Turn:
     @property
     def share(self) -> int:
         """Its share of the time: 0 if it does not apply."""
-        return 0 if self.proposals is None else MORE if self.method.slows else 1
+        return 0 if self.proposals is None else LadderOptions.given().patience if self.method.slows else 1
 
     def take(self, seconds: float, known: Value) -> bool:
         """Prove what can be proved in so much time, as others have proved `known`; say whether it was interrupted."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import highspy
@@ -14,6 +15,7 @@ from numba import njit
 from bounds.highs import Silent
 from bounds.shares import corners, mixtures
 from bounds.task import Proposal, Task
+from bounds.tuning import Options, option
 from kvcore.certificates.budget import Budget
 from kvcore.certificates.late_windows import MOST_WEIGHT, NEVER, ONE, DueWork, LateWindows, due_work, least_number
 from kvcore.certificates.shares import PricedSteps, Shares
@@ -21,16 +23,16 @@ from kvcore.errors import BadInput
 
 Floats = npt.NDArray[np.float64]
 
-ROUNDS = 12
-"""Times that rows are added, at the most; three or four are mostly enough."""
-CORNERS = 6
-"""Divisions, those with most work, of which windows are looked for; then mixtures of the best three."""
-MOST_ENTRIES = 10**7
-"""Entries of the rows of one round; the windows with most work beyond their length come first."""
-BEYOND = 1e-3
-"""Work beyond its length that makes a window a row: as a part of the mean work of a request."""
-LEAST = 0.5
-"""Seconds that the program has, at the least."""
+
+@dataclass(frozen=True)
+class WindowOptions(Options):
+    """Row generation over windows of time."""
+
+    rounds: int = option(12, "times that rows are added, at the most; three or four are mostly enough")
+    divisions: int = option(6, "divisions, those with most work, of which windows are looked for")
+    most_entries: int = option(10**7, "entries of the rows of one round; windows with most work too much come first")
+    violation: float = option(1e-3, "work too much that makes a window a row, as a part of a request's mean work")
+    least_seconds: float = option(0.5, "seconds that a linear program has, at the least")
 
 
 def propose_late_windows(task: Task) -> Iterator[Proposal]:
@@ -48,7 +50,7 @@ def propose_late_windows(task: Task) -> Iterator[Proposal]:
 def _proposals(task: Task) -> Iterator[Proposal]:
     search = _Search(task)
     tried = []
-    for division in search.by_load()[:CORNERS]:
+    for division in search.by_load()[: WindowOptions.given().divisions]:
         if not search.has_time():
             return
         yield (proposal := search.windows(division))
@@ -92,9 +94,13 @@ class _Search:
         """Return the windows of a division, with what they prove."""
         began = time.process_time()
         due = self.due(division)
-        rows = _Rows(due)
-        for _ in range(ROUNDS):
-            if not rows.add() or not rows.solve(max(LEAST, self.task.seconds_left)) or self.task.is_over():
+        rows, options = _Rows(due), WindowOptions.given()
+        for _ in range(options.rounds):
+            if (
+                not rows.add()
+                or not rows.solve(max(options.least_seconds, self.task.seconds_left))
+                or self.task.is_over()
+            ):
                 break
         shared = division.model_dump(exclude={"kind", "alone", "windows"})
         proof = LateWindows(**shared, rows=rows.weighed())
@@ -122,8 +128,9 @@ class _Rows:
         """Add both rows of the fullest window that begins at each arrival; say whether there are any."""
         left, release = self.work * (1 - self.late[self.owner]), self.due.arrival[self.owner]
         over, ends = fullest(self.starts, release, self.ends, left)
-        most = max(1, MOST_ENTRIES // max(1, 2 * len(self.late)))
-        least = BEYOND * max(1e-9, float(self.work.mean())) if len(self.work) else 0.0
+        options = WindowOptions.given()
+        most = max(1, options.most_entries // max(1, 2 * len(self.late)))
+        least = options.violation * max(1e-9, float(self.work.mean())) if len(self.work) else 0.0
         before = len(self.known)
         for place in np.argsort(-over, kind="stable")[:most]:
             if over[place] <= least:

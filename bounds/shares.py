@@ -4,19 +4,24 @@ from __future__ import annotations
 
 import time
 from collections.abc import Generator, Iterable, Iterator
+from dataclasses import dataclass
 from itertools import combinations
 
 from bounds.task import Proposal, Task
+from bounds.tuning import Options, option
 from kvcore.certificates.budget import Budget
 from kvcore.certificates.shares import RESOURCES, UNIT, PricedSteps, Shares
 from kvcore.certificates.steps import lines
 from kvcore.instance import Instance
 from kvcore.metrics import SUMS, Value, weight
 
-ROUNDS = 8
-"""Times that a proof is improved, at the most."""
-MOST_PACKS = 12
-"""Requests that fit together, at the most, for it to matter that they are whole."""
+
+@dataclass(frozen=True)
+class SharesOptions(Options):
+    """Shares of the time of batches."""
+
+    rounds: int = option(8, "steps of Frank and Wolfe by which requests count alone, at the most")
+    most_packs: int = option(12, "requests that fit together, at the most, for it to matter that they are whole")
 
 
 def propose_shares(task: Task) -> Iterator[Proposal]:
@@ -56,7 +61,8 @@ def _fit(instance: Instance) -> int:
     ends = sum(machine.blocks(request.peak) for request in requests)
     starts = sum(machine.blocks(request.prompt) for request in requests)
     hold = machine.block_limit * len(requests)
-    return min(MOST_PACKS, hold // starts) if hold // ends <= MOST_PACKS else 0
+    most = SharesOptions.given().most_packs
+    return min(most, hold // starts) if hold // ends <= most else 0
 
 
 def mixtures(tried: list[tuple[Value, Shares]]) -> Iterator[Shares]:
@@ -118,7 +124,7 @@ class _SharesSearch:
     def take_alone(self, proof: Shares) -> Iterator[Proposal]:
         """Let requests count alone for which that is more, step by step (a Frank-Wolfe method)."""
         weights = [weight(request, self.objective) for request in self.instance.requests]
-        for k in range(ROUNDS):
+        for k in range(SharesOptions.given().rounds):
             if time.process_time() + 2 * self.seconds > self.task.deadline:  # the flows take as long as the proof
                 return
             flows, _ = PricedSteps(self.instance, proof).flows(self.objective, weights, proof.alone)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -12,6 +13,7 @@ import numpy.typing as npt
 from bounds.shares import corners
 from bounds.speed_kernels import Fees, Shape, Work, pay, pay_by
 from bounds.task import Proposal, Task
+from bounds.tuning import Options, option
 from kvcore.certificates.budget import Budget
 from kvcore.certificates.one_machine import WorkPiece, run
 from kvcore.certificates.proof import InvalidCertificate
@@ -24,46 +26,52 @@ from kvcore.metrics import SUMS, weight
 
 Floats = npt.NDArray[np.float64]
 
-INFLATE = 1.05, 1.01
-"""By so much more or less than its work a request keeps the one machine busy, as long as that gains."""
-RATIOS = (65, 66, 67, 68, 69, 70, 72, 75, 80, 90, 110, 160, 320, 640, 1280, 2560, 5120, 10240)
-"""64ths of D / (D - f) at which tangents touch."""
-LOWER = 6
-"""First prices that prove less than none become a quarter, so many times at the most."""
-SLOTS, FIRST_SLOTS = (0.5, 60, 1000), (20.0, 60, 20_000)
-"""Slots of a price for a request, the least and the most of them; and where only first tokens end, which take less."""
-MOST_SLOTS = 20_000
-"""With so many, slots are not halved."""
-FINER, SHARP, GAINS = 4, 32, 1.01
-"""Slots become so much shorter, down to such a part of the mean time alone, where first prices prove so much more."""
-SCALE = 2**24
-ROUNDS = 2000
-"""Steps, at the most."""
-ORDERED, PAIRS = 2 * 10**6, 10**5
-"""First tokens come before the others where the check looks at so many pairs of slots at the most, so many a second."""
-CHECK = 50
-"""The check takes as long as so many rounds."""
-LATE = 2 / 3
-"""The part of the time in which prices rise without that order: a round with it takes some four times as long."""
-TRIAL, TRIALS = 60, 6
-"""Rounds in which two divisions are compared, at the most, and how little of the time each takes."""
-STEP, SLOWER, MOMENTUM = 0.1, 100, 0.9
-"""How much prices change in the first step where nothing is taken; after so many rounds half as much."""
-RISK, SHORT = 0.3, 0.01
-"""The part of the bound that this much of all prices is at the most, but no shorter step than that."""
-PATIENCE = {True: (10, 4), False: (20, 2)}
-"""Rounds without a better bound before steps become so much smaller, for sums and for the largest flow time."""
-PASSES, CLOSE, OUTSIDE, SURE = 8, 1e-4, 0.01, 1e-5
-"""Looks for a flow time, how near it is then, prices outside of the window where it begins, and what is left over."""
-TRIES = 6
-"""Flow times that are checked exactly: weights of fees are rounded."""
-STALLED, ENOUGH = 50, 2e-4
-"""It ends after so many rounds in which the bound did not grow by this part of it."""
-FEES, FASTER, WEIGHT = (0.5, 0.9), 10.0, 2**13
-"""The parts of prices that are paid as fees, of which one is chosen; how much faster than prices their parts move,
-and what 1 is in weights."""
-REACH, SMOOTH, LEAST = 128, 9, 1e-4
-"""Slots from the arrival on in which there are fees; at first parts are means over so many slots, or a little."""
+
+@dataclass(frozen=True)
+class SpeedOptions(Options):
+    """Prices of work over time: a projected subgradient ascent with momentum, from the prices of one machine."""
+
+    step: float = option(0.1, "the first step: how much prices change where nothing is taken")
+    least_step: float = option(0.01, "the first step is no shorter")
+    risk: float = option(0.3, "the first step changes all prices by this part of the bound, at the most")
+    halving: float = option(100.0, "rounds after which steps are half as long")
+    momentum: float = option(0.9, "of the direction before, what goes into the next", least=0, most=0.999)
+    patience: tuple[int, int] = option((10, 20), "rounds without a better bound before steps shrink: sums, maximum")
+    shrink: tuple[float, float] = option((4.0, 2.0), "they become so much smaller: sums, maximum", least=1)
+    rounds: int = option(2000, "steps, at the most")
+    stalled: int = option(50, "it ends after so many rounds")
+    least_gain: float = option(2e-4, "in which the bound did not grow by this part of it", least=0)
+    inflate: tuple[float, float] = option((1.05, 1.01), "first prices are for so much more work, or less", least=1.001)
+    lowerings: int = option(6, "first prices that prove less than none become a quarter, so many times", least=0)
+    ratios: tuple[int, ...] = option(
+        (65, 66, 67, 68, 69, 70, 72, 75, 80, 90, 110, 160, 320, 640, 1280, 2560, 5120, 10240),
+        "64ths of D / (D - f) at which tangents touch",
+        least=65,
+    )
+    slots: tuple[float, float, float] = option((0.5, 60.0, 1000.0), "slots with prices: for a request, least, most")
+    first_slots: tuple[float, float, float] = option((20.0, 60.0, 20e3), "the same where only first tokens end")
+    most_slots: int = option(20_000, "with so many, slots are not halved")
+    finer: int = option(4, "slots become so many times shorter where first prices gain by that", least=2)
+    sharp: float = option(32.0, "down to the mean time alone divided by this")
+    gains: float = option(1.01, "so many times as much is a gain", least=1)
+    scale: int = option(2**24, "prices of the certificate are whole multiples of one part in so many")
+    ordered_pairs: int = option(2 * 10**6, "pairs of slots up to which first tokens are ordered", least=0)
+    pairs_per_second: float = option(1e5, "pairs that it looks at in a second")
+    check_rounds: float = option(50.0, "it takes as long as so many rounds")
+    unordered: float = option(2 / 3, "part of the time in which prices rise without that order", most=1)
+    trial_rounds: int = option(60, "rounds in which two divisions are compared, at the most")
+    trial_parts: float = option(6.0, "each takes the time divided by this", least=2)
+    passes: int = option(8, "looks for a flow time, at the most")
+    tolerance: float = option(1e-4, "how near it is then")
+    outside: float = option(0.01, "prices outside of the window where it begins")
+    surplus: float = option(1e-5, "what is left over, as a part of all prices")
+    tries: int = option(6, "flow times that are checked exactly: weights of fees are rounded", most=7)
+    fees: tuple[float, float] = option((0.5, 0.9), "parts of prices paid as fees, of which one is chosen", most=1)
+    fee_pace: float = option(10.0, "how much faster than prices the parts of requests move")
+    fee_scale: int = option(2**13, "what 1 is in the weights of the certificate")
+    reach: int = option(128, "slots from the arrival on in which there are fees")
+    smooth: int = option(9, "at first, parts are means over so many slots")
+    least_fee: float = option(1e-4, "or this part of the largest")
 
 
 def propose_speed(task: Task) -> Iterator[Proposal]:
@@ -85,7 +93,7 @@ def _propose(task: Task) -> Iterator[Proposal]:
 
 def _held(task: Task, proof: Speed) -> Proposal:
     """Return the proof; for max-flow-time with the longest flow time that holds exactly, of a few ever shorter ones."""
-    for k in range(0 if task.objective in SUMS else TRIES):
+    for k in range(0 if task.objective in SUMS else SpeedOptions.given().tries):
         try:
             return Proposal(proof, proof.value(task.instance, task.objective))
         except InvalidCertificate:
@@ -97,7 +105,7 @@ class _Search:
     """The best prices found."""
 
     def __init__(self, task: Task) -> None:
-        self.task, self.needs = task, _Needs(task)
+        self.task, self.needs, self.options = task, _Needs(task), SpeedOptions.given()
         self.best: Ascent | None = None
 
     def begin(self) -> None:
@@ -108,7 +116,7 @@ class _Search:
         half = 0 if self.task.instance.machine.memory is None else UNIT // 2
         for k, line in enumerate(dict.fromkeys(corner.functions for corner in corners(self.task.instance))):
             for part in sorted({half, 0}, reverse=True):
-                self._try(_division(line, part), 1.0, GAINS if k else 1.0)
+                self._try(_division(line, part), 1.0, self.options.gains if k else 1.0)
         line, begun = (self.best.division.functions, self.best.division.memory) if self.best else ((), 0)
         for step in (UNIT // 8, -UNIT // 8):
             part = begun + step
@@ -121,49 +129,49 @@ class _Search:
         """Let the best prices rise, those for nothing shared besides if they rise higher in some rounds."""
         best, end = self.best, self.task.deadline
         if best is not None and best.division.memory:
-            each = max(0.0, end - time.process_time()) / TRIALS
-            best.rise(TRIAL, time.process_time() + each)
+            each = max(0.0, end - time.process_time()) / self.options.trial_parts
+            best.rise(self.options.trial_rounds, time.process_time() + each)
             self.best = None
             self._try(best.division.replace(memory=0, slot=1), best.inflated)
             self._inflate()
             if self.best is not None:
-                self.best.rise(TRIAL, time.process_time() + each)
+                self.best.rise(self.options.trial_rounds, time.process_time() + each)
             if self.best is None or self.best.value < best.value:
                 self.best = best
         if self.best is not None:
             self._compare(self.best)
             now = time.process_time()
-            self.best.rise(ROUNDS, now + LATE * max(0.0, end - now))
+            self.best.rise(self.options.rounds, now + self.options.unordered * max(0.0, end - now))
             self.best.refine(end)
-            self.best.rise(ROUNDS, end - CHECK * self.best.seconds)
+            self.best.rise(self.options.rounds, end - self.options.check_rounds * self.best.seconds)
 
     def _compare(self, best: Ascent) -> None:
         """Take the larger part for fees if prices rise higher in some rounds."""
         other = Ascent(best.division.replace(slot=1), self.needs, best.inflated)
-        other.fee = FEES[1]
-        each = max(0.0, self.task.deadline - time.process_time()) / TRIALS
+        other.fee = self.options.fees[1]
+        each = max(0.0, self.task.deadline - time.process_time()) / self.options.trial_parts
         for one in (best, other):  # the larger part is behind at first
-            one.rise(2 * TRIAL, time.process_time() + each)
+            one.rise(2 * self.options.trial_rounds, time.process_time() + each)
         self.best = max(best, other, key=lambda one: one.value)
 
     def _divide(self) -> None:
         """Take slots of a quarter as often as first tokens can still be ordered; keep the shortest that gain enough."""
         tried, slots, begun = self.best, self.needs.slots, time.process_time()
-        late = begun + (1 - LATE) * (self.task.deadline - begun)
-        while tried is not None and FINER * self.needs.slots <= MOST_SLOTS:
-            if tried.shape.slot * SHARP < FINER * tried.work.alone.mean():
+        late = begun + (1 - self.options.unordered) * (self.task.deadline - begun)
+        while tried is not None and self.options.finer * self.needs.slots <= self.options.most_slots:
+            if tried.shape.slot * self.options.sharp < self.options.finer * tried.work.alone.mean():
                 break
-            self.needs.slots *= FINER
+            self.needs.slots *= self.options.finer
             tried = Ascent(tried.division, self.needs, tried.inflated)
             if not tried.ordered_by(late):
                 break
-            if self.best is not None and tried.value > GAINS * self.best.value:
+            if self.best is not None and tried.value > self.options.gains * self.best.value:
                 self.best, slots = tried, self.needs.slots
         self.needs.slots = slots
 
     def _inflate(self) -> None:
         """Try prices for more work, and for less, as long as they gain."""
-        for factor in (change**sign for change in INFLATE for sign in (1, -1)):
+        for factor in (change**sign for change in self.options.inflate for sign in (1, -1)):
             while self.best is not None and self._try(self.best.division, self.best.inflated * factor):
                 pass
 
@@ -181,19 +189,21 @@ class Ascent:
     """Prices and fees for one division of a batch, as they rise, and the best of them."""
 
     def __init__(self, division: Speed, needs: _Needs, inflated: float) -> None:
-        self.inflated, self.fee = inflated, FEES[0]
+        self.options = SpeedOptions.given()
+        self.inflated, self.fee = inflated, self.options.fees[0]
         self.work, fixed, totals = needs.divided(division)
         self.within: float | None = None if needs.sums else float(self.work.alone.max())
         first = first_prices if self.within is None else window_prices
         slot, self.price = first(self.work, totals, inflated, needs.slots)
         self.division = division.replace(slot=slot)
-        self.shape = Shape(float(slot), fixed, np.array([1.0, *(ratio / ONE for ratio in RATIOS)]), False)
-        self.slope, (self.patience, self.smaller) = 0.0, PATIENCE[needs.sums]
+        self.shape = Shape(float(slot), fixed, np.array([1.0, *(ratio / ONE for ratio in self.options.ratios)]), False)
+        self.slope, kind = 0.0, int(not needs.sums)
+        self.patience, self.smaller = self.options.patience[kind], self.options.shrink[kind]
         self.rows, self.round, self.pull = Rows(self.work, self.shape, len(self.price)), 0, np.zeros(0)
         self.best = self.price, self.rows.parts
         self._begin()
         alone = self.work.requests @ (self.work.rate * self.work.alone)
-        for _ in range(LOWER * bool(self.within is None and self.price.any())):
+        for _ in range(self.options.lowerings * bool(self.within is None and self.price.any())):
             if self.value <= alone:
                 self.best = self.price / 4, self.rows.parts
                 self._begin()
@@ -207,8 +217,9 @@ class Ascent:
         self.round *= int(self.rows.parts.any())  # without parts there are none to turn
         self.value, self.gained = -np.inf, self.round
         self._evaluate()
-        risk = RISK * self.value / max(1.0, self.shape.slot * self.price.sum())
-        self.step = STEP / 2 if self.within else float(np.clip(risk, SHORT, STEP))
+        risk = self.options.risk * self.value / max(1.0, self.shape.slot * self.price.sum())
+        least, step = self.options.least_step, self.options.step
+        self.step = step / 2 if self.within else float(np.clip(risk, least, step))
 
     def refine(self, deadline: float) -> None:
         """Let first tokens come before the others, if the check stays short; otherwise halve the slots."""
@@ -217,7 +228,7 @@ class Ascent:
         if self.ordered_by(deadline):
             self.shape = self.shape._replace(ordered=True)
             self._begin()
-        elif len(self.price) < MOST_SLOTS and self.division.slot > 1:
+        elif len(self.price) < self.options.most_slots and self.division.slot > 1:
             self._halve()
 
     def _halve(self) -> None:
@@ -239,12 +250,14 @@ class Ascent:
         slots = paid / (self.work.rate @ self.work.requests) / self.shape.slot  # no request looks at more, in the mean
         slots = slots if self.within is None else self.value / self.shape.slot
         pairs = len(self.work.arrival) * slots**2 / 2
-        return bool(pairs <= min(ORDERED, PAIRS * (deadline - time.process_time())))
+        in_time = self.options.pairs_per_second * (deadline - time.process_time())
+        return bool(pairs <= min(self.options.ordered_pairs, in_time))
 
     def _evaluate(self) -> None:
         began = time.process_time()
         value, usage = self._above() if self.within is None else self._latest()
-        self.drift = MOMENTUM * self.drift + (1 - MOMENTUM) * np.clip(usage / self.shape.slot, -1, 1)
+        momentum, taken = self.options.momentum, np.clip(usage / self.shape.slot, -1, 1)
+        self.drift = momentum * self.drift + (1 - momentum) * taken
         if value > self.value:
             self.value, self.best, self.gained = value, (self.price, self.rows.parts), self.round
         self.seconds = time.process_time() - began
@@ -259,13 +272,13 @@ class Ascent:
         least, proved = float(self.work.alone.max()), 0.0
         above, usage = self._above()
         assert self.within is not None
-        for _ in range(PASSES):
+        for _ in range(self.options.passes):
             before, known = self.within, above
             proved = max(proved, before * (above > 0))
             if self.slope <= 0:
                 self.slope = self.shape.slot * self.price.sum() / self.within
             self.within = max(least, before + float(np.clip(above / self.slope, -before / 4, before / 4)))
-            if abs(self.within - before) <= CLOSE * before:
+            if abs(self.within - before) <= self.options.tolerance * before:
                 break
             above, usage = self._above()
             self.slope = (known - above) / (self.within - before)
@@ -275,9 +288,9 @@ class Ascent:
         """Let prices follow what is taken of their slots, and fees who takes it, smoothed, in ever smaller steps."""
         reached = -np.inf
         for k in range(rounds):
-            if k % STALLED == 0:
+            if k % self.options.stalled == 0:
                 before, reached = reached, self.value
-            if time.process_time() > deadline or reached - before < ENOUGH * abs(reached):
+            if time.process_time() > deadline or reached - before < self.options.least_gain * abs(reached):
                 return
             if self.round == 0:
                 self.rows.begin()
@@ -287,21 +300,21 @@ class Ascent:
                 self.drift, self.pull, self.gained = 0 * self.drift, 0 * self.pull, self.round
                 self.step /= self.smaller
                 self._evaluate()
-            step = self.step / (1 + self.round / SLOWER)
-            self.pull = MOMENTUM * self.pull + (1 - MOMENTUM) * self.rows.pull()
+            step = self.step / (1 + self.round / self.options.halving)
+            self.pull = self.options.momentum * self.pull + (1 - self.options.momentum) * self.rows.pull()
             self.price = self.price * np.exp(step * self.drift)
-            self.rows.turn(FASTER * step * self.pull)
+            self.rows.turn(self.options.fee_pace * step * self.pull)
             self.round += 1
             self._evaluate()
 
     def proof(self, deadline: float) -> Speed:
         """Return the best prices as a proof, to be checked by the deadline."""
         price, self.rows.parts = self.best
-        whole = tuple(int(each) for each in np.floor(price * SCALE))
+        whole = tuple(int(each) for each in np.floor(price * self.options.scale))
         proof = self.division.replace(price=whole, ordered=self.shape.ordered or self.ordered_by(deadline))
         if self.within is not None:
-            self.price, self.within, less = np.array(whole) / SCALE, self.value, CLOSE
-            while self._above()[0] <= SURE * self.shape.slot * self.price.sum() and self.within > 1:
+            self.price, self.within, less = np.array(whole) / self.options.scale, self.value, self.options.tolerance
+            while self._above()[0] <= self.options.surplus * self.shape.slot * self.price.sum() and self.within > 1:
                 self.within, less = self.within * (1 - less), min(0.5, 2 * less)
             proof = proof.replace(within=int(self.within))
         if not self.rows.parts.any():
@@ -310,7 +323,8 @@ class Ascent:
 
 
 def _division(functions: tuple[int, ...], shared: int) -> Speed:
-    return Speed(functions=functions, memory=shared, slot=1, scale=SCALE, price=(), ratios=RATIOS)
+    options = SpeedOptions.given()
+    return Speed(functions=functions, memory=shared, slot=1, scale=options.scale, price=(), ratios=options.ratios)
 
 
 class _Needs:
@@ -326,7 +340,8 @@ class _Needs:
         self.one = np.array([places[0] for places in same])
         chosen = [instance.requests[i] for i in self.one]
         self.requests = np.array([len(places) for places in same], float)
-        each, least, most = FIRST_SLOTS if self.objective == "total-ttft" else SLOTS
+        options = SpeedOptions.given()
+        each, least, most = options.first_slots if self.objective == "total-ttft" else options.slots
         self.slots = int(np.clip(each * self.requests.sum(), least, most))
         self.arrival = np.array([request.arrival - instance.first_arrival for request in chosen], float)
         self.rate = np.array([float(weight(request, self.objective)) if self.sums else 1.0 for request in chosen])
@@ -397,9 +412,9 @@ class Rows:
     """The part of each request in the fixed part of batches, by slot from its arrival on: those of a slot make 1."""
 
     def __init__(self, work: Work, shape: Shape, slots: int) -> None:
-        self.work, self.shape = work, shape
+        self.work, self.shape, self.options = work, shape, SpeedOptions.given()
         self.start = np.minimum(work.arrival // shape.slot, slots - 1).astype(np.int64)
-        count = np.minimum(REACH, slots - self.start)
+        count = np.minimum(self.options.reach, slots - self.start)
         self.first = np.concatenate(([0], np.cumsum(count)))
         self.owner = np.repeat(np.arange(len(count)), count)
         self.slot = np.arange(len(self.owner)) - np.repeat(self.first[:-1] - self.start, count)
@@ -412,8 +427,10 @@ class Rows:
 
     def begin(self) -> None:
         """Let parts be what is taken, smoothed, and a little for all."""
-        smooth = np.convolve(self.taken, np.ones(SMOOTH) / SMOOTH)[SMOOTH // 2 :][: len(self.taken)]
-        self.parts = smooth + LEAST * self.taken.max(initial=1.0)
+        smooth = np.convolve(self.taken, np.ones(self.options.smooth) / self.options.smooth)[
+            self.options.smooth // 2 :
+        ][: len(self.taken)]
+        self.parts = smooth + self.options.least_fee * self.taken.max(initial=1.0)
         self.turn(0 * self.parts)
 
     def turn(self, pull: Floats) -> None:
@@ -429,14 +446,14 @@ class Rows:
 
     def whole(self) -> tuple[tuple[int, ...], ...]:
         """Return the parts as whole weights."""
-        rows = np.split(np.rint(self.parts * WEIGHT).astype(int), self.first[1:-1])
+        rows = np.split(np.rint(self.parts * self.options.fee_scale).astype(int), self.first[1:-1])
         return tuple(tuple(np.trim_zeros(row, "b").tolist()) for row in rows)
 
 
 def window_prices(work: Work, totals: Floats, inflated: float, slots: int) -> tuple[int, Floats]:
     """Return the ticks of a slot, of so many, and prices: 1 where the last one of a window waits longest, as they come.
 
-    Elsewhere they are `OUTSIDE`.
+    Elsewhere they are the option `outside`.
     """
     begun = end = longest = 0.0
     window = 0.0, 1.0
@@ -449,7 +466,7 @@ def window_prices(work: Work, totals: Floats, inflated: float, slots: int) -> tu
     slot = 1 + int(max(end, (work.arrival + work.alone).max())) // slots
     start = slot * np.arange(slots + 1)
     inside = (np.minimum(start + slot, window[1]) - np.maximum(start, window[0])) / slot
-    return slot, np.maximum(OUTSIDE, inside)
+    return slot, np.maximum(SpeedOptions.given().outside, inside)
 
 
 def evaluate(

@@ -8,14 +8,20 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from bounds.tuning import Options, option
 from kvcore.certificates.budget import MOST_WORK, Budget
 from kvcore.certificates.proof import Proof
 from kvcore.errors import BadInput
 from kvcore.instance import Instance, Machine, Request
 from kvcore.metrics import Value
 
-LOOSE = 2
-"""The work that a checker counts is for the worst case: so many times what it mostly takes."""
+
+@dataclass(frozen=True)
+class LadderOptions(Options):
+    """The time of the ladder of bounds."""
+
+    patience: int = option(5, "parts of the time for a method that can use all of it, where others get one")
+    slack: float = option(2.0, "a checker counts its work for the worst case: so many times what it mostly takes")
 
 
 @dataclass
@@ -44,7 +50,10 @@ class Task:
 
     def begin(self, budget: Budget) -> None:
         """Raise BadInput if what was spent of a fresh budget, which one evaluation takes, does not fit before `end`."""
-        seconds, left = (MOST_WORK - budget.work) / (LOOSE * 10**9), max(0.0, self.end - time.process_time())
+        seconds, left = (
+            (MOST_WORK - budget.work) / (LadderOptions.given().slack * 10**9),
+            max(0.0, self.end - time.process_time()),
+        )
         if seconds > left:
             raise BadInput(f"one evaluation takes about {seconds:.1f} s, and {left:.1f} s are left: give it more time")
 

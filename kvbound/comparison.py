@@ -31,7 +31,7 @@ from kvcore.schedule import Schedule
 from kvcore.summary import summary
 from kvcore.trace import Trace
 from solvers import solve
-from solvers.ladder import climb
+from solvers.dual_bound import climb
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -16,7 +16,7 @@ from kvcore.errors import BadInput
 from kvcore.files import parse, read_text
 from kvcore.instance import Instance
 from kvcore.schedule import Schedule
-from solvers import driver, ladder
+from solvers import driver, dual_bound
 from solvers import exact as exact_searches
 from solvers import improve as improvement
 
@@ -46,7 +46,7 @@ solve = by_name(driver.solve)
 simulate = by_name(driver.simulate_policy)
 exact = by_name(exact_searches.exact)
 improve = by_name(improvement.improve)
-bound = by_name(ladder.climb)
+bound = by_name(dual_bound.climb)
 compare = by_name(comparison.compare)
 
 

@@ -19,7 +19,7 @@ from kvcore.result import Result
 from library.library import OURS, TRIED, Improved, Library, origin
 from library.record import Best
 from solvers import solve
-from solvers.ladder import climb
+from solvers.dual_bound import climb
 from solvers.source import code_version
 from solvers.ways import WAYS as TABLE
 from sweeps.cell import Cell

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from kvcore.errors import BadInput, did_you_mean
 from kvcore.instance import Instance
+from solvers.task import SolveOptions
 from solvers.ways import (
     CONFIGURATIONS,
     COUNTS,
@@ -20,15 +21,6 @@ from solvers.ways import (
     WAYS,
     Way,
 )
-
-MANY = 12
-"""Requests beyond which the search over batch boundaries rarely proves anything."""
-
-FEW = 40
-"""Requests up to which configurations of all that run from start to end may be few."""
-
-HEAD_START = 1.5
-"""Seconds after which what finds schedules begins beside what proves, if that has not proved its answer by then."""
 
 WHY = {
     CONFIGURATIONS: "every request runs from start to end, so that its start says all",
@@ -116,13 +108,14 @@ def _named(instance: Instance, objective: str, names: Sequence[str]) -> Choice:
 
 def _race(instance: Instance, objective: str) -> Choice:
     """Choose all that may prove something, in turns, and beside it what finds schedules: at once if none is exact."""
-    many = len(instance.requests) > MANY
+    options = SolveOptions.given()
+    many = len(instance.requests) > options.few_joint
     provers = [way for way in WHY if not (many and way is EVENTS) and way.declines(instance, objective) is None]
     why = WHY[provers[0]]
     if CONFIGURATIONS in provers:  # other searches see less there; where requests are many, all do
-        first = [CONFIGURATIONS, LADDER] if len(instance.requests) <= FEW else [LADDER, CONFIGURATIONS]
+        first = [CONFIGURATIONS, LADDER] if len(instance.requests) <= options.few_rigid else [LADDER, CONFIGURATIONS]
         provers = [*first, START_TIME]
-    head_start = HEAD_START if len(provers) > 1 else 0.0
+    head_start = options.head_start if len(provers) > 1 else 0.0
     turns = " and ".join(way.what for way in provers)
     after = f"after {head_start} s " if head_start else ""
     why = f"{why}; beside {turns}, in turns, {after}{IMPROVE.what} runs"

@@ -26,10 +26,7 @@ from kvcore.result import Horizon
 from kvcore.schedule import Schedule
 from solvers.milp import minimise
 from solvers.packing import Constraint, name_of, unpack
-from solvers.task import Bound, Done, Failed, Found, Send, Task
-
-DOUBLED = 4
-"""How often the value is doubled while no schedule obeys."""
+from solvers.task import Bound, Done, Failed, Found, Send, SolveOptions, Task
 
 
 def run(task: Task, send: Send) -> Done | Failed:
@@ -52,7 +49,7 @@ class _Run:
         """Solve with the batches and ticks that schedules of some value have, until one of that value is found."""
         assert self.task.upper_bound is not None
         limit = self.task.upper_bound
-        for _ in range(DOUBLED + 1):
+        for _ in range(SolveOptions.given().doublings + 1):
             horizon = self.enough(limit)
             self.send(horizon)
             done = self.solve_with(horizon, limit)

@@ -26,28 +26,27 @@ from kvcore.result import DECLINED, BoundKind, Horizon, Result, SolverInfo, numb
 from kvcore.schedule import Schedule
 from kvcore.trace import Trace
 from solvers.choice import choose
+from solvers.option_names import takes_options
 from solvers.packing import name_of, pack, unpack
 from solvers.pool import race
-from solvers.task import GRACE, NO_TIME_LIMIT, Bound, Done, Failed, Found, Message, Progress, Size, Stop, Task, Tried
+from solvers.task import (
+    NO_TIME_LIMIT,
+    Bound,
+    Done,
+    Failed,
+    Found,
+    Message,
+    Progress,
+    Size,
+    SolveOptions,
+    Stop,
+    Task,
+    Tried,
+)
 from solvers.ways import LADDER, SOLVERS, WAYS, Way
 
-MEMORY_LIMIT = 8000
-"""MiB that one worker process may use unless told otherwise."""
 
-POLICIES = 0.1
-"""Of the time limit, what the workers wait for policies, of which the best gives the schedule to start from."""
-LONGEST_WAIT = 5.0
-"""The most seconds that they wait."""
-ENDLESS = 60.0
-"""Seconds after which `improve` and `bound`, which end by the clock alone, stop where there is no time limit."""
-REFEREE = 1.0
-"""Of the time that a policy took, what the referee may take to execute its schedule again."""
-CERTIFY = 10.0
-"""The fewest seconds that a certificate of a claim gets where there is no time limit."""
-WRITTEN_OUT = 50_000
-"""Batches up to which the schedule to start from is written out; longer ones are held as the policy gave them."""
-
-
+@takes_options
 def solve(
     instance: Instance,
     objective: str = "total-flow-time",
@@ -64,15 +63,16 @@ def solve(
     known: Mapping[str, Schedule] | None = None,
     threads: int = 1,
     seed: int = 0,
-    memory_limit: int = MEMORY_LIMIT,
+    memory_limit: int = 8000,
     constraints: Sequence[Callable[[Any], Any]] = (),
+    options: Mapping[str, Any] | None = None,
     progress: Progress | None = None,
 ) -> Result:
     """Return the best schedule found and the best bound proved: optimal if a certificate meets the value.
 
     Where only the word of a search or a solver meets it, the ladder of `bounds` looks for a certificate for
     `certify_limit` seconds: None is what is left of the time limit, or, without one, as long as the claim took and at
-    least `solvers.driver.CERTIFY`. A claim that no certificate reaches stays `claimed`. A `certify_limit` that is
+    least the option `solve.certify`. A claim that no certificate reaches stays `claimed`. A `certify_limit` that is
     given is spent wherever the best bound is a word.
 
     `ways` are names of the table of ways (`solvers.ways`), or a formulation and a solver name one of them.
@@ -86,6 +86,8 @@ def solve(
 
     The bound `alone` (see `bounds`) is there from the first moment, and a policy's schedule before any worker process
     is, so that a limit leaves both whatever becomes of the workers.
+
+    `options` sets numbers that steer the searches, such as `{"speed.step": 0.2}` (`kvbound options`).
 
     Each of `constraints` is called with the Pyomo model of `batch-bigm` and adds rows to it, or returns them; value and
     bound are then those of the problem with these rows (docs/model.md). cloudpickle pickles them, lambdas too.
@@ -105,7 +107,7 @@ def solve(
     limit = NO_TIME_LIMIT if time_limit is None else time_limit
     first, packed = choice.lanes[0][0], pack(constraints) if constraints else b""
     task = Task(instance, objective, first.formulation, first.solver.name, None, None, None, limit, memory_limit,
-                threads, seed, constraints=packed)  # fmt: skip
+                threads, seed, options=options or {}, constraints=packed)  # fmt: skip
     run = _Solve(task, started, gap, target, progress)
     ends: list[Done | Failed] = [Done("interrupted")]
     try:
@@ -126,7 +128,7 @@ def solve(
     result = run.result(ends, choice.why, named=choice.named)
     if certify_limit is None:
         wanted, left = result.status == "claimed", limit - result.seconds
-        certify_limit = max(CERTIFY, result.seconds) if time_limit is None else left
+        certify_limit = max(SolveOptions.given().certify, result.seconds) if time_limit is None else left
     else:
         wanted = result.status != "optimal" and (result.bound_kind != "certificate" or result.proved_by == "alone")
     if not wanted or certify_limit <= 0 or result.stopped == "interrupted":
@@ -178,7 +180,7 @@ def _declined(ends: Sequence[Done | Failed]) -> bool:
 
 
 def _is_short(schedule: Schedule) -> bool:
-    return sum(batch.repeat for batch in schedule.batches) <= WRITTEN_OUT
+    return sum(batch.repeat for batch in schedule.batches) <= SolveOptions.given().written_out
 
 
 class _Policies(Thread):
@@ -193,7 +195,7 @@ class _Policies(Thread):
         self.instance, self.objective, self.limit, self.end = instance, objective, limit, end
         suited = [policy for policy in BY_COST if policy.why_not(instance.machine) is None]
         self.chosen = [copy(policy) for policy in (suited if named is None else [get_policy("serial"), named])]
-        self.left = len(self.chosen)
+        self.left, self.referee = len(self.chosen), SolveOptions.given().referee
         self.error: BadInput | None = None
         self.best: tuple[Value, Trace, str] | None = None
 
@@ -215,14 +217,14 @@ class _Policies(Thread):
 
     def _in_time(self, began: float) -> bool:
         if self.best is None:
-            return (1 + REFEREE) * time.thread_time() < self.limit
+            return (1 + self.referee) * time.thread_time() < self.limit
         now = time.monotonic()
-        return now + REFEREE * (now - began) < self.end
+        return now + self.referee * (now - began) < self.end
 
     def stop(self) -> None:
         """Let it end at the next decision of the policy that is running."""
         self.limit = self.end = -math.inf
-        self.join(GRACE)
+        self.join(SolveOptions.given().grace)
 
 
 @dataclass
@@ -269,7 +271,7 @@ class _Solve:
         left = max(0.1, self.task.time_limit - self.seconds)
         return replace(
             self.task, formulation=way.formulation, solver=way.solver.name, upper_bound=self.guess, start=self._start(),
-            time_limit=min(left, ENDLESS) if endless and way.endless else left,
+            time_limit=min(left, SolveOptions.given().endless) if endless and way.endless else left,
             beside=tuple(other.formulation for other in beside),
         )  # fmt: skip
 
@@ -308,8 +310,11 @@ class _Solve:
         if warm_start == "none" and self.guess is not None:
             return
         named = None if warm_start in ("best", "none") else get_policy(warm_start)
-        share = self.started + POLICIES * limit
-        end, wait = (self.started + limit, min(share, self.started + LONGEST_WAIT)) if named is None else (share, share)
+        options = SolveOptions.given()
+        share = self.started + options.policies * limit
+        end, wait = self.started + limit, min(share, self.started + options.longest_wait)
+        if named is not None:
+            end = wait = share
         policies = _Policies(self.instance, self.objective, limit, end, named)
         policies.start()
         self.policies = policies if warm_start == "best" else None
@@ -502,6 +507,8 @@ class _Solve:
             extra["constraints"] = [name_of(constraint) for constraint in unpack(self.task.constraints)]
         elif self.instance.coarsening is not None and isinstance(self.bound, int) and self._bound_is_proved():
             extra["fine_bound"] = fine_bound(self.instance, self.objective, self.bound)
+        if self.task.options:
+            extra["options"] = self.task.options
         if self.rejected:
             extra["rejected"] = self.rejected
         if failures or self.notes:

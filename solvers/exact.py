@@ -12,7 +12,7 @@ from functools import cache
 
 import bounds.task
 import kvcore
-from bounds import configurations, events, slot_search
+from bounds import configurations, events, slot_solver
 from bounds.task import Proposal
 from heuristics import best_schedule
 from kvcore.certificates import Alone, certify
@@ -23,16 +23,14 @@ from kvcore.metrics import objective_value
 from kvcore.referee import verify_schedule
 from kvcore.result import Horizon, Result, SolverInfo
 from kvcore.schedule import Schedule
-from solvers.task import NEWS, Bound, Done, Found, Send, Stop, Task
+from solvers.task import NEWS, Bound, Done, Found, Send, SolveOptions, Stop, Task
 
 CLIMBS: dict[str, Callable[[bounds.task.Task], Iterator[Proposal | Schedule]]] = {
-    "slots": slot_search.climb,
+    "slots": slot_solver.climb,
     "events": events.climb,
     "configurations": configurations.climb,
 }
-"""The searches by their names, in the order in which `exact` tries them where requests are `FEW`."""
-FEW = 8
-"""Where more requests run from start to end, the search over what can run together comes first."""
+"""The searches by their names, in the order in which `exact` tries them where requests are few."""
 
 
 def run(task: Task, send: Send) -> Done:
@@ -76,7 +74,7 @@ def exact(
     value = objective_value(verify_schedule(instance, schedule), objective)
     proved_by, certificate = "alone", certify(instance, objective, Alone())
     failed: list[str] = []
-    many = len(instance.requests) > FEW
+    many = len(instance.requests) > SolveOptions.given().few_exact
     for name, climb in sorted(CLIMBS.items(), key=lambda each: many and each[0] != "configurations"):
         if value == certificate.value or time.process_time() > deadline:
             break

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 import random
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any
@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 import kvcore
+from bounds.tuning import Options, option
 from heuristics import BY_COST, Policy, PolicyError, Unsuited, get_policy, trace_policy
 from heuristics.policies.deadline import Deadline
 from heuristics.policies.index import MEANS, Index, mean_work
@@ -37,6 +38,7 @@ from kvcore.trace import Trace
 from solvers.driver import free_calls
 from solvers.neighbourhoods import improve as repair
 from solvers.neighbourhoods import why_not
+from solvers.option_names import takes_options
 from solvers.steering import Runs, applies, steer
 from solvers.task import Done, Found, Progress, Send, Task
 
@@ -46,33 +48,31 @@ OTHERS = ("infermax", "vllm-v1", "mc-sf", "srpt", "sjf-api", "mars-order")
 """What is run before all other policies."""
 WITH_CALLS = ("trtllm-max-utilization-cached", "infercept-heuristic")
 """What is run before those where requests call: each was the best of all on a workload."""
-WINDOW = 50, 200
-"""How many requests, one after another by arrival, get other priorities at once."""
-SPREAD = 0.3
-"""The standard deviation of the logarithm of what a priority is multiplied with."""
-SHARES = 4
-"""Into so many runs, from different seeds, destroy and repair is split."""
-APART = 0.1
-"""How far apart two neighbours in a list are, in the same measure."""
-POWERS = range(1, 10)
-"""R0 is divided by these powers of 4 first, where runs are compiled."""
-FINE = 1.05
-"""The ratio of two values of R0 that are not worth telling apart."""
-MOVES = 2_000
-"""Moves of destroy and repair that count as a round."""
-LONGER = 2.0
-"""So many times the last run of the engine is kept free for the next one."""
-CLOSEST = 1.1
-"""The ratio of two parameters of `knee` and `on-time` that are not worth telling apart."""
-NEAR = 1.01
-"""The ratio of two flow times, or times of a token, that are not worth telling apart."""
-RUNS = 200
-"""Compiled runs of the index rule that count as a round."""
+
+
+@dataclass(frozen=True)
+class ImproveOptions(Options):
+    """The search among policies."""
+
+    smallest_window: int = option(50, "requests, one after another by arrival, that get other priorities, at the least")
+    largest_window: int = option(200, "and at the most")
+    spread: float = option(0.3, "the standard deviation of the logarithms of changes of priorities", least=0)
+    spacing: float = option(0.1, "how far apart two neighbours in a list are, in the same measure", least=0)
+    restarts: int = option(4, "runs of destroy and repair, from different seeds")
+    powers: int = option(9, "R0 is divided by so many powers of 4 first, where runs are compiled", least=0)
+    finest_r0: float = option(1.05, "the ratio of two values of R0 that are not worth telling apart", least=1)
+    finest_parameter: float = option(1.1, "the same for two parameters of `knee` and `on-time`", least=1)
+    finest_time: float = option(1.01, "the same for two flow times, or times of a token", least=1)
+    moves: int = option(2_000, "moves of destroy and repair that count as a round")
+    runs: int = option(200, "compiled runs of the index rule that count as a round")
+    reserve: float = option(2.0, "so many times the last run of the engine is kept free for the next one", least=0)
+
 
 Tries = Generator[Policy, Value | float, None]
 """Yields policies, and is sent the value of each (infinite: it could not run)."""
 
 
+@takes_options
 def improve(
     instance: Instance,
     objective: str = "total-flow-time",
@@ -82,6 +82,7 @@ def improve(
     seconds: float = 60.0,
     rounds: int | None = None,
     seed: int = 0,
+    options: Mapping[str, Any] | None = None,
     progress: Progress | None = None,
     found: Callable[[Schedule], None] = lambda schedule: None,
 ) -> Result:
@@ -89,7 +90,8 @@ def improve(
 
     It takes `seconds`, or, with `rounds`, runs so many policies, however long they take; then it is reproducible.
     Ctrl-C ends it with what was found. The result names the policy that made the schedule, if a name makes it again,
-    and in `extra` the value of the start and the number of rounds. `found` is called with each better schedule.
+    and in `extra` the value of the start and the number of rounds. `found` is called with each better schedule;
+    `options` are as in `solve`.
 
     Raises:
         BadInput: the objective or the policy is unknown, or the start is for another instance.
@@ -116,12 +118,13 @@ def improve(
     except _OverError:
         pass
     known = str(Fraction(first)) if objective == "normalized-latency" else int(first)
+    chosen = {"options": options} if options else {}
     given = {"policy": start if isinstance(start, str) else None, "value": known}
     return Result(
         instance, objective, schedule=search.schedule, claimed=search.value, formulation="improve", policy=search.name,
         found_by=search.name or "improve",
         solver=SolverInfo("policies", kvcore.__version__, seed=seed), seconds=time.monotonic() - search.began,
-        stopped=stopped, extra={"start": given, "rounds": search.made},
+        stopped=stopped, extra={"start": given, "rounds": search.made, **chosen},
     )  # fmt: skip
 
 
@@ -149,6 +152,7 @@ class _Improvement:
     progress: Progress | None
     found: Callable[[Schedule], None]
     began: float = field(default_factory=time.monotonic)
+    options: ImproveOptions = field(default_factory=ImproveOptions.given)
     made: int = 0
     took: float = 0.0
     """The seconds of the last run of the engine."""
@@ -219,10 +223,10 @@ class _Improvement:
 
     def repair(self, seed: int) -> None:
         """Go on by destroy and repair, in some runs from different seeds."""
-        share = (self.seconds - (time.monotonic() - self.began)) / SHARES
-        for k in range(SHARES):
+        share = (self.seconds - (time.monotonic() - self.began)) / self.options.restarts
+        for k in range(self.options.restarts):
             self.count()
-            moves = None if self.rounds is None else MOVES
+            moves = None if self.rounds is None else self.options.moves
             given = Schedule(instance_sha256=self.instance.sha256, batches=self.schedule.batches)
             found = repair(self.instance, self.objective, given, seconds=share, seed=seed + k, rounds=moves)
             trace = verify_schedule(self.instance, found)
@@ -237,10 +241,10 @@ class _Improvement:
         if applies(self.instance, self.objective):
             self.runs = Runs(self.instance, self.objective)
         value, step = (yield from self._worth(best)), 4.0
-        for r0 in [rounded(best / 4.0**k) for k in POWERS if self.runs is not None]:
+        for r0 in [rounded(best / 4.0**k) for k in range(1, 1 + self.options.powers) if self.runs is not None]:
             if self.in_time() and (other := (yield from self._worth(r0))) < value:
                 self.r0, best, value = r0, r0, other
-        while step > FINE and self.in_time():
+        while step > self.options.finest_r0 and self.in_time():
             for r0 in (rounded(best * step), rounded(best / step)):
                 other = yield from self._worth(r0)
                 if other < value:
@@ -259,7 +263,7 @@ class _Improvement:
         make: Callable[..., Policy] = Knee if name == "knee" else OnTime
         point = [KNEE_MEANS] if name == "knee" else [SHARE, PACE]
         self.turned_value, step = (yield make(*point)), 2.0 if name == "knee" else 1.5
-        while step > CLOSEST and self.in_time():
+        while step > self.options.finest_parameter and self.in_time():
             for k, change in [(k, change) for k in range(len(point)) for change in (step, 1 / step)]:
                 other = [*point[:k], rounded(point[k] * change), *point[k + 1 :]]
                 value = yield make(*other)
@@ -277,7 +281,7 @@ class _Improvement:
         tick = float(self.instance.tick_seconds)
         best: tuple[float, float | None] = rounded(float(self.value) * tick / 2), None
         value, step = (yield Deadline(*best)), 1.5
-        while step > NEAR:
+        while step > self.options.finest_time:
             flow, token = best
             tokens = [rounded((token or flow / 1000) * change) for change in (step, 1 / step)]
             flows = [rounded(flow * change) for change in (1 / step, step)]
@@ -299,10 +303,10 @@ class _Improvement:
             return
         now = time.monotonic()
         left = self.began + self.seconds - now
-        end = now + min(left / 2, left - LONGER * self.took)
+        end = now + min(left / 2, left - self.options.reserve * self.took)
 
         def go_on(made: int) -> bool:
-            return made < RUNS if self.rounds is not None else time.monotonic() < end
+            return made < self.options.runs if self.rounds is not None else time.monotonic() < end
 
         policy = steer(self.runs, self.r0, draw, go_on)
         if (yield policy) <= self.value:
@@ -315,7 +319,7 @@ class _Improvement:
         by_arrival = sorted(range(n), key=lambda i: requests[i].arrival)
         ends = completions(verify_schedule(self.instance, self.schedule))
         places = np.zeros(n)
-        places[sorted(range(n), key=lambda i: ends[requests[i].id])] = APART * np.arange(n)
+        places[sorted(range(n), key=lambda i: ends[requests[i].id])] = self.options.spacing * np.arange(n)
 
         def listed(keys: Any) -> Policy:
             return Listed(keys.tolist())
@@ -335,12 +339,13 @@ class _Improvement:
         turned = self.turned_best
         if turned is not None and self.turned_value <= value:
             make, logs, value = lambda logs: turned(np.exp(logs)), np.zeros(n), self.turned_value
+        low, high = self.options.smallest_window, self.options.largest_window
         while True:
-            size = min(n, draw.randint(*WINDOW), max(2, n // 2))
+            size = min(n, draw.randint(low, max(low, high)), max(2, n // 2))
             first = draw.randint(0, n - size)
             changed = logs.copy()
             for i in by_arrival[first : first + size]:
-                changed[i] += draw.gauss(0.0, SPREAD)
+                changed[i] += draw.gauss(0.0, self.options.spread)
             other = yield make(changed)
             if other <= value:
                 value, logs = other, changed

@@ -15,14 +15,9 @@ from queue import Empty, Queue
 
 from kvcore.metrics import Value
 from solvers.process import Process, undisturbed
-from solvers.task import GRACE, Done, Failed, Message, Stop, Task
+from solvers.task import Done, Failed, Message, SolveOptions, Stop, Task
 from solvers.ways import way_of
 
-FIRST_TURN = 3.0
-"""Seconds of the first turn of the first task of a lane; the others share half as much, and each turn of a task is
-twice as long as the one before. So what the first one can do alone takes at most half as much time again."""
-FIRST_SHARE = 0.3
-"""The most of the time limit that this first turn takes."""
 RESTS = sys.platform == "linux"
 """Whether a worker may be stopped for a while: elsewhere it could outlive a parent that is killed then."""
 
@@ -61,7 +56,7 @@ class Lane:
     """
 
     def __init__(self, tasks: Sequence[Task]) -> None:
-        self.first, self.others = tasks[0], len(tasks) - 1
+        self.first, self.others, self.options = tasks[0], len(tasks) - 1, SolveOptions.given()
         self.queue: deque[Task | SolveWorker] = deque(tasks)
         self.workers: list[SolveWorker] = []
         self.running: SolveWorker | None = None
@@ -90,9 +85,10 @@ class Lane:
         else:
             left = max(0.1, each.time_limit - now)
             share = left * weight / (weight + sum(map(self._weight, self.queue))) if way_of(each).plans else left
-            each = start(replace(each, time_limit=share), now + left + GRACE * (self.others == 0))
+            each = start(replace(each, time_limit=share), now + left + self.options.grace * (self.others == 0))
             self.workers.append(each)
-        self.until = now + min(FIRST_TURN, FIRST_SHARE * self.first.time_limit) * weight * 2**each.turns
+        turn = min(self.options.first_turn, self.options.first_share * self.first.time_limit)
+        self.until = now + turn * weight * 2**each.turns
         each.turns += 1
         return each
 

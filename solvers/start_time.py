@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import time
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
 from scipy.sparse import csr_matrix
 
 from bounds.configurations import schedule_of
+from bounds.tuning import Options, option
 from formulations.timing import objective_bound
 from kvcore.instance import Instance
 from kvcore.metrics import Value
@@ -18,8 +19,12 @@ from kvcore.schedule import Schedule
 from solvers.matrix import Array, MatrixModel
 from solvers.task import Bound, Done, Found, Send, Size, Task
 
-MOST_NUMBERS = 20_000_000
-"""Nonzeros of a program that is still built."""
+
+@dataclass(frozen=True)
+class StartTimeOptions(Options):
+    """The program of start times."""
+
+    most_numbers: int = option(20_000_000, "nonzeros of a program that is still built")
 
 
 def run(task: Task, send: Send) -> Done:
@@ -28,7 +33,7 @@ def run(task: Task, send: Send) -> Done:
 
     began = time.monotonic()
     program = StartTimes(task.instance, task.objective, task.upper_bound)
-    if program.numbers > MOST_NUMBERS:
+    if program.numbers > StartTimeOptions.given().most_numbers:
         return Done("memory limit")
     program.build(task.start)
     send(Size(*program.size))

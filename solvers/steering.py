@@ -7,22 +7,18 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from bounds.tuning import Options, option
 from heuristics.policies.index import GROUP, Index, Marginal, Steps
 from kvcore.cost import OwnCost
 from kvcore.instance import LIMIT, Instance
 from solvers.steering_kernels import Costs, Limits, simulate
 
 Array = Any
-WINDOWS = 60
-"""Into so many windows of time the run at first is divided."""
-LONGEST = 8
-"""The most windows, one after another, that change at once."""
-SPREAD = 0.7
-"""The standard deviation of changes of the logarithms of R0, `group` and R."""
 OBJECTIVES: dict[str, Callable[[Array, Array, Array, Array], float]] = {
     "total-flow-time": lambda first, end, output, weight: end.sum(),
     "weighted-flow-time": lambda first, end, output, weight: (weight * end).sum(),
@@ -30,6 +26,15 @@ OBJECTIVES: dict[str, Callable[[Array, Array, Array, Array], float]] = {
     "total-ttft": lambda first, end, output, weight: first.sum(),
 }
 """What is minimised, of first tokens and ends less the arrivals."""
+
+
+@dataclass(frozen=True)
+class SteeringOptions(Options):
+    """The index rule with R0 and `group` by windows of time."""
+
+    windows: int = option(60, "windows of time that the first run is divided into")
+    longest: int = option(8, "windows, one after another, that change at once, at the most")
+    spread: float = option(0.7, "the standard deviation of changes of the logarithms of R0, `group` and R", least=0)
 
 
 def applies(instance: Instance, objective: str) -> bool:
@@ -44,18 +49,19 @@ def applies(instance: Instance, objective: str) -> bool:
 
 def steer(run: Runs, r0: float, draw: random.Random, go_on: Callable[[int], bool]) -> Index:
     """Return the rule with what is best found from one R0, in seconds; `go_on` is asked before each run."""
-    best, last = run.once(r0)
-    n, window, most = len(run.prompt), last / WINDOWS, max(1, int(run.prompt.max()))
-    logs = [np.full(WINDOWS, np.log(r0)), np.full(WINDOWS, np.log(GROUP)), np.zeros(n)]
+    (best, last), options = run.once(r0), SteeringOptions.given()
+    windows = options.windows
+    n, window, most = len(run.prompt), last / windows, max(1, int(run.prompt.max()))
+    logs = [np.full(windows, np.log(r0)), np.full(windows, np.log(GROUP)), np.zeros(n)]
     chunks = np.full(n, LIMIT)
     made = 1
     while go_on(made):
         made += 1
         others, parts, kind = logs.copy(), chunks, draw.randrange(4)
-        first, size = draw.randrange(WINDOWS if kind < 2 else n), draw.randint(1, LONGEST)
+        first, size = draw.randrange(windows if kind < 2 else n), draw.randint(1, options.longest)
         if kind < 3:
             others[kind] = others[kind].copy()
-            others[kind][first : first + size] += draw.gauss(0.0, SPREAD)
+            others[kind][first : first + size] += draw.gauss(0.0, options.spread)
         else:
             parts = chunks.copy()
             parts[first] = draw.choice((LIMIT, int(run.prompt[first]), draw.randint(1, most)))

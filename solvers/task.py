@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from bounds.tuning import Options, option
 from kvcore.certificates import Certificate
 from kvcore.instance import Instance
 from kvcore.metrics import Value
@@ -17,8 +18,26 @@ Stop = Literal["proved", "time limit", "memory limit", "interrupted", "stopped e
 
 
 NO_TIME_LIMIT = 10.0**9
-GRACE = 2.0
-"""Seconds that a worker gets beyond its time limit to end by itself."""
+
+
+@dataclass(frozen=True)
+class SolveOptions(Options):
+    """The driver: who runs, when, and for how long."""
+
+    policies: float = option(0.1, "part of the time limit that workers wait for policies, for a start", least=0, most=1)
+    longest_wait: float = option(5.0, "seconds that they wait, at the most", least=0)
+    referee: float = option(1.0, "part of a policy's time that the referee may take for its schedule", least=0)
+    written_out: int = option(50_000, "batches up to which the schedule to start from is written out for workers")
+    few_rigid: int = option(40, "requests up to which configurations of all that run from start to end may be few")
+    few_joint: int = option(12, "requests up to which the search over batch boundaries may prove something")
+    few_exact: int = option(8, "requests beyond which `exact` begins with what can run together")
+    head_start: float = option(1.5, "seconds after which what finds schedules begins beside what proves", least=0)
+    first_turn: float = option(3.0, "seconds of the first turn of a lane's first task; turns double")
+    first_share: float = option(0.3, "part of the time limit that it takes, at the most", most=1)
+    endless: float = option(60.0, "seconds of `improve` and of `bound` in a solve without a time limit")
+    certify: float = option(10.0, "seconds for a certificate of a claim, at the least, without a time limit", least=0)
+    grace: float = option(2.0, "seconds that a worker gets beyond its time limit to end by itself")
+    doublings: int = option(4, "how often the value is doubled while no schedule obeys the constraints", least=0)
 
 
 def label(formulation: str, solver: str) -> str:
@@ -48,6 +67,8 @@ class Task:
     seed: int
     beside: tuple[str, ...] = ()
     """Formulations that run in the same solve."""
+    options: Mapping[str, Any] = field(default_factory=dict)
+    """What the user set of the options of searches (`solvers.option_names`)."""
     constraints: bytes = b""
     """Functions that add rows to the model, as `solvers.constrained` packs them; empty: none."""
 

@@ -115,7 +115,7 @@ def _not_for_flow(instance: Instance, objective: str) -> str | None:
 
 
 def _not_for_slots(instance: Instance, objective: str) -> str | None:
-    from bounds.slot_search import declines  # only now: it loads a compiler
+    from bounds.slot_solver import declines  # only now: it loads a compiler
 
     reason = declines(instance, objective)
     return reason and f"slots {reason}"
@@ -173,7 +173,7 @@ IMPROVE = Way("improve", Solver("improve", "nothing: policies with other paramet
               "solvers.improve:run", "it proves nothing", proves=False,
               plans=True, endless=True, exact=True, what="the search among policies")
 LADDER = Way("bound", Solver("bound", "lower bounds, each with a certificate"),
-             "solvers.ladder:run", HORIZON, plans=True, endless=True, exact=True, what="the ladder of bounds")
+             "solvers.dual_bound:run", HORIZON, plans=True, endless=True, exact=True, what="the ladder of bounds")
 
 EVERY = (SLOTS, EVENTS, COUNTS, IMPROVE, LADDER, *MODELS, CONFIGURATIONS, START_TIME, CP_SAT, SLOT_FLOW)
 WAYS = {(way.formulation, way.solver.name): way for way in EVERY}

@@ -11,8 +11,9 @@ from dataclasses import replace
 from functools import partial
 
 from kvcore.errors import BadInput, MissingTool
+from solvers.option_names import holding
 from solvers.process import listen, to_parent
-from solvers.task import GRACE, NEWS, Done, Failed, Send, Task
+from solvers.task import NEWS, Done, Failed, Send, SolveOptions, Task
 from solvers.ways import way_of
 
 
@@ -25,8 +26,9 @@ def main() -> None:
     if task.constraints:
         way = replace(way, run="solvers.constrained:run")
     try:
-        _limit_cpu(task)
-        send(way.runner()(_with_horizon(task, send), send))
+        with holding(task.options):
+            _limit_cpu(task)
+            send(way.runner()(_with_horizon(task, send), send))
     except BadInput as error:
         send(Failed(str(error), "bad input"))
     except MissingTool as error:
@@ -44,7 +46,7 @@ def _limit_cpu(task: Task) -> None:
     with contextlib.suppress(ImportError, OSError, ValueError):  # no such limits on this system
         import resource
 
-        seconds = int(time.process_time() + task.threads * task.time_limit + GRACE) + 1
+        seconds = int(time.process_time() + task.threads * task.time_limit + SolveOptions.given().grace) + 1
         resource.setrlimit(resource.RLIMIT_CPU, (seconds, resource.getrlimit(resource.RLIMIT_CPU)[1]))
 
 

@@ -8,7 +8,7 @@ from contextlib import suppress
 
 import bounds
 import kvbound as kv
-from bounds import events, slot_search
+from bounds import events, slot_solver
 from bounds.task import Task
 from heuristics import best_schedule
 from kvcore import BadInput, Cost, CostFunction, Instance, Machine, Request, Segment
@@ -29,7 +29,7 @@ PLAIN = Instance(
 
 def slots() -> None:
     """The search over slots."""
-    list(slot_search.climb(Task(builtin_instance("mars-figure1"), FLOW)))
+    list(slot_solver.climb(Task(builtin_instance("mars-figure1"), FLOW)))
 
 
 def boundaries() -> None:
@@ -51,8 +51,8 @@ def paths() -> None:
     for name in ("mars-figure1", "hindsight:n=30,M=80,P=10,seed=1"):
         instance = builtin_instance(name)
         neighbourhoods.improve(instance, FLOW, best_schedule(instance, FLOW)[1], seconds=1.0, seed=0, rounds=500)
-    solver = slot_search.SlotSolver(Task(instance, FLOW))
-    search = slot_search.SlotSearch(solver.local, 10**4, 64)
+    solver = slot_solver.SlotSolver(Task(instance, FLOW))
+    search = slot_solver.SlotSearch(solver.local, 10**4, 64)
     solver.ascend_root(search, 1)
     steps_below(search, 10)
 

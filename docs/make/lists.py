@@ -19,6 +19,7 @@ from heuristics.engine.policy import Policy
 from heuristics.registry import NAMED
 from kvbound.cli.app import app
 from kvcore.instance import LIMIT, Machine
+from solvers.option_names import rows_of_options
 from solvers.ways import SOLVERS
 from workloads.builtin import BUILTIN
 
@@ -33,6 +34,8 @@ Written by `python -m docs.make` from the commands, as `kvbound COMMAND --help` 
 [commands.md](commands.md) says what they do together, and what JSON and exit codes scripts may rely on. Every command
 has `--help`.
 """
+SEARCHES = """What `--option NAME=NUMBER` sets, and `options={NAME: NUMBER}` in Python: the numbers that steer searches.
+They change what is found, and how soon; no proof rests on them."""
 
 
 def names_page() -> str:
@@ -77,7 +80,8 @@ def machine(measured: Machine | None) -> str:
 
 def options_page() -> str:
     """Return docs/options.md."""
-    return "\n".join([OPTIONS, *commands(typer.main.get_command(app), "kvbound")])
+    numbers = section("Options of searches", ("option", "default", "effect", "value"), rows_of_options(), SEARCHES)
+    return "\n".join([OPTIONS, *commands(typer.main.get_command(app), "kvbound"), *numbers])
 
 
 def commands(command: Any, name: str) -> Iterator[str]:

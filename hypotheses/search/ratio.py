@@ -12,8 +12,8 @@ from kvcore.errors import BadInput
 from kvcore.instance import Instance
 from kvcore.metrics import Value, check_objective, objective_value
 from kvcore.result import Result
+from solvers.dual_bound import climb
 from solvers.exact import exact
-from solvers.ladder import climb
 
 SECONDS = 5.0
 """What one exact search may take."""

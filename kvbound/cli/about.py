@@ -1,4 +1,4 @@
-"""`kvbound solvers` and `kvbound policies`."""
+"""`kvbound solvers`, `kvbound options` and `kvbound policies`."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from heuristics.engine.policy import Policy
 from kvbound.cli.common import JsonOption, emit, table
 from kvcore.errors import MissingTool
 from kvcore.instance import LIMIT
+from solvers.option_names import rows_of_options
 from solvers.ways import SOLVERS, Solver
 
 
@@ -34,6 +35,16 @@ def _solver(solver: Solver) -> dict[str, Any]:
         return {**facts, "available": True, "version": solver.version(), "licence": solver.licence()}
     except MissingTool as missing:
         return {**facts, "available": False, "version": None, "licence": None, "install": str(missing)}
+
+
+def options(
+    group: Annotated[str | None, typer.Argument(help="only those of one search", show_default=False)] = None,
+    json: JsonOption = None,
+) -> None:
+    """List the options that steer the searches, which `--option` sets: default, effect, and which values they take."""
+    columns, cells = ("option", "default", "effect", "value"), list(rows_of_options(group))
+    rows = [dict(zip(columns, row, strict=True)) for row in cells]
+    emit(json, {"rows": rows}, lambda console: console.print(table(columns, cells)))
 
 
 def policies(

@@ -22,6 +22,7 @@ GROUPS: dict[str, tuple[str, dict[str, str]]] = {
             "improve": "improve.improve",
             "verify": "verify.verify",
             "solvers": "about.solvers",
+            "options": "about.options",
         },
     ),
     "Policies": (

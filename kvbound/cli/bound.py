@@ -15,10 +15,12 @@ from kvbound.cli.common import (
     InstanceArgument,
     JsonOption,
     ObjectiveOption,
+    SettingsOption,
     emit,
-    option,
+    settings_of,
     table,
 )
+from kvbound.cli.common import option as made
 from kvbound.cli.progress import SolveProgress, load_instance
 from kvbound.tables import in_words, value_columns
 from kvbound.units import units_of
@@ -32,8 +34,9 @@ def bound(
     handling: HandlingOption = "as-given",
     method: Annotated[str, typer.Option(metavar="auto|NAME", help="docs/bounds.md has them all")] = "auto",
     time_limit: Annotated[float, typer.Option(min=0.1, metavar="S", help="seconds, for all methods together")] = 60,
+    option: SettingsOption = None,
     certificate: Annotated[
-        str | None, option("OUT.json", "write the certificate of the bound there", "--certificate", *OUT)
+        str | None, made("OUT.json", "write the certificate of the bound there", "--certificate", *OUT)
     ] = None,
     json: JsonOption = None,
 ) -> int:
@@ -43,9 +46,12 @@ def bound(
     write = partial(units_of(loaded).named, objective=objective)
     with SolveProgress(f"bounding {loaded.name}", write) as progress:
         from solvers import free_calls
-        from solvers.ladder import climb
+        from solvers.dual_bound import climb
 
-        result = climb(free_calls(loaded, handling), objective, method=method, time_limit=time_limit, progress=progress)
+        result = climb(
+            free_calls(loaded, handling), objective, method=method, time_limit=time_limit, options=settings_of(option),
+            progress=progress,
+        )  # fmt: skip
     if certificate is not None and result.certificate is not None:
         write_text(certificate, result.certificate.to_json())
     emit(json, result.to_json(), lambda console: _show(result, console))

@@ -15,6 +15,7 @@ from rich.text import Text
 
 from kvbound.tables import Labelled, standing, times_cells, value_columns, work_cells
 from kvbound.units import Units
+from kvcore.errors import BadInput
 from kvcore.files import printable, read_schedule, write_text
 from kvcore.metrics import understood
 from kvcore.schedule import Schedule
@@ -45,6 +46,9 @@ SchedulesOption = Annotated[
 ]
 CertificateOption = Annotated[str | None, option("OUT.json", "write the certificate of the bound there")]
 PlotOption = Annotated[str | None, option("OUT.svg", "draw it (svg, png or pdf)")]
+SettingsOption = Annotated[
+    list[str] | None, option("NAME=NUMBER", "set an option of a search; `kvbound options` lists all", "--option")
+]
 TraceOption = Annotated[str | None, option("OUT.json", "write it for Perfetto and Chrome's trace viewer")]
 
 WindowOption = Annotated[str | None, option("SECONDS", "measure as if the clock were stopped then (default: the end)")]
@@ -52,6 +56,14 @@ WideOption = Annotated[bool, typer.Option("--wide", help="show all that is measu
 
 GAP = 2
 """Letters between the columns of a table."""
+
+
+def settings_of(options: list[str] | None) -> dict[str, str]:
+    """Return what `--option` sets, by name."""
+    for each in options or ():
+        if "=" not in each:
+            raise BadInput(f"--option {each}: write NAME=NUMBER, such as speed.step=0.2")
+    return {name: value for name, _, value in (each.partition("=") for each in options or ())}
 
 
 def read_schedules(files: str | None) -> dict[str, Schedule]:

@@ -16,8 +16,10 @@ from kvbound.cli.common import (
     JsonOption,
     ObjectiveOption,
     ScheduleOption,
+    SettingsOption,
     emit,
     result_table,
+    settings_of,
 )
 from kvbound.cli.progress import SolveProgress, load_instance
 from kvbound.tables import in_words
@@ -35,6 +37,7 @@ def improve(
         str | None, typer.Option("--from", metavar="S.json|POLICY", help="what to improve; else a policy of our choice")
     ] = None,
     seed: Annotated[int, typer.Option(min=0, metavar="N")] = 0,
+    option: SettingsOption = None,
     schedule: ScheduleOption = None,
     json: JsonOption = None,
 ) -> int:
@@ -46,8 +49,9 @@ def improve(
         from solvers.improve import improve as search
 
         result = search(
-            loaded, objective, start=given, handling=handling, seconds=seconds, seed=seed, progress=progress
-        )
+            loaded, objective, start=given, handling=handling, seconds=seconds, seed=seed, options=settings_of(option),
+            progress=progress,
+        )  # fmt: skip
     if schedule is not None and result.schedule is not None:
         write_text(schedule, result.schedule.to_json())
     emit(json, result.to_json(), lambda console: _show(result, console))

@@ -115,7 +115,7 @@ def _bound(instance: Instance, factor: Fraction, seconds: float) -> dict[str, An
 
 def _least(instance: Instance, objective: str, factor: Fraction, seconds: float) -> tuple[Value, str | None]:
     """Return a lower bound on an objective, 0 if none is found, and the method."""
-    from solvers.ladder import climb
+    from solvers.dual_bound import climb
 
     with SolveProgress(f"bound at load {factor}", partial(units_of(instance).named, objective=objective)) as progress:
         found = climb(instance, objective, time_limit=seconds, progress=progress)

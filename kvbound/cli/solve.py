@@ -17,10 +17,12 @@ from kvbound.cli.common import (
     ObjectiveOption,
     PlotOption,
     ScheduleOption,
+    SettingsOption,
     TimeLimitOption,
     TraceOption,
     emit,
     result_table,
+    settings_of,
 )
 from kvbound.cli.progress import SolveProgress, load_instance
 from kvbound.tables import because, between, handling_text, in_words
@@ -52,6 +54,7 @@ def solve(
     threads: Annotated[int, typer.Option(min=1, metavar="N")] = 1,
     seed: Annotated[int, typer.Option(min=0, metavar="N")] = 0,
     memory_limit: Annotated[int, typer.Option(min=100, metavar="MIB", help="of each worker process")] = 8000,
+    option: SettingsOption = None,
     schedule: ScheduleOption = None,
     certificate: CertificateOption = None,
     plot: PlotOption = None,
@@ -74,7 +77,8 @@ def solve(
         result = solvers.solve(
             loaded, objective, ways=ways.split(","), formulation=formulation, solver=solver, handling=handling,
             time_limit=time_limit, certify_limit=certify_limit, gap=gap, target=target,
-            warm_start=warm_start, threads=threads, seed=seed, memory_limit=memory_limit, progress=progress,
+            warm_start=warm_start, threads=threads, seed=seed, memory_limit=memory_limit, options=settings_of(option),
+            progress=progress,
         )  # fmt: skip
     if certificate is not None and result.certificate is not None:
         write_text(certificate, result.certificate.to_json())

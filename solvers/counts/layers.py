@@ -10,17 +10,10 @@ import numpy.typing as npt
 
 from solvers.by_row import Array, ByRow
 from solvers.counts.cost_to_go import NEVER, CostToGo
-from solvers.counts.model import Operation
+from solvers.counts.model import CountOptions, Operation
 from solvers.counts.vectors import VectorStep
 
 Pools = npt.NDArray[np.int16]
-
-CHUNK = 20_000
-"""States that are expanded at once."""
-
-MOST_ROWS = 2_000_000
-ROWS_BY_WIDTH = 30
-"""States between two steps of one chunk, at most and for each state of the width; beyond, the worst are cut."""
 
 
 @dataclass
@@ -46,7 +39,8 @@ class CountPass:
         self.batches = batches
         self.cutoff = cutoff
         self.width = width
-        self.most_rows = min(MOST_ROWS // 2, ROWS_BY_WIDTH * width)
+        options = CountOptions.given()
+        self.most_rows, self.chunk = min(options.most_rows // 2, options.rows_by_width * width), options.chunk
         self.check = check
         self.model = to_go.vectors.model
         self.cut = NEVER
@@ -92,9 +86,9 @@ class CountPass:
     def _layer(self, layer: CountStates, to_go: int) -> CountStates:
         stages = self.to_go.stages(to_go)
         parts = []
-        for first in range(0, len(layer), CHUNK):
+        for first in range(0, len(layer), self.chunk):
             self.check()
-            chunk = layer.take(slice(first, first + CHUNK))
+            chunk = layer.take(slice(first, first + self.chunk))
             chunk.parent = np.arange(first, first + len(chunk))
             parts.append(self._different(self._batch(chunk, stages)))
         return self._narrow(self._different(CountStates.join(parts)), self.to_go.ends[to_go - 1])

@@ -10,13 +10,10 @@ from kvcore.instance import Instance
 from kvcore.metrics import objective_value
 from kvcore.referee import verify_schedule
 from kvcore.schedule import Schedule
-from solvers.counts.model import count_model
-from solvers.counts.run import CountSearch
+from solvers.counts.batch_numbers import CountSearch
+from solvers.counts.model import CountOptions, count_model
 from solvers.counts.vectors import fitting_vectors
 from solvers.task import NEWS, Bound, Done, Found, Send, Stop, Task
-
-MOST_VECTORS = 400_000
-"""Fillings of the memory beyond which like requests are not counted."""
 
 
 class _Stopped(Exception):
@@ -36,7 +33,7 @@ def declines(instance: Instance, objective: str) -> str | None:
 def run(task: Task, send: Send) -> Done:
     """Carry out a task; schedules and bounds are sent as they come."""
     model = count_model(task.instance, task.objective)
-    vectors = None if model is None else fitting_vectors(model, MOST_VECTORS)
+    vectors = None if model is None else fitting_vectors(model, CountOptions.given().most_vectors)
     if vectors is None:
         raise BadInput(declines(task.instance, task.objective) or "counts: there are too many ways to fill the memory")
     deadline = time.process_time() + task.time_limit

@@ -4,31 +4,21 @@ from __future__ import annotations
 
 import numpy as np
 
-from bounds.prices import machine_prices
-from solvers.neighbourhoods.kernels import BEGIN
-from solvers.neighbourhoods.soft import JITTER, SHIFT, Cooling, Loads, soften
+from bounds.lagrangian import machine_prices
+from solvers.neighbourhoods.insertion import BEGIN
+from solvers.neighbourhoods.moves import NeighbourhoodOptions, Shifts
+from solvers.neighbourhoods.soft import Cooling, Loads, soften
 from solvers.neighbourhoods.tables import Array, Tables
-
-ROOMY = 4
-"""With memory for fewer requests at their largest, ends exclude one another, and exact repairs do better."""
-MOST_NUMBERS = 2**25
-"""Numbers in the table of loads."""
-FLOOR = 0.25
-"""Of the largest price, what memory costs in the last slot too."""
-EARLY = 0.7
-"""The share of the moves at prices up to `DEAR[1]`; then they rise to `DEAR[2]`."""
-HEAT = 10.0, 0.5, 0.25
-DEAR = 1.0, 2.0, 15.0
 
 
 def is_rigid(tables: Tables) -> bool:
     """Whether a request is one block of memory in time, nothing else is limited, and memory holds several of them."""
-    longest = int(tables.segments[:, 1].max())
+    longest, options = int(tables.segments[:, 1].max()), NeighbourhoodOptions.given()
     return (
         len(tables.segments) == len(tables.arrival)
         and not tables.has_budgets
-        and bool(ROOMY * int(tables.peak_blocks.max()) <= tables.limits[0])
-        and len(tables.arrival) * 7 * (longest + SHIFT + JITTER) <= MOST_NUMBERS
+        and bool(options.roomy * int(tables.peak_blocks.max()) <= tables.limits[0])
+        and len(tables.arrival) * 7 * (longest + options.shift + options.jitter) <= options.most_loads
         and bool(tables.peak_blocks.sum() < 2**23)  # so that floats of 32 bits are exact
     )
 
@@ -37,10 +27,11 @@ class Soft:
     """The search over starts."""
 
     def __init__(self, tables: Tables, plan: Array, slots: int) -> None:
-        self.tables = tables
+        self.tables, self.options = tables, NeighbourhoodOptions.given()
+        self.shifts = Shifts(*(getattr(self.options, name) for name in Shifts._fields))
         self.start: Array = plan[:, 0, BEGIN].copy()
         self.length: Array = tables.segments[:, 1].copy()
-        self.pad = 3 * (int(self.length.max()) + SHIFT + JITTER)
+        self.pad = 3 * (int(self.length.max()) + self.shifts.shift + self.shifts.jitter)
         self.load = self._loads()
         self.over: Array = np.full(slots, -tables.limits[0], np.float32)
         for i, (start, length) in enumerate(zip(self.start, self.length, strict=True)):
@@ -50,7 +41,7 @@ class Soft:
         )
         worth = machine_prices(jobs, float(tables.limits[0]), slots)
         worth = np.pad(worth, (0, slots - len(worth)))
-        self.worth: Array = (worth + FLOOR * worth.max()).astype(np.float32)
+        self.worth: Array = (worth + self.options.floor * worth.max()).astype(np.float32)
         self.rank: Array = np.argsort(tables.area, kind="stable")
 
     def blocks(self, i: int) -> Array:
@@ -59,11 +50,12 @@ class Soft:
 
     def run(self, rounds: int, share: float, then: float) -> None:
         """Make `rounds` moves, while the share of all moves that are made goes from `share` to `then`."""
-        hot, cold, dear, dearer = (_at(values, x) for values in (HEAT, DEAR) for x in (share, then))
+        ways = self.options.heat, self.options.dear
+        hot, cold, dear, dearer = (_at(values, x, self.options.early) for values in ways for x in (share, then))
         rate = self.tables.rate
         cooling = Cooling(hot * rate.mean(), cold * rate.mean(), dear, dearer)
         loads = Loads(self.load, self.pad, self.length, self.tables.arrival, rate, self.rank)
-        soften(rounds, cooling, self.worth, self.over, loads, self.start)
+        soften(rounds, cooling, self.shifts, self.worth, self.over, loads, self.start)
 
     def order(self) -> tuple[Array, Array]:
         """Return an order in which to insert the requests, those that fit first, and from when on each."""
@@ -87,9 +79,9 @@ class Soft:
         return np.pad(blocks.astype(np.float32), ((0, 0), (self.pad, self.pad)))
 
 
-def _at(values: tuple[float, float, float], share: float) -> float:
+def _at(values: tuple[float, float, float], share: float, early: float) -> float:
     """Return the value at a share of the search: geometric from the first to the second, and on to the third."""
     first, second, third = values
-    if share < EARLY:
-        return float(first * (second / first) ** (share / EARLY))
-    return float(second * (third / second) ** ((share - EARLY) / (1 - EARLY)))
+    if share < early:
+        return float(first * (second / first) ** (share / early))
+    return float(second * (third / second) ** ((share - early) / (1 - early)))

@@ -13,13 +13,6 @@ from typing import Any, NamedTuple
 import numpy as np
 from numba import njit
 
-SHIFT, JITTER = 8, 2
-"""Slots by which a request is shifted at the most, and by which exchanged ones miss each other's place."""
-NEIGHBOURS = 40
-"""Exchanged requests are at most so many ranks of area apart."""
-REPRICE = 4096
-"""Moves between two changes of the prices."""
-
 
 class Cooling(NamedTuple):
     """How heat falls from `hot` to `cold`, and the factor of prices rises from `dear` to `dearer`."""
@@ -97,14 +90,14 @@ def shift(over, load, pad, length, t, s):
 
 
 @njit(cache=True)
-def like(i, rank, place):
+def like(i, rank, place, neighbours):
     """Draw a request of about the area of request i."""
-    k = place[i] + np.random.randint(-NEIGHBOURS, NEIGHBOURS + 1)
+    k = place[i] + np.random.randint(-neighbours, neighbours + 1)
     return rank[min(rank.shape[0] - 1, max(0, k))]
 
 
 @njit(cache=True)
-def soften(rounds, cooling, worth, over, loads, start):
+def soften(rounds, cooling, shifts, worth, over, loads, start):
     """Change `start`, and `over` with it, in `rounds` moves; prices are `worth` times a factor.
 
     A move shifts a request, mostly by a few slots, or exchanges two, mostly of like area: start for start, end for
@@ -117,7 +110,7 @@ def soften(rounds, cooling, worth, over, loads, start):
     place[rank] = np.arange(n)
     price, heat = worth.copy(), hot
     for r in range(rounds):
-        if r % REPRICE == 0:
+        if r % shifts.reprice == 0:
             share = r / rounds
             heat = hot * (cold / hot) ** share
             price[:] = worth * np.float32(dear * (dearer / dear) ** share)
@@ -125,17 +118,18 @@ def soften(rounds, cooling, worth, over, loads, start):
         j = i
         t, u = start[i], start[i]
         if kind < 0.05:
-            s = start[like(i, rank, place)]
+            s = start[like(i, rank, place, shifts.neighbours)]
         elif kind < 0.65:
-            s = t + int(SHIFT * np.random.random() ** 2 + 1) * (1 if kind < 0.35 else -1)
+            s = t + int(shifts.shift * np.random.random() ** 2 + 1) * (1 if kind < 0.35 else -1)
         else:
-            j = like(i, rank, place) if kind < 0.99 else np.random.randint(n)
+            j = like(i, rank, place, shifts.neighbours) if kind < 0.99 else np.random.randint(n)
             s, u = start[j], start[j]
         v = t
         if 0.65 <= kind < 0.75:
             s, v = u + length[j] - length[i], t + length[i] - length[j]
         elif 0.75 <= kind < 0.9:
-            s, v = u + np.random.randint(-JITTER, JITTER + 1), t + np.random.randint(-JITTER, JITTER + 1)
+            s = u + np.random.randint(-shifts.jitter, shifts.jitter + 1)
+            v = t + np.random.randint(-shifts.jitter, shifts.jitter + 1)
         if s < release[i] or s + length[i] > slots or (kind >= 0.65 and i == j):
             continue
         if i != j and (v < release[j] or v + length[j] > slots):

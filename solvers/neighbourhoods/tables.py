@@ -9,26 +9,21 @@ import numpy as np
 
 from kvcore.instance import Instance, Request
 from kvcore.metrics import weight
-from solvers.neighbourhoods.kernels import DISCARD, FIRST, FREE, PRESERVE, SWAP, Grid
-from solvers.neighbourhoods.search import Requests
+from solvers.neighbourhoods.destroy_repair import Requests
+from solvers.neighbourhoods.insertion import DISCARD, FIRST, FREE, PRESERVE, SWAP, Grid
+from solvers.neighbourhoods.moves import NeighbourhoodOptions
 
 Array = Any
 """A numpy array of integers, or of floats where it says so."""
 
 HANDLINGS = {"preserve": PRESERVE, "discard": DISCARD, "swap": SWAP, "free": FREE}
-MOST_PARTS = 24
-"""Parts that a prefill is split into at the most."""
-MOST_RUNS = 24
-"""Pieces that the runs between two evictions have room for in each segment, besides those of one prefill."""
-MOST_PLACES = 8
-"""Changes of place, device or host, that a request has room for in each call."""
 
 
 class Tables:
     """What the compiled search needs of an instance and an objective."""
 
     def __init__(self, instance: Instance, objective: str) -> None:
-        requests, machine = instance.requests, instance.machine
+        requests, machine, options = instance.requests, instance.machine, NeighbourhoodOptions.given()
         self.origin = instance.first_arrival
         self.arrival = np.array([request.arrival - self.origin for request in requests])
         rows = [_segments(request) for request in requests]
@@ -39,10 +34,11 @@ class Tables:
         """What a slot of delay costs, as floats; exact values are the referee's."""
         self.by_first_token = objective == "total-ttft"
         self.area: Array = np.array([_area(each) for each in rows], float) / machine.block / self.rate
-        spare = MOST_PLACES + (MOST_RUNS if machine.evict else 1)
-        self.pieces = max(sum(2 * min(row[0], MOST_PARTS) + spare for row in each) for each in rows)
+        spare = options.most_places + (options.most_runs if machine.evict else 1)
+        self.pieces = max(sum(2 * min(row[0], options.most_parts) + spare for row in each) for each in rows)
         """Pieces that a request is kept in at the most."""
-        self.switches = machine.block, int(machine.chunked), int(machine.pause), MOST_PARTS, int(machine.evict)
+        flags = machine.chunked, machine.pause, options.most_parts, machine.evict
+        self.switches = machine.block, *map(int, flags)
         self.limits, most = _limits(instance)
         self.has_budgets = bool((self.limits[2:] < most[2:]).any())
         """Whether the tokens or requests of a batch are limited."""

@@ -12,8 +12,8 @@ from ortools.sat.python import cp_model
 
 from kvcore.certificates.slot_graph import Integers
 from kvcore.certificates.slot_search import SlotSearch
-from solvers.slot_flow.kernels import IDLE, OPTION, TICK
 from solvers.slot_flow.late import fresh_tokens
+from solvers.slot_flow.step_kernels import IDLE, OPTION, TICK
 from solvers.slot_flow.steps import FlowSteps
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bounds.slot_search import MOST_OPTIONS, options_at_most
+from bounds.slot_solver import SlotOptions, options_at_most
 from kvcore.certificates.prices import FLOWS
 from kvcore.instance import Instance
 from solvers.slot_flow.late import late_segments
@@ -15,6 +15,6 @@ def why_not(instance: Instance, objective: str) -> str | None:
     if not instance.cost.always_one_tick:
         return "needs batches that all last one tick"
     options = options_at_most(late_segments(instance) or instance)
-    if options > MOST_OPTIONS:
+    if options > SlotOptions.given().most_options:
         return f"takes requests with few options, and these may have {options} (coarser blocks and ticks: fewer)"
     return None

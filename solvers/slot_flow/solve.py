@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import time
 from contextlib import suppress
+from dataclasses import dataclass
 from fractions import Fraction
 
-from bounds.slot_search import OutOfTime, SlotSolver
+from bounds.slot_solver import OutOfTime, SlotSolver
 from bounds.task import Task as Proving
+from bounds.tuning import Options, option
 from heuristics import best_schedule
 from kvcore.certificates import Alone
 from kvcore.certificates.proof import InvalidCertificate
@@ -19,21 +21,24 @@ from kvcore.metrics import Value, objective_value, scale_of
 from kvcore.referee import InvalidSchedule, verify_schedule
 from kvcore.schedule import Schedule
 from solvers import neighbourhoods
+from solvers.slot_flow.flow_schedule import read_schedule
 from solvers.slot_flow.late import late_segments
-from solvers.slot_flow.read import read_schedule
 from solvers.slot_flow.scope import why_not
 from solvers.slot_flow.steps import FlowSteps, steps_below
 from solvers.task import NEWS, Bound, Done, Found, Send, Size, Stop, Task
 
-EFFORT, IMPROVE_SECONDS = 10.0, 1.5
-"""How long CP-SAT searches at first, in seconds of its own count (four times as long in each turn after that), and how
-long destroy and repair takes in between."""
-FIRST_SECONDS, FIRST_SHARE = 0.03, 0.1
-"""How long destroy and repair takes for each request before CP-SAT begins, and which share of the time at the most."""
-MOST_STEPS = 300_000
-"""With more steps left, prices and better schedules go on without CP-SAT."""
-ROUNDS, MORE_ROUNDS = 15, 300
-"""Subgradients for the first prices: from those of the method `prices`, and from none."""
+
+@dataclass(frozen=True)
+class FlowOptions(Options):
+    """Flows over slots: prices, repairs and CP-SAT in turns."""
+
+    rounds: int = option(15, "subgradients for the first prices, from those of the method `prices`")
+    more_rounds: int = option(300, "subgradients for them from none")
+    repair_share: float = option(0.1, "part of the time for destroy and repair at first, at the most", least=0, most=1)
+    repair_first: float = option(0.03, "seconds of it for each request", least=0)
+    repair_seconds: float = option(1.5, "seconds of it between two turns of CP-SAT", least=0)
+    effort: float = option(10.0, "seconds of CP-SAT's first turn, by its own count; each is four times as long")
+    most_steps: int = option(300_000, "with more steps left, prices and better schedules go on without CP-SAT")
 
 
 def run(task: Task, send: Send) -> Done:
@@ -49,7 +54,7 @@ class SlotFlow:
     def __init__(self, task: Task, send: Send) -> None:
         if reason := why_not(task.instance, task.objective):
             raise BadInput(f"arc-flow {reason}; use slots, events or batch-bigm")
-        self.task, self.send, self.turns = task, send, 0
+        self.task, self.send, self.turns, self.options = task, send, 0, FlowOptions.given()
         self.started = time.monotonic()
         self.deadline = self.started + task.time_limit
         self.unit = scale_of(task.instance.requests, task.objective)
@@ -120,19 +125,19 @@ class SlotFlow:
         """Search flows of the task's instance, or of one that allows more, in turns with repairs, for its best."""
         if self.is_done():
             return
-        end, effort, is_over = time.process_time() + self.time_left, EFFORT, False
+        end, effort, is_over = time.process_time() + self.time_left, self.options.effort, False
         local = LocalGraphs(instance, self.task.objective, paced=instance is not self.task.instance)
         solver = SlotSolver(Proving(instance, self.task.objective, end, None, end), seed=self.task.seed, local=local)
         solver.root = solver.first_prices(self.cutoff)
-        seconds = FIRST_SECONDS * len(instance.requests) + time.monotonic() - self.started
-        self._improve(min(seconds, FIRST_SHARE * self.time_left))
-        rounds = MORE_ROUNDS if solver.root is None else ROUNDS
+        seconds = self.options.repair_first * len(instance.requests) + time.monotonic() - self.started
+        self._improve(min(seconds, self.options.repair_share * self.time_left))
+        rounds = self.options.more_rounds if solver.root is None else self.options.rounds
         while not is_over and not self.is_done():
             search = self._priced(solver, rounds)
             if not self.is_done():
                 is_over = self._solve(search, effort)
             if not is_over:
-                self._improve(IMPROVE_SECONDS)
+                self._improve(self.options.repair_seconds)
             effort *= 4
 
     def _priced(self, solver: SlotSolver, rounds: int) -> SlotSearch:
@@ -145,7 +150,7 @@ class SlotFlow:
         """Let CP-SAT find the best flow among what fixing leaves; say whether it has proved that it is."""
         from solvers.slot_flow.program import FlowProgram  # it loads OR-Tools, which may not be there
 
-        table = steps_below(search, MOST_STEPS)
+        table = steps_below(search, self.options.most_steps)
         if table is None:
             return False
         is_late, task = search.local.paced, self.task

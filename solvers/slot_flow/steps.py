@@ -9,7 +9,7 @@ import numpy as np
 from kvcore.certificates.slot_graph import Graphs, Integers
 from kvcore.certificates.slot_kernels import DEVICE, HOST, NEVER
 from kvcore.certificates.slot_search import SlotSearch
-from solvers.slot_flow.kernels import IDLE, Steps, cheap_steps
+from solvers.slot_flow.step_kernels import IDLE, Steps, cheap_steps
 
 
 class FlowSteps:

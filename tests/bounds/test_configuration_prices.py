@@ -4,8 +4,16 @@ import numpy as np
 import pytest
 
 from bounds.bundle import Bundle, Evaluation, maximise
-from bounds.configurations import CheapestPaths, Stage, WindowPricing, proofs, propose_configurations
+from bounds.configurations import (
+    CheapestPaths,
+    ConfigurationOptions,
+    Stage,
+    WindowPricing,
+    proofs,
+    propose_configurations,
+)
 from bounds.task import Task
+from bounds.tuning import chosen
 from kvcore.certificates import certify
 from kvcore.certificates.budget import Budget
 from kvcore.certificates.running import Running, TooMany
@@ -88,7 +96,8 @@ def test_a_stage_promises_what_its_certificate_proves():
 
 def test_what_does_not_fit_into_the_network_stays_out():
     instance = builtin_instance("hindsight:n=16,M=20,seed=4")
-    inside = [sum(y is not None for y in proof.starts) for proof in proofs(instance, FLOW, NEVER, most=3_000)]
+    with chosen(ConfigurationOptions(most=3_000)):
+        inside = [sum(y is not None for y in proof.starts) for proof in proofs(instance, FLOW, NEVER)]
     assert inside == sorted(inside)
     assert 0 < inside[-1] < 16
     with pytest.raises(TooMany):

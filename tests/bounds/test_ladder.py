@@ -7,13 +7,13 @@ import pytest
 from bounds import events
 from bounds.configurations import Stage
 from bounds.ladder import METHODS, Method, climb
-from bounds.prices import Oracle
+from bounds.lagrangian import Oracle
 from bounds.shares import propose_shares
 from bounds.task import Proposal, Task
 from kvcore import Instance, Machine, Request, Segment
 from kvcore.certificates import Alone, InvalidCertificate, Shares, verify_certificate
 from kvcore.errors import BadInput
-from solvers.ladder import climb as climbed
+from solvers.dual_bound import climb as climbed
 from tests.support.clock import Clock
 from workloads.builtin import builtin_instance
 
@@ -43,10 +43,9 @@ def interrupt_at(monkeypatch, owner, name, call):
      ("events", events.EventSearch, "run")],
 )  # fmt: skip
 def test_ctrl_c_keeps_what_the_running_method_had(monkeypatch, method, owner, name):
-    monkeypatch.setattr(events, "FIRST", 5)
     interrupt_at(monkeypatch, owner, name, 3)
     instance = TIGHT.replace(requests=TIGHT.requests[:5])
-    result = climbed(instance, FLOW, method=method, time_limit=1e6)
+    result = climbed(instance, FLOW, method=method, time_limit=1e6, options={"events.first_states": 5})
     assert result.stopped == "interrupted"
     assert result.formulation == method
     assert verify_certificate(instance, result.certificate) == result.bound > 0

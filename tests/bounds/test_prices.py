@@ -8,8 +8,8 @@ from pydantic import ValidationError
 
 import bounds
 import kvbound as kv
-from bounds import kernels
-from bounds.prices import Oracle, SlotPricing, machine_prices
+from bounds import path_kernels
+from bounds.lagrangian import Oracle, SlotPricing, machine_prices
 from kvcore import Cost, Machine, objective_value, verify_schedule
 from kvcore.certificates import InvalidCertificate, Prices, Windows, certify
 from kvcore.certificates.paths import Course, SlotPrices, cheapest
@@ -244,15 +244,15 @@ def test_every_call_of_numpy_counts_however_small_its_arrays(count, decode, slot
         Prices(scale=1, slots=slots).value(instance, "total-flow-time")
 
 
-def test_tables_of_evictions_that_would_not_fit_are_not_made(monkeypatch):
-    monkeypatch.setattr("bounds.slots.MOST_CELLS", 100)
+def test_tables_of_evictions_that_would_not_fit_are_not_made():
+    evicts = MARS.replace(machine=MARS.machine.replace(evict=True))
     with pytest.raises(bounds.ladder.BadInput, match="at most 100 tokens times slots, not"):
-        kv.bound(MARS.replace(machine=MARS.machine.replace(evict=True)), method="prices")
+        kv.bound(evicts, method="prices", options={"prices.most_cells": 100})
 
 
 def test_prices_that_would_be_declined_are_not_proposed(monkeypatch):
     began = []
-    monkeypatch.setattr("bounds.slots.Oracle", lambda *_: began.append(1))
+    monkeypatch.setattr("bounds.slot_prices.Oracle", lambda *_: began.append(1))
     monkeypatch.setattr("kvcore.certificates.budget.Budget.__init__.__defaults__", (1000, 2**32))
     with pytest.raises(bounds.ladder.BadInput, match="prices of 23 slots would take too long to check"):
         kv.bound(MARS, "total-flow-time", method="prices")
@@ -272,16 +272,16 @@ def test_the_worked_example_is_proved_with_free_calls():
 
 def test_legs_are_named_as_the_kernels_read_them():
     pricing = SlotPricing(MARS, "total-flow-time")
-    assert pricing.kinds[0].legs[0, kernels.DECODE] == 5
-    assert pricing.kinds[0].legs[1, kernels.PRESERVED] == 1
-    assert pricing.kinds[0].starts[1, 0, kernels.KEPT] == 5
+    assert pricing.kinds[0].legs[0, path_kernels.DECODE] == 5
+    assert pricing.kinds[0].legs[1, path_kernels.PRESERVED] == 1
+    assert pricing.kinds[0].starts[1, 0, path_kernels.KEPT] == 5
 
 
 def test_a_linear_program_that_fails_keeps_the_prices_known(monkeypatch):
     instance = tiny_instance(1, **PROFILES["calls-fixed"] | PRICEABLE)
     before = kv.bound(instance, "total-flow-time", method="prices", time_limit=NEVER).bound
     tried = []
-    monkeypatch.setattr("bounds.generate.Master.solve", lambda *_: tried.append(1))
+    monkeypatch.setattr("bounds.column_generation.Master.solve", lambda *_: tried.append(1))
     found = kv.bound(instance, "total-flow-time", method="prices", time_limit=NEVER)
     assert tried
     assert found.certificate is not None

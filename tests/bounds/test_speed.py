@@ -11,8 +11,9 @@ import pytest
 
 import kvbound as kv
 import kvcore.certificates.speed as checker
-from bounds.speed import Ascent, _division, _Needs, propose_speed
+from bounds.speed import Ascent, SpeedOptions, _division, _Needs, propose_speed
 from bounds.task import Task
+from bounds.tuning import chosen
 from kvcore import Cost, CostFunction, Instance, Machine, Request, Segment
 from kvcore.certificates import Alone, InvalidCertificate, Speed, verify_certificate
 from kvcore.certificates.budget import Budget
@@ -375,12 +376,12 @@ def test_first_prices_too_high_are_no_reason_for_a_line_without_work():
     assert rung.bound > 1.05 * Alone().value(pair, FLOW)
 
 
-def test_halved_slots_prove_no_less(monkeypatch):
+def test_halved_slots_prove_no_less():
     """Where the order would take too long to check, they are what is left to gain."""
-    monkeypatch.setattr("bounds.speed.ORDERED", 0)
     late = alike(12, 1, 7, 99, Cost((CostFunction(busy=40, tokens=8),)))
     late = late.replace(requests=tuple(r.replace(arrival=30 * i) for i, r in enumerate(late.requests)))
-    prices = Ascent(_division((UNIT, 0), 0), _Needs(Task(late, FLOW, NEVER)), 1.2)
+    with chosen(SpeedOptions(ordered_pairs=0)):
+        prices = Ascent(_division((UNIT, 0), 0), _Needs(Task(late, FLOW, NEVER)), 1.2)
     prices.rise(20, NEVER)
     before, slots = prices.proof(NEVER), len(prices.price)
     prices.refine(NEVER)

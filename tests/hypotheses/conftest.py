@@ -5,8 +5,8 @@ from types import SimpleNamespace
 
 import pytest
 
+from solvers.dual_bound import climb
 from solvers.exact import exact
-from solvers.ladder import climb
 
 
 @pytest.fixture(autouse=True)

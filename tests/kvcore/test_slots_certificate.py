@@ -10,7 +10,7 @@ import sys
 import numpy as np
 import pytest
 
-from bounds.slot_search import SlotOptions, SlotSolver, climb
+from bounds.slot_solver import SlotOptions, SlotSolver, climb
 from bounds.task import Proposal, Task
 from kvcore import OBJECTIVES
 from kvcore.certificates import InvalidCertificate, SlotPrices, Slots, certify, verify_certificate
@@ -114,7 +114,7 @@ def test_without_simulation_and_exchange_it_proves_the_same(seed: int, monkeypat
 COUNT = """
 from tests.kvcore.test_slots_certificate import QUICK, drawn
 from tests.support.few import few
-from bounds.slot_search import SlotSolver
+from bounds.slot_solver import SlotSolver
 from bounds.task import Task
 for seed in few(range(3000, 3012)):
     instance, objective = drawn(seed)

@@ -5,7 +5,7 @@ from fractions import Fraction
 
 import pytest
 
-from bounds.slots import propose_prices
+from bounds.slot_prices import propose_prices
 from bounds.task import Task
 from kvcore import objective_value
 from kvcore.certificates import Branch, InvalidCertificate, Leaf, Prices, Tree, tree

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 import kvbound as kv
-from bounds.slot_search import climb
+from bounds.slot_solver import climb
 from bounds.task import Task
 from kvcore import (
     Cost,

@@ -14,7 +14,7 @@ from kvcore.certificates.events import find
 from kvcore.cost import CostFunction
 from solvers.counts import CountSearch, count_model, fitting_vectors
 from solvers.counts.cost_to_go import NEVER, CostToGo
-from solvers.counts.prices import first_prices
+from solvers.counts.pool_prices import first_prices
 from solvers.counts.solve import run
 from solvers.task import NEWS, Bound, Found, Task
 from tests.support.exhaustive import TooManyStates, exhaustive_optimum

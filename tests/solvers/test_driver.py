@@ -134,13 +134,11 @@ def test_gurobi_solves_what_its_licence_allows_and_says_what_it_does_not():
 
 
 def test_a_named_policy_that_does_not_end_in_time_is_replaced_by_serial(monkeypatch):
-    monkeypatch.setattr(driver, "POLICIES", 0.0)
     monkeypatch.setattr(driver, "race", lambda *_, **__: [Done("time limit")])
-    result = solvers.solve(BIG, warm_start="mars-order", time_limit=1e6)
+    result = solvers.solve(BIG, warm_start="mars-order", time_limit=1e6, options={"solve.policies": 0})
     assert result.value == objective_value(trace_policy(BIG, get_policy("serial")), "total-flow-time")
     assert result.extra["failed"] == ["mars-order did not end in its part of the time limit: serial stands in for it"]
-    monkeypatch.setattr(driver, "POLICIES", 1.0)
-    named = solvers.solve(BIG, warm_start="mars-order", time_limit=1e6)
+    named = solvers.solve(BIG, warm_start="mars-order", time_limit=1e6, options={"solve.policies": 1})
     assert named.value == objective_value(trace_policy(BIG, get_policy("mars-order")), "total-flow-time")
     assert "failed" not in named.extra
 
@@ -162,9 +160,8 @@ def test_whatever_solves_is_never_worse_than_any_policy_that_the_machine_suits(m
 
 @pytest.mark.parametrize("ends", [[Done("memory limit")], [Failed("too large", "bad input")]])
 def test_policies_that_have_not_run_go_on_beside_the_workers_and_after_them(monkeypatch, ends):
-    monkeypatch.setattr(driver, "POLICIES", 0.0)
     monkeypatch.setattr(driver, "race", lambda *_, **__: ends)
-    result = solvers.solve(BIG, time_limit=1e6)
+    result = solvers.solve(BIG, time_limit=1e6, options={"solve.policies": 0})
     suited = [policy for policy in BY_COST if not policy.why_not(BIG.machine)]
     assert result.value == objective_value(best_schedule(BIG, "total-flow-time", suited)[2], "total-flow-time")
 
@@ -256,11 +253,11 @@ def test_ctrl_c_while_policies_run_keeps_the_best_of_them(monkeypatch):
 
 
 def test_a_long_schedule_to_start_from_is_not_written_out(monkeypatch):
-    monkeypatch.setattr(driver, "WRITTEN_OUT", 1)
-    result = solvers.solve(MARS, warm_start="serial", time_limit=600)
+    short = {"solve.written_out": 1}
+    result = solvers.solve(MARS, warm_start="serial", time_limit=600, options=short)
     assert result.status == "optimal"
     monkeypatch.setattr(driver, "race", lambda lanes, *_, **__: [Failed(str(lanes[0][0].start))])
-    held = solvers.solve(BIG, warm_start="serial")
+    held = solvers.solve(BIG, warm_start="serial", options=short)
     assert any(batch.repeat > 1 for batch in held.schedule.batches)
     assert held.extra["failed"] == ["None"]
 

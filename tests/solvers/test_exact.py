@@ -5,8 +5,10 @@ from itertools import pairwise
 import pytest
 
 from bounds import events
+from bounds.events import EventOptions
 from bounds.task import Proposal
 from bounds.task import Task as Search
+from bounds.tuning import chosen
 from kvcore import OBJECTIVES, Call, Cost, Instance, Machine, Request, Segment, objective_value, verify_schedule
 from kvcore.certificates import events as core
 from kvcore.certificates import verify_certificate
@@ -249,9 +251,9 @@ def test_a_time_limit_leaves_a_schedule_and_a_bound(monkeypatch):
 
 def test_a_search_that_is_full_leaves_a_valid_bound(monkeypatch):
     monkeypatch.setattr(events, "MOST_STATES", 50)
-    monkeypatch.setattr(events, "NARROW_STATES", 50)
     monkeypatch.setattr("solvers.exact.CLIMBS", {"events": events.climb})
-    result = exact(MARS)
+    with chosen(EventOptions(narrow_states=50)):
+        result = exact(MARS)
     assert 0 < result.bound < 29 <= result.value
     assert (result.status, result.stopped) == ("feasible", "limit of the search")
 

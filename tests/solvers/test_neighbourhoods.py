@@ -9,9 +9,9 @@ from formulations.timing import batches_of
 from heuristics import best_schedule, get_policy, trace_policy
 from kvcore import BadInput, Machine, objective_value, verify_schedule
 from solvers.neighbourhoods import OBJECTIVES, improve, why_not
-from solvers.neighbourhoods.improve import Annealing
-from solvers.neighbourhoods.kernels import DEVICE, Grid, fit, use
-from solvers.neighbourhoods.read import read_pieces, read_schedule
+from solvers.neighbourhoods.annealing import Annealing
+from solvers.neighbourhoods.insertion import DEVICE, Grid, fit, use
+from solvers.neighbourhoods.pieces import read_pieces, read_schedule
 from solvers.neighbourhoods.rigid import Soft, is_rigid
 from solvers.neighbourhoods.tables import Tables
 from tests.support.build import batch, request, schedule

@@ -5,10 +5,11 @@ from itertools import combinations_with_replacement, product
 import numpy as np
 import pytest
 
+from bounds.tuning import chosen
 from kvcore import objective_value, verify_schedule
 from kvcore.rigid import OBJECTIVES
 from solvers import start_time
-from solvers.start_time import StartTimes
+from solvers.start_time import StartTimeOptions, StartTimes
 from solvers.task import Bound, Found, Task
 from tests.support.exhaustive import exhaustive_optimum
 from tests.support.rigid import rigid
@@ -66,17 +67,17 @@ def test_a_time_limit_leaves_a_bound():
     assert bound is None or bound <= 5486  # a bound that is certified (docs/measured.md)
 
 
-def test_a_program_that_is_too_large_is_not_built(monkeypatch):
-    monkeypatch.setattr(start_time, "MOST_NUMBERS", 10)
-    assert solve(rigid(0))[0].stop == "memory limit"
+def test_a_program_that_is_too_large_is_not_built():
+    with chosen(StartTimeOptions(most_numbers=10)):
+        assert solve(rigid(0))[0].stop == "memory limit"
 
 
 def all_starts(program):
     """Yield the (kind, start) pairs of every choice of starts, and whether it keeps the limits."""
     each = [[t for k, t in program.starts if k == kind] for kind in range(len(program.kinds))]
     choices = (combinations_with_replacement(t, k.count) for t, k in zip(each, program.kinds, strict=True))
-    for chosen in product(*choices):
-        jobs = [(k, start) for k, starts in enumerate(chosen) for start in starts]
+    for picked in product(*choices):
+        jobs = [(k, start) for k, starts in enumerate(picked) for start in starts]
         use = np.zeros((len(program.limits), program.ticks), int)
         for row, (_, uses) in zip(use, program.limits, strict=True):
             for k, start in jobs:

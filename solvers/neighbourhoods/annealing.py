@@ -13,22 +13,14 @@ from kvcore.metrics import objective_value
 from kvcore.referee import InvalidSchedule, verify_schedule
 from kvcore.schedule import Schedule
 from kvcore.trace import Trace
-from solvers.neighbourhoods import search
-from solvers.neighbourhoods.kernels import END, use
-from solvers.neighbourhoods.read import read_pieces, read_schedule
+from solvers.neighbourhoods import destroy_repair
+from solvers.neighbourhoods.destroy_repair import PieceLists
+from solvers.neighbourhoods.insertion import END, use
+from solvers.neighbourhoods.moves import Moves, NeighbourhoodOptions
+from solvers.neighbourhoods.pieces import read_pieces, read_schedule
 from solvers.neighbourhoods.rigid import Soft, is_rigid
 from solvers.neighbourhoods.scope import why_not
-from solvers.neighbourhoods.search import PieceLists
 from solvers.neighbourhoods.tables import Array, Tables
-
-CHUNK = 0.2
-"""Seconds between two looks at the clock."""
-HOT, COLD = 5.0, 0.3
-"""Slots of delay that a move may bring by and large, at the start and at the end."""
-SOFT = 0.8
-"""The share of a search over rigid requests in which memory may be exceeded."""
-LARGEST = 6
-"""Requests that a move takes out at the most."""
 
 
 def improve(
@@ -69,7 +61,8 @@ class Annealing:
     """A schedule in pieces, and the best one found so far."""
 
     def __init__(self, given: Trace, objective: str, seed: int) -> None:
-        self.tables = Tables(given.instance, objective)
+        self.tables, self.options = Tables(given.instance, objective), NeighbourhoodOptions.given()
+        self.moves = Moves(*(getattr(self.options, name) for name in Moves._fields))
         self.plan, self.count = read_pieces(given, self.tables)
         ends = int(self.plan[:, :, END].max())
         self.slots = ends + ends // 8 + 64
@@ -78,7 +71,7 @@ class Annealing:
         for plan, count in zip(self.plan, self.count, strict=True):
             use(self.room, self.tables.switches[0], plan, count, -1)
         self.best_plan, self.best_count, self.best = self.plan.copy(), self.count.copy(), np.inf
-        search.seed_draws(seed)
+        destroy_repair.seed_draws(seed)
         self._anneal(0, 1.0, 1.0)
 
     def value(self) -> float:
@@ -88,15 +81,15 @@ class Annealing:
 
     def run(self, seconds: float, rounds: int | None, target: int | None) -> None:
         """Search until time is up, `rounds` moves are made, or the value is at most `target`."""
-        hot = HOT
+        hot, cold, soft = self.options.hot, self.options.cold, self.options.soft_share
         if is_rigid(self.tables):
-            hot = COLD
-            self._soften(SOFT * seconds, rounds and int(SOFT * rounds))
-            seconds, rounds = (1 - SOFT) * seconds, rounds and rounds - int(SOFT * rounds)
+            hot = cold
+            self._soften(soft * seconds, rounds and int(soft * rounds))
+            seconds, rounds = (1 - soft) * seconds, rounds and rounds - int(soft * rounds)
         for now, share, then in steps(seconds, rounds):
             if target is not None and self.value() <= target + 1e-6:
                 break
-            self._anneal(now, hot * (COLD / hot) ** share, hot * (COLD / hot) ** then)
+            self._anneal(now, hot * (cold / hot) ** share, hot * (cold / hot) ** then)
 
     def _insert_anew(self) -> None:
         """Take the plan of all requests inserted one by one, by arrival or by area, where that is better."""
@@ -104,13 +97,13 @@ class Annealing:
         for order in (np.argsort(t.arrival, kind="stable"), np.argsort(t.area, kind="stable")):
             plan, count = np.zeros_like(self.plan), np.zeros_like(self.count)
             room = t.room(self.slots)
-            fits = search.build(order, t.arrival, room, t.grid(self.slots), t.requests, PieceLists(plan, count))
+            fits = destroy_repair.build(order, t.arrival, room, t.grid(self.slots), t.requests, PieceLists(plan, count))
             if fits and (cost := self._cost(plan, count)) < least:
                 self.plan, self.count, least = plan, count, cost
 
     def _cost(self, plan: Array, count: Array) -> float:
         lists = PieceLists(plan, count)
-        return float(sum(search.price(i, lists, self.tables.requests) for i in range(len(count))))
+        return float(sum(destroy_repair.price(i, lists, self.tables.requests) for i in range(len(count))))
 
     def _soften(self, seconds: float, rounds: int | None) -> None:
         soft = Soft(self.tables, self.plan, self.slots)
@@ -120,15 +113,15 @@ class Annealing:
         order, release = soft.order()
         t, room = self.tables, self.tables.room(self.slots)
         plan, count = np.zeros_like(self.plan), np.zeros_like(self.count)
-        if search.build(order, release, room, t.grid(self.slots), t.requests, PieceLists(plan, count)):
+        if destroy_repair.build(order, release, room, t.grid(self.slots), t.requests, PieceLists(plan, count)):
             self.plan, self.count, self.room = plan, count, room
             self._anneal(0, 1.0, 1.0)
 
     def _anneal(self, rounds: int, hot: float, cold: float) -> None:
         t, heat = self.tables, float(self.tables.rate.mean())
-        self.best = search.anneal(
+        self.best = destroy_repair.anneal(
             rounds, hot * heat, cold * heat, self.room, t.grid(self.slots), t.requests,
-            PieceLists(self.plan, self.count), PieceLists(self.best_plan, self.best_count), self.best, LARGEST,
+            PieceLists(self.plan, self.count), PieceLists(self.best_plan, self.best_count), self.best, self.moves,
         )  # fmt: skip
 
 
@@ -140,9 +133,9 @@ def steps(seconds: float, rounds: int | None) -> Iterator[tuple[int, float, floa
     if rounds is not None:
         yield rounds, 0.0, 1.0
         return
-    began, made, now = time.monotonic(), 0, 1_000
+    began, made, now, look = time.monotonic(), 0, 1_000, NeighbourhoodOptions.given().look_seconds
     while (passed := time.monotonic() - began) < seconds:
         if made:
-            now = int(made / passed * min(CHUNK, seconds - passed)) + 1
-        yield now, passed / seconds, min(1.0, (passed + CHUNK) / seconds)
+            now = int(made / passed * min(look, seconds - passed)) + 1
+        yield now, passed / seconds, min(1.0, (passed + look) / seconds)
         made += now

@@ -8,17 +8,11 @@ from dataclasses import dataclass
 from kvcore.schedule import Schedule
 from solvers.counts.cost_to_go import CostToGo
 from solvers.counts.layers import CountPass
-from solvers.counts.prices import ROUNDS, improved, start_prices
-from solvers.counts.read import schedule_of
+from solvers.counts.model import CountOptions
+from solvers.counts.path_schedule import schedule_of
+from solvers.counts.pool_prices import improved, start_prices
 from solvers.counts.reserve import reserving_schedule
 from solvers.counts.vectors import Vectors
-
-PASSES = ((1, 200), (100, 1_000), (30, 3_000), (10, 10_000), (3, 30_000), (1, 100_000), (1, 10**12), (0, 10**12))
-"""How far a pass may go above the bound, as a part of a batch's cost (0: as far as it takes), and its width."""
-
-
-MANY_VECTORS = 50_000
-"""Fillings of the memory from which a bound takes seconds."""
 
 
 @dataclass
@@ -30,10 +24,6 @@ class CountsCandidate:
     to_go: CostToGo
     improved: bool = False
     passes: int = 0
-
-
-MOST_STARTS = 16
-"""Starts in a batch, up to which first schedules are tried."""
 
 
 class CountSearch:
@@ -50,16 +40,17 @@ class CountSearch:
         self.model = vectors.model
         self.best = best
         self.hold = hold
-        self.report = check
+        self.report, self.options = check, CountOptions.given()
+        self.passes = list(zip(self.options.pass_parts, self.options.pass_widths, strict=True))
         self.candidates: dict[int, CountsCandidate] = {}
         self.current: CountPass | None = None
 
     def run(self) -> None:
         """Search until no number of batches is left that may be better, or can be looked at more closely."""
-        for starts in range(1, min(len(self.model.instance.requests), MOST_STARTS) + 1):
+        for starts in range(1, min(len(self.model.instance.requests), self.options.most_starts) + 1):
             self.best = min(self.best, self.hold(reserving_schedule(self.model.instance, starts)))
         self.raise_bounds(CostToGo(self.vectors, start_prices(self.vectors, self.check), self.check))
-        while open_ones := [c for c in self.candidates.values() if c.bound < self.best and c.passes < len(PASSES)]:
+        while open_ones := [c for c in self.candidates.values() if c.bound < self.best and c.passes < len(self.passes)]:
             candidate = min(open_ones, key=lambda c: (c.passes, c.bound))
             if candidate.improved:
                 self.make_pass(candidate)
@@ -114,13 +105,14 @@ class CountSearch:
     @property
     def rounds(self) -> int:
         """Evaluations of the bound in one improvement, fewer where each takes long."""
-        return ROUNDS if len(self.vectors) <= MANY_VECTORS else ROUNDS // 6
+        rounds = self.options.rounds
+        return rounds if len(self.vectors) <= self.options.many_vectors else rounds // 6
 
     # --- passes --------------------------------------------------------------------------------------------------
 
     def make_pass(self, candidate: CountsCandidate) -> None:
         """Make the next pass of one number of batches; keep what it finds and proves."""
-        part, width = PASSES[candidate.passes]
+        part, width = self.passes[candidate.passes]
         fixed = self.fixed(candidate.batches)
         cutoff = self.best - 1
         if part:

@@ -12,11 +12,12 @@ from typing import Any
 
 import numpy as np
 
-from bounds.ascent import Floats, ascend
 from bounds.slot_kernels import demand
-from bounds.slots import propose_prices
+from bounds.slot_prices import propose_prices
+from bounds.subgradient import Floats, ascend
 from bounds.targets import rising_targets
 from bounds.task import Proposal, Task, most_options
+from bounds.tuning import Options, option
 from kvcore.certificates.prices import FLOWS, Prices
 from kvcore.certificates.proof import InvalidCertificate
 from kvcore.certificates.slot_graph import LocalGraphs, local_graphs
@@ -31,41 +32,25 @@ from kvcore.schedule import Batch, Schedule
 
 
 @dataclass(frozen=True)
-class SlotOptions:
+class SlotOptions(Options):
     """How prices are sought; the values are those of the prototype's runs on slices of six and seven requests."""
 
-    scale: int = 64
-    """Parts of a unit of the objective in which prices are whole."""
-    root_rounds: int = 1500
-    """Subgradients for the first prices."""
-    rounds: int = 60
-    """Subgradients for prices of later slots."""
-    fewest: int = 100
-    """States that survive, from which on further prices are sought."""
-    sample: int = 64
-    """States that further prices are sought for together, the nearest to one drawn at random."""
-    vectors_per_slot: int = 6
-    """Further vectors at one slot, at the most."""
-    state_cost: float = 50.0
-    """What following a state takes for each request, beside its tries: in options of which values are computed."""
-    try_cost: float = 10.0
-    """What a try takes, likewise. A vector pays if it cuts states that would take more than it took."""
-    hope: float = 20.0
-    """A second vector is tried after one that did not pay where all states take so many times what it takes."""
-    beam: int = 300
-    """States of a slot that are followed where a search took too many tries, for a schedule below its target."""
-    first_tries: int = 3_000_000
-    """Tries of the first searches: about a second."""
-    more_tries: int = 8
-    """How many times more the next ones get."""
-
-
-MOST_REQUESTS, MOST_OPTIONS = 32, 3_000_000
-"""Requests, and options of their local graphs as a rough count has them, beyond which no search is begun."""
-TRIES_PER_SECOND = 10_000_000
-"""Tries that are made in a second; a search begins no more than the time allows."""
-FOLLOWED = 200
-"""Joint states of a tick from which requests without first tokens to come are followed to their ends."""
+    scale: int = option(64, "parts of a unit of the objective in which prices are whole")
+    root_rounds: int = option(1500, "subgradients for the first prices")
+    rounds: int = option(60, "subgradients for prices of later slots")
+    fewest: int = option(100, "states that survive, from which on further prices are sought")
+    sample: int = option(64, "states that further prices are sought for together, the nearest to one drawn at random")
+    vectors_per_slot: int = option(6, "further vectors at one slot, at the most", least=0)
+    state_cost: float = option(50.0, "what following a state takes for each request, beside its tries, in options")
+    try_cost: float = option(10.0, "what a try takes; a vector pays if it cuts states that would take more")
+    hope: float = option(20.0, "a second vector follows one that did not pay where states take so many times as much")
+    beam: int = option(300, "states of a slot that are followed where a search took too many tries, for a schedule")
+    first_tries: int = option(3_000_000, "tries of the first searches: about a second")
+    more_tries: int = option(8, "how many times more the next ones get", least=2)
+    tries_per_second: int = option(10_000_000, "tries in a second; a search begins no more than the time allows")
+    followed: int = option(200, "states of a tick from which requests with no first token to come are followed")
+    most_requests: int = option(32, "requests beyond which no search is begun")
+    most_options: int = option(3_000_000, "options of their local graphs, by a rough count, beyond which none is begun")
 
 
 class OutOfTime(Exception):
@@ -83,7 +68,7 @@ class SlotSolver:
         self.task, self.instance, self.objective = task, task.instance, task.objective
         if local is None:
             check(self.instance, self.objective)
-        self.options = options or SlotOptions()
+        self.options = options or SlotOptions.given()
         self.first_tries, self.more_tries, self.most_tries = (
             self.options.first_tries,
             self.options.more_tries,
@@ -200,7 +185,7 @@ class SlotSolver:
         """
         search = SlotSearch(self.local, target, self.options.scale)
         self.ascend_root(search, self.options.root_rounds if self.root is None else self.options.rounds)
-        most_tries = int(min(most_tries, TRIES_PER_SECOND * self.task.seconds_left))
+        most_tries = int(min(most_tries, self.options.tries_per_second * self.task.seconds_left))
         outcome = search.run(most_states, most_tries, traced=True, steer=self._beam if beam else self._steer)
         return Attempt(self, search, target, replace(outcome, proved=outcome.proved and not beam))
 
@@ -251,10 +236,10 @@ class SlotSolver:
 
 def declines(instance: Instance, objective: str) -> str | None:
     """Say why the search is not begun (None: it is); it may still find more options than a local graph takes."""
-    reason = why_not(instance, objective)
-    if reason is None and len(instance.requests) > MOST_REQUESTS:
-        reason = f"are searched for at most {MOST_REQUESTS} requests"
-    if reason is None and (options := options_at_most(instance)) > MOST_OPTIONS:
+    reason, limits = why_not(instance, objective), SlotOptions.given()
+    if reason is None and len(instance.requests) > limits.most_requests:
+        reason = f"are searched for at most {limits.most_requests} requests"
+    if reason is None and (options := options_at_most(instance)) > limits.most_options:
         reason = f"are searched where requests have few options, and these may have {options}; coarsen the instance"
     return reason
 
@@ -404,7 +389,7 @@ def _completed(instance: Instance, real: dict[int, int]) -> list[dict[int, int]]
         if done:
             return _follow(local, search, search.path(layers, done[0]), real)
         cut = np.ones(size, bool)
-        cut[ahead[:FOLLOWED]] = False
+        cut[ahead[: SlotOptions.given().followed]] = False
         layers.append(
             expand(layers[-1], cut, search.kind, search.graphs, free, lists, np.empty_like(nothing), 10**9, True)[0]
         )

@@ -8,14 +8,14 @@ from typing import Any
 
 import numpy as np
 
-from bounds.slot_search import options_on
+from bounds.slot_solver import options_on
 from formulations.timing import MOVES, Event, batches_of, start_early
 from kvcore.certificates.options import DUE, WINDOW
 from kvcore.certificates.slot_graph import Integers, LocalGraphs
 from kvcore.certificates.slot_search import SlotSearch
 from kvcore.instance import Instance
 from kvcore.schedule import Schedule
-from solvers.slot_flow.kernels import IDLE, TICK
+from solvers.slot_flow.step_kernels import IDLE, TICK
 from solvers.slot_flow.steps import FlowSteps
 
 

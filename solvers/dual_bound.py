@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import bounds
@@ -11,6 +12,7 @@ from kvcore.instance import Instance
 from kvcore.metrics import Value
 from kvcore.result import Horizon, Result, SolverInfo, number
 from kvcore.schedule import Schedule
+from solvers.option_names import takes_options
 from solvers.task import NEWS, Bound, Done, Found, Progress, Send, Task, Tried
 
 
@@ -29,18 +31,21 @@ def run(task: Task, send: Send) -> Done:
     return Done("time limit")
 
 
+@takes_options
 def climb(
     instance: Instance,
     objective: str = "total-flow-time",
     *,
     method: str = "auto",
-    time_limit: float = bounds.ladder.TIME_LIMIT,
+    time_limit: float = 60.0,
     upper: Value | None = None,
+    options: Mapping[str, Any] | None = None,
     progress: Progress | None = None,
 ) -> Result:
     """Return the best bound of the ladder as a result; Ctrl-C ends it with what was proved so far.
 
     `upper` is the value of a schedule, which some methods use; `time_limit` is in seconds, for all methods together.
+    `options` are as in `solve`.
     """
     rungs: list[bounds.Rung] = []
     stopped = "ended"
@@ -56,6 +61,7 @@ def climb(
     best = max(proved, key=lambda rung: rung.bound or 0, default=bounds.Rung(method, 0.0))
     gone = bounds.GONE.get(method)
     chosen = {} if gone is None else {"chosen": f"{method} is no method any more; {gone} stands for it"}
+    named = {"options": options} if options else {}
     return Result(
         instance,
         objective,
@@ -68,7 +74,7 @@ def climb(
         seconds=sum(rung.seconds for rung in rungs),
         stopped=stopped,
         certificate=best.certificate,
-        extra={"ladder": [_rung(rung, objective) for rung in rungs], **chosen},
+        extra={"ladder": [_rung(rung, objective) for rung in rungs], **chosen, **named},
     )
 
 

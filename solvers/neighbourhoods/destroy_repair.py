@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numba import njit
 
-from solvers.neighbourhoods.kernels import (
+from solvers.neighbourhoods.insertion import (
     BEGIN,
     DECODE,
     END,
@@ -26,9 +26,6 @@ from solvers.neighbourhoods.kernels import (
     insert,
     use,
 )
-
-REACH = 20
-"""Requests of a group begin or end within this part of all slots, or within 30 slots."""
 
 
 class Requests(NamedTuple):
@@ -173,10 +170,10 @@ def put_back(group, size, done, room, block, lists, old):
 
 
 @njit(cache=True)
-def anneal(rounds, hot, cold, room, grid, requests, lists, best_lists, best, largest):
+def anneal(rounds, hot, cold, room, grid, requests, lists, best_lists, best, moves):
     """Make `rounds` moves while the heat falls from `hot` to `cold`; return the cost of the best lists.
 
-    A move takes out up to `largest` requests and inserts them anew, some a little later than they fit, with some
+    A move takes out up to `moves.size` requests and inserts them anew, some a little later than they fit, with some
     limit on the slots that KV stays on the device in a free call, and some with evictions.
     """
     plan, count = lists
@@ -187,9 +184,9 @@ def anneal(rounds, hot, cold, room, grid, requests, lists, best_lists, best, lar
         cost[i] = price(i, lists, requests)
     total = cost.sum()
     changed, is_changed, changes = np.arange(n), np.ones(n, np.bool_), n  # since the best lists was copied
-    reach = max(30, grid.slots // REACH)
+    reach = max(30, grid.slots // moves.reach)
     group, mark, keys = np.empty(n, np.int64), np.zeros(n, np.bool_), np.empty(n)
-    old = PieceLists(np.empty((largest, plan.shape[1], plan.shape[2]), np.int64), np.empty(largest, np.int64))
+    old = PieceLists(np.empty((moves.size, plan.shape[1], plan.shape[2]), np.int64), np.empty(moves.size, np.int64))
     for r in range(rounds + 1):
         if total < best - 1e-9:
             best = total
@@ -202,8 +199,8 @@ def anneal(rounds, hot, cold, room, grid, requests, lists, best_lists, best, lar
         if r == rounds:
             break
         heat = hot * (cold / hot) ** (r / rounds)
-        size = 1 if np.random.random() < 0.05 else 2 + int((largest - 1) * np.random.random() ** 2)
-        near = -1 if np.random.random() < 0.1 else np.random.randint(1, reach)
+        size = 1 if np.random.random() < moves.single else 2 + int((moves.size - 1) * np.random.random() ** 2)
+        near = -1 if np.random.random() < moves.anywhere else np.random.randint(1, reach)
         size = draw_group(lists, area, min(size, n), near, group, mark)
         arrange(group, size, area, keys)
         before = 0.0
@@ -214,10 +211,10 @@ def anneal(rounds, hot, cold, room, grid, requests, lists, best_lists, best, lar
         after, done = 0.0, 0
         while done < size and after <= allowed:
             i = group[done]
-            late = np.random.randint(1, 16) if np.random.random() < 0.1 else 0
-            most = grid.slots if np.random.random() < 0.5 else int(4 ** (6 * np.random.random())) - 1
-            mine, host_first = requests.segments[first[i] : first[i + 1]], np.random.random() < 0.7
-            run = int(2 ** (5 * np.random.random())) if grid.evict and np.random.random() < 0.4 else 0
+            late = np.random.randint(1, moves.latest + 1) if np.random.random() < moves.late else 0
+            most = grid.slots if np.random.random() < moves.unlimited else int(4 ** (6 * np.random.random())) - 1
+            mine, host_first = requests.segments[first[i] : first[i + 1]], np.random.random() < moves.host_first
+            run = int(2 ** (5 * np.random.random())) if grid.evict and np.random.random() < moves.evicting else 0
             count[i] = insert(room, grid, requests.arrival[i] + late, mine, most, host_first, run, plan[i], scratch)
             if count[i] == 0:
                 break

@@ -10,7 +10,7 @@ from formulations.timing import Event, batches_of, start_early
 from kvcore.instance import Instance
 from kvcore.schedule import Schedule
 from kvcore.trace import Move, RequestTrace, Step, Trace
-from solvers.neighbourhoods.kernels import (
+from solvers.neighbourhoods.insertion import (
     DECODE,
     DISCARD,
     FIRST,

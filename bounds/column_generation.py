@@ -4,22 +4,28 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import highspy
 import numpy as np
 
 from bounds.highs import Silent
-from bounds.kernels import HIGH, LOW
-from bounds.prices import Floats, Ints, Oracle, PricePoint, RequestPath
+from bounds.lagrangian import Floats, Ints, Oracle, PricePoint, RequestPath
+from bounds.path_kernels import HIGH, LOW
+from bounds.tuning import Options, option
 
-STAY = 0.6
-"""How near to the best prices known new ones are tried (Wentges): 0 would be the program's own, which leap."""
-CLOSE = 1e-4
-"""The bound and the program's value are called equal when they differ by less than this fraction."""
-LEAST_SHARE = 1e-6
 INFINITY, NONE = highspy.kHighsInf, np.zeros(0, np.int32)
-LEAST = 0.1
-"""Seconds that the program has, at the least."""
+
+
+@dataclass(frozen=True)
+class ColumnOptions(Options):
+    """Column generation."""
+
+    rounds: int = option(200, "linear programs, at the most")
+    smoothing: float = option(0.6, "how near to the best prices new ones are tried (Wentges)", least=0, most=1)
+    tolerance: float = option(1e-4, "the bound meets the program's value where it differs by less than this part of it")
+    least_share: float = option(1e-6, "a path counts as mixed from this share on")
+    least_seconds: float = option(0.1, "seconds that a linear program has, at the least")
 
 
 class Master:
@@ -110,16 +116,18 @@ class Master:
     def mixed(self) -> list[tuple[float, RequestPath]]:
         """Return the shares of paths that the program mixes."""
         shares = np.array(self.highs.getSolution().col_value[len(self.counts) :])
-        return [(float(shares[i]), self.paths[i]) for i in np.flatnonzero(shares > LEAST_SHARE)]
+        least = ColumnOptions.given().least_share
+        return [(float(shares[i]), self.paths[i]) for i in np.flatnonzero(shares > least)]
 
 
-def generate(oracle: Oracle, begin: list[PricePoint], deadline: float, rounds: int = 200) -> None:
+def generate(oracle: Oracle, begin: list[PricePoint], deadline: float) -> None:
     """Look for the best prices until the deadline, starting from those of `begin`; the oracle keeps them."""
-    master = Master(oracle)
+    master, options = Master(oracle), ColumnOptions.given()
     for point in begin:
         master.add(point.paths)
     best = max(begin, key=lambda point: point.bound)
-    improve(oracle, master, best, deadline, rounds, lambda value, bound: value - bound < CLOSE * abs(value))
+    close = options.tolerance
+    improve(oracle, master, best, deadline, options.rounds, lambda value, bound: value - bound < close * abs(value))
 
 
 def improve(
@@ -131,14 +139,15 @@ def improve(
     enough: Callable[[float, float], bool],
 ) -> PricePoint:
     """Return better prices than the best: the master's, as long as its value and the bound are not near `enough`."""
+    options = ColumnOptions.given()
     for _ in range(rounds):
-        solved = master.solve(max(LEAST, deadline - time.process_time()))
+        solved = master.solve(max(options.least_seconds, deadline - time.process_time()))
         if solved is None:
             break
         value, prices = solved
         if enough(value, best.bound) or time.process_time() > deadline:
             break
-        stay = STAY
+        stay = options.smoothing
         while True:
             point = oracle.evaluate(stay * best.prices + (1 - stay) * prices)
             master.add(point.paths)

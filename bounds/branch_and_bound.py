@@ -14,24 +14,27 @@ from math import ceil
 
 import numpy as np
 
-from bounds import kernels
-from bounds.generate import Master, improve
-from bounds.kernels import DECODE, FAR, HIGH, LOW, PAUSE
-from bounds.prices import Floats, Ints, Oracle, PricePoint, RequestPath, SlotPricing, proof_of
-from bounds.task import LOOSE, Proposal, Task
+from bounds import path_kernels
+from bounds.column_generation import Master, improve
+from bounds.lagrangian import Floats, Ints, Oracle, PricePoint, RequestPath, SlotPricing, proof_of
+from bounds.path_kernels import DECODE, FAR, HIGH, LOW, PAUSE
+from bounds.task import LadderOptions, Proposal, Task
+from bounds.tuning import Options, option
 from kvcore.certificates import Branch, Leaf, Prices, Tree
 from kvcore.certificates.budget import MOST_WORK, Budget
 from kvcore.certificates.prices import kinds, spend
 
-ROUNDS = 12
-"""Linear programs of a node, at the most."""
-TRIALS, TRIAL_ROUNDS = 2, 2
-"""Branchings that are tried before one is chosen, and linear programs for each side."""
-SPARE = 16
-"""Slots beyond half as many again as those that have a price: trees look at no others."""
-MOST_LEAVES = 1000
-SLACK = 1e-3
-"""A bound counts as so much less, for what is lost when prices become whole numbers."""
+
+@dataclass(frozen=True)
+class TreeOptions(Options):
+    """Branch and bound over the ends of segments, with strong branching."""
+
+    rounds: int = option(12, "linear programs of a node, at the most")
+    trials: int = option(2, "branchings that are tried before one is chosen")
+    trial_rounds: int = option(2, "linear programs for each side of one that is tried")
+    spare: int = option(16, "slots that trees look at beyond half as many again as those that have a price", least=0)
+    most_leaves: int = option(1000, "open nodes, at the most")
+    slack: float = option(1e-3, "a bound counts as so much less, for what is lost when prices become whole numbers")
 
 
 @dataclass(eq=False)
@@ -52,7 +55,7 @@ def propose_tree(task: Task, oracle: Oracle) -> Iterator[Proposal]:
     """Yield a tree that begins with the best prices of the oracle, which are some, one for each slot."""
     before, priced = oracle.pricing, np.flatnonzero(oracle.best.prices.any(axis=0))
     pricing = SlotPricing(before.instance, before.objective, apart=True)
-    slots = min(oracle.slots, int(priced[-1]) * 3 // 2 + SPARE)
+    slots = min(oracle.slots, int(priced[-1]) * 3 // 2 + TreeOptions.given().spare)
     search = TreeSearch(task, Oracle(pricing, slots, 1, 1), oracle.best.prices[:, :slots])
     try:
         search.run()
@@ -65,7 +68,7 @@ class TreeSearch:
     """The open nodes of one instance."""
 
     def __init__(self, task: Task, oracle: Oracle, prices: Floats) -> None:
-        self.task, self.oracle = task, oracle
+        self.task, self.oracle, self.options = task, oracle, TreeOptions.given()
         self.is_whole = task.objective != "normalized-latency"
         self.cutoff = np.inf if task.upper is None else float(task.upper)
         self.master = Master(oracle)
@@ -94,12 +97,12 @@ class TreeSearch:
     def _goes_on(self) -> bool:
         """Whether the bound may rise, and there is time for it and for the check."""
         least, work = self._value(self.open[0].point.bound), self.check * (len(self.open) + 2)
-        left = self.task.deadline - time.process_time() - work * MOST_WORK / (LOOSE * 10**9)
-        return least < self.cutoff and work < 1 and left > 0 and len(self.open) < MOST_LEAVES
+        left = self.task.deadline - time.process_time() - work * MOST_WORK / (LadderOptions.given().slack * 10**9)
+        return least < self.cutoff and work < 1 and left > 0 and len(self.open) < self.options.most_leaves
 
     def _value(self, bound: float) -> float:
         """Return what a bound proves."""
-        return float(ceil(bound - SLACK)) if self.is_whole and bound < FAR else bound
+        return float(ceil(bound - self.options.slack)) if self.is_whole and bound < FAR else bound
 
     def _improve(self, node: TreeNode, rounds: int) -> None:
         self.oracle.legs = node.legs
@@ -111,7 +114,7 @@ class TreeSearch:
     def _enough(self, value: float, bound: float) -> bool:
         if self.is_whole and self._value(bound) < self._value(value):
             return self._value(bound) >= self.cutoff
-        return value - bound < max(SLACK, 1e-6 * abs(value)) or self.is_whole
+        return value - bound < max(self.options.slack, 1e-6 * abs(value)) or self.is_whole
 
     def _branch(self, node: TreeNode) -> bool:
         """Make the two sides of the most promising branching; say whether there is one."""
@@ -119,7 +122,7 @@ class TreeSearch:
         for k, segment, slot in self._candidates(node):
             sides = [self._side(node, k, segment, slot, after) for after in (False, True)]
             for side in sides:
-                self._improve(side, TRIAL_ROUNDS)
+                self._improve(side, self.options.trial_rounds)
             gains = [
                 min(side.point.bound, self.cutoff + 1, 2 * abs(node.point.bound) + 9) - node.point.bound
                 for side in sides
@@ -132,7 +135,7 @@ class TreeSearch:
             return False
         _, node.branch, node.sides = best
         for side in node.sides:
-            self._improve(side, ROUNDS)
+            self._improve(side, self.options.rounds)
         return True
 
     def _candidates(self, node: TreeNode) -> list[tuple[int, int, int]]:
@@ -145,13 +148,13 @@ class TreeSearch:
             shares, ends = np.array([share for share, _ in paths]), np.array([ends for _, ends in paths])
             mean = shares @ ends / shares.sum()
             spread = shares @ np.abs(ends - mean) / shares.sum()
-            size = node.legs[k][:, kernels.CONTEXT] + node.legs[k][:, DECODE]
+            size = node.legs[k][:, path_kernels.CONTEXT] + node.legs[k][:, DECODE]
             for segment in np.flatnonzero(spread > 1e-6):
                 slot = int(min(mean[segment], ends[:, segment].max() - 1))
                 if slot < self.oracle.slots:
                     found.append((spread[segment] * size[segment], k, int(segment), slot))
         found.sort(reverse=True)
-        return [each[1:] for each in found[:TRIALS]]
+        return [each[1:] for each in found[: self.options.trials]]
 
     def _side(self, node: TreeNode, k: int, segment: int, slot: int, after: bool) -> TreeNode:
         legs = list(node.legs)

@@ -9,23 +9,8 @@ import numpy as np
 from bounds.bundle import Bundle, Evaluation, Vector, maximise
 from solvers.by_row import Array
 from solvers.counts.cost_to_go import CostToGo
-from solvers.counts.model import CountsModel, scaled_down
+from solvers.counts.model import CountOptions, CountsModel, scaled_down
 from solvers.counts.vectors import Vectors, fitting_vectors
-
-FEW_VECTORS = 2_000
-"""Fillings of the memory up to which prices are found at once."""
-
-FEW_BATCHES = 40
-"""Batches, about, of the instances in which first prices are found."""
-
-ROUNDS = 60
-"""Evaluations of the bound in one improvement."""
-
-FIRST_SIZE = 0.08
-"""How far prices may move at first, as a part of what the tokens to go cost where batches are full."""
-
-PRECISION = 2000
-"""The improvement ends where it promises less than the cost of a batch divided by this."""
 
 
 def first_prices(model: CountsModel) -> Array:
@@ -44,7 +29,7 @@ def start_prices(vectors: Vectors, check: Callable[[], None]) -> Array:
     """Return prices to start from: those of smaller instances, where the memory holds much or batches are many."""
     model = vectors.model
     prices = first_prices(model)
-    if len(vectors) <= FEW_VECTORS:
+    if len(vectors) <= CountOptions.given().few_vectors:
         return _prices_of_fewer(vectors, prices, check)
     by = 2
     while model.memory // by >= 2 * max(model.sizes):
@@ -58,10 +43,11 @@ def start_prices(vectors: Vectors, check: Callable[[], None]) -> Array:
 
 def _prices_of_fewer(vectors: Vectors, prices: Array, check: Callable[[], None]) -> Array:
     """Return improved prices for any number of batches, with so few of the requests that batches are few."""
-    few = vectors.with_requests(1 / max(1.0, vectors.model.least_batches / FEW_BATCHES))
+    options = CountOptions.given()
+    few = vectors.with_requests(1 / max(1.0, vectors.model.least_batches / options.few_batches))
     fewest = few.model.least_batches
     target = few.model.alone + 3 * fewest * few.model.batch
-    return improved(CostToGo(few, prices, check), range(fewest, 2 * fewest + 2), target, ROUNDS).prices
+    return improved(CostToGo(few, prices, check), range(fewest, 2 * fewest + 2), target, options.rounds).prices
 
 
 def improved(start: CostToGo, numbers: Sequence[int], target: int, rounds: int) -> CostToGo:
@@ -80,12 +66,12 @@ def improved(start: CostToGo, numbers: Sequence[int], target: int, rounds: int) 
         slope = to_go.imbalance(batches).astype(np.float64)
         return Evaluation(to_go.prices.astype(np.float64), float(bound), np.array([float(bound)]), slope[None, :])
 
-    pools = len(model.pools)
+    pools, options = len(model.pools), CountOptions.given()
     token = np.array([max(1, point.remaining) for point in model.pools]) * model.batch / _lanes(model)
     maximise(
         evaluate, start.prices.astype(np.float64), Bundle(), linear=np.zeros(pools), low=np.full(pools, -start.most),
-        high=np.full(pools, start.most), scale=token, size=FIRST_SIZE, worth=model.batch / PRECISION, rounds=rounds,
-        enough=float(target),
+        high=np.full(pools, start.most), scale=token, size=options.first_box,
+        worth=model.batch / options.precision, rounds=rounds, enough=float(target),
     )  # fmt: skip
     return best[1]
 

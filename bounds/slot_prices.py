@@ -1,0 +1,87 @@
+"""The method that prices slots of time."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from bounds.branch_and_bound import propose_tree
+from bounds.column_generation import generate
+from bounds.lagrangian import DEVICE, Floats, Oracle, SlotPricing, first_prices, proof_of
+from bounds.subgradient import ascend
+from bounds.task import Proposal, Task
+from bounds.tuning import Options, option
+from kvcore.certificates.budget import Budget
+from kvcore.certificates.prices import kinds, spend
+from kvcore.errors import BadInput
+
+
+@dataclass(frozen=True)
+class PriceOptions(Options):
+    """Prices of the limits of each slot."""
+
+    pieces: int = option(320, "where requests make calls prices change at most so often, unless slots are few")
+    few_slots: int = option(2000, "slots that are few")
+    strides: int = option(3, "first slots that are looked at in each piece")
+    rounds: int = option(2000, "subgradients, at the most")
+    hope: float = option(0.1, "steps aim at so much above the first bound where no value is known", least=0)
+    margin: float = option(0.02, "and always at so much of the first bound above the bound there", least=0)
+    step: float = option(4.0, "the first step, as a part of the way to what it aims at")
+    momentum: float = option(0.75, "of the direction before, what goes into the next", least=0, most=1)
+    patience: int = option(20, "rounds without a better bound before steps get shorter")
+    most_cells: int = option(2**26, "tokens of a request times slots where the machine evicts: each takes 16 bytes")
+    most_slots: int = option(400_000, "slots beyond which prices for every request would take too long")
+
+
+def propose_prices(task: Task) -> Iterator[Proposal]:
+    """Return prices of the limits of each slot (BadInput, at once, where they prove nothing)."""
+    return _proposals(task, SlotPricing(task.instance, task.objective))
+
+
+def _proposals(task: Task, pricing: SlotPricing) -> Iterator[Proposal]:
+    options = PriceOptions.given()
+    first, slots = first_prices(pricing, most := options.most_slots)
+    if slots > most:
+        raise BadInput(f"prices of slots take at most {most} slots, and {slots} are needed; coarsen first")
+    cells = slots * max(request.output for request in task.instance.requests)
+    if task.instance.machine.evict and cells > options.most_cells:
+        raise BadInput(
+            f"prices of slots take at most {options.most_cells} tokens times slots, not {cells}; coarsen first"
+        )
+    spend(count := Budget(), task.instance.machine, kinds(task.instance), slots)
+    task.begin(count)
+    calls = any(request.calls for request in task.instance.requests)
+    piece = max(1, slots // options.pieces) if calls and slots > options.few_slots else 1
+    oracle = Oracle(pricing, slots, piece, max(1, piece // options.strides))
+    start = np.zeros(oracle.room.shape)
+    start[DEVICE] = [first[p * piece : (p + 1) * piece].mean() for p in range(oracle.pieces)]
+    try:
+        begin = [oracle.best, oracle.evaluate(start)]
+        if calls:
+            generate(oracle, begin, task.deadline)
+        else:
+            _ascend(oracle, task)
+    finally:  # on KeyboardInterrupt too
+        yield Proposal(proof_of(pricing, oracle.spread(oracle.best.prices)))
+    if calls and piece == 1 and oracle.best.prices.any():
+        yield from propose_tree(task, oracle)
+
+
+def _ascend(oracle: Oracle, task: Task) -> None:
+    """Look for better prices; a row is measured in its limit, so that all rows move alike."""
+    begin, scale = oracle.best, np.where(oracle.pricing.limits > 0, oracle.pricing.limits, 1.0)[:, None]
+
+    def evaluate(scaled: Floats) -> tuple[float, Floats]:
+        point = oracle.evaluate(scaled / scale)
+        return point.bound, oracle.excess(point) / scale
+
+    options = PriceOptions.given()
+    target = begin.bound * (1 + options.hope) if task.upper is None else float(task.upper)
+    ascend(
+        evaluate, begin.prices * scale, target, rounds=options.rounds, margin=options.margin * abs(begin.bound),
+        step=options.step, momentum=options.momentum, stalled=options.patience,
+        go_on=lambda best: time.process_time() < task.deadline,
+    )  # fmt: skip

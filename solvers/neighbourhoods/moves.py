@@ -1,0 +1,64 @@
+"""The options of destroy and repair."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from bounds.tuning import Options, option
+
+
+@dataclass(frozen=True)
+class NeighbourhoodOptions(Options):
+    """Large neighbourhood search: destroy and repair under annealing, and for rigid requests a search over starts."""
+
+    look_seconds: float = option(0.2, "seconds between two looks at the clock")
+    hot: float = option(5.0, "slots of delay that a move may bring by and large, at the start")
+    cold: float = option(0.3, "and at the end")
+    size: int = option(6, "requests that a move takes out, at the most", least=2)
+    single: float = option(0.05, "share of the moves that take out one request", least=0, most=1)
+    anywhere: float = option(0.1, "share that take requests from anywhere in time", least=0, most=1)
+    reach: int = option(20, "the others begin or end near one another: within all slots divided by this, or 30 slots")
+    late: float = option(0.1, "share of the requests inserted later than they fit", least=0, most=1)
+    latest: int = option(15, "by so many slots, at the most")
+    unlimited: float = option(0.5, "share inserted with no limit on slots of KV on the device", least=0, most=1)
+    host_first: float = option(0.7, "share of which KV goes to the host first", least=0, most=1)
+    evicting: float = option(0.4, "share inserted with evictions, where the machine evicts", least=0, most=1)
+    most_slots: int = option(200_000, "slots that a schedule may take: arrays of slots are kept")
+    most_parts: int = option(24, "parts that a prefill is split into, at the most")
+    most_runs: int = option(24, "pieces that runs between two evictions have room for in each segment")
+    most_places: int = option(8, "changes of place, device or host, that a request has room for in each call")
+    soft_share: float = option(0.8, "part of a search over rigid requests in which memory may be exceeded", most=0.99)
+    roomy: int = option(4, "it needs memory for so many requests at their largest: with less, repairs do better")
+    most_loads: int = option(2**25, "numbers in its table of loads")
+    floor: float = option(0.25, "part of the largest price that memory costs in the last slot, too", least=0)
+    early: float = option(0.7, "part of its moves that lead to the second of these heats and prices", most=0.99)
+    heat: tuple[float, float, float] = option((10.0, 0.5, 0.25), "heat at the start, then, and at the end")
+    dear: tuple[float, float, float] = option((1.0, 2.0, 15.0), "factor of prices at the start, then, and at the end")
+    shift: int = option(8, "slots by which a request is shifted, at the most")
+    jitter: int = option(2, "slots by which exchanged requests miss each other's place, at the most", least=0)
+    neighbours: int = option(40, "exchanged requests are at most so many ranks of area apart")
+    reprice: int = option(4096, "moves between two changes of the prices")
+
+
+class Moves(NamedTuple):
+    """The options of destroy and repair that its compiled search takes."""
+
+    size: int
+    single: float
+    anywhere: float
+    reach: int
+    late: float
+    latest: int
+    unlimited: float
+    host_first: float
+    evicting: float
+
+
+class Shifts(NamedTuple):
+    """The options of the search over starts that its compiled part takes."""
+
+    shift: int
+    jitter: int
+    neighbours: int
+    reprice: int

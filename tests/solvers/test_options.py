@@ -1,0 +1,135 @@
+"""The numbers that steer searches have names, users can set them, and none is left at the top of a module."""
+
+import ast
+import json
+from pathlib import Path
+
+import pytest
+
+import kvbound as kv
+from bounds.tuning import chosen
+from solvers import options
+from solvers.task import SolveOptions
+from tests.support.commands import run_kvbound
+from tests.support.rigid import rigid
+from workloads.builtin import builtin_instance
+
+MARS = builtin_instance("mars-figure1")
+ROOT = Path(__file__).parents[2]
+CONSTANTS = {
+    "bounds/path_kernels.py: FAR": "stands for infinity, where sums of floats must not overflow",
+    "bounds/lagrangian.py: SIZE": "sums of the checker stay below 2^62",
+    "bounds/speed_kernels.py: FAR": "stands for infinity",
+    "solvers/counts/cost_to_go.py: NEVER, LEAST": "no sum of 64 bits overflows",
+    "solvers/counts/model.py: MOST_REQUESTS": "counts are kept in 16 bits",
+    "solvers/gurobi.py: SIZE_LIMIT": "of the licence inside Gurobi's wheel",
+    "solvers/gurobi.py: _MODEL_TOO_LARGE": "Gurobi's number of an error",
+    "solvers/neighbourhoods/scope.py: MOST_TOKENS": "no sum of 64 bits overflows",
+    "solvers/slot_flow/step_kernels.py: IDLE": "stands for the option of a tick between batches",
+    "solvers/steering_kernels.py: CLOSE": "what rounding of floats may add to a batch",
+    "solvers/task.py: NO_TIME_LIMIT": "stands for infinity, in seconds",
+}
+"""Numbers at the top of a module that are no options, and why: another value would be wrong."""
+
+
+def trees():
+    for package in ("bounds", "solvers"):
+        for path in sorted((ROOT / package).rglob("*.py")):
+            yield path.relative_to(ROOT).as_posix(), ast.parse(path.read_text(encoding="utf-8"))
+
+
+def has_numbers(value):
+    """Whether an expression is made of numbers alone, or of containers of them."""
+    plain = (ast.Tuple, ast.List, ast.Set, ast.Dict, ast.UnaryOp, ast.BinOp, ast.operator, ast.unaryop, ast.Load)
+    parts = [each for each in ast.walk(value) if not isinstance(each, plain)]
+    return bool(parts) and all(isinstance(e, ast.Constant) and isinstance(e.value, int | float) for e in parts)
+
+
+def test_no_number_stands_at_the_top_of_a_module():
+    found = set()
+    for path, tree in trees():
+        for line in tree.body:
+            if isinstance(line, ast.Assign | ast.AnnAssign) and line.value is not None and has_numbers(line.value):
+                targets = line.targets if isinstance(line, ast.Assign) else [line.target]
+                found.add(f"{path}: {', '.join(ast.unparse(target).strip('()') for target in targets)}")
+    assert found == set(CONSTANTS)
+
+
+def test_every_class_of_options_is_in_the_list():
+    classes = [
+        f"{path.removesuffix('.py').replace('/', '.')}:{node.name}"
+        for path, tree in trees()
+        for node in tree.body
+        if isinstance(node, ast.ClassDef) and any(ast.unparse(base) == "Options" for base in node.bases)
+    ]
+    assert sorted(classes) == sorted(options.GROUPS.values())
+
+
+def test_every_option_has_an_effect_and_takes_its_default():
+    rows = list(options.rows_of_options())
+    assert len({name for name, *_ in rows}) == len(rows) > 100
+    assert all(effect and values for _, _, effect, values in rows)
+    for group in options.GROUPS:
+        for name, one in options.names_of(group).items():
+            assert options.parsed({name: one.default}) == {name: one.default}
+            assert name.partition(".")[2].isidentifier()
+
+
+@pytest.mark.parametrize(
+    ("given", "why"),
+    [
+        ({"tre.rounds": 1}, "no search called 'tre' has options; is it tree.*; there are those of solve, "),
+        ({"tree.round": 1}, "no option is called 'tree.round'; is it tree.rounds, .*`kvbound options tree` lists"),
+        ({"tree": 1}, "no option is called 'tree'"),
+        ({"tree.rounds": 1.5}, "the option tree.rounds is a whole number above 0, not 1.5"),
+        ({"tree.rounds": "many"}, "the option tree.rounds is a whole number above 0, not 'many'"),
+        ({"tree.rounds": True}, "not True"),
+        ({"tree.rounds": 0}, "not 0"),
+        ({"tree.slack": float("nan")}, "the option tree.slack is a number above 0, not nan"),
+        ({"tree.slack": "1e999"}, "not '1e999'"),
+        ({"tree.slack": None}, "not None"),
+        ({"prices.momentum": 2}, "the option prices.momentum is a number of at least 0 and at most 1, not 2"),
+        (
+            {"neighbourhoods.heat": "1,2"},
+            "the option neighbourhoods.heat is 3 numbers, each a number above 0, not '1,2'",
+        ),
+    ],
+)
+def test_a_wrong_option_is_one_clear_line(given, why):
+    for search in (kv.solve, kv.bound, kv.improve):
+        with pytest.raises(kv.BadInput, match=why) as raised:
+            search(MARS, options=given)
+        assert "\n" not in str(raised.value)
+
+
+def test_options_hold_in_the_search_and_not_after_it():
+    found = [kv.bound(MARS, method="prices", options=given) for given in ({}, {"columns.rounds": "1"}, None)]
+    assert found[1].bound < found[0].bound == found[2].bound
+    assert found[1].extra["options"] == {"columns.rounds": 1}
+    assert "options" not in found[0].extra
+
+
+def test_options_reach_the_workers_and_the_result():
+    result = kv.solve(rigid(0), formulation="start-time", options={"start-time.most_numbers": 1})
+    assert (result.stopped, result.extra["options"]) == ("memory limit", {"start-time.most_numbers": 1})
+    assert kv.solve(rigid(0), formulation="start-time").stopped == "proved"
+
+
+def test_options_on_the_command_line(tmp_path):
+    out = tmp_path / "out.json"
+    code, _ = run_kvbound(["improve", "mars-figure1", "--seconds", "0.1", "--json", str(out),
+                           "--option", "improve.restarts=2", "--option", "neighbourhoods.heat=3,2,1"])  # fmt: skip
+    given = {"improve.restarts": 2, "neighbourhoods.heat": [3, 2, 1]}
+    assert (code, json.loads(out.read_text())["options"]) == (0, given)
+    assert run_kvbound(["bound", "mars-figure1", "--option", "prices.rounds"]) == (
+        2, "kvbound: --option prices.rounds: write NAME=NUMBER, such as speed.step=0.2\n",
+    )  # fmt: skip
+    assert "0.02" in run_kvbound(["options", "prices"])[1]
+
+
+def test_the_innermost_choice_holds():
+    with chosen(SolveOptions(grace=3.0)):
+        with chosen(SolveOptions(grace=4.0)):
+            assert SolveOptions.given().grace == 4.0
+        assert SolveOptions.given().grace == 3.0
+    assert SolveOptions.given() == SolveOptions()
