@@ -161,15 +161,22 @@ def text_of(documented: Any) -> str:
 
 RECORDS = Path(__file__).parents[2] / "benchmarks" / "records"
 """A file for each section, in the order of their names: `title`, `date`, `command`, `about`, and `tables`, each with
-`columns`, `rows` and, if there is something to say, `notes`."""
+`columns`, `rows` and, if there is something to say, `notes`; a `diary` stays in the record."""
 MEASURED = """# Measurements
 
-Written by `python -m docs.make` from `benchmarks/records`; the pages that explain the numbers link here. Machine: two
-cores of an AMD EPYC, Python 3.11, HiGHS 1.15.1, OR-Tools 9.15, Gurobi 13.0.3, one thread a solve. Other work ran at the
-same time unless said otherwise, so seconds give the order of magnitude only. Values are the referee's; a bound is
-proved, and one that is called certified was recomputed by the checker. A gap is (value - bound) / bound. `KVBOUND_DATA`
-must name the folder of the traces where real requests are used ([data.md](data.md)). Nothing was measured on a GPU yet.
-Other tables: [the papers' claims](fidelity.md), [worst ratios](worst.md), [verdicts on hypotheses](verdicts.md).
+`python -m docs.make` writes this page from `benchmarks/records`, where the notes of each measurement are. A section
+begins with its command and its date.
+
+| | |
+|---|---|
+| machine | two cores of an AMD EPYC; nothing was measured on a GPU yet |
+| versions | Python 3.11, HiGHS 1.15.1, OR-Tools 9.15, Gurobi 13.0.3; one thread a solve |
+| seconds | orders of magnitude: other work ran at the same time unless said otherwise |
+| value | the referee's |
+| bound | proved; *certified*: recomputed by the checker |
+| gap | (value - bound) / bound |
+| real requests | `KVBOUND_DATA` names the folder of the traces ([data.md](data.md)) |
+| other tables | [the papers' claims](fidelity.md), [worst ratios](worst.md), [verdicts on hypotheses](verdicts.md) |
 """
 
 

@@ -1,0 +1,41 @@
+"""`python -m docs.make.words`: count the words that people wrote in docs/, by shelf and page."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+GENERATED = {"api.md", "names.md", "options.md", "reference.md", "rules.md", "schemas.md", "verdicts.md", "worst.md"}
+"""Pages whose words are in the code. Those of measured.md and fidelity.md are in records, by hand, and count."""
+FENCED = re.compile(r"^ *(`{3,}).*?^ *\1$", flags=re.DOTALL | re.MULTILINE)
+
+
+def count(text: str) -> int:
+    """Return the words of a page outside its code blocks; a word has two letters in a row."""
+    return sum(1 for word in FENCED.sub("", text).split() if re.search("[A-Za-z]{2}", word))
+
+
+def shelves() -> dict[str, list[str]]:
+    """Return the pages of docs/ on each shelf: what the first level of `nav` in mkdocs.yml names."""
+    nav = (ROOT / "mkdocs.yml").read_text(encoding="utf-8").partition("\nnav:\n")[2]
+    names, texts = (re.split(r"^  - (\S+):$", nav, flags=re.MULTILINE)[first::2] for first in (1, 2))
+    return {name: re.findall(r" (\w+\.md)$", text, flags=re.M) for name, text in zip(names, texts, strict=True)}
+
+
+def counts() -> dict[str, dict[str, int]]:
+    """Return the words of each page written by hand, by shelf."""
+    found: dict[str, dict[str, int]] = {}
+    for shelf, names in shelves().items():
+        texts = {name: (ROOT / "docs" / name).read_text(encoding="utf-8") for name in names if name not in GENERATED}
+        found[shelf] = {name: count(text) for name, text in texts.items()}
+    return found
+
+
+if __name__ == "__main__":
+    table = counts()
+    for shelf, words in table.items():
+        print(f"{shelf}: {sum(words.values()):,}")
+        for page, number in sorted(words.items(), key=lambda item: -item[1]):
+            print(f"  {page:18} {number:6,}")
+    print(f"all: {sum(sum(words.values()) for words in table.values()):,}")

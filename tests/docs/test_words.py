@@ -1,0 +1,24 @@
+"""The pages written by hand stand on four shelves and stay short."""
+
+from __future__ import annotations
+
+from docs.make import FOLDER
+from docs.make.words import GENERATED, count, counts, shelves
+
+LIMIT = 50_000
+
+
+def test_every_page_is_on_one_of_four_shelves() -> None:
+    assert list(shelves()) == ["Tutorial", "How-to", "Explanation", "Reference"]
+    on_shelves = sorted(page for pages in shelves().values() for page in pages)
+    assert on_shelves == sorted(path.name for path in FOLDER.glob("*.md"))
+
+
+def test_the_words_by_hand_have_a_limit() -> None:
+    words = {page: number for shelf in counts().values() for page, number in shelf.items()}
+    assert not GENERATED & set(words)
+    assert sum(words.values()) <= LIMIT, sorted(words.items(), key=lambda item: -item[1])
+
+
+def test_numbers_symbols_and_code_blocks_are_no_words() -> None:
+    assert count("| two words | 3 % |\n```python\nnot counted\n```\nx `and code`") == 4
