@@ -71,15 +71,15 @@ def compare(
 
     `policies` are names (None: the usual ones; one text may hold several, with commas), Policy objects or classes, or
     functions, as `get_policy` takes them. They are measured against the optimum (or what is known of it), the best
-    lower bound, or nothing. `time_limit` is in seconds, for each optimum; `window` is what `kvcore.summary` takes. A
-    policy that cannot run has a row that says why. `schedules`, by name, are those of others (`kv.read_run`,
-    `kv.read_schedule`): InvalidSchedule if one breaks a rule.
+    lower bound, or nothing. `time_limit` is in seconds of the processor, for each policy and each optimum; `window` is
+    what `kvcore.summary` takes. A policy that cannot run, or does not end in time, has a row that says why.
+    `schedules`, by name, are those of others (`kv.read_run`, `kv.read_schedule`): InvalidSchedule if one breaks a rule.
     """
     usual = USUAL if instance.machine.evict else USUAL_WITHOUT_EVICTION
     names = usual if policies is None else policy_names(policies) if isinstance(policies, str) else policies
     outside = outside_schedules(instance, schedules or {}, objective, window)
     runs, interrupted = simulate_policies(
-        instance, names, objective, handling, window=window, strict=False, watch=watch
+        instance, names, objective, handling, window=window, strict=False, time_limit=time_limit, watch=watch
     )
     optima: dict[str, Result] = {}
     for kind in _kinds(instance, handling) if against else ():

@@ -34,7 +34,7 @@ from kvcore.referee import verify_schedule
 from kvcore.result import Result, SolverInfo
 from kvcore.schedule import Schedule
 from kvcore.trace import Trace
-from solvers.driver import free_calls
+from solvers.driver import REFEREE, free_calls
 from solvers.neighbourhoods import improve as repair
 from solvers.neighbourhoods import why_not
 from solvers.steering import Runs, applies, steer
@@ -42,6 +42,8 @@ from solvers.task import Done, Found, Progress, Send, Task
 
 FIRST = ("index", "sjf", "serial")
 """What is run for a start, where none is given: the first that the machine suits. Before it, `first_policies`."""
+LEAST = 1.0
+"""Seconds of the processor that it has, or half of all seconds if that is more: the referee has the other half."""
 OTHERS = ("infermax", "vllm-v1", "mc-sf", "srpt", "sjf-api", "mars-order")
 """What is run before all other policies."""
 WITH_CALLS = ("trtllm-max-utilization-cached", "infercept-heuristic")
@@ -90,6 +92,7 @@ def improve(
     It takes `seconds`, or, with `rounds`, runs so many policies, however long they take; then it is reproducible.
     Ctrl-C ends it with what was found. The result names the policy that made the schedule, if a name makes it again,
     and in `extra` the value of the start and the number of rounds. `found` is called with each better schedule.
+    Where the policy to start from does not end in its part of them (`LEAST`), the result is `unknown`.
 
     Raises:
         BadInput: the objective or the policy is unknown, or the start is for another instance.
@@ -99,8 +102,15 @@ def improve(
     check_objective(objective)
     instance = free_calls(instance, handling)
     search = _Improvement(instance, objective, seconds, rounds, progress, found)
-    search.start(start)
-    first, stopped = search.value, "time limit" if rounds is None else "rounds"
+    stopped = "time limit" if rounds is None else "rounds"
+    known: dict[str, Any] = {"policy": start if isinstance(start, str) else None, "value": None}
+    info = SolverInfo("policies", kvcore.__version__, seed=seed)
+    try:
+        search.start(start)
+    except _OverError:
+        return Result(instance, objective, formulation="improve", solver=info, seconds=time.monotonic() - search.began,
+                      stopped=stopped, extra={"start": known, "rounds": 0})  # fmt: skip
+    known["value"] = str(Fraction(search.value)) if objective == "normalized-latency" else int(search.value)
     try:
         first_of_all = search.due() if objective == "max-flow-time" else search.tuned()
         for tries in (_staggered(instance), search.turned(), first_of_all):
@@ -115,13 +125,10 @@ def improve(
         stopped = "interrupted"
     except _OverError:
         pass
-    known = str(Fraction(first)) if objective == "normalized-latency" else int(first)
-    given = {"policy": start if isinstance(start, str) else None, "value": known}
     return Result(
         instance, objective, schedule=search.schedule, claimed=search.value, formulation="improve", policy=search.name,
-        found_by=search.name or "improve",
-        solver=SolverInfo("policies", kvcore.__version__, seed=seed), seconds=time.monotonic() - search.began,
-        stopped=stopped, extra={"start": given, "rounds": search.made},
+        found_by=search.name or "improve", solver=info, seconds=time.monotonic() - search.began, stopped=stopped,
+        extra={"start": known, "rounds": search.made},
     )  # fmt: skip
 
 
@@ -166,15 +173,20 @@ class _Improvement:
     name: str | None = field(init=False)
 
     def start(self, given: Schedule | str | None) -> None:
-        """Take the schedule to start from."""
+        """Take the schedule to start from. _OverError: a policy does not end within the seconds."""
         if isinstance(given, Schedule):
             self._keep(verify_schedule(self.instance, given), None)
             return
+        seconds = math.inf if self.rounds is not None else max(LEAST, self.seconds / (1 + REFEREE))
+        end = time.process_time() + seconds
         for name in first_policies(self.instance, self.objective) if given is None else (given,):
             try:
-                self._keep(trace_policy(self.instance, get_policy(name)), name)
+                trace = trace_policy(self.instance, get_policy(name), go_on=lambda: time.process_time() < end)
+                self._keep(trace, name)
                 return
-            except (PolicyError, Unsuited):
+            except (PolicyError, Unsuited) as error:
+                if isinstance(error, PolicyError) and time.process_time() >= end:
+                    raise _OverError from None
                 if name in (given, FIRST[-1]):
                     raise
 

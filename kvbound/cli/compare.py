@@ -55,7 +55,7 @@ def compare(
     schedule: SchedulesOption = None,
     objective: ObjectiveOption = "total-flow-time",
     handling: HandlingOption = "as-given",
-    time_limit: Annotated[float, typer.Option(min=0.1, metavar="S", help="seconds for each optimum")] = 60,
+    time_limit: Annotated[float, typer.Option(min=0.1, metavar="S", help="seconds for each policy and optimum")] = 60,
     threads: Annotated[int, typer.Option(min=1, metavar="N")] = 1,
     optimum: Annotated[
         bool | None,
