@@ -1304,7 +1304,7 @@ class Search:
         sums = [list(accumulate(column)) for column in sums]
         prices, packed = sums[: len(self.lines)], sums[len(self.lines) :]
         for k, (most, filled) in enumerate(zip(batches, prefills)):
-            most = max(most, *(ceil(column[k]) for column in packed))
+            most = max([most, *(ceil(column[k]) for column in packed)])
             yield max(ceil(column[k] + line["base"] * most + line["prefill"] * filled)
                       for column, line in zip(prices, self.lines))
 

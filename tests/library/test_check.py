@@ -327,6 +327,14 @@ def test_like_requests_and_whole_prefills(seed):
         assert check.prove(loaded(instance), proof, objective) == optimum
 
 
+@pytest.mark.parametrize("objective", SEARCHED)
+def test_a_search_without_a_limit_of_memory(objective):
+    instance = tiny_instance(1, requests=2, calls=0)
+    instance = instance.replace(machine=instance.machine.replace(memory=None))
+    best, _ = exhaustive_optimum(instance, objective)
+    assert check.prove(loaded(instance), check.Box(kind="exhaustive", states=10**4, claim=best), objective) == best
+
+
 def test_a_search_that_ends_too_early_says_so(monkeypatch):
     monkeypatch.setattr(check, "MOST_TRIED", 30)
     instance = kv.load_instance("mars-figure1")
