@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import importlib.util
 import json
 import sys
@@ -70,38 +71,43 @@ def load_all(path: Path) -> dict[str, Hypothesis]:
 def save(verdict: Verdict, folder: Path) -> list[str]:
     """Write a counterexample into `folder/NAME`: instances, schedules, certificates, and what they show.
 
-    Returns the names of the files. What was there before is replaced.
+    Returns the names of the files. What was there before is replaced at one blow, by `counterexample.json`, which
+    names the others; then the files that it does not name are deleted.
     """
     if verdict.fails is None:
         return []
     place = folder / verdict.name
     try:
         place.mkdir(parents=True, exist_ok=True)
-        for old in place.glob("*.json"):
-            old.unlink()
+        shown = [_save(place, held) for held in verdict.fails.evidence]
+        facts = {"hypothesis": verdict.name, "why": verdict.fails.why, "shown_by": shown}
+        write_text(place / "counterexample.json", json.dumps(facts, indent=1, ensure_ascii=False))
+        named = {one[what] for one in shown for what in ("instance", "schedule", "certificate")}
+        for old in {file.name for file in place.glob("*.json")} - named - {"counterexample.json"}:
+            (place / old).unlink()
     except OSError as error:
         raise BadInput(f"{place}: cannot be written: {error.strerror or error}") from None
-    shown = [_save(place, held, verdict) for held in verdict.fails.evidence]
-    facts = {"hypothesis": verdict.name, "why": verdict.fails.why, "shown_by": shown}
-    write_text(place / "counterexample.json", json.dumps(facts, indent=1, ensure_ascii=False))
     verdict.files = sorted(f"{verdict.name}/{file.name}" for file in place.glob("*.json"))
     return verdict.files
 
 
-def _save(place: Path, held: Held, verdict: Verdict) -> dict[str, Any]:
+def _write(place: Path, name: str, end: str, text: str) -> str:
+    """Write a file, beside one of the same name that says something else; return its name."""
+    path = place / f"{name}{end}"
+    if path.exists() and path.read_bytes().rstrip() != text.encode().rstrip():
+        path = place / f"{name}-{hashlib.sha256(text.encode()).hexdigest()[:8]}{end}"
+    write_text(path, text)
+    return path.name
+
+
+def _save(place: Path, held: Held) -> dict[str, Any]:
     """Write one schedule, its instance, and the certificate of its optimum if there is one; return the names."""
-    instance = f"instance-{held.instance.sha256[:8]}.json"
-    schedule, certificate = f"{held.label}.schedule.json", f"{held.label}.certificate.json"
-    write_text(place / instance, held.instance.to_json())
-    write_text(place / schedule, held.schedule.to_json())
     proof = held.certificate
-    if proof is not None:
-        write_text(place / certificate, proof.to_json())
     return {
         "label": held.label,
-        "instance": instance,
-        "schedule": schedule,
-        "certificate": None if proof is None else certificate,
+        "instance": _write(place, f"instance-{held.instance.sha256[:8]}", ".json", held.instance.to_json()),
+        "schedule": _write(place, held.label, ".schedule.json", held.schedule.to_json()),
+        "certificate": None if proof is None else _write(place, held.label, ".certificate.json", proof.to_json()),
         "objective": held.objective,
         "value": str(held.value),
     }

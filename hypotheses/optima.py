@@ -62,7 +62,7 @@ def _solved(instance: Instance, objective: str, deadline: float) -> Result | Non
         raise KeyboardInterrupt
     if found.status not in PROVED:
         return None
-    for kind, thing in (("schedule", found.schedule), ("certificate", found.certificate)):
+    for kind, thing in (("certificate", found.certificate), ("schedule", found.schedule)):  # which is read first
         if thing is not None and (file := _file(instance, objective, kind)) is not None:
             write_text(file, thing.to_json())
     return found

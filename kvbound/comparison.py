@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -59,7 +60,7 @@ def compare(
     policies: str | Sequence[AnyPolicy] | None = None,
     objective: str = "total-flow-time",
     handling: str = "as-given",
-    time_limit: float = 60,
+    time_limit: float | None = None,
     threads: int = 1,
     *,
     against: Against = "optimum",
@@ -71,15 +72,17 @@ def compare(
 
     `policies` are names (None: the usual ones; one text may hold several, with commas), Policy objects or classes, or
     functions, as `get_policy` takes them. They are measured against the optimum (or what is known of it), the best
-    lower bound, or nothing. `time_limit` is in seconds, for each optimum; `window` is what `kvcore.summary` takes. A
-    policy that cannot run has a row that says why. `schedules`, by name, are those of others (`kv.read_run`,
-    `kv.read_schedule`): InvalidSchedule if one breaks a rule.
+    lower bound, or nothing. `time_limit` is in seconds of the processor, for each policy and each optimum (None: 60 for
+    an optimum, and policies run to their end); `window` is what `kvcore.summary` takes. A policy that cannot run, or
+    does not end in time, has a row that says why.
+    `schedules`, by name, are those of others (`kv.read_run`, `kv.read_schedule`): InvalidSchedule if one breaks a rule.
     """
     usual = USUAL if instance.machine.evict else USUAL_WITHOUT_EVICTION
     names = usual if policies is None else policy_names(policies) if isinstance(policies, str) else policies
     outside = outside_schedules(instance, schedules or {}, objective, window)
+    limit, time_limit = math.inf if time_limit is None else time_limit, 60 if time_limit is None else time_limit
     runs, interrupted = simulate_policies(
-        instance, names, objective, handling, window=window, strict=False, watch=watch
+        instance, names, objective, handling, window=window, strict=False, time_limit=limit, watch=watch
     )
     optima: dict[str, Result] = {}
     for kind in _kinds(instance, handling) if against else ():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -72,20 +73,22 @@ def simulate_policies(
     strict: bool = True,
     predictions: str = "exact",
     seed: int = 0,
+    time_limit: float = math.inf,
     watch: Watch = unwatched,
 ) -> tuple[list[Simulation], bool]:
     """Run policies, until Ctrl-C or SIGTERM: return what has run, and whether that came.
 
     What keeps a policy from running is raised if `strict`, and else stands in its row under `error`. `window` is what
-    `kvcore.summary` takes, `predictions` and `seed` what `solvers.simulate_policy` does.
+    `kvcore.summary` takes, `predictions`, `seed` and `time_limit` what `solvers.simulate_policy` does.
     """
     runs: list[Simulation] = []
     for policy in map(get_policy, policies):
         try:
             with watch(f"{policy.name} on {instance.name}"):
                 result = simulate_policy(
-                    instance, policy, objective, handling=handling, predictions=predictions, seed=seed
-                )
+                    instance, policy, objective, handling=handling, predictions=predictions, seed=seed,
+                    time_limit=time_limit,
+                )  # fmt: skip
                 assert result.trace is not None  # for mypy: a policy ends with a schedule or an error
                 row = {**result.to_json(), "measures": summary(result.trace, window)}
                 runs.append(Simulation(row, result.schedule, result.trace))

@@ -45,8 +45,17 @@ OBJECTIVES = ("makespan", "busy-time", "total-flow-time", "weighted-flow-time", 
 FLOW = ("total-flow-time",)
 
 
+def one_line(text):
+    """At most 400 letters of a text, with a question mark for what a terminal may obey."""
+    text = " ".join(text[:2000].split())
+    return "".join(letter if letter.isprintable() else "?" for letter in text)[:400]
+
+
 class Bad(Exception):
     """The input is not what docs/formats.md asks for: exit code 2."""
+
+    def __init__(self, detail):
+        super().__init__(one_line(detail))
 
 
 class Broken(Exception):
@@ -54,7 +63,8 @@ class Broken(Exception):
 
     def __init__(self, detail, rule=None, batch=None, request=None):
         where = f", request {request}: " if request else ": "
-        super().__init__(detail if rule is None else f"rule R{rule} is broken in batch {batch}{where}{detail}")
+        said = detail if rule is None else f"rule R{rule} is broken in batch {batch}{where}{detail}"
+        super().__init__(one_line(said))
         self.rule, self.batch = rule, batch
 
 
@@ -186,7 +196,7 @@ def load(path):
             raise NotChecked(f"{path}: more than {MOST_BYTES} bytes or {MOST_VALUES} values are not read")
         return json.loads(data.decode("utf-8"), object_pairs_hook=once, parse_constant=refused)
     except (OSError, EOFError, ValueError, RecursionError, zlib.error) as error:
-        raise Bad(f"{path}: {' '.join(str(error).split())}") from None
+        raise Bad(f"{path}: {error}") from None
 
 
 def once(pairs):
@@ -1294,7 +1304,7 @@ class Search:
         sums = [list(accumulate(column)) for column in sums]
         prices, packed = sums[: len(self.lines)], sums[len(self.lines) :]
         for k, (most, filled) in enumerate(zip(batches, prefills)):
-            most = max(most, *(ceil(column[k]) for column in packed))
+            most = max([most, *(ceil(column[k]) for column in packed)])
             yield max(ceil(column[k] + line["base"] * most + line["prefill"] * filled)
                       for column, line in zip(prices, self.lines))
 
@@ -2043,15 +2053,18 @@ def check_record(path):
 def check_all(folder):
     """Check every record below a folder; the exit code."""
     wrong, records = 0, sorted(path for path in Path(folder).rglob("*.json") if path.name.count(".") == 1)
+    if not records:
+        raise Bad(f"{folder}: there is no record below it")
     names = Counter(path.stem for path in records)
     for path in records:
         try:
             if names[path.stem] > 1:
                 raise Broken("two records have this name")
             print(f"{path.stem}: {check_record(path)}", flush=True)
-        except (Bad, Broken) as error:
+        except (Bad, Broken, RecursionError, MemoryError) as error:
             wrong += 1
-            print(f"{path.stem}: {'NOT CHECKED' if isinstance(error, NotChecked) else 'WRONG'}: {error}", flush=True)
+            what = "NOT CHECKED" if isinstance(error, NotChecked | MemoryError) else "WRONG"
+            print(f"{path.stem}: {what}: {error or 'there is too little memory'}", flush=True)
     print(f"{len(records)} records, {wrong} of them wrong or not checked")
     return int(wrong > 0)
 
@@ -2061,7 +2074,8 @@ def main(arguments):
         if len(arguments) == 2 and arguments[0] == "--all":
             return check_all(arguments[1])
         if len(arguments) != 2:
-            raise Bad(__doc__)
+            print(__doc__, file=sys.stderr)
+            return 2
         instance, data = read_instance(load(arguments[0])), load(arguments[1])
         if isinstance(data, dict) and ("proof" in data or data.get("format") == "kvbound-certificate"):
             objective, bound = verify_certificate(instance, data)
@@ -2072,7 +2086,7 @@ def main(arguments):
     except Broken as error:
         print(f"{'not checked' if isinstance(error, NotChecked) else 'invalid'}: {error}")
         return 1
-    except Bad as error:
+    except (Bad, RecursionError) as error:
         print(error, file=sys.stderr)
         return 2
     except MemoryError:

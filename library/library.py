@@ -5,7 +5,8 @@ from __future__ import annotations
 import csv
 import gzip
 import re
-from collections.abc import Iterable, Iterator
+import zlib
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, suppress
 from datetime import UTC, datetime
 from fractions import Fraction
@@ -27,6 +28,8 @@ from library.record import Best, Origin, Record
 RECORDS = Path(__file__).parent / "records"
 TRIED = "tried.csv"
 """In the folder of the records: a line for each try of every database that it was filled with."""
+NUMBER = re.compile(r"(-?[0-9]{1,400}(\.[0-9]{1,20})?(e-?[0-9]{1,2})?(/0*[1-9][0-9]{0,400})?)?")
+"""A number in a table, or an empty field."""
 HEAD = 2000
 """Letters of an instance file, in which its tick stands."""
 OURS = f"kvbound {kvcore.__version__}"
@@ -109,8 +112,7 @@ class Library:
 
     def tried(self) -> list[dict[str, str]]:
         """Return the rows of every try that a `fill` noted; numbers are text, empty without one."""
-        path = self.folder / TRIED
-        return list(csv.DictReader(read_text(path).splitlines())) if path.exists() else []
+        return table_rows(self.folder / TRIED, ("name", "objective", "run", "version", "proved", "bound"), ("seconds",))
 
     def path(self, record: Record, kind: str, objective: str | None = None) -> Path:
         """Return the path of the instance, or of a schedule or certificate for an objective."""
@@ -126,7 +128,10 @@ class Library:
 
     def tick_seconds(self, record: Record) -> Fraction:
         """Return the length of a tick of the instance, of which the head is read where it stands there."""
-        with suppress(OSError, EOFError), gzip.open(self.path(record, "instance"), "rt", encoding="utf-8") as file:
+        with (
+            suppress(OSError, EOFError, ValueError, zlib.error),
+            gzip.open(self.path(record, "instance"), "rt", encoding="utf-8") as file,
+        ):
             if found := re.search(r'"tick_seconds": "(\d+(?:/[1-9]\d*)?)"', file.read(HEAD)):
                 return Fraction(found[1])
         return self.instance(record).tick_seconds
@@ -277,6 +282,21 @@ def _values(record: Record, instance: Instance, offer: Schedule | Certificate) -
         raise BadInput(f"{record.name} is for {', '.join(record.objectives)}, not for {offer.objective}")
     verify_certificate(instance, offer)
     return "certificate", {offer.objective: offer.value}
+
+
+def table_rows(path: Path, columns: Sequence[str], numbers: Sequence[str]) -> list[dict[str, str]]:
+    """Return the rows of a table beside the records; none without that file. BadInput: it is no such table."""
+    try:
+        rows = list(csv.DictReader(read_text(path).splitlines(), strict=True)) if path.exists() else []
+        for row in rows:
+            if None in (row.get(name) for name in (*columns, *numbers)):
+                raise ValueError("a column is missing")
+            for name in numbers:
+                if not NUMBER.fullmatch(row[name]):
+                    raise ValueError(f"{name} is no number")
+    except (csv.Error, ValueError) as error:
+        raise BadInput(f"{path}: not a table of the library: {error}") from None
+    return rows
 
 
 def exact(value: Value, objective: str) -> int | str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from fractions import Fraction
@@ -10,12 +9,11 @@ from statistics import median
 from typing import Any
 
 from heuristics import PolicyError, Unsuited, get_policy, trace_policy
-from kvcore.files import read_text
 from kvcore.metrics import objective_value
 from kvcore.referee import verify_schedule
 from kvcore.schedule import Schedule
 from kvcore.trace import Trace
-from library.library import Library, exact
+from library.library import Library, exact, table_rows
 from library.record import Record
 
 TABLE = "policies.csv"
@@ -60,9 +58,9 @@ def _rows(record: Record, policy: str, trace: Trace | None, seconds: float, erro
 
 def known_rows(library: Library) -> list[dict[str, Any]]:
     """Return the rows beside the records, each over the best that is known now; numbers are text, empty without one."""
-    path = library.folder / TABLE
-    rows = list(csv.DictReader(read_text(path).splitlines())) if path.exists() else []
     known = {(row["name"], row["objective"]): row for record in library.records() for row in record.rows()}
+    table: list[dict[str, Any]] = [*table_rows(library.folder / TABLE, ("name", "objective"), ("value",))]
+    rows = [row for row in table if (row["name"], row["objective"]) in known]
     for row in rows:
         best = known[row["name"], row["objective"]]
         row |= {"best": best["value"], "bound": best["bound"]}

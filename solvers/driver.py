@@ -12,7 +12,7 @@ from threading import Thread
 from typing import Any
 
 import kvcore
-from heuristics import BY_COST, Policy, PolicyError, Unsuited, get_policy, run_policy, trace_policy
+from heuristics import BY_COST, Policy, PolicyError, Unsuited, get_policy, trace_policy
 from heuristics import predictions as believed
 from heuristics.registry import AnyPolicy
 from kvcore.certificates import Alone, Certificate, InvalidCertificate, certify, recompute
@@ -146,18 +146,21 @@ def simulate_policy(
     predictions: str = "exact",
     seed: int = 0,
     cost: Callable[[Features], float | Fraction] | None = None,
+    time_limit: float = math.inf,
 ) -> Result:
     """Return the schedule of a policy, of what `heuristics.get_policy` takes, executed by the referee (no bound).
 
     `predictions` is what the policy believes of the requests (`heuristics.predictions`), drawn with `seed`. `cost`, in
     place of that of the instance, gives the ticks of a batch from its `Features`, rounded up and at least 1
-    (`OwnCost`); the instance of the result has it.
+    (`OwnCost`); the instance of the result has it. A policy that has not ended after `time_limit` seconds of the
+    processor raises PolicyError.
     """
     started = time.monotonic()
     check_objective(objective)
     instance = free_calls(instance if cost is None else instance.replace(cost=OwnCost(cost)), handling)
     chosen = get_policy(policy)
-    schedule = run_policy(instance, chosen, believed(predictions, instance, seed))
+    guessed, end = believed(predictions, instance, seed), time.process_time() + time_limit
+    schedule = trace_policy(instance, chosen, guessed, go_on=lambda: time.process_time() < end).schedule
     seconds = time.monotonic() - started
     info = SolverInfo("policy", kvcore.__version__)
     return Result(

@@ -40,7 +40,7 @@ from solvers.neighbourhoods import improve as repair
 from solvers.neighbourhoods import why_not
 from solvers.option_names import takes_options
 from solvers.steering import Runs, applies, steer
-from solvers.task import Done, Found, Progress, Send, Task
+from solvers.task import Done, Found, Progress, Send, SolveOptions, Task
 
 FIRST = ("index", "sjf", "serial")
 """What is run for a start, where none is given: the first that the machine suits. Before it, `first_policies`."""
@@ -65,6 +65,9 @@ class ImproveOptions(Options):
     finest_time: float = option(1.01, "the same for two flow times, or times of a token", least=1)
     moves: int = option(2_000, "moves of destroy and repair that count as a round")
     runs: int = option(200, "compiled runs of the index rule that count as a round")
+    first: float = option(
+        1.0, "processor seconds for the first policy, or half of all if that is more", least=0
+    )
     reserve: float = option(2.0, "so many times the last run of the engine is kept free for the next one", least=0)
 
 
@@ -91,7 +94,8 @@ def improve(
     It takes `seconds`, or, with `rounds`, runs so many policies, however long they take; then it is reproducible.
     Ctrl-C ends it with what was found. The result names the policy that made the schedule, if a name makes it again,
     and in `extra` the value of the start and the number of rounds. `found` is called with each better schedule;
-    `options` are as in `solve`.
+    `options` are as in `solve`. Where the policy to start from does not end in its part of the seconds
+    (`improve.first`), the result is `unknown`.
 
     Raises:
         BadInput: the objective or the policy is unknown, or the start is for another instance.
@@ -101,8 +105,16 @@ def improve(
     check_objective(objective)
     instance = free_calls(instance, handling)
     search = _Improvement(instance, objective, seconds, rounds, progress, found)
-    search.start(start)
-    first, stopped = search.value, "time limit" if rounds is None else "rounds"
+    stopped = "time limit" if rounds is None else "rounds"
+    known: dict[str, Any] = {"policy": start if isinstance(start, str) else None, "value": None}
+    chosen = {"options": options} if options else {}
+    info = SolverInfo("policies", kvcore.__version__, seed=seed)
+    try:
+        search.start(start)
+    except _OverError:
+        return Result(instance, objective, formulation="improve", solver=info, seconds=time.monotonic() - search.began,
+                      stopped=stopped, extra={"start": known, "rounds": 0, **chosen})  # fmt: skip
+    known["value"] = str(Fraction(search.value)) if objective == "normalized-latency" else int(search.value)
     try:
         first_of_all = search.due() if objective == "max-flow-time" else search.tuned()
         for tries in (_staggered(instance), search.turned(), first_of_all):
@@ -117,14 +129,10 @@ def improve(
         stopped = "interrupted"
     except _OverError:
         pass
-    known = str(Fraction(first)) if objective == "normalized-latency" else int(first)
-    chosen = {"options": options} if options else {}
-    given = {"policy": start if isinstance(start, str) else None, "value": known}
     return Result(
         instance, objective, schedule=search.schedule, claimed=search.value, formulation="improve", policy=search.name,
-        found_by=search.name or "improve",
-        solver=SolverInfo("policies", kvcore.__version__, seed=seed), seconds=time.monotonic() - search.began,
-        stopped=stopped, extra={"start": given, "rounds": search.made, **chosen},
+        found_by=search.name or "improve", solver=info, seconds=time.monotonic() - search.began, stopped=stopped,
+        extra={"start": known, "rounds": search.made, **chosen},
     )  # fmt: skip
 
 
@@ -170,15 +178,20 @@ class _Improvement:
     name: str | None = field(init=False)
 
     def start(self, given: Schedule | str | None) -> None:
-        """Take the schedule to start from."""
+        """Take the schedule to start from. _OverError: a policy does not end within the seconds."""
         if isinstance(given, Schedule):
             self._keep(verify_schedule(self.instance, given), None)
             return
+        part = self.seconds / (1 + SolveOptions.given().referee)  # the referee has the rest
+        end = time.process_time() + (math.inf if self.rounds is not None else max(self.options.first, part))
         for name in first_policies(self.instance, self.objective) if given is None else (given,):
             try:
-                self._keep(trace_policy(self.instance, get_policy(name)), name)
+                trace = trace_policy(self.instance, get_policy(name), go_on=lambda: time.process_time() < end)
+                self._keep(trace, name)
                 return
-            except (PolicyError, Unsuited):
+            except (PolicyError, Unsuited) as error:
+                if isinstance(error, PolicyError) and time.process_time() >= end:
+                    raise _OverError from None
                 if name in (given, FIRST[-1]):
                     raise
 

@@ -136,7 +136,7 @@ class _Simulation:
             self.policy.start(View(self.machine, self.instance.cost, **self.grid))
         while self.to_come or self.present:
             if not self.go_on():
-                raise self.fail(None, "it was stopped")
+                raise self.fail(None, "its time is over")
             view = self.look()
             plan = Plan(view, self.execution, self.demands)
             self.make_ordered_moves(plan)

@@ -136,6 +136,9 @@ def _run() -> int:
         return _complain(str(error), EXIT_MISSING_TOOL)
     except Contradiction as error:
         return _complain(str(error), EXIT_FAILED)
+    except (RecursionError, MemoryError) as error:
+        what = "something is nested too deeply" if isinstance(error, RecursionError) else "there is too little memory"
+        return _complain(what, EXIT_BAD_INPUT)
     except SystemExit as error:  # of a file of the user's
         return _complain(f"what it ran ended by itself, with {error.code!r}; nothing was done", EXIT_BAD_INPUT)
     except KeyboardInterrupt:

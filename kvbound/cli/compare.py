@@ -55,7 +55,10 @@ def compare(
     schedule: SchedulesOption = None,
     objective: ObjectiveOption = "total-flow-time",
     handling: HandlingOption = "as-given",
-    time_limit: Annotated[float, typer.Option(min=0.1, metavar="S", help="seconds for each optimum")] = 60,
+    time_limit: Annotated[
+        float | None,
+        typer.Option(min=0.1, metavar="S", help="seconds for each policy and optimum (default: 60 for an optimum)"),
+    ] = None,
     threads: Annotated[int, typer.Option(min=1, metavar="N")] = 1,
     optimum: Annotated[
         bool | None,

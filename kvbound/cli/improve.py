@@ -9,7 +9,6 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from kvbound.cli import EXIT_INTERRUPTED
 from kvbound.cli.common import (
     HandlingOption,
     InstanceArgument,
@@ -22,6 +21,7 @@ from kvbound.cli.common import (
     settings_of,
 )
 from kvbound.cli.progress import SolveProgress, load_instance
+from kvbound.cli.solve import exit_code
 from kvbound.tables import in_words
 from kvbound.units import units_of
 from kvcore.files import check_writable, read_schedule, write_text
@@ -55,13 +55,16 @@ def improve(
     if schedule is not None and result.schedule is not None:
         write_text(schedule, result.schedule.to_json())
     emit(json, result.to_json(), lambda console: _show(result, console))
-    return EXIT_INTERRUPTED if result.stopped == "interrupted" else 0
+    return exit_code(result, None)
 
 
 def _show(result: Result, console: Console) -> None:
     row = result.to_json()
     console.print(result_table(row, units_of(result.instance)))
     start = row["start"]
+    if result.schedule is None:
+        console.print("no policy has ended in that time: give more --seconds, or a schedule with --from")
+        return
     console.print(
         f"from {in_words(result, start['value'])}{' by ' + start['policy'] if start['policy'] else ''}, "
         f"{row['rounds']} rounds; stopped: {result.stopped}"

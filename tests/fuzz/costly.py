@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import resource
 import signal
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from math import log
 from random import Random
 from typing import Any
@@ -22,7 +23,9 @@ from kvcore.certificates.shares import UNIT
 from kvcore.certificates.slots import GRAPH_BYTES
 from kvcore.certificates.steps import lines
 from kvcore.instance import alike
+from library import check as second
 from tests.fuzz.case import Case, Part, Skip, Wrong
+from tests.fuzz.certificates import patch_steps
 
 WORK, MEMORY = 4 * 10**9, GRAPH_BYTES
 """What a check may count: four seconds."""
@@ -140,6 +143,12 @@ def proof(draw: Random, instance: Instance, *, nested: bool = True) -> Proof:
     return kinds.Alone()
 
 
+def files_of(case: Case, proof: Proof) -> tuple[Any, Any]:
+    """Return the instance and the certificate as `library/check.py` reads them."""
+    claim = {"instance_sha256": case.instance.sha256, "objective": case.objective, "bound": "0"}
+    return second.read_instance(json.loads(case.instance.to_json())), claim | {"proof": proof.model_dump(mode="json")}
+
+
 @contextmanager
 def watched(kind: str) -> Iterator[None]:
     """Raise Wrong where what is done takes more than it may, of the processor or of memory."""
@@ -169,6 +178,9 @@ def check(case: Case, seen: Counter[str]) -> None:
         except ValidationError as error:
             raise Skip from error
         try:
+            with watched(f"check.py, {drawn.kind}"), patch_steps(4 * 10**7), suppress(second.Bad, second.Broken):
+                second.verify_certificate(*files_of(case, drawn))
+                seen[f"check.py proved {drawn.kind}"] += 1
             with watched(drawn.kind):
                 drawn.prove(case.instance, case.objective, Budget(WORK, MEMORY))
             seen[f"proved {drawn.kind}"] += 1

@@ -491,5 +491,5 @@ def test_the_best_schedule() -> None:
 
 
 def test_a_run_can_be_stopped():
-    with pytest.raises(PolicyError, match="policy fcfs fails in batch 0: it was stopped"):
+    with pytest.raises(PolicyError, match="policy fcfs fails in batch 0: its time is over"):
         trace_policy(mars(), get_policy("fcfs"), go_on=lambda: False)

@@ -310,6 +310,13 @@ def test_a_limit_that_leaves_the_gap_open_is_exit_3(kvbound):
     assert row["bound"] is None or row["bound"] < row["value"]
 
 
+def test_a_limit_that_leaves_no_policy_to_start_from_is_exit_3(kvbound):
+    code, out, _ = kvbound("improve", "mars-figure1", "--seconds", 0.1,
+                           "--option", "improve.first=0", "--option", "solve.referee=1e9")  # fmt: skip
+    assert code == 3
+    assert "no policy has ended in that time: give more --seconds, or a schedule with --from" in out
+
+
 @pytest.mark.parametrize("command", ["improve", "solve", "bound"])
 def test_a_terminal_that_is_closed_loses_nothing(command, tmp_path):
     """The kernel sends SIGHUP then, and whatever is still written there fails."""

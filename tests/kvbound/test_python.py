@@ -166,6 +166,11 @@ def test_policies_may_be_one_text() -> None:
     assert [run.label for run in kv.compare(FIGURE_1, "fcfs,sjf", against=None).policies] == ["fcfs", "sjf"]
 
 
+def test_a_policy_that_does_not_end_in_time_has_a_row_that_says_so() -> None:
+    (row,) = kv.compare(FIGURE_1, ["fcfs"], against=None, time_limit=0).rows()
+    assert row["error"] == "policy fcfs fails in batch 0: its time is over"
+
+
 def test_what_is_no_policy_is_one_line() -> None:
     with pytest.raises(kv.BadInput, match="a policy is a name, a Policy, a class of them or a function, not 3"):
         kv.compare(FIGURE_1, [3])

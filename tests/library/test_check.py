@@ -327,6 +327,14 @@ def test_like_requests_and_whole_prefills(seed):
         assert check.prove(loaded(instance), proof, objective) == optimum
 
 
+@pytest.mark.parametrize("objective", SEARCHED)
+def test_a_search_without_a_limit_of_memory(objective):
+    instance = tiny_instance(1, requests=2, calls=0)
+    instance = instance.replace(machine=instance.machine.replace(memory=None))
+    best, _ = exhaustive_optimum(instance, objective)
+    assert check.prove(loaded(instance), check.Box(kind="exhaustive", states=10**4, claim=best), objective) == best
+
+
 def test_a_search_that_ends_too_early_says_so(monkeypatch):
     monkeypatch.setattr(check, "MOST_TRIED", 30)
     instance = kv.load_instance("mars-figure1")
@@ -796,3 +804,24 @@ def test_a_file_that_unpacks_to_too_much_is_not_read(text, tmp_path, capsys, mon
     (tmp_path / "i.json.gz").write_bytes(gzip.compress(text))
     assert check.main([tmp_path / "i.json.gz", tmp_path / "i.json.gz"]) == 1
     assert "bytes or 16384 values are not read" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("place", ['"coarsening": {}', '"name": {}', '"requests": {}', '"\\u001b[31m{:.9}\\n": 1'])
+def test_it_says_one_line_whatever_is_in_the_file(place, tmp_path, capsys):
+    """Also where Python reads what is nested, and writes it no more."""
+    deep = ("[" * depth + "]" * depth for depth in range(940, 1000))
+    for value in ('"' + "x" * 10**5 + '"', str([1] * 10**4), "9" * 4000, *deep):
+        text = '{"machine": {"memory": 6}, "requests": [{"id": "R", "prompt": 1, "segments": [{"decode": 1}]}], '
+        (tmp_path / "i.json").write_text(text.replace('"requests"', '"cost"', "requests" in place)
+                                         + place.format(value) + "}")  # fmt: skip
+        (tmp_path / "s.json").write_text('{"instance_sha256": "", "batches": []}')
+        assert check.main([tmp_path / "i.json", tmp_path / "s.json"]) == 2
+        (line,) = capsys.readouterr().err.splitlines()
+        assert line.isprintable()
+        assert len(line) <= 400
+
+
+def test_a_folder_without_records_is_bad_input(tmp_path, capsys):
+    assert check.main(["--all", tmp_path]) == 2
+    assert check.main(["--all", tmp_path / "none"]) == 2
+    assert "there is no record below it" in capsys.readouterr().err

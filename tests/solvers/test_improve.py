@@ -57,6 +57,13 @@ def test_a_cost_of_ones_own() -> None:
     assert found.value <= found.extra["start"]["value"]
 
 
+@pytest.mark.parametrize("start", [None, "vllm"])
+def test_a_policy_that_does_not_end_in_time_gives_no_start(start: str | None) -> None:
+    found = improve(serving(3), start=start, seconds=0.0, options={"improve.first": 0})
+    assert (found.status, found.schedule, found.stopped) == ("unknown", None, "time limit")
+    assert found.extra == {"start": {"policy": start, "value": None}, "rounds": 0, "options": {"improve.first": 0}}
+
+
 def test_equal_requests_start_staggered() -> None:
     """16 requests of 1 + 16 tokens, memory for 4 at their ends: started one by one, up to 7 are there at once."""
     requests = tuple(simple(1, 16, id=f"R{i}") for i in range(16))

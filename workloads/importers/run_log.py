@@ -79,11 +79,11 @@ def _ours(path: str) -> RunLog:
 
 def _csv(path: str, text: str) -> RunLog:
     reader, batches = csv.DictReader(io.StringIO(text, newline=""), restkey="", strict=True), []
-    given = {name: name in (reader.fieldnames or ()) for name in ("start_s", "work", *MOVES)}
-    for name in ("start_s", "work"):
-        if not given[name]:
-            raise BadInput(f"{path}, line 1: no column {name}; a log has the columns start_s and work (docs/runs.md)")
     try:
+        given = {name: name in (reader.fieldnames or ()) for name in ("start_s", "work", *MOVES)}
+        for name in ("start_s", "work"):
+            if not given[name]:
+                raise BadInput(f"{path}, line 1: no column {name}; a log has start_s and work (docs/runs.md)")
         for row in reader:
             place = f"{path}, line {reader.line_num}"
             if "" in row or None in row.values():
@@ -161,7 +161,7 @@ def _vidur(path: str) -> RunLog:
         ]  # fmt: skip
     except BadInput:
         raise
-    except (ValueError, TypeError, LookupError):
+    except (ValueError, TypeError, LookupError, RecursionError):
         raise BadInput(
             f"{path}: not Vidur's chrome_trace.json, which alone says which request processed how many tokens in which "
             "batch (its request_metrics.csv and batch metrics do not); have it written with enable_chrome_trace"
