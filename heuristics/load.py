@@ -12,7 +12,7 @@ from heuristics.engine.run import PolicyError, Unsuited, trace_policy
 from heuristics.registry import get_policy
 from kvcore.errors import BadInput
 from kvcore.instance import LIMIT, Instance
-from kvcore.summary import summary
+from kvcore.metrics import summary
 from kvcore.trace import Trace
 
 WINDOWS, WARM_UP = 10, 2
@@ -56,7 +56,7 @@ def load_rows(
     """Yield a row for each load and policy, in that order: `factor`, `rate`, `policy`, and `measures` or `error`.
 
     With measures comes `stationary`: False where the queue grows over the run, see `queue_grows`; None: too few to say.
-    `jobs` processes run at once. `window` is what `kvcore.summary` takes.
+    `jobs` processes run at once. `window` is what `kvcore.metrics.summary` takes.
     """
     cases = [(instance, factor, policy, window) for factor in factors for policy in policies]
     if jobs == 1:

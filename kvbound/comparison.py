@@ -26,10 +26,9 @@ from kvbound.tables import (
 from kvbound.units import units_of
 from kvcore.errors import BadInput
 from kvcore.instance import Instance
-from kvcore.metrics import SUMS, objective_value
+from kvcore.metrics import SUMS, objective_value, summary
 from kvcore.result import Result
 from kvcore.schedule import Schedule
-from kvcore.summary import summary
 from kvcore.trace import Trace
 from solvers import solve
 from solvers.dual_bound import climb
@@ -73,7 +72,7 @@ def compare(
     `policies` are names (None: the usual ones; one text may hold several, with commas), Policy objects or classes, or
     functions, as `get_policy` takes them. They are measured against the optimum (or what is known of it), the best
     lower bound, or nothing. `time_limit` is in seconds of the processor, for each policy and each optimum (None: 60 for
-    an optimum, and policies run to their end); `window` is what `kvcore.summary` takes. A policy that cannot run, or
+    an optimum, and policies run to their end); `window` is what `kvcore.metrics` takes. A policy that cannot run, or
     does not end in time, has a row that says why.
     `schedules`, by name, are those of others (`kv.read_run`, `kv.read_schedule`): InvalidSchedule if one breaks a rule.
     """

@@ -13,9 +13,9 @@ from typing import Any
 from heuristics import POLICIES, PolicyError, Unsuited, get_policy
 from heuristics.registry import AnyPolicy
 from kvcore.instance import Instance
+from kvcore.metrics import summary
 from kvcore.result import Result
 from kvcore.schedule import Schedule
-from kvcore.summary import summary
 from kvcore.trace import Trace
 from solvers import simulate_policy
 
@@ -79,7 +79,7 @@ def simulate_policies(
     """Run policies, until Ctrl-C or SIGTERM: return what has run, and whether that came.
 
     What keeps a policy from running is raised if `strict`, and else stands in its row under `error`. `window` is what
-    `kvcore.summary` takes, `predictions`, `seed` and `time_limit` what `solvers.simulate_policy` does.
+    `kvcore.metrics.summary` takes, `predictions`, `seed` and `time_limit` what `solvers.simulate_policy` does.
     """
     runs: list[Simulation] = []
     for policy in map(get_policy, policies):

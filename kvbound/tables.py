@@ -1,4 +1,4 @@
-"""What is measured of many requests as columns and rows of text; `kvcore.summary` says what each number is."""
+"""What is measured of many requests as columns and rows of text; `kvcore.metrics.summary` says what each number is."""
 
 from __future__ import annotations
 

@@ -8,8 +8,7 @@ from typing import Any
 from kvbound.tables import CAUSES, Cells, percent
 from kvbound.timeline import timeline
 from kvbound.units import units_of
-from kvcore.metrics import busy_time, makespan
-from kvcore.summary import summary
+from kvcore.metrics import busy_time, makespan, summary
 from kvcore.trace import Trace
 
 WASTE = dict(
@@ -18,7 +17,7 @@ WASTE = dict(
 
 
 def wasted(trace: Trace) -> dict[str, Any]:
-    """Return what a schedule wasted, JSON-ready: `kvcore.summary`, and what follows.
+    """Return what a schedule wasted, JSON-ready: `kvcore.metrics.summary`, and what follows.
 
     `idle_seconds` without a batch between the first arrival and the end, `request_seconds` by what the requests do
     (`kvbound.timeline`), `waste_token_seconds` of KV by cause, and where `batch_tokens` is limited, the batches below

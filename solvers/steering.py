@@ -16,7 +16,7 @@ from bounds.tuning import Options, option
 from heuristics.policies.index import GROUP, Index, Marginal, Steps
 from kvcore.cost import OwnCost
 from kvcore.instance import LIMIT, Instance
-from solvers.steering_kernels import Costs, Limits, simulate
+from solvers.steering_kernels import Costs, Jobs, Limits, simulate
 
 Array = Any
 OBJECTIVES: dict[str, Callable[[Array, Array, Array, Array], float]] = {
@@ -92,10 +92,10 @@ class Runs:
     def __call__(self, steps: Steps, factors: Array | None = None, chunks: Array | None = None) -> tuple[float, float]:
         """Return the value, in ticks, and the last end, in seconds."""
         n = len(self.arrival)
-        given = (
-            steps.seconds / self.tick, steps.r0 / self.tick, steps.group,
-            np.ones(n) if factors is None else factors, np.full(n, LIMIT) if chunks is None else chunks,
-        )  # fmt: skip
-        first, end = simulate(self.costs, self.limits, self.arrival, self.prompt, self.output, *given)
+        factors, chunks = np.ones(n) if factors is None else factors, np.full(n, LIMIT) if chunks is None else chunks
+        jobs = Jobs(self.arrival, self.prompt, self.output, factors, chunks)
+        first, end = simulate(
+            self.costs, self.limits, jobs, Steps(steps.seconds / self.tick, steps.r0 / self.tick, steps.group)
+        )
         value = self.objective(first - self.arrival, end - self.arrival, self.output, self.weight)
         return (float(value) if np.isfinite(end).all() else np.inf), float(end.max()) * self.tick

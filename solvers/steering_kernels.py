@@ -40,6 +40,32 @@ class Limits(NamedTuple):
     requests: int
 
 
+class Jobs(NamedTuple):
+    """The requests by arrival: in ticks and tokens, with the factor of the work and the most tokens of a prefill."""
+
+    arrival: Array
+    prompt: Array
+    output: Array
+    factors: Array
+    chunks: Array
+
+
+class Run(NamedTuple):
+    """Where a run stands: of a request its KV, what it lacks, tokens to go, work, and whether it joins.
+
+    Besides, who is present, in order; the batch; and what that takes by each function of the cost.
+    """
+
+    held: Array
+    lacks: Array
+    left: Array
+    work: Array
+    joins: Array
+    present: Array
+    batch: Array
+    parts: Array
+
+
 @njit(cache=True)
 def adds(costs, k, resident, tokens, decodes):
     """Return what a request adds to a batch, by function k."""
@@ -51,139 +77,189 @@ def adds(costs, k, resident, tokens, decodes):
 
 
 @njit(cache=True)
-def simulate(costs, limits, arrival, prompt, output, window, r0, groups, factors, chunks):
-    """Return when each request has its first token and its end, by `Index`; infinite where nothing can work."""
-    n, functions = len(arrival), len(costs.busy)
-    held, left = np.zeros(n, np.int64), output.copy()
-    first, end, work = np.full(n, np.inf), np.full(n, np.inf), np.zeros(n)
-    present, batch, joins = np.zeros(n, np.int64), np.zeros(n, np.int64), np.zeros(n, np.bool_)
-    parts = np.zeros(functions)
+def simulate(costs, limits, jobs, steps):
+    """Return when each request has its first token and its end, by `Index`; infinite where nothing can work.
+
+    `steps` are `heuristics.policies.index.Steps` in ticks.
+    """
+    n = len(jobs.arrival)
+    held, lacks, present, batch = np.zeros((4, n), np.int64)
+    joins, parts = np.zeros(n, np.bool_), np.zeros(len(costs.busy))
+    run = Run(held, lacks, jobs.output.copy(), np.zeros(n), joins, present, batch, parts)
+    first, end = np.full(n, np.inf), np.full(n, np.inf)
     shared, extra = np.max(costs.busy + costs.any_decode), np.max(costs.any_prefill)
     now, come, count, done, memory, lost = 0.0, 0, 0, 0, 0, 0.0
     while done < n:
-        while come < n and arrival[come] <= now:
-            present[count] = come
+        while come < n and jobs.arrival[come] <= now:
+            run.present[count] = come
             count, come = count + 1, come + 1
         if count == 0:
-            now = float(arrival[come])
+            now = float(jobs.arrival[come])
             continue
-        coming, holds, refills = 0, 0, False
-        for a in range(count):
-            j = present[a]
-            known = prompt[j] + output[j] - left[j]
-            missing, rest = known - held[j], left[j] - 1
-            work[j] = 0.0
-            for k in range(functions):
-                total = adds(costs, k, held[j], missing, missing == 1 and held[j] > 0)
-                total += rest * (costs.decode[k] + costs.decode_kv[k] * (known + (rest - 1) / 2))
-                work[j] = max(work[j], total)
-            work[j] *= factors[j]
-            if held[j] > 0:
-                coming, holds, refills = coming + missing + rest, holds + 1, refills or missing > 1
-            b = a - 1
-            while b >= 0 and (work[present[b]] > work[j] or (work[present[b]] == work[j] and present[b] > j)):
-                present[b + 1] = present[b]
-                b -= 1
-            present[b + 1] = j
-        at = min(len(r0) - 1, int(now / window))
-        growth, closed, joining = 0, False, 0
-        for a in range(count):
-            j = present[a]
-            growth += prompt[j] + output[j] - left[j] - held[j]
-            closed = closed or (held[j] == 0 and growth + HEADROOM * coming > limits.memory - memory)
-            joins[j] = held[j] > 0 or not closed
-            joining += joins[j] and held[j] == 0
+        coming, holds, refills = rank(costs, jobs, run, count)
+        at = min(len(steps.r0) - 1, int(now / steps.seconds))
+        joining = admit(run, count, limits.memory - memory - HEADROOM * coming)
         lost += shared * joining / max(1, holds + joining)
-        waits = holds > 0 and not refills and lost < groups[at] * extra
-        best, size, worth, some, chunk = -1.0, 0, 0.0, 0, limits.prefill
-        for a in range(count):
-            j = present[a]
-            joins[j] = joins[j] and (held[j] > 0 or not waits)
-            if joins[j] and (held[j] == 0 or prompt[j] + output[j] - left[j] - held[j] > 1):
-                chunk = min(chunk, chunks[j])
-                break
-        tokens, prefill, decodes, prefills = limits.tokens, chunk, False, False
-        parts[:] = 0.0
-        for a in range(count):
-            j = present[a]
-            missing = prompt[j] + output[j] - left[j] - held[j]
-            joins[j] = joins[j] and (held[j] > 0 or not waits)
-            decode = missing == 1 and held[j] > 0
-            take = min(missing, tokens if decode else min(tokens, prefill))
-            if not joins[j] or take <= 0 or some == limits.requests:
-                continue
-            tokens, some = tokens - take, some + 1
-            decodes, prefills = decodes or decode, prefills or not decode
-            if not decode:
-                prefill -= take
-            most, lasts = 0.0, 1.0
-            for k in range(functions):
-                part = adds(costs, k, held[j], take, decode)
-                parts[k] += part
-                most = max(most, part)
-                lasts = max(lasts, parts[k] + fixed(costs, k, limits.tokens - tokens, decodes, prefills))
-            worth += most / (work[j] + r0[at])
-            if worth / lasts >= best:
-                best, size = worth / lasts, a + 1
-        tokens, prefill, decodes, prefills, some = limits.tokens, chunk, False, False, 0
-        parts[:] = 0.0
-        for a in range(count):
-            j = present[a]
-            if a >= size and some > 0:
-                break
-            missing = prompt[j] + output[j] - left[j] - held[j]
-            decode = missing == 1 and held[j] > 0
-            take = min(missing, tokens if decode else min(tokens, prefill))
-            if not joins[j] or take <= 0 or some == limits.requests:
-                continue
-            if held[j] > 0 and take > limits.memory - memory:
-                after = 0
-                for b in range(a + 1, count):
-                    after += held[present[b]]
-                last = count - 1
-                while take <= limits.memory - memory + after and take > limits.memory - memory:
-                    i = present[last]
-                    if held[i] > 0:
-                        memory, after = memory - held[i], after - held[i]
-                        held[i], joins[i] = 0, False
-                    last -= 1
-            if take > limits.memory - memory:
-                continue
-            for k in range(functions):
-                parts[k] += adds(costs, k, held[j], take, decode)
-            batch[some] = j
-            tokens, some = tokens - take, some + 1
-            decodes, prefills = decodes or decode, prefills or not decode
-            if not decode:
-                prefill -= take
-            held[j] += take
-            memory += take
+        chunk = wait(limits, jobs, run, count, holds > 0 and not refills and lost < steps.group[at] * extra)
+        size = paying(costs, limits, run, count, chunk, steps.r0[at])
+        some, used, memory, decodes, prefills = fill(costs, limits, run, count, chunk, size, memory)
         if some == 0:
             return first, end
         if prefills:
             lost = 0.0
         lasts = 1.0
-        for k in range(functions):
-            used = limits.tokens - tokens
-            lasts = max(lasts, np.ceil(parts[k] - LEAST * used + fixed(costs, k, used, decodes, prefills) - CLOSE))
+        for k in range(len(costs.busy)):
+            part = run.parts[k] - LEAST * used + fixed(costs, k, used, decodes, prefills)
+            lasts = max(lasts, np.ceil(part - CLOSE))
         now += lasts
         for a in range(some):
-            j = batch[a]
-            if held[j] < prompt[j] + output[j] - left[j]:
+            j = run.batch[a]
+            if run.lacks[j] > 0:
                 continue
-            if left[j] == output[j]:
+            if run.left[j] == jobs.output[j]:
                 first[j] = min(first[j], now)
-            left[j] -= 1
-            if left[j] == 0:
+            run.left[j] -= 1
+            if run.left[j] == 0:
                 end[j] = now
-                done, memory, held[j] = done + 1, memory - held[j], 0
+                done, memory, run.held[j] = done + 1, memory - run.held[j], 0
         stay = 0
         for a in range(count):
-            if left[present[a]] > 0:
-                present[stay] = present[a]
+            if run.left[run.present[a]] > 0:
+                run.present[stay] = run.present[a]
                 stay += 1
         count = stay
     return first, end
+
+
+@njit(cache=True)
+def missing(jobs, run, j):
+    """Return the tokens of KV that request j lacks for its next token."""
+    return jobs.prompt[j] + jobs.output[j] - run.left[j] - run.held[j]
+
+
+@njit(cache=True, inline="always")
+def rank(costs, jobs, run, count):
+    """Sort who is present by the work left; return what those with KV will add, their number, and if one refills."""
+    coming, holds, refills, present = 0, 0, False, run.present
+    for a in range(count):
+        j = present[a]
+        known, rest, work = jobs.prompt[j] + jobs.output[j] - run.left[j], run.left[j] - 1, 0.0
+        run.lacks[j] = lacks = known - run.held[j]
+        for k in range(len(costs.busy)):
+            total = adds(costs, k, run.held[j], lacks, lacks == 1 and run.held[j] > 0)
+            total += rest * (costs.decode[k] + costs.decode_kv[k] * (known + (rest - 1) / 2))
+            work = max(work, total)
+        run.work[j] = work = work * jobs.factors[j]
+        if run.held[j] > 0:
+            coming, holds, refills = coming + lacks + rest, holds + 1, refills or lacks > 1
+        b = a - 1
+        while b >= 0 and (run.work[present[b]] > work or (run.work[present[b]] == work and present[b] > j)):
+            present[b + 1] = present[b]
+            b -= 1
+        present[b + 1] = j
+    return coming, holds, refills
+
+
+@njit(cache=True, inline="always")
+def admit(run, count, room):
+    """Let those with KV join, and others, in their order, as long as all fit; return how many others join."""
+    growth, closed, joining = 0, False, 0
+    for a in range(count):
+        j = run.present[a]
+        growth += run.lacks[j]
+        closed = closed or (run.held[j] == 0 and growth > room)
+        run.joins[j] = run.held[j] > 0 or not closed
+        joining += run.joins[j] and run.held[j] == 0
+    return joining
+
+
+@njit(cache=True)
+def wait(limits, jobs, run, count, waits):
+    """Let nobody without KV join, if they wait; return the chunk that the first prefill allows."""
+    for a in range(count):
+        j = run.present[a]
+        run.joins[j] = run.joins[j] and (run.held[j] > 0 or not waits)
+    for a in range(count):
+        j = run.present[a]
+        if run.joins[j] and (run.held[j] == 0 or run.lacks[j] > 1):
+            return min(limits.prefill, jobs.chunks[j])
+    return limits.prefill
+
+
+@njit(cache=True, inline="always")
+def paying(costs, limits, run, count, chunk, r0):
+    """Return how many of those present the batch with the most worth for its time takes."""
+    best, size, worth, some = -1.0, 0, 0.0, 0
+    tokens, prefill, decodes, prefills = limits.tokens, chunk, False, False
+    run.parts[:] = 0.0
+    for a in range(count):
+        j = run.present[a]
+        decode = run.lacks[j] == 1 and run.held[j] > 0
+        take = min(run.lacks[j], tokens if decode else min(tokens, prefill))
+        if not run.joins[j] or take <= 0 or some == limits.requests:
+            continue
+        tokens, some = tokens - take, some + 1
+        decodes, prefills = decodes or decode, prefills or not decode
+        if not decode:
+            prefill -= take
+        most, lasts = 0.0, 1.0
+        for k in range(len(costs.busy)):
+            part = adds(costs, k, run.held[j], take, decode)
+            run.parts[k] += part
+            most = max(most, part)
+            lasts = max(lasts, run.parts[k] + fixed(costs, k, limits.tokens - tokens, decodes, prefills))
+        worth += most / (run.work[j] + r0)
+        if worth / lasts >= best:
+            best, size = worth / lasts, a + 1
+    return size
+
+
+@njit(cache=True, inline="always")
+def fill(costs, limits, run, count, chunk, size, memory):
+    """Make the batch of the first `size` present, who evict the last.
+
+    Return its requests and tokens, the memory then, and whether it has decodes and prefills.
+    """
+    tokens, prefill, decodes, prefills, some = limits.tokens, chunk, False, False, 0
+    run.parts[:] = 0.0
+    for a in range(count):
+        j = run.present[a]
+        if a >= size and some > 0:
+            break
+        decode = run.lacks[j] == 1 and run.held[j] > 0
+        take = min(run.lacks[j], tokens if decode else min(tokens, prefill))
+        if not run.joins[j] or take <= 0 or some == limits.requests:
+            continue
+        if run.held[j] > 0 and take > limits.memory - memory:
+            memory = evict(run, count, a, take - limits.memory, memory)
+        if take > limits.memory - memory:
+            continue
+        for k in range(len(costs.busy)):
+            run.parts[k] += adds(costs, k, run.held[j], take, decode)
+        run.batch[some] = j
+        tokens, some = tokens - take, some + 1
+        decodes, prefills = decodes or decode, prefills or not decode
+        if not decode:
+            prefill -= take
+        run.held[j] += take
+        run.lacks[j] -= take
+        memory += take
+    return some, limits.tokens - tokens, memory, decodes, prefills
+
+
+@njit(cache=True)
+def evict(run, count, a, over, memory):
+    """Evict those behind place `a`, the last first, until `over` and the memory are at most 0, if all of them do."""
+    after, last = 0, count - 1
+    for b in range(a + 1, count):
+        after += run.held[run.present[b]]
+    while over + memory - after <= 0 and over + memory > 0:
+        i = run.present[last]
+        if run.held[i] > 0:
+            memory, after = memory - run.held[i], after - run.held[i]
+            run.held[i], run.joins[i] = 0, False
+        last -= 1
+    return memory
 
 
 @njit(cache=True)

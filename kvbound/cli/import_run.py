@@ -16,10 +16,9 @@ from kvbound.cli.setting import CostSetting, takes_setting
 from kvbound.cli.verify import show_invalid
 from kvcore.errors import BadInput
 from kvcore.files import check_writable, write_text
-from kvcore.metrics import makespan, measures, total_flow_time
+from kvcore.metrics import evictions, makespan, measures, total_flow_time
 from kvcore.parameters import optional_fraction
 from kvcore.referee import InvalidSchedule
-from kvcore.summary import evictions
 from workloads.importers import Selection, read_map, read_requests
 from workloads.importers.azure import MACHINE as TRACE_MACHINE
 from workloads.importers.run_log import PRESETS

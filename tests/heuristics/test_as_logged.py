@@ -27,8 +27,7 @@ from kvcore import (
     Segment,
     verify_schedule,
 )
-from kvcore.metrics import makespan, objective_value
-from kvcore.summary import evictions
+from kvcore.metrics import evictions, makespan, objective_value
 from workloads.importers.run_log import restarts
 
 RELEASED = Path(os.environ.get("KVBOUND_DATA", Path(__file__).parents[2].parent / "shared" / "data")) / "released_runs"

@@ -8,7 +8,7 @@ from heuristics import get_policy, trace_policy
 from kvcore import Batch, Instance, Machine, Request, Schedule, Segment, verify_schedule
 from kvcore.errors import BadInput
 from kvcore.instance import Slo
-from kvcore.summary import summary
+from kvcore.metrics import summary
 from workloads.builtin import builtin_instance
 
 
