@@ -34,9 +34,10 @@ class State:
         found: dict[str, Any] = self.document["parts"].setdefault(name, empty)
         return found
 
-    def take(self, name: str, number: int, seen: dict[str, int], kinds: list[str]) -> None:
-        """Take in that all cases of a number were looked at."""
+    def take(self, name: str, number: int, seen: dict[str, int], kinds: list[str], seconds: float = 0.0) -> None:
+        """Take in that all cases of a number were looked at, in so many seconds of the processor."""
         part = self.of(name)
+        part["seconds"] += seconds
         part["next"] = number + 1
         part["seen"] = dict(sorted((Counter(part["seen"]) + Counter(seen)).items()))
         for kind in kinds:
@@ -59,7 +60,7 @@ class State:
 
     def table(self, parts: list[Part]) -> str:
         """Return all counts, what was found, and loudly what was never reached; `state.json` has the same."""
-        lines = [f"{'part':<13}{'numbers':>9}{'cases':>9}{'skipped':>9}{'findings':>9}{'hours':>8}{'reached':>12}"]
+        lines = [f"{'part':<13}{'numbers':>9}{'cases':>9}{'skipped':>9}{'findings':>9}{'minutes':>9}{'reached':>12}"]
         never, counts = [], []
         for part in parts:
             of, seen = self.of(part.name), Counter(self.of(part.name)["seen"])
@@ -69,7 +70,7 @@ class State:
             reached = f"{len(part.reach) - len(missing)} of {len(part.reach)}"
             lines.append(
                 f"{part.name:<13}{of['next']:>9}{seen['answered']:>9}{seen['skipped']:>9}"
-                f"{sum(of['findings'].values()):>9}{of['seconds'] / 3600:>8.2f}{reached:>12}"
+                f"{sum(of['findings'].values()):>9}{of['seconds'] / 60:>9.2f}{reached:>12}"
             )
             never += [f"NEVER REACHED  {part.name}: {label}" for label in missing]
         for part in parts:

@@ -30,6 +30,7 @@ def look(part: Part, seed: int, number: int, known: Counter[str], send: Any) -> 
     """Look at all cases of a number; `send` gets every finding (kept ones twice: as found, and made smaller)."""
     seen: Counter[str] = Counter()
     kinds: list[str] = []
+    began = processor()
     for case in part.cases(seed, number):
         finding = judge(part, case, seen)
         if finding is None:
@@ -40,7 +41,12 @@ def look(part: Part, seed: int, number: int, known: Counter[str], send: Any) -> 
             send(("found", number, finding))
             smaller = shrink(part, finding, lambda: send(("alive", number)))
             send(("found", number, smaller))
-    send(("done", number, dict(seen), kinds))
+    send(("done", number, dict(seen), kinds, processor() - began))
+
+
+def processor() -> float:
+    """Return the seconds of the processor that this process and those that it has started have had."""
+    return sum(os.times()[:4])
 
 
 def turn(part: Part, seed: int, number: int, known: Counter[str], channel: Connection) -> None:
@@ -59,7 +65,6 @@ class Turn(NamedTuple):
 
     part: Part
     process: Any
-    began: float
 
 
 def run(parts: list[Part], state: State, hours: float, jobs: int) -> None:
@@ -94,7 +99,7 @@ def start(part: Part, state: State) -> tuple[Connection, Turn]:
     process = multiprocessing.get_context("fork").Process(target=turn, args=given)
     process.start()
     theirs.close()
-    return ours, Turn(part, process, time.monotonic())
+    return ours, Turn(part, process)
 
 
 def receive(channel: Connection, part: Part, state: State) -> bool:
@@ -123,7 +128,6 @@ def finish(channel: Connection, turn: Turn, state: State, *, crashed: bool) -> P
         turn.process.join()
     channel.close()
     of = state.of(turn.part.name)
-    of["seconds"] += time.monotonic() - turn.began
     if crashed and (hung or turn.process.exitcode):
         kind = "hangs" if hung else f"dies with exit code {turn.process.exitcode}"
         for case in islice(turn.part.cases(state.document["seed"], of["next"]), 1):

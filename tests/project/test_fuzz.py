@@ -82,7 +82,7 @@ def test_a_wrong_bound_is_found_made_small_and_looked_at_again(monkeypatch, tmp_
     monkeypatch.setattr(Alone, "value", wrong)
     state, sent = State(tmp_path, SEED), []
     look(bounds.PART, SEED, 32, Counter(), sent.append)
-    (_, number, first), *_, (_, _, small), (_, _, seen, kinds) = sent
+    (_, number, first), *_, (_, _, small), (_, _, seen, kinds, _) = sent
     assert first.kind == small.kind == "bound alone above the optimum"
     request = Request(id="R1", prompt=1, weight=2, segments=(Segment(decode=1),))
     assert small.case.instance.requests == (request,)
