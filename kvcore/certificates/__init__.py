@@ -71,7 +71,7 @@ from kvcore.certificates.prices import Prices, Windows
 from kvcore.certificates.proof import InvalidCertificate, Proof
 from kvcore.certificates.shares import Shares
 from kvcore.certificates.slots import SlotPrices, Slots
-from kvcore.certificates.speed import Speed
+from kvcore.certificates.speed import PricedLine, Speed
 from kvcore.certificates.tree import Branch, Leaf, Tree
 
 __all__ = [
@@ -87,6 +87,7 @@ __all__ = [
     "LateWindows",
     "Leaf",
     "Parts",
+    "PricedLine",
     "Prices",
     "Proof",
     "Shares",

@@ -163,8 +163,8 @@ HALVES = Speed(functions=(UNIT, 0), slot=30, scale=1, price=(1,), fee=UNIT, fees
 SOURCE = Path(checker.__file__).read_text(encoding="utf-8")
 MUTANTS = {
     "the last price goes on for ever": ("(*proof.price, 0)", "(*proof.price, (0, *proof.price)[-1])"),
-    "all of the fixed part counts twice": ("whole * (UNIT - proof.shared) / UNIT", "whole"),
-    "the other tokens begin too late": ("each, ready, fees)", "each, ready + rest, fees)"),
+    "all of the fixed part counts twice": ("2**self.bits * (UNIT - proof.shared) / UNIT", "2**self.bits"),
+    "the other tokens begin too late": ("each, ready, fees, besides)", "each, ready + rest, fees, besides)"),
     "the first token is early enough by a slot": ("last = end - rest // slot", "last = end - rest // slot - 1"),
     "the slot of the first token ends too early": ("self._left(last) - rest % slot", "1"),
     "the last slot counts whole": ("max(end * slot, ready) - arrival", "max(end * slot + slot, ready) - arrival"),
@@ -172,19 +172,19 @@ MUTANTS = {
     "work in the last slot counts twice": ("+ price * mean", "+ 2 * price * mean"),
     "the dearest token for all": ("= whole * FINE // each if each else", "= FINE * len(decodes) if each else"),
     "tangents above the curve": ("(UNIT - fee) * ratio**2)", "(UNIT - fee) * ratio**3 // ONE)"),
-    "pieces end too early": ("ticks = slots.fixed * (", "ticks = 9 * slots.fixed * ("),
+    "pieces end too early": ("ticks = row.fixed * (", "ticks = 9 * row.fixed * ("),
     "too little room": ("ticks * FINE <<", "ticks * FINE // 2 <<"),
-    "no batch is that slow": ("slots.fixed + work)", "2 * slots.fixed + work)"),
+    "no batch is that slow": ("row.fixed + work)", "2 * row.fixed + work)"),
     "alone takes a tick more": ("rate * alone * self.unit", "rate * (alone + 1) * self.unit"),
     "fees add up to more": ("* each // sums[slot]", "* each // max(row)"),
     "fees of those alike count once": ("+= len(same) * each", "+= each"),
     "fees besides all that is paid by speed": ("+ (UNIT - fee) * ratio", "+ UNIT * ratio"),
     "slots a tick too short": (
-        "Fraction(self.slot * sum",
-        "Fraction((self.slot - 1) * sum",
+        "Fraction(self.slot * prices",
+        "Fraction((self.slot - 1) * prices",
     ),
     "too early ends are none": ("* slot < ready + rest)", "* slot < ready + 2 * rest)"),
-    "the first token comes a slot early": ("before.by(turn, 0)", "before.by(turn - 1, 0)"),
+    "the first token comes a slot early": ("(before, turn, 0)", "(before, turn - 1, 0)"),
     "the others begin a slot after the first": ("max(start, turn * slot)", "max(start, turn * slot + slot)"),
     "pieces that are needed are forgotten": ("self.pieces[-1][1] >= self.need", "self.pieces[-1][1] >= self.need // 2"),
     "dear pieces stay where the last slot is cheaper": ("while more and place >= 0 and", "while False and"),
@@ -214,7 +214,7 @@ LONGEST_MUTANTS = {
     "due at half of the time": ("arrival + self.proof.within)", "arrival + self.proof.within // 2)"),
     "prices that are just met": ("if above <= 0:", "if above < 0:"),
     "a tick of the last slot": ("else tokens.by(end, spare)", "else tokens.by(end, slot - 1)"),
-    "the first token at once": ("before.by(end, rest + spare)", "before.by(end, due - arrival + rest - alone)"),
+    "the first token at once": ("(before, end, after + spare)", "(before, end, due - arrival + rest - alone)"),
 }
 
 
@@ -276,7 +276,7 @@ def test_the_heaviest_tokens_grow_in_the_cheapest_slots():
     slots = PricedWork(GROWING, Speed(functions=(UNIT, 0), slot=10, scale=1, price=prices), FLOW, Budget())
     heaviest = [sum(excess[:k]) << slots.bits for k in range(4)]
     for end in range(2, 5):
-        tokens = Tokens(slots, 3 * FINE, 10 << slots.bits, 0, {})
+        tokens = Tokens(slots, slots.rows[0], 3 * FINE, 10 << slots.bits, 0, {})
         orders = permutations(prices[: end + 1], 3)
         least = min(sum(price * more for price, more in zip(order, excess, strict=True)) for order in orders)
         assert tokens.beyond(end, heaviest) == least * slots.unit

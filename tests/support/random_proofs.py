@@ -13,6 +13,7 @@ from kvcore.certificates import (
     Fresh,
     LateWindows,
     Leaf,
+    PricedLine,
     Prices,
     SlotPrices,
     Slots,
@@ -122,7 +123,7 @@ def random_speed(draw: random.Random, instance: Instance) -> Speed:
         [int(draw.random() * scale * top) for _ in range(slots)],
         [draw.choice([0, 0, scale, 10**9]) * (draw.random() < 0.3) for _ in range(slots)],
     )
-    return Speed(
+    proof = Speed(
         **random_division(draw, instance),
         slot=draw.choice([1, 1, 2, 3, 5, 9, 20, 60]), scale=scale, price=tuple(draw.choice(shapes)),
         level=draw.choice([0, UNIT, draw.randint(0, UNIT)]),
@@ -131,6 +132,11 @@ def random_speed(draw: random.Random, instance: Instance) -> Speed:
         fees=tuple(tuple(draw.randint(0, 9) for _ in range(draw.randint(0, slots + 1)))
                    for _ in alike(instance.requests)) if draw.random() < 0.7 else (),
     )  # fmt: skip
+    count = len(lines(instance.cost))
+    weights = [tuple(UNIT * (i == k) for i in range(count)) for k in range(count)]
+    more = [PricedLine(functions=draw.choice([random_division(draw, instance)["functions"], *weights]),
+                       price=tuple(draw.choice(shapes))) for _ in range(draw.choice([0, 0, 1, 1, 2]))]  # fmt: skip
+    return proof.replace(lines=tuple(more))
 
 
 def random_slots(draw: random.Random, instance: Instance, objective: str, target: int, strict: bool) -> Slots:
