@@ -192,9 +192,9 @@ class Steps:
             prefill += prices.prefill_pairs * (context**2 - start**2)
             best = np.where(self.plain & ~self.drops, best, np.minimum(best, prefill))
         least = self.least(prices)
-        best = np.minimum(least, both + best)
-        best[self.first[:-1]] = least[self.first[:-1]]
-        return best
+        later = np.minimum(least, both + best)
+        later[self.first[:-1]] = least[self.first[:-1]]
+        return np.asarray(later)
 
     def _price(self, prices: StepPrices, start: Integers, last: int) -> Integers:
         """Return what it costs to process all from `start` on once, the `last` (0 or 1) token of it by a decode.

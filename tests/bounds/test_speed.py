@@ -14,7 +14,7 @@ import kvcore.certificates.speed as checker
 from bounds.speed import Ascent, _division, _Needs, propose_speed
 from bounds.task import Task
 from kvcore import Cost, CostFunction, Instance, Machine, Request, Segment
-from kvcore.certificates import Alone, InvalidCertificate, Speed, verify_certificate
+from kvcore.certificates import Alone, InvalidCertificate, PricedLine, Speed, verify_certificate
 from kvcore.certificates.budget import Budget
 from kvcore.certificates.certificate import rounded
 from kvcore.certificates.shares import UNIT
@@ -156,6 +156,12 @@ TOGETHER = alike(2, 3, 1, 9, Cost((CostFunction(busy=30),)))
 """One batch for both."""
 GROWING = alike(2, 1, 4, None, Cost((CostFunction(decode_kv=10),)))
 """Two requests with tokens of 1, 10, 20 and 30 ticks."""
+ROOF = Cost((CostFunction(busy=1), CostFunction(tokens=10, decode_requests=20)))
+EARLY_LINES = alike(2, 1, 2, None, ROOF)
+"""Two requests with tokens of 10 and 30 ticks in one line, which end at 40 and 80; the other is a tick a batch."""
+ROOF_PRICES = Speed(functions=(UNIT, 0, 0), slot=10, scale=8, price=(0,) * 4, ordered=True,
+                    lines=(PricedLine(functions=(0, UNIT, 0), price=(8,) * 4),))  # fmt: skip
+"""In the second line alone: both pay 40 by tick 40, or wait."""
 HALVES = Speed(functions=(UNIT, 0), slot=30, scale=1, price=(1,), fee=UNIT, fees=((1,),))
 """Each pays half of the batch."""
 
@@ -183,6 +189,12 @@ MUTANTS = {
         "Fraction(self.slot * prices",
         "Fraction((self.slot - 1) * prices",
     ),
+    "prices of other lines are free": ("self.price) + sum(sum(line.price) for line in self.lines)", "self.price)"),
+    "first tokens pay twice in a line": (
+        "int(row.work[first]), arrival, {})",
+        "2 * int(row.work[first]), arrival, {})",
+    ),
+    "other tokens pay twice in a line": ("(other.prices, ONE**2", "(other.prices, 2 * ONE**2"),
     "too early ends are none": ("* slot < ready + rest)", "* slot < ready + 2 * rest)"),
     "the first token comes a slot early": ("(before, turn, 0)", "(before, turn - 1, 0)"),
     "the others begin a slot after the first": ("max(start, turn * slot)", "max(start, turn * slot + slot)"),
@@ -234,7 +246,7 @@ NOTICING = (7, 31, 49)
 def known_proofs():
     coarse = Speed(functions=(UNIT, 0), slot=60, scale=1, price=(1,))
     drawn = [(k, case) for k, case in enumerate(all_cases(range(8))) if ALL or k in NOTICING]
-    made = [(SERIAL, FLOW, 90, coarse), (TOGETHER, FLOW, 60, HALVES)]
+    made = [(SERIAL, FLOW, 90, coarse), (TOGETHER, FLOW, 60, HALVES), (EARLY_LINES, FLOW, 120, ROOF_PRICES)]
     return made + [(*case, proof) for k, case in drawn for proof in proofs(*case[:2], k, 16)]
 
 
@@ -252,6 +264,18 @@ def test_requests_one_after_another_are_exact():
     proof = Speed(functions=(UNIT, 0), slot=30, scale=8, price=(8,))
     assert proof.value(SERIAL, FLOW) == pytest.approx(90, abs=1e-3)
     assert kv.bound(SERIAL, FLOW, method="speed").bound == 90 == exhaustive_optimum(SERIAL, FLOW)[0]
+
+
+def test_prices_of_a_second_line_are_exact():
+    """Who ends by 40 pays 40, and the other waits: 80 + 80 - 40; with the first line alone nobody does."""
+    assert (
+        ROOF_PRICES.value(EARLY_LINES, FLOW) == pytest.approx(120, abs=1e-2) == exhaustive_optimum(EARLY_LINES, FLOW)[0]
+    )
+    assert ROOF_PRICES.replace(lines=()).value(EARLY_LINES, FLOW) == 80
+    with pytest.raises(InvalidCertificate, match="a line has prices in more than 3 slots"):
+        ROOF_PRICES.replace(price=(0,) * 3).value(EARLY_LINES, FLOW)
+    with pytest.raises(InvalidCertificate, match="there are 3 lines, not 1"):
+        ROOF_PRICES.replace(lines=(PricedLine(functions=(UNIT,)),)).value(EARLY_LINES, FLOW)
 
 
 def test_the_last_of_two_waits():
