@@ -17,8 +17,8 @@ schedule can exceed it; `None` (no limit) is never turned into a number elsewher
   below 2^62 (their sums in floating point, and a part in 2^20 more, do); shares in units of 2^-bits too, as bits are
   lowered for it. What is larger is unbounded (pieces, moments, flows). Running sums over all requests may wrap: only
   differences within a request are taken.
-* `speed`: price 0 and room for all in the slot after the last. Prices are at least 0, and a tick there takes time. Lines
-  with fewer prices than the first have 0 in the other slots.
+* `speed`: price 0 and room for all in the slot after the last. Prices are at least 0, and a tick there takes time.
+  Lines with fewer prices than the first have 0 in the other slots.
 * `shares.Shares.share`, `prices._cost_of_limits`: 1 or 0 for no limit. A part or price of such a resource is refused;
   host tokens without a limit are free in `paths._holding` too.
 * `prices`, `paths`, `evictions`: slots after the last: price 0. Prices are at least 0, so it only leaves out what is
