@@ -18,8 +18,8 @@ from kvcore.certificates.budget import Budget
 from kvcore.certificates.one_machine import WorkPiece, run
 from kvcore.certificates.proof import InvalidCertificate
 from kvcore.certificates.shares import UNIT, PricedSteps
-from kvcore.certificates.speed import ONE, PROVED, Speed
-from kvcore.certificates.steps import lines
+from kvcore.certificates.speed import ONE, PROVED, PricedLine, Speed
+from kvcore.certificates.steps import Integers, lines
 from kvcore.errors import BadInput
 from kvcore.instance import alike
 from kvcore.metrics import SUMS, weight
@@ -72,6 +72,14 @@ class SpeedOptions(Options):
     reach: int = option(128, "slots from the arrival on in which there are fees")
     smooth: int = option(9, "at first, parts are means over so many slots")
     least_fee: float = option(1e-4, "or this part of the largest")
+    lines: int = option(3, "lines of the cost with prices besides the first, at the most", least=0)
+    least_work: float = option(0.05, "a line with less than this part of the work of another has no prices", most=1)
+    line_prices: tuple[float, float] = option((0.3, 0.8), "parts of first prices for several lines: first, others")
+    longer: float = option(1.6, "so many times as many slots have prices then", least=1)
+    floor: float = option(0.02, "what a request pays for a tick besides, so that prices can rise everywhere")
+    line_patience: int = option(8, "rounds without a better bound before steps shrink then")
+    line_shrink: float = option(1.6, "they become so much smaller", least=1)
+    worth: float = option(1.003, "their slots are halved again where that proved so many times as much", least=1)
 
 
 def propose_speed(task: Task) -> Iterator[Proposal]:
@@ -128,6 +136,15 @@ class _Search:
     def ascend(self) -> None:
         """Let the best prices rise, those for nothing shared besides if they rise higher in some rounds."""
         best, end = self.best, self.task.deadline
+        several = None if best is None else self._several()
+        if best is not None and several is not None:
+            each = max(0.0, end - time.process_time()) / self.options.trial_parts
+            for one in (best, several):
+                one.rise(2 * self.options.trial_rounds, time.process_time() + each)
+            if several.value > best.value:
+                self.best = several
+                several.rise_finer(end)
+                return
         if best is not None and best.division.memory:
             each = max(0.0, end - time.process_time()) / self.options.trial_parts
             best.rise(self.options.trial_rounds, time.process_time() + each)
@@ -144,6 +161,21 @@ class _Search:
             self.best.rise(self.options.rounds, now + self.options.unordered * max(0.0, end - now))
             self.best.refine(end)
             self.best.rise(self.options.rounds, end - self.options.check_rounds * self.best.seconds)
+
+    def _several(self) -> Ascent | None:
+        """Return prices for each line with work, where there are several, that with the largest fixed part first."""
+        count, rows = len(lines(self.task.instance.cost)), list[tuple[float, float, tuple[int, ...]]]()
+        for k in range(count if self.needs.sums else 0):
+            functions = tuple(UNIT * (i == k) for i in range(count))
+            _, fixed, totals = self.needs.divided(_division(functions, 0))
+            rows.append((fixed, float(self.needs.requests @ totals[0]), functions))
+        most = max((work for _, work, _ in rows), default=0.0)
+        rows = [row for row in rows if row[1] > self.options.least_work * most]
+        rows = sorted(rows, key=lambda row: -row[0])[: 1 + self.options.lines]
+        if len(rows) < 2 or time.process_time() > self.task.deadline:
+            return None
+        more = tuple(PricedLine(functions=functions) for *_, functions in rows[1:])
+        return Ascent(_division(rows[0][2], 0).replace(lines=more), self.needs, 1.0)
 
     def _compare(self, best: Ascent) -> None:
         """Take the larger part for fees if prices rise higher in some rounds."""
@@ -199,7 +231,14 @@ class Ascent:
         self.shape = Shape(float(slot), fixed, np.array([1.0, *(ratio / ONE for ratio in self.options.ratios)]), False)
         self.slope, kind = 0.0, int(not needs.sums)
         self.patience, self.smaller = self.options.patience[kind], self.options.shrink[kind]
-        self.rows, self.round, self.pull = Rows(self.work, self.shape, len(self.price)), 0, np.zeros(0)
+        if division.lines:
+            options = self.options
+            self.price *= np.array([options.line_prices[k > 0] for k in range(len(self.price))])[:, None]
+            longer = int((options.longer - 1) * self.slots)
+            self.price = np.pad(self.price, ((0, 0), (0, longer))) + options.floor * self.work.rate.min()
+            self.patience, self.smaller = options.line_patience, options.line_shrink
+            self.shape = self.shape._replace(ordered=True)
+        self.rows, self.round, self.pull = Rows(self.work, self.shape, self.slots), 0, np.zeros(0)
         self.best = self.price, self.rows.parts
         self._begin()
         alone = self.work.requests @ (self.work.rate * self.work.alone)
@@ -209,11 +248,19 @@ class Ascent:
                 self._begin()
         if self.within is not None and self.ordered_by(math.inf):
             self.refine(math.inf)
+        if division.lines and not self.ordered_by(math.inf):
+            self.shape = self.shape._replace(ordered=False)
+            self._begin()
+
+    @property
+    def slots(self) -> int:
+        """The number of slots with prices."""
+        return int(self.price.shape[1])
 
     def _begin(self) -> None:
         """Go on from the best prices as if they were the first."""
         self.price, self.rows.parts = self.best
-        self.drift, self.pull = np.zeros(len(self.price)), 0 * self.pull
+        self.drift, self.pull = 0 * self.price, 0 * self.pull
         self.round *= int(self.rows.parts.any())  # without parts there are none to turn
         self.value, self.gained = -np.inf, self.round
         self._evaluate()
@@ -228,28 +275,43 @@ class Ascent:
         if self.ordered_by(deadline):
             self.shape = self.shape._replace(ordered=True)
             self._begin()
-        elif len(self.price) < self.options.most_slots and self.division.slot > 1:
+        elif self.slots < self.options.most_slots and self.division.slot > 1:
+            self._halve()
+
+    def rise_finer(self, deadline: float) -> None:
+        """Let prices rise, and halve the slots when they no longer do, while that gains and the check stays short."""
+        before, options = 0.0, self.options
+        while True:
+            end = deadline - options.check_rounds * self.seconds
+            self.rise(options.rounds, end)
+            most = 2 * self.slots > options.most_slots
+            stop = self.division.slot == 1 or most or self.value < options.worth * before
+            if stop or time.process_time() + options.finer * options.check_rounds * self.seconds > end:
+                return
+            if self.shape.ordered and not self.ordered_by(deadline, options.finer):
+                return
+            before = self.value
             self._halve()
 
     def _halve(self) -> None:
         """Go on with slots of half the length."""
         (price, parts), rows, step, slot = self.best, self.rows, self.step, self.division.slot // 2
         self.division, self.shape = self.division.replace(slot=slot), self.shape._replace(slot=float(slot))
-        self.rows = Rows(self.work, self.shape, 2 * len(price))
+        self.rows = Rows(self.work, self.shape, 2 * self.slots)
         place = rows.first[self.rows.owner] + self.rows.slot // 2 - rows.start[self.rows.owner]
         self.rows.parts = parts[np.clip(place, rows.first[self.rows.owner], rows.first[self.rows.owner + 1] - 1)]
         if self.rows.parts.any():
             self.rows.turn(0 * self.rows.parts)
-        self.best, self.pull = (np.repeat(price, 2), self.rows.parts), np.zeros(len(self.rows.parts))
+        self.best, self.pull = (np.repeat(price, 2, axis=1), self.rows.parts), np.zeros(len(self.rows.parts))
         self._begin()
         self.step = step
 
-    def ordered_by(self, deadline: float) -> bool:
-        """Whether the check with first tokens before the others ends by the deadline."""
+    def ordered_by(self, deadline: float, times: int = 1) -> bool:
+        """Whether the check with first tokens before the others ends by the deadline, of so many times as much work."""
         paid = self.value + self.shape.slot * self.best[0].sum()
         slots = paid / (self.work.rate @ self.work.requests) / self.shape.slot  # no request looks at more, in the mean
         slots = slots if self.within is None else self.value / self.shape.slot
-        pairs = len(self.work.arrival) * slots**2 / 2
+        pairs = times * len(self.work.arrival) * slots**2 / 2
         in_time = self.options.pairs_per_second * (deadline - time.process_time())
         return bool(pairs <= min(self.options.ordered_pairs, in_time))
 
@@ -310,10 +372,13 @@ class Ascent:
     def proof(self, deadline: float) -> Speed:
         """Return the best prices as a proof, to be checked by the deadline."""
         price, self.rows.parts = self.best
-        whole = tuple(int(each) for each in np.floor(price * self.options.scale))
-        proof = self.division.replace(price=whole, ordered=self.shape.ordered or self.ordered_by(deadline))
+        whole, *others = (tuple(int(each) for each in row) for row in np.floor(price * self.options.scale))
+        lines = [one.replace(price=row) for one, row in zip(self.division.lines, others, strict=True)]
+        proof = self.division.replace(
+            price=whole, lines=tuple(lines), ordered=self.shape.ordered or self.ordered_by(deadline)
+        )
         if self.within is not None:
-            self.price, self.within, less = np.array(whole) / self.options.scale, self.value, self.options.tolerance
+            self.price, self.within, less = np.array([whole]) / self.options.scale, self.value, self.options.tolerance
             while self._above()[0] <= self.options.surplus * self.shape.slot * self.price.sum() and self.within > 1:
                 self.within, less = self.within * (1 - less), min(0.5, 2 * less)
             proof = proof.replace(within=int(self.within))
@@ -347,10 +412,14 @@ class _Needs:
         self.rate = np.array([float(weight(request, self.objective)) if self.sums else 1.0 for request in chosen])
 
     def divided(self, division: Speed) -> tuple[Work, float, Floats]:
-        """Return what they need in floating point, the fixed part of a batch, and all work of each request."""
-        steps = self.steps.divided(division)
-        numbers, bits = steps.shares()
-        work, first = numbers * 0.5**bits, steps.steps.first
+        """Return what they need in floating point, the fixed part of a batch, and all work in each line [lines, n]."""
+        steps, first = self.steps.divided(division), self.steps.steps.first
+        rows = [self.steps.divided(division.row(line)) for line in division.lines]
+        shares = [row.shares(last=bool(rows)) for row in (steps, *rows)]
+        work, *others = [np.asarray(numbers * 0.5**bits, float) for numbers, bits in shares]
+        bases = np.array([float(row.mixed[0]) for row in rows]).reshape(-1, 1)
+        each_line = [self._line(row, first) for row in others]
+        heads, besides, all_work = np.array(each_line).reshape(-1, 3, len(self.one)).transpose(1, 0, 2)
         start, stop = first[:-1][self.one], first[1:][self.one]
         begun, count = steps.done[start].astype(float), stop - start - 1
         alone, before = steps.done[stop - 1].astype(float), work[first[:-1]]
@@ -368,6 +437,10 @@ class _Needs:
         whole = float(steps.mixed[0])
         fixed = whole * (UNIT - division.shared) / UNIT
 
+        if self.objective == "total-ttft":
+            besides, all_work = 0 * besides, heads
+        least = np.max(bases + besides, axis=0, initial=max(1.0, whole))
+
         def fastest(work: Floats) -> Floats:
             return np.maximum(max(1.0, whole), fixed + work)
 
@@ -375,27 +448,49 @@ class _Needs:
         return Work(
             self.requests, self.arrival, alone, self.rate, np.where(more, before, 0.0), fastest(before),
             np.where(more, alone - begun, 0.0), amount,
-            self.arrival + np.where(more, begun, 0.0), each, fastest(each),
+            self.arrival + np.where(more, begun, 0.0), each, np.maximum(fastest(each), np.where(more, least, 0.0)),
             np.where(more, sums - before - parts, 0.0), heavy.astype(float),
-        ), fixed, sums  # fmt: skip
+            heads, np.maximum(1.0, bases + heads), np.where(more, besides, 0.0),
+        ), fixed, np.vstack((sums, all_work))  # fmt: skip
+
+    def _line(self, work: Floats, first: Integers) -> tuple[Floats, Floats, Floats]:
+        """Return the work of first tokens in a line, the least of others, and all."""
+        heads, sums = work[first[:-1]], np.add.reduceat(work, first[:-1])
+        others = work.copy()
+        others[first[:-1]] = np.inf
+        return heads[self.one], np.minimum.reduceat(others, first[:-1])[self.one], sums[self.one]
 
 
 def first_prices(work: Work, totals: Floats, inflated: float, slots: int) -> tuple[int, Floats]:
-    """Return the ticks of a slot, of so many, and prices: the dual of least mean busy times with interruptions.
+    """Return the ticks of a slot, of so many, and prices: the duals of least mean busy times with interruptions.
 
-    It serves the largest weight for its work. While it serves j, which ends at e, the price falls by weight / work a
-    tick, down to what is served next if that has waited at e, and else to 0.
+    Each line serves the largest weight for its work. While it serves j, which ends at e, the price falls by weight /
+    work a tick, down to what is served next if that has waited at e, and else to 0.
     """
-    size, unit = np.maximum(totals * inflated, 1e-3), 1024
+    rows = [_served(work, np.maximum(each * inflated, 1e-3)) for each in totals]
+    last = max(end for served, _ in rows for *_, end in served)
+    slot = 1 + last // (UNIT * slots)
+    return slot, np.array([_line_prices(*row, slot, last // (UNIT * slot) + 1) for row in rows])
+
+
+Served = tuple[WorkPiece, int, int]
+
+
+def _served(work: Work, size: Floats) -> tuple[list[Served], Floats]:
+    """Return what one machine serves, in 1024ths of ticks, and how fast the price of each request falls."""
     falls = work.rate / size
     rank = np.argsort(np.argsort(-falls, kind="stable"))
-    columns = (work.arrival * unit, rank, size * work.requests * unit, range(len(size)))
-    served = list(run([WorkPiece(int(a), int(r), max(1, int(w)), i) for a, r, w, i in zip(*columns, strict=True)]))
-    slot = 1 + max(end for *_, end in served) // (unit * slots)
-    price, tops = np.zeros(max(end for *_, end in served) // (unit * slot) + 1), dict[int, float]()
+    columns = (work.arrival * UNIT, rank, size * work.requests * UNIT, range(len(size)))
+    pieces = [WorkPiece(int(a), int(r), max(1, int(w)), i) for a, r, w, i in zip(*columns, strict=True)]
+    return list(run(pieces)), falls
+
+
+def _line_prices(served: list[Served], falls: Floats, slot: int, slots: int) -> Floats:
+    """Return the mean price in each slot."""
+    price, tops = np.zeros(slots), dict[int, float]()
     after: tuple[WorkPiece, int] | None = None
     for piece, start, end in reversed(served):
-        begin, stop, fall = start / unit, end / unit, falls[piece.owner]
+        begin, stop, fall = start / UNIT, end / UNIT, falls[piece.owner]
         if piece.owner not in tops:  # `tops` are the prices that their lines have at tick 0
             level = 0.0
             if after is not None and after[1] == end and after[0].release < end:
@@ -405,7 +500,7 @@ def first_prices(work: Work, totals: Floats, inflated: float, slots: int) -> tup
             low, high = max(begin, k * slot), min(stop, (k + 1) * slot)
             price[k] += max(0.0, high - low) / slot * max(0.0, tops[piece.owner] - fall * (low + high) / 2)
         after = piece, start
-    return slot, price
+    return price
 
 
 class Rows:
@@ -460,21 +555,21 @@ def window_prices(work: Work, totals: Floats, inflated: float, slots: int) -> tu
     for i in np.argsort(work.arrival, kind="stable"):
         if work.arrival[i] > end:
             begun = end = float(work.arrival[i])
-        end += float(totals[i] * inflated * work.requests[i])
+        end += float(totals[0, i] * inflated * work.requests[i])
         if end - work.arrival[i] > longest:
             longest, window = end - float(work.arrival[i]), (begun, end)
     slot = 1 + int(max(end, (work.arrival + work.alone).max())) // slots
     start = slot * np.arange(slots + 1)
     inside = (np.minimum(start + slot, window[1]) - np.maximum(start, window[0])) / slot
-    return slot, np.maximum(SpeedOptions.given().outside, inside)
+    return slot, np.maximum(SpeedOptions.given().outside, inside)[None]
 
 
 def evaluate(
     work: Work, shape: Shape, price: Floats, fees: Fees | None = None, within: float | None = None
 ) -> tuple[float, Floats]:
     """Return what requests take and pay (`within` a flow time: pay) above the prices, and a subgradient."""
-    usage, none = np.zeros(len(price)), np.zeros(len(work.arrival) + 1, np.int64)
+    usage, none = 0 * price, np.zeros(len(work.arrival) + 1, np.int64)
     fees = fees or Fees(0.0, none, none, np.zeros(0), np.zeros(0))
-    given = work, shape, fees, price, usage
-    paid = pay(*given) if within is None else pay_by(*given, within)
+    given = work, shape, fees
+    paid = pay(*given, price, usage) if within is None else pay_by(*given, price[0], usage[0], within)
     return paid - shape.slot * price.sum(), usage - shape.slot

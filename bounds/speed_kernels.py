@@ -19,7 +19,8 @@ class Work(NamedTuple):
     `first` work for the token that comes before all others, its least `time` and the ticks `after` it (0 work: there
     is none); `count` others, from `begin` on, of `each` work, that take `least` ticks; besides,
     `extra` work of the `heavy` ones among them, growing evenly.
-    `requests` are like this.
+    `requests` are like this. In each of the other lines, [lines, n]: work of its first token and its least time, and
+    what each of the others has besides.
     """
 
     requests: Any
@@ -35,6 +36,9 @@ class Work(NamedTuple):
     least: Any
     extra: Any
     heavy: Any
+    heads: Any
+    quick: Any
+    besides: Any
 
 
 class Shape(NamedTuple):
@@ -116,9 +120,19 @@ def first_pieces(cost, room, place, n, price, work, fee, part, ratios, rooms, sp
 
 
 @njit(cache=True)
-def pay(work, shape, fees, price, usage):
-    """Return what all requests take and pay at the least, and add up in `usage` [slots] the work at these speeds."""
-    part, fast = fees.part, 1 - fees.part
+def cheapest(cost, room, n):
+    """Return what a whole first token pays in the cheapest of n sorted pieces (FAR: there is too little room)."""
+    paid, left = 0.0, 1.0
+    for k in range(n):
+        paid += min(left, room[k]) * cost[k]
+        left -= min(left, room[k])
+    return FAR if left > 1e-9 else paid
+
+
+@njit(cache=True)
+def pay(work, shape, fees, prices, usages):
+    """Return what all take and pay at the least, and add up in `usages` [lines, slots] the work at these speeds."""
+    part, fast, price, usage, lines = fees.part, 1 - fees.part, prices[0], usages[0], len(prices) - 1
     slot, last, pieces = shape.slot, len(price), len(shape.ratios)
     room, ticks, means = np.empty(pieces), np.empty(pieces), np.empty(pieces)
     room1, ticks1, means1 = np.empty(pieces), np.empty(pieces), np.empty(pieces)
@@ -126,6 +140,8 @@ def pay(work, shape, fees, price, usage):
     cost, free, place = np.empty(size), np.empty(size), np.empty(size, np.int64)
     cost1, free1, place1 = np.empty(size), np.empty(size), np.empty(size, np.int64)
     cost2, free2, place2 = np.empty(size), np.empty(size), np.empty(size, np.int64)
+    costs, frees, places = np.empty((lines, size)), np.empty((lines, size)), np.empty((lines, size), np.int64)
+    counts, totals = np.zeros(lines, np.int64), np.zeros(lines)
     value, known = 0.0, np.zeros(last + 1)
     for i in range(len(work.arrival)):
         arrival, begin, need, rate, each = work.arrival[i], work.begin[i], work.count[i], work.rate[i], work.each[i]
@@ -138,8 +154,10 @@ def pay(work, shape, fees, price, usage):
         place0, stop0 = fees.first[i] - fees.start[i], fees.first[i + 1]
         every = need * each + work.extra[i] + (0 if ordered else work.first[i])
         known[start:] = 0.0
+        heads = work.first[i] > 0 or lines > 0
         for turn in range(2):
             n1, total1, done = 0, 0.0, low
+            counts[:], totals[:] = 0, 0.0
             for first in range(since, (last if ordered and turn == 0 else since) + 1):  # the slot of the first token
                 ready = max(begin, first * slot)
                 if turn == 0 and rate * (ready + rest - arrival) + later >= best:
@@ -147,11 +165,19 @@ def pay(work, shape, fees, price, usage):
                 n, total, n2, total2, sure, until = 0, 0.0, 0, 0.0, 0.0, goal
                 for s in range(first, goal + 1):
                     span = slot if s * slot >= ready else (s + 1) * slot - ready
-                    if work.first[i] > 0 and (s == first or not ordered):
+                    if heads and (s == first or not ordered):
                         close = last if s == last else s - (0 if ordered else int(work.after[i] // slot))
                         while done <= close:
                             mark, span1 = done * len(shape.ratios), min(slot, (done + 1) * slot - arrival)
-                            if done == last:
+                            for k in range(lines):
+                                each1 = 0.0 if done == last else prices[k + 1, done] * work.heads[k, i]
+                                room2 = 1.0 if done == last else span1 / work.quick[k, i]
+                                counts[k], totals[k] = insert(
+                                    costs[k], frees[k], places[k], counts[k], each1, room2, done, 1.0, totals[k]
+                                )
+                            if work.first[i] == 0:
+                                pass
+                            elif done == last:
                                 n1, total1 = insert(cost1, free1, place1, n1, 0.0, 1.0, mark, 1.0, total1)
                             else:
                                 fee = part * fees.ticks[place0 + done] if place0 + done < stop0 else 0.0
@@ -160,12 +186,11 @@ def pay(work, shape, fees, price, usage):
                                     room1[:pieces1], span1, mark, total1,
                                 )  # fmt: skip
                             done += 1
-                        sure, left = 0.0, 1.0
-                        for k in range(n1):
-                            sure += min(left, free1[k]) * cost1[k]
-                            left -= min(left, free1[k])
+                        sure = cheapest(cost1, free1, n1) if work.first[i] > 0 else 0.0
+                        for k in range(lines):
+                            sure += cheapest(costs[k], frees[k], counts[k])
                         if ordered and turn == 0:
-                            if left > 1e-9:
+                            if sure >= FAR:
                                 break
                             until = first - 1
                             for k in range(first, last + 1):  # the last end that may be better
@@ -185,11 +210,14 @@ def pay(work, shape, fees, price, usage):
                                 cost2, free2, place2, n2, here, span * room[k], mark, work.heavy[i], total2
                             )
                     fee = part * fees.ticks[place0 + s] if s < last and place0 + s < stop0 else 0.0
-                    fits = (s == last or (s + 1) * slot >= ready + rest) and (work.first[i] == 0 or total1 >= 1 - 1e-9)
+                    more = 0.0  # what a token pays in other lines
+                    for k in range(lines if s < last else 0):
+                        more += prices[k + 1, s] * work.besides[k, i]
+                    fits = (s == last or (s + 1) * slot >= ready + rest) and sure < FAR
                     if fits and (s == goal if turn == 1 else sure + known[s] < best):
                         end, piece = FAR, 0
                         for k in range(pieces):
-                            paid = 0.0 if s == last else price[s] * (each * (part + fast * means[k]) + fee)
+                            paid = 0.0 if s == last else price[s] * (each * (part + fast * means[k]) + fee) + more
                             here = rate * ticks[k] + paid
                             if here < end:
                                 end, piece = here, k
@@ -201,6 +229,8 @@ def pay(work, shape, fees, price, usage):
                                 paid += amount * end
                                 if turn == 1 and s < last:
                                     usage[s] += many * amount * (each * (part + fast * means[piece]) + fee)
+                                    for j in range(lines):
+                                        usages[j + 1, s] += many * amount * work.besides[j, i]
                                     if place0 + s < stop0:
                                         fees.taken[place0 + s] += many * amount
                                 closed = 0.0
@@ -211,27 +241,35 @@ def pay(work, shape, fees, price, usage):
                                     at = place[k] // len(shape.ratios)
                                     square = part + fast * shape.ratios[place[k] % len(shape.ratios)] ** 2
                                     usage[at] += many * amount * each * square
+                                    for j in range(lines):
+                                        usages[j + 1, at] += many * amount * work.besides[j, i]
                                     if place0 + at < stop0:
                                         usage[at] += many * amount * part * fees.ticks[place0 + at]
                                         fees.taken[place0 + at] += many * amount
                                 k += 1
                             left -= amount
-                        more = 1.0
+                        for j in range(lines if turn == 1 else 0):
+                            over = 1.0
+                            for k in range(counts[j]):
+                                if places[j, k] < last:
+                                    usages[j + 1, places[j, k]] += many * min(over, frees[j, k]) * work.heads[j, i]
+                                over -= min(over, frees[j, k])
+                        over = 1.0
                         for k in range(n1 if turn == 1 else 0):
-                            amount, at = min(more, free1[k]), place1[k] // len(shape.ratios)
+                            amount, at = min(over, free1[k]), place1[k] // len(shape.ratios)
                             square = part + fast * shape.ratios[place1[k] % len(shape.ratios)] ** 2
-                            more -= amount
+                            over -= amount
                             if at < last:
                                 usage[at] += many * amount * work.first[i] * square
                                 if place0 + at < stop0:
                                     usage[at] += many * amount * part * fees.ticks[place0 + at]
                                     fees.taken[place0 + at] += many * amount
                         if s < last and work.extra[i] > 0:  # the dearest work in the cheapest pieces
-                            more = 1.0
+                            over = 1.0
                             for k in range(n2):
-                                after = max(0.0, more - free2[k] / work.heavy[i])
-                                amount = work.extra[i] * (more * more - after * after)
-                                paid, more = paid + amount * cost2[k], after
+                                after = max(0.0, over - free2[k] / work.heavy[i])
+                                amount = work.extra[i] * (over * over - after * after)
+                                paid, over = paid + amount * cost2[k], after
                                 if turn == 1:
                                     square = part + fast * shape.ratios[place2[k] % len(shape.ratios)] ** 2
                                     usage[place2[k] // len(shape.ratios)] += many * amount * square
@@ -243,7 +281,7 @@ def pay(work, shape, fees, price, usage):
                             later = 0.0 if far == last else every * price[low : far + 1].min()
                     if s < last:
                         for k in range(pieces):
-                            here = price[s] * (each * (part + fast * shape.ratios[k] ** 2) + fee)
+                            here = price[s] * (each * (part + fast * shape.ratios[k] ** 2) + fee) + more
                             if n > 0 and total >= need and here >= cost[n - 1]:
                                 break
                             mark = s * len(shape.ratios) + k

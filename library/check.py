@@ -538,6 +538,17 @@ class Tariff:
         spend(50, "what tokens cost")
         return Fraction(min(self.ways(token.A, token.kept, token.low)), self.unit) + self.packing(token.A)
 
+    def last(self, token):
+        """The least that the one batch costs which generates a token: a decode, or a prefill of all from m on."""
+        A, block = token.A, blocks(token.A, self.block)
+        ways = [{"tokens": 1, "decode_requests": 1, "decode_kv": A - 1}]
+        if token.low < A - 1:  # KV may have been dropped, or there is more than one token to process
+            ways += [{"tokens": A - m, "prefill": 1, "prefill_requests": 1, "prefill_token": A - m, "prefill_kv": m,
+                      "prefill_pairs": A * A - m * m} for m in (0, A - 2)]
+        least = min(sum(price * way.get(name, 0) for name, price in self.prices.items()) for way in ways)
+        each = sum(self.prices.get(name, 0) * amount for name, amount in (("generated", 1), ("block", block)))
+        return Fraction(least + each, self.unit) + self.packing(A)
+
     def packing(self, tokens):
         """The price of so many tokens by the dual feasible function u."""
         if not self.packed:
@@ -636,6 +647,10 @@ class Division:
 
     def tariff(self, line):
         """Of a line, the share of a token: what work costs, and the parts of `base` and of `prefill` that it takes."""
+        return self.prices(line).least
+
+    def prices(self, line):
+        """The tariff of that."""
         each = {name: line["base"] * part / self.limits[name] if part else 0 for name, part in self.part.items()}
         p = {name: line.get(name, 0) for name in (*WORK, "prefill")}
         taken = dict(tokens=p["tokens"] + each["tokens"], prefill=0, block=each["memory"],
@@ -643,7 +658,7 @@ class Division:
                      prefill_requests=p["prefill_requests"] + each["requests"],
                      prefill_token=each["prefill_tokens"] + Fraction(p["prefill"]) / self.P,
                      packed=line["base"] * self.part["packing"])
-        return Tariff(self.machine, p | taken, self.packs).least
+        return Tariff(self.machine, p | taken, self.packs)
 
 
 def served(jobs):
@@ -744,15 +759,27 @@ def speed(instance, proof, objective):
     """Kind `speed`: while a batch of length D runs, each request in it pays for its work by its speed, and fees."""
     if sorted(set(proof.ratios)) != proof.ratios:
         raise Broken("the ratios do not increase")
-    division, ticks = Division(instance, proof), ticks_of(instance)
-    tariff, F = division.tariff(division.line), division.line["base"]
-    batches = Batches(proof, F, F * (1 - sum(division.part.values())))
-    start, total, alike = min(one.arrival for one in instance.requests), -proof.slot * sum(proof.price), {}
+    ticks, none = ticks_of(instance), dict.fromkeys(("memory", "tokens", "prefill_tokens", "requests", "packing"), 0)
+    divisions = [Division(instance, proof), *(Division(instance, Box(proof, **none, functions=line.functions))
+                                              for line in proof.lines)]
+    if any(len(line.price) > len(proof.price) for line in proof.lines):
+        raise Broken("a line has prices of more slots than the first")
+    tariffs = [division.prices(division.line) for division in divisions]
+    bases = [division.line["base"] for division in divisions]
+    paid = [line.price + [0] * (len(proof.price) - len(line.price)) for line in proof.lines]
+    rows = [Batches(Box(proof, ratios=[], fee=1024, price=price), base, base) for base, price in zip(bases[1:], paid)]
+    batches = Batches(proof, bases[0], bases[0] * (1 - sum(divisions[0].part.values())))
+    start, alike = min(one.arrival for one in instance.requests), {}
+    total = -proof.slot * (sum(proof.price) + sum(map(sum, paid)))
     for one in instance.requests:
         alike.setdefault(but_id(one), []).append(one)
     for those, a in zip(alike.values(), parts_of_fixed(alike.values(), proof, start)):
-        work = Work(those[0], instance.machine, ticks, tariff)
-        total += len(those) * batches.least(those[0].arrival - start, proof.scale, work, a)
+        work = Work(those[0], instance.machine, ticks, tariffs[0].least)
+        if rows:  # only the last batch of tokens after the first is looked at
+            work.share[1:] = map(tariffs[0].last, work.tokens[1:])
+        lines = [(row, tariff.least(work.tokens[0]), min(map(tariff.last, work.tokens[1:]), default=0))
+                 for row, tariff in zip(rows, tariffs[1:])]
+        total += len(those) * batches.least(those[0].arrival - start, proof.scale, work, a, lines)
     return Fraction(total) / proof.scale
 
 
@@ -782,12 +809,12 @@ class Batches:
         self.slot, self.price, self.level = proof.slot, proof.price, Fraction(proof.level, 1024)
         self.ratios, self.pieces = [Fraction(1), *(Fraction(ratio, 64) for ratio in proof.ratios)], cache(self.pieces)
 
-    def pieces(self, w):
+    def pieces(self, w, least=0):
         """What speed costs a token of work w where the price is 1, in units of 1 / ONE.
 
         (Price, room in a tick) by piece; the room of all; and (time, price) for a token in the pieces up to each.
         """
-        most, x, paid, pieces, last = 1 / max(Fraction(1), self.F, self.f + w), 0, 0, [], []
+        most, x, paid, pieces, last = 1 / max(Fraction(1), self.F, self.f + w, least), 0, 0, [], []
         for g, following in zip(self.ratios, [*self.ratios[1:], None]):
             end = most if following is None or not self.f else min(most, (1 - 2 / (g + following)) / self.f)
             if end > x:
@@ -797,9 +824,10 @@ class Batches:
                 last.append((int(ONE / x), int(ONE * paid / x)))
         return pieces, ceil(ONE * x), last
 
-    def least(self, r, rate, work, a):
+    def least(self, r, rate, work, a, lines):
         """The least of rate times the flow time plus what a request pays; `r` is its arrival, `a` its parts of f.
 
+        `lines` are others with prices, with its work for the first token and the least for another in them.
         Sums of what is paid are whole numbers of 1 / ONE: prices and tokens are rounded down, and what has room up.
         """
         slot, S, w, others, chain, best = self.slot, len(self.price), work.share[0], work.share[1:], work.chain, inf
@@ -809,22 +837,25 @@ class Batches:
         count = sum(min(1, each / level) if level else 1 for each in others) if others else 1
         more = sorted((int(ONE * (each / level - 1)) for each in others if each > level), reverse=True) if level else []
         fees = {s: int(ONE * self.fee * self.f * part) for s, part in a.items()}
-        head, ordered, rate = Tokens(self, w, 1, r, fees), self.ordered and bool(others), rate * ONE
+        heads = [Tokens(row, each, 1, r, {}) for row, each, _ in lines]
+        heads += [Tokens(self, w, 1, r, fees)] if others else []
+        ordered, rate, later = self.ordered and bool(others), rate * ONE, work.chain - work.d[0]
+        besides = [(row, each) for row, _, each in lines if others]
         for T in range(min(begin // slot, S), S + 1) if ordered else [0]:
             ready = max(begin, T * slot)
             if rate * (ready + rest - r) >= best:
                 break
-            fixed = head.by((T + 1) * slot) if ordered and T < S else 0
+            fixed = all_by(heads, (T + 1) * slot) if ordered and T < S else 0
             if fixed is None:
                 continue
-            tail, growth = Tokens(self, level, count, ready, fees), Tokens(self, level, len(more), ready, {})
+            tail, growth = Tokens(self, level, count, ready, fees, besides), Tokens(self, level, len(more), ready, {})
             for s in range(min(ready // slot, S), S + 1):
                 end, time = (s + 1) * slot, rate * (max(s * slot, ready) - r) + fixed
                 if time >= best:
                     break
                 if s < S and end < ready + rest:
                     continue
-                early = head.by(end - rest) if others and not ordered and s < S else 0
+                early = all_by(heads, end - later) if not ordered and s < S else 0
                 timed = tail.ending(s, self.price[s] if s < S else 0, rate)
                 if early is not None and timed is not None and time + timed + early < best:
                     best = min(best, time + timed + early + (growth.heaviest(s, more) if more and s < S else 0))
@@ -834,16 +865,23 @@ class Batches:
 ONE = 2**64
 
 
+def all_by(heads, tick):
+    """What all of these tokens pay if they are done by a tick; None: too early for one."""
+    paid = [head.by(tick) for head in heads]
+    return None if None in paid else sum(paid)
+
+
 class Tokens:
     """Parts of tokens of work w that none begins before `begin`, each at the cheapest speeds.
 
-    `fees`: what one pays in a slot for the part of f that is its own, where the price is 1.
+    `fees`: what one pays in a slot for the part of f that is its own, where the price is 1. `besides`: its work in
+    other lines, which have prices of their own.
     """
 
-    def __init__(self, batches, w, count, begin, fees):
+    def __init__(self, batches, w, count, begin, fees, besides=()):
         self.batches, self.count, self.begin, self.fees = batches, int(count * ONE), begin, fees
-        self.done, self.found = begin // batches.slot, []  # all slots before `done` are in `found`
-        self.pieces, self.widest, self.last = batches.pieces(w)
+        self.done, self.found, self.besides = begin // batches.slot, [], besides  # `found`: of the slots before `done`
+        self.pieces, self.widest, self.last = batches.pieces(w, max((row.F + each for row, each in besides), default=0))
 
     def ticks(self, s, end):
         """How many ticks of slot s there are for them, up to a tick in it."""
@@ -858,7 +896,12 @@ class Tokens:
     def offer(self, s, end):
         """The pieces of slot s, as (price, room), up to a tick in it."""
         ticks, price, fee = self.ticks(s, end), self.batches.price[s], self.fees.get(s, 0)
-        return [(price * (cost + fee), width * ticks) for cost, width in self.pieces] if ticks else []
+        more = self.more(s) if ticks else 0
+        return [(price * (cost + fee) + more, width * ticks) for cost, width in self.pieces] if ticks else []
+
+    def more(self, s):
+        """What a token pays in other lines in slot s."""
+        return int(ONE * sum(row.price[s] * each for row, each in self.besides)) if s < len(self.batches.price) else 0
 
     def cheapest(self, more):
         """The cheapest of what was found and of more pieces, as many as have room for the count."""
@@ -882,6 +925,7 @@ class Tokens:
         """What they pay if the last is done in slot s, where a tick up to it costs `rate`; None: too little room."""
         self.pass_by(s)
         each = min(rate * time // ONE + price * paid for time, paid in self.last) + price * self.fees.get(s, 0)
+        each += self.more(s)
         most = self.widest * self.ticks(s, (s + 1) * self.batches.slot)
         return self.paid([(each, most if s < len(self.batches.price) else self.count)])
 
@@ -1928,7 +1972,8 @@ KINDS = {  # a proof's function, its keys, and the objectives for which it is ch
                     "nodes": [node]}, FLOW),
     "speed": (speed, {**DIVISION, "slot": integer(1), "scale": integer(1), "price": [price], "level": (part, 0),
                       "ratios": ([integer(65)], []), "ordered": (switch, False), "within": (number, 0),
-                      "fee": (part, 0), "fees": ([[number]], [])}, FLOW),
+                      "fee": (part, 0), "fees": ([[number]], []),
+                      "lines": ([{"functions": [part], "price": ([price], [])}], [])}, FLOW),
     "configurations": (configurations, {"scale": (integer(1), 1), "memory": [number],
                                         "starts": [optional(integer(-inf))], "target": (optional(integer(1)), None),
                                         "tries": (integer(0, 10**9), 0)}, FLOW),

@@ -65,9 +65,7 @@ class ImproveOptions(Options):
     finest_time: float = option(1.01, "the same for two flow times, or times of a token", least=1)
     moves: int = option(2_000, "moves of destroy and repair that count as a round")
     runs: int = option(200, "compiled runs of the index rule that count as a round")
-    first: float = option(
-        1.0, "processor seconds for the first policy, or half of all if that is more", least=0
-    )
+    first: float = option(1.0, "processor seconds for the first policy, or half of all if that is more", least=0)
     reserve: float = option(2.0, "so many times the last run of the engine is kept free for the next one", least=0)
 
 

@@ -18,6 +18,7 @@ schedule can exceed it; `None` (no limit) is never turned into a number elsewher
   lowered for it. What is larger is unbounded (pieces, moments, flows). Running sums over all requests may wrap: only
   differences within a request are taken.
 * `speed`: price 0 and room for all in the slot after the last. Prices are at least 0, and a tick there takes time.
+  Lines with fewer prices than the first have 0 in the other slots.
 * `shares.Shares.share`, `prices._cost_of_limits`: 1 or 0 for no limit. A part or price of such a resource is refused;
   host tokens without a limit are free in `paths._holding` too.
 * `prices`, `paths`, `evictions`: slots after the last: price 0. Prices are at least 0, so it only leaves out what is
@@ -71,7 +72,7 @@ from kvcore.certificates.prices import Prices, Windows
 from kvcore.certificates.proof import InvalidCertificate, Proof
 from kvcore.certificates.shares import Shares
 from kvcore.certificates.slots import SlotPrices, Slots
-from kvcore.certificates.speed import Speed
+from kvcore.certificates.speed import PricedLine, Speed
 from kvcore.certificates.tree import Branch, Leaf, Tree
 
 __all__ = [
@@ -87,6 +88,7 @@ __all__ = [
     "LateWindows",
     "Leaf",
     "Parts",
+    "PricedLine",
     "Prices",
     "Proof",
     "Shares",

@@ -172,8 +172,11 @@ class PricedSteps:
         before = running[self.steps.first[:-1]] - values[self.steps.first[:-1]]
         return running - np.repeat(before, np.diff(self.steps.first))
 
-    def work(self, base: Fraction, *others: dict[str, Fraction]) -> tuple[Integers, int]:
-        """Return the share of each step in units of 2^-bits, and bits: `base` is shared, `others` are more prices."""
+    def work(self, base: Fraction, *others: dict[str, Fraction], last: bool = False) -> tuple[Integers, int]:
+        """Return the share of each step in units of 2^-bits, and bits: `base` is shared, `others` are more prices.
+
+        `last`: but for first tokens only that in the last batch of a step.
+        """
         added = (self.proof.share(self.instance, base), *others)
         exact = {
             name: sum((prices.get(name, Fraction(0)) for prices in added), Fraction(0)) for name in StepPrices._fields
@@ -181,7 +184,8 @@ class PricedSteps:
         most = self.steps.most(StepPrices(**{name: ceil(price) for name, price in exact.items()}))
         check_size(most)
         bits = min(30, 62 - most.bit_length())
-        work = self.steps.least(StepPrices(**{name: int(price * 2**bits) for name, price in exact.items()}))
+        scaled = StepPrices(**{name: int(price * 2**bits) for name, price in exact.items()})
+        work = self.steps.last(scaled) if last else self.steps.least(scaled)
         check_size((largest := self.steps.largest(work)) >> bits)
         spare = max(0, largest.bit_length() - 62)
         return work >> spare, bits - spare
@@ -197,13 +201,13 @@ class PricedSteps:
         """Return the least number of batches with a prefill."""
         return -(-self.steps.prefilled() // most_prefill(self.instance))
 
-    def shares(self) -> tuple[Integers, int]:
-        """Return the share of each step in units of 2^-bits ticks, and bits.
+    def shares(self, *, last: bool = False) -> tuple[Integers, int]:
+        """Return the share of each step in units of 2^-bits ticks, and bits (`last`: as for `work`).
 
         What a batch with prefills takes more than one without is shared by prefill tokens.
         """
         base, prefill, prices = self.mixed
-        return self.work(base, prices, {"prefill_tokens": prefill / most_prefill(self.instance)})
+        return self.work(base, prices, {"prefill_tokens": prefill / most_prefill(self.instance)}, last=last)
 
     def batches(self) -> int:
         """Return the least number of batches with work: those before and after a step are its request's own."""

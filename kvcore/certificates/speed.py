@@ -13,15 +13,16 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from fractions import Fraction
 from itertools import pairwise
-from typing import Annotated, Literal
+from typing import Annotated, Literal, NamedTuple
 
 import numpy as np
 from pydantic import Field
 
 from kvcore.certificates.budget import Budget
 from kvcore.certificates.proof import InvalidCertificate
-from kvcore.certificates.shares import UNIT, Division, PricedSteps, Proportion, Tick
-from kvcore.instance import LIMIT, Instance, alike
+from kvcore.certificates.shares import RESOURCES, UNIT, Division, PricedSteps, Proportion, Tick
+from kvcore.certificates.steps import Integers
+from kvcore.instance import LIMIT, Instance, Noun, alike
 from kvcore.metrics import SUMS, Value, weight
 
 PROVED = (*SUMS, "max-flow-time")
@@ -42,6 +43,14 @@ WEIGHT = 1500
 
 
 Weights = Annotated[tuple[Annotated[int, Field(ge=0, le=2**20)], ...], Field(max_length=MOST_SLOTS)]
+Series = Annotated[tuple[Annotated[int, Field(ge=0, le=2**50)], ...], Field(max_length=MOST_SLOTS)]
+
+
+class PricedLine(Noun):
+    """A `price` of work in one more line of the cost, for the slots of the proof; `functions` weighs lines as there."""
+
+    functions: Annotated[tuple[Proportion, ...], Field(min_length=1, max_length=1000)]
+    price: Series = ()
 
 
 class Speed(Division):
@@ -57,18 +66,22 @@ class Speed(Division):
     that differ in their ids only, in the order of their first, those of each of them from the slot of its arrival on.
 
     For max-flow-time, `within` is a flow time in ticks with which all requests together would pay more than there is.
+
+    `lines` are more lines of the cost with prices of their own, paid for work alone. Where there are any, all but first
+    tokens pay for their last batch only.
     """
 
     kind: Literal["speed"] = "speed"
     slot: Annotated[int, Field(ge=1, le=LIMIT)]
     scale: Annotated[int, Field(ge=1, le=2**40)]
-    price: Annotated[tuple[Annotated[int, Field(ge=0, le=2**50)], ...], Field(max_length=MOST_SLOTS)]
+    price: Series
     level: Proportion = 0
     ratios: Annotated[tuple[Annotated[int, Field(gt=ONE, le=2**20)], ...], Field(max_length=64)] = ()
     ordered: bool = False
     fee: Proportion = 0
     fees: Annotated[tuple[Weights, ...], Field(max_length=1_000_000)] = ()
     within: Tick = 0
+    lines: Annotated[tuple[PricedLine, ...], Field(max_length=16)] = ()
 
     def prove(self, instance: Instance, objective: str, budget: Budget) -> Value:
         """Return what all requests take and pay at the least, less all prices times the length of their slots.
@@ -79,8 +92,11 @@ class Speed(Division):
             raise InvalidCertificate(f"prices of work prove {', '.join(PROVED)}, not {objective}")
         if any(a >= b for a, b in pairwise(self.ratios)):
             raise InvalidCertificate("the ratios must increase")
-        self.check(instance)
-        self.spend(instance, budget)
+        for row in (self, *map(self.row, self.lines)):
+            row.check(instance)
+            row.spend(instance, budget)
+        if any(len(line.price) > len(self.price) for line in self.lines):
+            raise InvalidCertificate(f"a line has prices in more than {len(self.price)} slots")
         groups = alike(instance.requests)
         if len(self.fees) not in (0, len(groups)):
             raise InvalidCertificate(f"there are fees of {len(self.fees)} groups of requests, not of {len(groups)}")
@@ -88,12 +104,17 @@ class Speed(Division):
         slots = PricedWork(instance, self, objective, budget)
         paid = slots.fees(groups)
         total = sum(len(same) * slots.least(same[0], fees) for same, fees in zip(groups, paid, strict=True))
-        above = Fraction(total, self.scale * slots.unit) - Fraction(self.slot * sum(self.price), self.scale)
+        prices = sum(self.price) + sum(sum(line.price) for line in self.lines)
+        above = Fraction(total, self.scale * slots.unit) - Fraction(self.slot * prices, self.scale)
         if objective in SUMS:
             return above
         if above <= 0:
             raise InvalidCertificate(f"at these prices all requests may end within {self.within} ticks")
         return self.within + 1
+
+    def row(self, line: PricedLine) -> Speed:
+        """Return how one of `lines` divides a batch: nothing of its fixed part is shared."""
+        return self.replace(functions=line.functions, **dict.fromkeys(RESOURCES, 0))
 
     @property
     def why(self) -> str:
@@ -107,17 +128,37 @@ Fees = dict[int, int]
 """What a token pays besides for its work, by slot."""
 
 
+class Row(NamedTuple):
+    """One line of the cost: prices, the share of each step, the fixed part of a batch, and what is not shared of it.
+
+    Shares and fixed parts are in units of 2^-bits ticks; the 1024ths `fee` of prices are not paid by speed.
+    """
+
+    prices: tuple[int, ...]
+    work: Integers
+    whole: int
+    fixed: int
+    fee: int
+    ratios: tuple[int, ...]
+
+
 class PricedWork:
     """What the requests of an instance take and pay, each at the least."""
 
     def __init__(self, instance: Instance, proof: Speed, objective: str, budget: Budget) -> None:
         self.instance, self.proof, self.objective, self.budget = instance, proof, objective, budget
         self.steps = PricedSteps(instance, proof)
-        self.work, self.bits = self.steps.shares()
-        whole = self.steps.mixed[0] * 2**self.bits
-        self.whole, self.fixed = int(whole), int(whole * (UNIT - proof.shared) / UNIT)
-        """The fixed part of a batch, and what of it is not shared, in units of 2^-bits ticks."""
+        divided = [self.steps, *(self.steps.divided(proof.row(line)) for line in proof.lines)]
+        shares = [steps.shares(last=len(divided) > 1) for steps in divided]
+        self.bits = min(bits for _, bits in shares)
+        whole = [int(steps.mixed[0] * 2**self.bits) for steps in divided]
+        works = [work >> (bits - self.bits) for work, bits in shares]
         self.prices = (*proof.price, 0)
+        fixed = int(self.steps.mixed[0] * 2**self.bits * (UNIT - proof.shared) / UNIT)
+        self.rows = [Row(self.prices, works[0], whole[0], fixed, proof.fee, (ONE, *proof.ratios))]
+        for line, work, base in zip(proof.lines, works[1:], whole[1:], strict=True):
+            prices = line.price + (0,) * (len(self.prices) - len(line.price))
+            self.rows.append(Row(prices, work, base, 0, UNIT, (ONE,)))
         self.origin = instance.first_arrival
         self.unit = FINE * ONE**2 * UNIT << self.bits
         """What is paid is counted in such parts of 1/scale, times ticks."""
@@ -130,7 +171,7 @@ class PricedWork:
         for same, arrival, row in zip(groups, arrivals, weights, strict=True):
             for slot, each in enumerate(row, arrival // self.proof.slot):
                 sums[slot] += len(same) * each
-        fixed = self.proof.fee * ONE**2 * self.fixed
+        fixed = self.proof.fee * ONE**2 * self.rows[0].fixed
         for arrival, row in zip(arrivals, weights, strict=True):
             begun = enumerate(row, arrival // self.proof.slot)
             yield {slot: self.prices[slot] * fixed * each // sums[slot]
@@ -147,35 +188,39 @@ class PricedWork:
             rate = int(weight(request, self.objective) * self.proof.scale)
         elif (due := arrival + self.proof.within) <= free * slot:
             stop, spare = (due - 1) // slot, -due % slot
-        before, heaviest, need, each = None, [0], FINE, int(self.work[first])
-        if last > first:
-            before = Tokens(self, need, each, arrival, fees)
-            begin, decodes = int(done[first]), self.work[first + 1 : last + 1]
+        main, *lines = self.rows
+        heaviest, need, each, after = [0], FINE, int(main.work[first]), alone - int(done[first])
+        others, besides = last > first, list[tuple[Row, int]]()
+        before = [Tokens(self, main, need, each, arrival, fees)] if others else []
+        before += [Tokens(self, row, need, int(row.work[first]), arrival, {}) for row in lines]
+        if others:
+            begin, decodes = int(done[first]), main.work[first + 1 : last + 1]
             low, high = int(decodes.min()), int(decodes.max())
             each = low + (high - low) * self.proof.level // UNIT
             whole = int(np.minimum(decodes, each).sum())
             heaviest += np.cumsum(-np.sort(each - decodes[decodes > each])).tolist()
             need = whole * FINE // each if each else (last - first) * FINE
+            besides = [(row, int(row.work[first + 1 : last + 1].min())) for row in lines]
         start, rest, least = arrival + begin, alone - begin, rate * alone * self.unit
-        work = int(self.work[first + self.proof.ordered : last + 1].sum()) * FINE * ONE**2 * UNIT
-        best, later, ordered = None, 0, before is not None and self.proof.ordered
+        work = int(main.work[first + self.proof.ordered : last + 1].sum()) * FINE * ONE**2 * UNIT
+        best, later, ordered = None, 0, others and self.proof.ordered
         for turn in range(min(start // slot, free), (stop if ordered else min(start // slot, free)) + 1):
             ready, sure = max(start, turn * slot) if ordered else start, 0
             if best is not None and rate * (ready + rest - arrival) * self.unit >= best:
                 break
-            if before is not None and ordered:  # the first token comes in the slot `turn`
-                by = before.by(turn, 0)
+            if ordered:  # the first token comes in the slot `turn`
+                by = all_by(before, turn, 0)
                 if by is None:
                     continue
                 sure = by
-            tokens = Tokens(self, need, each, ready, fees)
-            beyond = Tokens(self, FINE * (len(heaviest) - 1), each, ready, {})
+            tokens = Tokens(self, main, need, each, ready, fees, besides)
+            beyond = Tokens(self, main, FINE * (len(heaviest) - 1), each, ready, {})
             for end in range(min(ready // slot, free) if self.objective in SUMS else stop, stop + 1):
                 taken = rate * (max(end * slot, ready) - arrival) * self.unit + sure
                 if best is not None and taken + later >= best:
                     break
                 paid = tokens.ending(end, rate) if self.objective in SUMS else tokens.by(end, spare)
-                early = 0 if before is None or ordered else before.by(end, rest + spare)
+                early = 0 if ordered else all_by(before, end, after + spare)
                 if paid is None or early is None or (end < free and (end + 1) * slot < ready + rest):
                     continue
                 total = taken + paid + early
@@ -189,26 +234,33 @@ class PricedWork:
 
 
 class Tokens:
-    """Parts of tokens of a request, each of `work` or more, none begun before `begin`: the cheapest speeds for them."""
+    """Parts of tokens of a request, none begun before `begin`: the cheapest speeds for them.
 
-    def __init__(self, slots: PricedWork, need: int, work: int, begin: int, fees: Fees) -> None:
-        self.slots, self.work, self.begin, self.fees = slots, work, begin, fees
+    Each has this `work` or more in one row, and so much in each of those `besides`.
+    """
+
+    def __init__(
+        self, slots: PricedWork, row: Row, need: int, work: int, begin: int, fees: Fees,
+        besides: list[tuple[Row, int]] | None = None,
+    ) -> None:  # fmt: skip
+        self.slots, self.row, self.work, self.begin, self.fees = slots, row, work, begin, fees
+        self.besides = [(other.prices, ONE**2 * UNIT * more) for other, more in besides or ()]
         self.cheapest = Cheapest(need)
         self.done = min(begin // slots.proof.slot, len(slots.prices) - 1)
         """Slots before this one have been offered."""
-        fastest = max(1 << slots.bits, slots.whole, slots.fixed + work)
+        fastest = max(1 << slots.bits, row.whole, row.fixed + work)
+        fastest = max(fastest, *(other.whole + more for other, more in besides or ((row, 0),)))
         self.ticks: list[int] = []
         """Ticks of a token at the end of each piece, in units of 2^-bits."""
         self.means: list[int] = []
         """What it pays there where the price is 1, in parts of a tick."""
         self.squares: list[int] = []
         """What each piece pays for a token there, without the fee."""
-        ratios = (ONE, *slots.proof.ratios)
-        for ratio, after in zip(ratios, [*ratios[1:], 0], strict=True):
-            ticks = slots.fixed * (ratio + after) // (ratio + after - 2 * ONE) if after else 0
+        for ratio, after in zip(row.ratios, [*row.ratios[1:], 0], strict=True):
+            ticks = row.fixed * (ratio + after) // (ratio + after - 2 * ONE) if after else 0
             slowest = max(ticks + 1, fastest)
-            off = -(-work * (ratio - ONE) ** 2 * slowest // slots.fixed) if ratio > ONE else 0
-            fee = slots.proof.fee
+            off = -(-work * (ratio - ONE) ** 2 * slowest // row.fixed) if ratio > ONE else 0
+            fee = row.fee
             square = work * (fee * ONE**2 + (UNIT - fee) * ratio**2)
             self.ticks.append(max(ticks, fastest))
             self.squares.append(square)
@@ -220,7 +272,8 @@ class Tokens:
     def _spend(self, each: int = PIECE) -> None:
         """Count what it takes to look at the pieces of one slot, and at `each` of those that are known."""
         new, known = len(self.ticks), len(self.cheapest.pieces)
-        self.slots.budget.spend("prices of work", STEP + PIECE * new + each * known, BYTES * (new + known))
+        work = STEP + PIECE * (new + len(self.besides)) + each * known
+        self.slots.budget.spend("prices of work", work, BYTES * (new + known))
 
     def _room(self, ticks: int) -> list[int]:
         """Return how many parts of tokens each piece has room for in so many ticks."""
@@ -233,9 +286,13 @@ class Tokens:
         """Return the ticks of a slot after `begin`."""
         return min(self.slots.proof.slot, (slot + 1) * self.slots.proof.slot - self.begin)
 
+    def _fee(self, slot: int) -> int:
+        """Return what a token pays in a slot at any speed, besides for its work in the row."""
+        return self.fees.get(slot, 0) + sum(prices[slot] * each for prices, each in self.besides)
+
     def _offer(self, slot: int, ticks: int) -> Iterator[tuple[int, int]]:
         """Yield price and room of each piece in so many ticks of a slot."""
-        price, fee = self.slots.prices[slot], self.fees.get(slot, 0)
+        price, fee = self.row.prices[slot], self._fee(slot)
         for each, room in zip(self.squares, self._room(ticks), strict=True):
             yield price * each + fee, room
 
@@ -262,9 +319,9 @@ class Tokens:
         """Return what they pay if the last is done in slot `end`, and each tick in it before that costs `rate`."""
         self._pass(end)
         self._spend()
-        price, rate = self.slots.prices[end], rate * ONE**2 * UNIT
+        price, rate = self.row.prices[end], rate * ONE**2 * UNIT
         least = min(rate * ticks + price * mean for ticks, mean in zip(self.ticks, self.means, strict=True))
-        least += self.fees.get(end, 0)
+        least += self._fee(end)
         room = self.cheapest.need if end == len(self.slots.prices) - 1 else sum(self._room(self._left(end)))
         return self.cheapest.least([(least, room)])
 
@@ -283,6 +340,12 @@ class Tokens:
             upto = heaviest[-(-n // FINE)]
             paid, before = paid + price * (upto - before), upto
         return paid * FINE // self.work
+
+
+def all_by(tokens: list[Tokens], end: int, rest: int) -> int | None:
+    """Return what all of these pay, each as `Tokens.by`."""
+    paid = [each.by(end, rest) for each in tokens]
+    return None if None in paid else sum(filter(None, paid))
 
 
 class Cheapest:

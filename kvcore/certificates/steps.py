@@ -175,6 +175,27 @@ class Steps:
                 np.minimum(best, np.where(self.drops, short, MOST), out=best)
         return best
 
+    def last(self, prices: StepPrices) -> Integers:
+        """Return the least price of the one batch that generates each token after the first of a request.
+
+        It is a decode, or a prefill that begins with nothing or ends more than one token after its beginning. First
+        tokens have what `least` has: the price of all batches.
+        """
+        context = self.context
+        both = prices.generated + prices.blocks * self._blocks(context) + prices.tokens
+        if prices.packed:
+            both = both + prices.packed * self._packed(self._blocks(context))
+        best = prices.decode_requests + prices.decode_kv * (context - 1)
+        for start in (0 * context, np.maximum(0, context - 2)):
+            prefill = (prices.tokens + prices.prefill_tokens) * (context - start) - prices.tokens
+            prefill += prices.prefill_requests + prices.prefill_kv * start
+            prefill += prices.prefill_pairs * (context**2 - start**2)
+            best = np.where(self.plain & ~self.drops, best, np.minimum(best, prefill))
+        least = self.least(prices)
+        later = np.minimum(least, both + best)
+        later[self.first[:-1]] = least[self.first[:-1]]
+        return np.asarray(later)
+
     def _price(self, prices: StepPrices, start: Integers, last: int) -> Integers:
         """Return what it costs to process all from `start` on once, the `last` (0 or 1) token of it by a decode.
 

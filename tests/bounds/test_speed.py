@@ -15,7 +15,7 @@ from bounds.speed import Ascent, SpeedOptions, _division, _Needs, propose_speed
 from bounds.task import Task
 from bounds.tuning import chosen
 from kvcore import Cost, CostFunction, Instance, Machine, Request, Segment
-from kvcore.certificates import Alone, InvalidCertificate, Speed, verify_certificate
+from kvcore.certificates import Alone, InvalidCertificate, PricedLine, Speed, verify_certificate
 from kvcore.certificates.budget import Budget
 from kvcore.certificates.certificate import rounded
 from kvcore.certificates.shares import UNIT
@@ -157,6 +157,12 @@ TOGETHER = alike(2, 3, 1, 9, Cost((CostFunction(busy=30),)))
 """One batch for both."""
 GROWING = alike(2, 1, 4, None, Cost((CostFunction(decode_kv=10),)))
 """Two requests with tokens of 1, 10, 20 and 30 ticks."""
+ROOF = Cost((CostFunction(busy=1), CostFunction(tokens=10, decode_requests=20)))
+EARLY_LINES = alike(2, 1, 2, None, ROOF)
+"""Two requests with tokens of 10 and 30 ticks in one line, which end at 40 and 80; the other is a tick a batch."""
+ROOF_PRICES = Speed(functions=(UNIT, 0, 0), slot=10, scale=8, price=(0,) * 4, ordered=True,
+                    lines=(PricedLine(functions=(0, UNIT, 0), price=(8,) * 4),))  # fmt: skip
+"""In the second line alone: both pay 40 by tick 40, or wait."""
 HALVES = Speed(functions=(UNIT, 0), slot=30, scale=1, price=(1,), fee=UNIT, fees=((1,),))
 """Each pays half of the batch."""
 
@@ -164,8 +170,8 @@ HALVES = Speed(functions=(UNIT, 0), slot=30, scale=1, price=(1,), fee=UNIT, fees
 SOURCE = Path(checker.__file__).read_text(encoding="utf-8")
 MUTANTS = {
     "the last price goes on for ever": ("(*proof.price, 0)", "(*proof.price, (0, *proof.price)[-1])"),
-    "all of the fixed part counts twice": ("whole * (UNIT - proof.shared) / UNIT", "whole"),
-    "the other tokens begin too late": ("each, ready, fees)", "each, ready + rest, fees)"),
+    "all of the fixed part counts twice": ("2**self.bits * (UNIT - proof.shared) / UNIT", "2**self.bits"),
+    "the other tokens begin too late": ("each, ready, fees, besides)", "each, ready + rest, fees, besides)"),
     "the first token is early enough by a slot": ("last = end - rest // slot", "last = end - rest // slot - 1"),
     "the slot of the first token ends too early": ("self._left(last) - rest % slot", "1"),
     "the last slot counts whole": ("max(end * slot, ready) - arrival", "max(end * slot + slot, ready) - arrival"),
@@ -173,19 +179,25 @@ MUTANTS = {
     "work in the last slot counts twice": ("+ price * mean", "+ 2 * price * mean"),
     "the dearest token for all": ("= whole * FINE // each if each else", "= FINE * len(decodes) if each else"),
     "tangents above the curve": ("(UNIT - fee) * ratio**2)", "(UNIT - fee) * ratio**3 // ONE)"),
-    "pieces end too early": ("ticks = slots.fixed * (", "ticks = 9 * slots.fixed * ("),
+    "pieces end too early": ("ticks = row.fixed * (", "ticks = 9 * row.fixed * ("),
     "too little room": ("ticks * FINE <<", "ticks * FINE // 2 <<"),
-    "no batch is that slow": ("slots.fixed + work)", "2 * slots.fixed + work)"),
+    "no batch is that slow": ("row.fixed + work)", "2 * row.fixed + work)"),
     "alone takes a tick more": ("rate * alone * self.unit", "rate * (alone + 1) * self.unit"),
     "fees add up to more": ("* each // sums[slot]", "* each // max(row)"),
     "fees of those alike count once": ("+= len(same) * each", "+= each"),
     "fees besides all that is paid by speed": ("+ (UNIT - fee) * ratio", "+ UNIT * ratio"),
     "slots a tick too short": (
-        "Fraction(self.slot * sum",
-        "Fraction((self.slot - 1) * sum",
+        "Fraction(self.slot * prices",
+        "Fraction((self.slot - 1) * prices",
     ),
+    "prices of other lines are free": ("self.price) + sum(sum(line.price) for line in self.lines)", "self.price)"),
+    "first tokens pay twice in a line": (
+        "int(row.work[first]), arrival, {})",
+        "2 * int(row.work[first]), arrival, {})",
+    ),
+    "other tokens pay twice in a line": ("(other.prices, ONE**2", "(other.prices, 2 * ONE**2"),
     "too early ends are none": ("* slot < ready + rest)", "* slot < ready + 2 * rest)"),
-    "the first token comes a slot early": ("before.by(turn, 0)", "before.by(turn - 1, 0)"),
+    "the first token comes a slot early": ("(before, turn, 0)", "(before, turn - 1, 0)"),
     "the others begin a slot after the first": ("max(start, turn * slot)", "max(start, turn * slot + slot)"),
     "pieces that are needed are forgotten": ("self.pieces[-1][1] >= self.need", "self.pieces[-1][1] >= self.need // 2"),
     "dear pieces stay where the last slot is cheaper": ("while more and place >= 0 and", "while False and"),
@@ -215,7 +227,7 @@ LONGEST_MUTANTS = {
     "due at half of the time": ("arrival + self.proof.within)", "arrival + self.proof.within // 2)"),
     "prices that are just met": ("if above <= 0:", "if above < 0:"),
     "a tick of the last slot": ("else tokens.by(end, spare)", "else tokens.by(end, slot - 1)"),
-    "the first token at once": ("before.by(end, rest + spare)", "before.by(end, due - arrival + rest - alone)"),
+    "the first token at once": ("(before, end, after + spare)", "(before, end, due - arrival + rest - alone)"),
 }
 
 
@@ -235,7 +247,7 @@ NOTICING = (7, 31, 49)
 def known_proofs():
     coarse = Speed(functions=(UNIT, 0), slot=60, scale=1, price=(1,))
     drawn = [(k, case) for k, case in enumerate(all_cases(range(8))) if ALL or k in NOTICING]
-    made = [(SERIAL, FLOW, 90, coarse), (TOGETHER, FLOW, 60, HALVES)]
+    made = [(SERIAL, FLOW, 90, coarse), (TOGETHER, FLOW, 60, HALVES), (EARLY_LINES, FLOW, 120, ROOF_PRICES)]
     return made + [(*case, proof) for k, case in drawn for proof in proofs(*case[:2], k, 16)]
 
 
@@ -253,6 +265,18 @@ def test_requests_one_after_another_are_exact():
     proof = Speed(functions=(UNIT, 0), slot=30, scale=8, price=(8,))
     assert proof.value(SERIAL, FLOW) == pytest.approx(90, abs=1e-3)
     assert kv.bound(SERIAL, FLOW, method="speed").bound == 90 == exhaustive_optimum(SERIAL, FLOW)[0]
+
+
+def test_prices_of_a_second_line_are_exact():
+    """Who ends by 40 pays 40, and the other waits: 80 + 80 - 40; with the first line alone nobody does."""
+    assert (
+        ROOF_PRICES.value(EARLY_LINES, FLOW) == pytest.approx(120, abs=1e-2) == exhaustive_optimum(EARLY_LINES, FLOW)[0]
+    )
+    assert ROOF_PRICES.replace(lines=()).value(EARLY_LINES, FLOW) == 80
+    with pytest.raises(InvalidCertificate, match="a line has prices in more than 3 slots"):
+        ROOF_PRICES.replace(price=(0,) * 3).value(EARLY_LINES, FLOW)
+    with pytest.raises(InvalidCertificate, match="there are 3 lines, not 1"):
+        ROOF_PRICES.replace(lines=(PricedLine(functions=(UNIT,)),)).value(EARLY_LINES, FLOW)
 
 
 def test_the_last_of_two_waits():
@@ -277,7 +301,7 @@ def test_the_heaviest_tokens_grow_in_the_cheapest_slots():
     slots = PricedWork(GROWING, Speed(functions=(UNIT, 0), slot=10, scale=1, price=prices), FLOW, Budget())
     heaviest = [sum(excess[:k]) << slots.bits for k in range(4)]
     for end in range(2, 5):
-        tokens = Tokens(slots, 3 * FINE, 10 << slots.bits, 0, {})
+        tokens = Tokens(slots, slots.rows[0], 3 * FINE, 10 << slots.bits, 0, {})
         orders = permutations(prices[: end + 1], 3)
         least = min(sum(price * more for price, more in zip(order, excess, strict=True)) for order in orders)
         assert tokens.beyond(end, heaviest) == least * slots.unit

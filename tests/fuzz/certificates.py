@@ -21,7 +21,14 @@ from tests.fuzz.bounds import TARGETED, certificates
 from tests.fuzz.case import Case, Part, Wrong
 from tests.fuzz.draw import NEEDED, objective, tiny
 from tests.fuzz.optima import count_case, optimum
-from tests.support.random_proofs import random_events, random_fresh, random_late_windows, random_prices, random_speed
+from tests.support.random_proofs import (
+    random_events,
+    random_fresh,
+    random_late_windows,
+    random_prices,
+    random_speed,
+    with_lines,
+)
 
 MUTANTS = 12
 KINDS = ("alone", "configurations", "events", "fresh", "late-windows", "parts", "prices", "shares", "speed")
@@ -105,7 +112,8 @@ def random_proofs(case: Case, draw: Random) -> Iterator[Any]:
     from tests.kvcore.test_configurations import random_proof  # it loads HiGHS, beside which CP-SAT cannot be loaded
 
     for _ in range(4):
-        yield random_speed(draw, case.instance)
+        yield (proof := random_speed(draw, case.instance))
+        yield with_lines(draw, case.instance, proof)
         yield random_events(draw)
         yield random_fresh(draw, case.instance)
         yield random_late_windows(draw, case.instance)

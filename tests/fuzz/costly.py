@@ -16,7 +16,7 @@ from pydantic import ValidationError
 
 from kvcore import OBJECTIVES, BadInput, Call, Cost, CostFunction, Instance, Machine, Request, Segment
 from kvcore import certificates as kinds
-from kvcore.certificates import InvalidCertificate, Proof
+from kvcore.certificates import InvalidCertificate, PricedLine, Proof
 from kvcore.certificates.budget import Budget
 from kvcore.certificates.kinds import Part as PartOf
 from kvcore.certificates.shares import UNIT
@@ -113,7 +113,10 @@ def proof(draw: Random, instance: Instance, *, nested: bool = True) -> Proof:
         case "speed":
             fees = tuple(row(9)[:1000] for _ in alike(instance.requests)) if draw.random() < 0.5 else ()
             ratios = tuple(sorted(draw.sample(range(1025, 5000), draw.choice([0, 3, 60]))))
-            return kinds.Speed(**division, slot=size(draw, 10**9, 1), scale=size(draw, 2**20, 1), price=row(10**9),
+            price = row(10**9)
+            more = PricedLine(functions=division["functions"], price=price[: draw.choice([0, 9, len(price)])])
+            return kinds.Speed(**division, slot=size(draw, 10**9, 1), scale=size(draw, 2**20, 1), price=price,
+                               lines=(more,) * draw.choice([0, 0, 1, 16]),
                                level=draw.randint(0, UNIT), ratios=ratios, fees=fees, fee=draw.choice([0, UNIT]),
                                ordered=draw.random() < 0.5)  # fmt: skip
         case "slots":

@@ -50,7 +50,14 @@ from tests.kvcore.test_configurations import random_proof as random_configuratio
 from tests.support.exhaustive import exhaustive_optimum
 from tests.support.few import few
 from tests.support.policy_instances import crowded_instance
-from tests.support.random_proofs import PRICEABLE, random_late_windows, random_prices, random_speed, random_tree
+from tests.support.random_proofs import (
+    PRICEABLE,
+    random_late_windows,
+    random_prices,
+    random_speed,
+    random_tree,
+    with_lines,
+)
 from tests.support.random_schedules import mutate, random_instance, random_schedule
 from tests.support.rigid import rigid
 from tests.support.tiny_instances import PROFILES, tiny_instance
@@ -150,6 +157,11 @@ def random_shares(draw, instance, objective):
     return Shares(**{name: getattr(same, name) for name in names})
 
 
+def random_lines(draw, instance):
+    proof = random_speed(draw, instance)
+    return with_lines(draw, instance, proof) if draw.random() < 0.6 else proof
+
+
 def without_windows(proof):
     if isinstance(proof, Tree):
         return proof.replace(prices=tuple(map(without_windows, proof.prices)))
@@ -164,7 +176,7 @@ KINDS = {
     "alone": (flat, lambda draw, instance, objective: Alone(), check.OBJECTIVES),
     "shares": (flat, random_shares, ("busy-time", *check.FLOW)),
     "late-windows": (flat, lambda draw, instance, objective: random_late_windows(draw, instance), ("late-requests",)),
-    "speed": (flat, lambda draw, instance, objective: random_speed(draw, instance), check.FLOW),
+    "speed": (flat, lambda draw, instance, objective: random_lines(draw, instance), check.FLOW),
     "tree": (
         lambda draw, seed: tiny_instance(seed, **PRICEABLE),
         lambda draw, instance, objective: without_windows(random_tree(draw, instance)),
@@ -267,7 +279,7 @@ def test_no_numbers_prove_more_than_the_optimum(seed):
     instance = tiny_instance(seed, requests=2, **(PRICEABLE if seed % 2 else {}))
     objective = "total-flow-time"
     optimum = exhaustive_optimum(instance, objective, max_states=300_000)[0]
-    for draw_proof in [random_speed, *([random_prices, random_tree] if seed % 2 else [random_speed])] * 8:
+    for draw_proof in [random_lines, *([random_prices, random_tree] if seed % 2 else [random_lines])] * 8:
         proof = draw_proof(draw, instance)
         proof = read(proof if isinstance(proof, Speed) else without_windows(proof))
         bound = check.prove(loaded(instance), proof, objective)

@@ -13,6 +13,7 @@ from kvcore.certificates import (
     Fresh,
     LateWindows,
     Leaf,
+    PricedLine,
     Prices,
     SlotPrices,
     Slots,
@@ -131,6 +132,17 @@ def random_speed(draw: random.Random, instance: Instance) -> Speed:
         fees=tuple(tuple(draw.randint(0, 9) for _ in range(draw.randint(0, slots + 1)))
                    for _ in alike(instance.requests)) if draw.random() < 0.7 else (),
     )  # fmt: skip
+
+
+def with_lines(draw: random.Random, instance: Instance, proof: Speed) -> Speed:
+    """Return the proof with one to three more lines, or mixtures of lines, with prices like its own."""
+    count, price = len(lines(instance.cost)), proof.price
+    weights = [tuple(UNIT * (i == k) for i in range(count)) for k in range(count)]
+    shapes = price, [int(each * draw.random() * 2) for each in price], price[: len(price) // 2], (0,) * len(price)
+    more = [PricedLine(functions=draw.choice([random_division(draw, instance)["functions"], *weights]),
+                       price=tuple(draw.choice(shapes))) for _ in range(draw.choice([1, 1, 2, 3]))]  # fmt: skip
+    most = draw.choice([*shapes[:2], shapes[3]])
+    return proof.replace(lines=tuple(more), price=(*most, *(0,) * draw.choice([0, 0, len(price)])))
 
 
 def random_slots(draw: random.Random, instance: Instance, objective: str, target: int, strict: bool) -> Slots:

@@ -1,0 +1,116 @@
+"""Prices for several lines of a cost: never above the truth, whatever the numbers; worth having under a roofline."""
+
+import random
+from collections import Counter
+from functools import cache
+
+import pytest
+
+from bounds.speed import _Search
+from bounds.task import Task
+from kvcore import Cost, CostFunction, Instance, Machine, Request, Segment
+from kvcore.certificates import Alone, Speed, speed
+from kvcore.certificates.certificate import rounded
+from kvcore.metrics import SUMS
+from tests.bounds.test_speed import FLOW, NEVER, busy_instance, holds
+from tests.support.exhaustive import TooManyStates, exhaustive_optimum
+from tests.support.few import few
+from tests.support.random_proofs import random_speed, with_lines
+from tests.support.tiny_instances import PROFILES, tiny_instance
+
+SIZE, ALL = 25, 10_000
+OBJECTIVES = (*SUMS, FLOW, "max-flow-time")
+
+
+def roofline(draw: random.Random) -> Cost:
+    """A line with weights to read and KV, and one of work, with a hinge now and then."""
+    upto = draw.randint
+    memory = {"busy": upto(2, 40), "decode_kv": upto(0, 9), "prefill_kv": upto(0, 9), "tokens": upto(0, 5)}
+    compute = {"busy": draw.choice([0, 0, upto(0, 20)]), "tokens": upto(0, 30), "generated": upto(0, 9),
+               "decode_requests": upto(0, 3), "decode_kv": upto(0, 3), "prefill_pairs": upto(0, 3),
+               "prefill_requests": draw.choice([0, 0, 5]), "any_prefill": draw.choice([0, 0, 9]),
+               "tokens_above": draw.choice([None, None, {"knee": upto(1, 3), "coefficient": upto(1, 9)}])}  # fmt: skip
+    return Cost(tuple(CostFunction(divisor=draw.choice([1, 3, 10]), **each) for each in (memory, compute)))
+
+
+def drawn(seed: int) -> Instance:
+    """Every switch, calls, P below C, blocks, swaps: with a roofline, or transfers beside."""
+    draw = random.Random(seed)
+    if seed % 3 == 0:
+        return busy_instance(seed).replace(cost=roofline(draw))
+    profile = draw.choice(list(PROFILES.values()))
+    instance = tiny_instance(seed, **profile | {"cost": "two-functions"})
+    return instance.replace(cost=roofline(draw)) if seed % 3 == 1 else instance
+
+
+@cache
+def cases(start: int) -> list[tuple[Instance, str, int, Speed]]:
+    """Return instances with optima, and prices for their lines that rose a little."""
+    found = []
+    for seed in range(start, start + SIZE):
+        instance, objective = drawn(seed), OBJECTIVES[seed % len(OBJECTIVES)]
+        try:
+            truth = exhaustive_optimum(instance, objective, max_states=150)[0]
+        except TooManyStates:
+            continue
+        risen = _Search(Task(instance, objective if objective in SUMS else FLOW, NEVER))._several()
+        if risen is None:
+            continue
+        risen.rise(seed % 40, NEVER)
+        found.append((instance, objective, truth, risen.proof(NEVER)))
+    return found
+
+
+def above(start: int) -> tuple[list[tuple[str, int, object]], Counter[str]]:
+    """Return what exceeds the truth, and how often prices of lines prove more than what requests take alone."""
+    found, seen, draw = [], Counter[str](), random.Random(start)
+    for instance, objective, truth, proof in cases(start):
+        more = [random_speed(draw, instance) for _ in range(3)]
+        more += [proof.replace(price=tuple(int(2 * draw.random() * each) for each in proof.price)) for _ in range(2)]
+        for one in (proof, *more[3:], *(with_lines(draw, instance, each) for each in (proof, *more))):
+            if objective not in SUMS:
+                found += [(instance.name, truth, one)] * holds(one, instance, truth)
+            elif (value := rounded(one.value(instance, objective), objective)) > truth:
+                found.append((instance.name, truth, one))
+            else:
+                seen["more than alone"] += value > Alone().value(instance, objective)
+                seen["the truth"] += value == truth
+    return found, seen
+
+
+@pytest.mark.parametrize("start", few(range(0, ALL, SIZE), ALL // SIZE))
+def test_no_prices_of_lines_prove_more_than_the_truth(start):
+    found, seen = above(start)
+    assert found == []
+    assert seen["more than alone"] > 5
+
+
+def test_a_planted_error_is_noticed(monkeypatch):
+    """Every share counts twice."""
+    cases(0)
+    shares = speed.PricedSteps.shares
+    monkeypatch.setattr(
+        speed.PricedSteps, "shares", lambda self, last: (2 * shares(self, last=last)[0], shares(self)[1])
+    )
+    assert above(0)[0]
+
+
+def crowd(n: int) -> Instance:
+    """Prompts that fill the line of compute, and decodes that read much KV, a request every 60 ticks."""
+    cost = Cost((CostFunction(busy=30, decode_kv=1, tokens=1), CostFunction(tokens=10)))
+    segments = (Segment(decode=6),)
+    requests = tuple(Request(id=f"R{i}", arrival=60 * i, prompt=8, segments=segments) for i in range(n))
+    return Instance(machine=Machine(memory=10**4, evict=True), cost=cost, requests=requests)
+
+
+def test_two_lines_prove_more_than_one(monkeypatch):
+    for name, less in {"ROUNDS": 30, "TRIAL": 20, "ORDERED": 4000, "MOST_SLOTS": 300}.items():
+        monkeypatch.setattr(f"bounds.speed.{name}", less)
+    instance = crowd(9)
+    search = _Search(Task(instance, FLOW, NEVER))
+    search.begin()
+    one = search.best
+    search.ascend()
+    assert len(search.best.division.lines) == 1
+    assert search.best.value > 1.01 * one.value
+    assert 0.97 < search.best.value / float(search.best.proof(NEVER).value(instance, FLOW)) < 1 + 1e-4
