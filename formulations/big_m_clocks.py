@@ -37,7 +37,8 @@ def latest_end(program: Letters, batches: int) -> int:
     """Return a tick by which every schedule ends that is worth finding, started as early as it can be.
 
     Until its end, such a schedule waits only for arrivals and calls: it ends by the last arrival, plus all calls, plus
-    all batches. The upper bound may say more; where rows of one's own may want to wait, it is all there is.
+    all batches. So does one whose gaps are closed, where an early first token may be worse (`closed` of
+    `tests/reductions/early.py`). The upper bound may say more; where rows of one's own may want to wait, it is all.
     """
     requests = program.instance.requests
     calls = sum(request.call_time for request in requests)

@@ -1,7 +1,8 @@
 """The tightening loses nothing: random schedules obey its rows, and what it proves is what others prove.
 
 A schedule is put into the program as it is executed; requests that are alike change places, as `ends_in_order` of
-`tests/reductions/exchange.py` does, and batches start early, as `early` does. All other rows are implied by the rules.
+`tests/reductions/exchange.py` does, and batches start early, as `early` does, or gaps are closed, as `closed` does. All
+other rows are implied by the rules.
 """
 
 import re
@@ -14,11 +15,13 @@ from formulations import PYOMO, make
 from formulations.big_m_values import broken
 from formulations.chains import may_swap
 from formulations.horizon import sufficient_batches
+from formulations.refills import is_paced
 from formulations.tightening import NARROW, ROWS
 from kvcore import objective_value, verify_schedule
 from solvers import milp
 from solvers.exact import exact
 from solvers.task import Bound, Found, Task
+from tests.reductions.early import closed
 from tests.support.differential import drawn
 from tests.support.few import ALL, few
 from tests.support.random_schedules import random_schedule
@@ -40,7 +43,8 @@ def random_cases(seeds):
             instance = instance.replace(requests=(*instance.requests, instance.requests[0].replace(id="twin")))
         schedule = random_schedule(Random(seed), instance)
         if not transfers_nothing(instance, schedule):
-            yield instance, objective, verify_schedule(instance, schedule)
+            paced = is_paced(instance, objective)
+            yield instance, objective, verify_schedule(instance, closed(instance, schedule) if paced else schedule)
 
 
 @pytest.mark.parametrize("formulation", PYOMO)

@@ -37,7 +37,7 @@ from solvers.slot_flow.late import late_segments as late_machine
 from tests.fuzz.draw import tiny
 from tests.reductions.counts import counted, is_counted
 from tests.reductions.drops import few_batches
-from tests.reductions.early import early
+from tests.reductions.early import closed, early
 from tests.reductions.exchange import ends_in_order, exchanged, is_in_order
 from tests.reductions.first_tokens import soon_done
 from tests.reductions.lives import held, is_path, lives, schedule_of_lives, works
@@ -82,6 +82,18 @@ def no_worse(instance, before, after, objectives=PACED, of=None):
 def test_early():
     for instance, schedule in cases(SEEDS):
         no_worse(instance, schedule, early(instance, schedule))
+
+
+def test_closed():
+    for instance, schedule in cases(SEEDS):
+        found = closed(instance, schedule)
+        no_worse(instance, schedule, found)
+        old, new = (verify_schedule(instance, each) for each in (schedule, found))
+        for before, after in zip(old.requests, new.requests, strict=True):
+            assert after.completion - after.first_token <= before.completion - before.first_token
+        calls = sum(request.call_time for request in instance.requests)
+        waited = max(request.arrival for request in instance.requests) + calls
+        assert objective_value(new, "makespan") <= waited + objective_value(new, "busy-time")
 
 
 def test_waits():
