@@ -100,6 +100,13 @@ class Size:
 
 
 @dataclass(frozen=True)
+class Compiling:
+    """The worker begins to compile its kernels, or has ended: the first time on a machine that takes seconds."""
+
+    goes_on: bool
+
+
+@dataclass(frozen=True)
 class Done:
     """The solve ended by itself. `infeasible` means that the model has no solution at all."""
 
@@ -126,5 +133,5 @@ NEWS = News()
 Progress = Callable[[Value | None, Value | None, float], None]
 """Called several times a second with the best value, the best bound, and the seconds since the start."""
 
-Message = Horizon | Found | Bound | Tried | Size | Done | Failed
+Message = Horizon | Found | Bound | Tried | Size | Compiling | Done | Failed
 Send = Callable[[Message], None]
