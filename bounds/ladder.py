@@ -11,7 +11,7 @@ from math import inf
 
 from bounds.task import LadderOptions, Proposal, Task
 from kvcore.certificates import Alone, Certificate, InvalidCertificate, certify
-from kvcore.errors import BadInput, did_you_mean
+from kvcore.errors import BadInput, unknown
 from kvcore.files import valid
 from kvcore.instance import Instance
 from kvcore.metrics import Value, check_objective
@@ -113,8 +113,7 @@ def climb(
     instance.cost.check_linear()
     method = GONE.get(method, method)
     if method not in ("auto", *METHODS):
-        near = did_you_mean(method, METHODS)
-        raise BadInput(f"no bound is called {method!r}{near}; there are auto, {', '.join(METHODS)}")
+        raise unknown("bound", method, ["auto", *METHODS])
     chosen = [each for each in METHODS.values() if each.name not in without] if method == "auto" else [METHODS[method]]
     if method == "auto" and instance.cost.always_one_tick:  # no batch is faster than another: its time is the others'
         chosen.remove(METHODS["speed"])

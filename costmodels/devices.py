@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from kvcore.errors import BadInput
+from kvcore.errors import unknown
 
 GIB = 2**30
 TERA = 10**12
@@ -49,5 +49,5 @@ DEVICES = {
 def get_device(name: str) -> Device:
     """Return the device of that name, or raise BadInput."""
     if name not in DEVICES:
-        raise BadInput(f"no device is called {name!r}; there are {', '.join(DEVICES)}")
+        raise unknown("device", name, DEVICES)
     return DEVICES[name]

@@ -32,7 +32,7 @@ from costmodels.rounding import Function, Rounded, longest, rounded
 from costmodels.transfers import IN, OUT, Transfers, fit_transfers, joined
 from kvcore.cost import Features
 from kvcore.cost_file import Errors, FitReport, Observation, ShapeFit
-from kvcore.errors import BadInput
+from kvcore.errors import BadInput, unknown
 
 __all__ = ["Errors", "Fit", "FitReport", "Observation", "Shape", "fit"]
 
@@ -103,7 +103,7 @@ def fit(
 
 def _check(shape: str, names: Sequence[str], held_out: float) -> None:
     if shape not in ("auto", *SHAPES):
-        raise BadInput(f"no shape of a fit is called {shape!r}; there are auto, {', '.join(SHAPES)}")
+        raise unknown("shape of a fit", shape, ["auto", *SHAPES])
     for name in names:
         if name not in WORK:
             raise BadInput(f"the time of work cannot depend on {name!r}; features are {', '.join(WORK)}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from kvcore.errors import BadInput
+from kvcore.errors import unknown
 
 
 @dataclass(frozen=True)
@@ -99,5 +99,5 @@ MODELS = {
 def get_model(name: str) -> Model:
     """Return the model of that name, or raise BadInput."""
     if name not in MODELS:
-        raise BadInput(f"no model is called {name!r}; there are {', '.join(MODELS)}")
+        raise unknown("model", name, MODELS)
     return MODELS[name]

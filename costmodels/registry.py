@@ -11,7 +11,7 @@ from costmodels.infermax import infermax_7b, infermax_70b
 from costmodels.machines import GPT_J_6B, INFERMAX_7B, INFERMAX_70B, VICUNA_13B
 from costmodels.roofline import named_roofline
 from kvcore.cost import Cost
-from kvcore.errors import BadInput, did_you_mean
+from kvcore.errors import unknown
 
 NANOSECOND, TENTH_MICROSECOND = Fraction(1, 10**9), Fraction(1, 10**7)
 DECODE_STEP = Fraction(1, 40)
@@ -63,8 +63,4 @@ def get_cost(name: str) -> CostModel:
         return named_roofline(name)
     if name.endswith(".json"):
         return as_model(read_cost(name), name)
-    near = did_you_mean(name, COSTS)
-    raise BadInput(
-        f"no cost model is called {name!r}{near}; there are {', '.join(COSTS)}, rooflines "
-        "(roofline:model=..,device=..) and cost files (.json)"
-    )
+    raise unknown("cost model", name, COSTS, "rooflines (roofline:model=..,device=..)", "cost files (.json)")

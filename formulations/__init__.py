@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kvcore.errors import BadInput
+from kvcore.errors import unknown
 from kvcore.instance import Instance
 from kvcore.metrics import Value
 
@@ -26,7 +26,7 @@ def make(name: str, instance: Instance, objective: str, batches: int, *, upper_b
     from formulations.tightening import tighten
 
     if name not in PYOMO:
-        raise BadInput(f"no Pyomo formulation is called {name!r}; there are {', '.join(PYOMO)}")
+        raise unknown("Pyomo formulation", name, PYOMO)
     program = BigM(instance, objective, batches, upper_bound=upper_bound)
     if name == "batch-bigm":
         tighten(program)

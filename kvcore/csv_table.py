@@ -12,10 +12,11 @@ import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from fractions import Fraction
+from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
-from kvcore.errors import BadInput
+from kvcore.errors import BadInput, did_you_mean
 from kvcore.files import valid
 from kvcore.instance import LIMIT, Instance, Machine, Request, Slo
 
@@ -24,6 +25,8 @@ MachineFor = Callable[[Sequence[Request]], Machine]
 
 WHOLE = re.compile(r"-?[0-9]{1,15}")
 DECIMAL = re.compile(r"-?[0-9]{1,15}(\.[0-9]{1,40})?([eE][+-]?[0-9]{1,2})?")
+SEPARATORS = ",;\t|"
+"""What may stand between the fields of a row; the header has most of it."""
 LONGEST = 2**24
 """Letters that a line may have."""
 
@@ -113,9 +116,15 @@ def _opened(path: str | Path) -> Iterator[io.TextIOWrapper]:
 
 
 def read_csv(path: str | Path, columns: Sequence[str]) -> Table:
-    """Return the table of a CSV file whose first line names (at least) these columns. BadInput if it is not one."""
+    """Return the table of a CSV file whose first line names (at least) these columns. BadInput if it is not one.
+
+    Fields are separated by commas, semicolons, tabs or bars, whichever the first line has most of.
+    """
     source = str(path)
-    reader = csv.reader(text_lines(path), strict=True)
+    lines = text_lines(path)
+    first = next(lines, "")
+    separator = max(SEPARATORS, key=first.count)
+    reader = csv.reader(chain([first] if first else [], lines), strict=True, delimiter=separator)
     header = [name.strip() for name in next(_fields(source, reader), [])]
     _check_header(source, header, columns)
     return Table(header, _rows(source, header, reader, columns))
@@ -129,9 +138,10 @@ def _check_header(source: str, header: Sequence[str], columns: Sequence[str]) ->
         if header.count(column) != 1:
             if any(DECIMAL.fullmatch(name) for name in header):
                 raise BadInput(f"{source}, line 1: it must name the columns, and holds numbers; {needed}")
-            what = "no column" if column not in header else "more than one column"
             has = f"; it has {', '.join(filter(None, header))[:200]}"
-            raise BadInput(f"{source}, line 1: {what} {column}; {needed}{has}")
+            near = did_you_mean(column, filter(None, header))
+            what = f"more than one column {column}" if column in header else f"no column {column}{near}"
+            raise BadInput(f"{source}, line 1: {what}; {needed}{has}")
 
 
 def _rows(source: str, header: Sequence[str], reader: Any, columns: Sequence[str]) -> Iterator[Row]:

@@ -23,6 +23,12 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     return f"; is it {', '.join(near)}?" if near else ""
 
 
+def unknown(what: str, name: str, known: Iterable[str], *more: str) -> BadInput:
+    """Return the error for a name that nothing of its kind has: the near names, and all (`more`: said after them)."""
+    names = list(known)
+    return BadInput(f"no {what} is called {name!r}{did_you_mean(name, names)}; there are {', '.join((*names, *more))}")
+
+
 def in_one_line(error: BaseException, file: str) -> str:
     """Return an error from a user's file: its kind, what it says, and the last line of the file that led to it."""
     frames = traceback.extract_tb(error.__traceback__)

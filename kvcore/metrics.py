@@ -155,7 +155,7 @@ def understood(objective: str) -> str:
 def check_objective(objective: str) -> str:
     """Return the objective's name, or raise BadInput with the names there are."""
     if objective not in OBJECTIVES:
-        near = f"; is it {ALSO[objective]}?" if objective in ALSO else did_you_mean(objective, OBJECTIVES)
+        near = f"; is it {ALSO[objective]}?" if objective in ALSO else did_you_mean(objective, [*OBJECTIVES, *ALSO])
         if set(objective.lower().replace("_", "-").split("-")) & MEASURED:
             near = "; `kvbound compare` and `kvbound load` measure it, nothing minimises it"
         raise BadInput(f"no objective is called {objective!r}{near}; there are {', '.join(OBJECTIVES)}")

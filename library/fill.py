@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from bounds import METHODS
-from kvcore.errors import BadInput, MissingTool
+from kvcore.errors import BadInput, MissingTool, unknown
 from kvcore.files import read_text, write_text
 from kvcore.metrics import Value
 from kvcore.result import Result
@@ -67,7 +67,7 @@ def fill(
     """
     ways = tuple(ways)
     for way in set(ways) - set(WAYS):
-        raise BadInput(f"no way is called {way!r}; there are {', '.join(WAYS)}")
+        raise unknown("way", way, WAYS)
     records = [library.record(name) for name in (library.names if names is None else names)]
     wanted = [
         (-_gap(best) if largest_gap else record.requests + record.calls, record, of)

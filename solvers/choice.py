@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from kvcore.errors import BadInput, did_you_mean
+from kvcore.errors import BadInput, unknown
 from kvcore.instance import Instance
 from solvers.task import SolveOptions
 from solvers.ways import (
@@ -63,10 +63,9 @@ def choose(
         return _named(instance, objective, ways)
     formulations = list(dict.fromkeys(of for of, _ in WAYS))
     if formulation not in ("auto", "search", *formulations):
-        near = did_you_mean(formulation, formulations)
-        raise BadInput(f"no formulation is called {formulation!r}{near}; there are auto, {', '.join(formulations)}")
+        raise unknown("formulation", formulation, ["auto", *formulations])
     if solver not in ("auto", "search", "lagrange", "repair", *SOLVERS):
-        raise BadInput(f"no solver is called {solver!r}; there are auto, {', '.join(SOLVERS)}")
+        raise unknown("solver", solver, ["auto", *SOLVERS])
     if formulation == solver == "auto":
         return _race(instance, objective)
     gone = ""
@@ -96,9 +95,9 @@ def _named(instance: Instance, objective: str, names: Sequence[str]) -> Choice:
     for way in WAYS.values():
         labels.setdefault(way.formulation, way)
         labels.setdefault(way.label, way)
-    if unknown := [name for name in names if name not in labels]:
-        near = did_you_mean(unknown[0], labels)
-        raise BadInput(f"no way is called {unknown[0]!r}{near}; there are auto, {', '.join(labels)}")
+    for name in names:
+        if name not in labels:
+            raise unknown("way", name, ["auto", *labels])
     chosen = list(dict.fromkeys(labels[name] for name in names))
     if reasons := [reason for way in chosen if (reason := way.declines(instance, objective))]:
         raise BadInput(reasons[0])

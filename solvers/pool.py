@@ -15,7 +15,7 @@ from queue import Empty, Queue
 
 from kvcore.metrics import Value
 from solvers.process import Process, undisturbed
-from solvers.task import Done, Failed, Message, SolveOptions, Stop, Task
+from solvers.task import Compiling, Done, Failed, Message, SolveOptions, Stop, Task
 from solvers.ways import way_of
 
 RESTS = sys.platform == "linux"
@@ -33,6 +33,12 @@ class SolveWorker:
     done: Done | Failed | None = None
     told: Value | None = None
     turns: int = 0
+    ready: float | None = 0.0
+    """Its processor seconds when its kernels were there; None: it compiles."""
+
+    def searched(self) -> float:
+        """Return its processor seconds since its kernels are there, 0 once it has ended."""
+        return 0.0 if self.ready is None or self.done else max(0.0, self.process.seconds() - self.ready)
 
     def tell(self, value: Value | None) -> None:
         """Tell it the value of the best schedule known, if it changed."""
@@ -60,17 +66,24 @@ class Lane:
         self.queue: deque[Task | SolveWorker] = deque(tasks)
         self.workers: list[SolveWorker] = []
         self.running: SolveWorker | None = None
-        self.until = 0.0
+        self.turn = self.until = 0.0
 
     def is_over(self) -> bool:
         """Whether nothing runs, and nothing is left to run."""
         return not self.queue and (self.running is None or self.running.done is not None)
+
+    def has_searched(self, now: float, seconds: float) -> bool:
+        """Whether it is over, or has searched for so many processor seconds (late in the time limit: of the clock)."""
+        late = now >= self.options.first_share * self.first.time_limit
+        return self.is_over() or (now if late else sum(worker.searched() for worker in self.workers)) >= seconds
 
     def go_on(self, now: float, start: Callable[[Task, float], SolveWorker]) -> None:
         """Give the next one its turn, if that of the one before is over."""
         last = self.running
         self.queue = deque(each for each in self.queue if self._has_time(each, now))
         if last is not None and last.done is None:
+            if last.ready is None and now < self.options.first_share * self.first.time_limit:
+                self.until = now + self.turn
             rests = RESTS and (way_of(last.task).rests or not last.task.is_limited)
             if now < self.until or not self.queue or not rests:
                 return
@@ -88,7 +101,8 @@ class Lane:
             each = start(replace(each, time_limit=share), now + left + self.options.grace * (self.others == 0))
             self.workers.append(each)
         turn = min(self.options.first_turn, self.options.first_share * self.first.time_limit)
-        self.until = now + turn * weight * 2**each.turns
+        self.turn = turn * weight * 2**each.turns
+        self.until = now + self.turn
         each.turns += 1
         return each
 
@@ -116,7 +130,7 @@ def race(
 ) -> list[Done | Failed]:
     """Run lanes of tasks side by side until each task ended, or `finished()` gives a reason to stop them.
 
-    The first lane has a head start, in seconds, unless nothing is left in it before.
+    The first lane has a head start, in processor seconds of its search, unless nothing is left in it before.
 
     `on_message` gets every message as it comes; `tick` is called several times a second; `best_known` is the value that
     all workers are told whenever it changes. Returns how each that started ended. KeyboardInterrupt stops the workers
@@ -134,7 +148,7 @@ def race(
             reason = finished()
             now = time.monotonic() - started
             for lane in running if reason is None else ():
-                if lane is running[0] or now >= head_start or running[0].is_over():
+                if lane is running[0] or lane.workers or running[0].has_searched(now, head_start):
                     with undisturbed():
                         lane.go_on(now, lambda task, ends: _start(task, inbox, ends))
             is_over = reason is not None or all(lane.is_over() for lane in running)
@@ -183,6 +197,8 @@ def _receive(inbox: Queue[tuple[SolveWorker, Message | None]], on_message: Calla
         return
     if isinstance(message, Done | Failed):
         worker.done = worker.done or message
+    elif isinstance(message, Compiling):
+        worker.ready = None if message.goes_on else worker.process.seconds()
     elif message is not None:
         on_message(worker.task, message)
     elif worker.done is None:

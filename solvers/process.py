@@ -63,6 +63,13 @@ class Process:
             return float(psutil.Process(self.process.pid).memory_info().rss) / 2**20
         return 0.0
 
+    def seconds(self) -> float:
+        """Return the processor time that it has used."""
+        with contextlib.suppress(psutil.Error):
+            used = psutil.Process(self.process.pid).cpu_times()
+            return float(used.user + used.system)
+        return 0.0
+
     def has_ended(self) -> bool:
         """Whether it has ended."""
         return self.process.poll() is not None

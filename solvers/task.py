@@ -31,7 +31,7 @@ class SolveOptions(Options):
     few_rigid: int = option(40, "requests up to which configurations of all that run from start to end may be few")
     few_joint: int = option(12, "requests up to which the search over batch boundaries may prove something")
     few_exact: int = option(8, "requests beyond which `exact` begins with what can run together")
-    head_start: float = option(1.5, "seconds after which what finds schedules begins beside what proves", least=0)
+    head_start: float = option(1.5, "processor seconds of what proves after which what finds schedules begins", least=0)
     first_turn: float = option(3.0, "seconds of the first turn of a lane's first task; turns double")
     first_share: float = option(0.3, "part of the time limit that it takes, at the most", most=1)
     endless: float = option(60.0, "seconds of `improve` and of `bound` in a solve without a time limit")
@@ -121,6 +121,13 @@ class Size:
 
 
 @dataclass(frozen=True)
+class Compiling:
+    """The worker begins to compile its kernels, or has ended: the first time on a machine that takes seconds."""
+
+    goes_on: bool
+
+
+@dataclass(frozen=True)
 class Done:
     """The solve ended by itself. `infeasible` means that the model has no solution at all."""
 
@@ -147,5 +154,5 @@ NEWS = News()
 Progress = Callable[[Value | None, Value | None, float], None]
 """Called several times a second with the best value, the best bound, and the seconds since the start."""
 
-Message = Horizon | Found | Bound | Tried | Size | Done | Failed
+Message = Horizon | Found | Bound | Tried | Size | Compiling | Done | Failed
 Send = Callable[[Message], None]

@@ -9,7 +9,7 @@ from typing import ClassVar, Literal, NamedTuple, Self
 from heuristics.engine.job import Knows
 from heuristics.engine.plan import Plan
 from heuristics.engine.view import View
-from kvcore.errors import BadInput, did_you_mean
+from kvcore.errors import BadInput, unknown
 from kvcore.instance import LIMIT, Machine
 from kvcore.shown import brief
 
@@ -74,8 +74,7 @@ class Policy(ABC):
             key, _, text = part.strip().partition("=")
             found = [one for one in self.settings if one == key or one.endswith(f"_{key}")]
             if len(found) != 1:
-                near = did_you_mean(key, self.settings)
-                raise BadInput(f"{name!r}: no setting is called {key!r}{near}; there are {', '.join(self.settings)}")
+                raise unknown(f"setting of {name.partition(':')[0]}", key, self.settings)
             if found[0] in seen:
                 raise BadInput(f"{name!r}: {found[0]} is given twice")
             setting, kind = self.settings[found[0]], type(getattr(self, found[0]))

@@ -6,6 +6,7 @@ import json
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
+from textwrap import wrap
 from typing import Annotated, Any
 
 import typer
@@ -82,9 +83,10 @@ def emit(target: str | None, payload: Any, show: Callable[[Console], None]) -> N
 
 
 class AlignedTable:
-    """A table for people. Where the terminal is too narrow its columns go on below, each row with its label.
+    """A table for people. Where the terminal is too narrow its headings are folded, then it goes on below.
 
-    Texts are folded, to no less than `FOLDED` letters (the last column to `LAST`); numbers never are.
+    There each row has its label again. Texts are folded, to no less than `FOLDED` letters (the last column to `LAST`);
+    numbers never are.
     """
 
     FOLDED, LAST = 22, 12
@@ -95,28 +97,32 @@ class AlignedTable:
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         """Yield the parts that are printed one below the other."""
-        part: list[int] = []
-        for k, width in enumerate(map(self._width, range(len(self.columns)))):
-            if len(part) > 1 and sum(map(self._width, part)) + len(part) * GAP + width > options.max_width:
-                yield self._part(part)
+        part, headings = list[int](), self.columns
+        widths = [self._width(k, len(name)) for k, name in enumerate(headings)]
+        if sum(widths) + GAP * (len(widths) - 1) > options.max_width:
+            widths[1:] = [self._width(k, max(map(len, headings[k].split()), default=0)) for k in range(1, len(widths))]
+            headings = ["\n".join(wrap(name, width)) for name, width in zip(headings, widths, strict=True)]
+        for k, width in enumerate(widths):
+            if len(part) > 1 and sum(widths[j] for j in part) + len(part) * GAP + width > options.max_width:
+                yield self._part(part, headings, widths[0])
                 yield ""
                 part = [0]
             part.append(k)
-        yield self._part(part)
+        yield self._part(part, headings, widths[0])
 
-    def _width(self, k: int) -> int:
-        """Return the letters that a column needs."""
-        longest = max(len(cells[k]) for cells in [self.columns, *self.rows])
+    def _width(self, k: int, heading: int) -> int:
+        """Return the letters that a column needs, if its heading needs so many."""
+        longest = max([heading, *(len(cells[k]) for cells in self.rows)])
         folded = self.LAST if k == len(self.columns) - 1 > 1 else self.FOLDED
         return longest if k in self.right else min(longest, folded)
 
-    def _part(self, part: Sequence[int]) -> Table:
+    def _part(self, part: Sequence[int], headings: Sequence[str], first: int) -> Table:
         made = Table(box=None, pad_edge=False, header_style="bold")
         for k in part:
             number = k in self.right
-            least = None if k else self._width(k) - 1  # rich adds the gaps at both sides, of which one is left out
+            least = None if k else first
             made.add_column(
-                self.columns[k], justify="right" if number else "left", overflow="fold", no_wrap=number, min_width=least
+                headings[k], justify="right" if number else "left", overflow="fold", no_wrap=number, min_width=least
             )
         for row in self.rows:
             made.add_row(*(row[k] for k in part))

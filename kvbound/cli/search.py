@@ -10,7 +10,7 @@ from kvbound.cli import EXIT_INTERRUPTED, EXIT_UNDECIDED
 from kvbound.cli.common import OUT, POLICY, JsonOption, ObjectiveOption, emit, option, table
 from kvbound.cli.progress import LiveLine
 from kvbound.words import request_cells
-from kvcore.errors import BadInput
+from kvcore.errors import BadInput, unknown
 from kvcore.files import check_writable, write_text
 from kvcore.instance import Instance, Machine
 
@@ -67,9 +67,8 @@ def search(
 def switches_of(text: str) -> dict[str, bool]:
     """Read the switches of the machine that are on."""
     names = set() if text == "none" else {name.strip() for name in text.split(",")}
-    unknown = names - set(SWITCHES)
-    if unknown:
-        raise BadInput(f"--switches: no switch is called {min(unknown)!r}; there are {', '.join(SWITCHES)}, or none")
+    if others := names - set(SWITCHES):
+        raise unknown("switch", min(others), SWITCHES, "none")
     return {name: name in names for name in SWITCHES}
 
 

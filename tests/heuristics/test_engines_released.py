@@ -177,7 +177,7 @@ def test_the_share_of_the_limits_that_sglang_keeps_free(name: str, joins: int) -
         ("vllm-v1:watermark=2", "watermark is a number of at least 0 and at most 1, not '2'"),
         ("vllm-v1:watermark=nan", "watermark is a number of at least 0"),
         ("vllm-v1:threshold=0.5", "long_prefill_token_threshold is an integer of at least 0, not '0.5'"),
-        ("vllm-v1:beta=1", "no setting is called 'beta'; there are watermark, long_prefill_token_threshold"),
+        ("vllm-v1:beta=1", "no setting of vllm-v1 is called 'beta'; there are watermark, long_prefill_token_threshold"),
         ("vllm-v1:seqs=1,max_num_seqs=2", "max_num_seqs is given twice"),
         ("sglang:ratio", "new_token_ratio is a number"),
     ],

@@ -45,6 +45,10 @@ def test_an_unknown_instance_is_answered_with_near_names(name: str, complaint: s
     [
         ("solve mars-figure1 --ways slot", "no way is called 'slot'; is it slots"),
         ("solve mars-figure1 --formulation arcflow", "no formulation is called 'arcflow'; is it arc-flow"),
+        ("solve mars-figure1 --solver higs", "no solver is called 'higs'; is it highs"),
+        ("solve mars-figure1 --objective mean-latncy", "no objective is called 'mean-latncy'; is it mean-latency"),
+        ("costs roofline:model=llama-3-8,device=h100", "no model is called 'llama-3-8'; is it llama-3-8b"),
+        ("costs roofline:model=llama-3-8b,device=h10", "no device is called 'h10'; is it h100"),
         ("bound mars-figure1 --method slot", "no bound is called 'slot'; is it slots"),
         ("generate infercep --out x.json", "no kind of requests is called 'infercep'; is it infercept"),
         ("generate infercept --n 1 --cost infercept6b --out x.json", "no cost model is called 'infercept6b'; is it"),
@@ -64,6 +68,20 @@ def test_columns_that_are_called_as_the_keys_need_no_map(tmp_path: Path, monkeyp
     Path("other.csv").write_text("time,input,output\n0,10,5\n")
     said = kvbound("import", "csv", "other.csv", "-o", "other.json", code=2).stderr
     assert "no column arrival; the columns needed are arrival, prompt, decode; it has time, input, output" in said
+
+
+def test_a_table_of_another_layout(tmp_path: Path) -> None:
+    """A byte order mark, quotes, semicolons, and a clock in milliseconds whose unit was not said at first."""
+    file, out = tmp_path / "odd.csv", tmp_path / "odd.json"
+    file.write_text('\ufeff"Sent at, ms";"Prompt Tokens";"Out"\r\n1740819600025;10;5\r\n1740819601025;8;3\r\n')
+    columns = "arrival=Sent at, ms{},prompt={},decode=Out"
+    wrong = kvbound("import", "csv", file, "--map", columns.format("", "Prompt tokens"), "-o", out, code=2).stderr
+    assert "no column Prompt tokens; is it Prompt Tokens?; the columns needed are" in wrong
+    said = kvbound("import", "csv", file, "--map", columns.format("", "Prompt Tokens"), "-o", out).stderr
+    assert "Sent at, ms begins 1.741e+12 s after 1970: if it counts ms or ns, say so (arrival=Sent at, ms:ms)" in said
+    said = kvbound("import", "csv", file, "--map", columns.format(":ms", "Prompt Tokens"), "-o", out)
+    assert "after 1970" not in said.stderr
+    assert [request.arrival for request in kv.read(out).requests] == [0, 40]
 
 
 @pytest.mark.parametrize("policy", ["--policy", "--policies"])

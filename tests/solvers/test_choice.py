@@ -2,12 +2,15 @@
 
 import subprocess
 import sys
+from collections import defaultdict
 from contextlib import suppress
 from dataclasses import replace
 from unittest import mock
 
 import psutil
 import pytest
+from numba import njit
+from numba.core import event
 
 import solvers
 from kvcore import BadInput, objective_value, verify_schedule
@@ -15,8 +18,9 @@ from kvcore.certificates import verify_certificate
 from solvers import pool
 from solvers.choice import choose
 from solvers.pool import SolveWorker, race
-from solvers.task import Bound, Done, Found, Task
+from solvers.task import Bound, Compiling, Done, Found, Task
 from solvers.ways import IMPROVE
+from solvers.worker import _tell_of_compiling
 from workloads.builtin import builtin_instance
 
 FLOW = "total-flow-time"
@@ -148,7 +152,8 @@ class Stepped:
             return lambda: self.log.append((self.now, what, task.solver))
 
         self.limits[task.solver] = task.time_limit
-        process = mock.Mock(memory_mib=lambda: 0, rest=note("rests"), go_on=note("goes on"))
+        began, moves = self.now, {"rest": note("rests"), "go_on": note("goes on")}
+        process = mock.Mock(memory_mib=lambda: 0, seconds=lambda: self.now - began, **moves)
         note("starts")()
         return SolveWorker(task, process, ends, Done("memory limit") if task.solver in self.ends else None)
 
@@ -171,12 +176,39 @@ def test_ways_of_a_lane_take_turns_and_the_first_has_two_thirds(monkeypatch):
     assert steps.now <= 61
 
 
+def test_neither_a_turn_nor_a_head_start_counts_what_is_compiled(monkeypatch):
+    real, workers, steps = pool._receive, [], Stepped(monkeypatch)
+
+    def receive(inbox, on_message):
+        steps.now += 0.5
+        if steps.now in (1.0, 10.0):
+            inbox.put((workers[0], Compiling(steps.now == 1.0)))
+            real(inbox, on_message)
+
+    monkeypatch.setattr(pool, "_start", lambda *what: workers.append(Stepped.start(steps, *what)) or workers[-1])
+    monkeypatch.setattr(pool, "_receive", receive)
+    lanes = [[task(each, time_limit=60.0) for each in ("slots", "events")], [task("improve", time_limit=60.0)]]
+    race(lanes, lambda task, message: None, lambda: None, head_start=1.5)
+    assert steps.log[:4] == [
+        (0.0, "starts", "slots"), (11.5, "starts", "improve"), (12.5, "rests", "slots"), (12.5, "starts", "events")
+    ]  # fmt: skip
+
+
+def test_a_worker_says_when_it_compiles(monkeypatch):
+    monkeypatch.setattr(event, "_registered", defaultdict(list))
+    sent = []
+    _tell_of_compiling(sent.append)
+    inner = njit(lambda n: n + 1)
+    outer = njit(lambda n: inner(n) + 1)
+    assert [outer(1), outer(2), sent] == [3, 4, [Compiling(False), Compiling(True), Compiling(False)]]
+
+
 def test_what_is_left_in_a_lane_goes_on_without_turns(monkeypatch):
     steps = Stepped(monkeypatch, ends=("slots", "events"))
     lane = [task(each, time_limit=60.0) for each in ("slots", "events", "bound")]
     race([lane, [task("improve", time_limit=60.0)]], lambda task, message: None, lambda: None, head_start=1.5)
     assert steps.log == [
-        (0.0, "starts", "slots"), (0.5, "starts", "events"), (1.0, "starts", "bound"), (1.5, "starts", "improve")
+        (0.0, "starts", "slots"), (0.5, "starts", "events"), (1.0, "starts", "bound"), (2.5, "starts", "improve")
     ]  # fmt: skip
     assert steps.limits["bound"] == 59.0
 

@@ -22,7 +22,7 @@ from kvcore.result import Horizon, Result
 from solvers import driver, pool, source
 from solvers.exact import exact
 from solvers.process import Process
-from solvers.task import Bound, Done, Failed, Found, Task
+from solvers.task import Bound, Compiling, Done, Failed, Found, Task
 from solvers.ways import SOLVERS, WAYS, Solver
 from tests.support.clock import Clock
 from workloads.builtin import builtin_instance
@@ -393,7 +393,7 @@ def test_a_worker_ends_when_its_parent_is_gone():
         assert worker.stdout is not None
         pickle.dump(forever, worker.stdin)
         worker.stdin.flush()
-        assert isinstance(pickle.load(worker.stdout), Bound | Found)
+        assert isinstance(pickle.load(worker.stdout), Bound | Compiling | Found)
         worker.terminate()  # as Slurm does with all processes of a job: the parent decides
         worker.stdin.close()  # as the kernel does when the parent is killed
         worker.stdout.read()

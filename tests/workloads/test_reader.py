@@ -298,8 +298,8 @@ def test_the_output_limit_is_that_of_the_row_or_the_largest_of_a_session(file) -
     ("map", "message"),
     [
         ("prompt=in", "--map: decode is missing; write decode=COLUMN"),
-        ("prompt=in,decode=out,colour=x", "--map: 'colour=x' is none of arrival=COLUMN, prompt=COLUMN"),
-        ("prompt=in,decode=out,id=", "--map: 'id=' is none of"),
+        ("prompt=in,decode=out,colour=x", "no key of --map is called 'colour'; there are arrival, prompt"),
+        ("prompt=in,decode=out,id=", "--map: 'id=': write id=COLUMN"),
         ("prompt=in,decode=out,prompt=t", "--map: prompt stands twice"),
         ("prompt=in:ms,decode=out", "--map: 'prompt=in:ms': only arrival, call, latency have a unit"),
         ("prompt=in,decode=out,call=t", "--map: call means nothing without session"),

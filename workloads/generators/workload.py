@@ -10,7 +10,7 @@ from itertools import islice
 from typing import Any
 
 from kvcore.csv_table import slo_in_ticks
-from kvcore.errors import BadInput, did_you_mean
+from kvcore.errors import BadInput, unknown
 from kvcore.instance import Request
 from workloads.arrivals import arrivals
 from workloads.generators.kinds import KINDS
@@ -43,8 +43,7 @@ class Workload:
 
     def __post_init__(self) -> None:
         if self.kind not in KINDS:
-            near = did_you_mean(self.kind, KINDS)
-            raise BadInput(f"no kind of requests is called {self.kind!r}{near}; there are {', '.join(KINDS)}")
+            raise unknown("kind of requests", self.kind, KINDS)
         for name in self.parameters:
             if name not in KINDS[self.kind].parameters:
                 takes = ", ".join(f"--{known}" for known in KINDS[self.kind].parameters) or "none of its own"

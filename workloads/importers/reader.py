@@ -22,6 +22,8 @@ from workloads.importers.selection import SHARED, Selection, TraceLayout, read_m
 TICK = Fraction(1, 40)
 MOST = 10_000_000
 """Rows that a trace may have."""
+MILLENNIA = 10**11
+"""Seconds that no clock shows since 1970: what counts so many counts something shorter."""
 
 
 class Turn(NamedTuple):
@@ -140,6 +142,12 @@ class _Reader:
             if last.seconds - begin > LIMIT * unit:
                 wanted = f"within {LIMIT} ticks of {self.tick} s after the first (--until leaves out later ones)"
                 self._refuse(last, self.layout.columns["arrival"].name, wanted, float(last.seconds))
+            column = self.layout.columns["arrival"]
+            if begin >= MILLENNIA and column.unit is None:
+                self.notes.append(
+                    f"{column.name} begins {float(begin):.4g} s after 1970: if it counts ms or ns, say so "
+                    f"(arrival={column.name}:ms)"
+                )
             ticks = (math.ceil((_first(runs[k]).seconds - begin) / unit) for k in kept)
         else:
             draw = random.Random(selection.seed)

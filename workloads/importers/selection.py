@@ -11,7 +11,7 @@ from fractions import Fraction
 from typing import NamedTuple
 
 from kvcore.csv_table import Row, check_take, slo_in_ticks
-from kvcore.errors import BadInput
+from kvcore.errors import BadInput, unknown
 from kvcore.instance import Slo
 from kvcore.parameters import NUMBER, fraction
 
@@ -186,8 +186,10 @@ def read_map(text: str) -> TraceLayout:
     columns: dict[str, Column] = {}
     for part in re.split(r",\s*(?=\w+=)", text.strip()):
         key, _, name = part.partition("=")
-        if key not in KEYS or not name.strip():
-            raise BadInput(f"--map: {part!r} is none of {', '.join(f'{key}=COLUMN' for key in KEYS)}")
+        if key not in KEYS:
+            raise unknown("key of --map", key, KEYS)
+        if not name.strip():
+            raise BadInput(f"--map: {part!r}: write {key}=COLUMN")
         if key in columns:
             raise BadInput(f"--map: {key} stands twice")
         start, _, unit = name.rpartition(":")
