@@ -18,19 +18,17 @@ from kvcore.instance import Machine
 
 SHARE = Fraction(9, 10)
 """Of the memory, for weights and KV."""
-WEIGHT = 2
-"""Bytes a parameter, bf16 or fp16."""
 
 
 def kv_capacity(
     model: Model, memory: int, block: int, *, devices: int = 1, share: Fraction = SHARE, where: str = "the device"
 ) -> int:
-    """Return M in tokens: (share x devices x memory - 2 parameters) bytes in whole blocks. BadInput if none fits."""
+    """Return M in tokens: (share x devices x memory - weights) bytes in whole blocks. BadInput if none fits."""
     room = int(share * devices * memory)
-    tokens = whole_blocks(room - WEIGHT * model.parameters, model, block)
+    tokens = whole_blocks(room - model.weight_bytes, model, block)
     if tokens < 1:
         raise BadInput(
-            f"{model.name} does not fit: its weights take {WEIGHT * model.parameters / 1e9:.1f} GB and a block of KV "
+            f"{model.name} does not fit: its weights take {model.weight_bytes / 1e9:.1f} GB and a block of KV "
             f"{model.kv_bytes() * block / 1e9:.3g} GB, {where} has {room / 1e9:.1f} GB for both; "
             "take more devices (tp) or another one"
         )

@@ -2,9 +2,41 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from fractions import Fraction
+from math import ceil
 
-from kvcore.errors import unknown
+from kvcore.errors import BadInput, unknown
+
+
+@dataclass(frozen=True)
+class Experts:
+    """Feed-forward parts of `width` in a layer: a token goes through `active` of `count`, and through all `shared`."""
+
+    count: int
+    active: int
+    width: int
+    shared: int = 0
+    dense_layers: int = 0
+    """Layers that have the one part of `Model.hidden` instead."""
+    bias: bool = False
+    """Whether each matrix of an expert adds one."""
+    router_bias: bool = False
+    bits: Fraction = Fraction(16)
+    """Of a number in the matrices of the experts as published."""
+
+
+@dataclass(frozen=True)
+class Latent:
+    """Keys and values as one vector a token (DeepSeek-V2, Section 2.1): `rank` numbers, and `rotary` for all heads."""
+
+    query_rank: int
+    rank: int
+    rotary: int
+    plain: int
+    """Width of a query or a key without its rotary part."""
+    value: int
 
 
 @dataclass(frozen=True)
@@ -33,16 +65,61 @@ class Model:
     norm_bias: bool = False
     positions: int = 0
     """Learned embeddings of positions (0: rotary ones, which have no parameters)."""
+    extras: int = 0
+    """Further numbers in a layer: norms of queries and keys, attention sinks."""
+    experts: Experts | None = None
+    latent: Latent | None = None
+    windowed: int = 0
+    """Layers that look at so few last tokens that their KV is left out."""
+    bits: int = 16
+    """Of a number in the matrices of the layers, without experts, as published; all else has 16."""
+    note: str = ""
+    """What a cost with one size of KV a token and one time to read the weights cannot say of it."""
 
     def kv_bytes(self, size: int = 2) -> int:
-        """Return the bytes of KV that a token takes over all layers, at `size` bytes a number: 2 L KV D size."""
-        return 2 * self.layers * self.kv_heads * self.head_width * size
+        """Return the bytes of KV that a token takes: 2 L KV D numbers of `size` bytes, latent: L (rank + rotary).
+
+        L are the layers without those that are `windowed`.
+        """
+        numbers = 2 * self.kv_heads * self.head_width if self.latent is None else self.latent.rank + self.latent.rotary
+        return (self.layers - self.windowed) * numbers * size
+
+    @property
+    def pair_operations(self) -> int:
+        """Operations for a query and a key that it attends to: 4 H D L, with L as for the KV."""
+        widths = 2 * self.head_width
+        if self.latent is not None:
+            widths = self.latent.plain + self.latent.rotary + self.latent.value
+        return 2 * self.heads * widths * (self.layers - self.windowed)
+
+    @property
+    def dense_matrices(self) -> int:
+        """Numbers in the matrices of all layers without experts: L (d (2 H + 2 KV) D + (3 or 2) d f)."""
+        attention = self.width * (2 * self.heads + 2 * self.kv_heads) * self.head_width
+        if (latent := self.latent) is not None:
+            queries = latent.query_rank * (self.width + self.heads * (latent.plain + latent.rotary))
+            keys = self.width * (latent.rank + latent.rotary) + latent.rank * self.heads * (latent.plain + latent.value)
+            attention = queries + keys + self.heads * latent.value * self.width
+        layers = self.layers if self.experts is None else self.experts.dense_layers
+        return self.layers * attention + layers * (3 if self.gated else 2) * self.width * self.hidden
+
+    @property
+    def expert_layers(self) -> int:
+        """Layers with experts."""
+        return 0 if self.experts is None else self.layers - self.experts.dense_layers
+
+    def expert_matrices(self, routed: int | None = None) -> int:
+        """Numbers in the matrices of the shared experts and of `routed` others (None: those of a token) a layer."""
+        if self.experts is None:
+            return 0
+        count = self.experts.shared + (self.experts.active if routed is None else routed)
+        return self.expert_layers * count * 3 * self.width * self.experts.width
 
     @property
     def layer_matrices(self) -> int:
-        """Numbers in the matrices of all layers: L (d (2 H + 2 KV) D + (3 or 2) d f)."""
-        attention = self.width * (2 * self.heads + 2 * self.kv_heads) * self.head_width
-        return self.layers * (attention + (3 if self.gated else 2) * self.width * self.hidden)
+        """Numbers in the matrices that a token goes through, over all layers; the choice of experts included."""
+        router = 0 if self.experts is None else self.expert_layers * self.width * self.experts.count
+        return self.dense_matrices + self.expert_matrices() + router
 
     @property
     def head_matrix(self) -> int:
@@ -51,17 +128,68 @@ class Model:
 
     @property
     def parameters(self) -> int:
-        """All parameters: matrices, biases, norms, embeddings."""
+        """All parameters: matrices, biases, norms, embeddings, experts."""
         embeddings = (0 if self.tied else self.head_matrix) + self.positions * self.width
-        return self.read_parameters + embeddings
+        every = 0 if self.experts is None else self.experts.count
+        experts = self.expert_matrices(every) + self._expert_biases(every)
+        return self.read_parameters - self.expert_matrices() - self._expert_biases() + experts + embeddings
 
     @property
     def read_parameters(self) -> int:
-        """The parameters that every batch reads: all but embeddings of which it reads a row a token."""
+        """The parameters that every batch reads: all but embeddings of which it reads a row a token.
+
+        Of experts those that one token goes through: all tokens of a batch may choose the same.
+        """
         norm = self.width * (2 if self.norm_bias else 1)
         norms = (self.layers * self.norms + 1) * norm
         head_bias = self.vocabulary if self.head_bias else 0
-        return self.layer_matrices + self.layers * self._layer_biases + self.head_matrix + norms + head_bias
+        biases = self.layers * (self._layer_biases + self.extras) + self._expert_biases()
+        if self.experts is not None and self.experts.router_bias:
+            biases += self.expert_layers * self.experts.count
+        return self.layer_matrices + biases + self.head_matrix + norms + head_bias
+
+    @property
+    def weight_bytes(self) -> int:
+        """Bytes of all parameters, as published."""
+        return self._bytes(self.parameters, self.expert_matrices(0 if self.experts is None else self.experts.count))
+
+    def read_bytes(self, routed: int | None = None) -> int:
+        """Return the bytes of weights that a batch reads, with so many routed experts a layer (None: those of a token).
+
+        BadInput for fewer than a token goes through, or more than there are.
+        """
+        if routed is None:
+            return self._bytes(self.read_parameters, self.expert_matrices())
+        if self.experts is None or not self.experts.active <= routed <= self.experts.count:
+            some = "no experts" if self.experts is None else f"{self.experts.active} to {self.experts.count} of them"
+            raise BadInput(f"experts_read={routed}: a batch of {self.name} reads {some} a layer")
+        matrices = self.expert_matrices(routed)
+        more = matrices - self.expert_matrices() + self._expert_biases(routed) - self._expert_biases()
+        return self._bytes(self.read_parameters + more, matrices)
+
+    def _bytes(self, numbers: int, experts: int) -> int:
+        """Return the bytes of so many parameters, of which so many are in matrices of experts."""
+        saved = Fraction((16 - self.bits) * self.dense_matrices)
+        if self.experts is not None:
+            saved += (16 - self.experts.bits) * experts
+        return ceil((16 * numbers - saved) / 8)
+
+    def _expert_biases(self, routed: int | None = None) -> int:
+        if self.experts is None or not self.experts.bias:
+            return 0
+        count = self.experts.shared + (self.experts.active if routed is None else routed)
+        return self.expert_layers * count * (2 * self.experts.width + self.width)
+
+    def check_plain(self) -> None:
+        """Raise BadInput if the engine's decoder lacks a part of it."""
+        parts = {
+            "experts": self.experts, "latent KV": self.latent, "windows of attention": self.windowed,
+            "norms of queries and keys": self.extras,
+        }  # fmt: skip
+        if lacking := [name for name, part in parts.items() if part]:
+            raise BadInput(f"{self.name} has {' and '.join(lacking)}, and the engine's decoder has none")
+        if not self.gated:
+            raise BadInput(f"{self.name} has no gate in its feed-forward part, and the engine's decoder has one")
 
     @property
     def _layer_biases(self) -> int:
@@ -87,10 +215,53 @@ OPT_13B = Model(
     attention_bias=True, hidden_bias=True, norm_bias=True, positions=2050,
 )  # fmt: skip
 
+SPARSE = "a batch reads at least the experts of one token (experts_read=.. for more)"
+# Qwen3: config.json of each; a norm of width 128 for queries and one for keys in each layer.
+QWEN_3_8B = Model("qwen3-8b", 36, 4096, 32, 8, 128, 12_288, 151_936, extras=256, source="Qwen3-8B")
+QWEN_3_32B = Model("qwen3-32b", 64, 5120, 64, 8, 128, 25_600, 151_936, extras=256, source="Qwen3-32B")
+QWEN_3_30B = Model(
+    "qwen3-30b-a3b", 48, 2048, 32, 4, 128, 6144, 151_936, extras=256, source="Qwen3-30B-A3B",
+    experts=Experts(128, 8, 768), note=SPARSE,
+)  # fmt: skip
+QWEN_3_235B = Model(
+    "qwen3-235b-a22b", 94, 4096, 64, 4, 128, 12_288, 151_936, extras=256, source="Qwen3-235B-A22B",
+    experts=Experts(128, 8, 1536), note=SPARSE,
+)  # fmt: skip
+# gpt-oss: config.json and model card; experts in MXFP4, 4 bits and 8 for each 32 numbers; a sink for each query head;
+# every second layer looks at the last 128 tokens.
+WINDOWS = f"the KV of layers with a window of 128 tokens is left out, and {SPARSE}"
+GPT_OSS_20B = Model(
+    "gpt-oss-20b", 24, 2880, 64, 8, 64, 2880, 201_088, source="gpt-oss-20b", attention_bias=True, extras=64,
+    experts=Experts(32, 4, 2880, bias=True, router_bias=True, bits=Fraction(17, 4)), windowed=12, note=WINDOWS,
+)  # fmt: skip
+GPT_OSS_120B = Model(
+    "gpt-oss-120b", 36, 2880, 64, 8, 64, 2880, 201_088, source="gpt-oss-120b", attention_bias=True, extras=64,
+    experts=Experts(128, 4, 2880, bias=True, router_bias=True, bits=Fraction(17, 4)), windowed=18, note=WINDOWS,
+)  # fmt: skip
+# DeepSeek-V3: config.json, FP8 (its scales, 0.02 %, are left out); without the module that predicts a second token.
+DEEPSEEK_V3 = Model(
+    "deepseek-v3", 61, 7168, 128, 128, 192, 18_432, 129_280, source="DeepSeek-V3", extras=1536 + 512, bits=8,
+    experts=Experts(256, 8, 2048, shared=1, dense_layers=3, router_bias=True, bits=Fraction(8)),
+    latent=Latent(query_rank=1536, rank=512, rotary=64, plain=128, value=128),
+    note=f"latent KV, which tp spreads by request; FP8 arithmetic can be twice as fast as bf16; {SPARSE}",
+)  # fmt: skip
+# Llama 4: config.json of each (text only); in Maverick every second layer has one part of 16384 instead of experts.
+CHUNKS = f"all layers keep the whole context, where three of four need the last 8192 tokens at most; {SPARSE}"
+LLAMA_4_SCOUT = Model(
+    "llama-4-scout", 48, 5120, 40, 8, 128, 16_384, 202_048, source="Llama-4-Scout-17B-16E",
+    experts=Experts(16, 1, 8192, shared=1), note=CHUNKS,
+)  # fmt: skip
+LLAMA_4_MAVERICK = Model(
+    "llama-4-maverick", 48, 5120, 40, 8, 128, 16_384, 202_048, source="Llama-4-Maverick-17B-128E",
+    experts=Experts(128, 1, 8192, shared=1, dense_layers=24), note=CHUNKS,
+)  # fmt: skip
+
 MODELS = {
     model.name: model
     for model in (
         TINY, SMALL, LLAMA_1B, GPT_J_6B, LLAMA_2_7B, LLAMA_3_8B, OPT_13B, VICUNA_13B, LLAMA_2_70B, LLAMA_3_70B,
+        QWEN_3_8B, QWEN_3_32B, QWEN_3_30B, QWEN_3_235B, GPT_OSS_20B, GPT_OSS_120B, DEEPSEEK_V3,
+        LLAMA_4_SCOUT, LLAMA_4_MAVERICK,
     )
 }  # fmt: skip
 """By name; the shapes are those of the configuration files of the published weights (`source`)."""
@@ -101,3 +272,58 @@ def get_model(name: str) -> Model:
     if name not in MODELS:
         raise unknown("model", name, MODELS)
     return MODELS[name]
+
+
+SHAPE = {
+    "layers": "layers", "num_hidden_layers": "layers", "hidden_size": "width",
+    "heads": "heads", "num_attention_heads": "heads", "kv_heads": "kv_heads", "num_key_value_heads": "kv_heads",
+    "head_dim": "head_width", "intermediate_size": "hidden", "vocab_size": "vocabulary",
+    "num_experts": "experts", "num_local_experts": "experts", "n_routed_experts": "experts",
+    "num_experts_per_tok": "active", "moe_intermediate_size": "expert_width", "n_shared_experts": "shared",
+    "first_k_dense_replace": "dense_layers", "kv_lora_rank": "rank", "q_lora_rank": "query_rank",
+    "qk_rope_head_dim": "rotary", "qk_nope_head_dim": "plain", "v_head_dim": "value",
+}  # fmt: skip
+"""The names of a shape's numbers in the config.json of published weights, and shorter ones, with ours."""
+LATENT = ("query_rank", "rank", "rotary", "plain", "value")
+
+
+def model_of_shape(source: str, given: Mapping[str, int]) -> Model:
+    """Return the model of a shape by the names of SHAPE: gated, without biases, weights in 16 bits.
+
+    `kv_heads` are as many as `heads` where left out, `head_dim` is hidden_size / heads. BadInput, after `source`, for
+    a number that is missing, twice there, or does not fit the others.
+    """
+    shape: dict[str, int] = {}
+    for key, value in given.items():
+        if SHAPE[key] in shape:
+            raise BadInput(f"{source}: {key} says again what {_key(SHAPE[key], given)} says")
+        shape[SHAPE[key]] = value
+    needed = ["layers", "width", "heads", "vocabulary"]
+    needed += ["experts", "active"] if shape.keys() & {"experts", "active", "expert_width", "shared"} else ["hidden"]
+    needed += ["hidden"] * bool(shape.get("dense_layers"))
+    needed += LATENT if shape.keys() & set(LATENT) else ()
+    if missing := [next(key for key in SHAPE if SHAPE[key] == name) for name in needed if not shape.get(name)]:
+        raise BadInput(f"{source}: a shape needs {', '.join(missing)}, too")
+    heads, width = shape["heads"], shape["width"]
+    kv_heads, hidden = shape.get("kv_heads") or heads, shape.get("hidden", 0)
+    if heads % kv_heads or ("head_width" not in shape and width % heads):
+        raise BadInput(f"{source}: {heads} heads are no multiple of {kv_heads}, or do not divide {width} (head_dim=..)")
+    experts = None
+    if "experts" in shape:
+        dense = shape.get("dense_layers", 0)
+        if shape["active"] > shape["experts"] or dense > shape["layers"]:
+            raise BadInput(f"{source}: a token goes through more experts, or more layers have none, than there are")
+        expert_width = shape.get("expert_width") or hidden
+        if not expert_width:
+            raise BadInput(f"{source}: a shape needs moe_intermediate_size, too")
+        experts = Experts(shape["experts"], shape["active"], expert_width, shape.get("shared", 0), dense)
+    latent = Latent(**{name: shape[name] for name in LATENT}) if "rank" in shape else None
+    head_width = shape.get("head_width") or width // heads
+    return Model(
+        f"a model of {shape['layers']} layers", shape["layers"], width, heads, kv_heads, head_width, hidden,
+        shape["vocabulary"], source="given as a shape", experts=experts, latent=latent, note=SPARSE if experts else "",
+    )  # fmt: skip
+
+
+def _key(name: str, given: Mapping[str, int]) -> str:
+    return next(key for key in given if SHAPE[key] == name)

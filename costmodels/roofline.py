@@ -22,8 +22,8 @@ from fractions import Fraction
 
 from costmodels.cost_model import CostModel
 from costmodels.devices import DEVICES, GIB, Device, get_device
-from costmodels.machines import SHARE, WEIGHT, kv_capacity, whole_blocks
-from costmodels.models import MODELS, Model, get_model
+from costmodels.machines import SHARE, kv_capacity, whole_blocks
+from costmodels.models import MODELS, SHAPE, Model, get_model, model_of_shape
 from costmodels.rounding import Function, rounded
 from costmodels.transfers import Transfers, bandwidth_functions, joined
 from kvcore.errors import BadInput
@@ -47,16 +47,16 @@ class Efficiency:
                 raise BadInput(f"{name}={value}: the fraction of a peak is above 0 and at most 1")
 
 
-def memory_function(model: Model, bandwidth: Fraction) -> Function:
-    """Return the time of the memory traffic at so many bytes a second in all."""
+def memory_function(model: Model, bandwidth: Fraction, experts_read: int | None = None) -> Function:
+    """Return the time of the memory traffic at so many bytes a second in all, with so many experts read a layer."""
     token = model.kv_bytes() / bandwidth
-    weights = WEIGHT * model.read_parameters / bandwidth
+    weights = model.read_bytes(experts_read) / bandwidth
     return Function({"busy": weights, "decode_kv": token, "prefill_kv": token, "tokens": token})
 
 
 def compute_function(model: Model, flops: Fraction) -> Function:
     """Return the time of the arithmetic at so many operations a second in all."""
-    pair = 4 * model.heads * model.head_width * model.layers / flops
+    pair = model.pair_operations / flops
     return Function({
         "tokens": 2 * model.layer_matrices / flops + pair / 2, "generated": 2 * model.head_matrix / flops,
         "decode_requests": pair / 2, "decode_kv": pair, "prefill_pairs": pair / 2,
@@ -65,14 +65,17 @@ def compute_function(model: Model, flops: Fraction) -> Function:
 
 def roofline_functions(
     model: Model, device: Device, tensor_parallel: int = 1, *, transfers: Transfers = "overlapped",
-    efficiency: Efficiency | None = None,
+    efficiency: Efficiency | None = None, experts_read: int | None = None,
 ) -> tuple[Function, ...]:  # fmt: skip
-    """Return the functions of the roofline in seconds: memory, compute, and transfers beside them or in both."""
+    """Return the functions of the roofline in seconds: memory, compute, and transfers beside them or in both.
+
+    A batch reads `experts_read` of the routed experts of a layer (None: those of one token).
+    """
     if tensor_parallel < 1 or model.kv_heads % tensor_parallel:
         raise BadInput(f"tp={tensor_parallel}: it has to divide the {model.kv_heads} heads of KV of {model.name}")
     reached = efficiency or Efficiency()
     work = (
-        memory_function(model, tensor_parallel * device.bandwidth * reached.bandwidth),
+        memory_function(model, tensor_parallel * device.bandwidth * reached.bandwidth, experts_read),
         compute_function(model, tensor_parallel * device.flops * reached.compute),
     )
     link = tensor_parallel * device.link * reached.link
@@ -82,14 +85,16 @@ def roofline_functions(
 def roofline(
     model: Model, device: Device, tensor_parallel: int = 1, *, block: int = 16, host_memory: int = 0,
     batch_tokens: int = 4096, transfers: Transfers = "overlapped", efficiency: Efficiency | None = None,
-    share: Fraction = SHARE, tick: Fraction = NANOSECOND,
+    share: Fraction = SHARE, tick: Fraction = NANOSECOND, experts_read: int | None = None,
 ) -> CostModel:  # fmt: skip
     """Return the roofline as a cost model, with the machine: M is what the weights leave of a share of the memory.
 
     `host_memory` is in bytes; it is 0 unless given, because a device says nothing about its host. A batch has at most
     `batch_tokens`; the scheduler may do everything. BadInput if the weights do not fit.
     """
-    functions = roofline_functions(model, device, tensor_parallel, transfers=transfers, efficiency=efficiency)
+    functions = roofline_functions(
+        model, device, tensor_parallel, transfers=transfers, efficiency=efficiency, experts_read=experts_read
+    )
     where = device.name if tensor_parallel == 1 else f"{tensor_parallel} x {device.name}"
     machine = Machine(
         memory=kv_capacity(model, device.memory, block, devices=tensor_parallel, share=share, where=where),
@@ -97,9 +102,8 @@ def roofline(
         evict=True, partial=True,
     )  # fmt: skip
     cost = rounded(functions, tick)
-    return CostModel(
-        lambda: cost.cost, tick, machine, f"roofline of {model.name} on {where}", device.source, cost.error
-    )
+    what = f"roofline of {model.name} on {where}" + (f"; {model.note}" if model.note else "")
+    return CostModel(lambda: cost.cost, tick, machine, what, device.source, cost.error)
 
 
 USAGE = "roofline:model=llama-3-8b,device=h100,tp=1,block=16,host=0,batch=4096,transfers=overlapped,..."
@@ -110,10 +114,17 @@ FRACTIONS = {"bandwidth": "1", "compute": "1", "link": "1", "memory": "0.9", "ti
 
 
 def named_roofline(name: str) -> CostModel:
-    """Return a roofline by its name, `roofline:model=..,device=..` and any of the other parameters."""
-    known = ("model", "device", "transfers", *WHOLE, *FRACTIONS)
+    """Return a roofline by its name, `roofline:model=..,device=..` and any of the other parameters.
+
+    In place of `model` may stand the numbers of a shape, by the names of `models.SHAPE`.
+    """
+    known = ("model", "device", "transfers", "experts_read", *WHOLE, *FRACTIONS, *SHAPE)
     given = read_parameters(name, known, USAGE, whole=False)
-    for key, table in (("model", MODELS), ("device", DEVICES)):
+    shape = {key: _whole(name, key, text, 0) for key, text in given.items() if key in SHAPE}
+    if shape and "model" in given:
+        raise BadInput(f"{name}: model={given['model']} has a shape; leave it out, or {', '.join(shape)}")
+    tables = (("model", MODELS), ("device", DEVICES))
+    for key, table in tables[1:] if shape else tables:
         if key not in given:
             raise BadInput(f"{name}: name the {key} ({key}=..), one of {', '.join(table)}")
     counts = {key: _whole(name, key, given.get(key), default) for key, default in WHOLE.items()}
@@ -123,8 +134,10 @@ def named_roofline(name: str) -> CostModel:
         raise BadInput(f"{name}: transfers are overlapped or sync, not {how!r}")
     if parts["memory"] > 1:
         raise BadInput(f"{name}: memory is the share for weights and KV, at most 1")
+    experts_read = _whole(name, "experts_read", given.get("experts_read"), 0) or None
+    model = model_of_shape(name, shape) if shape else get_model(given["model"])
     return roofline(
-        get_model(given["model"]), get_device(given["device"]), counts["tp"],
+        model, get_device(given["device"]), counts["tp"], experts_read=experts_read,
         block=counts["block"], host_memory=counts["host"] * GIB, batch_tokens=counts["batch"],
         transfers="sync" if how == "sync" else "overlapped",
         efficiency=Efficiency(parts["bandwidth"], parts["compute"], parts["link"]),
@@ -135,7 +148,7 @@ def named_roofline(name: str) -> CostModel:
 def _whole(name: str, key: str, text: str | None, default: int) -> int:
     if text is None:
         return default
-    least = 0 if key == "host" else 1
+    least = 0 if key in ("host", "n_shared_experts", "first_k_dense_replace") else 1
     if not (text.isdecimal() and len(text) <= 9 and int(text) >= least):
         raise BadInput(f"{name}: {key}={text} is no whole number from {least} on")
     return int(text)

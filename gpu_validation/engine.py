@@ -29,7 +29,6 @@ from gpu_validation.measure import DeviceClock, Mark, cuda
 from gpu_validation.model import Decoder, Inputs, parameters
 from gpu_validation.plan import BatchPlan, EnginePlan, synthetic_plan
 from gpu_validation.swap import Swapper, movers
-from kvcore.errors import BadInput
 
 PARTS = 4
 """Groups of layers of a batch that reads what it swaps in: but for the first, their KV comes while others work."""
@@ -99,8 +98,7 @@ class Engine:
     """
 
     def __init__(self, model: Model, backend: Backend, *, dtype: torch.dtype = torch.bfloat16, seed: int = 0) -> None:
-        if not model.gated:
-            raise BadInput(f"{model.name} has no gate in its feed-forward part, and the engine's decoder has one")
+        model.check_plain()
         self.model, self.backend, self.dtype, self.seed = model, backend, dtype, seed
         self.device = backend.device
         check_device_memory(self.device, parameters(model) * dtype.itemsize, f"the weights of {model.name}")

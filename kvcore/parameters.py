@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Container
+from collections.abc import Collection
 from fractions import Fraction
 
-from kvcore.errors import BadInput
+from kvcore.errors import BadInput, did_you_mean
 
 NUMBER = re.compile(r"([0-9]{1,15}(\.[0-9]{0,20})?|\.[0-9]{1,20})([eE][+-]?[0-9]{1,2})?|[0-9]{1,15}/[0-9]{1,15}")
 """Short enough that no one number takes long to read."""
@@ -14,7 +14,7 @@ _WHOLE = re.compile(r"(\w+)=(\d{1,9})")
 _ANY = re.compile(r"(\w+)=([\w./+-]{1,40})")
 
 
-def read_parameters(source: str, known: Container[str], usage: str, *, whole: bool) -> dict[str, str]:
+def read_parameters(source: str, known: Collection[str], usage: str, *, whole: bool) -> dict[str, str]:
     """Return the values after the colon by key, as text; BadInput for a key that is not known or an odd value.
 
     With `whole` every value is a whole number.
@@ -25,7 +25,9 @@ def read_parameters(source: str, known: Container[str], usage: str, *, whole: bo
         match = (_WHOLE if whole else _ANY).fullmatch(part.strip())
         if match is None or match[1] not in known:
             what = "no parameter with a whole number" if whole else "no parameter"
-            raise BadInput(f"{source}: {part!r} is {what}; write {usage}")
+            key = part.partition("=")[0].strip()
+            near = "" if key in known else did_you_mean(key, known)
+            raise BadInput(f"{source}: {part!r} is {what}{near}; write {usage}")
         values[match[1]] = match[2]
     return values
 

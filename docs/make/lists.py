@@ -63,8 +63,10 @@ def names_page() -> str:
              f"{d.flops / 1e12:.1f} TFLOP/s", f"{d.link / 1e9:g} GB/s", d.source)
             for d in DEVICES.values()
         ]),
-        *section("Models", ("model", "parameters", "KV a token", "source"), [
-            (f"`{m.name}`", f"{m.parameters:,}", f"{m.kv_bytes() / 1024:g} KiB", m.source) for m in MODELS.values()
+        *section("Models", ("model", "parameters", "weights", "KV a token", "source", "what its roofline cannot say"), [
+            (f"`{m.name}`", f"{m.parameters:,}", f"{m.weight_bytes / 1e9:.1f} GB", f"{m.kv_bytes() / 1024:g} KiB",
+             m.source, m.note)
+            for m in MODELS.values()
         ]),
     ])  # fmt: skip
 

@@ -16,9 +16,10 @@ from docs.make.lists import RECORDS
 from heuristics import get_policy, run_policy
 from kvbound.plots import compare_schedules, ladder, plot_profile, plot_record, render, style
 from kvbound.plots.frame import Frame
-from kvbound.plots.gantt import draw_gantt, legend
+from kvbound.plots.gantt import draw_gantt, gantt, legend
 from kvbound.timeline import Kind
-from kvcore import Instance, Machine, Request, Segment, Trace, verify_schedule
+from kvcore import Batch, Cost, Instance, Machine, Request, Schedule, Segment, Trace, verify_schedule
+from kvcore.cost import CostFunction
 from kvcore.metrics import total_flow_time
 from kvcore.result import Result
 from library import Library
@@ -82,6 +83,20 @@ def draw_schedules(*columns: tuple[str, Instance, str]) -> bytes:
     return render(compare_schedules([(title, trace_of(instance, policy)) for title, instance, policy in columns]))
 
 
+def draw_worked() -> bytes:
+    """An optimal schedule of the instance that docs/model.md works through: three batches."""
+    requests = (
+        Request(id="A", prompt=2, segments=(Segment(decode=2),)),
+        Request(id="B", prompt=1, segments=(Segment(decode=2),)),
+    )
+    cost = Cost((CostFunction(busy=4, tokens=1),))
+    two = Instance(name="two", machine=Machine(memory=4, batch_tokens=2), cost=cost, requests=requests)
+    batches = (
+        Batch(start=0, work={"A": 2}), Batch(start=6, work={"A": 1, "B": 1}), Batch(start=12, work={"B": 1}),
+    )  # fmt: skip
+    return render(gantt(verify_schedule(two, Schedule(instance_sha256=two.sha256, batches=batches))).figure.figure)
+
+
 def draw_bound() -> bytes:
     """The worked example: policies above the proved optimum."""
     rows = [solvers.simulate_policy(MARS, name).to_json() for name in ("fcfs", "sjf", "sjf-api", "mars-order")]
@@ -106,6 +121,7 @@ PICTURES: dict[str, Callable[[], bytes]] = {
     ),
     "eviction.svg": partial(draw_schedules, *((name, FIGURE_15, name) for name in ("vllm", "vllm-ef"))),
     "bound.svg": draw_bound,
+    "worked.svg": draw_worked,
     "house.svg": draw_house,
     "replays-on-a-cpu.svg": draw_replays,
     "library.svg": draw_library,

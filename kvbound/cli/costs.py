@@ -10,7 +10,6 @@ from rich.console import Console
 from costmodels import COSTS, DEVICES, MODELS, CostModel, get_cost
 from costmodels.devices import GIB
 from costmodels.files import read_cost
-from costmodels.machines import WEIGHT
 from kvbound.cli.common import AlignedTable, JsonOption, emit, table
 from kvcore.cost import Features
 from kvcore.cost_file import Errors, FitReport, ShapeFit
@@ -45,7 +44,7 @@ def _costs() -> list[dict[str, Any]]:
 def _models() -> list[dict[str, Any]]:
     return [
         {"name": model.name, "parameters": model.parameters, "layers": model.layers, "kv_bytes": model.kv_bytes(),
-         "source": model.source}
+         "weight_bytes": model.weight_bytes, "source": model.source, "note": model.note}
         for model in MODELS.values()
     ]  # fmt: skip
 
@@ -61,8 +60,7 @@ def _show_all(console: Console) -> None:
     columns = ("device", "memory, GiB", "GB/s", "bf16 TFLOP/s", "link, GB/s", "source")
     console.print(table(columns, devices, right=[1, 2, 3, 4]))
     models = [
-        (m["name"], m["parameters"], f"{WEIGHT * m['parameters'] / 1e9:.1f}", f"{m['kv_bytes'] / 1024:g}")
-        for m in _models()
+        (m["name"], m["parameters"], f"{m['weight_bytes'] / 1e9:.1f}", f"{m['kv_bytes'] / 1024:g}") for m in _models()
     ]
     console.print()
     console.print(table(("model", "parameters", "weights, GB", "KV a token, KiB"), models, right=[1, 2, 3]))

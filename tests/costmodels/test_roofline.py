@@ -11,7 +11,7 @@ import pytest
 from costmodels import DEVICES, MODELS, get_cost
 from costmodels.devices import Device
 from costmodels.machines import kv_capacity
-from costmodels.models import Model
+from costmodels.models import Model, model_of_shape
 from costmodels.roofline import Efficiency, compute_function, roofline, roofline_functions
 from costmodels.rounding import longest
 from kvcore import BadInput
@@ -22,9 +22,19 @@ PUBLISHED = {
     "llama-3.2-1b": 1_235_814_400, "gpt-j-6b": 6_050_882_784, "llama-2-7b": 6_738_415_616,
     "llama-3-8b": 8_030_261_248, "opt-13b": 12_853_473_280, "vicuna-13b": 13_015_864_320,
     "llama-2-70b": 68_976_648_192, "llama-3-70b": 70_553_706_496,
+    "qwen3-8b": 8_190_735_360, "qwen3-32b": 32_762_123_264, "qwen3-30b-a3b": 30_532_122_624,
+    "qwen3-235b-a22b": 235_093_634_560, "gpt-oss-20b": 20_914_757_184, "gpt-oss-120b": 116_829_156_672,
+    "deepseek-v3": 671_026_419_200,
 }  # fmt: skip
 """The numbers in the published weights, without the frequencies of rotary embeddings."""
 KIB = {"llama-2-7b": 512, "llama-3-8b": 128, "llama-2-70b": 320, "gpt-j-6b": 448, "opt-13b": 800, "llama-3.2-1b": 32}
+CARDS = {
+    "gpt-oss-20b": (20.91, 3.61, 12.8), "gpt-oss-120b": (116.83, 5.13, 60.8), "deepseek-v3": (671, 37, 625),
+    "llama-4-scout": (109, 17, 203), "llama-4-maverick": (400, 17, 746), "qwen3-30b-a3b": (30.5, 3.3, 56.9),
+    "qwen3-235b-a22b": (235, 22, 438),
+}  # fmt: skip
+"""Of model cards: billions of parameters, those active for a token, GiB of weights (16 bits where a card says none)."""
+SCOUT = "layers=48,hidden_size=5120,heads=40,kv_heads=8,head_dim=128,intermediate_size=8192,vocab_size=202048"
 MEASURED_H200 = replace(DEVICES["h200"], bandwidth=4300 * 10**9, flops=790 * 10**12)
 
 
@@ -44,7 +54,7 @@ def test_parameters_are_those_published(name: str) -> None:
 
 
 def test_every_model_is_compared() -> None:
-    assert set(MODELS) - set(PUBLISHED) == {"tiny", "small"}
+    assert set(MODELS) - set(PUBLISHED) - set(CARDS) == {"tiny", "small"}
     assert {name: MODELS[name].kv_bytes() // 1024 for name in KIB} == KIB
 
 
@@ -181,7 +191,20 @@ def test_all_parameters_of_a_name_are_read() -> None:
     [
         ("roofline", r"roofline: name the model \(model=..\), one of tiny"),
         ("roofline:model=tiny", r"name the device \(device=..\), one of a100-40gb"),
-        ("roofline:model=gpt-5,device=h100", "no model is called 'gpt-5'; there are tiny, small, llama-3.2-1b"),
+        ("roofline:model=claude,device=h100", "no model is called 'claude'; there are tiny, small, llama-3.2-1b"),
+        ("roofline:model=qwen3-8,device=h100", "no model is called 'qwen3-8'; is it qwen3-8b, .*there are tiny"),
+        ("roofline:model=tiny,device=b2000", "no device is called 'b2000'; is it b200.*there are a100-40gb"),
+        ("roofline:layer=2,device=h100", "'layer=2' is no parameter; is it layers.*; write roofline:model="),
+        ("roofline:layers=2,device=h100", "a shape needs hidden_size, heads, vocab_size, intermediate_size, too"),
+        ("roofline:layers=2,model=tiny,device=h100", "model=tiny has a shape; leave it out, or layers"),
+        ("roofline:layers=2.5,device=h100", "layers=2.5 is no whole number from 1 on"),
+        (f"roofline:{SCOUT},num_hidden_layers=4,device=b200", "num_hidden_layers says again what layers says"),
+        (f"roofline:{SCOUT},num_experts=16,device=b200", "a shape needs num_experts_per_tok, too"),
+        (f"roofline:{SCOUT},num_experts=2,num_experts_per_tok=3,device=b200", "a token goes through more experts"),
+        (f"roofline:{SCOUT.replace('kv_heads=8', 'kv_heads=7')},device=b200", "40 heads are no multiple of 7"),
+        (f"roofline:{SCOUT},kv_lora_rank=512,device=b200", "a shape needs q_lora_rank, qk_rope_head_dim, .* too"),
+        ("roofline:model=tiny,device=h100,experts_read=2", "experts_read=2: a batch of tiny reads no experts a layer"),
+        ("roofline:model=gpt-oss-20b,device=h100,experts_read=3", "a batch of gpt-oss-20b reads 4 to 32 of them"),
         ("roofline:model=tiny,device=tpu", "no device is called 'tpu'; there are a100-40gb"),
         ("roofline:model=tiny,device=h100,colour=red", "'colour=red' is no parameter; write roofline:model="),
         ("roofline:model=tiny,device=h100,tp=3", "tp=3: it has to divide the 2 heads of KV of tiny"),
@@ -217,4 +240,62 @@ def test_tables_have_no_holes() -> None:
     for entry in [*DEVICES.values(), *MODELS.values()]:
         assert isinstance(entry, Device | Model)
         assert entry.source
-    assert set(DEVICES) == {"a100-40gb", "a100-80gb", "h100", "h200", "rtx-4090"}
+    assert set(DEVICES) == {"a100-40gb", "a100-80gb", "h100", "h200", "b200", "mi300x", "rtx-4090"}
+
+
+@pytest.mark.parametrize("name", CARDS)
+def test_experts_are_those_of_the_model_card(name: str) -> None:
+    """The parts that a card counts differ a little: embeddings, the pictures of Llama 4."""
+    model, (billions, active, gib) = MODELS[name], CARDS[name]
+    assert model.parameters / 1e9 == pytest.approx(billions, rel=0.012)
+    assert model.read_parameters / 1e9 == pytest.approx(active, rel=0.08)
+    assert model.weight_bytes / 2**30 == pytest.approx(gib, rel=0.012)
+
+
+def test_latent_kv_and_windows() -> None:
+    """DeepSeek-V3: 512 + 64 numbers in 61 layers; gpt-oss-20b: 12 of 24 layers, 8 heads of width 64."""
+    latent, windows = MODELS["deepseek-v3"], MODELS["gpt-oss-20b"]
+    assert latent.kv_bytes() == 2 * 61 * (512 + 64)
+    assert latent.pair_operations == 2 * 128 * (128 + 64 + 128) * 61
+    assert windows.kv_bytes() == 2 * 2 * 12 * 8 * 64
+    assert windows.pair_operations == 4 * 64 * 64 * 12
+
+
+def test_more_experts_take_longer_to_read() -> None:
+    """Each more of gpt-oss-20b's experts, in 24 layers: three matrices of 2880 x 2880 at 4.25 bits, 8640 biases."""
+    model = MODELS["gpt-oss-20b"]
+    one = 24 * (3 * 2880 * 2880 * Fraction(17, 32) + 2 * 8640)
+    assert model.read_bytes(4) == model.read_bytes()
+    assert model.read_bytes(32) - model.read_bytes(4) == 28 * one
+    assert model.weight_bytes - model.read_bytes(32) == 2 * model.head_matrix  # the embedding
+    read = get_cost("roofline:model=gpt-oss-20b,device=h100,experts_read=32").make().functions[0]
+    assert Fraction(dict(read.terms)[0], read.divisor) == pytest.approx(model.read_bytes(32) / 3350, rel=1e-6)
+
+
+def test_a_shape_is_the_model_that_it_describes() -> None:
+    """Llama-3-8B in the names of config.json, and Llama 4 Scout with its experts."""
+    by_name = get_cost("roofline:model=llama-3-8b,device=h100,tp=2")
+    by_shape = get_cost(
+        "roofline:num_hidden_layers=32,hidden_size=4096,num_attention_heads=32,num_key_value_heads=8,"
+        "intermediate_size=14336,vocab_size=128256,device=h100,tp=2"
+    )
+    assert (by_shape.make(), by_shape.machine) == (by_name.make(), by_name.machine)
+    assert by_shape.what == "roofline of a model of 32 layers on 2 x h100"
+    scout = get_cost(f"roofline:{SCOUT},num_local_experts=16,num_experts_per_tok=1,n_shared_experts=1,device=b200,tp=2")
+    assert scout.make() == get_cost("roofline:model=llama-4-scout,device=b200,tp=2").make()
+    shape = model_of_shape("", {
+        "layers": 61, "hidden_size": 7168, "heads": 128, "vocab_size": 129_280, "intermediate_size": 18_432,
+        "n_routed_experts": 256, "num_experts_per_tok": 8, "n_shared_experts": 1, "moe_intermediate_size": 2048,
+        "first_k_dense_replace": 3, "q_lora_rank": 1536, "kv_lora_rank": 512, "qk_rope_head_dim": 64,
+        "qk_nope_head_dim": 128, "v_head_dim": 128,
+    })  # fmt: skip
+    twin = MODELS["deepseek-v3"]
+    assert (shape.layer_matrices, shape.kv_bytes()) == (twin.layer_matrices, twin.kv_bytes())
+
+
+def test_the_engine_declines_what_its_decoder_lacks() -> None:
+    with pytest.raises(BadInput, match=r"deepseek-v3 has experts and latent KV and norms .* decoder has none"):
+        MODELS["deepseek-v3"].check_plain()
+    with pytest.raises(BadInput, match="gpt-j-6b has no gate in its feed-forward part"):
+        MODELS["gpt-j-6b"].check_plain()
+    MODELS["llama-3-8b"].check_plain()
