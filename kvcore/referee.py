@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from kvcore.decode_stream import StreamExecution
 from kvcore.errors import BadInput
 from kvcore.instance import Instance
-from kvcore.rules import RULES, Execution, InvalidSchedule
+from kvcore.rules import RULES, Execution, InvalidSchedule, check_count
 from kvcore.schedule import Schedule
 from kvcore.trace import Trace
 
@@ -21,13 +21,14 @@ def verify_schedule(instance: Instance, schedule: Schedule, *, plain: bool = Fal
 
     Raises:
         InvalidSchedule: the first rule broken, with the batch (from 0), the request and the numbers.
-        BadInput: the schedule was made for another instance.
+        BadInput: the schedule was made for another instance, or is longer than `MOST_BATCHES`.
     """
     if schedule.instance_sha256 != instance.sha256:
         raise BadInput(
             f"the schedule is for another instance (its instance_sha256 is {schedule.instance_sha256[:12]}.., "
             f"that of {instance.name} is {instance.sha256[:12]}..)"
         )
+    check_count(sum(batch.repeat for batch in schedule.batches))
     execution = Execution(instance) if plain else StreamExecution(instance)
     with garbage_collection_paused():
         for batch in schedule.batches:

@@ -69,6 +69,12 @@ class Work(NamedTuple):
     """Device blocks that it holds during the batch."""
 
 
+def check_count(batches: int) -> None:
+    """Refuse more batches than are executed."""
+    if batches > MOST_BATCHES:
+        raise BadInput(f"more than {MOST_BATCHES:,} batches are not executed: coarsen the instance")
+
+
 class Execution:
     """Executes the batches of a schedule one after another. What a rule says is in the method of its name."""
 
@@ -108,7 +114,7 @@ class Execution:
     def execute_once(self, batch: Batch) -> None:
         """Execute one batch, or raise InvalidSchedule (BadInput: `MOST_BATCHES` were before it)."""
         if self.count >= MOST_BATCHES:
-            raise BadInput(f"more than {MOST_BATCHES:,} batches are not executed: coarsen the instance")
+            check_count(self.count + 1)
         continuing = [] if self.machine.pause else self.continuing
         self.rule_1_time(batch)
         self.pass_time(batch.start)

@@ -26,6 +26,8 @@ STARTED = time.perf_counter()
 
 NOTED = 6
 """The most files that a note names."""
+LONGEST = 900
+"""Letters of an error; of a longer one the middle is left out."""
 
 
 def main() -> None:
@@ -157,5 +159,7 @@ def _note_files(written: list[str]) -> None:
 def _complain(message: str, code: int) -> int:
     from kvcore.files import printable
 
-    print(f"kvbound: {printable(' '.join(message.split()))}", file=sys.stderr)
+    line = " ".join(message.split())
+    line = line if len(line) <= LONGEST else f"{line[: LONGEST // 2]} .. {line[-LONGEST // 2 :]}"
+    print(f"kvbound: {printable(line)}", file=sys.stderr)
     return code

@@ -5,10 +5,13 @@ from __future__ import annotations
 import json
 import operator
 import signal
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 from typing import NoReturn
+from unittest import mock
 
 import pytest
 
@@ -20,7 +23,7 @@ from hypotheses.predicates import compared, optimal, run
 from hypotheses.verdict import CLAIMED
 from kvcore.certificates import read_certificate, verify_certificate
 from kvcore.errors import BadInput, MissingTool
-from kvcore.files import read_instance, read_schedule
+from kvcore.files import read_instance, read_schedule, write_text
 from kvcore.instance import Instance
 from kvcore.metrics import objective_value
 from kvcore.referee import verify_schedule
@@ -147,6 +150,28 @@ def test_a_counterexample_is_saved_so_that_verify_accepts_it(tmp_path: Path) -> 
         place = tmp_path / "mars-figure1-free"
         kvbound("verify", place / one["instance"], "--schedule", place / one["schedule"])
     kvbound("verify", place / one["instance"], "--certificate", place / one["certificate"])
+
+    (place / one["schedule"]).write_text("an earlier one")
+    earlier = {file.name: file.read_bytes() for file in place.iterdir()}
+    for writes in range(6):
+        with mock.patch("hypotheses.files.write_text", side_effect=ended_after(writes)), suppress(KeyboardInterrupt):
+            save(verdict, tmp_path)
+        assert earlier.items() <= {file.name: file.read_bytes() for file in place.iterdir()}.items()
+    assert len(save(verdict, tmp_path)) == len(earlier)
+    assert b"an earlier one" not in {file.read_bytes() for file in place.iterdir()}
+
+
+def ended_after(writes: int) -> Callable[[Path, str], None]:
+    """Return a writer of files that is killed after some."""
+    left = [writes]
+
+    def write(path: Path, text: str) -> None:
+        left[0] -= 1
+        if left[0] < 0:
+            raise KeyboardInterrupt
+        write_text(path, text)
+
+    return write
 
 
 def test_every_shipped_hypothesis_has_a_source_and_a_record() -> None:

@@ -260,6 +260,18 @@ def test_the_tables_for_people_say_what_scripts_get(kvbound, monkeypatch):
     assert rows_of(kvbound, "show", "mars-figure1")["sizes"]["largest_peak"] == 6
 
 
+def test_an_error_is_one_line_of_some_length(kvbound, monkeypatch):
+    code, _, err = kvbound("show", "9" * 5000)
+    assert (code, err.count("\n"), err.startswith("kvbound: 999")) == (2, 1, True)
+    assert len(err) < 1000
+    for error, said in (
+        (RecursionError, "something is nested too deeply"),
+        (MemoryError, "there is too little memory"),
+    ):
+        monkeypatch.setattr("kvbound.cli.instances.show_instance", mock.Mock(side_effect=error))
+        assert kvbound("show", "mars-figure1")[::2] == (2, f"kvbound: {said}\n")
+
+
 def test_an_extra_is_named_whole(monkeypatch, kvbound):
     """Markup ate `[cp-sat]`."""
     monkeypatch.setattr(Solver, "try_it", lambda solver: None)

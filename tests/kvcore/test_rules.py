@@ -635,3 +635,5 @@ def test_more_batches_than_a_day_has_are_refused(monkeypatch):
     longer = instance(request("R1", 1, 101))
     with pytest.raises(BadInput, match="more than 100 batches are not executed: coarsen the instance"):
         verify_schedule(longer, schedule(longer, batch(0, R1=1).replace(repeat=101)))
+    with pytest.raises(BadInput, match="more than 100 batches are not executed"):  # before the first of them
+        verify_schedule(longer, schedule(longer, batch(0, R2=1).replace(repeat=101)))

@@ -154,6 +154,23 @@ def test_a_record_at_another_place(small: Library) -> None:
     assert wrong(small)[0].endswith("it says that it is others/mars-figure1")
 
 
+@pytest.mark.parametrize("data", [b"\x1f\x8b\x08" + b"\0" * 7 + b"\xff" * 50, gzip.compress(b"\xff" * 9000), b"{}"])
+def test_an_instance_that_cannot_be_read(small: Library, data: bytes) -> None:
+    record = small.record("mars-figure1")
+    small.path(record, "instance").write_bytes(data)
+    with pytest.raises(BadInput, match=r"instance\.json\.gz: (cannot be read|not UTF-8)"):
+        small.tick_seconds(record)
+
+
+@pytest.mark.parametrize(
+    "text", ['name,"run', "name\nx", "name,objective,run,version,proved,bound,seconds\n,,,,,,1e999999"]
+)
+def test_a_table_that_is_none(small: Library, text: str) -> None:
+    (small.folder / TRIED).write_text(text)
+    with pytest.raises(BadInput, match=r"tried\.csv: not a table of the library"):
+        small.tried()
+
+
 def test_a_file_that_nobody_claims_and_one_that_is_not_there(small: Library) -> None:
     path = small.path(small.record("mars-figure1"), "schedule", FLOW)
     path.rename(path.with_name(path.name.replace(FLOW, "makespan")))
