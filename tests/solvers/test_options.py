@@ -17,7 +17,7 @@ from workloads.builtin import builtin_instance
 MARS = builtin_instance("mars-figure1")
 ROOT = Path(__file__).parents[2]
 CONSTANTS = {
-    "bounds/path_kernels.py: FAR": "stands for infinity, where sums of floats must not overflow",
+    "bounds/walks.py: FAR": "stands for infinity, where sums of floats must not overflow",
     "bounds/lagrangian.py: SIZE": "sums of the checker stay below 2^62",
     "bounds/speed_kernels.py: FAR": "stands for infinity",
     "solvers/counts/cost_to_go.py: NEVER, LEAST": "no sum of 64 bits overflows",
