@@ -11,8 +11,8 @@ import numpy as np
 
 from bounds.highs import Silent
 from bounds.lagrangian import Floats, Ints, Oracle, PricePoint, RequestPath
-from bounds.path_kernels import HIGH, LOW
 from bounds.tuning import Options, option
+from bounds.walks import HIGH, LOW
 
 INFINITY, NONE = highspy.kHighsInf, np.zeros(0, np.int32)
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from bounds import path_kernels
+from bounds import walks
 from bounds.bundle import Bundle, Evaluation, Vector, maximise
 from bounds.targets import rising_targets
 from bounds.task import Proposal, Task
@@ -193,8 +193,8 @@ class CheapestPaths:
         cost = np.where(never, np.inf, np.minimum(price, 0.0) @ self.starts.T).astype(np.float32)
         cost[:, 0] = 0.0
         ticks = int(np.flatnonzero((price < 0).any(axis=1)).max(initial=-1)) + 1
-        path_kernels.fill(self.values, ticks, cost, *self.rows)
-        chosen = path_kernels.follow(self.values, ticks, cost, *self.rows)
+        walks.fill(self.values, ticks, cost, *self.rows)
+        chosen = walks.follow(self.values, ticks, cost, *self.rows)
         started = self.starts[chosen]
         return float((np.where(started > 0, price[:ticks], 0.0) * started).sum()), started
 

@@ -11,20 +11,7 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
-from bounds.path_kernels import (
-    CONTEXT,
-    COUNT,
-    DECODE,
-    EARLIEST,
-    FAR,
-    HIGH,
-    KEPT,
-    LEAST,
-    LOW,
-    PAUSE,
-    PRESERVED,
-    fill_least,
-)
+from bounds.walks import CONTEXT, COUNT, DECODE, EARLIEST, FAR, HIGH, KEPT, LEAST, LOW, PAUSE, PRESERVED, fill_least
 
 DEVICE, HOST, TOKENS, REQUESTS = range(4)
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from bounds import path_kernels
+from bounds import walks
 from bounds.eviction_kernels import walk_with_evictions
 from kvcore.certificates import Prices
 from kvcore.certificates.paths import ANY_LATER, Course
@@ -33,7 +33,7 @@ SIZE = 2**56
 
 @dataclass(frozen=True)
 class PricedKind:
-    """Requests that are alike, as the arrays of `path_kernels`; `least`: slots that one of them takes alone."""
+    """Requests that are alike, as the arrays of `walks`; `least`: slots that one of them takes alone."""
 
     request: Request
     count: int
@@ -68,13 +68,13 @@ class SlotPricing:
         course = Course(self.machine, request)
         arrival = request.arrival - self.origin
         legs = np.zeros((len(course.legs), 9), np.int64)
-        legs[:, path_kernels.HIGH] = ANY_LATER
+        legs[:, walks.HIGH] = ANY_LATER
         starts = np.zeros((len(course.legs), 2, 3), np.int64)
         for k, leg in enumerate(course.legs):
             least = course.least[k] - min(start.slots for start in leg.starts)
             earliest = arrival + course.least[0] - course.least[k]
             numbers = (leg.context, leg.decode, leg.pause, leg.handling == "preserve", len(leg.starts), least, earliest)
-            legs[k, : path_kernels.LOW] = numbers
+            legs[k, : walks.LOW] = numbers
             for s, start in enumerate(leg.starts):
                 starts[k, s] = (start.kept, start.need, start.slots)
         rate = float(weight(request, self.objective)) if self.objective in FLOWS else 0.0
@@ -131,7 +131,7 @@ class Oracle:
                 paid += kind.count * self.alone[k].cost
                 paths.append(self.alone[k])
                 continue
-            total, use, ends = self._path(k, path_kernels.PriceArrays(rows, sums, moments))
+            total, use, ends = self._path(k, walks.PriceArrays(rows, sums, moments))
             paid += kind.count * total
             paths.append(RequestPath(k, total - float((use * prices).sum()), use, ends))
         point = PricePoint(prices, paid - float((prices * self.room).sum()), paths)
@@ -140,22 +140,22 @@ class Oracle:
 
     def _is_free(self, path: RequestPath, prices: Floats) -> bool:
         """Whether a path pays no price, and ends when it may."""
-        low, high = self.legs[path.kind][:, [path_kernels.LOW, path_kernels.HIGH]].T
+        low, high = self.legs[path.kind][:, [walks.LOW, walks.HIGH]].T
         return not (path.use * prices).any() and bool(((low <= path.ends) & (path.ends <= high)).all())
 
-    def _path(self, k: int, prices: path_kernels.PriceArrays) -> tuple[float, Floats, Ints]:
+    def _path(self, k: int, prices: walks.PriceArrays) -> tuple[float, Floats, Ints]:
         kind, legs, pricing = self.pricing.kinds[k], self.legs[k], self.pricing
         path = np.zeros((len(legs), 3), np.int64)
         use = np.zeros((len(self.pricing.limits), self.slots))
-        route = path_kernels.Route(legs, kind.starts, pricing.part, pricing.machine.block, kind.arrival, kind.rate)
+        route = walks.Route(legs, kind.starts, pricing.part, pricing.machine.block, kind.arrival, kind.rate)
         if pricing.machine.evict:
             total = walk_with_evictions(route, pricing.machine.chunked, prices.rows, use, path)
         else:
-            total = path_kernels.walk(route, prices, self.stride, path)
-            path_kernels.add_use(route, path, prices.rows, use)
+            total = walks.walk(route, prices, self.stride, path)
+            walks.add_use(route, path, prices.rows, use)
         use[self.pricing.limits == 0] = 0
         by_piece = use if self.piece == 1 else np.add.reduceat(use, np.arange(0, self.slots, self.piece), axis=1)
-        return total, by_piece, path[:, 0] + legs[:, path_kernels.DECODE] - 1
+        return total, by_piece, path[:, 0] + legs[:, walks.DECODE] - 1
 
     def excess(self, point: PricePoint) -> Floats:
         """Return what the paths take beyond the limits, [rows, pieces]; rows without a limit never do."""
@@ -215,7 +215,7 @@ def _jobs(pricing: SlotPricing) -> Iterator[tuple[int, float, float]]:
     for kind in pricing.kinds:
         volumes = [sum(blocks(int(leg[0]) + j) for j in range(int(leg[1]))) for leg in kind.legs]
         for leg, volume in zip(kind.legs, volumes, strict=True):
-            yield from [(int(leg[path_kernels.EARLIEST]), kind.rate / sum(volumes), float(volume))] * kind.count
+            yield from [(int(leg[walks.EARLIEST]), kind.rate / sum(volumes), float(volume))] * kind.count
 
 
 def proof_of(pricing: SlotPricing, prices: Floats) -> Prices:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from collections import namedtuple
 from dataclasses import dataclass
-from typing import NamedTuple
 
 from bounds.tuning import Options, option
 
@@ -41,24 +41,7 @@ class NeighbourhoodOptions(Options):
     reprice: int = option(4096, "moves between two changes of the prices")
 
 
-class Moves(NamedTuple):
-    """The options of destroy and repair that its compiled search takes."""
-
-    size: int
-    single: float
-    anywhere: float
-    reach: int
-    late: float
-    latest: int
-    unlimited: float
-    host_first: float
-    evicting: float
-
-
-class Shifts(NamedTuple):
-    """The options of the search over starts that its compiled part takes."""
-
-    shift: int
-    jitter: int
-    neighbours: int
-    reprice: int
+Moves = namedtuple("Moves", "size single anywhere reach late latest unlimited host_first evicting")
+"""The options of destroy and repair that its compiled search takes."""
+Shifts = namedtuple("Shifts", "shift jitter neighbours reprice")
+"""The options of the search over starts that its compiled part takes."""

@@ -8,7 +8,7 @@ from pydantic import ValidationError
 
 import bounds
 import kvbound as kv
-from bounds import path_kernels
+from bounds import walks
 from bounds.lagrangian import Oracle, SlotPricing, machine_prices
 from kvcore import Cost, Machine, objective_value, verify_schedule
 from kvcore.certificates import InvalidCertificate, Prices, Windows, certify
@@ -272,9 +272,9 @@ def test_the_worked_example_is_proved_with_free_calls():
 
 def test_legs_are_named_as_the_kernels_read_them():
     pricing = SlotPricing(MARS, "total-flow-time")
-    assert pricing.kinds[0].legs[0, path_kernels.DECODE] == 5
-    assert pricing.kinds[0].legs[1, path_kernels.PRESERVED] == 1
-    assert pricing.kinds[0].starts[1, 0, path_kernels.KEPT] == 5
+    assert pricing.kinds[0].legs[0, walks.DECODE] == 5
+    assert pricing.kinds[0].legs[1, walks.PRESERVED] == 1
+    assert pricing.kinds[0].starts[1, 0, walks.KEPT] == 5
 
 
 def test_a_linear_program_that_fails_keeps_the_prices_known(monkeypatch):

@@ -8,7 +8,7 @@ import pytest
 
 import kvbound as kv
 from bounds.tuning import chosen
-from solvers import options
+from solvers import option_names
 from solvers.task import SolveOptions
 from tests.support.commands import run_kvbound
 from tests.support.rigid import rigid
@@ -17,7 +17,7 @@ from workloads.builtin import builtin_instance
 MARS = builtin_instance("mars-figure1")
 ROOT = Path(__file__).parents[2]
 CONSTANTS = {
-    "bounds/path_kernels.py: FAR": "stands for infinity, where sums of floats must not overflow",
+    "bounds/walks.py: FAR": "stands for infinity, where sums of floats must not overflow",
     "bounds/lagrangian.py: SIZE": "sums of the checker stay below 2^62",
     "bounds/speed_kernels.py: FAR": "stands for infinity",
     "solvers/counts/cost_to_go.py: NEVER, LEAST": "no sum of 64 bits overflows",
@@ -62,16 +62,16 @@ def test_every_class_of_options_is_in_the_list():
         for node in tree.body
         if isinstance(node, ast.ClassDef) and any(ast.unparse(base) == "Options" for base in node.bases)
     ]
-    assert sorted(classes) == sorted(options.GROUPS.values())
+    assert sorted(classes) == sorted(option_names.GROUPS.values())
 
 
 def test_every_option_has_an_effect_and_takes_its_default():
-    rows = list(options.rows_of_options())
+    rows = list(option_names.rows_of_options())
     assert len({name for name, *_ in rows}) == len(rows) > 100
     assert all(effect and values for _, _, effect, values in rows)
-    for group in options.GROUPS:
-        for name, one in options.names_of(group).items():
-            assert options.parsed({name: one.default}) == {name: one.default}
+    for group in option_names.GROUPS:
+        for name, one in option_names.names_of(group).items():
+            assert option_names.parsed({name: one.default}) == {name: one.default}
             assert name.partition(".")[2].isidentifier()
 
 
