@@ -22,14 +22,13 @@ This page is written by `python -m hypotheses`, which checks every shipped hypot
 
 
 def page(rows: list[dict[str, Any]]) -> str:
-    """Return the page: a table of the shipped ones, and each in detail."""
+    """Return the page: their names by verdict, and each in detail."""
     counts = Counter(row["verdict"] for row in rows)
     summary = ", ".join(f"{number} {verdict}" for verdict, number in sorted(counts.items()))
     lines = [HEAD, f"{len(rows)} hypotheses: {summary}.", ""]
-    lines += ["| hypothesis | claim | verdict |", "|---|---|---|"]
-    for name, row in ((row["hypothesis"], row) for row in rows):
-        statement = row["statement"].replace("|", "\\|")
-        lines.append(f"| [{name}](#{name}) | {statement} | {row['verdict']} |")
+    for verdict in sorted(counts):
+        names = (row["hypothesis"] for row in rows if row["verdict"] == verdict)
+        lines.append(f"* **{verdict}**: {', '.join(f'[{name}](#{name})' for name in names)}")
     for row in rows:
         lines += ["", *_section(row)]
     return "\n".join(lines) + "\n"
