@@ -105,7 +105,7 @@ def _gap(best: Best) -> float:
 def _spent(library: Library, seconds: float) -> set[tuple[str, str, str]]:
     """Return what this code has tried for so many seconds (with SLACK) and the record does not come from."""
     tried = {
-        (row["name"], row["objective"], row["run"]) for row in library.tried()
+        (row["name"], row["objective"], row["run"]) for row in library.tried("version", "seconds")
         if row["version"] == code_version() and float(row["seconds"] or 0) >= SLACK * seconds
     }  # fmt: skip
     gained = {

@@ -6,7 +6,7 @@ import csv
 import gzip
 import re
 import zlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, suppress
 from datetime import UTC, datetime
 from fractions import Fraction
@@ -110,9 +110,9 @@ class Library:
     def _of(self, sha256: str) -> Record | None:
         return next((record for record in self.records() if record.instance_sha256 == sha256), None)
 
-    def tried(self) -> list[dict[str, str]]:
-        """Return the rows of every try that a `fill` noted; numbers are text, empty without one."""
-        return table_rows(self.folder / TRIED, ("name", "objective", "run", "version", "proved", "bound"), ("seconds",))
+    def tried(self, *columns: str) -> list[dict[str, str]]:
+        """Return the rows of every try that a `fill` noted, which have these columns; numbers are text, or empty."""
+        return table_rows(self.folder / TRIED, "name", "objective", "run", *columns)
 
     def path(self, record: Record, kind: str, objective: str | None = None) -> Path:
         """Return the path of the instance, or of a schedule or certificate for an objective."""
@@ -284,14 +284,13 @@ def _values(record: Record, instance: Instance, offer: Schedule | Certificate) -
     return "certificate", {offer.objective: offer.value}
 
 
-def table_rows(path: Path, columns: Sequence[str], numbers: Sequence[str]) -> list[dict[str, str]]:
-    """Return the rows of a table beside the records; none without that file. BadInput: it is no such table."""
+def table_rows(path: Path, *columns: str) -> list[dict[str, str]]:
+    """Return the rows of a table beside the records that have these columns. BadInput: it is no such table."""
     try:
         rows = list(csv.DictReader(read_text(path).splitlines(), strict=True)) if path.exists() else []
+        rows = [row for row in rows if None not in map(row.get, columns)]
         for row in rows:
-            if None in (row.get(name) for name in (*columns, *numbers)):
-                raise ValueError("a column is missing")
-            for name in numbers:
+            for name in {"seconds", "value"}.intersection(columns):
                 if not NUMBER.fullmatch(row[name]):
                     raise ValueError(f"{name} is no number")
     except (csv.Error, ValueError) as error:

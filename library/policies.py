@@ -59,7 +59,7 @@ def _rows(record: Record, policy: str, trace: Trace | None, seconds: float, erro
 def known_rows(library: Library) -> list[dict[str, Any]]:
     """Return the rows beside the records, each over the best that is known now; numbers are text, empty without one."""
     known = {(row["name"], row["objective"]): row for record in library.records() for row in record.rows()}
-    table: list[dict[str, Any]] = [*table_rows(library.folder / TABLE, ("name", "objective"), ("value",))]
+    table: list[dict[str, Any]] = [*table_rows(library.folder / TABLE, "name", "objective", "value")]
     rows = [row for row in table if (row["name"], row["objective"]) in known]
     for row in rows:
         best = known[row["name"], row["objective"]]

@@ -71,7 +71,7 @@ def _counts(rows: Sequence[dict[str, Any]]) -> tuple[object, ...]:
 
 def _words(library: Library) -> dict[tuple[str, str, str], str]:
     """Return which way claimed or proved a bound of an instance and objective, in what was tried."""
-    proofs = (row for row in library.tried() if row["proved"] == "1")
+    proofs = (row for row in library.tried("proved", "bound") if row["proved"] == "1")
     return {(row["name"], row["objective"], row["bound"]): row["run"] for row in proofs}
 
 
