@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import os
+import re
 import shutil
 import sys
 import zlib
@@ -215,9 +216,8 @@ def first_error(error: ValidationError) -> str:
     else:  # unknown keys, of which no objects are made here
         first, _ = json.JSONDecoder().raw_decode(error.json(include_url=False, include_input=False), 1)
     place = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in first["loc"]).lstrip(".")
-    message = _WORDS.get(
-        first["type"], first["msg"].removeprefix("Value error, ").replace("Input should be", "must be")
-    )
+    text = re.sub(r"^\w+ should (be|have)", r"must \1", first["msg"].removeprefix("Value error, "))
+    message = _WORDS.get(first["type"], text.partition(" after validation")[0])
     value = first.get("input", {})
     shown = "" if isinstance(value, dict | list | BaseModel) else f" (it is {_short(json.dumps(value, default=str))})"
     return _short(f"{place}: {message}{shown}" if place else message, 400)

@@ -21,7 +21,7 @@ def load_policy(text: str) -> Policy:
     """Return the policy of `FILE.py`, or the one of class NAME of `FILE.py:NAME`.
 
     The file is run as Python code. A class counts if it stands in the file, is a `Policy` with nothing left abstract,
-    and can be made without arguments.
+    and can be made without arguments. Without a `name` it has that of its class; its docstring says its `rule`.
 
     Raises:
         BadInput: there is no such file, it fails, or it has no such class, or several of which none is named.
@@ -42,7 +42,7 @@ def as_policy(thing: object) -> Policy:
     if isinstance(thing, Policy):
         return thing
     if isinstance(thing, type) and issubclass(thing, Policy):
-        return _made(thing, inspect.getsourcefile(thing) or "")
+        return _made(thing, getattr(sys.modules.get(thing.__module__), "__file__", None) or thing.__module__)
     if not callable(thing) or isinstance(thing, type):
         raise BadInput(f"a policy is a name, a Policy, a class of them or a function, not {thing!r}")
     return Given(thing)
@@ -56,7 +56,7 @@ class Given(Policy):
     def __init__(self, function: Callable[..., Any]) -> None:
         self.function = function
         self.name = getattr(function, "__name__", type(function).__name__)
-        self.rule = (inspect.getdoc(function) or "a function").partition("\n")[0]
+        self.rule = _first_line(function)
         self.source = "one's own"
         self.decides = len(inspect.signature(function).parameters) > 1
 
@@ -74,10 +74,13 @@ def _made(kind: type[Policy], path: str) -> Policy:
             policy = kind()
     except (Exception, SystemExit) as error:
         raise BadInput(f"{path}: {kind.__name__} cannot be made: {in_one_line(error, path)}") from None
-    missing = [name for name in ("name", "rule", "source") if not hasattr(policy, name)]
-    if missing:
-        raise BadInput(f"{path}: {kind.__name__} has no {' and no '.join(missing)}; give the class that, as a text")
+    said = {"name": kind.__name__.lower(), "rule": _first_line(kind), "source": "one's own"}
+    vars(policy).update({key: text for key, text in said.items() if not hasattr(policy, key)})
     return policy
+
+
+def _first_line(thing: Any) -> str:
+    return (thing.__doc__ or "one's own").strip().partition("\n")[0]
 
 
 def _module(path: str) -> ModuleType:

@@ -70,7 +70,7 @@ def test_the_least_that_a_file_holds_is_a_cost_and_its_tick(tmp_path: Path) -> N
         ({"format": "kvbound-instance"}, r"format: .*'kvbound-cost' \(it is \"kvbound-instance\"\)"),
         ({"version": 2}, "version: must be less than or equal to 1"),
         ({"speed": 1}, "speed: unknown key"),
-        ({"cost": []}, "cost: Tuple should have at least 1 item"),
+        ({"cost": []}, "cost: must have at least 1 item"),
         ({"cost": [{"busy": -1}]}, r"cost\[0\].busy: must be greater than or equal to 0"),
         ({"tick_seconds": 0.001}, "tick_seconds: give an integer or a fraction in text"),
         ({"rounding_error": -0.5}, "rounding_error: must be greater than or equal to 0"),

@@ -5,7 +5,7 @@ import os
 
 import pytest
 
-from heuristics import PolicyError, get_policy, run_policy
+from heuristics import Policy, PolicyError, get_policy, run_policy
 from heuristics.engine import guarded
 from kvcore.errors import BadInput
 from tests.support.commands import kvbound
@@ -60,10 +60,6 @@ ENDLESS = """
         ("import sys\nsys.exit(0)", r"mine.py fails: SystemExit: 0 \(.*mine.py, line 2\)$"),
         ("x = (", r"mine.py fails: SyntaxError: .* \(mine.py, line 1\)$"),
         ("x = 1", "has 0 policy classes; one is a subclass of kvbound.Policy"),
-        (
-            MINE.replace("name, rule, source", "title, rule, source"),
-            "Smallest has no name; give the class that",
-        ),
         (MINE + "\n    def __init__(self, more):\n        pass\n", "Smallest cannot be made: TypeError"),
     ],
 )
@@ -73,6 +69,14 @@ def test_a_file_that_is_no_policy(text: str | None, message: str, tmp_path) -> N
     with pytest.raises(BadInput, match=message) as caught:
         get_policy(str(tmp_path / "mine.py"))
     assert "\n" not in str(caught.value)
+
+
+def test_a_class_of_a_notebook_says_what_it_is_by_its_name_and_docstring() -> None:
+    """A cell stands in no file."""
+    cell = {"Policy": Policy, "__name__": "a_notebook"}
+    exec('class Short(Policy):\n    """Shortest first.\n\n    More."""\n    def decide(self, view, plan): 0', cell)
+    policy = get_policy(cell["Short"])
+    assert (policy.name, policy.rule, policy.source) == ("short", "Shortest first.", "one's own")
 
 
 def test_an_error_in_a_decision_names_file_and_line(tmp_path) -> None:

@@ -123,9 +123,9 @@ def test_words_are_among_those_known() -> None:
 
 
 def test_lists_are_not_empty_and_are_lists() -> None:
-    bad(changed("requests", to=[]), "requests: Tuple should have at least 1 item")
-    bad(changed("requests", 0, "segments", to=[]), "requests[0].segments: Tuple should have at least 1 item")
-    bad(changed("cost", to=[]), "cost: Tuple should have at least 1 item")
+    bad(changed("requests", to=[]), "requests: must have at least 1 item")
+    bad(changed("requests", 0, "segments", to=[]), "requests[0].segments: must have at least 1 item")
+    bad(changed("cost", to=[]), "cost: must have at least 1 item")
     bad(changed("requests", to={}), "requests: must be a valid array")
     bad(changed("machine", to=[]), "machine: must be an object")
 
@@ -168,8 +168,8 @@ def test_a_duplicate_key() -> None:
 
 
 def test_names_are_short_and_printable() -> None:
-    bad(changed("requests", 0, "id", to=""), "requests[0].id: String should have at least 1 character")
-    bad(changed("requests", 0, "id", to="x" * 201), "requests[0].id: String should have at most 200 characters")
+    bad(changed("requests", 0, "id", to=""), "requests[0].id: must have at least 1 character")
+    bad(changed("requests", 0, "id", to="x" * 201), "requests[0].id: must have at most 200 characters")
     bad(changed("requests", 0, "id", to=5), "requests[0].id: must be a valid string (it is 5)")
     for text in ("a\nb", "a\tb", "\x1b[31m", "a\u2028b", "\x00"):
         bad(changed("requests", 0, "id", to=text), "requests[0].id: only printable characters")
@@ -549,7 +549,7 @@ def test_bad_tokens_in_a_schedule(what: str) -> None:
     bad(schedule_json(**{what: {"R1": 10**16}}), f"batches[0].{what}.R1: must be less than", Schedule)
     bad(schedule_json(**{what: [["R1", 1]]}), f"batches[0].{what}: must be an object", Schedule)
     bad(schedule_json(**{what: {"a\nb": 1}}), "only printable characters", Schedule)
-    bad(schedule_json(**{what: {"x" * 201: 1}}), "String should have at most 200 characters", Schedule)
+    bad(schedule_json(**{what: {"x" * 201: 1}}), "must have at most 200 characters", Schedule)
 
 
 def test_bad_batches_in_a_schedule() -> None:
