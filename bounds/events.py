@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from math import comb, prod
 
+from bounds import just_in_time
 from bounds.task import Proposal, Task, most_options
 from kvcore.certificates.events import MOST_STATES, Events, EventSearch, check_size
 from kvcore.certificates.proof import InvalidCertificate
@@ -59,7 +60,7 @@ def climb(task: Task) -> Iterator[Proposal | Schedule]:
 
 
 def _narrow(task: Task) -> Iterator[Schedule]:
-    """Yield what narrow searches find, where prefills and moves are whole, and where they need not be."""
+    """Yield what narrow searches find: prefills and moves are whole, or need not be, or are so where it is in time."""
     instance, upper = task.instance, task.upper
     machine, variants = instance.machine, [instance]
     longest = max(request.peak for request in instance.requests)
@@ -77,6 +78,13 @@ def _narrow(task: Task) -> Iterator[Schedule]:
                     schedule = found.schedule.replace(instance_sha256=instance.sha256)
                     upper = objective_value(verify_schedule(instance, schedule), task.objective)
                     yield schedule
+    if just_in_time.why_not(instance, task.objective) is None:
+        with suppress(InvalidCertificate):
+            for width in WIDTHS:
+                made = just_in_time.search(instance, task.objective, width, upper, task.is_over)
+                if made is not None:
+                    upper = objective_value(verify_schedule(instance, made), task.objective)
+                    yield made
 
 
 def _proofs(task: Task, upper: Value | None) -> Iterator[Proposal | Schedule]:

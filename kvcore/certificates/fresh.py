@@ -84,7 +84,7 @@ context but one token.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import accumulate
@@ -125,13 +125,15 @@ class Fresh(Proof):
     function: Annotated[int, Field(ge=0, le=1000)] = 0
     fee: Annotated[int, Field(ge=0, le=10**15)] = 0
     memory: bool = False
+    levels: tuple[Annotated[int, Field(ge=0, le=10**15)], ...] = ()
     labels: Annotated[int, Field(ge=1, le=MOST_LABELS)]
     target: Annotated[int, Field(ge=0, le=kernels.LARGE)] | None = None
 
     def prove(self, instance: Instance, objective: str, budget: Budget) -> Value:
         """Return what no schedule is below after so many labels."""
         upper = None if self.target is None else Fraction(self.target, scale_of(instance.requests, objective))
-        search = FreshSearch(instance, objective, self.function, self.labels, upper, budget, self.fee, self.memory)
+        search = FreshSearch(instance, objective, self.function, self.labels, upper, budget, self.fee, self.memory,
+                             self.levels)  # fmt: skip
         return search.run().bound
 
     @property
@@ -158,7 +160,7 @@ class FreshSearch:
 
     def __init__(
         self, instance: Instance, objective: str, function: int, labels: int, upper: Value | None = None,
-        budget: Budget | None = None, fee: int = 0, memory: bool = False,
+        budget: Budget | None = None, fee: int = 0, memory: bool = False, levels: Sequence[int] = (),
     ) -> None:  # fmt: skip
         """Prepare the search. Raises InvalidCertificate if it is not for such an instance, or has no hope."""
         check_size(instance, objective)
@@ -172,12 +174,14 @@ class FreshSearch:
             raise InvalidCertificate(f"the cost has no function {function}")
         if memory and instance.machine.partial:
             raise InvalidCertificate("orders of fresh work with memory are not for machines with partial")
+        if levels and (not memory or instance.machine.host_memory == 0 or sorted({*levels}) != [*levels]):
+            raise InvalidCertificate("levels of what is on the host are increasing, with memory, where there is a host")
         if fee > most_fee(instance, function):
             raise InvalidCertificate(f"a fee of {fee} a token, of a whole batch, is more than its fixed cost")
         self.divisor = instance.cost.functions[function].divisor
         self.before = sum(rate * request.arrival for rate, request in zip(rates, requests, strict=True))
         self.target = None if upper is None else ceil(upper * self.unit)
-        self.jobs = _jobs(instance, objective, function, fee, memory, rates, self.target, self.before)
+        self.jobs = _jobs(instance, objective, function, fee, memory, rates, self.target, self.before, levels)
         size = 116 + 48 * len(requests)
         (budget or Budget()).spend(f"a search of {labels} labels", LABEL_WORK * labels, size * labels)
         f = self.labels = kernels.room(len(requests), labels)
@@ -240,7 +244,7 @@ def _fixed(instance: Instance, function: int) -> int:
 
 def _jobs(
     instance: Instance, objective: str, function: int, fee: int, memory: bool, rates: list[int], target: int | None,
-    before: int,
+    before: int, levels: Sequence[int],
 ) -> kernels.Jobs:  # fmt: skip
     """Return the chains of tokens, as one function of the cost has them."""
     line, requests, busy = instance.cost.functions[function], instance.requests, _fixed(instance, function)
@@ -278,6 +282,7 @@ def _jobs(
         budget=most, rate=np.array([rate - low for rate in rates]), low=low, target=min(kernels.LARGE, below),
         token=token, chunked=machine.chunked, limited=memory, block=machine.block, out=out, back=back,
         blocks=min(kernels.LARGE, machine.memory or kernels.LARGE) // machine.block,
+        levels=np.array([0] if machine.host_memory == 0 else [*levels, kernels.LARGE]),
         host=kernels.LARGE if machine.host_memory is None else min(kernels.LARGE, machine.host_memory),
     )  # fmt: skip
 
