@@ -1442,6 +1442,8 @@ def fresh(instance, proof, objective):
         raise Broken("memory is not looked at on machines with partial")
     if proof.levels and (not proof.memory or machine.host_memory == 0 or sorted(set(proof.levels)) != proof.levels):
         raise Broken("levels of what is on the host do not increase, or are without memory or a host")
+    if proof.levels and proof.levels[-1] >= max(map(peak, given)):
+        raise Broken("no context has more tokens than a level of what is on the host")
     most_away, away_in_part = [0] if machine.host_memory == 0 else [*proof.levels, inf], range(1, len(proof.levels) + 1)
     contexts = [list(accumulate(news)) for news in tokens]
     wait = [[call * line.divisor for _, call in chain] for chain in chains]
@@ -1536,8 +1538,8 @@ def fresh(instance, proof, objective):
                  for i in choice if i not in batch}
         for i in later if proof.levels else ():  # what is on the host was processed
             if choice[i][0] in away_in_part:
-                those = (choice[j] for j in later if later[j] >= later[i])
-                end = max(end, later[i] + (b + fee) * sum(max(0, fewest(each[0]) - each[1]) for each in those))
+                those = sum(max(0, fewest(choice[j][0]) - choice[j][1]) for j in later if later[j] >= later[i])
+                end = max(end, later[i] + (b + fee) * those) if those else end
         for i in choice:
             if i in batch:
                 opens[i] = readies[i] = end + wait[i][q[i]]

@@ -80,6 +80,27 @@ open no sooner: time' and open' as above are no more than they would be with tha
 kept, and nothing was processed before max(time, ready), HERE and AWAY are therefore as good as PART: dominance uses it.
 Else the places must agree, and `kept` and `device` be no less; but PART covers HERE where its `device` is all of the
 context but one token.
+
+**Levels** of what is on the host. So far, KV of PART may be swapped for nothing. With `levels`, PART has no more than
+the first of them on the host at T. A further place stands for each level l: not all of the `kept` tokens are there
+since, and more than l tokens are on the host, no more than the next level u (any number, after the last). As all KV is
+on one side, PART has no more KV than the larger of `device` and the first level, and such a place no more than u. Where
+by `open` there could be more, that is taken for kept, and open = max(time', ready): nothing beyond it is processed
+early. What a label says of a request that is at one place at T and T' holds whatever it did between. Else
+
+* it comes to the place of l by a swap of l + 1 tokens or more to the host: from PART, from another level that it left
+  first, or from HERE and AWAY after a drop. It leaves the place by a swap of l + 1 tokens or more to the device, or by
+  a drop. After a drop, what there is was processed since, no sooner than max(time, ready). With r levels these are
+  r + 1 choices from PART, r + 3 from HERE and AWAY, and 2 r + 1 from a level. All these swaps count in `moves`, and the
+  host holds l + 1 tokens of each request at a level.
+* One of F at the place of l was dropped, and all of its context is processed after max(time, ready); or u > l tokens
+  were swapped in, of which `moves` has l + 1. With p that were processed, p + (u - l - 1) >= its context less l + 1,
+  which L has more.
+* What is on the host was processed. For requests Z outside F, at levels or not, let n be the sum of what l + 1 exceeds
+  `kept` by. If n > 0, T' >= min over Z of open' + b' n by (3), where open' need not be cut off at max(time', ready):
+  time' is that if it is more, with all of the requests open no sooner than one of them for Z.
+
+What is left at the least takes l + 1 for `kept` where it looks at AWAY. Of labels at levels, places must agree.
 """
 
 from __future__ import annotations
@@ -118,7 +139,8 @@ class Fresh(Proof):
     `target` or more are left out (in ticks; for normalized-latency times the common multiple of the outputs).
     `function` is the one of the cost that batches take, and `fee` the part of its fixed cost that each token pays in a
     batch that generates nothing: as many as a batch holds, together, no more than there is. With `memory` it is seen
-    that contexts which do not fit together are swapped or processed again.
+    that contexts which do not fit together are swapped or processed again; with `levels` of tokens on the host, that
+    contexts which were processed again in part do not come there for nothing, either.
     """
 
     kind: Literal["fresh"] = "fresh"
@@ -175,7 +197,9 @@ class FreshSearch:
         if memory and instance.machine.partial:
             raise InvalidCertificate("orders of fresh work with memory are not for machines with partial")
         if levels and (not memory or instance.machine.host_memory == 0 or sorted({*levels}) != [*levels]):
-            raise InvalidCertificate("levels of what is on the host are increasing, with memory, where there is a host")
+            raise InvalidCertificate("levels of what is on the host increase, and need memory, and a host")
+        if levels and levels[-1] >= max(request.peak for request in requests):
+            raise InvalidCertificate("no context has more tokens than a level of what is on the host")
         if fee > most_fee(instance, function):
             raise InvalidCertificate(f"a fee of {fee} a token, of a whole batch, is more than its fixed cost")
         self.divisor = instance.cost.functions[function].divisor

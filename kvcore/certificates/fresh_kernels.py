@@ -244,7 +244,9 @@ def add(p, f, at, batch, left):
             f.later[i] = since - used(p, f, batch, start, f.since[i])
     for i in range(n):
         if left >> i & 1 and not batch >> i & 1 and f.goes[i] > AWAY:
-            time = max(time, f.later[i] + (p.each + p.fee) * on_host(p, f, left & ~batch, f.later[i]))
+            those = on_host(p, f, left & ~batch, f.later[i])
+            if those:
+                time = max(time, f.later[i] + (p.each + p.fee) * those)
     for i in range(n):
         k = f.token[at, i]
         f.token[new, i] = k
