@@ -1444,7 +1444,8 @@ def fresh(instance, proof, objective):
         raise Broken("levels of what is on the host do not increase, or are without memory or a host")
     if proof.levels and proof.levels[-1] >= max(map(peak, given)):
         raise Broken("no context has more tokens than a level of what is on the host")
-    most_away, away_in_part = [0] if machine.host_memory == 0 else [*proof.levels, inf], range(1, len(proof.levels) + 1)
+    away_in_part = {f"over {low}": (low + 1, high) for low, high in zip(proof.levels, [*proof.levels[1:], inf])}
+    lowest = 0 if machine.host_memory == 0 else proof.levels[0] if proof.levels else inf
     contexts = [list(accumulate(news)) for news in tokens]
     wait = [[call * line.divisor for _, call in chain] for chain in chains]
     rest = [[0, *accumulate(call + busy * (blocks(new, C) if chunked else 1) + b * new + token
@@ -1464,7 +1465,7 @@ def fresh(instance, proof, objective):
 
     def fewest(place):
         """How many tokens are on the host at the least, where not all of the KV is there."""
-        return proof.levels[place - 1] + 1 if place in away_in_part else 0
+        return away_in_part[place][0] if place in away_in_part else 0
 
     def restored(lacks, moves):
         """The least time in which so many tokens are processed or swapped in, beside moves of others."""
@@ -1550,7 +1551,7 @@ def fresh(instance, proof, objective):
             latest, most = max(end, ready[i]), contexts[i][q[i]] - 1
             opens[i] = min(latest, later[i])
             device = min(most, room * machine.block)
-            limit = max(device, most_away[0]) if place == "part" else most_away[place] if place in away_in_part else inf
+            limit = max(device, lowest) if place == "part" else away_in_part.get(place, (0, inf))[1]
             if proof.memory and limit < most and latest - opens[i] > (b + fee) * (limit - kept):
                 opens[i], kept = latest, limit
             places[i] = (place, kept, device)

@@ -85,6 +85,12 @@ def tight(seed):
     return Instance(machine=machine, cost=Cost(costs), requests=drawn_one.requests, name=f"tight-{seed}")
 
 
+def levels_of(tiny):
+    """Levels of what is on the host that a search takes, none the first."""
+    most = 0 if tiny.machine.host_memory == 0 else max(request.peak for request in tiny.requests)
+    return [levels for levels in LEVELS if not levels or levels[-1] < most]
+
+
 def compared(seeds, max_states=1500, kind=drawn):
     """Compare searches with optima by enumeration; return how many of them there were, and how many they reached."""
     count = tight = 0
@@ -96,7 +102,7 @@ def compared(seeds, max_states=1500, kind=drawn):
             continue
         bounds = [FreshSearch(tiny, objective, k, *most, fee=fee, memory=memory, levels=levels).run().bound
                   for k in range(len(tiny.cost.functions)) for memory in {False, not tiny.machine.partial}
-                  for levels in (LEVELS if memory and tiny.machine.host_memory != 0 else LEVELS[:1])
+                  for levels in (levels_of(tiny) if memory else LEVELS[:1])
                   for most in ((1,), (7,), (10_000,), (10_000, optimum), (10_000, optimum + 1))
                   for fee in range(most_fee(tiny, k) + 1)]  # fmt: skip
         assert max(bounds) <= optimum, (tiny.name, objective)
@@ -135,6 +141,37 @@ def test_memory_is_a_reason():
         with pytest.raises(check.Broken):
             check.verify_certificate(box, json.loads(made.replace(bound=str(knowing.bound + 1)).to_json()))
     assert higher >= 8
+
+
+def test_levels_are_a_reason():
+    """What is refilled in part is not swapped for nothing: bounds rise, and both checkers agree."""
+    higher = 0
+    for seed in few(range(3000)):
+        tiny = tight(seed)
+        plain, *others = [
+            (FreshSearch(tiny, FLOW, 0, 10_000, memory=True, levels=levels).run(), levels) for levels in levels_of(tiny)
+        ]
+        for search, levels in others:
+            if search.bound <= plain[0].bound:
+                continue
+            with suppress(TooManyStates):
+                assert search.bound <= exhaustive_optimum(tiny, FLOW, max_states=1500)[0]
+            higher += 1
+            proof = Fresh(labels=search.labels, memory=True, levels=levels)
+            made, box = certify(tiny, FLOW, proof, search.bound), check.read_instance(json.loads(tiny.to_json()))
+            assert check.verify_certificate(box, json.loads(made.to_json())) == (FLOW, search.bound)
+            with pytest.raises(check.Broken):
+                check.verify_certificate(box, json.loads(made.replace(bound=str(search.bound + 1)).to_json()))
+    assert higher >= 2
+
+
+def test_levels_increase_and_need_memory_and_a_host():
+    for levels, memory, host, match in (
+        ((1, 1), True, 9, "increase"), ((1,), False, 9, "need memory"), ((1,), True, 0, "and a host"),
+        ((99,), True, 9, "more tokens than a level"),
+    ):  # fmt: skip
+        with pytest.raises(InvalidCertificate, match=match):
+            Fresh(labels=9, memory=memory, levels=levels).value(instance(request("R", 4, 2), host_memory=host), FLOW)
 
 
 def test_memory_is_for_machines_without_partial():
@@ -207,7 +244,7 @@ def test_every_schedule_is_covered_by_the_labels_of_its_places():
     for seed in few(range(3000)):
         tiny, draw = tight(seed), Random(seed)
         schedule = random_schedule(draw, tiny)
-        levels = () if tiny.machine.host_memory == 0 else draw.choice(LEVELS)
+        levels = draw.choice(levels_of(tiny))
         lost, swapped = placed(tiny, schedule, draw.randint(0, most_fee(tiny, 0)), levels)
         out, partly = out + lost, partly + swapped
     assert out >= (3000 if ALL else 100)
