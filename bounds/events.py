@@ -60,8 +60,15 @@ def climb(task: Task) -> Iterator[Proposal | Schedule]:
 
 
 def _narrow(task: Task) -> Iterator[Schedule]:
-    """Yield what narrow searches find: prefills and moves are whole, or need not be, or are so where it is in time."""
+    """Yield what narrow searches find: prefills and moves are whole, or need not be; or else end just in time."""
     instance, upper = task.instance, task.upper
+    if most_options(instance) > MOST_OPTIONS and just_in_time.why_not(instance, task.objective) is None:
+        with suppress(InvalidCertificate):
+            for width in WIDTHS[:-1]:
+                timely = just_in_time.search(instance, task.objective, width, upper, task.is_over)
+                if timely is not None:
+                    upper = objective_value(verify_schedule(instance, timely), task.objective)
+                    yield timely
     machine, variants = instance.machine, [instance]
     longest = max(request.peak for request in instance.requests)
     if (machine.chunked or machine.partial) and (machine.prefill_limit or longest) >= longest:
@@ -78,13 +85,6 @@ def _narrow(task: Task) -> Iterator[Schedule]:
                     schedule = found.schedule.replace(instance_sha256=instance.sha256)
                     upper = objective_value(verify_schedule(instance, schedule), task.objective)
                     yield schedule
-    if just_in_time.why_not(instance, task.objective) is None:
-        with suppress(InvalidCertificate):
-            for width in WIDTHS:
-                made = just_in_time.search(instance, task.objective, width, upper, task.is_over)
-                if made is not None:
-                    upper = objective_value(verify_schedule(instance, made), task.objective)
-                    yield made
 
 
 def _proofs(task: Task, upper: Value | None) -> Iterator[Proposal | Schedule]:

@@ -161,7 +161,7 @@ def show(result: Result, console: Console, others: Comparison | None = None) -> 
 
 
 def show_others(others: Comparison, console: Console) -> None:
-    """Print what the solved schedule does with each call, what policies do otherwise, and what that costs the best."""
+    """Print what the solved schedule does with each call, what policies do otherwise, and what that costs the next."""
     units, [*rows, best] = units_of(others.instance), others.rows()
     explained = others.explained()
     console.print()
@@ -169,8 +169,8 @@ def show_others(others: Comparison, console: Console) -> None:
     for cells in explained_cells(explained, units):
         console.print()
         console.print(table(*cells))
-    ran = [row for row in rows if row["value"] is not None]
-    nearest = min(ran, key=lambda row: Fraction(row["value"]), default={"label": None})
+    worse = [row for row in rows if row["value"] is not None and Fraction(row["value"]) > Fraction(best["value"])]
+    nearest = min(worse, key=lambda row: Fraction(row["value"]), default={"label": None})
     closest = [found for found in explained if found.label == nearest["label"]]
     for line in [*differences(closest, units), *causes(closest, units)]:
         console.print(line, soft_wrap=True)

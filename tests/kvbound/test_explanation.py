@@ -258,10 +258,9 @@ def test_the_command_explains(tmp_path) -> None:
 
 def test_solve_explains_what_policies_do_otherwise(tmp_path) -> None:
     done = kvbound("solve", "mars-figure1", "--handling", "free", "--explain", "--schedule", tmp_path / "s.json")
-    assert "preserve: R1/1" in done.stdout or "preserve" in done.stdout
-    assert "all requests +" in done.stdout  # ... of the best policy, beside the optimum
-    assert "vllm-v1" not in done.stdout.partition("Why")[0].partition("until")[0]  # it evicts, the machine does not
-    done = kvbound("solve", "mars-figure1", "--handling", "free", "--explain", "--json", tmp_path / "r.json")
+    assert " for preserve: R" in done.stdout or " for discard: R" in done.stdout or " for swap: R" in done.stdout
+    assert "all requests +" in done.stdout  # ... of the best policy that takes longer
+    kvbound("solve", "mars-figure1", "--handling", "free", "--explain", "--json", tmp_path / "r.json")
     found = json.loads((tmp_path / "r.json").read_text())
     assert {row["policy"] for row in found["policies"]} >= {"fcfs", "serial"}
     for row in found["policies"]:
