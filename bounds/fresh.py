@@ -34,7 +34,9 @@ def propose_fresh(task: Task) -> Iterator[Proposal | Schedule]:
 
 def _proofs(task: Task) -> Iterator[Proposal | Schedule]:
     instance = task.instance
-    memories: list[tuple[bool, tuple[int, ...]]] = [(False, ()), (True, ())][: 1 + can_bind(instance)]
+    memories: list[tuple[bool, tuple[int, ...]]] = [(False, ())]
+    if can_bind(instance):
+        memories.append((True, ()))
     if can_bind(instance) and instance.machine.host_memory != 0:
         memories.append((True, (int(LEVEL * max(request.peak for request in instance.requests)),)))
     searches = {
