@@ -266,7 +266,7 @@ def test_solve_explains_what_policies_do_otherwise(tmp_path) -> None:
     for row in found["policies"]:
         assert row["handling"].keys() == found["handling"].keys()
         assert row["value"] >= found["value"]
-        assert row["explained"]["beside"].startswith("optimal")
+        assert row["explained"]["beside"] == "optimum, free"
 
 
 def test_calls_that_are_handled_otherwise_are_named() -> None:
