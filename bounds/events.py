@@ -8,6 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from math import comb, prod
 
+from bounds import just_in_time
 from bounds.task import Proposal, Task, most_options
 from bounds.tuning import Options, option
 from kvcore.certificates.events import MOST_STATES, Events, EventSearch, check_size
@@ -64,8 +65,15 @@ def climb(task: Task) -> Iterator[Proposal | Schedule]:
 
 
 def _narrow(task: Task) -> Iterator[Schedule]:
-    """Yield what narrow searches find, where prefills and moves are whole, and where they need not be."""
+    """Yield what narrow searches find: prefills and moves are whole, or need not be; or else end just in time."""
     instance, upper, options = task.instance, task.upper, EventOptions.given()
+    if most_options(instance) > options.most_options and just_in_time.why_not(instance, task.objective) is None:
+        with suppress(InvalidCertificate):
+            for width in options.widths[:-1]:
+                timely = just_in_time.search(instance, task.objective, width, upper, task.is_over)
+                if timely is not None:
+                    upper = objective_value(verify_schedule(instance, timely), task.objective)
+                    yield timely
     machine, variants = instance.machine, [instance]
     longest = max(request.peak for request in instance.requests)
     if (machine.chunked or machine.partial) and (machine.prefill_limit or longest) >= longest:

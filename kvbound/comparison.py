@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -105,6 +105,12 @@ def compare(
         for value, label, schedule in rows:
             optima[kind].refuse(schedule, value, label)
     return Comparison(instance, objective, outside + runs, optima, interrupted)
+
+
+def beside_policies(result: Result, policies: str | Sequence[AnyPolicy] | None = None) -> Comparison:
+    """Return what was solved as a comparison with policies, as `compare` takes them, on the same instance."""
+    found = compare(result.instance, policies, result.objective, against=None)
+    return replace(found, optima={_kinds(result.instance, "as-given")[0]: result})
 
 
 def _kinds(instance: Instance, handling: str) -> list[str]:

@@ -237,6 +237,27 @@ def _batch(batch: Batch | None, other: Batch | None, units: Units) -> str:
     return f"{', '.join(does)}, at {units.spelled(batch.start)}"
 
 
+def calls_cells(best: dict[str, Any], rows: Sequence[dict[str, Any]], units: Units, objective: str) -> Cells:
+    """Return what the best schedule does with the KV of each call, and which calls others handle otherwise."""
+    columns = ["schedule", *value_columns(units, objective, "value"), "more", "calls"]
+    cells = [[best["label"], units.value(best["value"], objective), None, _calls(best["handling"])]]
+    for row in sorted((row for row in rows if row["value"] is not None), key=lambda row: Fraction(row["value"])):
+        more = percent(float(Fraction(row["value"]) / Fraction(best["value"]) - 1)) if Fraction(best["value"]) else None
+        other = {call: f"{how} for {best['handling'][call]}" for call, how in row["handling"].items()
+                 if how != best["handling"][call]}  # fmt: skip
+        cells.append([row["label"], units.value(row["value"], objective), more, _calls(other) or "the same"])
+    return Cells(columns, cells, range(1, len(columns) - 1))
+
+
+def _calls(handling: Mapping[str, str]) -> str:
+    """Write which calls are handled how, each handling once."""
+    found: dict[str, list[str]] = {}
+    for call, how in handling.items():
+        found.setdefault(how, []).append(call)
+    more = {how: [f"{len(calls) - NAMED} more"] if len(calls) > NAMED else [] for how, calls in found.items()}
+    return "; ".join(f"{how}: {', '.join(calls[:NAMED] + more[how])}" for how, calls in found.items())
+
+
 def handling_text(row: dict[str, Any]) -> str:
     """Count the handlings of a row for people; of a policy that did not run, say why."""
     if "error" in row:

@@ -12,7 +12,20 @@ from typing import Any
 
 try:
     from numba import njit
+    from numba.core.caching import IndexDataCacheFile
 
+    def _moved(load: Callable[[Any], Any]) -> Callable[[Any], Any]:
+        """Let code that was kept be made anew where it names a file or a type that has moved since, as in an update."""
+
+        def loaded(index: Any) -> Any:
+            try:
+                return load(index)
+            except (ImportError, AttributeError):
+                return {}
+
+        return loaded
+
+    IndexDataCacheFile._load_index = _moved(IndexDataCacheFile._load_index)
     compiled: Callable[[Any], Any] = njit(cache=True)
     inlined: Callable[[Any], Any] = njit(cache=True, inline="always")
 except ImportError:  # pragma: no cover

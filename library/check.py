@@ -1478,8 +1478,9 @@ def fresh(instance, proof, objective):
     """Kind `fresh`: all orders of batches below the claim, each token processed once; times are ticks times divisor.
 
     What the file says of the search is not looked at. A label: bound, then (ends of the completed, time, tokens
-    generated, ready, open, KV). KV of a request: (place, tokens kept, tokens on the device at the most). Of labels with
-    the same tokens, those that another one covers are left out.
+    generated, ready, open, KV). KV of a request: (place, tokens kept, tokens on the device at the most); a place may be
+    a level: of what is not all there, more is on the host than the level says, and no more than the next one. Of labels
+    with the same tokens, those that another one covers are left out.
     """
     if not proof.function < len(instance.cost):
         raise Broken(f"the cost has no function {proof.function}")
@@ -1493,6 +1494,12 @@ def fresh(instance, proof, objective):
         raise Broken("the fee of a whole batch is more than its fixed cost")
     if proof.memory and machine.partial:
         raise Broken("memory is not looked at on machines with partial")
+    if proof.levels and (not proof.memory or machine.host_memory == 0 or sorted(set(proof.levels)) != proof.levels):
+        raise Broken("levels of what is on the host do not increase, or are without memory or a host")
+    if proof.levels and proof.levels[-1] >= max(map(peak, given)):
+        raise Broken("no context has more tokens than a level of what is on the host")
+    away_in_part = {f"over {low}": (low + 1, high) for low, high in zip(proof.levels, [*proof.levels[1:], inf])}
+    lowest = 0 if machine.host_memory == 0 else proof.levels[0] if proof.levels else inf
     contexts = [list(accumulate(news)) for news in tokens]
     wait = [[call * line.divisor for _, call in chain] for chain in chains]
     rest = [[0, *accumulate(call + busy * (blocks(new, C) if chunked else 1) + b * new + token
@@ -1510,6 +1517,10 @@ def fresh(instance, proof, objective):
     arrivals = tuple(one.arrival * line.divisor for one in given)
     first = (0, 0, (0,) * len(given), arrivals, arrivals, (("part", 0, 0),) * len(given))
 
+    def fewest(place):
+        """How many tokens are on the host at the least, where not all of the KV is there."""
+        return away_in_part[place][0] if place in away_in_part else 0
+
     def restored(lacks, moves):
         """The least time in which so many tokens are processed or swapped in, beside moves of others."""
         return max(moves, (back * (busy + b * lacks) + b * moves) // (b + back)) if lacks and back else moves
@@ -1524,8 +1535,9 @@ def fresh(instance, proof, objective):
                 new, credit = context - kept, start - opened[i]
                 work = token + b * new - min(b * (new - 1) * chunked, credit)
                 own = start + busy + max(work, token + b * new - credit + fee * max(0, new - C))
-                if proof.memory and place == "away":
-                    own = min(max(own, time + back * kept), start + busy + token + b * context)
+                if proof.memory and place not in ("here", "part"):
+                    swapped = kept if place == "away" else fewest(place)
+                    own = min(max(own, time + back * swapped), start + busy + token + b * context)
                 elif proof.memory and place == "part":
                     own = max(own, time + restored(max(0, context - device), 0))
                 jobs.append((start + busy, work))
@@ -1537,13 +1549,20 @@ def fresh(instance, proof, objective):
         """Where the KV of a request may be during a batch, and what of it counts: (place, kept, open, swaps)."""
         _, time, _, ready, opened, kv = label
         place, kept, _ = kv[i]
-        gone = ("part", 0, max(time, ready[i]), 0)
-        if not proof.memory or place == "part" or (place == "here" and i in batch):
+        latest = max(time, ready[i])
+        gone = ("part", 0, latest, 0)
+        if not proof.memory or (place in ("here", "part") and i in batch):
             return [(place, kept, opened[i], 0)]
+        if place == "part":
+            return [(to, kept, opened[i], out * fewest(to)) for to in ("part", *away_in_part)]
         if i in batch:
-            return [("here", kept, opened[i], back * kept), gone]
+            return [("here", kept, opened[i], back * (kept if place == "away" else fewest(place))), gone]
+        refilled = [(to, 0, latest, out * fewest(to)) for to in ("part", *away_in_part) if to != place]
+        if place in away_in_part:
+            others = [(to, kept, opened[i], back * fewest(place) + ticks) for to, _, _, ticks in refilled]
+            return [(place, kept, opened[i], 0), *others, *refilled]
         other, ticks = ("away", out) if place == "here" else ("here", back)
-        return [(place, kept, opened[i], 0), (other, kept, opened[i], ticks * kept), gone]
+        return [(place, kept, opened[i], 0), (other, kept, opened[i], ticks * kept), *refilled]
 
     def after(label, batch, choice):
         """The label after a batch that generates tokens of some requests, or None if there is no room for the KV."""
@@ -1552,10 +1571,12 @@ def fresh(instance, proof, objective):
         for i, (place, kept, _, _) in choice.items():
             if i in batch or place == "here":
                 room -= blocks(contexts[i][q[i]] if i in batch else kept, machine.block)
-            elif place == "away":
-                host -= kept
+            else:
+                host -= kept if place == "away" else fewest(place)
             if i in batch and kv[i][0] == "part":
                 lacks += max(0, contexts[i][q[i]] - kv[i][2])
+            elif i in batch and place == "here" and kv[i][0] in away_in_part:
+                lacks += contexts[i][q[i]] - fewest(kv[i][0])
         if proof.memory and (room < 0 or host < 0):
             return None
         start, new = max(time, *(ready[i] for i in batch)), {i: contexts[i][q[i]] - choice[i][1] for i in batch}
@@ -1568,6 +1589,12 @@ def fresh(instance, proof, objective):
         work = b * W + token * len(batch)
         end = start + busy + work - min(max(lag, 0) + b * n - fee * max(0, W - C - n) for lag, n in parts)
         end = max(end, time + (restored(lacks, moves) if proof.memory else 0))
+        later = {i: start + busy - fee * C + work + fee * W - min(max(lag, lags[i]) + (b + fee) * n for lag, n in parts)
+                 for i in choice if i not in batch}
+        for i in later if proof.levels else ():  # what is on the host was processed
+            if choice[i][0] in away_in_part:
+                those = sum(max(0, fewest(choice[j][0]) - choice[j][1]) for j in later if later[j] >= later[i])
+                end = max(end, later[i] + (b + fee) * those) if those else end
         for i in choice:
             if i in batch:
                 opens[i] = readies[i] = end + wait[i][q[i]]
@@ -1576,12 +1603,11 @@ def fresh(instance, proof, objective):
                 continue
             place, kept, _, _ = choice[i]
             latest, most = max(end, ready[i]), contexts[i][q[i]] - 1
-            used = min(max(lag, lags[i]) + (b + fee) * n for lag, n in parts)
-            opens[i] = min(latest, start + busy - fee * C + work + fee * W - used)
+            opens[i] = min(latest, later[i])
             device = min(most, room * machine.block)
-            is_limited = proof.memory and place == "part" and host_for == 0 and device < most
-            if is_limited and latest - opens[i] > (b + fee) * (device - kept):
-                opens[i], kept = latest, device
+            limit = max(device, lowest) if place == "part" else away_in_part.get(place, (0, inf))[1]
+            if proof.memory and limit < most and latest - opens[i] > (b + fee) * (limit - kept):
+                opens[i], kept = latest, limit
             places[i] = (place, kept, device)
         return ends, end, tuple(n + (i in batch) for i, n in enumerate(q)), tuple(readies), tuple(opens), tuple(places)
 
@@ -1595,7 +1621,7 @@ def fresh(instance, proof, objective):
             latest, (place, kept, device), (its, has, at_most) = max(one[1], one[3][i]), one[5][i], other[5][i]
             if latest > max(other[1], other[3][i]):
                 return False
-            if place != "part" and its == "part" and has == 0 and other[4][i] >= latest:
+            if place in ("here", "away") and its == "part" and has == 0 and other[4][i] >= latest:
                 continue
             if one[4][i] > other[4][i] or kept < has or (place != its and (place, its) != ("part", "here")):
                 return False
@@ -1981,7 +2007,7 @@ KINDS = {  # a proof's function, its keys, and the objectives for which it is ch
                                                             "free_drops": (switch, False)},
                                                ("makespan", "busy-time", "max-flow-time", "total-flow-time"))),
     "fresh": (fresh, {"function": (integer(0), 0), "fee": (integer(0), 0), "memory": (switch, False),
-                      "labels": integer(1), "target": (optional(number), None)}, FLOW),
+                      "levels": ([number], []), "labels": integer(1), "target": (optional(number), None)}, FLOW),
     "slots": (slots, {"target": integer(1), "scale": integer(1, 2**30), "prices": [SLOTS], "strict": (switch, False),
                       "states": integer(0, 4 * 10**6), "tries": integer(0, 10**9)}, OBJECTIVES[:6] + OBJECTIVES[7:]),
 }

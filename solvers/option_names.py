@@ -24,6 +24,7 @@ GROUPS = {
     "speed": "bounds.speed:SpeedOptions",
     "events": "bounds.events:EventOptions",
     "fresh": "bounds.fresh:FreshOptions",
+    "just-in-time": "bounds.just_in_time:TimelyOptions",
     "shares": "bounds.shares:SharesOptions",
     "late-windows": "bounds.late_windows:WindowOptions",
     "prices": "bounds.slot_prices:PriceOptions",

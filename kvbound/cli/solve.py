@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
 from functools import partial
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
@@ -23,13 +24,26 @@ from kvbound.cli.common import (
     emit,
     result_table,
     settings_of,
+    table,
 )
-from kvbound.cli.progress import SolveProgress, load_instance
-from kvbound.tables import because, between, handling_text, in_words
+from kvbound.cli.progress import LiveLine, SolveProgress, load_instance
+from kvbound.tables import (
+    because,
+    between,
+    calls_cells,
+    causes,
+    differences,
+    explained_cells,
+    handling_text,
+    in_words,
+)
 from kvbound.trace_events import write_trace_events
 from kvbound.units import units_of
 from kvcore.files import check_writable, write_text
 from kvcore.result import DECLINED, Result
+
+if TYPE_CHECKING:
+    from kvbound.comparison import Comparison
 
 CERTIFY = 60.0
 """Seconds for a certificate where no time limit was given."""
@@ -61,6 +75,7 @@ def solve(
     curves: Annotated[
         str | None, typer.Option(metavar="OUT.svg", help="draw value and bound against time (svg, png or pdf)")
     ] = None,
+    explain: Annotated[bool, typer.Option("--explain", help="what policies do otherwise, call by call")] = False,
     trace: TraceOption = None,
     json: JsonOption = None,
 ) -> int:
@@ -94,12 +109,29 @@ def solve(
         plot_log(result.to_json(), curves, units_of(loaded))
     if trace is not None and result.trace is not None:
         write_trace_events(trace, [(f"{loaded.name}, {_title(result)}", result.trace)])
-    emit(json, result.to_json(), lambda console: show(result, console))
+    others = None
+    if explain and result.trace is not None:
+        from kvbound.comparison import beside_policies
+
+        with LiveLine("running policies"):
+            others = beside_policies(result)
+    row = result.to_json() | ({} if others is None else {"policies": explained_rows(others)})
+    emit(json, row, lambda console: show(result, console, others))
     return exit_code(result, gap)
 
 
-def show(result: Result, console: Console) -> None:
-    """Print the result for people."""
+def explained_rows(others: Comparison) -> list[dict[str, Any]]:
+    """Return a JSON-ready row for each policy that ran: its value and handlings, and where its time goes."""
+    why = {found.label: found for found in others.explained()}
+    return [
+        {key: run.row[key] for key in ("policy", "value", "handling")} | {"explained": why[run.label].to_json()}
+        for run in others.policies
+        if run.label in why
+    ]
+
+
+def show(result: Result, console: Console, others: Comparison | None = None) -> None:
+    """Print the result for people, and what policies did otherwise if they are given."""
     row = result.to_json()
     console.print(result_table(row, units_of(result.instance)))
     if row["handling"]:
@@ -128,6 +160,24 @@ def show(result: Result, console: Console) -> None:
         console.print(f"a schedule of at most {target}: {row['better_than']['answer']}")
     for line in [*row.get("failed", []), *row.get("rejected", [])]:
         console.print(f"note: {line}")
+    if others is not None:
+        show_others(others, console)
+
+
+def show_others(others: Comparison, console: Console) -> None:
+    """Print what the solved schedule does with each call, what policies do otherwise, and what that costs the next."""
+    units, [*rows, best] = units_of(others.instance), others.rows()
+    explained = others.explained()
+    console.print()
+    console.print(table(*calls_cells(best, rows, units, others.objective)))
+    for cells in explained_cells(explained, units):
+        console.print()
+        console.print(table(*cells))
+    worse = [row for row in rows if row["value"] is not None and Fraction(row["value"]) > Fraction(best["value"])]
+    nearest = min(worse, key=lambda row: Fraction(row["value"]), default={"label": None})
+    closest = [found for found in explained if found.label == nearest["label"]]
+    for line in [*differences(closest, units), *causes(closest, units)]:
+        console.print(line, soft_wrap=True)
 
 
 def _title(result: Result) -> str:

@@ -250,7 +250,7 @@ def _seen(request: Request, objective: str) -> Request:
     )
 
 
-def _line(function: CostFunction) -> tuple[list[int], list[int]]:
+def line_of(function: CostFunction) -> tuple[list[int], list[int]]:
     """Return the coefficients of what adds up, by column of a load, and the others."""
     renamed = {"decodes": "decode_requests", "prefills": "prefill_requests"}
     added = [getattr(function, renamed.get(name, name), 0) for name in Load._fields]
@@ -271,7 +271,7 @@ def setting(
     waits = max([r.arrival for r in requests] + [call.duration for r in requests for call in r.calls])
     slo = [[NO if kind != LATE or ticks is None else ticks for ticks in request.slo_ticks] for request in requests]
     most = graph.most.tolist()
-    lines = [_line(function) for function in functions]
+    lines = [line_of(function) for function in functions]
     longest = max(
         sum(map(mul, most, line)) + sum(parts) + parts[frontier.ABOVE] * most[frontier.TOKENS] for line, parts in lines
     )

@@ -15,7 +15,9 @@ ROOM = 3
 LARGE = 2**58
 """All times, times all rates, are below."""
 PART, HERE, AWAY = range(3)
-"""Where the KV is that the last token of a request left: not all of it is there; on the device; on the host."""
+"""Where the KV is that the last token of a request left: not all of it is there; on the device; on the host. Places
+after these: not all of it is there, and more of it on the host than the first of the `levels`, the second, ..
+"""
 EMPTY, FOUND, FULL, TIRED, PAUSED = range(5)
 """How a search ends: no label is left below the target, the first one has no token left, or there are no more labels,
 no more tries, or a pause."""
@@ -39,6 +41,7 @@ class Jobs(NamedTuple):
     block: int
     blocks: int  # of the device
     host: int  # tokens of the host
+    levels: Any  # tokens on the host: `PART` has no more than the first, a further place no more than the next
     out: int  # what a token takes that is swapped out
     back: int  # ... that is swapped in
     rate: Any  # [requests]: above `low`
@@ -78,6 +81,7 @@ class Labels(NamedTuple):
     has: Any
     since: Any
     early: Any
+    later: Any
 
 
 @compiled
@@ -142,40 +146,65 @@ def has_room(p, f, at, batch):
 
 @inlined
 def picks(p, f, at, batch, i):
-    """Return how many places there are for the KV of a request during a batch."""
+    """Return how many places there are for the KV of a request during a batch, and ways there."""
     where = f.where[at, i]
-    if not p.limited or (where != AWAY if batch >> i & 1 else where == PART):
+    if not p.limited:
         return 1
-    return 2 if batch >> i & 1 else 3
+    if batch >> i & 1:
+        return 2 if where >= AWAY else 1
+    if where == PART:
+        return len(p.levels)
+    return 2 + len(p.levels) if where <= AWAY else 1 + 2 * len(p.levels)
+
+
+@inlined
+def fewest(p, where):
+    """Return how many tokens are on the host at the least, in a place after `AWAY`."""
+    return p.levels[where - AWAY - 1] + 1 if where > AWAY else 0
 
 
 @compiled
 def put(p, f, at, batch, left):
     """Write where the KV of each request is during a batch, and what is left to process; return the ticks of the moves.
 
-    Return `NO` if there is no room.
+    Return `NO` if there is no room, or nothing moves.
     """
-    room, host, moves, lacks = p.blocks, p.host, 0, 0
+    room, host, moves, lacks, many = p.blocks, p.host, 0, 0, len(p.levels)
     for i in range(len(p.length)):
         if not left >> i & 1:
             continue
         pick, where, kept, need = f.pick[i], f.where[at, i], f.kept[at, i], p.context[i, f.token[at, i]]
-        in_batch = batch >> i & 1
-        again = pick == (1 if in_batch else 2)
-        if pick == 1 and not in_batch:
-            where = AWAY if where == HERE else HERE
-            moves += kept * (p.out if where == AWAY else p.back)
-        if in_batch and where == AWAY and not again:
-            moves += kept * p.back
-        if in_batch and where == PART:
-            lacks += max(0, need - f.device[at, i])
-        if in_batch:
+        goes, again = where, False
+        if batch >> i & 1:
+            again = pick == 1
             room -= -(-need // p.block)
-        elif where == HERE and not again:
+            if where == PART:
+                lacks += max(0, need - f.device[at, i])
+            elif where == AWAY and not again:
+                moves += kept * p.back
+            elif not again and where > AWAY:
+                moves += fewest(p, where) * p.back
+                lacks += need - fewest(p, where)
+        elif pick:
+            if where == PART:
+                goes = AWAY + pick
+            elif where <= AWAY and pick == 1:
+                goes = AWAY if where == HERE else HERE
+                moves += kept * (p.out if where == HERE else p.back)
+            else:
+                level = pick - 2 if where <= AWAY else (pick - 1) % many
+                again = where <= AWAY or pick > many
+                goes = AWAY + level if level else PART
+                if not again:
+                    moves += fewest(p, where) * p.back
+            if where > AWAY and goes == where:
+                return NO
+            moves += fewest(p, goes) * p.out
+        if not batch >> i & 1 and goes == HERE:
             room -= -(-kept // p.block)
-        elif where == AWAY and not again:
-            host -= kept
-        f.goes[i] = PART if again else where
+        elif not batch >> i & 1:
+            host -= kept if goes == AWAY else fewest(p, goes)
+        f.goes[i] = goes
         f.has[i], f.since[i] = (0, max(f.time[at], f.ready[at, i])) if again else (kept, f.open[at, i])
         f.early[i] = need - f.has[i] - 1 if p.chunked else 0
     f.count[ROOM] = room * p.block
@@ -210,6 +239,15 @@ def add(p, f, at, batch, left):
             fresh += need
     time = max(start + p.busy + work - spared(p, f, batch, start, fresh), f.time[at] + moves)
     for i in range(n):
+        if left >> i & 1 and not batch >> i & 1:
+            since = start + p.busy - p.fee * p.budget + work + p.fee * fresh
+            f.later[i] = since - used(p, f, batch, start, f.since[i])
+    for i in range(n):
+        if left >> i & 1 and not batch >> i & 1 and f.goes[i] > AWAY:
+            those = on_host(p, f, left & ~batch, f.later[i])
+            if those:
+                time = max(time, f.later[i] + (p.each + p.fee) * those)
+    for i in range(n):
         k = f.token[at, i]
         f.token[new, i] = k
         if batch >> i & 1:
@@ -223,11 +261,9 @@ def add(p, f, at, batch, left):
         elif left >> i & 1:
             f.ready[new, i] = f.ready[at, i]
             latest = max(time, f.ready[at, i])
-            since = start + p.busy - p.fee * p.budget + work + p.fee * fresh
-            since = min(latest, since - used(p, f, batch, start, f.since[i]))
             f.where[new, i], f.device[new, i] = f.goes[i], min(p.context[i, k] - 1, f.count[ROOM])
-            f.open[new, i], f.kept[new, i] = since, f.has[i]
-            if p.limited and f.goes[i] == PART and p.host == 0:
+            f.open[new, i], f.kept[new, i] = min(latest, f.later[i]), f.has[i]
+            if p.limited and f.goes[i] != HERE and f.goes[i] != AWAY:
                 limit_to(p, f, new, i, k, latest)
         key = mixed(key, f.token[new, i])
     f.time[new], f.ends[new], f.tokens[new], f.key[new] = time, ends, tokens, key
@@ -241,10 +277,21 @@ def add(p, f, at, batch, left):
 
 @inlined
 def limit_to(p, f, new, i, k, latest):
-    """Take a request to have no more KV than the device had room for, where it did not have the time for that."""
-    most = f.device[new, i]
+    """Take a request to have all the KV that its place may have, where it had the time for more."""
+    where = f.where[new, i]
+    most = max(f.device[new, i], p.levels[0]) if where == PART else p.levels[where - AWAY]
     if most < p.context[i, k] - 1 and latest - f.open[new, i] > (p.each + p.fee) * (most - f.kept[new, i]):
         f.open[new, i], f.kept[new, i] = latest, most
+
+
+@inlined
+def on_host(p, f, others, since):
+    """Return how many tokens on the host were processed early, at the least, of requests not open before `since`."""
+    found = 0
+    for i in range(len(p.length)):
+        if others >> i & 1 and f.later[i] >= since:
+            found += max(0, fewest(p, f.goes[i]) - f.has[i])
+    return found
 
 
 @inlined
@@ -318,7 +365,8 @@ def covers(p, f, one, other):
             if latest > max(f.time[other], f.ready[other, i]):
                 return False
             where, its = f.where[one, i], f.where[other, i]
-            if where != PART and its == PART and f.kept[other, i] == 0 and f.open[other, i] >= latest:
+            is_empty = its == PART and f.kept[other, i] == 0 and f.open[other, i] >= latest
+            if is_empty and where != PART and where <= AWAY:
                 continue
             if f.open[one, i] > f.open[other, i] or f.kept[one, i] < f.kept[other, i]:
                 return False
@@ -342,9 +390,10 @@ def least(p, f, at):
         work = p.token + p.each * need - min(p.each * (need - 1 if p.chunked else 0), credit)
         more = p.token + p.each * need - credit + p.fee * max(0, need - p.budget)
         own = start + p.busy + max(work, more)
-        if f.where[at, i] == AWAY:
+        if f.where[at, i] >= AWAY:
             again = start + p.busy + p.token + p.each * p.context[i, k]
-            own = min(max(own, now + p.back * f.kept[at, i]), again)
+            away = f.kept[at, i] if f.where[at, i] == AWAY else fewest(p, f.where[at, i])
+            own = min(max(own, now + p.back * away), again)
         elif p.limited and f.where[at, i] == PART:
             own = max(own, now + restored(p, max(0, p.context[i, k] - f.device[at, i]), 0))
         own += p.rest[i, k]
@@ -367,7 +416,7 @@ def room(requests: int, labels: int) -> Labels:
         bound=numbers(labels + 1), ready=numbers(labels + 1, requests), open=numbers(labels + 1, requests),
         where=numbers(labels + 1, requests), kept=numbers(labels + 1, requests),
         device=numbers(labels + 1, requests), place=numbers(labels + 1), pick=numbers(requests), goes=numbers(requests),
-        has=numbers(requests), since=numbers(requests), early=numbers(requests),
+        has=numbers(requests), since=numbers(requests), early=numbers(requests), later=numbers(requests),
         parent=numbers(labels + 1), batch=numbers(labels + 1),
         is_open=np.zeros(labels + 1, dtype=np.bool_),
         key=numbers(labels + 1), next=numbers(labels + 1), heads=numbers(2 * labels + 1), tokens=numbers(labels + 1),

@@ -13,7 +13,7 @@ import pytest
 from costmodels import get_cost
 from kvbound.comparison import compare
 from kvbound.explanation import BOUND, SHARE, SPENT, batch_parts, explain, first_difference, ratio_without_calls
-from kvbound.tables import causes, differences, explained_cells
+from kvbound.tables import calls_cells, causes, differences, explained_cells
 from kvbound.timeline import timeline
 from kvbound.units import units_of
 from kvcore import CostFunction, InvalidSchedule, Trace, verify_schedule
@@ -254,3 +254,29 @@ def test_the_command_explains(tmp_path) -> None:
     assert rows[0]["explained"]["ratio_without_calls"] == "25/21"
     assert rows[1]["explained"]["first_difference"] is None
     assert sum(map(Fraction, rows[1]["explained"]["parts"].values())) == 14
+
+
+def test_solve_explains_what_policies_do_otherwise(tmp_path) -> None:
+    done = kvbound("solve", "mars-figure1", "--handling", "free", "--explain", "--schedule", tmp_path / "s.json")
+    assert " for preserve: R" in done.stdout or " for discard: R" in done.stdout or " for swap: R" in done.stdout
+    assert "all requests +" in done.stdout  # ... of the best policy that takes longer
+    kvbound("solve", "mars-figure1", "--handling", "free", "--explain", "--json", tmp_path / "r.json")
+    found = json.loads((tmp_path / "r.json").read_text())
+    assert {row["policy"] for row in found["policies"]} >= {"fcfs", "serial"}
+    for row in found["policies"]:
+        assert row["handling"].keys() == found["handling"].keys()
+        assert row["value"] >= found["value"]
+        assert row["explained"]["beside"] == "optimum, free"
+
+
+def test_calls_that_are_handled_otherwise_are_named() -> None:
+    def row(label: str, value: int | None, *handlings: str) -> dict[str, object]:
+        return {"label": label, "value": value, "handling": {f"R{i}/1": how for i, how in enumerate(handlings)}}
+
+    best = row("optimal", 10, "preserve", "swap", "preserve")
+    others = [row("a", 15, "discard", "swap", "discard"), row("b", None), row("c", 11, *best["handling"].values())]
+    cells = calls_cells(best, others, units_of(mars()), "total-flow-time")
+    assert [line[0] for line in cells.rows] == ["optimal", "c", "a"]
+    assert [line[-2] for line in cells.rows] == [None, "10.0 %", "50.0 %"]
+    said = ["preserve: R0/1, R2/1; swap: R1/1", "the same", "discard for preserve: R0/1, R2/1"]
+    assert [line[-1] for line in cells.rows] == said

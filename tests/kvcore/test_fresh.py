@@ -37,6 +37,7 @@ from tests.support.few import ALL, few
 from tests.support.random_schedules import random_schedule
 
 FLOW = "total-flow-time"
+LEVELS = (), (0,), (1, 3)
 
 
 def drawn(seed):
@@ -84,6 +85,12 @@ def tight(seed):
     return Instance(machine=machine, cost=Cost(costs), requests=drawn_one.requests, name=f"tight-{seed}")
 
 
+def levels_of(tiny):
+    """Levels of what is on the host that a search takes, none the first."""
+    most = 0 if tiny.machine.host_memory == 0 else max(request.peak for request in tiny.requests)
+    return [levels for levels in LEVELS if not levels or levels[-1] < most]
+
+
 def compared(seeds, max_states=1500, kind=drawn):
     """Compare searches with optima by enumeration; return how many of them there were, and how many they reached."""
     count = tight = 0
@@ -93,8 +100,9 @@ def compared(seeds, max_states=1500, kind=drawn):
             optimum = exhaustive_optimum(tiny, objective, max_states=max_states)[0]
         except TooManyStates:
             continue
-        bounds = [FreshSearch(tiny, objective, k, *most, fee=fee, memory=memory).run().bound
+        bounds = [FreshSearch(tiny, objective, k, *most, fee=fee, memory=memory, levels=levels).run().bound
                   for k in range(len(tiny.cost.functions)) for memory in {False, not tiny.machine.partial}
+                  for levels in (levels_of(tiny) if memory else LEVELS[:1])
                   for most in ((1,), (7,), (10_000,), (10_000, optimum), (10_000, optimum + 1))
                   for fee in range(most_fee(tiny, k) + 1)]  # fmt: skip
         assert max(bounds) <= optimum, (tiny.name, objective)
@@ -135,69 +143,112 @@ def test_memory_is_a_reason():
     assert higher >= 8
 
 
+def test_levels_are_a_reason():
+    """What is refilled in part is not swapped for nothing: bounds rise, and both checkers agree."""
+    higher = 0
+    for seed in few(range(3000)):
+        tiny = tight(seed)
+        plain, *others = [
+            (FreshSearch(tiny, FLOW, 0, 10_000, memory=True, levels=levels).run(), levels) for levels in levels_of(tiny)
+        ]
+        for search, levels in others:
+            if search.bound <= plain[0].bound:
+                continue
+            with suppress(TooManyStates):
+                assert search.bound <= exhaustive_optimum(tiny, FLOW, max_states=1500)[0]
+            higher += 1
+            proof = Fresh(labels=search.labels, memory=True, levels=levels)
+            made, box = certify(tiny, FLOW, proof, search.bound), check.read_instance(json.loads(tiny.to_json()))
+            assert check.verify_certificate(box, json.loads(made.to_json())) == (FLOW, search.bound)
+            with pytest.raises(check.Broken):
+                check.verify_certificate(box, json.loads(made.replace(bound=str(search.bound + 1)).to_json()))
+    assert higher >= 2
+
+
+def test_levels_increase_and_need_memory_and_a_host():
+    for levels, memory, host, match in (
+        ((1, 1), True, 9, "increase"), ((1,), False, 9, "need memory"), ((1,), True, 0, "and a host"),
+        ((99,), True, 9, "more tokens than a level"),
+    ):  # fmt: skip
+        with pytest.raises(InvalidCertificate, match=match):
+            Fresh(labels=9, memory=memory, levels=levels).value(instance(request("R", 4, 2), host_memory=host), FLOW)
+
+
 def test_memory_is_for_machines_without_partial():
     with pytest.raises(InvalidCertificate, match="not for machines with partial"):
         Fresh(labels=10, memory=True).value(instance(request("R", 1, 2), partial=True), FLOW)
 
 
-def placed(tiny, schedule, fee):
-    """Follow a schedule label by label, with memory; return how many had KV away, or lost, while others generated."""
+def placed(tiny, schedule, fee, levels):
+    """Follow a schedule label by label, with memory; return how many had KV away, or lost, and in part on the host."""
     trace = verify_schedule(tiny, schedule)
-    search, requests = FreshSearch(tiny, FLOW, 0, 1000, fee=fee, memory=True), tiny.requests
-    p, f, at, out = search.jobs, search.labels, 0, 0
+    search, requests = FreshSearch(tiny, FLOW, 0, 1000, fee=fee, memory=True, levels=levels), tiny.requests
+    p, f, at, out, partly = search.jobs, search.labels, 0, 0, 0
     part, here, away = core.kernels.PART, core.kernels.HERE, core.kernels.AWAY
     held, where = [0] * len(requests), [part] * len(requests)  # ... KV of a request, wherever it is
-    device = [0] * len(requests)
+    host, dropped = [0] * len(requests), [False] * len(requests)
     for j, (batch, made_of) in enumerate(zip(schedule.batches, trace.batches, strict=True)):
         made = []
         for i, id in enumerate(one.id for one in requests):
-            gone, moved, back = batch.drop.get(id, 0), id in batch.swap_out, id in batch.swap_in
-            held[i] -= gone
-            where[i] = part if gone else where[i]
-            device[i] = held[i] if back else 0 if gone or moved else device[i]
-            if where[i] != part and (moved or back):
-                where[i] = here if back else away
+            held[i] -= batch.drop.get(id, 0)
+            dropped[i] |= id in batch.drop
+            host[i] += batch.swap_out.get(id, 0) - batch.swap_in.get(id, 0) - min(host[i], batch.drop.get(id, 0))
+            if id in batch.drop:
+                where[i] = part
+            elif where[i] != part and (id in batch.swap_in or id in batch.swap_out):
+                where[i] = here if id in batch.swap_in else away
             held[i] += batch.work.get(id, 0)
-            device[i] += batch.work.get(id, 0)
             if any(step.batch == j and step.generated for step in trace.requests[i].steps):
                 made.append(i)
         if not made:
             continue
         left = [i for i in range(len(requests)) if f.token[at, i] < p.length[i]]
+        places = [part if x == 0 else away + x for x in (sum(tokens > most for most in levels) for tokens in host)]
+        places = [place if now == part else now for place, now in zip(places, where, strict=True)]
         for i in left:
-            then = f.where[at, i]
-            lost = then != part and where[i] == part
-            f.pick[i] = (1 if i in made else 2) if lost else int(i not in made and where[i] != then)
+            then, level = f.where[at, i], max(0, places[i] - away) if where[i] == part else 0
+            if i in made:
+                f.pick[i] = then >= away and dropped[i]
+            elif then == part or where[i] != part:
+                f.pick[i] = level if then == part else then != where[i]
+            elif then <= away:
+                f.pick[i] = 2 + level
+            else:
+                f.pick[i] = 0 if places[i] == then else 1 + level + len(p.levels) * dropped[i]
         new = int(f.count[ROWS])
         core.kernels.add(p, f, at, sum(1 << i for i in made), sum(1 << i for i in left))
         assert f.count[ROWS] == new + 1
-        at, now = new, made_of.end * search.divisor
+        at, now, dropped = new, made_of.end * search.divisor, [False] * len(requests)
         assert f.time[at] <= now
         early = [0] * len(requests)
         for i in left:
             if i in made:
                 where[i], held[i] = f.where[at, i], held[i] * (f.token[at, i] < p.length[i])
                 continue
-            assert f.where[at, i] == where[i]
+            assert f.where[at, i] == places[i]
             out += where[i] == away or (where[i] == part and f.token[at, i] > 0)
+            partly += places[i] > away
             early[i] = max(0, held[i] - f.kept[at, i])
-            assert where[i] != part or device[i] <= f.device[at, i]
+            assert where[i] != part or held[i] - host[i] <= f.device[at, i]
         waiting = [i for i, x in enumerate(early) if x]
         for size in range(1, len(waiting) + 1):
             for some in combinations(waiting, size):
                 assert min(f.open[at, i] for i in some) + (p.each + p.fee) * sum(early[i] for i in some) <= now
     assert f.tokens[at] == 0
-    return out
+    return out, partly
 
 
 def test_every_schedule_is_covered_by_the_labels_of_its_places():
     """The claims of the head of fresh.py with memory, on random schedules: time, what is early, what the device has."""
-    out = 0
+    out = partly = 0
     for seed in few(range(3000)):
         tiny, draw = tight(seed), Random(seed)
         schedule = random_schedule(draw, tiny)
-        out += placed(tiny, schedule, draw.randint(0, most_fee(tiny, 0)))
+        levels = draw.choice(levels_of(tiny))
+        lost, swapped = placed(tiny, schedule, draw.randint(0, most_fee(tiny, 0)), levels)
+        out, partly = out + lost, partly + swapped
     assert out >= (1500 if ALL else 100)
+    assert partly >= (50 if ALL else 4)
 
 
 def follow(tiny, trace, fee):

@@ -76,8 +76,8 @@ def interpreted(name, wrong):
 
 
 def cost_without(name):
-    line = events._line
-    return events, "_line", lambda f: line(f.model_copy(update={name: None if name == "tokens_above" else 0}))
+    line = events.line_of
+    return events, "line_of", lambda f: line(f.model_copy(update={name: None if name == "tokens_above" else 0}))
 
 
 EVENTS = {

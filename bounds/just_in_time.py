@@ -1,0 +1,102 @@
+"""Schedules of a few requests, batch by batch: prefills in parts and moves in parts end just in time, or are whole.
+
+Where prefills are split, or KV moves in parts, there are too many amounts to try them all. This search tries, in each
+batch, at most one amount that is neither all nor nothing: a prefill, or a swap, that lasts as long as the batch does
+anyway, or until a call returns or a request arrives; one that fills the room there is; a drop that makes just the room
+needed. It follows so many labels with the same tokens left, the least bound first, and proves nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from bounds import just_in_time_kernels as kernels
+from bounds.tuning import Options, option
+from kvcore.certificates.events import TOP, line_of
+from kvcore.certificates.fresh import FreshSearch
+from kvcore.certificates.frontier import ROWS, TRIED, VALUES, push
+from kvcore.certificates.proof import InvalidCertificate
+from kvcore.instance import Instance
+from kvcore.metrics import Value
+from kvcore.schedule import Batch, Schedule
+
+
+@dataclass(frozen=True)
+class TimelyOptions(Options):
+    """Schedules of a few requests, batch by batch, just in time."""
+
+    labels: int = option(600_000, "labels that a search has room for")
+    most_requests: int = option(5, "requests at the most: their options multiply")
+    slice: int = option(2**18, "options after which Python has its turn")
+
+
+def why_not(instance: Instance, objective: str) -> str | None:
+    """Return why the search is not for an instance and an objective, if it is not."""
+    machine = instance.machine
+    if not (machine.chunked or machine.partial):
+        return "prefills and moves are whole"
+    if objective not in ("total-flow-time", "weighted-flow-time", "normalized-latency"):
+        return f"it is not for {objective}"
+    if not machine.pause:
+        return "it is for machines with pause"
+    if any(call.handling != "free" for request in instance.requests for call in request.calls):
+        return "it is for free calls"
+    return None
+
+
+def search(
+    instance: Instance,
+    objective: str,
+    width: int,
+    upper: Value | None = None,
+    stops: Callable[[], bool] = lambda: False,
+) -> Schedule | None:
+    """Return the best schedule found below `upper`, if there is one; the referee has not seen it.
+
+    Raises InvalidCertificate where there are too many requests or tokens.
+    """
+    functions, machine = instance.cost.functions, instance.machine
+    options = TimelyOptions.given()
+    if len(instance.requests) > options.most_requests:
+        raise InvalidCertificate(f"schedules just in time take at most {options.most_requests} requests")
+    main = max(range(len(functions)), key=lambda k: functions[k].tokens / functions[k].divisor)
+    fresh = FreshSearch(instance, objective, main, 1, upper, memory=not machine.partial)
+    jobs, requests, divisor = fresh.jobs, instance.requests, fresh.divisor
+    linear, fixed = (np.array(part, dtype=np.int64) for part in zip(*map(line_of, functions), strict=True))
+    limits = (machine.block_limit, machine.host_memory, machine.batch_tokens, machine.prefill_tokens,
+              machine.batch_requests)  # fmt: skip
+    calls = np.zeros_like(jobs.call)
+    for i, request in enumerate(requests):
+        calls[i, np.cumsum([segment.decode for segment in request.segments])[:-1] - 1] = 1
+    back = max(line.swap_in_tokens * divisor // line.divisor for line in functions)
+    p = kernels.Jobs(
+        length=jobs.length, context=jobs.context, call=jobs.call, calls=calls, rest=jobs.rest,
+        rate=jobs.rate + jobs.low, busy=jobs.busy, each=jobs.each, token=jobs.token, back=back, divisor=divisor,
+        block=machine.block,
+        chunked=machine.chunked, partial=machine.partial, evict=machine.evict, linear=linear, fixed=fixed,
+        limits=np.array([TOP if limit is None else limit for limit in limits], dtype=np.int64), hybrid=machine.hybrid,
+        width=width,
+    )  # fmt: skip
+    f = kernels.room(len(requests), options.labels, int(jobs.length.sum()), VALUES + len(functions))
+    f.ready[0] = [request.arrival * divisor for request in requests]
+    f.tokens[0], f.is_open[0], f.count[ROWS], f.count[kernels.BEST] = jobs.length.sum(), True, 1, jobs.target
+    push(f, 0)
+    is_over = False
+    while not is_over and not stops():
+        is_over = bool(kernels.search(p, f, options.labels, int(f.count[TRIED]) + options.slice))
+    return _schedule(instance, p, f) if f.count[kernels.BEST] < jobs.target else None
+
+
+def _schedule(instance: Instance, p: kernels.Jobs, f: kernels.Labels) -> Schedule:
+    """Return the schedule of the best end."""
+    at, batches, ids = int(f.followed[0]), list[Batch](), [request.id for request in instance.requests]
+    while at:
+        columns = f.moves[at].T.tolist()
+        moves = {kind: {id: k for id, k in zip(ids, column, strict=True) if k}
+                 for kind, column in zip(("drop", "swap_out", "swap_in", "work"), columns, strict=True)}  # fmt: skip
+        batches.append(Batch.model_validate({"start": int(f.start[at]) // p.divisor, **moves}))
+        at = int(f.parent[at])
+    return Schedule(instance_sha256=instance.sha256, batches=tuple(reversed(batches)))

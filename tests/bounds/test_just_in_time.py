@@ -1,0 +1,97 @@
+"""Prefills and moves in parts that end just in time: what the referee accepts, and as good as an enumeration says."""
+
+from random import Random
+
+import pytest
+
+from bounds.just_in_time import search, why_not
+from kvcore import CostFunction, objective_value, verify_schedule
+from kvcore.cost import Cost
+from library.library import Library
+from tests.kvcore.test_fresh import drawn
+from tests.support.exhaustive import TooManyStates, exhaustive_optimum
+from tests.support.few import few
+
+FLOW = "total-flow-time"
+
+
+def free(seed):
+    """An instance with free calls on a machine with pause, where prefills are split or KV moves in parts."""
+    tiny, draw = drawn(seed), Random(seed)
+    chunked = draw.random() < 0.7
+    machine = tiny.machine.replace(
+        pause=True, chunked=chunked, partial=not chunked or draw.random() < 0.5, block=1,
+        host_memory=draw.choice((0, tiny.machine.memory)), batch_tokens=draw.choice((None, 4)) if chunked else None,
+    )  # fmt: skip
+    requests = tuple(
+        one.replace(segments=tuple(part.replace(call=part.call and part.call.replace(handling="free"))
+                                   for part in one.segments))
+        for one in tiny.requests
+    )  # fmt: skip
+    costs = (*tiny.cost.functions, CostFunction(swap_out_tokens=1, swap_in_tokens=draw.choice((1, 2))))
+    return tiny.replace(machine=machine, requests=requests, cost=Cost(costs))
+
+
+def found(seeds, max_states=1500):
+    """Return how many schedules of tiny instances are optimal, and how many there are; none is below the optimum."""
+    optimal = count = 0
+    for seed in seeds:
+        tiny = free(seed)
+        assert why_not(tiny, FLOW) is None
+        schedule = search(tiny, FLOW, 300)
+        value = objective_value(verify_schedule(tiny, schedule), FLOW)
+        try:
+            optimum = exhaustive_optimum(tiny, FLOW, max_states=max_states)[0]
+        except TooManyStates:
+            continue
+        assert value >= optimum
+        count, optimal = count + 1, optimal + (value == optimum)
+    return optimal, count
+
+
+def test_schedules_obey_the_rules_and_most_are_optimal():
+    optimal, count = found(range(60), 300)
+    assert count >= 15
+    assert optimal >= 0.8 * count
+
+
+@pytest.mark.slow
+def test_schedules_obey_the_rules_and_most_are_optimal_at_length():
+    optimal, count = found(few(range(100, 1500)))
+    assert optimal >= 0.8 * count >= 10
+
+
+def test_only_what_is_better_is_found():
+    library = Library()
+    real = library.instance(library.record("ve-2"))
+    best = objective_value(verify_schedule(real, library.schedule(library.record("ve-2"), FLOW)), FLOW)
+    assert objective_value(verify_schedule(real, search(real, FLOW, 30)), FLOW) >= best
+    assert search(real, FLOW, 30, best) is None  # it is optimal
+
+
+def test_a_prefill_ends_just_in_time_for_a_call():
+    library = Library()
+    real = library.instance(library.record("infercept-ve-k3-chunked1"))
+    schedule = search(real, FLOW, 30)
+    trace = verify_schedule(real, schedule)
+    parts = [step for one in trace.requests for step in one.steps if step.tokens > 1 and not step.generated]
+    assert parts
+    assert objective_value(trace, FLOW) < 29_768_524  # ... what there was where amounts are whole or tried one by one
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [({"chunked": False, "partial": False, "batch_tokens": None}, "are whole"), ({"pause": False}, "with pause")],
+)
+def test_what_it_is_not_for(change, why):
+    tiny = free(3)
+    assert why in why_not(tiny.replace(machine=tiny.machine.replace(**change)), FLOW)
+    assert "makespan" in why_not(tiny, "makespan")
+    assert "free calls" in why_not(drawn(next(s for s in range(99) if _orders(s))), FLOW)
+
+
+def _orders(seed):
+    tiny = drawn(seed)
+    handlings = {call.handling for one in tiny.requests for call in one.calls}
+    machine = tiny.machine
+    return machine.pause and (machine.chunked or machine.partial) and "preserve" in handlings
