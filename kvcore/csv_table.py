@@ -139,7 +139,7 @@ def _check_header(source: str, header: Sequence[str], columns: Sequence[str]) ->
             if any(DECIMAL.fullmatch(name) for name in header):
                 raise BadInput(f"{source}, line 1: it must name the columns, and holds numbers; {needed}")
             has = f"; it has {', '.join(filter(None, header))[:200]}"
-            near = did_you_mean(column, filter(None, header))
+            near = did_you_mean(column, [name for name in header if name and name not in columns])
             what = f"more than one column {column}" if column in header else f"no column {column}{near}"
             raise BadInput(f"{source}, line 1: {what}; {needed}{has}")
 

@@ -6,8 +6,9 @@ from functools import cache
 
 import pytest
 
-from bounds.speed import _Search
+from bounds.speed import SpeedOptions, _Search
 from bounds.task import Task
+from bounds.tuning import chosen
 from kvcore import Cost, CostFunction, Instance, Machine, Request, Segment
 from kvcore.certificates import Alone, Speed, speed
 from kvcore.certificates.certificate import rounded
@@ -103,14 +104,13 @@ def crowd(n: int) -> Instance:
     return Instance(machine=Machine(memory=10**4, evict=True), cost=cost, requests=requests)
 
 
-def test_two_lines_prove_more_than_one(monkeypatch):
-    for name, less in {"ROUNDS": 30, "TRIAL": 20, "ORDERED": 4000, "MOST_SLOTS": 300}.items():
-        monkeypatch.setattr(f"bounds.speed.{name}", less)
+def test_two_lines_prove_more_than_one():
     instance = crowd(9)
-    search = _Search(Task(instance, FLOW, NEVER))
-    search.begin()
-    one = search.best
-    search.ascend()
-    assert len(search.best.division.lines) == 1
-    assert search.best.value > 1.01 * one.value
-    assert 0.97 < search.best.value / float(search.best.proof(NEVER).value(instance, FLOW)) < 1 + 1e-4
+    with chosen(SpeedOptions(rounds=30, trial_rounds=20, ordered_pairs=4000, most_slots=300)):
+        search = _Search(Task(instance, FLOW, NEVER))
+        search.begin()
+        one = search.best
+        search.ascend()
+        assert len(search.best.division.lines) == 1
+        assert search.best.value > 1.01 * one.value
+        assert 0.97 < search.best.value / float(search.best.proof(NEVER).value(instance, FLOW)) < 1 + 1e-4

@@ -142,7 +142,7 @@ def replaced(old: str, new: str) -> str:
     [
         ("", "it is empty; the first line must name the columns request_key, augmentation"),
         (HEADER, "it has no rows below its header"),
-        (TWO.replace("decode_tokens", "decoded"), "line 1: no column decode_tokens; the columns needed are"),
+        (TWO.replace("decode_tokens", "decoded"), r"line 1: no column decode_tokens; is it decoded\?; the columns"),
         (TWO.replace("token_source", "segment"), "line 1: more than one column segment"),
         (replaced(",7,0.0500001", ",seven,0.0500001"), "line 3: decode_tokens must be a whole number, it is 'seven'"),
         (replaced(",7,0.0500001", ",7.0,0.0500001"), "line 3: decode_tokens must be a whole number, it is '7.0'"),
