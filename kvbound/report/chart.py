@@ -82,7 +82,9 @@ def _bars(
 
 LEFT, WIDTH, RIGHT = 130, 880, 90
 """Units of the picture for the names, the time axis, and the completions."""
-ROW, MEMORY, GAP, AXIS = 20, 90, 18, 34
+ROW, GAP, AXIS = 20, 18, 34
+LEAST_MEMORY, MOST_MEMORY = 90, 240
+"""Units for the curve of memory: a third of the lanes, within these."""
 MOST_BARS = 4_000
 """A schedule of more bars is not drawn."""
 HATCHES = {"//////": "M-1,5 L5,-1 M0,8 L8,0 M3,9 L9,3", "\\\\\\\\\\\\": "M-1,3 L5,9 M0,0 L8,8 M3,-1 L9,5",
@@ -110,14 +112,15 @@ class _Sheet:
     def __init__(self, trace: Trace, frame: Frame) -> None:
         self.trace, self.frame = trace, frame
         self.lanes = ROW * len(trace.requests)
-        self.bottom = self.lanes + GAP + MEMORY
+        self.curve = min(max(self.lanes / 3, LEAST_MEMORY), MOST_MEMORY)
+        self.bottom = self.lanes + GAP + self.curve
         self.height = self.bottom + AXIS
 
     def x(self, tick: int) -> float:
         return LEFT + WIDTH * tick * self.frame.scale(self.trace) / self.frame.end
 
     def y(self, tokens: float) -> float:
-        return self.bottom - MEMORY * min(tokens / self.frame.top, 1)
+        return self.bottom - self.curve * min(tokens / self.frame.top, 1)
 
     def grid(self) -> Iterator[Element]:
         """Yield the time axis: a line and a number every few units."""
@@ -154,7 +157,7 @@ class _Sheet:
             yield node("path", {"class": "host", "d": self._steps(host, close=False)})
         yield from self._limit(self.trace.instance.machine.memory)
         for k, line in enumerate(f"KV ({self.frame.units.kv})".replace(" of ", "\nof ").split("\n")):
-            yield _words(LEFT - 6, self.bottom - MEMORY / 2 + 14 * k, line, "end")
+            yield _words(LEFT - 6, self.bottom - self.curve / 2 + 14 * k, line, "end")
         if len(device) <= CELLS:
             yield from self._strips(device)
 
@@ -174,7 +177,7 @@ class _Sheet:
         above, y = limit > self.frame.top, self.y(limit)
         if not above:
             yield node("line", {"class": "limit", "x1": LEFT, "x2": LEFT + WIDTH, "y1": y, "y2": y})
-        yield _words(LEFT + WIDTH + 4, y + 4, "↑ " * above + f"memory {limit:,}", "start")
+        yield _words(LEFT + WIDTH, y - 4, "↑ " * above + f"memory {limit:,}", "end")
 
     def _strips(self, curve: Sequence[tuple[int, int]]) -> Iterator[Element]:
         """Yield an invisible strip for each step of the curve, with its numbers."""
@@ -189,7 +192,7 @@ class _Sheet:
                 units = self.frame.units
                 tip = f"memory\ndevice {tokens:,}{of} {units.kv}, host {held:,}\n{span_in_words(start, end, units)}"
                 yield node("rect", {"class": "strip", "x": self.x(start), "width": self.x(end) - self.x(start),
-                                    "y": self.bottom - MEMORY, "height": MEMORY, "data-tip": tip})  # fmt: skip
+                                    "y": self.bottom - self.curve, "height": self.curve, "data-tip": tip})  # fmt: skip
 
 
 def bar_in_words(bar: Bar, trace: Trace, units: Units) -> Iterator[str]:

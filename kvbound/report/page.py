@@ -216,7 +216,7 @@ class Report:
         return "Made by " + ", ".join((f"kvbound {kvcore.__version__}", *solvers)) + "."
 
 
-EXPLAINED = "The parts are exact and add up; docs/explain.md defines each"
+EXPLAINED = "The parts are exact and add up; kvbound compare --explain prints them"
 NOTE = (
     "All schedules share the time axis. Point at a bar, or go to a chart and use the arrow keys, for its batches "
     "(counted from 0), tokens and KV. A tall bar is work, a half-high one a call, a low one a request that "

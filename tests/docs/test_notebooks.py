@@ -48,7 +48,7 @@ def pictures(notebook: NotebookNode) -> int:
 
 
 def test_every_script_has_its_twin() -> None:
-    assert len(SCRIPTS) >= 6
+    assert len(SCRIPTS) >= 7
     assert [script.stem for script in SCRIPTS] == [file.stem for file in sorted((ROOT / "notebooks").glob("*.ipynb"))]
 
 
