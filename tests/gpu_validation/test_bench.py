@@ -486,7 +486,7 @@ def test_libraries_need_a_gpu() -> None:
     [
         ((), 4, "torch sees no GPU here; use --device cpu for a dry run"),
         (("--device", "tpu"), 2, "there is no device 'tpu'; choose cuda or cpu"),
-        (("--device", "cpu", "--model", "gpt-9"), 2, "no model is called 'gpt-9'; there are tiny"),
+        (("--device", "cpu", "--model", "gpt-9"), 2, "no model is called 'gpt-9'; is it gpt-j-6b?; there are tiny"),
         (("--device", "cpu", "--peers", "sdpa,x"), 2, "no peer is called 'x'; there are sdpa, varlen"),
         (("--device", "cpu", "--dtype", "int3"), 2, "there is no dtype 'int3'; choose one of bfloat16"),
         (("--device", "cpu", "--backend", "jax"), 2, "there is no backend 'jax'; choose one of triton"),

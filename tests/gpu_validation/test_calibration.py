@@ -256,7 +256,11 @@ def test_ctrl_c_keeps_what_was_timed_if_a_fit_can_be_made(
         ((), 4, "torch sees no GPU here"),
         (("--device", "cpu", "--memory", "64"), 2, "--memory 64: only 6 batches of the grid fit; at least 20"),
         (("--device", "cpu", "--tick", "0"), 2, "--tick 0: write a number above 0"),
-        (("--device", "cpu", "--model", "gpt-9"), 2, "no model is called 'gpt-9'; there are tiny, small, llama-3.2-1b"),
+        (
+            ("--device", "cpu", "--model", "gpt-9"),
+            2,
+            "no model is called 'gpt-9'; is it gpt-j-6b?; there are tiny, small, llama-3.2-1b",
+        ),
         (("--device", "cpu", "--model", "gpt-j-6b"), 2, "gpt-j-6b has no gate"),
         (("--device", "cpu", "--backend", "triton"), 2, "in the interpreter: set TRITON_INTERPRET=1"),
         (("--device", "cpu", "--out", "nowhere/c.json"), 2, "there is no folder"),
