@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Generator, Sequence
+from concurrent.futures import CancelledError
 from contextlib import suppress
 from importlib import import_module
 from typing import Any
@@ -43,7 +44,7 @@ def run_on_cluster(cells: Sequence[Cell], address: str) -> Generator[tuple[Cell,
         futures = {client.submit(run_on_worker, cell, key=f"kvbound-{cell.key}", pure=False): cell for cell in cells}
         for future in distributed.as_completed(list(futures), loop=client.loop):
             if future.status == "lost":  # its worker died with the row: another one computes it again
-                with suppress(distributed.CancelledError):
+                with suppress(CancelledError):
                     future.exception()  # it waits
             if future.status in ("cancelled", "lost"):
                 raise BadInput(f"the cluster at {address} is gone; --resume goes on with what is left")

@@ -565,7 +565,7 @@ def test_a_cell_that_kills_dask_workers_is_a_failed_cell(monkeypatch: pytest.Mon
 @pytest.mark.parametrize(
     ("fake", "address", "message"),
     [
-        (FakeDask(["lost"]), "tcp://a:1", "the cluster at tcp://a:1 is gone; --resume goes on with what is left"),
+        (FakeDask(["cancelled"]), "tcp://a:1", "the cluster at tcp://a:1 is gone; --resume goes on with what is left"),
         (FakeDask([]), "a:1", r"--cluster a:1: no Dask scheduler answers there \(timed out\)"),
         (FakeDask([], "9"), "tcp://a:1", "its workers have kvbound {'9'}, this is "),
     ],
