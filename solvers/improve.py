@@ -65,7 +65,7 @@ class ImproveOptions(Options):
     finest_time: float = option(1.01, "the same for two flow times, or times of a token", least=1)
     moves: int = option(2_000, "moves of destroy and repair that count as a round")
     runs: int = option(200, "compiled runs of the index rule that count as a round")
-    first: float = option(1.0, "processor seconds for the first policy, or half of all if that is more", least=0)
+    first: float = option(1.0, "processor seconds for a first policy, or half of all if that is more", least=0)
     reserve: float = option(2.0, "so many times the last run of the engine is kept free for the next one", least=0)
 
 
@@ -92,7 +92,7 @@ def improve(
     It takes `seconds`, or, with `rounds`, runs so many policies, however long they take; then it is reproducible.
     Ctrl-C ends it with what was found. The result names the policy that made the schedule, if a name makes it again,
     and in `extra` the value of the start and the number of rounds. `found` is called with each better schedule;
-    `options` are as in `solve`. Where the policy to start from does not end in its part of the seconds
+    `options` are as in `solve`. Where no policy to start from ends in its part of the seconds
     (`improve.first`), the result is `unknown`.
 
     Raises:
@@ -181,16 +181,18 @@ class _Improvement:
             self._keep(verify_schedule(self.instance, given), None)
             return
         part = self.seconds / (1 + SolveOptions.given().referee)  # the referee has the rest
-        end = time.process_time() + (math.inf if self.rounds is not None else max(self.options.first, part))
+        limit = math.inf if self.rounds is not None else max(self.options.first, part)
         for name in first_policies(self.instance, self.objective) if given is None else (given,):
+            end = time.process_time() + limit
             try:
-                trace = trace_policy(self.instance, get_policy(name), go_on=lambda: time.process_time() < end)
+                trace = trace_policy(self.instance, get_policy(name), go_on=lambda: time.process_time() < end)  # noqa: B023
                 self._keep(trace, name)
                 return
             except (PolicyError, Unsuited) as error:
-                if isinstance(error, PolicyError) and time.process_time() >= end:
+                is_last = name in (given, FIRST[-1])
+                if is_last and isinstance(error, PolicyError) and time.process_time() >= end:
                     raise _OverError from None
-                if name in (given, FIRST[-1]):
+                if is_last:
                     raise
 
     def _keep(self, trace: Trace, name: str | None) -> None:
