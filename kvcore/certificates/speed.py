@@ -158,7 +158,7 @@ class PricedWork:
         self.rows = [Row(self.prices, works[0], whole[0], fixed, proof.fee, (ONE, *proof.ratios))]
         for line, work, base in zip(proof.lines, works[1:], whole[1:], strict=True):
             prices = line.price + (0,) * (len(self.prices) - len(line.price))
-            self.rows.append(Row(prices, work, base, 0, UNIT, (ONE,)))
+            self.rows.append(Row(prices, work, base, base, UNIT, (ONE,)))
         self.origin = instance.first_arrival
         self.unit = FINE * ONE**2 * UNIT << self.bits
         """What is paid is counted in such parts of 1/scale, times ticks."""
