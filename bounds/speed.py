@@ -438,7 +438,7 @@ class _Needs:
         fixed = whole * (UNIT - division.shared) / UNIT
 
         if self.objective == "total-ttft":
-            besides, all_work = 0 * besides, heads
+            besides, all_work = np.zeros_like(besides), heads
         least = np.max(bases + besides, axis=0, initial=max(1.0, whole))
 
         def fastest(work: Floats) -> Floats:

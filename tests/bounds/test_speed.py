@@ -82,7 +82,9 @@ def proofs(instance, objective, seed, count=4):
     *_, (best, _) = propose_speed(Task(instance, objective, NEVER))
     yield best
     yield best.replace(price=tuple(int(each * 2 * draw.random()) for each in best.price))
-    yield best.replace(price=best.price[: len(best.price) // 2])
+    half = len(best.price) // 2
+    cut = tuple(line.replace(price=line.price[:half]) for line in best.lines)
+    yield best.replace(price=best.price[:half], lines=cut)
     for _ in range(count):
         yield random_speed(draw, instance)
 
