@@ -162,7 +162,6 @@ class AsLogged(Policy):
     """
 
     name = "as logged"
-    rule = "the batches of a log, in its order"
     source = "kvbound import run"
     knows = "clairvoyant"
     free_calls = "own"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from docs.make.api import api_page
-from docs.make.lists import measured_page, names_page, options_page, rules_page
+from docs.make.lists import measured_page, names_page, rules_page
 from docs.make.pictures import PICTURES
 from docs.make.reference import reference_page
 from docs.make.schemas import schemas_page
@@ -20,7 +20,6 @@ def texts() -> dict[str, str]:
         "api.md": api_page(FOLDER.parent),
         "measured.md": measured_page(),
         "names.md": names_page(),
-        "options.md": options_page(),
         "reference.md": reference_page(FOLDER.parent),
         "rules.md": rules_page(),
         "schemas.md": schemas_page(),

@@ -1,4 +1,4 @@
-"""The pages made of what the code has: names, options, rules of policies, and measurements."""
+"""The pages made of what the code has: names, rules of policies, and measurements."""
 
 from __future__ import annotations
 
@@ -9,15 +9,12 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
-import typer
-
 from bounds.ladder import METHODS
 from costmodels import COSTS, DEVICES, MODELS
 from heuristics import POLICIES
 from heuristics.engine import admission, min_waste
 from heuristics.engine.policy import Policy
 from heuristics.registry import NAMED
-from kvbound.cli.app import app
 from kvcore.instance import LIMIT, Machine
 from solvers.option_names import rows_of_options
 from solvers.ways import SOLVERS
@@ -26,13 +23,7 @@ from workloads.builtin import BUILTIN
 NAMES = """# Names
 
 Written by `python -m docs.make` from the code. What the commands and the Python functions take by name: built-in
-instances, policies, methods of bounds, solvers, costs, devices and models.
-"""
-OPTIONS = """# Options
-
-Written by `python -m docs.make` from the commands, as `kvbound COMMAND --help` prints them.
-[commands.md](commands.md) says what they do together, and what JSON and exit codes scripts may rely on. Every command
-has `--help`.
+instances, policies, methods of bounds, solvers, costs, devices, models and the options of searches.
 """
 SEARCHES = """What `--option NAME=NUMBER` sets, and `options={NAME: NUMBER}` in Python: the numbers that steer searches.
 They change what is found, and how soon; no proof rests on them."""
@@ -68,6 +59,7 @@ def names_page() -> str:
              m.source, m.note)
             for m in MODELS.values()
         ]),
+        *section("Options of searches", ("option", "default", "effect", "value"), rows_of_options(), SEARCHES),
     ])  # fmt: skip
 
 
@@ -78,30 +70,6 @@ def machine(measured: Machine | None) -> str:
     blocks = f" in blocks of {measured.block}" if measured.block > 1 else ""
     host = f", host {measured.host_memory:,}" if measured.host_memory else ""
     return f"memory {measured.memory:,}{blocks}{host}; {measured.batch_tokens:,} a batch"
-
-
-def options_page() -> str:
-    """Return docs/options.md."""
-    numbers = section("Options of searches", ("option", "default", "effect", "value"), rows_of_options(), SEARCHES)
-    return "\n".join([OPTIONS, *commands(typer.main.get_command(app), "kvbound"), *numbers])
-
-
-def commands(command: Any, name: str) -> Iterator[str]:
-    """Yield the lines of a command, or of those below it."""
-    below = command.list_commands(None) if hasattr(command, "list_commands") else []
-    for word in below:
-        yield from commands(command.get_command(None, word), f"{name} {word}")
-    if not below:
-        yield from section(name, ("option", "default", "what it is"), map(option, command.params), command.help)
-
-
-def option(given: Any) -> tuple[str, str, str]:
-    """Return how an argument or option is written, its default, and what it is."""
-    name = ", ".join([*given.opts, *given.secondary_opts]) if given.param_type_name == "option" else ""
-    default = given.default if isinstance(given.default, str | int | float) else None
-    shown = "" if default is None or default is False else f"`{default}`"
-    written = " ".join(filter(None, [name, given.metavar]))
-    return f"`{written}`", "required" if given.required else shown, getattr(given, "help", None) or ""
 
 
 def section(title: str, head: Sequence[str], rows: Iterable[Sequence[str]], words: str = "") -> Iterator[str]:

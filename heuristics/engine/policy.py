@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from abc import ABC, abstractmethod
 from copy import copy
+from inspect import cleandoc
 from typing import ClassVar, Literal, NamedTuple, Self
 
 from heuristics.engine.job import Knows
@@ -32,9 +34,9 @@ class Policy(ABC):
 
     name: str
     rule: str
-    """The rule in one line."""
+    """The rule in one line: the first one of the docstring, unless given."""
     source: str
-    """Where it is from."""
+    """Where it is from: what the docstring ends with after "Source: ", unless given."""
     knows: Knows = "online"
     free_calls: ClassVar[Literal["min-waste", "preserve", "own"]] = "min-waste"
     """What handles calls that the instance leaves free: the min-waste rule or preserve, both fixed beforehand, or
@@ -43,6 +45,14 @@ class Policy(ABC):
     """The switches of the machine without which it cannot run (`evict` only where memory has a limit)."""
     settings: ClassVar[dict[str, Setting]] = {}
     """The numbers that its name may give, by name."""
+
+    def __init_subclass__(cls) -> None:
+        said = cleandoc(cls.__doc__ or "")
+        found = re.search(r"Source: (.*?)\.?\Z", said, re.DOTALL)
+        given = {"rule": said.partition("\n")[0], "source": " ".join(found[1].split()) if found else ""}
+        for key, text in given.items():
+            if text and key not in vars(cls):
+                setattr(cls, key, text)
 
     def __repr__(self) -> str:
         """Return its name, and the rule in a line."""

@@ -74,7 +74,7 @@ def _made(kind: type[Policy], path: str) -> Policy:
             policy = kind()
     except (Exception, SystemExit) as error:
         raise BadInput(f"{path}: {kind.__name__} cannot be made: {in_one_line(error, path)}") from None
-    said = {"name": kind.__name__.lower(), "rule": _first_line(kind), "source": "one's own"}
+    said = {"name": kind.__name__.lower(), "rule": "one's own", "source": "one's own"}
     vars(policy).update({key: text for key, text in said.items() if not hasattr(policy, key)})
     return policy
 

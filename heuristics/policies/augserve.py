@@ -16,7 +16,7 @@ from kvcore.instance import Handling
 
 
 class AugServe(Unified):
-    """Queues in order of predicted cost: running, swapped, then resumed or new; each batch has its own limit.
+    """Least predicted cost less waiting first: running, swapped, then resumed or new; a token limit by free memory.
 
     *Value*: at arrival (9) to (15), memory-time of prefill and decodes up to the call, plus that of the call (preserve)
     or of the swap-out; after a call (16) to (25), of what brings the context back, of the return and the decodes,
@@ -47,8 +47,6 @@ class AugServe(Unified):
     """
 
     name = "augserve"
-    rule = "least predicted cost, less what waiting takes off; swapped before waiting; token limit by free memory"
-    source = "AugServe (arXiv 2512.04013), Sections 4.3 and 4.4, Algorithm 1"
     needs = ("evict", "pause", "chunked")
     knows = "predictions"
 

@@ -34,8 +34,6 @@ class Deadline(Index):
     Source: this project; a batch is as long as the least slack for a token lets it.
     """
 
-    rule = "the longest age + T a token left first, in batches as long as the least slack for a token"
-    source = "this project"
     name = "deadline"
 
     def __init__(self, flow: float | None = None, token: float | None = None) -> None:

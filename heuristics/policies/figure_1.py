@@ -10,17 +10,15 @@ from kvcore.errors import BadInput
 
 
 class Fcfs(Ranked):
-    """Figure 1's rule in order of arrival; a request that returns from a call keeps its place.
+    """In order of arrival, kept on return; admitted if its segment fits and all can still finish (Figure 1's rule).
 
     Guarantee: none is known; it can be arbitrarily far from the best mean latency (a long request before many short
     ones). It never deadlocks and never evicts.
     Running time: O(n log n + h log h) for a batch, with n requests present and h holding KV.
-    Source: the baseline in MARS (Figure 1a) and LAMPS (Figure 3a), and InferCept's order.
+    Source: MARS (arXiv 2410.18248), Figure 1a: the baseline; LAMPS, Figure 3a; InferCept's order.
     """
 
     name = "fcfs"
-    rule = "in order of arrival, kept on return; admitted if its segment fits and all can still finish"
-    source = "MARS (arXiv 2410.18248), Figure 1(a)"
 
     def key(self, job: Job) -> tuple[int, int]:
         """Return the arrival, and the number in the instance."""
@@ -28,20 +26,18 @@ class Fcfs(Ranked):
 
 
 class Sjf(Ranked):
-    """Figure 1's rule in order of the remaining work: ticks of decodes, prefills and refills if it ran alone.
+    """Least remaining work first, recomputation included; admitted as in `fcfs`.
 
-    Calls do not count, recomputation after a discarded call and transfers do.
+    Work is the ticks of decodes, prefills, refills and transfers if it ran alone; calls do not count.
 
     Guarantee: where each batch takes one request and one tick, memory has no limit and there is no call, it is
     shortest remaining processing time, which has the least total flow time. Otherwise nothing is known. It never
     deadlocks and never evicts.
     Running time: O(n log n + h log h) for a batch, with n requests present and h holding KV.
-    Source: the baseline in MARS (Figure 1b) and LAMPS (Figure 3b).
+    Source: MARS (arXiv 2410.18248), Figure 1b: the baseline; LAMPS, Figure 3b.
     """
 
     name = "sjf"
-    rule = "least remaining work first, recomputation included; admitted as in fcfs"
-    source = "MARS (arXiv 2410.18248), Figure 1(b)"
 
     def key(self, job: Job) -> int:
         """Return the remaining work in ticks."""
@@ -49,16 +45,14 @@ class Sjf(Ranked):
 
 
 class SjfApi(Ranked):
-    """Figure 1's rule in order of the remaining work plus the remaining time in calls, in ticks.
+    """Least remaining work plus remaining time in calls first, in ticks; admitted as in `fcfs`.
 
     Guarantee: nothing is known. It never deadlocks and never evicts.
     Running time: O(n log n + h log h) for a batch, with n requests present and h holding KV.
-    Source: the baseline in MARS (Figure 1c) and LAMPS (Figure 3c).
+    Source: MARS (arXiv 2410.18248), Figure 1c: the baseline; LAMPS, Figure 3c.
     """
 
     name = "sjf-api"
-    rule = "least remaining work plus remaining call time first; admitted as in fcfs"
-    source = "MARS (arXiv 2410.18248), Figure 1(c)"
 
     def key(self, job: Job) -> int:
         """Return the remaining work plus the remaining call time, in ticks."""
@@ -66,7 +60,7 @@ class SjfApi(Ranked):
 
 
 class MarsOrder(Ranked):
-    """Figure 1's rule in order of the remaining memory-time, or in a given order of ids.
+    """Least remaining memory-time first, calls' waste included, or a given order of ids; admitted as in `fcfs`.
 
     The key is the KV that the request will hold, integrated over the ticks of its batches if it runs alone, plus the
     waste of its coming calls under their handlings, in token-ticks:
@@ -82,12 +76,10 @@ class MarsOrder(Ranked):
     Guarantee: nothing is known. It never deadlocks and never evicts. Starvation prevention and the caching of scores
     are left out.
     Running time: O(n log n + h log h) for a batch, with n requests present and h holding KV.
-    Source: MARS (arXiv 2410.18248), Section 3 and Figure 1(d); LAMPS, Section 4.
+    Source: MARS (arXiv 2410.18248), Section 3 and Figure 1d; LAMPS, Section 4.
     """
 
     name = "mars-order"
-    rule = "least remaining memory-time first, the waste of calls included; admitted as in fcfs"
-    source = "MARS (arXiv 2410.18248), Section 3, step 2"
 
     def __init__(self, order: Sequence[str] = ()) -> None:
         """Take an order of ids that goes before the key; requests that are not in it come last, by memory-time.

@@ -30,8 +30,6 @@ class FirstTokens(Unified):
     """
 
     name = "first-tokens"
-    rule = "first tokens before all else, the shortest prompt first, in batches of the most a tick; then the least left"
-    source = "this project, after Smith (1956)"
     knows = "predictions"
     swapped_wait = True
 

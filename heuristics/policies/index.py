@@ -122,8 +122,6 @@ class Index(Unified):
     Source: this project; p / D is the index of Smith's rule (1956) for a batch.
     """
 
-    rule = "the prefix by least work left that maximises sum of c / (R + R0) over the duration; the rest pauses"
-    source = "this project, after Smith (1956)"
     knows = "predictions"
     swapped_wait = True
 

@@ -14,9 +14,10 @@ from kvcore.instance import LIMIT
 
 
 class Infercept(InferceptBase):
-    """Requests in calls swap in order of their waste, as the limit allows; the others keep their KV or drop it.
+    """Decodes, chunks and swap-ins by original arrival; calls swap as a batch hides, else as wastes least.
 
-    The waste of one with C tokens, of which m are on the device, is the lesser of
+    Requests in calls swap in order of their waste, as the limit allows; the others keep their KV or drop it. The waste
+    of one with C tokens, of which m are on the device, is the lesser of
 
         preserve (2)    T m                                    T: how long its call lasts, as `expected` says
         discard  (4)    n F(B + c) C / 2 + n (F(B + c) - F(B)) C_o
@@ -27,12 +28,10 @@ class Infercept(InferceptBase):
 
     Guarantee: nothing is known. Running time: O(r + p log p) for a batch with r running requests and p in calls that
     hold KV, O(log n) for what happens.
-    Source: InferCept, Section 4; equations (2), (4), (5).
+    Source: InferCept (arXiv 2402.01869), Section 4; equations (2), (4), (5).
     """
 
     name = "infercept"
-    rule = "decodes, chunks and swap-ins by original arrival; calls swap as a batch hides, else as wastes least"
-    source = "InferCept (arXiv 2402.01869), Section 4"
     knows: Knows = "predictions"
 
     def start(self, view: View) -> None:
@@ -78,12 +77,10 @@ class Infercept(InferceptBase):
 class InferceptElapsed(Infercept):
     """InferCept where nothing is known of calls: one is expected to last as long as it has lasted.
 
-    Guarantee: nothing is known. Running time: as infercept. Source: InferCept, Section 4.4.
+    Guarantee: nothing is known. Running time: as infercept. Source: InferCept (arXiv 2402.01869), Section 4.4.
     """
 
     name = "infercept-elapsed"
-    rule = "as infercept, with the time that a call has lasted so far for its duration"
-    source = "InferCept (arXiv 2402.01869), Section 4.4"
     knows: Knows = "online"
 
     def expected(self, job: Job) -> int:
@@ -127,12 +124,10 @@ class InferceptProfiled(InferceptElapsed):
 
     A call that returns in the middle of a batch is seen to last up to its end.
 
-    Guarantee: nothing is known. Running time: as infercept. Source: InferCept, Sections 2.2 and 4.4.
+    Guarantee: nothing is known. Running time: as infercept. Source: InferCept (arXiv 2402.01869), Sections 2.2, 4.4.
     """
 
     name = "infercept-profiled"
-    rule = "as infercept, with the mean of the calls of its type so far for a call's duration"
-    source = "InferCept (arXiv 2402.01869), Sections 2.2 and 4.4"
 
     def start(self, view: View) -> None:
         """Begin without a profile."""

@@ -33,12 +33,10 @@ class InferceptAsReleased(InferceptBase):
     of the victim. While none waits, the oldest on the host is dropped and waits.
 
     Guarantee: nothing is known. Running time: as infercept, O(r log r) where chunks run.
-    Source: InferCept's released code, policy V with chunks; the budgets are its profiled lines for the 6B model.
+    Source: InferCept's released code (arXiv 2402.01869), policy V with chunks; its profiled budgets for the 6B model.
     """
 
     name = "infercept-as-released"
-    rule = "by original arrival; calls preserve, or discard if that wastes less; the worst is swapped out on demand"
-    source = "InferCept (arXiv 2402.01869), the released code"
     knows = "predictions"
     by_arrival = True
 

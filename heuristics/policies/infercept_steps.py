@@ -16,12 +16,11 @@ class ImprovedDiscard(Vllm):
     """vLLM's scheduler; a call discards, and the request waits at the place of its original arrival.
 
     Guarantee: nothing is known. Running time: as vLLM.
-    Source: InferCept, Section 3.2, equation (1); as coded, the request is put before all that wait.
+    Source: InferCept (arXiv 2402.01869), Section 3.2, equation (1): ImprovedDiscard; as coded, the request is put
+    before all that wait.
     """
 
     name = "improved-discard"
-    rule = "as vllm; calls discard, and requeue by original arrival"
-    source = "InferCept (arXiv 2402.01869), Section 3.2: ImprovedDiscard"
 
     def return_key(self, job: Job, now: int) -> Any:
         """Return the original arrival."""
@@ -35,12 +34,10 @@ class Preserve(ImprovedDiscard):
     decodes). While it is in the call no other takes its memory.
 
     Guarantee: nothing is known. Running time: as vLLM.
-    Source: InferCept, Section 3.2, equation (2).
+    Source: InferCept (arXiv 2402.01869), Section 3.2, equation (2): Preserve.
     """
 
     name = "preserve"
-    rule = "as vllm; calls preserve"
-    source = "InferCept (arXiv 2402.01869), Section 3.2: Preserve"
     handling = "preserve"
 
 
@@ -52,12 +49,11 @@ class Swap(ImprovedDiscard):
     them, as in the paper.
 
     Guarantee: nothing is known. Running time: as vLLM.
-    Source: InferCept, Section 3.2, equation (3); recomputation where the host is full is the released code's.
+    Source: InferCept (arXiv 2402.01869), Section 3.2, equation (3): Swap; recomputation where the host is full is the
+    released code's.
     """
 
     name = "swap"
-    rule = "as vllm; calls swap all out, or discard where the host is full; they come back before new ones are admitted"
-    source = "InferCept (arXiv 2402.01869), Section 3.2: Swap"
     handling = "swap"
 
     def fill_waiting(self, plan: Plan) -> None:
@@ -90,12 +86,11 @@ class ByType(InferceptBase):
     The long-running types are swapped first, then the others; a type that is not known counts as short.
 
     Guarantee: nothing is known. Running time: as infercept-swap.
-    Source: InferCept, Section 5.2: discard for interactive (long-running), preserve for automated (short) types.
+    Source: InferCept (arXiv 2402.01869), Section 5.2: discard for interactive (long-running), preserve for automated
+    (short) types.
     """
 
     name = "infercept-heuristic"
-    rule = "as infercept-swap; beyond the limit calls of chat, image and tts discard, others preserve"
-    source = "InferCept (arXiv 2402.01869), Section 5.2"
 
     def ranked(self, jobs: Iterable[Job]) -> list[Job]:
         """Return those that would be dropped, by original arrival."""
@@ -113,11 +108,10 @@ class ByDuration(InferceptBase):
     the limit.
 
     Guarantee: nothing is known. Running time: as infercept-chunked-discard.
-    Source: the released code of InferCept: heuristics H-S (swap from 4 s), H-D (discard from 7 s) and H-B (both).
+    Source: InferCept's released code (arXiv 2402.01869): H-S (swap from 4 s), H-D (discard from 7 s), H-B (both).
     """
 
     name = "infercept-hb"
-    source = "InferCept (arXiv 2402.01869): heuristics H-S, H-D and H-B of the released code"
     knows = "predictions"
 
     def __init__(self, name: str = "infercept-hb", swap_from: int | None = 4, discard_from: int | None = 7) -> None:

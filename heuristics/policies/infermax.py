@@ -13,9 +13,10 @@ from kvcore.instance import LIMIT
 
 
 class Infermax(Unified):
-    """Sarathi's groups, with running decodes in order of the KV they hold: long ones first, short ones evicted.
+    """Decodes first, those with most KV before others, then prefills in chunks; the shortest is evicted.
 
-    What a refill costs grows with what has been evicted. P = C unless `prefill_tokens` says otherwise.
+    Groups are Sarathi's. What a refill costs grows with what has been evicted. P = C unless `prefill_tokens` says
+    otherwise.
 
     Guarantee: nothing is known. It needs a machine that evicts.
     Running time: O(r) for a batch with r running requests, O(r log r) where memory lacks, O(log n) for what happens.
@@ -23,8 +24,6 @@ class Infermax(Unified):
     """
 
     name = "infermax"
-    rule = "decodes first, those with most KV before others, then prefills in chunks; the shortest is evicted"
-    source = "INFERMAX (arXiv 2411.07447), Section 6: sorting"
 
     def __init__(self, prefill_tokens: int | None = None) -> None:
         self.prefill_tokens = prefill_tokens
@@ -114,7 +113,7 @@ class Reserving(Unified):
 
 
 class InfermaxHistogram(Reserving, Infermax):
-    """As `infermax`; a request is admitted once the KV that it is expected to hold at its end is free.
+    """As `infermax`; admitted once the KV expected at its end is free, by a histogram of those that are done.
 
     Expected is the mean, rounded up, of what the requests that are done held at their ends, among those whose prompt
     has the same number of binary digits; its own known tokens where that is more, or where none is done.
@@ -125,8 +124,6 @@ class InfermaxHistogram(Reserving, Infermax):
     """
 
     name = "infermax-histogram"
-    rule = "as infermax; admitted once the KV expected at its end is free, by a histogram of those that are done"
-    source = "INFERMAX (arXiv 2411.07447), Section 6: histogram"
 
     def start(self, view: View) -> None:
         """Begin with an empty histogram."""
@@ -158,8 +155,6 @@ class Table1(Unified):
     Running time: O(r) for a batch with r running requests, O(log n) for what happens.
     Source: INFERMAX (arXiv 2411.07447), Section 3.1, Algorithm 1, and Table 1.
     """
-
-    source = "INFERMAX (arXiv 2411.07447), Table 1"
 
     def __init__(self, name: str, rule: str, **switches: Any) -> None:
         """Take a name, a rule, and the switches of `Unified` that are not as there."""
@@ -204,11 +199,10 @@ class EvictionFree(Reserving, Table1):
     Guarantee: with exact predictions none is evicted, so it runs on machines that do not evict. Otherwise nothing: one
     that outlives its prediction may get the last comer evicted.
     Running time: O(r) for a batch with r running requests, O(log n) for what happens.
-    Source: INFERMAX (arXiv 2411.07447), Section 4.1.
+    Source: INFERMAX (arXiv 2411.07447), Section 4.1: eviction-free.
     """
 
     knows = "predictions"
-    source = "INFERMAX (arXiv 2411.07447), Section 4.1: eviction-free"
     needs = ("pause",)
 
     def reserve(self, job: Job, tokens: int) -> int:

@@ -21,12 +21,12 @@ MEANS = 3.0
 
 
 class Knee(Index):
-    """The decodes that serve most for a batch's duration, and prefill until another function becomes the longest.
+    """Decodes by the least work left that serve most a tick, and prefill until compute takes as long as memory.
 
-    The function with the largest fixed part pays for the memory traffic: weights, and KV that is read. Each other one,
-    and tokens above a hinge, may last as long and no longer. So prefill fills the time that decodes leave unused, and
-    a batch has the size that suits what is in it. Where one function is always the longest, prefill takes what the
-    budgets leave.
+    Prefill is taken until another function becomes the longest. The function with the largest fixed part pays for the
+    memory traffic: weights, and KV that is read. Each other one, and tokens above a hinge, may last as long and no
+    longer. So prefill fills the time that decodes leave unused, and a batch has the size that suits what is in it.
+    Where one function is always the longest, prefill takes what the budgets leave.
 
     Decodes go by R, the least work left (as in `index`): the prefix that maximises the sum of c / (R + R0) over its
     duration, with c what the request adds; the rest pauses and keeps its KV. R0 is three times the mean R. Then
@@ -39,8 +39,6 @@ class Knee(Index):
     Source: this project; the roofline of Williams, Waterman and Patterson (2009), and Smith's rule (1956) for a batch.
     """
 
-    rule = "decodes by the least work left that serve most a tick, and prefill until compute takes as long as memory"
-    source = "this project, after Williams et al. (2009) and Smith (1956)"
     needs = ("evict", "pause", "hybrid", "chunked")
 
     def __init__(self, means: float = MEANS, factors: Array | None = None) -> None:

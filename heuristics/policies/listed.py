@@ -19,8 +19,6 @@ class Listed(Ranked):
     """
 
     name = "listed"
-    rule = "in a given order; admitted as in fcfs"
-    source = "list scheduling"
 
     def __init__(self, keys: Sequence[Any]) -> None:
         """Set the key of each request of the instance, in their order; the smallest goes first."""
@@ -38,9 +36,6 @@ class RandomOrder(Ranked):
     Running time: O(n log n + h log h) for a batch, with n requests present and h holding KV.
     Source: a reference, to see what an order is worth.
     """
-
-    rule = "in a random order, drawn once for each request; admitted as in fcfs"
-    source = "a reference"
 
     def __init__(self, seed: int = 0) -> None:
         self.seed = seed

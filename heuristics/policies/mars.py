@@ -17,14 +17,15 @@ Key = tuple[bool, int, int]
 
 
 class Mars(Unified):
-    """One waiting queue in order of the predicted memory-time of the segment, behind the requests that hold KV.
+    """Least predicted memory-time of the segment first, its call's waste included; starving after 100 batches.
 
-    A request waits at its arrival, after an eviction, and after a call that discarded or swapped its KV. Its score, in
-    twice the token-ticks, is the KV of the rest of its segment integrated over the ticks of its batches if it runs
-    alone, the refill included, plus the waste of the call at the segment's end, InferCept's (1) to (4) with a full
-    memory. A call that is free is handled as wastes least by the predictions, chosen when the segment begins; a call
-    that the instance handles is ranked with that handling. A request that holds KV goes on; where memory lacks, the
-    one of the largest remaining score is evicted. Admission stops at the first that lacks memory or tokens.
+    One waiting queue stands behind the requests that hold KV. A request waits at its arrival, after an eviction, and
+    after a call that discarded or swapped its KV. Its score, in twice the token-ticks, is the KV of the rest of its
+    segment integrated over the ticks of its batches if it runs alone, the refill included, plus the waste of the call
+    at the segment's end, InferCept's (1) to (4) with a full memory. A call that is free is handled as wastes least by
+    the predictions, chosen when the segment begins; a call that the instance handles is ranked with that handling. A
+    request that holds KV goes on; where memory lacks, the one of the largest remaining score is evicted. Admission
+    stops at the first that lacks memory or tokens.
 
     A request that has waited for `threshold` batches on end is starving until it is done: starving ones go before
     all others, and are evicted after them. With `refresh` = k the scores of those that hold KV are computed anew in
@@ -41,10 +42,6 @@ class Mars(Unified):
     """
 
     name = "mars"
-    rule = (
-        "least predicted memory-time of the segment first, its call's waste included; calls as predicted to waste "
-        "least; starving after 100 batches"
-    )
     source = "MARS (arXiv 2410.18248), Section 3, Algorithm 1"
     needs = ("evict", "pause", "chunked")
     knows = "predictions"

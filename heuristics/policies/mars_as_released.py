@@ -23,7 +23,7 @@ TOKEN, FIXED = 408, 169_200
 
 
 class MarsAsReleased(Unified):
-    """Running requests first come, first served; waiting ones in order of the released score; no swaps.
+    """Waiting requests by MARS's released score, running ones first come, first served; calls preserve or recompute.
 
     *Handling*, at arrival and at each return: with ctx = the original prompt and the predicted output in whole blocks
     of 64 tokens, a call of T seconds is preserved if T ctx is at most InferCept's waste of a discard, else recomputed.
@@ -44,14 +44,10 @@ class MarsAsReleased(Unified):
 
     Guarantee: nothing is known. Running time: O(r) for a batch with r running requests, and O(w) with w waiting ones
     for each that is admitted, or where the running batch has changed and tokens are left.
-    Source: the released code of MARS, with the settings of its script.
+    Source: the released code of MARS (arXiv 2410.18248), with the settings of its script.
     """
 
     name = "mars-as-released"
-    rule = (
-        "waiting requests by MARS's released score, running ones first come, first served; calls preserve or recompute"
-    )
-    source = "MARS's released code (arXiv 2410.18248)"
     needs = ("evict", "pause", "chunked")
     knows = "predictions"
     by_arrival = True

@@ -75,15 +75,16 @@ class OccupancyProfile:
 
 
 class McSf(Unified):
-    """Running requests go on; waiting ones start in order of a key, up to the first that would let memory overflow.
+    """Shortest output first, started if memory never overflows at an end to come; running requests go on.
 
-    The key of `mc-sf` is the output that is left, that of `memory-area` the KV held over the batches left, the sum of
-    s o + o (o - 1) / 2 over the segments left, with s tokens known and o to generate. The test follows all requests
-    that hold KV, token by token, to their ends. A request that calls with discard or swap gives everything back, one
-    whose call preserves counts from then on, as long as the call may last, with what it claims until it gives
-    everything back. A prefill in chunks counts as whole from its first batch; where budgets hold running requests
-    back, memory may run short after all, and the last comer is evicted. Free calls are handled as wastes least
-    (`heuristics.engine.min_waste`); a swap that the host has no room for becomes a discard.
+    Waiting requests start in order of a key, up to the first that would not fit. The key of `mc-sf` is the output that
+    is left, that of `memory-area` the KV held over the batches left, the sum of s o + o (o - 1) / 2 over the segments
+    left, with s tokens known and o to generate. The test follows all requests that hold KV, token by token, to their
+    ends. A request that calls with discard or swap gives everything back, one whose call preserves counts from then on,
+    as long as the call may last, with what it claims until it gives everything back. A prefill in chunks counts as
+    whole from its first batch; where budgets hold running requests back, memory may run short after all, and the last
+    comer is evicted. Free calls are handled as wastes least (`heuristics.engine.min_waste`); a swap that the host has
+    no room for becomes a discard.
 
     Guarantee: with one prompt length, no calls, and all there at first, mc-sf is within a constant factor of the
     least total flow time (Jaillet et al.); for memory-area nothing is known. Where no budget holds a request back and
@@ -94,8 +95,6 @@ class McSf(Unified):
     """
 
     name = "mc-sf"
-    rule = "shortest output first, started if memory never overflows at an end to come; running ones go on"
-    source = "Jaillet et al. (arXiv 2502.07115): MC-SF"
     knows = "predictions"
     swapped_wait = True
 
@@ -206,8 +205,6 @@ class MemoryArea(McSf):
     """
 
     name = "memory-area"
-    rule = "least memory over the batches left first, started as in mc-sf; running ones go on"
-    source = "Kong et al. (arXiv 2606.22327): smallest volume first; started as in MC-SF"
 
     def key(self, job: Job) -> Any:
         """Return the KV held over the batches left, in tokens times batches, and the arrival."""

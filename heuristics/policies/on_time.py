@@ -61,8 +61,6 @@ class OnTime(Knee):
     Source: this project, after Jackson (1955) and Moore (1968), whose rule is optimal for one machine and one arrival.
     """
 
-    rule = "first tokens by due time, but the longest where not all can be on time; decodes by pace; late ones last"
-    source = "this project, after Jackson (1955) and Moore (1968)"
     steady = Policy.steady  # the mean duration, and so who is urgent, changes with every batch
 
     def __init__(self, share: float = SHARE, pace: float = PACE, factors: Array | None = None) -> None:

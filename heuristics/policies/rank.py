@@ -175,12 +175,11 @@ class RankAsReleased(PreemptiveOrder):
 
     Guarantee: nothing is known. Running time: O(r log r) for a batch with r running requests, and O(n), in numpy, for
     each of the n present that is admitted or evicted.
-    Source: INFERMAX's released simulator (a fork of Vidur): its `rank` scheduler, read, and not run (as released it
-    frees what it does not hold).
+    Source: INFERMAX's released simulator (arXiv 2411.07447, a fork of Vidur): its `rank` scheduler, read, and not run
+    (as released it frees what it does not hold).
     """
 
     persists = True
-    source = "INFERMAX's released simulator (arXiv 2411.07447)"
 
     def __init__(self, ranking: PreemptiveOrder) -> None:
         self.name = f"{ranking.name}-as-released"
@@ -225,20 +224,18 @@ class RankAsReleased(PreemptiveOrder):
 
 
 class Srpt(PreemptiveOrder):
-    """All requests by the tokens that are left to generate, over all segments; calls and refills count nothing.
+    """Running and waiting requests in one order, fewest tokens left to generate first; the last is evicted.
 
-    That is the number of batches left if prefills are whole. A shorter newcomer preempts a longer running request, and
-    evicts it if it needs the memory.
+    Over all segments; calls and refills count nothing. That is the number of batches left if prefills are whole. A
+    shorter newcomer preempts a longer running request, and evicts it if it needs the memory.
 
     Guarantee: where each batch takes one request and one tick, memory has no limit and there is no call, it is
     shortest remaining processing time, which has the least total flow time. Otherwise nothing is known.
     Running time: O(r log r) for a batch with r running requests, O(log n) for what happens.
-    Source: Schrage, A proof of the optimality of the shortest remaining processing time discipline (1968).
+    Source: Schrage (1968), A proof of the optimality of the shortest remaining processing time discipline.
     """
 
     name = "srpt"
-    rule = "running and waiting requests in one order, fewest tokens left to generate first; the last is evicted"
-    source = "Schrage (1968): shortest remaining processing time"
     knows = "predictions"
 
     def rank(self, job: Job) -> tuple[int, int]:

@@ -10,36 +10,33 @@ from heuristics.engine.unified import Unified, first_come
 
 
 class Sarathi(Unified):
-    """Every running request decodes; what is left of the P prefill tokens goes to started, then to new prefills.
+    """Decodes first, then prefills in chunks of 512 tokens, in order of arrival; the last comer is evicted.
 
-    Memory for the whole prompt is reserved when a request is admitted. A decode that lacks a block evicts the last of
+    What is left of the P prefill tokens goes to started, then to new prefills. Memory for the whole prompt is reserved
+    when a request is admitted. A decode that lacks a block evicts the last of
     the running requests.
 
     Guarantee: nothing is known. Running time: O(r) for a batch with r running requests, O(log n) for what happens.
-    Source: Sarathi-Serve as INFERMAX models it (Table 1).
+    Source: Sarathi-Serve as INFERMAX models it (arXiv 2411.07447, Table 1).
     """
 
     name = "sarathi"
-    rule = "decodes first, then prefills in chunks of 512 tokens, in order of arrival; the last comer is evicted"
-    source = "Sarathi-Serve; INFERMAX (arXiv 2411.07447), Table 1"
     prefill_tokens = 512
 
 
 class SarathiServe(Sarathi):
-    """As `sarathi`, but what all requests process in a batch, decodes included, is at most the chunk of 512 tokens.
+    """As `sarathi`, in chunks of what the decodes leave of 512 tokens; the last comer is evicted.
 
-    Decodes beyond the chunk still run; prefills then wait. A decode needs a free block even where its last block has
-    room, unless it runs alone: else the last to arrive of those that run is evicted, itself in the end; cut prefills
-    count, too, if they came after it.
+    A batch has at most so many tokens, decodes included; decodes beyond still run, and prefills then wait. A decode
+    needs a free block even where its last block has room, unless it runs alone: else the last to arrive of those that
+    run is evicted, itself in the end; cut prefills count, too, if they came after it.
 
     Guarantee: nothing is known. Running time: O(r) for a batch with r running requests, O(log n) for what happens.
-    Source: Sarathi-Serve's released code (commit 96f9911), and Vidur's copy, with which it agrees batch for batch on
-    48 requests (tests/heuristics/test_released.py).
+    Source: Sarathi-Serve's released code (arXiv 2403.02310, commit 96f9911), and Vidur's copy, with which it agrees
+    batch for batch on 48 requests (tests/heuristics/test_released.py).
     """
 
     name = "sarathi-serve"
-    rule = "decodes first, then prefills in chunks of what they leave of 512 tokens; the last comer is evicted"
-    source = "Sarathi-Serve's released code (arXiv 2403.02310)"
     decodes_count = True
     spare_block = True
 

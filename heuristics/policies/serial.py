@@ -9,18 +9,16 @@ from kvcore.instance import LIMIT
 
 
 class Serial(Policy):
-    """The requests one after another in order of arrival, each alone from its first token to its last.
+    """One request after another in order of arrival, each alone to its last token; the machine waits during calls.
 
     While it is in a call, the machine waits. Free calls preserve: no other needs the memory.
 
     Guarantee: it succeeds on every instance, because every request fits alone. Nothing better is known.
     Running time: O(1) for a batch.
-    Source: the argument that every instance is feasible.
+    Source: the argument that every instance is feasible; the fall-back.
     """
 
     name = "serial"
-    rule = "one request after another in order of arrival; the machine waits during calls"
-    source = "always feasible; the fall-back"
     knows = "online"
     free_calls = "preserve"
 

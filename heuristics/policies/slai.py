@@ -34,13 +34,11 @@ class Slai(Unified):
 
     Guarantee: nothing is known; the throughput theorem of the paper is RAD's. Running time: O(r log r) for a batch with
     r running requests.
-    Source: the released code, agrimUT/SLAI, sarathi/core/scheduler/slai_scheduler.py (d1ff17f), shortest prompt first,
-    with the numbers of config_path_yml_files/mistral7b_relaxed.yml (2b01459); no watermark.
+    Source: the released code (arXiv 2508.01002), agrimUT/SLAI, sarathi/core/scheduler/slai_scheduler.py (d1ff17f),
+    shortest prompt first, with the numbers of config_path_yml_files/mistral7b_relaxed.yml (2b01459); no watermark.
     """
 
     name = "slai"
-    rule = "decodes near their deadline, then chunks, the shortest prompt first, then other decodes; 512 tokens a batch"
-    source = "SLAI's released code (arXiv 2508.01002)"
     batch_tokens = 512
     spare_block = True
 

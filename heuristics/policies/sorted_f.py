@@ -21,7 +21,7 @@ MOST = 100
 
 
 class SortedF(McSf):
-    """Waiting requests start set after set; running requests go on.
+    """Sets of the least outputs / size^2 first, each by output, started as in `mc-sf`; running requests go on.
 
     F of a set X of requests is the sum of their outputs over |X|^2, and X is feasible if all of X, started together,
     fit at every end. A feasible set of least F (of equal ones the largest) starts first, shortest output first; then
@@ -39,8 +39,6 @@ class SortedF(McSf):
     """
 
     name = "sorted-f"
-    rule = "sets of the least outputs / size^2 first, each by output, started as in mc-sf; running ones go on"
-    source = "Wang, Ye, Zhou (arXiv 2508.06133): Sorted-F; started as in MC-SF"
 
     def key(self, job: Job) -> tuple[int, int]:
         """Return the place behind those of a set, by the tokens left to generate."""

@@ -41,9 +41,6 @@ class Staggered(McSf):
     Source: this project.
     """
 
-    rule = "B requests every G batches, shortest output first, if memory never overflows; running ones go on"
-    source = "this project"
-
     def __init__(self, size: int | None = None, gap: int = 1) -> None:
         """Set B, the requests of a group (None: it finds B and G itself), and G, the batches between two."""
         self.name = "staggered" if size is None else f"staggered:{size},{gap}"

@@ -8,21 +8,19 @@ from kvcore.instance import LIMIT
 
 
 class Vllm(Unified):
-    """Prefill-only batches while a waiting request fits, in order; otherwise every running request decodes.
+    """Prefills first, whole and alone, in order; the last comer is evicted; calls discard, and requeue at the end.
 
-    A decode needs a free block even where its last block has room, unless it runs alone: else it evicts the last of the
+    While a waiting request fits, batches only prefill; otherwise every running request decodes. A decode needs a free
+    block even where its last block has room, unless it runs alone: else it evicts the last of the
     running ones, which waits with its whole context to be refilled. A request that calls is ended there, its KV
     dropped, and comes back as a new one: to the end of the queue.
 
     Guarantee: nothing is known. Running time: O(r) for a batch with r running requests, O(log n) for what happens.
-    Source: vLLM as in INFERMAX's released simulator (Table 1; no watermark), and InferCept's "Discard" (Section 3.2).
+    Source: vLLM as in INFERMAX's released simulator (arXiv 2411.07447, Table 1; no watermark), and InferCept's
+    "Discard" (arXiv 2402.01869, Section 3.2).
     """
 
     name = "vllm"
-    rule = (
-        "prefills first, whole, in order of arrival; the last comer is evicted; calls discard, and requeue at the end"
-    )
-    source = "vLLM; INFERMAX (arXiv 2411.07447), Table 1; InferCept (arXiv 2402.01869), Section 3.2: Discard"
     hybrid = False
     chunked = False
     prefill_first = True
@@ -30,16 +28,14 @@ class Vllm(Unified):
 
 
 class VllmVidur(Vllm):
-    """As `vllm`, but the prompts of a batch, each padded to the longest, are at most C tokens together.
+    """As `vllm`, with every prompt of a batch counted as long as the longest, at most C tokens together.
 
     Guarantee: nothing is known. Running time: O(r) for a batch with r running requests, O(log n) for what happens.
-    Source: Vidur's released simulator, with which it agrees batch for batch on 48 requests
+    Source: Vidur's released simulator (arXiv 2405.05465), with which it agrees batch for batch on 48 requests
     (tests/heuristics/test_released.py); vLLM before it took prompts unpadded.
     """
 
     name = "vllm-vidur"
-    rule = "as vllm, with every prompt of a batch counted as long as the longest"
-    source = "Vidur (arXiv 2405.05465), the released simulator"
 
     def joins(self, tokens: int, plan: Plan) -> bool:
         """Whether requests x longest prompt stays within C."""

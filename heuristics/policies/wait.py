@@ -36,8 +36,6 @@ class Wait(ServingEngine):
     Luoxiaogan/vidur_or (papers/arxiv/known_type.tex, aa34999); what happens at the end is our own.
     """
 
-    rule = "a type (prompt, output) is in a batch once N new ones wait: these and all that run; others sit out"
-    source = "Ao, Luo, Simchi-Levi, Wang (arXiv 2504.11320): WAIT"
     knows = "predictions"
     needs = ("hybrid", "pause")
 
