@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from kvbound.plots import style
 from kvbound.plots.frame import FAR, Frame, far
-from kvbound.plots.gantt import draw_gantt, draw_memory, legend, rows_height
+from kvbound.plots.gantt import ROW, draw_gantt, draw_memory, legend, rows_height
 from kvbound.timeline import Kind
 from kvbound.units import units_of
 from kvcore.errors import BadInput
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 COLUMNS = 4
 """The most schedules side by side; more of them fill several bands, one below the other."""
+ALONE = 8.3
+"""Inches of a schedule that has a line of a page for itself."""
 
 
 def compare_schedules(columns: Sequence[tuple[str, Trace]], path: str | Path | None = None) -> Figure:
@@ -36,12 +38,23 @@ def compare_schedules(columns: Sequence[tuple[str, Trace]], path: str | Path | N
         raise BadInput("no schedule to draw: give at least one pair (title, trace)")
     columns, note = _without_far(columns)
     traces = [trace for _, trace in columns]
-    frame, sheet = Frame.of(traces), _Sheet.of(traces)
+    return _draw(columns, Frame.of(traces), _Sheet.of(traces), path, note)
+
+
+def draw_schedule(trace: Trace, frame: Frame) -> Figure:
+    """Draw one schedule, without a title, on the axes of others; as high as its rows need."""
+    return _draw([("", trace)], frame, _Sheet(1, 1, ALONE, max(ROW * len(trace.requests), 0.75)))
+
+
+def _draw(
+    columns: Sequence[tuple[str, Trace]], frame: Frame, sheet: _Sheet, path: str | Path | None = None, note: str = ""
+) -> Figure:
     with style.sheet(sheet.width, sheet.height, path) as figure:
         kinds: set[Kind] = set()
         lines: list[Line2D] = []
-        for (title, trace), (above, below) in zip(columns, _axes_of(figure, sheet, traces), strict=True):
-            kinds |= draw_gantt(above, trace, frame)
+        axes = _axes_of(figure, sheet, [trace for _, trace in columns])
+        for (title, trace), (above, below) in zip(columns, axes, strict=True):
+            kinds |= draw_gantt(above, trace, frame, sheet.rows)
             lines += draw_memory(below, trace, frame)
             above.set_title(_title(title, int(13 * sheet.column)), loc="left", parse_math=False)
             below.set_xlabel(f"time ({frame.units.time})")

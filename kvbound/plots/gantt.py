@@ -51,8 +51,8 @@ CELL = 3
 """Where the shortest batch is at least this many points wide, the work of each batch is a cell of its own."""
 LABELS = 40
 """The most rows labelled in a Gantt chart; of more requests, every second, third, .. is."""
-COMPLETIONS = 24
-"""Up to this many rows, each ends with its completion."""
+ROW = 0.25
+"""Inches of a row that is labelled, and ends with its completion, whatever their number."""
 
 
 def gantt(trace: Trace, ax: Axes | None = None) -> Axes:
@@ -64,14 +64,14 @@ def gantt(trace: Trace, ax: Axes | None = None) -> Axes:
     frame = Frame.of([trace])
     with style.applied():
         ax = style.new_axes(7, max(rows_height(trace) + 0.5, 2)) if ax is None else ax
-        kinds = draw_gantt(ax, trace, frame)
+        kinds = draw_gantt(ax, trace, frame, rows_height(trace))
         ax.set_xlabel(f"time ({frame.units.time})")
         ax.legend(**legend(kinds), loc="upper left", bbox_to_anchor=(1.01, 1.02))
     return ax
 
 
-def draw_gantt(ax: Axes, trace: Trace, frame: Frame) -> set[Kind]:
-    """Draw the rows and return the kinds used."""
+def draw_gantt(ax: Axes, trace: Trace, frame: Frame, height: float) -> set[Kind]:
+    """Draw the rows, for which there are so many inches, and return the kinds used."""
     rows, scale = timeline(trace), frame.scale(trace)
     cells = min(batch.duration for batch in trace.batches) * scale / frame.end * style.inches(ax) * 72 >= CELL
     as_image = sum(map(len, rows.values())) > style.VECTORS
@@ -82,9 +82,10 @@ def draw_gantt(ax: Axes, trace: Trace, frame: Frame) -> set[Kind]:
                 ax.add_artist(_bars(spans, y, scale, look, cells)).set_rasterized(as_image)
     if cells:
         _draw_cells(ax, trace, scale)
-    if len(rows) <= COMPLETIONS:
+    roomy = height >= ROW * len(rows)
+    if roomy:
         _write_completions(ax, trace, frame)
-    _set_rows(ax, list(rows))
+    _set_rows(ax, list(rows), 1 if roomy else -(-len(rows) // LABELS))
     set_time(ax, frame)
     return {interval.kind for intervals in rows.values() for interval in intervals}
 
@@ -120,8 +121,7 @@ def _write_completions(ax: Axes, trace: Trace, frame: Frame) -> None:
         style.write(ax, time, y, frame.text(time), offset=3)
 
 
-def _set_rows(ax: Axes, ids: list[str]) -> None:
-    every = -(-len(ids) // LABELS)
+def _set_rows(ax: Axes, ids: list[str], every: int) -> None:
     ax.set_yticks(range(0, len(ids), every), [style.short(id, 14) for id in ids[::every]], parse_math=False)
     ax.set_ylim(len(ids) - 0.4, -0.6)
     style.tidy(ax)
@@ -148,7 +148,7 @@ def legend(kinds: Iterable[Kind], more: Sequence[Line2D] = ()) -> dict[str, Any]
 
 def rows_height(trace: Trace) -> float:
     """Return the inches for the rows: a quarter each, until they fill the height of a page."""
-    return min(max(0.25 * len(trace.requests), 0.75), 7.0)
+    return min(max(ROW * len(trace.requests), 0.75), 7.0)
 
 
 def memory(trace: Trace, ax: Axes | None = None) -> Axes:
@@ -172,14 +172,11 @@ def draw_memory(ax: Axes, trace: Trace, frame: Frame) -> list[Line2D]:
     """Draw the curves and return the lines that need a legend: that of the host, if it is used."""
     from matplotlib.ticker import FuncFormatter, MaxNLocator
 
-    curve = trace.memory_curve()
-    if curve[0][0] > 0:
-        curve.insert(0, (0, 0))
-    times = [tick * frame.scale(trace) for tick, _ in curve]
-    tokens = [held for _, held in curve]
-    as_image = len(curve) > style.VECTORS
-    ax.fill_between(times, tokens, step="post", color=PALE, linewidth=0, rasterized=as_image)
-    ax.step(times, tokens, where="post", color=BLUE, linewidth=1.1, label="device memory", rasterized=as_image)
+    times, tokens = _seen(trace.memory_curve(), ax, trace, frame)
+    if times[0] > 0:
+        times, tokens = [0, *times], [0, *tokens]
+    ax.fill_between(times, tokens, step="post", color=PALE, linewidth=0)
+    ax.step(times, tokens, where="post", color=BLUE, linewidth=1.1, label="device memory")
     lines = _draw_host(ax, trace, frame)
     _draw_limit(ax, trace.instance.machine.memory, frame)
     ax.set_ylim(0, frame.top)
@@ -190,9 +187,19 @@ def draw_memory(ax: Axes, trace: Trace, frame: Frame) -> list[Line2D]:
     return lines
 
 
+def _seen(curve: Sequence[tuple[int, int]], ax: Axes, trace: Trace, frame: Frame) -> tuple[list[float], list[int]]:
+    """Return the times and the levels of a curve; of the steps within half a point, the highest."""
+    times = [tick * frame.scale(trace) for tick, _ in curve]
+    seen: dict[int, tuple[float, int]] = {}
+    for time, (_, held) in zip(times, curve, strict=True):
+        place = int(time / frame.end * style.inches(ax) * 72 * 2)
+        first, most = seen.get(place, (time, held))
+        seen[place] = first, max(most, held)
+    return [time for time, _ in seen.values()], [held for _, held in seen.values()]
+
+
 def _draw_host(ax: Axes, trace: Trace, frame: Frame) -> list[Line2D]:
-    curve = trace.host_curve()
-    times, tokens = [tick * frame.scale(trace) for tick, _ in curve], [held for _, held in curve]
+    times, tokens = _seen(trace.host_curve(), ax, trace, frame)
     if not any(tokens):
         return []
     lines: list[Line2D] = ax.step(

@@ -25,7 +25,7 @@ SERIES, MARKERS = (BLUE, ORANGE, VERMILLION, SKY, PURPLE, BLACK), "osv^D<>pX*"
 
 LEGEND: dict[str, Any] = {"frameon": False, "fontsize": 7, "handleheight": 1.1}
 VECTORS = 10_000
-"""A chart of more bars or steps than this stores them as an image."""
+"""A chart of more bars than this stores them as an image."""
 SMALL = 6.5
 """Points of the text within a picture."""
 STYLE: dict[str, Any] = {

@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
+import re
 import xml.etree.ElementTree as ElementTree
 from collections.abc import Iterable, Mapping
 from importlib.resources import files
+from typing import TYPE_CHECKING
 from xml.etree.ElementTree import Element
 
+from kvbound.plots.style import BLACK, GREY, LIGHT, PALE, WHITE, render
 from kvbound.tables import Cells
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 LINES = frozenset(
     ("head", "body", "main", "section", "figure", "table", "thead", "tbody", "tr", "details", "dl", "p", "h1", "h2",
      "h3", "svg", "g", "rect", "path", "style", "script", "meta", "title", "pattern")
 )  # fmt: skip
 """Elements that end a line of the file."""
+
+COLOURS = {BLACK: "ink", GREY: "muted", LIGHT: "line", PALE: "pale", WHITE: "page"}
+"""The colours of pictures that are others on a dark page, by the names that `report.css` has for them."""
 
 Child = Element | str | None
 
@@ -83,3 +92,26 @@ def html_table(cells: Cells, caption: str | None = None) -> Element:
 
 def _cell(cell: object) -> str:
     return "–" if cell is None else str(cell)
+
+
+def inline(figure: Figure, name: str, attributes: Mapping[str, str]) -> Element:
+    """Return a figure as an SVG element of the page, in its colours; `name` sets its ids apart from those of others."""
+    drawn = render(figure).decode()
+    for colour, ours in COLOURS.items():
+        drawn = re.sub(colour, f"var(--{ours})", drawn, flags=re.IGNORECASE)
+    svg = ElementTree.fromstring(drawn)
+    for element in svg.iter():
+        element.tag = _local(element.tag)
+        element.attrib = {_local(key): value.replace("url(#", f"url(#{name}-") for key, value in element.items()}
+        element.attrib |= {key: f"{name}-{element.attrib[key]}" for key in ["id"] if key in element.attrib}
+        element.attrib |= {key: f"#{name}-{element.attrib[key][1:]}" for key in ["href"] if key in element.attrib}
+        element.text, element.tail = (element.text or "").strip() or None, "\n"
+    for data in svg.findall("metadata"):
+        svg.remove(data)
+    svg.attrib = {"viewBox": svg.attrib["viewBox"], **attributes}
+    return svg
+
+
+def _local(name: str) -> str:
+    """Drop the namespace, which HTML does not have."""
+    return name.rpartition("}")[2]

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-import xml.etree.ElementTree as ElementTree
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -12,13 +10,12 @@ from xml.etree.ElementTree import Element
 
 import kvcore
 from kvbound.explanation import Explained
-from kvbound.plots import ladder, render
+from kvbound.plots import ladder
 from kvbound.plots.frame import DRAWABLE, FAR, Frame, far
 from kvbound.plots.gantt import LOOKS
-from kvbound.plots.style import BLACK, GREY, LIGHT, WHITE
 from kvbound.report import chart
 from kvbound.report.chart import Bar, bars_of
-from kvbound.report.markup import asset, html_table, node, page
+from kvbound.report.markup import asset, html_table, inline, node, page
 from kvbound.tables import (
     CAUSES,
     OVER,
@@ -142,8 +139,7 @@ class Report:
     def html(self) -> str:
         """Return the file: the same bytes for the same results, whenever and however fast they were found."""
         title = f"{self.instance.name}, {self.rows[0]['objective']}"
-        style = asset("report.css") + chart.looks() + "\n"
-        return page(f"kvbound: {title}", self._main(title), style, asset("report.js"))
+        return page(f"kvbound: {title}", self._main(title), asset("report.css"), asset("report.js"))
 
     def _main(self, title: str) -> Iterator[Element]:
         yield node("h1", None, title)
@@ -154,7 +150,9 @@ class Report:
             yield node("p", {"class": "small"}, OVER)
         yield _section("Schedules", *self._schedules())
         if self.ladder:
-            yield _section("Values and bounds", node("div", {"class": "wide"}, inline_ladder(self.ladder, self.units)))
+            drawn = ladder(self.ladder, units=self.units).figure.figure
+            about = {"class": "ladder", "role": "img", "aria-label": "values and bounds"}
+            yield _section("Values and bounds", node("div", {"class": "wide"}, inline(drawn, "ladder", about)))
         if self.explained:
             yield _section("Where the time goes", *self._explained())
         yield _section("What was proved, and how", *(proof(words, optimum) for words, optimum in self.optima.items()))
@@ -162,7 +160,6 @@ class Report:
         yield _section("The instance", *self._instance())
         yield node("p", {"class": "small"}, self._versions())
         yield node("div", {"id": "tip", "role": "status", "hidden": "hidden"})
-        yield chart.patterns()
 
     def _schedules(self) -> Iterator[Element]:
         requests = len(self.instance.requests)
@@ -171,14 +168,12 @@ class Report:
             yield node("p", None, f"Not drawn: {many if self.schedules else 'there is no schedule'}.")
             return
         drawn = [(label, trace, bars_of(trace)) for label, trace in self.schedules]
-        kinds = {bar.kind for _, _, lanes in drawn for lane in lanes.values() for bar in lane}
-        yield chart.legend(kinds)
         yield node("p", {"class": "small"}, NOTE)
         beyond = far([makespan(trace) for _, trace, _ in drawn])
         frame = Frame.of([trace for (_, trace, _), out in zip(drawn, beyond, strict=True) if not out])
-        for (label, trace, lanes), out in zip(drawn, beyond, strict=True):
+        for k, ((label, trace, lanes), out) in enumerate(zip(drawn, beyond, strict=True)):
             long = f"Not drawn: it takes {frame.units.spelled(makespan(trace))}, more than {FAR} times the median."
-            yield _noted(label, long) if out else _figure(label, trace, lanes, frame)
+            yield _noted(label, long) if out else _figure(f"chart-{k}", label, trace, lanes, frame)
 
     def _explained(self) -> Iterator[Element]:
         for cells in explained_cells(self.explained, self.units):
@@ -224,19 +219,14 @@ NOTE = (
 )
 
 
-def _figure(label: str, trace: Trace, lanes: Mapping[str, Sequence[Bar]], frame: Frame) -> Element:
+def _figure(name: str, label: str, trace: Trace, lanes: Mapping[str, Sequence[Bar]], frame: Frame) -> Element:
     """Return the chart of a schedule with its name, and what it shows as a table where that is not too long."""
     bars = sum(map(len, lanes.values()))
     if bars > chart.MOST_BARS:
         return _noted(label, f"Not drawn: {bars:,} bars, and up to {chart.MOST_BARS:,} are.")
-    drawn = chart.chart(label, trace, lanes, frame)
-    return node(
-        "figure",
-        None,
-        node("figcaption", None, label),
-        drawn,
-        _spelled(trace, lanes, frame.units) if bars <= SPELLED else None,
-    )
+    drawn = node("div", {"class": "wide"}, chart.chart(name, label, trace, lanes, frame))
+    spelled = _spelled(trace, lanes, frame.units) if bars <= SPELLED else None
+    return node("figure", None, node("figcaption", None, label), drawn, spelled)
 
 
 def _noted(label: str, note: str) -> Element:
@@ -258,34 +248,3 @@ def _spelled(trace: Trace, lanes: Mapping[str, Sequence[Bar]], units: Units) -> 
 
 def _section(heading: str, *children: Element) -> Element:
     return node("section", None, node("h2", None, heading), *children)
-
-
-COLOURS = {BLACK: "var(--ink)", GREY: "var(--muted)", LIGHT: "var(--line)", WHITE: "var(--page)"}
-
-
-def inline_ladder(rows: Sequence[Mapping[str, Any]], units: Units) -> Element:
-    """Return the ladder of these rows as an SVG element; `kvbound.plots.ladder` says what the rows are."""
-    drawn = render(ladder(rows, units=units).figure.figure).decode()
-    for colour, ours in COLOURS.items():
-        drawn = re.sub(colour, ours, drawn, flags=re.IGNORECASE)
-    svg = ElementTree.fromstring(drawn)
-    for element in svg.iter():
-        element.tag = _local(element.tag)
-        element.attrib = {_local(name): _apart(_local(name), value) for name, value in element.attrib.items()}
-    for data in svg.findall("metadata"):
-        svg.remove(data)
-    svg.attrib = {"viewBox": svg.attrib["viewBox"], "class": "ladder", "role": "img", "aria-label": "values and bounds"}
-    svg.tail = "\n"
-    return svg
-
-
-def _local(name: str) -> str:
-    """Drop the namespace, which HTML does not have."""
-    return name.rpartition("}")[2]
-
-
-def _apart(name: str, value: str) -> str:
-    """Keep what is named within the picture, and the uses of these names, apart from the rest of the page."""
-    if name == "id":
-        return f"ladder-{value}"
-    return re.sub(r"(^|url\()#", r"\1#ladder-", value)
