@@ -1282,7 +1282,7 @@ def network(kinds, M):
     return loads, found
 
 
-# --- kind `events` (docs/certificates.md, Exhaustive frontiers; the head of kvcore/certificates/events.py) ---------
+# --- kind `events` (the head of kvcore/certificates/events.py) -----------------------------------------------------
 
 
 MOST_TRIED = 10**6  # batches that are tried in one search: about two minutes
@@ -1457,7 +1457,7 @@ class Search:
 def takes_whole(instance, objective):
     """Whether all or all but one of the tokens that a request lacks, or one on no KV, are the only parts to be tried.
 
-    docs/certificates.md, Splits, says when; kvcore/certificates/splits.py proves it.
+    kvcore/certificates/splits.py says when, and proves it.
     """
     machine, peaks = instance.machine, [peak(one) for one in instance.requests]
     cost, k = instance.cost[0], 1 if machine.partial else max(peaks)

@@ -86,8 +86,8 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
 
 RULES = """# The rules of all policies
 
-Written by `python -m docs.make` from the code. [policies.md](policies.md) has the proofs, and says how the papers are
-read; [names.md](names.md#policies) has a line on each.
+Written by `python -m docs.make` from the code. [policies.md](policies.md) says how to choose one, and how to write
+one; [names.md](names.md#policies) has a line on each.
 
 ## The admission test
 """

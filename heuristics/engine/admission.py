@@ -1,14 +1,23 @@
 """The admission test: which requests may work in a batch so that all can still finish, without any eviction.
 
 A request holds device memory from its first work until its next **release**: a call handled by discard or swap, or its
-end. What it holds then is its claim. The device is safe if the holders can reach their releases one after another,
-each with what it holds, what is free, and what those before it gave back: the banker's test. When all have, the
-device is empty, and any request fits. Host memory has a banker of its own: a request that heads for a swap has
-reserved the room from its first work on, its claim is the largest coming swap, and it gives all back at its end. So a
-release is never blocked, and if both memories are safe, all can finish.
+end. What it holds then is its *claim*, and its *need* is the claim less what it holds now.
 
-Where the machine does not pause, running requests cannot be stopped. There the test lets them all go on, token by
-token, to the ends of their segments, and asks the banker about what is held then.
+**Definition.** A state is *safe* if the holders have an order in which the need of each fits into the free blocks, once
+those before it have released theirs (the banker's test). If there is such an order, that of rising need is one.
+
+**Theorem.** From a safe state every request can finish.
+
+*Proof.* The first holder runs alone to its release, then the next, and so on. A holder that runs passes the test: its
+growth takes nothing from the holders before it, and it gives all back to those after it. One in a call returns in time.
+Then the device is empty, and each request fits alone. Host memory has a banker of its own: a request that heads for a
+swap has reserved the room from its first work on, its claim is the largest coming swap, and it gives all back at the
+end of its last segment. So the host never blocks a release. QED
+
+Where the machine does not pause, running requests cannot be stopped. A request may join if all of them and it can go on
+to the ends of their segments, token by token, within the memory, and if the state at each end is safe. Memory peaks
+where a segment ends. A chunked prefill counts with the peak of its segment throughout. Without `hybrid` as well,
+requests that prefill together must complete together, and a prefill in parts runs alone.
 """
 
 from __future__ import annotations

@@ -23,10 +23,12 @@ class Ranked(Policy):
     Fill: a request is admitted if the budgets leave it a token, if its segment fits beside what all others hold, and
     if all can still finish after that without any eviction (`Plan.admits`). One that is not admitted is skipped,
     and the next one is asked (`Plan.fill`). Where the machine does not pause, those that must work on come first.
+    An admitted one gets all that it has to process, or a chunk, as the budgets allow; the first decides the phase.
 
     Guarantee: it never deadlocks and never evicts, whatever the key.
-    Running time: O(n log n + h log h) for a batch, with n requests present and h holding KV.
-    Source: MARS (arXiv 2410.18248), Figure 1; the admission test is ours (docs/policies.md).
+    Running time: O(n log n + h log h) for a batch, with n requests present and h holding KV. Without `pause` it is
+    O(r r + c h log h) more, with r requests running and c candidates that pass the cheaper tests.
+    Source: MARS (arXiv 2410.18248), Figure 1; the admission test is ours.
     """
 
     knows = "predictions"  # the admission test needs the sizes, whatever the key needs

@@ -29,7 +29,7 @@ class Unified(Policy):
     them (`prefilling`: chunks to come, or what a call returned), those on the host (`swapped`) and those without KV
     (`waiting`). A candidate needs tokens in the budgets, the phase of the batch where it is not hybrid, and memory:
     `reserve` says for how many tokens of KV. In `decoding` and `prefilling`, memory is taken from the running request
-    of lowest priority, and if that is the candidate itself, it is evicted; a waiting one waits.
+    of lowest priority, and if that is the candidate itself, it is evicted; a waiting one waits. Free calls discard.
 
     A subclass sets the switches below and overrides what it decides otherwise:
 

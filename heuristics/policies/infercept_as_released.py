@@ -30,7 +30,8 @@ class InferceptAsReleased(InferceptBase):
     One that lacks memory takes it from the back of the targets, and a running request then from the last that runs.
     What is taken goes to the host, only as much as is needed and the out-budget holds; one that needs more is left
     out. Where the host is full, copies there are dropped, those of the longest remaining call first, else all
-    of the victim. While none waits, the oldest on the host is dropped and waits.
+    of the victim. While none waits, the oldest on the host is dropped and waits, if its call was free. A target of
+    which a part is swapped stays one. Where nothing could work, evictions are those of `infercept`.
 
     Guarantee: nothing is known. Running time: as infercept, O(r log r) where chunks run.
     Source: InferCept's released code (arXiv 2402.01869), policy V with chunks; its profiled budgets for the 6B model.

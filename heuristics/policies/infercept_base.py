@@ -21,11 +21,12 @@ class InferceptBase(Unified):
     A chunk is admitted if there is memory for it. A running request that lacks memory evicts the last that came of
     all that hold KV and are not in a call; a prefill takes what room is left before it gives up.
 
-    **Swaps.** At most `swap_limit` tokens are moved in a batch, out and in together: as many as take no longer than
-    its work. What may be brought back has the first claim on it (criterion 3: no more than there is memory for), the
-    rest goes to `swap_out`. Requests come back first come, first served, the next one after the one before is
-    complete. With `partial`, moves are cut to what the limit leaves, in whole blocks where they free any; without it,
-    a request is swapped out only if the limit takes it whole, and the first one always comes back.
+    **Swaps.** At most `swap_limit` tokens are moved in a batch, out and in together: as many as take no longer than its
+    work, and none where the cost adds transfers to it. What may be brought back has the first claim (criterion 3: no
+    more than there is memory for), the rest goes to `swap_out`. Requests come back first come, first served, the next
+    one after the one before is complete. With `partial`, moves are cut to what the limit leaves, in whole blocks where
+    they free any; without it, a request is swapped out only if the limit takes it whole, and the first one always comes
+    back.
 
     A subclass says what happens to requests in calls: `ranked`, which is swapped out first; `gives_up`, whose KV is
     dropped if it is not. Here it is the first that arrived, and all: `infercept-swap`, or, without `swaps`,

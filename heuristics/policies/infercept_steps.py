@@ -83,7 +83,8 @@ LONG = ("chat", "image", "tts")
 class ByType(InferceptBase):
     """Chunks and swaps; calls of short-running types preserve, those of long-running ones discard beyond the limit.
 
-    The long-running types are swapped first, then the others; a type that is not known counts as short.
+    The long-running types are swapped first, then the others; a type that is not known counts as short. The type of a
+    request is its id up to the first dash.
 
     Guarantee: nothing is known. Running time: as infercept-swap.
     Source: InferCept (arXiv 2402.01869), Section 5.2: discard for interactive (long-running), preserve for automated
@@ -104,8 +105,8 @@ class ByType(InferceptBase):
 class ByDuration(InferceptBase):
     """Chunks; a call is handled by its duration: from some seconds on it discards, from fewer it swaps, or preserves.
 
-    It is swapped whole as it starts, as by `swap`, and preserved if the host has no room for it; it comes back within
-    the limit.
+    The batch is that of `infercept`; what the release does there is not known. A call is swapped whole as it starts, as
+    by `swap`, and preserved if the host has no room for it; it comes back within the limit.
 
     Guarantee: nothing is known. Running time: as infercept-chunked-discard.
     Source: InferCept's released code (arXiv 2402.01869): H-S (swap from 4 s), H-D (discard from 7 s), H-B (both).

@@ -116,7 +116,8 @@ class InfermaxHistogram(Reserving, Infermax):
     """As `infermax`; admitted once the KV expected at its end is free, by a histogram of those that are done.
 
     Expected is the mean, rounded up, of what the requests that are done held at their ends, among those whose prompt
-    has the same number of binary digits; its own known tokens where that is more, or where none is done.
+    has the same number of binary digits; its own known tokens where that is more, or where none is done. The released
+    code takes the mean of lengths, and has an overload rule and partial evictions, which are left out.
 
     Guarantee: nothing is known. It needs a machine that evicts.
     Running time: O(r) for a batch with r running requests, O(r log r) where memory lacks, O(log n) for what happens.

@@ -24,8 +24,9 @@ class Mars(Unified):
     segment integrated over the ticks of its batches if it runs alone, the refill included, plus the waste of the call
     at the segment's end, InferCept's (1) to (4) with a full memory. A call that is free is handled as wastes least by
     the predictions, chosen when the segment begins; a call that the instance handles is ranked with that handling. A
-    request that holds KV goes on; where memory lacks, the one of the largest remaining score is evicted. Admission
-    stops at the first that lacks memory or tokens.
+    swap that the host has no room for becomes a discard. A request that holds KV goes on, as in vLLM below MARS
+    (Algorithm 1 sorts one queue for all); where memory lacks, the one of the largest remaining score is evicted, never
+    for a request that waits. Admission stops at the first that lacks memory or tokens.
 
     A request that has waited for `threshold` batches on end is starving until it is done: starving ones go before
     all others, and are evicted after them. With `refresh` = k the scores of those that hold KV are computed anew in

@@ -43,7 +43,7 @@ class SGLang(PlansAhead):
     With `cached`, freed KV stays until its memory is needed (the radix cache, for the request itself, oldest first);
     that of a retracted request does not, nor of one that has ended. Not modelled: KV shared between requests; the order
     `lpm`; mixed chunks; a request that the engine ends at a limit below its output; with the radix cache off, what
-    `ignore_eos` tests instead.
+    `ignore_eos` tests instead; with `ahead`, that a retracted request generates the running batch's token again.
 
     Guarantee: nothing is known. Running time: O(r) for a batch with r running requests, O(r log r) for a retraction.
     Source: SGLang 0.5.23, python/sglang/srt/managers/schedule_policy.py and scheduler.py, with which it agrees batch

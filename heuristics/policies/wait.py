@@ -32,6 +32,7 @@ class Wait(ServingEngine):
     M tokens of KV by the sum above, throughput is within O(T^-1/2) of the fluid limit's over T ticks and mean latency
     is O(T^1/2) if l_j (d0 + d1 M) <= N for every type; O(1/T) and O(1) if it is strictly less (arXiv 2504.11320).
     Running time: O(n) for a batch with n requests present.
+    Nested WAIT is left out: its count of memory has no batch for requests at the boundary of a segment.
     Source: Ao, Luo, Simchi-Levi, Wang (arXiv 2504.11320), the algorithm WAIT, read in the authors' repository
     Luoxiaogan/vidur_or (papers/arxiv/known_type.tex, aa34999); what happens at the end is our own.
     """

@@ -1,4 +1,9 @@
-"""No request is faster than it would be alone: the longest chain of batches and calls."""
+"""No request is faster than it would be alone: the longest chain of batches and calls.
+
+A batch with work lasts at least as long as one decode on the least KV, or the first token of a prefill, if that is
+less. For token q a request takes ceil((A_q - kept) / P) batches (docs/bounds.md; 1 without P or `chunked`); up to the
+first token at least one prefill of the whole prompt, without the hinge and with the pairs of one token less.
+"""
 
 from __future__ import annotations
 
