@@ -29,7 +29,7 @@ ROOT = Path(__file__).parents[2]
 LINK = re.compile(r"(?<=\])\((?![a-z]+:|#)([^)#\s]+)(?:#([^)\s]*))?\)")
 BLOCK = re.compile(r"(^ *(?P<ticks>```+).*?^ *(?P=ticks)$)", flags=re.MULTILINE | re.DOTALL)
 WORDS = re.compile(r"\A( *```+\w+) .*")
-SHOWN_FORMULA = re.compile(r"<code>(\$\$?)(.+?)\1</code>", flags=re.DOTALL)
+SHOWN_FORMULA = re.compile(r"<code>(\$\$?)([^<]+?)\1</code>")
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
