@@ -3,11 +3,13 @@
 Files and folders of the repository that a page links to, such as the code of a constraint, become pages of the site, so
 that the links lead somewhere without the network. Notebooks become pages with what they show: as kept in the
 repository, or run anew where RUN_NOTEBOOKS is set (`make docs`). Words after the language of a code block, which tell
-the tests what to do, are left out.
+the tests what to do, are left out. Formulas between dollars pass through Markdown as code and become MathML, which
+browsers draw.
 """
 
 from __future__ import annotations
 
+import html
 import os
 import re
 from pathlib import Path
@@ -21,11 +23,13 @@ from mkdocs.structure.pages import Page
 from nbconvert import MarkdownExporter
 
 from docs.make.notebooks import executed, runs_here
+from docs.make.words import FORMULA
 
 ROOT = Path(__file__).parents[2]
 LINK = re.compile(r"(?<=\])\((?![a-z]+:|#)([^)#\s]+)(?:#([^)\s]*))?\)")
 BLOCK = re.compile(r"(^ *(?P<ticks>```+).*?^ *(?P=ticks)$)", flags=re.MULTILINE | re.DOTALL)
 WORDS = re.compile(r"\A( *```+\w+) .*")
+SHOWN_FORMULA = re.compile(r"<code>(\$\$?)([^<]+?)\1</code>")
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
@@ -49,8 +53,9 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
 
 
 def linked(uri: str, text: str) -> str:
-    """Return a text without code blocks, its links as they are on the site."""
-    return LINK.sub(lambda link: f"({target(uri, link)})", text)
+    """Return a text without code blocks, its links as they are on the site, and its formulas as code."""
+    text = LINK.sub(lambda link: f"({target(uri, link)})", text)
+    return FORMULA.sub(lambda found: f"`{found[0]}`" if found["tex"] else found[0], text)
 
 
 def source_of(uri: str) -> str:
@@ -105,7 +110,14 @@ def target(uri: str, link: re.Match[str]) -> str:
     return relpath(path.removeprefix("docs/"), f"{uri}/..") + anchor
 
 
-def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -> str:
-    """Tell MkDocs of the anchors of lines of code, which it does not see where it checks links."""
-    page.present_anchor_ids = (page.present_anchor_ids or set()) | set(re.findall(r'id="(line-\d+-\d+)"', html))
-    return html
+def on_page_content(content: str, page: Page, config: MkDocsConfig, files: Files) -> str:
+    """Set the formulas; tell MkDocs of the anchors of lines of code, which it does not see where it checks links."""
+    page.present_anchor_ids = (page.present_anchor_ids or set()) | set(re.findall(r'id="(line-\d+-\d+)"', content))
+    return SHOWN_FORMULA.sub(mathml, content)
+
+
+def mathml(formula: re.Match[str]) -> str:
+    """Return a formula that Markdown has shown as code, `$..$` or in display `$$..$$`, as MathML."""
+    from latex2mathml.converter import convert
+
+    return convert(html.unescape(formula[2]), display="block" if formula[1] == "$$" else "inline")

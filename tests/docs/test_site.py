@@ -142,6 +142,17 @@ def test_what_a_page_links_to_becomes_a_page() -> None:
     assert "* `index.md`" in hooks.listing("docs")
 
 
+def test_formulas_become_mathml() -> None:
+    pytest.importorskip("latex2mathml")
+    shown = hooks.linked("bounds.md", "at $x_i < 2$, `$HOME` and `$a$b`:\n\n$$\\lceil y \\rceil$$")
+    assert shown == "at `$x_i < 2$`, `$HOME` and `$a$b`:\n\n`$$\\lceil y \\rceil$$`"
+    drawn = hooks.SHOWN_FORMULA.sub(hooks.mathml, "<code>$x &lt; 2$</code> <code>$HOME</code> <code>$$y$$</code>")
+    assert re.sub(" xmlns=[^ ]*", "", drawn) == (
+        '<math display="inline"><mrow><mi>x</mi><mo>&#x0003C;</mo><mn>2</mn></mrow></math> <code>$HOME</code> '
+        '<math display="block"><mrow><mi>y</mi></mrow></math>'
+    )
+
+
 def test_a_notebook_is_a_page_with_what_it_shows(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("RUN_NOTEBOOKS", raising=False)
     page, *pictures = (made := hooks.notebook("notebooks/02_when_eviction_is_optimal.ipynb"))

@@ -22,3 +22,7 @@ def test_the_words_by_hand_have_a_limit() -> None:
 
 def test_numbers_symbols_and_code_blocks_are_no_words() -> None:
     assert count("| two words | 3 % |\n```python\nnot counted\n```\nx `and code`") == 4
+
+
+def test_formulas_are_no_words_and_dollars_in_code_are_dollars() -> None:
+    assert count("cost $\\max(ab, cd)$ is\n\n$$\\sum_i\nab$$\n\n`$ ls ab` or `$x` 5$ and $6") == 6
