@@ -36,7 +36,7 @@ class Policy(ABC):
     rule: str
     """The rule in one line: the first one of the docstring, unless given."""
     source: str
-    """Where it is from: what the docstring ends with after "Source: ", unless given."""
+    """Where it is from: what the docstring has after "Source: ", up to a semicolon or full stop, unless given."""
     knows: Knows = "online"
     free_calls: ClassVar[Literal["min-waste", "preserve", "own"]] = "min-waste"
     """What handles calls that the instance leaves free: the min-waste rule or preserve, both fixed beforehand, or
@@ -48,7 +48,7 @@ class Policy(ABC):
 
     def __init_subclass__(cls) -> None:
         said = cleandoc(cls.__doc__ or "")
-        found = re.search(r"Source: (.*?)\.?\Z", said, re.DOTALL)
+        found = re.search(r"Source: (.*?)(?:;|\.\s+[A-Z]|\.?\Z)", said, re.DOTALL)
         given = {"rule": said.partition("\n")[0], "source": " ".join(found[1].split()) if found else ""}
         for key, text in given.items():
             if text and key not in vars(cls):
