@@ -20,7 +20,8 @@ HEAD = """# The Python interface
 UNBROKEN = "\0"
 """A space where a line does not end."""
 MEMBERS = {
-    "Job": {"hold", "forget"}, "View": {"present", "continuing"}, "Plan": {"true_demands", "test_among", "batch", "undo"}
+    "Job": {"hold", "forget"}, "View": {"present", "continuing"},
+    "Plan": {"true_demands", "test_among", "batch", "undo"},
 }  # fmt: skip
 """The classes of which properties and methods are listed, and what of each the engine alone uses."""
 
