@@ -55,6 +55,13 @@ COSTS: dict[str, CostModel] = {
 def get_cost(name: str) -> CostModel:
     """Return the cost model of that name, a roofline (`roofline:model=..,device=..`), or that of a cost file (.json).
 
+    Parameters of a roofline: `tp=1` devices that share the model (it divides the heads of KV); `block=16` tokens of a
+    block; `batch=4096` tokens in a batch; `host=0` GiB of host memory for swapped KV; `transfers=overlapped`, or
+    `sync`, which adds them to the work; `bandwidth=1`, `compute=1`, `link=1`: the fraction of each peak that is
+    reached; `memory=0.9`, the share of the device's memory for weights and KV; `experts_read`, routed experts in a
+    layer that a batch reads (default: those of one token); `tick=1/1000000000` seconds. In place of `model` stand the
+    numbers of a config.json under their names there, or `layers`, `heads` and `kv_heads`; weights then have 2 bytes.
+
     BadInput says what is wrong with the name or with the file.
     """
     if name in COSTS:

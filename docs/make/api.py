@@ -19,6 +19,11 @@ HEAD = """# The Python interface
 """
 UNBROKEN = "\0"
 """A space where a line does not end."""
+MEMBERS = {
+    "Job": {"hold", "forget"}, "View": {"present", "continuing"},
+    "Plan": {"true_demands", "test_among", "batch", "undo"},
+}  # fmt: skip
+"""The classes of which properties and methods are listed, and what of each the engine alone uses."""
 
 
 def api_page(root: Path) -> str:
@@ -42,6 +47,18 @@ def _entry(module: str, name: str) -> Iterator[str]:
         yield f"```pyi\n{_called(name, thing)}\n```\n"
     said = inspect.getdoc(thing) if callable(thing) else None
     yield f"{said}\n\nFrom `{module}`.\n" if said else f"From `{module}`.\n"
+    if name in MEMBERS:
+        yield from (f"* `{member}`: {text}" for member, text in _members(thing, MEMBERS[name]))
+        yield ""
+
+
+def _members(thing: type, hidden: set[str]) -> Iterator[tuple[str, str]]:
+    """Yield the properties and methods of a class, with their arguments, and the first line of each docstring."""
+    for name, member in vars(thing).items():
+        called = inspect.isfunction(member)
+        if not name.startswith("_") and name not in hidden and (called or isinstance(member, property)):
+            given = f"({', '.join([*inspect.signature(member).parameters][1:])})" if called else ""
+            yield f"{name}{given}", str(inspect.getdoc(member)).partition("\n")[0]
 
 
 def _called(name: str, thing: Any) -> str:

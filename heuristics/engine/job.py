@@ -23,6 +23,8 @@ class Job:
     """One request, as it stands at a batch boundary after the moves that the batch being decided makes.
 
     It cannot be changed; the moves and the work that a `Plan` takes change what it shows. Tokens and ticks throughout.
+    `id`, `arrival`, `prompt`, `weight`, `slo` and `max_new` are those of the request, `index` is its position. A policy
+    that does not know predictions may not read `demand`, and what follows from it.
     """
 
     __slots__ = ("_demand", "_effort", "_effort_of", "_execution", "_held", "_state", "arrival", "id", "index",

@@ -22,7 +22,10 @@ class Plan:
     """Work and moves of the next batch, and what the budgets and the device memory still leave.
 
     The moves that rule R9 orders in this batch are already in it. Whatever a policy puts into it is checked by the
-    referee's rules; nothing is corrected.
+    referee's rules; nothing is corrected. In it are so far `work`, `dropped`, `swapped_out` and `swapped_in`, in tokens
+    by id. `tokens_left`, `prefill_left` and `requests_left` are what the budgets leave, `free_blocks` (of the device)
+    and `free_host` (tokens) what the memories do, None without a limit; `machine`, `hybrid` and `chunked` say what the
+    batch may do. A prefill of more than `longest_prefill` tokens has to be split.
     """
 
     def __init__(self, view: View, execution: StreamExecution, demands: list[Demand] | None) -> None:

@@ -17,6 +17,8 @@ class View:
 
     `arrived`, `called`, `returned` and `ended` are what has happened since the policy was last asked, so that one with
     many requests can keep queues of its own; `jobs`, `ready` and `must_work` are made when they are asked for.
+    `machine` and `cost` are those of the instance, `now` is the tick at which the batch will start, `batch` its number
+    (from 0), `tick_seconds` and `block_tokens` what a tick and a token of a coarse instance stand for.
     """
 
     machine: Machine
