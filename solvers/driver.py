@@ -125,15 +125,18 @@ def solve(
         ends = [Done("interrupted")]
     finally:
         run.stop_policies()
-    result = run.result(ends, choice.why, named=choice.named)
-    if certify_limit is None:
-        wanted, left = result.status == "claimed", limit - result.seconds
-        certify_limit = max(SolveOptions.given().certify, result.seconds) if time_limit is None else left
-    else:
-        wanted = result.status != "optimal" and (result.bound_kind != "certificate" or result.proved_by == "alone")
-    if not wanted or certify_limit <= 0 or result.stopped == "interrupted":
-        return result
-    run.certify(certify_limit)
+    try:
+        result = run.result(ends, choice.why, named=choice.named)
+        if certify_limit is None:
+            wanted, left = result.status == "claimed", limit - result.seconds
+            certify_limit = max(SolveOptions.given().certify, result.seconds) if time_limit is None else left
+        else:
+            wanted = result.status != "optimal" and (result.bound_kind != "certificate" or result.proved_by == "alone")
+        if not wanted or certify_limit <= 0 or result.stopped == "interrupted":
+            return result
+        run.certify(certify_limit)
+    except KeyboardInterrupt:
+        run.interrupted = True
     return run.result(ends, choice.why, named=choice.named)
 
 

@@ -24,6 +24,9 @@ EXIT_FAILED, EXIT_BAD_INPUT, EXIT_UNDECIDED, EXIT_MISSING_TOOL, EXIT_INTERRUPTED
 STARTED = time.perf_counter()
 """When the command began, but for the start of Python itself."""
 
+HEARD: list[int] = []
+"""The signals that have come to end the command; 0 is `only_writes`."""
+
 NOTED = 6
 """The most files that a note names."""
 LONGEST = 900
@@ -35,12 +38,15 @@ def main() -> None:
 
     SIGTERM (from Slurm, docker or timeout) and SIGHUP (from a terminal that is closed) end a command as Ctrl-C does:
     what was found so far is written. Only the first one counts: timeout sends it twice. nohup is obeyed.
+    After `only_writes` they come too late, and so does a first Ctrl-C.
     """
     _keep_streams()
     try:
         with _endings_as_ctrl_c():
             code = _run()
         sys.stdout.flush()
+    except KeyboardInterrupt:
+        code = _complain("interrupted", EXIT_INTERRUPTED)
     except BrokenPipeError:  # the reader of our output has seen enough
         code = 0
     except OSError as error:
@@ -78,27 +84,43 @@ def hidden() -> str | None:
     return None
 
 
+def only_writes() -> None:
+    """Say that the command has all that it looks for, and ends once that is written: no signal shall come between."""
+    HEARD.append(0)
+
+
 @contextmanager
 def _endings_as_ctrl_c() -> Iterator[None]:
-    def interrupt(*_: object) -> None:
-        for number in before:
-            signal.signal(number, signal.SIG_IGN)
+    def interrupt(number: int, _: object) -> None:
+        late = HEARD == [0] if number == signal.SIGINT else bool(HEARD)
+        HEARD.append(number)
+        if late:
+            return
         for stream in terminals:
             if not os.isatty(stream):  # it was closed: what is said goes nowhere, and is no error
                 os.dup2(os.open(os.devnull, os.O_WRONLY), stream)
         raise KeyboardInterrupt
 
+    def again(lost: sys.UnraisableHookArgs) -> None:
+        if HEARD and lost.exc_type is KeyboardInterrupt:  # it came in a callback, from which nothing is raised
+            threading.Timer(0.01, signal.raise_signal, [HEARD.pop()]).start()
+        else:
+            unraisable(lost)
+
     if threading.current_thread() is not threading.main_thread():  # only there Python takes signals
         yield
         return
-    terminals = [stream for stream in (1, 2) if os.isatty(stream)]
-    numbers = [signal.SIGTERM, *([signal.SIGHUP] if hasattr(signal, "SIGHUP") else [])]
+    HEARD.clear()
+    unraisable, terminals = sys.unraisablehook, [stream for stream in (1, 2) if os.isatty(stream)]
+    numbers = [signal.SIGINT, signal.SIGTERM, *([signal.SIGHUP] if hasattr(signal, "SIGHUP") else [])]
     before = {each: signal.getsignal(each) for each in numbers if signal.getsignal(each) is not signal.SIG_IGN}
     try:
         for number in before:
             signal.signal(number, interrupt)
+        sys.unraisablehook = again
         yield
     finally:
+        sys.unraisablehook = unraisable
         for number, handler in before.items():
             signal.signal(number, handler)
 
@@ -143,8 +165,6 @@ def _run() -> int:
         return _complain(what, EXIT_BAD_INPUT)
     except SystemExit as error:  # of a file of the user's
         return _complain(f"what it ran ended by itself, with {error.code!r}; nothing was done", EXIT_BAD_INPUT)
-    except KeyboardInterrupt:
-        return _complain("interrupted", EXIT_INTERRUPTED)
 
 
 def _note_files(written: list[str]) -> None:

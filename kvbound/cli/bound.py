@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from kvbound.cli import EXIT_INTERRUPTED
+from kvbound.cli import EXIT_INTERRUPTED, only_writes
 from kvbound.cli.common import (
     OUT,
     HandlingOption,
@@ -52,6 +52,7 @@ def bound(
             free_calls(loaded, handling), objective, method=method, time_limit=time_limit, options=settings_of(option),
             progress=progress,
         )  # fmt: skip
+    only_writes()
     if certificate is not None and result.certificate is not None:
         write_text(certificate, result.certificate.to_json())
     emit(json, result.to_json(), lambda console: _show(result, console))

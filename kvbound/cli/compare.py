@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from kvbound.cli import EXIT_INTERRUPTED
+from kvbound.cli import EXIT_INTERRUPTED, only_writes
 from kvbound.cli.common import (
     OUT,
     POLICY,
@@ -95,6 +95,7 @@ def compare(
         )  # fmt: skip
     except InvalidSchedule as broken:
         return show_invalid(loaded, broken, json)
+    only_writes()
     with LiveLine("drawing and writing"):
         if plot is not None:
             comparison.draw(plot)

@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
+from kvbound.cli import only_writes
 from kvbound.cli.common import (
     HandlingOption,
     InstanceArgument,
@@ -52,6 +53,7 @@ def improve(
             loaded, objective, start=given, handling=handling, seconds=seconds, seed=seed, options=settings_of(option),
             progress=progress,
         )  # fmt: skip
+    only_writes()
     if schedule is not None and result.schedule is not None:
         write_text(schedule, result.schedule.to_json())
     emit(json, result.to_json(), lambda console: _show(result, console))

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from rich.console import Console
 
-from kvbound.cli import EXIT_INTERRUPTED, EXIT_UNDECIDED
+from kvbound.cli import EXIT_INTERRUPTED, EXIT_UNDECIDED, only_writes
 from kvbound.cli.common import OUT, POLICY, JsonOption, ObjectiveOption, emit, option, table
 from kvbound.cli.progress import LiveLine
 from kvbound.words import request_cells
@@ -61,6 +61,7 @@ def search(
             family, policy, objective, seconds=seconds, steps=steps, seed=seed,
             progress=lambda seen, _: line.show(_progress(policy, seen)),
         )  # fmt: skip
+    only_writes()
     return _report(family.to_json(), seen, out, json)
 
 

@@ -7,7 +7,7 @@ from typing import Annotated
 
 from rich.console import Console
 
-from kvbound.cli import EXIT_INTERRUPTED
+from kvbound.cli import EXIT_INTERRUPTED, only_writes
 from kvbound.cli.common import (
     POLICY,
     HandlingOption,
@@ -63,6 +63,7 @@ def simulate(
         loaded, names, objective, handling,
         window=stop, strict=len(names) == 1, predictions=predictions, seed=seed, watch=LiveLine,
     )  # fmt: skip
+    only_writes()
     if schedule is not None and runs and runs[0].schedule is not None:
         write_text(schedule, runs[0].schedule.to_json())
     if trace is not None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.console import Console
 
-from kvbound.cli import EXIT_INTERRUPTED, EXIT_UNDECIDED
+from kvbound.cli import EXIT_INTERRUPTED, EXIT_UNDECIDED, only_writes
 from kvbound.cli.common import (
     CertificateOption,
     HandlingOption,
@@ -95,6 +95,7 @@ def solve(
             warm_start=warm_start, threads=threads, seed=seed, memory_limit=memory_limit, options=settings_of(option),
             progress=progress,
         )  # fmt: skip
+    only_writes()
     if certificate is not None and result.certificate is not None:
         write_text(certificate, result.certificate.to_json())
     if schedule is not None and result.schedule is not None:

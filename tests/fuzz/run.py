@@ -20,8 +20,10 @@ from tests.fuzz.shrink import shrink
 
 TURN = 60.0
 """Seconds of a processor after which a part gives way to the next one, between two numbers."""
-HANG = 900.0
-"""Seconds after which a case has hung."""
+HANG = 900
+"""Seconds of a processor after which a case has hung."""
+STARVED = 1800.0
+"""Seconds of the clock after which a case that has not hung is given up: no finding, it may have had no processor."""
 MEMORY = 6 << 30
 """Bytes that a process may take."""
 
@@ -49,12 +51,25 @@ def processor() -> float:
     return sum(os.times()[:4])
 
 
+def limit_processor() -> None:
+    """Let the system end this process after HANG more seconds of the processor (SIGXCPU)."""
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    most = int(used.ru_utime + used.ru_stime) + HANG
+    resource.setrlimit(resource.RLIMIT_CPU, (most, resource.getrlimit(resource.RLIMIT_CPU)[1]))
+
+
 def turn(part: Part, seed: int, number: int, known: Counter[str], channel: Connection) -> None:
     """Look at number after number, in a process of its own, until the turn is over or the parent is gone."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     resource.setrlimit(resource.RLIMIT_DATA, (MEMORY, MEMORY))
+
+    def send(message: object) -> None:
+        limit_processor()
+        channel.send(message)
+
+    limit_processor()
     while time.process_time() < TURN and os.getppid() != 1:
-        look(part, seed, number, known, channel.send)
+        look(part, seed, number, known, send)
         number += 1
     channel.close()
     os._exit(0)  # solver libraries may complain while they are unloaded
@@ -83,13 +98,13 @@ def run(parts: list[Part], state: State, hours: float, jobs: int) -> None:
                 heard[channel] = time.monotonic()
                 if not receive(channel, turns[channel].part, state):
                     waiting.append(finish(channel, turns.pop(channel), state, crashed=True))
-            for channel in [c for c in turns if time.monotonic() - heard[c] > HANG]:
-                waiting.append(finish(channel, turns.pop(channel), state, crashed=True))
+            for channel in [c for c in turns if time.monotonic() - heard[c] > STARVED]:
+                waiting.append(finish(channel, turns.pop(channel), state, starved=True))
     finally:
         for channel, begun in turns.items():
             while channel.poll() and receive(channel, begun.part, state):
                 pass
-            finish(channel, begun, state, crashed=False)
+            finish(channel, begun, state)
 
 
 def start(part: Part, state: State) -> tuple[Connection, Turn]:
@@ -117,22 +132,18 @@ def receive(channel: Connection, part: Part, state: State) -> bool:
     return True
 
 
-def finish(channel: Connection, turn: Turn, state: State, *, crashed: bool) -> Part:
+def finish(channel: Connection, turn: Turn, state: State, *, crashed: bool = False, starved: bool = False) -> Part:
     """End a turn. A process that has crashed or hung leaves a finding: the number that it was looking at."""
-    if turn.process.is_alive() and not crashed:
+    if not crashed:
         turn.process.kill()
-    turn.process.join(timeout=5)
-    hung = turn.process.is_alive()
-    if hung:
-        turn.process.kill()
-        turn.process.join()
+    turn.process.join()
     channel.close()
-    of = state.of(turn.part.name)
-    if crashed and (hung or turn.process.exitcode):
-        kind = "hangs" if hung else f"dies with exit code {turn.process.exitcode}"
-        for case in islice(turn.part.cases(state.document["seed"], of["next"]), 1):
-            file = state.write(turn.part.name, of["next"], Finding(kind, "one of the cases of this number", case))
-            print(f"{turn.part.name} {of['next']}: {kind} ({file})", flush=True)
-        state.take(turn.part.name, of["next"], {}, [kind])
+    name, number, code = turn.part.name, state.of(turn.part.name)["next"], turn.process.exitcode
+    if starved or (crashed and code):
+        kind = "starved" if starved else "hangs" if code == -signal.SIGXCPU else f"dies with exit code {code}"
+        for case in islice(turn.part.cases(state.document["seed"], number), 1):
+            file = state.write(name, number, Finding(kind, "one of the cases of this number", case))
+            print(f"{name} {number}: {kind} ({file})", flush=True)
+        state.take(name, number, {"starved": 1} if starved else {}, [] if starved else [kind])
     state.save()
     return turn.part

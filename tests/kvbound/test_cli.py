@@ -8,6 +8,7 @@ import re
 import signal
 import subprocess
 import sys
+import time
 from importlib import metadata
 from pathlib import Path
 from unittest import mock
@@ -19,6 +20,7 @@ import kvcore
 import solvers
 from kvbound.cli import about, main
 from kvbound.simulation import policy_names
+from kvcore.files import write_text
 from kvcore.result import Result
 from solvers.ways import SOLVERS, Solver
 from workloads.builtin import builtin_instance
@@ -360,6 +362,39 @@ def test_sigterm_ends_a_solve_as_ctrl_c_does(kvbound, monkeypatch, tmp_path, num
     assert row["stopped"] == "interrupted"
     assert row["verified"] is True
     assert 0 < row["bound"] < row["value"]
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_while_files_are_written_loses_none(kvbound, monkeypatch, tmp_path, number):
+    def write(*arguments):
+        signal.raise_signal(number)
+        write_text(*arguments)
+
+    monkeypatch.setattr("kvbound.cli.bound.write_text", write)
+    files = ["--certificate", tmp_path / "c.json", "--json", tmp_path / "r.json"]
+    assert kvbound("bound", "mars-figure1", "--method", "alone", *files)[0] == 0
+    assert {file.name for file in tmp_path.iterdir()} == {"c.json", "r.json"}
+
+
+def test_a_signal_whose_exception_python_drops_comes_again(kvbound, monkeypatch):
+    """It comes in a finalizer, from which nothing is raised; then the command goes on until it is interrupted."""
+
+    class Last:
+        def __del__(self):
+            signal.raise_signal(signal.SIGTERM)
+
+    def follow(*_, **__):
+        Last()
+        time.sleep(60)
+
+    monkeypatch.setattr("solvers.improve._Improvement.follow", follow)
+    code, out, _ = kvbound("improve", "mars-figure1", "--seconds", 60, "--json", "-")
+    assert (code, json.loads(out)["stopped"]) == (130, "interrupted")
+
+
+def test_an_interrupt_while_the_command_is_loaded_is_one_line(kvbound, monkeypatch):
+    monkeypatch.setattr("kvbound.cli.hidden", lambda: signal.raise_signal(signal.SIGINT))
+    assert kvbound("policies") == (130, "", "kvbound: interrupted\n")
 
 
 def test_nohup_is_obeyed(kvbound, monkeypatch):

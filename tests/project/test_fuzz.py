@@ -38,7 +38,7 @@ def cheap(monkeypatch):
     ("part", "number", "least"),
     [(referee.PART, 2, 20), (optima.PART, 2, 1), (bounds.PART, 3, 2), (certificates.PART, 5, 2), (costly.PART, 12, 10),
      (policies.PART, 2, 2), (files.PART, 1, 13), (coarsening.PART, 2, 2),
-     (kills.PART, 2, 2), (records.PART, 1, 1)],
+     (kills.PART, 1, 1), (records.PART, 1, 1)],
     ids=lambda value: getattr(value, "name", ""),
 )  # fmt: skip
 def test_a_few_cases_of_every_part(part, number, least, cheap):
