@@ -89,31 +89,20 @@ class Verdict:
 
     def row(self) -> dict[str, Any]:
         """Return the record that scripts read."""
-        judged = self.held + self.failed
+        judged, claim = self.held + self.failed, self.hypothesis
         counted = {"failed": self.failed, "mean": f"{float(self.total / judged):.4f}" if self.total else None}
         return {
             "hypothesis": self.name,
-            "statement": self.hypothesis.statement,
-            "source": self.hypothesis.source,
-            "sentence": self.hypothesis.sentence,
-            "note": self.hypothesis.note,
-            "family": self.hypothesis.family.what,
-            "verdict": self.verdict,
-            "stated": self.hypothesis.states,
-            "as_stated": self.as_stated,
-            "held": self.held,
-            "undecided": self.undecided,
-            **({"claimed": self.claimed} if self.claimed else {}),
-            "all_judged": self.complete,
-            "interrupted": self.interrupted,
-            "largest": None if self.largest is None else str(self.largest),
-            **(counted if self.hypothesis.every else {}),
+            **{name: getattr(claim, name) for name in ("statement", "source", "sentence", "note")},
+            "family": claim.family.what, "verdict": self.verdict, "stated": claim.states, "as_stated": self.as_stated,
+            "held": self.held, "undecided": self.undecided, **({"claimed": self.claimed} if self.claimed else {}),
+            "all_judged": self.complete, "interrupted": self.interrupted,
+            "largest": None if self.largest is None else str(self.largest), **(counted if claim.every else {}),
             "why": self.skipped or (self.told if self.fails is None else self.fails.why),
             "counterexample": None if self.fails is None else [describe(instance) for instance in self.failing],
-            "files": self.files,
-            "seconds": round(self.seconds, 3),
+            "files": self.files, "seconds": round(self.seconds, 3),
             "versions": {"kvbound": kvcore.__version__, "python": platform.python_version()},
-        }
+        }  # fmt: skip
 
 
 def check(

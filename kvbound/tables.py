@@ -98,8 +98,9 @@ def work_cells(rows: Labelled, units: Units, *, wide: bool = True) -> Cells:
 
 
 def spread(seconds: Mapping[str, float] | None, part: str, units: Units) -> str | None:
-    """Return a part of a spread, such as its mean, which is in seconds, in the unit of time."""
-    return None if seconds is None else f"{seconds[part] / float(units.seconds):.4g}"
+    """Return a part of a spread, such as its mean, which is in seconds, in the unit of time (None: it is not known)."""
+    found = (seconds or {}).get(part)
+    return None if found is None else f"{found / float(units.seconds):.4g}"
 
 
 def rate_unit(units: Units) -> str:
@@ -129,9 +130,9 @@ def milliseconds(seconds: float) -> str:
     return f"{1e3 * seconds:.4g}"
 
 
-def percent(share: float | None) -> str | None:
+def percent(share: float | None, digits: int = 1) -> str | None:
     """Return a share in percent (None: it is not known)."""
-    return None if share is None else f"{100 * share:.1f} %"
+    return None if share is None else f"{100 * share:.{digits}f} %"
 
 
 def without_calls(value: int | str | None, instance: Instance, objective: str) -> list[str | None]:

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import partial
+from functools import partial, wraps
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -23,7 +23,8 @@ from kvbound.cli.generate import write_requests
 from kvbound.cli.import_run import run
 from kvbound.cli.instances import facts, show_instance
 from kvbound.cli.progress import LiveLine
-from kvbound.cli.setting import CallHandlingOption, CostSetting, takes_setting, with_handling
+from kvbound.cli.setting import OPTIONS as SETTING_OPTIONS
+from kvbound.cli.setting import CallHandlingOption, CostSetting, gathers, setting_of, with_handling
 from kvbound.distortion import distortion, gentler
 from kvcore.coarsen import coarsen
 from kvcore.csv_table import MachineFor, build_instance
@@ -39,13 +40,11 @@ from workloads.importers.azure import MACHINE as TRACE_MACHINE
 from workloads.importers.selection import KEYS, TraceLayout
 
 app = typer.Typer(
-    help="Turn a public trace into an instance file, or a profile into a cost file.",
-    no_args_is_help=True,
-    **STYLE,
+    help="Turn a public trace into an instance file, or a profile into a cost file.", no_args_is_help=True, **STYLE
 )
 
 FileArgument = Annotated[str, typer.Argument(metavar="FILE", help="docs/data.md describes it")]
-SeedOption = Annotated[int, option("N", "of all that is drawn", min=0)]
+SeedOption = Annotated[int, option("N", "of all that is drawn", "--seed", min=0)]
 RateOption = Annotated[str | None, option("R", "Poisson arrivals a second (default: all at 0)")]
 
 
@@ -129,12 +128,20 @@ class Asked:
             raise BadInput(f"{error}; name yours: --map arrival=COLUMN,prompt=COLUMN,decode=COLUMN") from None
 
 
+SETTING = {f"setting_{name}": each for name, each in SETTING_OPTIONS.items()}
+
+
+def _asked(values: dict[str, Any]) -> Asked:
+    setting = setting_of({name.removeprefix("setting_"): values.pop(name) for name in SETTING})
+    return Asked(setting, values)
+
+
 def _imports(name: str) -> Callable[[Callable[..., tuple[Imported, Machine | MachineFor]]], None]:
     """Make a command of what reads a trace as it is `asked`: it takes all `OPTIONS` too, and writes what was read."""
 
     def register(read: Callable[..., tuple[Imported, Machine | MachineFor]]) -> None:
-        def command(*, setting: CostSetting, **given: Any) -> None:
-            asked = Asked(setting, {option: given.pop(option) for option in OPTIONS})
+        @wraps(read)
+        def command(asked: Asked, **given: Any) -> None:
             check_writable(asked.given["out"], asked.given["json"])
             if asked.given["round"] not in ("relax", "restrict"):
                 raise BadInput(f"--round is relax or restrict, not {asked.given['round']!r}")
@@ -142,15 +149,7 @@ def _imports(name: str) -> Callable[[Callable[..., tuple[Imported, Machine | Mac
                 found = read(asked=asked, **given)
             _write(*found, asked)
 
-        own = inspect.signature(read, eval_str=True).parameters
-        parameters = [own[key].replace(kind=inspect.Parameter.KEYWORD_ONLY) for key in own if key != "asked"]
-        shared = [
-            inspect.Parameter(key, inspect.Parameter.KEYWORD_ONLY, annotation=option, default=default)
-            for key, (option, default) in OPTIONS.items()
-        ]
-        command.__doc__ = read.__doc__
-        vars(command)["__signature__"] = inspect.Signature([*parameters, *shared])
-        app.command(name)(takes_setting(command))
+        app.command(name)(gathers("asked", OPTIONS | SETTING, _asked)(command))
 
     return register
 

@@ -13,17 +13,6 @@ from kvbound.plots.policy_values import ladder
 from kvbound.plots.style import render, save
 
 __all__ = [
-    "compare_schedules",
-    "gantt",
-    "ladder",
-    "memory",
-    "plot_calibration",
-    "plot_kernels",
-    "plot_load",
-    "plot_log",
-    "plot_profile",
-    "plot_record",
-    "plot_replay",
-    "render",
-    "save",
-]
+    "compare_schedules", "gantt", "ladder", "memory", "plot_calibration", "plot_kernels", "plot_load", "plot_log",
+    "plot_profile", "plot_record", "plot_replay", "render", "save",
+]  # fmt: skip

@@ -56,8 +56,7 @@ def plot_load(
             for ax, (name, part, _) in [(axes[0], PANELS[0]), *[(axes[5], ATTAINED)] * slos]:
                 line = sorted((x, y) for x, y, _ in _points(bounds, name, part, float(units.seconds) if part else 1))
                 ax.plot(*zip(*line, strict=True), color="black", linestyle=":", label="lower bound")
-        handles, labels = axes[0].get_legend_handles_labels()
-        figure.legend(handles, labels, loc="outside upper center", ncols=min(6, len(labels)), frameon=False)
+        style.legend_above(figure, axes[0], 6)
         if any(row.get("stationary") is False for row in rows):
             figure.supxlabel("hollow: the queue grows over the run, its percentiles mean nothing", fontsize=style.SMALL)
     return figure
@@ -150,8 +149,7 @@ def plot_kernels(rows: Sequence[Row], limits: Mapping[str, float], path: str | P
         left.set_xlabel("decode: KV read, GB/s")
         draw_rates(right, others, peers, "flop_per_second", 1e12, {"matmul": limits["matmul"]})
         right.set_xlabel("prefill and mixed: TFLOP/s")
-        handles, labels = (left if decodes else right).get_legend_handles_labels()
-        figure.legend(handles, labels, loc="outside upper center", ncols=4, frameon=False)
+        style.legend_above(figure, left if decodes else right, 4)
     return figure
 
 
@@ -206,8 +204,7 @@ def plot_calibration(rows: Sequence[Row], path: str | Path | None = None) -> Fig
         right.axhline(0, color=style.GREY, linewidth=0.6)
         right.set(xscale="log", xlabel="predicted, ms a batch", ylabel="error, % of measured")
         style.tidy(right)
-        handles, labels = left.get_legend_handles_labels()
-        figure.legend(handles, labels, loc="outside upper center", ncols=5, frameon=False)
+        style.legend_above(figure, left, 5)
     return figure
 
 
