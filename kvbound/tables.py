@@ -232,9 +232,8 @@ def _batch(batch: Batch | None, other: Batch | None, units: Units) -> str:
         mine, theirs = getattr(batch, name), {} if other is None else getattr(other, name)
         listed = [f"{id} ({tokens:,})" for id, tokens in mine.items() if theirs.get(id) != tokens]
         same = len(mine) - len(listed)
-        more = [f"{len(listed) - NAMED} more"] if len(listed) > NAMED else []
         alike = [f"{same} that both work on"] if same and name == "work" else [f"{same} that both do"] if same else []
-        does += [f"{verb} {', '.join(listed[:NAMED] + more + alike)}"] if mine else []
+        does += [f"{verb} {', '.join(_few(listed) + alike)}"] if mine else []
     return f"{', '.join(does)}, at {units.spelled(batch.start)}"
 
 
@@ -255,8 +254,11 @@ def _calls(handling: Mapping[str, str]) -> str:
     found: dict[str, list[str]] = {}
     for call, how in handling.items():
         found.setdefault(how, []).append(call)
-    more = {how: [f"{len(calls) - NAMED} more"] if len(calls) > NAMED else [] for how, calls in found.items()}
-    return "; ".join(f"{how}: {', '.join(calls[:NAMED] + more[how])}" for how, calls in found.items())
+    return "; ".join(f"{how}: {', '.join(_few(calls))}" for how, calls in found.items())
+
+
+def _few(names: list[str]) -> list[str]:
+    return names[:NAMED] + ([f"{len(names) - NAMED} more"] if len(names) > NAMED else [])
 
 
 def handling_text(row: dict[str, Any]) -> str:

@@ -16,7 +16,7 @@ from costmodels.models import get_model
 from kvbound.cli import EXIT_INTERRUPTED
 from kvbound.cli.common import OUT, JsonOption, PlotOption, emit, option, table
 from kvbound.cli.costs import fit_table
-from kvbound.cli.gpu import BackendOption, DeviceOption, DtypeOption, get_backend, get_dtype, today
+from kvbound.cli.gpu import BackendOption, DeviceOption, DtypeOption, get_backend, get_dtype
 from kvbound.cli.progress import LiveLine
 from kvbound.tables import milliseconds, percent
 from kvcore.cost_file import CostFile
@@ -68,7 +68,7 @@ def calibrate(
     engine = Engine(shape, opened, dtype=numbers, seed=seed)
     capacity = capacity_of(engine, memory, block)
     points = choose_points(engine, capacity, quick, block)
-    about = {**facts(opened.device, today()), "backend": name, "dtype": str(numbers).removeprefix("torch.")}
+    about = {**facts(opened.device), "backend": name, "dtype": str(numbers).removeprefix("torch.")}
     with LiveLine("bandwidths"):
         rates = bandwidths(opened.device)
     with LiveLine("calibrating") as line:

@@ -14,7 +14,7 @@ from rich.console import Console
 from costmodels.models import get_model
 from kvbound.cli import EXIT_INTERRUPTED
 from kvbound.cli.common import JsonOption, PlotOption, emit, option, table
-from kvbound.cli.gpu import BackendOption, DeviceOption, DtypeOption, get_backend, get_dtype, today
+from kvbound.cli.gpu import BackendOption, DeviceOption, DtypeOption, get_backend, get_dtype
 from kvbound.cli.progress import LiveLine
 from kvbound.tables import milliseconds, percent
 from kvcore.errors import BadInput
@@ -52,7 +52,7 @@ def kernels(
     target, numbers = opened.device, get_dtype(dtype, opened.device)
     cases = choose_cases(model, target.type == "cpu", quick)
     compared = [Ours(lambda: open_backend(device, kind), f"ours, {kind}"), *choose_peers(peers)]
-    about, rows, interrupted, started = facts(target, today()), list[dict[str, Any]](), False, time.monotonic()
+    about, rows, interrupted, started = facts(target), list[dict[str, Any]](), False, time.monotonic()
     with LiveLine("bandwidths"):
         rates = bandwidths(target)
 

@@ -16,7 +16,7 @@ from costmodels.retime import with_cost
 from kvbound.cli import EXIT_FAILED, EXIT_INTERRUPTED, common
 from kvbound.cli.calibrate import capacity_of, choose_points
 from kvbound.cli.common import emit, option, table
-from kvbound.cli.gpu import BackendOption, DeviceOption, DtypeOption, get_backend, get_dtype, today
+from kvbound.cli.gpu import BackendOption, DeviceOption, DtypeOption, get_backend, get_dtype
 from kvbound.cli.progress import LiveLine, load_instance
 from kvbound.cli.verify import match_handling
 from kvbound.tables import percent, title
@@ -73,7 +73,7 @@ def replay(
     if cost is not None:
         chosen = get_cost(cost)
         loaded = with_cost(given, chosen.make(), chosen.tick)
-    where = facts(opened.device, today())
+    where = facts(opened.device)
     if not calibrate and (fitted := fitted_on(cost)) != where["device"]:
         typer.echo(f"note: the predicted times are of {fitted}, and this is {where['device']}: calibrate it", err=True)
     traces: dict[str, Trace] = {}
