@@ -38,8 +38,7 @@ def compare(
     objective: common.ObjectiveOption = "total-flow-time",
     handling: common.HandlingOption = "as-given",
     time_limit: Annotated[
-        float | None,
-        typer.Option(min=0.1, metavar="S", help="seconds for each policy and optimum (default: 60 for an optimum)"),
+        float | None, option("S", "seconds for each policy and optimum (default: 60 for an optimum)", min=0.1)
     ] = None,
     threads: Annotated[int, typer.Option(min=1, metavar="N")] = 1,
     optimum: Annotated[
@@ -51,9 +50,7 @@ def compare(
     ] = None,
     window: common.WindowOption = None,
     plot: common.PlotOption = None,
-    ladder: Annotated[
-        str | None, typer.Option(metavar="OUT.svg", help="draw values and bounds on one axis (svg, png or pdf)")
-    ] = None,
+    ladder: Annotated[str | None, option("OUT.svg", "draw values and bounds on one axis (svg, png or pdf)")] = None,
     html: Annotated[
         str | None, option("OUT.html", "write a report: one file, for any browser (docs/report.md)", "--html", *OUT)
     ] = None,

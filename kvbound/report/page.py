@@ -51,10 +51,8 @@ def proof(handling: str, optimum: Result) -> Element:
 
 def _facts(optimum: Result) -> Iterator[tuple[str, str]]:
     yield "status", STATUS[optimum.status]
-    yield (
-        "best schedule",
-        ("none" if optimum.value is None else f"{in_words(optimum, optimum.value)}, verified by the referee"),
-    )
+    best = "none" if optimum.value is None else f"{in_words(optimum, optimum.value)}, verified by the referee"
+    yield "best schedule", best
     yield "lower bound", "none" if optimum.bound is None else in_words(optimum, optimum.bound)
     if optimum.gap is not None:
         yield "gap", f"{100 * optimum.gap:.2f} %"
@@ -65,11 +63,8 @@ def _facts(optimum: Result) -> Iterator[tuple[str, str]]:
     if optimum.horizon is not None:
         yield "why it holds for all schedules", optimum.horizon.why + ("" if optimum.horizon.sufficient else " (open)")
     if optimum.certificate is not None:
-        certificate = optimum.certificate
-        yield (
-            "certificate",
-            f"{certificate.proof.kind}: at least {in_words(optimum, certificate.value)}; {certificate.why}",
-        )
+        found, least = optimum.certificate, in_words(optimum, optimum.certificate.value)
+        yield "certificate", f"{found.proof.kind}: at least {least}; {found.why}"
     if optimum.found_by is not None:
         yield "found by", optimum.found_by
     if optimum.solver is not None:
