@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import platform
 import time
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from fractions import Fraction
 from itertools import islice
@@ -24,9 +23,6 @@ CLAIMED = {"proved": "claimed to hold", "refuted": "claimed to fail"}
 
 MOST = 8
 """Requests that are described of an instance."""
-
-Progress = Callable[[str, int], None]
-"""Called with the name and the number of cases judged."""
 
 
 @dataclass
@@ -105,14 +101,7 @@ class Verdict:
         }  # fmt: skip
 
 
-def check(
-    name: str,
-    hypothesis: Hypothesis,
-    *,
-    take: int | None = None,
-    time_limit: float = TIME_LIMIT,
-    progress: Progress | None = None,
-) -> Verdict:
+def check(name: str, hypothesis: Hypothesis, *, take: int | None = None, time_limit: float = TIME_LIMIT) -> Verdict:
     """Judge the cases of a hypothesis, the smallest first, until one fails; `take`: only so many.
 
     The cases are ordered by size, so that the first that fails is a smallest one of those that were decided. Ctrl-C
@@ -122,21 +111,19 @@ def check(
     began = time.monotonic()
     try:
         if verdict.skipped is None:
-            _judge_all(verdict, began + time_limit, take, progress)
+            _judge_all(verdict, began + time_limit, take)
     except KeyboardInterrupt:
         verdict.interrupted = True
     verdict.seconds = time.monotonic() - began
     return verdict
 
 
-def _judge_all(verdict: Verdict, deadline: float, take: int | None, progress: Progress | None) -> None:
+def _judge_all(verdict: Verdict, deadline: float, take: int | None) -> None:
     cases = list(verdict.hypothesis.family)
-    for judged, instances in enumerate(islice(cases, take)):
+    for instances in islice(cases, take):
         if time.monotonic() > deadline:
             verdict.out_of_time = True
             return
-        if progress is not None:
-            progress(verdict.name, judged)
         _judge(verdict, Case(instances, deadline))
         if verdict.fails is not None and not verdict.hypothesis.every:
             break

@@ -45,7 +45,10 @@ WASTED = {"total": "wasted", "calls": "in calls", "recomputation": "refills"}
 """What the shares of waste are called, where not by their causes."""
 TTFT = (("ttft", "mean"), ("ttft", "p99"))
 
-Labelled = Sequence[tuple[str, Mapping[str, Any]]]
+Row = Mapping[str, Any]
+Rows = Sequence[Row]
+"""Rows as JSON has them."""
+Labelled = Sequence[tuple[str, Row]]
 """Summaries, each with its label."""
 
 
@@ -57,7 +60,7 @@ class Cells(NamedTuple):
     numbers: Sequence[int] = ()
 
 
-def standing(row: Mapping[str, Any]) -> str:
+def standing(row: Row) -> str:
     """Return the status of a result's row in words, which name whose claim it is."""
     return f"claimed by {row['proved_by']}" if row["status"] == "claimed" else str(row["status"])
 
@@ -108,7 +111,7 @@ def rate_unit(units: Units) -> str:
     return "tick" if units.time == "ticks" else "s"
 
 
-def _work(measured: Mapping[str, Any], second: str) -> dict[str, object]:
+def _work(measured: Row, second: str) -> dict[str, object]:
     """Return the cells of a summary by their headings."""
     waste = measured["waste_share"] or {}
     rates = zip(("requests", "tokens", "good"), RATES, strict=True)

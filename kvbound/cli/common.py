@@ -38,6 +38,7 @@ JsonOption = Annotated[str | None, option("FILE", "write JSON there (-: standard
 ObjectiveOption = Annotated[
     str, option("NAME", "what is minimised; docs/semantics.md lists all", "--objective", callback=understood)
 ]
+InstanceOutOption = Annotated[str, option("I.json", "the instance file to write (-: standard output)", *OUT)]
 HandlingOption = Annotated[str, option("as-given|free", "calls as the instance says, or chosen freely")]
 TimeLimitOption = Annotated[float | None, option("S", "seconds that a solve may take", min=0.1)]
 ScheduleOption = Annotated[str | None, option("OUT.json", "write the schedule there", "--schedule", *OUT)]

@@ -17,7 +17,7 @@ from costmodels.files import as_model, cost_file, write_cost
 from costmodels.fitted import fit
 from costmodels.vidur import read_vidur
 from kvbound.cli.app import STYLE
-from kvbound.cli.common import OUT, JsonOption, emit, option
+from kvbound.cli.common import OUT, InstanceOutOption, JsonOption, emit, option
 from kvbound.cli.costs import show_cost
 from kvbound.cli.generate import write_requests
 from kvbound.cli.import_run import run
@@ -57,10 +57,7 @@ def _number(flag: str, least: int, help: str, metavar: str = "N") -> Any:
 
 
 OPTIONS: dict[str, tuple[Any, Any]] = {
-    "out": (
-        Annotated[str, option("I.json", "the instance file to write (-: standard output)", *OUT)],
-        inspect.Parameter.empty,
-    ),
+    "out": (InstanceOutOption, inspect.Parameter.empty),
     "since": (_text("--from", "T", "seconds after the first arrival, or a time of day"), None),
     "until": (_text("--until", "T", "the same; requests that arrive then are left out"), None),
     "skip": (_number("--skip", 0, "leave out so many first requests"), 0),
@@ -78,10 +75,7 @@ OPTIONS: dict[str, tuple[Any, Any]] = {
     "handling": (CallHandlingOption, None),
     "block": (_number("--block", 1, "coarsen to blocks of so many tokens", "TOKENS"), None),
     "slot": (_number("--slot", 1, "coarsen to slots of so many ticks", "TICKS"), None),
-    "round": (
-        Annotated[str, option("relax|restrict", "which way coarsening rounds", "--round")],
-        "restrict",
-    ),
+    "round": (Annotated[str, option("relax|restrict", "which way coarsening rounds", "--round")], "restrict"),
     "json": (JsonOption, None),
 }  # fmt: skip
 """What every import of a trace takes, each with its default."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from functools import partial
 from typing import Annotated, Any
@@ -14,7 +13,7 @@ from kvbound.cli import EXIT_INTERRUPTED, common
 from kvbound.cli.common import OUT, POLICY, emit, option, table
 from kvbound.cli.progress import LiveLine, SolveProgress, load_instance
 from kvbound.simulation import policy_names
-from kvbound.tables import CAUSES, SHORT, TIMES, percent, rate_unit, spread
+from kvbound.tables import CAUSES, SHORT, TIMES, Row, Rows, percent, rate_unit, spread
 from kvbound.units import Units, units_of
 from kvcore.errors import BadInput
 from kvcore.files import check_writable, write_text
@@ -112,7 +111,7 @@ def _least(instance: Instance, objective: str, factor: Fraction, seconds: float)
     return found.bound or 0, found.formulation
 
 
-def as_csv(rows: Sequence[Mapping[str, Any]]) -> str:
+def as_csv(rows: Rows) -> str:
     """Return the rows as CSV with a header: a column for every measure (spreads as `measure_part`), seconds."""
     columns = [*FACTS, *COUNTS, *(f"{name}_{part}" for name in SPREADS for part in PARTS)]
     columns += [f"waste_{part}" for part in CAUSES]
@@ -121,21 +120,14 @@ def as_csv(rows: Sequence[Mapping[str, Any]]) -> str:
     )
 
 
-def _flat(measured: Mapping[str, Any]) -> dict[str, Any]:
+def _flat(measured: Row) -> dict[str, Any]:
     flat = {name: measured[name] for name in COUNTS if name in measured}
     for name in SPREADS:
         flat |= {f"{name}_{part}": value for part, value in (measured.get(name) or {}).items()}
     return flat | {f"waste_{part}": share for part, share in (measured.get("waste_share") or {}).items()}
 
 
-def _show(
-    console: Console,
-    rows: Sequence[Mapping[str, Any]],
-    bounds: Sequence[Mapping[str, Any]],
-    units: Units,
-    *,
-    wide: bool,
-) -> None:
+def _show(console: Console, rows: Rows, bounds: Rows, units: Units, *, wide: bool) -> None:
     measured = [row["measures"] for row in rows if "measures" in row]
     calls = any(each["handlings"] for each in measured)
     slos = any(each["slo_attainment"] is not None for each in measured)

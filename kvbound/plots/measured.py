@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from kvbound.plots import style
 from kvbound.plots.frame import far
-from kvbound.tables import rate_unit
+from kvbound.tables import Row, Rows, rate_unit
 from kvbound.units import Units, units_of_row
 from kvcore.errors import BadInput
 
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
-Row = Mapping[str, Any]
 PANELS = (
     ("latency", "mean", "mean latency, {time}"),
     ("latency", "p99", "P99 latency, {time}"),
@@ -57,9 +56,7 @@ def plot_log(row: Row, path: str | Path | None = None, units: Units | None = Non
     return figure
 
 
-def plot_load(
-    rows: Sequence[Row], path: str | Path | None = None, units: Units = SECONDS, bounds: Sequence[Row] = ()
-) -> Figure:
+def plot_load(rows: Rows, path: str | Path | None = None, units: Units = SECONDS, bounds: Rows = ()) -> Figure:
     """Draw six measures over the rate of arrivals for rows of `heuristics.load.load_rows`; write it to `path` if given.
 
     `bounds`, on the mean latency and on the share that meets its SLOs, are rows of their own, and lines there. Where
@@ -88,7 +85,7 @@ def plot_load(
     return figure
 
 
-def draw_measure(ax: Axes, rows: Sequence[Row], name: str, part: str, unit: float = 1) -> Axes:
+def draw_measure(ax: Axes, rows: Rows, name: str, part: str, unit: float = 1) -> Axes:
     """Draw one measure of every policy over the load, in a unit of so many seconds, from zero; return the Axes."""
     highest: dict[str, float] = {}
     for k, policy in enumerate(dict.fromkeys(row["policy"] for row in rows)):
@@ -109,7 +106,7 @@ def draw_measure(ax: Axes, rows: Sequence[Row], name: str, part: str, unit: floa
     return ax
 
 
-def _points(rows: Sequence[Row], name: str, part: str, unit: float) -> list[tuple[float, float, bool]]:
+def _points(rows: Rows, name: str, part: str, unit: float) -> list[tuple[float, float, bool]]:
     """Return the load, the measure, and whether the queue grows."""
     points = []
     for row in rows:
@@ -129,7 +126,7 @@ MOST = 3.0
 """Times the best known where the axis ends."""
 
 
-def plot_profile(lines: Sequence[Mapping[str, Any]], path: str | Path | None = None, least: float = 1.0) -> Figure:
+def plot_profile(lines: Rows, path: str | Path | None = None, least: float = 1.0) -> Figure:
     """Draw a step line for each of `library.policies.profile`, highest on the left is best; write it to `path`.
 
     `ratios` of a line, in order, are values over the best known; those above 3 are beyond the axis, which begins at
@@ -159,7 +156,7 @@ def plot_profile(lines: Sequence[Mapping[str, Any]], path: str | Path | None = N
     return figure
 
 
-def plot_kernels(rows: Sequence[Row], limits: Mapping[str, float], path: str | Path | None = None) -> Figure:
+def plot_kernels(rows: Rows, limits: Mapping[str, float], path: str | Path | None = None) -> Figure:
     """Draw the rows of `gpu_validation.attention_bench.bench`, those that were timed; write it to `path` if given.
 
     `limits` are the measured rates of "read", "copy" and "matmul". BadInput where no row was timed.
@@ -179,9 +176,7 @@ def plot_kernels(rows: Sequence[Row], limits: Mapping[str, float], path: str | P
     return figure
 
 
-def draw_rates(
-    ax: Axes, rows: Sequence[Row], peers: Sequence[str], key: str, unit: float, limits: Mapping[str, float]
-) -> Axes:
+def draw_rates(ax: Axes, rows: Rows, peers: Sequence[str], key: str, unit: float, limits: Mapping[str, float]) -> Axes:
     """Draw the rate of every kernel on every case, first case on top, and the limits as lines; return the Axes."""
     cases = _cases(rows)
     for k, peer in enumerate(peers):
@@ -203,7 +198,7 @@ def _case(row: Row) -> str:
     return f"{row['model']}, {row['case']}"
 
 
-def _cases(rows: Sequence[Row]) -> list[str]:
+def _cases(rows: Rows) -> list[str]:
     return list(dict.fromkeys(_case(row) for row in rows))
 
 
@@ -212,7 +207,7 @@ Batches = Mapping[str, tuple[Seconds, Seconds]]
 """Predicted and measured seconds of batches, by what they have in common."""
 
 
-def plot_calibration(rows: Sequence[Row], path: str | Path | None = None) -> Figure:
+def plot_calibration(rows: Rows, path: str | Path | None = None) -> Figure:
     """Draw predicted against measured milliseconds, and the relative errors; write it to `path` if given.
 
     `rows` have `label`, `seconds_median`, `predicted` and `error`, as `gpu_validation.calibration` makes them.
@@ -234,7 +229,7 @@ def plot_calibration(rows: Sequence[Row], path: str | Path | None = None) -> Fig
     return figure
 
 
-def plot_replay(report: Mapping[str, Any], batches: Batches, path: str | Path | None = None) -> Figure:
+def plot_replay(report: Row, batches: Batches, path: str | Path | None = None) -> Figure:
     """Draw a report of `gpu_validation.replay`, with the batches by schedule; write it to `path` if given."""
     with style.sheet(8, 3.4, path) as figure:
         left, right = figure.subplots(1, 2)
@@ -257,7 +252,7 @@ def draw_predicted(ax: Axes, batches: Batches) -> Axes:
     return ax
 
 
-def plot_record(record: Mapping[str, Any], path: str | Path | None = None) -> Figure:
+def plot_record(record: Row, path: str | Path | None = None) -> Figure:
     """Draw a record of `benchmarks.agreement`: the total flow time of each schedule, predicted and measured.
 
     Above the bars stands how many times that of the best schedule it is, predicted and measured.
@@ -279,7 +274,7 @@ def plot_record(record: Mapping[str, Any], path: str | Path | None = None) -> Fi
 PAIR = ("predicted", "measured")
 
 
-def draw_values(ax: Axes, report: Mapping[str, Any]) -> Axes:
+def draw_values(ax: Axes, report: Row) -> Axes:
     """Draw the objective of each schedule, predicted and measured, as bars from zero; return the Axes."""
     rows = report["rows"]
     for k, (key, colour) in enumerate(zip(PAIR, (style.SKY, style.BLUE), strict=True)):
