@@ -14,7 +14,6 @@ import shutil
 import sys
 import sysconfig
 from collections.abc import Iterator
-from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -103,7 +102,7 @@ def main(arguments: list[str] | None = None) -> int:
         held = "holds" if row["holds"] else row.get("error") or "DOES NOT HOLD"
         print(f"{row['level']} {row.get('dtype', '')}: {row.get('check', row.get('schedule'))} {held}")
     if given.json is not None:
-        where = facts(device, datetime.now(UTC).strftime("%Y-%m-%d"))
+        where = facts(device)
         write_text(given.json, json.dumps({"rows": [row | where for row in rows]}, indent=1))
     return 0 if all(row["holds"] or not row.get("needed", True) for row in rows) else 1
 

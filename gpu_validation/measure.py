@@ -13,6 +13,7 @@ import subprocess
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from functools import partial
 from importlib import metadata
 from pathlib import Path
@@ -128,10 +129,10 @@ def spread(samples: Sequence[float]) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def facts(device: torch.device, date: str) -> dict[str, Any]:
-    """Return what a record says of where it is from; `date` is the caller's. A CPU is called cpu, never a GPU."""
+def facts(device: torch.device) -> dict[str, Any]:
+    """Return what a record says of where it is from, and of when. A CPU is called cpu, never a GPU."""
     known = {
-        "date": date,
+        "date": datetime.now(UTC).strftime("%Y-%m-%d"),
         "device_type": device.type,
         "device": torch.cuda.get_device_name(device) if device.type == "cuda" else cpu_name(),
         "python": platform.python_version(),

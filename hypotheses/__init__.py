@@ -6,19 +6,6 @@ from hypotheses.files import load, save, shipped
 from hypotheses.verdict import Verdict, check
 
 __all__ = [
-    "STATES",
-    "Case",
-    "Fails",
-    "Family",
-    "Held",
-    "Hypothesis",
-    "Undecided",
-    "Verdict",
-    "check",
-    "drawn",
-    "enumerated",
-    "listed",
-    "load",
-    "save",
-    "shipped",
-]
+    "STATES", "Case", "Fails", "Family", "Held", "Hypothesis", "Undecided", "Verdict", "check", "drawn", "enumerated",
+    "listed", "load", "save", "shipped",
+]  # fmt: skip

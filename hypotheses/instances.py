@@ -12,6 +12,8 @@ from kvcore.decode_stream import StreamExecution
 from kvcore.instance import Call, Handling, Instance, Machine, Request, Segment
 from kvcore.schedule import Batch, Schedule
 
+Ints = Sequence[int]
+
 THEORY = Machine(memory=1, host_memory=0, chunked=False, evict=False, pause=False)
 """The machine of the theory model, but for its memory: unit batches of any size, a running request goes on."""
 INFERMAX = Machine(memory=1, host_memory=0, batch_tokens=4, prefill_tokens=4, evict=True)
@@ -47,11 +49,7 @@ def plain(
 
 
 def plain_family(
-    counts: Sequence[int],
-    prompts: Sequence[int],
-    outputs: Sequence[int],
-    machine: Machine = THEORY,
-    cost: Cost | None = None,
+    counts: Ints, prompts: Ints, outputs: Ints, machine: Machine = THEORY, cost: Cost | None = None
 ) -> Iterator[Instance]:
     """Yield every multiset of requests, all at tick 0, with every memory from the largest peak to one below the sum.
 
@@ -65,10 +63,7 @@ def plain_family(
 
 
 def calling(
-    sizes: Sequence[tuple[int, int, int, int, int]],
-    machine: Machine,
-    handling: Handling = "free",
-    cost: Cost | None = None,
+    sizes: Sequence[tuple[int, ...]], machine: Machine, handling: Handling = "free", cost: Cost | None = None
 ) -> Instance:
     """Return requests with one call each by (prompt, decode, duration, returns, decode after it)."""
     requests = []

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import platform
 import time
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from fractions import Fraction
 from itertools import islice
@@ -24,9 +23,6 @@ CLAIMED = {"proved": "claimed to hold", "refuted": "claimed to fail"}
 
 MOST = 8
 """Requests that are described of an instance."""
-
-Progress = Callable[[str, int], None]
-"""Called with the name and the number of cases judged."""
 
 
 @dataclass
@@ -89,41 +85,23 @@ class Verdict:
 
     def row(self) -> dict[str, Any]:
         """Return the record that scripts read."""
-        judged = self.held + self.failed
+        judged, claim = self.held + self.failed, self.hypothesis
         counted = {"failed": self.failed, "mean": f"{float(self.total / judged):.4f}" if self.total else None}
         return {
             "hypothesis": self.name,
-            "statement": self.hypothesis.statement,
-            "source": self.hypothesis.source,
-            "sentence": self.hypothesis.sentence,
-            "note": self.hypothesis.note,
-            "family": self.hypothesis.family.what,
-            "verdict": self.verdict,
-            "stated": self.hypothesis.states,
-            "as_stated": self.as_stated,
-            "held": self.held,
-            "undecided": self.undecided,
-            **({"claimed": self.claimed} if self.claimed else {}),
-            "all_judged": self.complete,
-            "interrupted": self.interrupted,
-            "largest": None if self.largest is None else str(self.largest),
-            **(counted if self.hypothesis.every else {}),
+            **{name: getattr(claim, name) for name in ("statement", "source", "sentence", "note")},
+            "family": claim.family.what, "verdict": self.verdict, "stated": claim.states, "as_stated": self.as_stated,
+            "held": self.held, "undecided": self.undecided, **({"claimed": self.claimed} if self.claimed else {}),
+            "all_judged": self.complete, "interrupted": self.interrupted,
+            "largest": None if self.largest is None else str(self.largest), **(counted if claim.every else {}),
             "why": self.skipped or (self.told if self.fails is None else self.fails.why),
             "counterexample": None if self.fails is None else [describe(instance) for instance in self.failing],
-            "files": self.files,
-            "seconds": round(self.seconds, 3),
+            "files": self.files, "seconds": round(self.seconds, 3),
             "versions": {"kvbound": kvcore.__version__, "python": platform.python_version()},
-        }
+        }  # fmt: skip
 
 
-def check(
-    name: str,
-    hypothesis: Hypothesis,
-    *,
-    take: int | None = None,
-    time_limit: float = TIME_LIMIT,
-    progress: Progress | None = None,
-) -> Verdict:
+def check(name: str, hypothesis: Hypothesis, *, take: int | None = None, time_limit: float = TIME_LIMIT) -> Verdict:
     """Judge the cases of a hypothesis, the smallest first, until one fails; `take`: only so many.
 
     The cases are ordered by size, so that the first that fails is a smallest one of those that were decided. Ctrl-C
@@ -133,21 +111,19 @@ def check(
     began = time.monotonic()
     try:
         if verdict.skipped is None:
-            _judge_all(verdict, began + time_limit, take, progress)
+            _judge_all(verdict, began + time_limit, take)
     except KeyboardInterrupt:
         verdict.interrupted = True
     verdict.seconds = time.monotonic() - began
     return verdict
 
 
-def _judge_all(verdict: Verdict, deadline: float, take: int | None, progress: Progress | None) -> None:
+def _judge_all(verdict: Verdict, deadline: float, take: int | None) -> None:
     cases = list(verdict.hypothesis.family)
-    for judged, instances in enumerate(islice(cases, take)):
+    for instances in islice(cases, take):
         if time.monotonic() > deadline:
             verdict.out_of_time = True
             return
-        if progress is not None:
-            progress(verdict.name, judged)
         _judge(verdict, Case(instances, deadline))
         if verdict.fails is not None and not verdict.hypothesis.every:
             break

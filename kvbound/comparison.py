@@ -9,20 +9,11 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Literal
 
 from heuristics.registry import AnyPolicy
+from kvbound import tables
 from kvbound.explanation import Explained, explain_all
 from kvbound.plots.frame import DRAWABLE
 from kvbound.simulation import Simulation, Watch, outside_schedules, policy_names, simulate_policies, unwatched
-from kvbound.tables import (
-    Cells,
-    because,
-    between,
-    decimal,
-    handling_text,
-    in_words,
-    title,
-    value_columns,
-    without_calls,
-)
+from kvbound.tables import Cells, because, between, decimal, in_words, title
 from kvbound.units import units_of
 from kvcore.errors import BadInput
 from kvcore.instance import Instance
@@ -143,7 +134,10 @@ class Comparison:
         """Return a JSON-ready row per schedule, with its ratio to the bound on each optimum as an exact fraction."""
         rows = [(run.label, run.row) for run in self.policies]
         rows += [
-            (f"{title(optimum)}, {SHORT[kind]}", {**optimum.to_json(), **_measured(optimum)})
+            (
+                f"{title(optimum)}, {SHORT[kind]}",
+                optimum.to_json() | ({} if optimum.trace is None else {"measures": summary(optimum.trace)}),
+            )
             for kind, optimum in self.optima.items()
         ]
         return [
@@ -157,11 +151,11 @@ class Comparison:
 
     def summary(self, rows: list[dict[str, Any]]) -> Cells:
         """Return the table of values, a row for each schedule."""
-        columns = ["schedule", *value_columns(units_of(self.instance), self.objective, "value", "mean")]
+        columns = ["schedule", *tables.value_columns(units_of(self.instance), self.objective, "value", "mean")]
         columns += [f"/ {SHORT[kind]}" for kind in self.optima]
-        columns += ["without calls"] * len(without_calls(None, self.instance, self.objective))
+        columns += ["without calls"] * len(tables.without_calls(None, self.instance, self.objective))
         said = any(row["handling"] or "error" in row for row in rows)
-        cells = [[*self._cells(row), *[handling_text(row)] * said] for row in rows]
+        cells = [[*self._cells(row), *[tables.handling_text(row)] * said] for row in rows]
         return Cells([*columns, *["handling of calls"] * said], cells, range(1, len(columns)))
 
     def _cells(self, row: dict[str, Any]) -> list[object]:
@@ -174,17 +168,11 @@ class Comparison:
             row["label"],
             *(units.value(value, self.objective) for value in values),
             *(decimal(row["ratio_to_bound"][kind]) for kind in self.optima),
-            *without_calls(values[0], self.instance, self.objective),
+            *tables.without_calls(values[0], self.instance, self.objective),
         ]
 
-    def draw(self, path: str) -> None:
-        """Draw every schedule into a file."""
-        from kvbound.plots import save
-
-        save(self.figure(), path)
-
-    def figure(self) -> Figure:
-        """Draw every schedule, one column each, on the same axes."""
+    def figure(self, path: str | None = None) -> Figure:
+        """Draw every schedule, one column each, on the same axes; into a file if a `path` is given."""
         from kvbound.plots import compare_schedules
 
         if len(self.instance.requests) > DRAWABLE:
@@ -192,12 +180,8 @@ class Comparison:
                 f"--plot draws up to {DRAWABLE} requests, {self.instance.name} has {len(self.instance.requests)}; "
                 "kvbound load draws measures"
             )
-        columns = [
-            (f"{row['label']}\n{self._title(row)}", trace)
-            for trace, row in zip(self.traces(), self.rows(), strict=True)
-            if trace is not None
-        ]
-        return compare_schedules(columns)
+        titled = [(f"{row['label']}\n{self._title(row)}", trace) for row, trace in self._traced()]
+        return compare_schedules(titled, path)
 
     def _title(self, row: dict[str, Any]) -> str:
         units = units_of(self.instance)
@@ -224,14 +208,14 @@ class Comparison:
             rows += [{**row, **group} for row in mine + ladder_of(optimum)]
         return rows
 
-    def traces(self) -> list[Trace | None]:
-        """Return the trace of each row; None where no schedule is held."""
-        return [run.trace for run in self.policies] + [optimum.trace for optimum in self.optima.values()]
-
     def schedules(self) -> list[tuple[str, Trace]]:
         """Return every schedule with its label."""
-        pairs = zip(self.rows(), self.traces(), strict=True)
-        return [(row["label"], trace) for row, trace in pairs if trace is not None]
+        return [(row["label"], trace) for row, trace in self._traced()]
+
+    def _traced(self) -> list[tuple[dict[str, Any], Trace]]:
+        """Return the rows that hold a schedule, each with its trace."""
+        traces = [run.trace for run in self.policies] + [found.trace for found in self.optima.values()]
+        return [(row, trace) for row, trace in zip(self.rows(), traces, strict=True) if trace is not None]
 
     def explained(self) -> list[Explained]:
         """Explain every schedule beside the best one for the first handling, or the best there is.
@@ -256,7 +240,7 @@ class Comparison:
         return Report(
             self.instance,
             rows := self.rows(),
-            self.traces(),
+            self.schedules(),
             self.summary(rows),
             verdicts or [UNMEASURED],
             {WORDS[kind]: optimum for kind, optimum in self.optima.items()},
@@ -275,10 +259,6 @@ def ladder_of(optimum: Result) -> list[dict[str, Any]]:
     return [{**row, "label": f"bound: {rung['method']}", "bound": rung["bound"]} for rung in rungs]
 
 
-def _measured(optimum: Result) -> dict[str, Any]:
-    return {} if optimum.trace is None else {"measures": summary(optimum.trace)}
-
-
 def _ratio(value: int | str | None, optimum: Result) -> str | None:
     if value is None or optimum.bound is None or optimum.bound <= 0:
         return None
@@ -292,9 +272,6 @@ def verdict(kind: str, optimum: Result, took: str = "") -> str:
         return f"{WORDS[kind]}: {in_words(optimum, optimum.value)} {proved}{took} ({because(optimum)})"
     if optimum.value is None:
         least = in_words(optimum, optimum.bound)
-        return f"{WORDS[kind]}: no schedule is below {least} ({optimum.formulation}: {_why(optimum)})"
+        why = "nothing was proved" if optimum.certificate is None else optimum.certificate.why
+        return f"{WORDS[kind]}: no schedule is below {least} ({optimum.formulation}: {why})"
     return f"{WORDS[kind]}: not proved ({optimum.stopped}); {between(optimum)}"
-
-
-def _why(optimum: Result) -> str:
-    return "nothing was proved" if optimum.certificate is None else optimum.certificate.why

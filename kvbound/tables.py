@@ -45,7 +45,10 @@ WASTED = {"total": "wasted", "calls": "in calls", "recomputation": "refills"}
 """What the shares of waste are called, where not by their causes."""
 TTFT = (("ttft", "mean"), ("ttft", "p99"))
 
-Labelled = Sequence[tuple[str, Mapping[str, Any]]]
+Row = Mapping[str, Any]
+Rows = Sequence[Row]
+"""Rows as JSON has them."""
+Labelled = Sequence[tuple[str, Row]]
 """Summaries, each with its label."""
 
 
@@ -57,7 +60,7 @@ class Cells(NamedTuple):
     numbers: Sequence[int] = ()
 
 
-def standing(row: Mapping[str, Any]) -> str:
+def standing(row: Row) -> str:
     """Return the status of a result's row in words, which name whose claim it is."""
     return f"claimed by {row['proved_by']}" if row["status"] == "claimed" else str(row["status"])
 
@@ -98,8 +101,9 @@ def work_cells(rows: Labelled, units: Units, *, wide: bool = True) -> Cells:
 
 
 def spread(seconds: Mapping[str, float] | None, part: str, units: Units) -> str | None:
-    """Return a part of a spread, such as its mean, which is in seconds, in the unit of time."""
-    return None if seconds is None else f"{seconds[part] / float(units.seconds):.4g}"
+    """Return a part of a spread, such as its mean, which is in seconds, in the unit of time (None: it is not known)."""
+    found = (seconds or {}).get(part)
+    return None if found is None else f"{found / float(units.seconds):.4g}"
 
 
 def rate_unit(units: Units) -> str:
@@ -107,7 +111,7 @@ def rate_unit(units: Units) -> str:
     return "tick" if units.time == "ticks" else "s"
 
 
-def _work(measured: Mapping[str, Any], second: str) -> dict[str, object]:
+def _work(measured: Row, second: str) -> dict[str, object]:
     """Return the cells of a summary by their headings."""
     waste = measured["waste_share"] or {}
     rates = zip(("requests", "tokens", "good"), RATES, strict=True)
@@ -129,9 +133,9 @@ def milliseconds(seconds: float) -> str:
     return f"{1e3 * seconds:.4g}"
 
 
-def percent(share: float | None) -> str | None:
+def percent(share: float | None, digits: int = 1) -> str | None:
     """Return a share in percent (None: it is not known)."""
-    return None if share is None else f"{100 * share:.1f} %"
+    return None if share is None else f"{100 * share:.{digits}f} %"
 
 
 def without_calls(value: int | str | None, instance: Instance, objective: str) -> list[str | None]:
@@ -231,9 +235,8 @@ def _batch(batch: Batch | None, other: Batch | None, units: Units) -> str:
         mine, theirs = getattr(batch, name), {} if other is None else getattr(other, name)
         listed = [f"{id} ({tokens:,})" for id, tokens in mine.items() if theirs.get(id) != tokens]
         same = len(mine) - len(listed)
-        more = [f"{len(listed) - NAMED} more"] if len(listed) > NAMED else []
         alike = [f"{same} that both work on"] if same and name == "work" else [f"{same} that both do"] if same else []
-        does += [f"{verb} {', '.join(listed[:NAMED] + more + alike)}"] if mine else []
+        does += [f"{verb} {', '.join(_few(listed) + alike)}"] if mine else []
     return f"{', '.join(does)}, at {units.spelled(batch.start)}"
 
 
@@ -254,8 +257,11 @@ def _calls(handling: Mapping[str, str]) -> str:
     found: dict[str, list[str]] = {}
     for call, how in handling.items():
         found.setdefault(how, []).append(call)
-    more = {how: [f"{len(calls) - NAMED} more"] if len(calls) > NAMED else [] for how, calls in found.items()}
-    return "; ".join(f"{how}: {', '.join(calls[:NAMED] + more[how])}" for how, calls in found.items())
+    return "; ".join(f"{how}: {', '.join(_few(calls))}" for how, calls in found.items())
+
+
+def _few(names: list[str]) -> list[str]:
+    return names[:NAMED] + ([f"{len(names) - NAMED} more"] if len(names) > NAMED else [])
 
 
 def handling_text(row: dict[str, Any]) -> str:

@@ -17,7 +17,6 @@ from kvcore.files import read_text, write_text
 from kvcore.metrics import Value
 from kvcore.result import Result
 from library.library import OURS, TRIED, Improved, Library, origin
-from library.record import Best
 from solvers import solve
 from solvers.dual_bound import climb
 from solvers.source import code_version
@@ -70,7 +69,7 @@ def fill(
         raise unknown("way", way, WAYS)
     records = [library.record(name) for name in (library.names if names is None else names)]
     wanted = [
-        (-_gap(best) if largest_gap else record.requests + record.calls, record, of)
+        (-(math.inf if best.gap is None else best.gap) if largest_gap else record.requests + record.calls, record, of)
         for record in records for of, best in record.objectives.items()
         if best.status == "open" and family in (None, record.family) and objective in (None, of)
     ]  # fmt: skip
@@ -95,11 +94,6 @@ def fill(
         finally:
             _note(library, store)
     return Filled(run, improved)
-
-
-def _gap(best: Best) -> float:
-    """Return the gap, infinite where there is none."""
-    return math.inf if best.gap is None else best.gap
 
 
 def _spent(library: Library, seconds: float) -> set[tuple[str, str, str]]:

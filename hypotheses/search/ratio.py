@@ -48,9 +48,7 @@ class Claim:
 
     def certified(self, seconds: float = CERTIFY_SECONDS) -> Claim:
         """Return it with a certificate of its optimum, if the ladder of bounds finds one in the time."""
-        if self.known is None or not self.decided:
-            return self
-        if self.proved:
+        if self.known is None or not self.decided or self.proved:
             return self
         found = climb(self.instance, self.objective, time_limit=seconds, upper=self.best)
         if found.bound is None or found.bound < self.bound:

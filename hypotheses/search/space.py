@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from itertools import combinations_with_replacement, permutations, product
-from math import comb
+from math import comb, prod
 from typing import Any, get_args
 
 from pydantic import ValidationError
@@ -91,9 +91,8 @@ class SearchSpace:
 
     def axes(self) -> list[range]:
         """Return the values of each coordinate of a member: its memory, then request after request."""
-        call = [range(self.duration + 1), range(self.returns + 1), range(len(self._handlings)), self._decodes]
-        request = [range(self.arrival + 1), range(1, self.prompt + 1), self._decodes, range(self.calls + 1)]
-        return [range(1, self.memory + 1), *(request + call * self.calls) * self.requests]
+        request = [*self._request_axes, range(self.calls + 1), *self._call_axes * self.calls]
+        return [range(1, self.memory + 1), *request * self.requests]
 
     def member(self, numbers: Sequence[int]) -> Instance | None:
         """Return the member at these coordinates (None: there is none); calls beyond a request's number do not count.
@@ -110,22 +109,25 @@ class SearchSpace:
         return arrival, prompt, decode, tuple(parts[:calls])
 
     @property
-    def _decodes(self) -> range:
-        return range(1, self.decode + 1)
+    def _request_axes(self) -> tuple[range, range, range]:
+        return range(self.arrival + 1), range(1, self.prompt + 1), range(1, self.decode + 1)
+
+    @property
+    def _call_axes(self) -> tuple[range, range, range, range]:
+        return range(self.duration + 1), range(self.returns + 1), range(len(self._handlings)), range(1, self.decode + 1)
 
     # --- all of them ---------------------------------------------------------------------------------------------
 
     def shapes(self) -> list[Shape]:
         """Return every request there can be."""
-        call = (range(self.duration + 1), range(self.returns + 1), range(len(self._handlings)), self._decodes)
-        part = list(product(*call))
+        part = list(product(*self._call_axes))
         later = [parts for k in range(self.calls + 1) for parts in product(part, repeat=k)]
-        return list(product(range(self.arrival + 1), range(1, self.prompt + 1), self._decodes, later))
+        return list(product(*self._request_axes, later))
 
     def count(self) -> int:
         """Return an upper bound on the number of members, of those that differ in the order of requests one."""
-        part = (self.duration + 1) * (self.returns + 1) * len(self._handlings) * self.decode
-        shapes = (self.arrival + 1) * self.prompt * self.decode * sum(part**k for k in range(self.calls + 1))
+        part, request = (prod(map(len, axes)) for axes in (self._call_axes, self._request_axes))
+        shapes = request * sum(part**k for k in range(self.calls + 1))
         return comb(shapes + self.requests - 1, self.requests) * self.memory
 
     def members(self) -> Iterator[Instance]:

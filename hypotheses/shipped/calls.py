@@ -6,25 +6,13 @@ from itertools import product
 from operator import eq, ge
 
 from heuristics import with_min_waste_handlings
-from hypotheses import Case, Fails, Hypothesis, drawn, enumerated
+from hypotheses import Case, Fails, Hypothesis, drawn, enumerated, instances
 from hypotheses.case import Held
-from hypotheses.instances import (
-    CALLS,
-    CALLS_HOST,
-    EVICTING,
-    SWAP_COST,
-    calling,
-    calling_family,
-    drawn_instance,
-    fixed_handlings,
-    with_faster_call,
-    with_machine,
-)
 from hypotheses.predicates import compared, never_hurts, optimal
 
 
 def fixed(case: Case) -> list[Held]:
-    return [case.optimum(instance, label="fixed") for instance in fixed_handlings(case.instance)]
+    return [case.optimum(instance, label="fixed") for instance in instances.fixed_handlings(case.instance)]
 
 
 def best_fixed(case: Case) -> Held:
@@ -42,7 +30,8 @@ def one_is_enough(case: Case) -> Fails | None:
     return Fails(f"{best} takes a discard and a swap; with one kind alone it is more", (shown,))
 
 
-FASTER = (with_faster_call, "a call that is one tick faster", ("slow", "fast"))
+HOST = instances.CALLS_HOST
+FASTER = (instances.with_faster_call, "a call that is one tick faster", ("slow", "fast"))
 
 HYPOTHESES = {
     "always-offload": Hypothesis(
@@ -52,7 +41,7 @@ HYPOTHESES = {
         family=enumerated(
             "2 requests with a call each of 1 or 3 ticks, prompts 1 or 2, 2 tokens a batch, a host that holds all, "
             "one tick a batch and one for each token moved, every memory that matters",
-            lambda: calling_family((1, 3), CALLS_HOST.replace(host_memory=None), SWAP_COST),
+            lambda: instances.calling_family((1, 3), HOST.replace(host_memory=None), instances.SWAP_COST),
         ),
         predicate=compared(
             optimal("preserve", lambda instance: instance.with_calls_handled("preserve")), ge,
@@ -68,7 +57,7 @@ HYPOTHESES = {
         family=enumerated(
             "2 requests with a call each of 1 or 3 ticks, prompts 1 or 2, one token before and after, 2 tokens a "
             "batch, 2 tokens on the host, every memory that matters",
-            lambda: calling_family((1, 3), CALLS_HOST, decodes=(1,)),
+            lambda: instances.calling_family((1, 3), HOST, decodes=(1,)),
         ),
         predicate=compared(
             best_fixed, eq, optimal("free"), "the best handlings fixed beforehand give {}, free handling {}"
@@ -81,7 +70,7 @@ HYPOTHESES = {
         family=enumerated(
             "2 requests with a call each of 1 or 3 ticks, prompts 1 or 2, 2 tokens a batch, 2 tokens on the host, "
             "every memory that matters",
-            lambda: calling_family((1, 3), CALLS_HOST),
+            lambda: instances.calling_family((1, 3), HOST),
         ),
         predicate=compared(
             optimal("least-waste", with_min_waste_handlings), eq, optimal("free"),
@@ -97,7 +86,7 @@ HYPOTHESES = {
             "a request of prompt 1 and 2 tokens before its call, and one of 3 and 3, calls of 3 or 4 ticks, one token "
             "after; 2 tokens a batch, 2 tokens on the host, every memory that matters",
             lambda: (
-                calling([(1, 2, one, 0, 1), (3, 3, two, 0, 1)], CALLS_HOST.replace(memory=memory))
+                instances.calling([(1, 2, one, 0, 1), (3, 3, two, 0, 1)], HOST.replace(memory=memory))
                 for one, two, memory in product((3, 4), (3, 4), range(6, 9))
             ),
         ),
@@ -110,10 +99,10 @@ HYPOTHESES = {
         family=enumerated(
             "2 requests with a free call each of 1 or 3 ticks, prompts 1 or 2, 2 tokens a batch, every memory that "
             "matters",
-            lambda: calling_family((1, 3), CALLS),
+            lambda: instances.calling_family((1, 3), instances.CALLS),
         ),
         predicate=never_hurts(
-            lambda instance: with_machine(instance, host_memory=2), "room on the host", ("no-host", "host")
+            lambda instance: instances.with_machine(instance, host_memory=2), "room on the host", ("no-host", "host")
         ),
     ),
     "faster-call-optimum": Hypothesis(
@@ -123,7 +112,7 @@ HYPOTHESES = {
         family=enumerated(
             "2 requests with a free call each of 1 or 3 ticks, prompts 1 or 2, 2 tokens a batch, no room on the host, "
             "every memory that matters",
-            lambda: calling_family((1, 3), CALLS),
+            lambda: instances.calling_family((1, 3), instances.CALLS),
         ),
         predicate=never_hurts(*FASTER),
     ),
@@ -135,7 +124,7 @@ HYPOTHESES = {
             family=drawn(
                 "3 requests, each with 1 free call at most, 4 tokens a batch, eviction, room on the host",
                 1000,
-                lambda draw, name: drawn_instance(draw, name, EVICTING),
+                lambda draw, name: instances.drawn_instance(draw, name, instances.EVICTING),
             ),
             predicate=never_hurts(*FASTER, policy),
         )

@@ -6,22 +6,11 @@ from fractions import Fraction
 from functools import partial
 
 from heuristics import with_min_waste_handlings
-from hypotheses import Hypothesis
+from hypotheses import Hypothesis, tallies
 from hypotheses.families import Predicate
 from hypotheses.instances import with_machine
 from hypotheses.predicates import optimal, run, within
 from hypotheses.slices import LONG, SMALL, one_by_one, together
-from hypotheses.tallies import (
-    INDICES,
-    any_handling,
-    any_order,
-    believing,
-    best_of,
-    best_stays_best,
-    falls_with_memory,
-    in_order,
-    lower_in_sum,
-)
 from kvcore.instance import Instance
 
 EVICTING = partial(with_machine, evict=True)
@@ -94,7 +83,7 @@ HYPOTHESES = {
         source="InferCept (arXiv 2402.01869): the loss of its rule by load",
         states="proved",
         family=together(SMALL, "agents", 20),
-        predicate=falls_with_memory(
+        predicate=tallies.falls_with_memory(
             optimal("least-waste", with_min_waste_handlings), optimal("free"),
             [Fraction(k, 2) for k in (2, 3, 4)],
         ),
@@ -128,8 +117,8 @@ HYPOTHESES = {
             source="InferCept changes the handling, MARS and LAMPS the order too",
             states="proved",
             family=together(SMALL, trace),
-            predicate=lower_in_sum(
-                best_of("handling", any_handling), best_of("order", any_order),
+            predicate=tallies.lower_in_sum(
+                tallies.best_of("handling", tallies.any_handling), tallies.best_of("order", tallies.any_order),
                 run("fcfs", "neither", preserving), optimal(),
             ),
         )
@@ -141,7 +130,7 @@ HYPOTHESES = {
             source="vLLM, vllm/v1/core/sched/scheduler.py (scheduler_reserve_full_isl)",
             states="proved",
             family=together(LONG, trace),
-            predicate=lower_in_sum(
+            predicate=tallies.lower_in_sum(
                 run("vllm-v1", change=CHUNK.get(trace)), run("vllm-v1-first-chunk", change=CHUNK.get(trace))
             ),
         )
@@ -154,7 +143,7 @@ HYPOTHESES = {
             source="Sarathi-Serve and INFERMAX fix one; is one ever best?",
             states="proved",
             family=together(LONG, trace),
-            predicate=best_stays_best(
+            predicate=tallies.best_stays_best(
                 {f"{tokens}": run("vllm-v1", f"{tokens}", budget(tokens)) for tokens in BUDGETS}
             ),
         )
@@ -167,7 +156,7 @@ HYPOTHESES = {
             source="one of our own: which simple index explains the optimal order best?",
             states=expected("index", trace),
             family=together(SMALL, trace),
-            predicate=best_stays_best({name: in_order(name) for name in INDICES}, optimal()),
+            predicate=tallies.best_stays_best({name: tallies.in_order(name) for name in tallies.INDICES}, optimal()),
         )
         for trace in SMALL
     },
@@ -177,8 +166,8 @@ HYPOTHESES = {
             source="MARS (arXiv 2410.18248) ranks by memory over time; shortest job first by length",
             states=expected("kv-time", trace),
             family=together(SMALL, trace),
-            predicate=lower_in_sum(
-                in_order("KV-time"), in_order("tokens"), optimal()
+            predicate=tallies.lower_in_sum(
+                tallies.in_order("KV-time"), tallies.in_order("tokens"), optimal()
             ),
         )
         for trace in ("conversations", "agents")
@@ -190,7 +179,7 @@ HYPOTHESES = {
         states="refuted",
         family=one_by_one(LONG, "conversations"),
         predicate=within(
-            believing("srpt", "noise:0.5"), Fraction(11, 10), run("srpt"), "with errors {}, with exact ones {}"
+            tallies.believing("srpt", "noise:0.5"), Fraction(11, 10), run("srpt"), "with errors {}, with exact ones {}"
         ),
         every=True,
     ),
@@ -200,7 +189,7 @@ HYPOTHESES = {
             source="one of our own: may one tune on a part of a workload?",
             states=expected("policy", trace),
             family=together(SMALL, trace),
-            predicate=best_stays_best(
+            predicate=tallies.best_stays_best(
                 {name: run(name, change=EVICTING) for name in POLICIES}, optimal(change=EVICTING)
             ),
         )

@@ -35,5 +35,5 @@ HYPOTHESES = {
             run("slai", objective=TTFT), le, run("sarathi-serve", objective=TTFT), "slai has {}, sarathi-serve {}"
         ),
         note="The paper's claim is of medians on its workloads; that it is never larger is the claim tried here.",
-    ),
+    )
 }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import ast
+import re
 from importlib import import_module
 from pathlib import Path
 from typing import Annotated, Any
@@ -13,54 +13,27 @@ from typer.main import get_command
 
 from kvbound.cli import print_version
 
-GROUPS: dict[str, tuple[str, dict[str, str]]] = {
+GROUPS: dict[str, tuple[str, str]] = {
     "Solve and bound": (
-        "kvbound solve mars-figure1 --handling free --plot best.svg",
-        {
-            "solve": "solve.solve",
-            "bound": "bound.bound",
-            "improve": "improve.improve",
-            "verify": "verify.verify",
-            "solvers": "about.solvers",
-            "options": "about.options",
-        },
+        "solve bound improve verify solvers options", "kvbound solve mars-figure1 --handling free --plot best.svg",
     ),
     "Policies": (
+        "compare simulate policies search load replay",
         "kvbound compare mars-figure1 --policies fcfs,mars-order --explain",
-        {
-            "compare": "compare.compare",
-            "simulate": "simulate.simulate",
-            "policies": "about.policies",
-            "search": "search.search",
-            "load": "load.load_sweep",
-            "replay": "replay.replay",
-        },
     ),
     "Data": (
+        "import generate instances show library costs calibrate",
         "kvbound import csv trace.csv --map prompt=input,decode=output -o mine.json",
-        {
-            "import": "imports.app",
-            "generate": "generate.generate",
-            "instances": "instances.instances",
-            "show": "instances.show",
-            "library": "library.app",
-            "costs": "costs.costs",
-            "calibrate": "calibrate.calibrate",
-        },
     ),
-    "Studies": (
-        "kvbound check faster-call-vllm",
-        {
-            "demo": "demo.demo",
-            "check": "check.check",
-            "sweep": "sweep.sweep",
-            "kernels": "kernels.kernels",
-        },
-    ),
-}
-"""The commands by what they are for, each group with an example; of each, the file in this folder and the function in
-it (or a group of commands)."""
-COMMANDS = {name: place for _, commands in GROUPS.values() for name, place in commands.items()}
+    "Studies": ("demo check sweep kernels", "kvbound check faster-call-vllm"),
+}  # fmt: skip
+"""The commands by what they are for, each group with an example."""
+PLACES = {
+    "solvers": "about.solvers", "options": "about.options", "policies": "about.policies", "load": "load.load_sweep",
+    "import": "imports.app", "show": "instances.show", "library": "library.app",
+}  # fmt: skip
+"""The file in this folder and the function in it (or a group of commands), of those that are not called as both."""
+COMMANDS = {name: PLACES.get(name, f"{name}.{name}") for names, _ in GROUPS.values() for name in names.split()}
 
 STYLE: dict[str, Any] = {"add_completion": False, "rich_markup_mode": None, "pretty_exceptions_enable": False}
 
@@ -91,32 +64,27 @@ class Commands(TyperGroup):
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         """Write a line for each command, by group, without loading any."""
-        for title, (example, commands) in GROUPS.items():
+        for title, (names, example) in GROUPS.items():
             with formatter.section(title):
-                formatter.write_dl([(name, first_line(name)) for name in commands])
+                formatter.write_dl([(name, first_line(name)) for name in names.split()])
                 formatter.write(f"\n  $ {example}\n")
 
 
 def overview() -> str:
     """Return what is said where no command is given: the groups, an example of each, and where to read on."""
-    groups = [f"{title}: {', '.join(commands)}\n  $ {example}" for title, (example, commands) in GROUPS.items()]
+    groups = [f"{title}: {names.replace(' ', ', ')}\n  $ {example}" for title, (names, example) in GROUPS.items()]
     more = "kvbound --help says what each command does, kvbound COMMAND --help its options."
     return "\n\n".join(["Usage: kvbound COMMAND [ARGS]...", WHAT.replace("? ", "?\n"), *groups, more])
 
 
 def first_line(name: str) -> str:
     """Return the first line of what a command says of itself, as it stands in its file."""
-    file, _, attribute = COMMANDS[name].partition(".")
-    for node in ast.parse(Path(__file__).with_name(f"{file}.py").read_text(encoding="utf-8")).body:
-        if isinstance(node, ast.FunctionDef) and node.name == attribute:
-            return (ast.get_docstring(node) or "").partition("\n")[0]
-        if (
-            isinstance(node, ast.Assign)
-            and ast.unparse(node.targets[0]) == attribute
-            and isinstance(node.value, ast.Call)
-        ):
-            return next(str(ast.literal_eval(word.value)) for word in node.value.keywords if word.arg == "help")
-    raise LookupError(name)
+    file, attribute = COMMANDS[name].split(".")
+    text = Path(__file__).with_name(f"{file}.py").read_text(encoding="utf-8")
+    start = rf'def {attribute}\(.*?"""|{attribute} = typer\.Typer\(\s*help="'
+    found = re.search(rf'^(?:{start})(.*?)(?:"|$)', text, re.DOTALL | re.MULTILINE)
+    assert found is not None, name
+    return found[1]
 
 
 def _print_version(wanted: bool) -> None:

@@ -8,19 +8,8 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from kvbound.cli import EXIT_INTERRUPTED, only_writes
-from kvbound.cli.common import (
-    OUT,
-    HandlingOption,
-    InstanceArgument,
-    JsonOption,
-    ObjectiveOption,
-    SettingsOption,
-    emit,
-    settings_of,
-    table,
-)
-from kvbound.cli.common import option as made
+from kvbound.cli import EXIT_INTERRUPTED, common, only_writes
+from kvbound.cli.common import OUT, emit, option, settings_of, table
 from kvbound.cli.progress import SolveProgress, load_instance
 from kvbound.tables import in_words, value_columns
 from kvbound.units import units_of
@@ -29,16 +18,16 @@ from kvcore.result import Result
 
 
 def bound(
-    instance: InstanceArgument,
-    objective: ObjectiveOption = "total-flow-time",
-    handling: HandlingOption = "as-given",
+    instance: common.InstanceArgument,
+    objective: common.ObjectiveOption = "total-flow-time",
+    handling: common.HandlingOption = "as-given",
     method: Annotated[str, typer.Option(metavar="auto|NAME", help="docs/bounds.md has them all")] = "auto",
     time_limit: Annotated[float, typer.Option(min=0.1, metavar="S", help="seconds, for all methods together")] = 60,
-    option: SettingsOption = None,
+    option: common.SettingsOption = None,
     certificate: Annotated[
-        str | None, made("OUT.json", "write the certificate of the bound there", "--certificate", *OUT)
+        str | None, option("OUT.json", "write the certificate of the bound there", "--certificate", *OUT)
     ] = None,
-    json: JsonOption = None,
+    json: common.JsonOption = None,
 ) -> int:
     """Prove a lower bound that scales: a ladder of relaxations, each with a certificate."""
     check_writable(certificate, json)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from fractions import Fraction
 from itertools import takewhile
 from typing import TYPE_CHECKING, Annotated, Any
@@ -16,9 +16,9 @@ from costmodels.models import get_model
 from kvbound.cli import EXIT_INTERRUPTED
 from kvbound.cli.common import OUT, JsonOption, PlotOption, emit, option, table
 from kvbound.cli.costs import fit_table
-from kvbound.cli.gpu import BackendOption, DeviceOption, DtypeOption, get_backend, get_dtype, today
+from kvbound.cli.gpu import BackendOption, DeviceOption, DtypeOption, get_backend, get_dtype
 from kvbound.cli.progress import LiveLine
-from kvbound.tables import milliseconds, percent
+from kvbound.tables import Row, Rows, milliseconds, percent
 from kvcore.cost_file import CostFile
 from kvcore.errors import BadInput
 from kvcore.files import check_writable
@@ -68,7 +68,7 @@ def calibrate(
     engine = Engine(shape, opened, dtype=numbers, seed=seed)
     capacity = capacity_of(engine, memory, block)
     points = choose_points(engine, capacity, quick, block)
-    about = {**facts(opened.device, today()), "backend": name, "dtype": str(numbers).removeprefix("torch.")}
+    about = {**facts(opened.device), "backend": name, "dtype": str(numbers).removeprefix("torch.")}
     with LiveLine("bandwidths"):
         rates = bandwidths(opened.device)
     with LiveLine("calibrating") as line:
@@ -145,7 +145,7 @@ def machine_of(engine: Engine, memory: int, points: Sequence[Point], block: int)
 
 def file_of(
     found: Fit, measured: Sequence[Measured], tick: Fraction, model: str, machine: Machine,
-    about: Mapping[str, Any],
+    about: Row,
 ) -> CostFile:  # fmt: skip
     """Return the cost file of a fit, with where it was measured and all that was."""
     versions = {name: str(about[name]) for name in VERSIONS if about.get(name)}
@@ -172,13 +172,7 @@ def point_rows(measured: Sequence[Measured], found: Fit, floor: Floor) -> list[d
     return rows
 
 
-def show(
-    console: Console,
-    about: Mapping[str, Any],
-    found: Fit,
-    rows: Sequence[Mapping[str, Any]],
-    swaps: Sequence[Mapping[str, Any]],
-) -> None:
+def show(console: Console, about: Row, found: Fit, rows: Rows, swaps: Rows) -> None:
     """Print where it was measured, the errors of each shape and kind of batch, the floors, and the swaps."""
     console.print(
         f"{about['device']}, {about['backend']} backend, {about['dtype']}, torch {about['torch']}, {about['date']}"
@@ -204,7 +198,7 @@ def show(
 SWAPS = ("swap", "tokens", "alone, ms", "GB/s", "of link", "budget", "batch, ms", "with it, ms", "hidden", "slowed")
 
 
-def _swap_cells(row: Mapping[str, Any]) -> list[object]:
+def _swap_cells(row: Row) -> list[object]:
     rate = f"{row['bytes_per_second'] / 1e9:.3g}"
     batch = [milliseconds(row[key]) for key in ("without", "together")]
     hidden = [percent(row[key]) for key in ("hidden", "slowed")]
@@ -212,14 +206,14 @@ def _swap_cells(row: Mapping[str, Any]) -> list[object]:
     return [row["direction"], row["tokens"], *alone, row["budget"], *batch, *hidden]
 
 
-def told(rows: Sequence[Mapping[str, Any]], most: int = 24) -> list[Mapping[str, Any]]:
+def told(rows: Rows, most: int = 24) -> list[Row]:
     """Return the rows that people see: evenly spaced ones, if there are more than `most` (`--json` has all)."""
     work = [row for row in rows if row["label"] != "swap beside work"]
     step = -(-len(work) // most)
     return work[::step]
 
 
-def knees(rows: Sequence[Mapping[str, Any]], most: float = 0.03) -> dict[str, int]:
+def knees(rows: Rows, most: float = 0.03) -> dict[str, int]:
     """Return by direction the most tokens up to which every swap measured slows its batch by at most `most`."""
     found: dict[str, int] = {}
     for direction in dict.fromkeys(row["direction"] for row in rows):

@@ -14,7 +14,7 @@ from rich.console import Console, ConsoleOptions, RenderResult
 from rich.table import Table
 from rich.text import Text
 
-from kvbound.tables import Labelled, standing, times_cells, value_columns, work_cells
+from kvbound.tables import Labelled, percent, standing, times_cells, value_columns, work_cells
 from kvbound.units import Units
 from kvcore.errors import BadInput
 from kvcore.files import printable, read_schedule, write_text
@@ -36,9 +36,9 @@ InstanceArgument = Annotated[
 ]
 JsonOption = Annotated[str | None, option("FILE", "write JSON there (-: standard output)", "--json")]
 ObjectiveOption = Annotated[
-    str,
-    option("NAME", "what is minimised; docs/semantics.md lists all", "--objective", callback=understood),
+    str, option("NAME", "what is minimised; docs/semantics.md lists all", "--objective", callback=understood)
 ]
+InstanceOutOption = Annotated[str, option("I.json", "the instance file to write (-: standard output)", *OUT)]
 HandlingOption = Annotated[str, option("as-given|free", "calls as the instance says, or chosen freely")]
 TimeLimitOption = Annotated[float | None, option("S", "seconds that a solve may take", min=0.1)]
 ScheduleOption = Annotated[str | None, option("OUT.json", "write the schedule there", "--schedule", *OUT)]
@@ -83,15 +83,15 @@ def emit(target: str | None, payload: Any, show: Callable[[Console], None]) -> N
 
 
 class AlignedTable:
-    """A table for people. Where the terminal is too narrow its headings are folded, then it goes on below.
+    """A table for people, such as of `kvbound.tables.Cells`; `right` are the columns of numbers.
 
-    There each row has its label again. Texts are folded, to no less than `FOLDED` letters (the last column to `LAST`);
-    numbers never are.
+    Where the terminal is too narrow its headings are folded, then it goes on below, each row with its label again.
+    Texts are folded, to no less than `FOLDED` letters (the last column to `LAST`); numbers never are.
     """
 
     FOLDED, LAST = 22, 12
 
-    def __init__(self, columns: Sequence[str], rows: Iterable[Sequence[object]], right: Iterable[int]) -> None:
+    def __init__(self, columns: Sequence[str], rows: Iterable[Sequence[object]], right: Iterable[int] = ()) -> None:
         self.columns, self.right = columns, set(right)
         self.rows = [["-" if cell is None else str(cell) for cell in row] for row in rows]
 
@@ -129,9 +129,7 @@ class AlignedTable:
         return made
 
 
-def table(columns: Sequence[str], rows: Iterable[Sequence[object]], right: Iterable[int] = ()) -> AlignedTable:
-    """Make one aligned table, such as of `kvbound.tables.Cells`; `right` are the columns of numbers."""
-    return AlignedTable(columns, rows, right)
+table = AlignedTable
 
 
 def show_measures(rows: Labelled, units: Units, console: Console, *, wide: bool) -> None:
@@ -147,14 +145,9 @@ def result_table(row: dict[str, Any], units: Units) -> AlignedTable:
     """Return the table of one result."""
     values = (units.value(row[name], row["objective"]) for name in ("value", "bound", "mean"))
     cells = [row["policy"] or row["found_by"] or row["formulation"], standing(row), *values]
-    cells += [percent(row["gap"]), f"{row['seconds']:.2f}"]
+    cells += [percent(row["gap"], 2), f"{row['seconds']:.2f}"]
     columns = ["found by", "status", *value_columns(units, row["objective"], "value", "bound", "mean")]
     return table([*columns, "gap", "took, s"], [cells], right=range(2, 7))
-
-
-def percent(gap: float | None) -> str | None:
-    """Write a gap for people."""
-    return None if gap is None else f"{100 * gap:.2f} %"
 
 
 class PlainConsole(Console):

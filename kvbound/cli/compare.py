@@ -9,25 +9,8 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from kvbound.cli import EXIT_INTERRUPTED, only_writes
-from kvbound.cli.common import (
-    OUT,
-    POLICY,
-    HandlingOption,
-    InstanceArgument,
-    JsonOption,
-    ObjectiveOption,
-    PlotOption,
-    SchedulesOption,
-    TraceOption,
-    WideOption,
-    WindowOption,
-    emit,
-    option,
-    read_schedules,
-    show_measures,
-    table,
-)
+from kvbound.cli import EXIT_INTERRUPTED, common, only_writes
+from kvbound.cli.common import OUT, POLICY, emit, option, read_schedules, show_measures, table
 from kvbound.cli.progress import LiveLine, SolveProgress, load_instance
 from kvbound.cli.simulate import FEW
 from kvbound.cli.verify import show_invalid
@@ -47,17 +30,15 @@ SOLVABLE = 200
 
 
 def compare(
-    instance: InstanceArgument,
+    instance: common.InstanceArgument,
     policies: Annotated[
-        str,
-        option("NAME[,NAME..]|usual|all", "usual: engines and papers' schedulers; docs/policies.md", *POLICY[::-1]),
+        str, option("NAME[,NAME..]|usual|all", "usual: engines and papers' schedulers; docs/policies.md", *POLICY[::-1])
     ] = "usual",
-    schedule: SchedulesOption = None,
-    objective: ObjectiveOption = "total-flow-time",
-    handling: HandlingOption = "as-given",
+    schedule: common.SchedulesOption = None,
+    objective: common.ObjectiveOption = "total-flow-time",
+    handling: common.HandlingOption = "as-given",
     time_limit: Annotated[
-        float | None,
-        typer.Option(min=0.1, metavar="S", help="seconds for each policy and optimum (default: 60 for an optimum)"),
+        float | None, option("S", "seconds for each policy and optimum (default: 60 for an optimum)", min=0.1)
     ] = None,
     threads: Annotated[int, typer.Option(min=1, metavar="N")] = 1,
     optimum: Annotated[
@@ -67,18 +48,16 @@ def compare(
             help=f"look for it, or for nothing (default: beyond {SOLVABLE} requests a lower bound)",
         ),
     ] = None,
-    window: WindowOption = None,
-    plot: PlotOption = None,
-    ladder: Annotated[
-        str | None, typer.Option(metavar="OUT.svg", help="draw values and bounds on one axis (svg, png or pdf)")
-    ] = None,
+    window: common.WindowOption = None,
+    plot: common.PlotOption = None,
+    ladder: Annotated[str | None, option("OUT.svg", "draw values and bounds on one axis (svg, png or pdf)")] = None,
     html: Annotated[
         str | None, option("OUT.html", "write a report: one file, for any browser (docs/report.md)", "--html", *OUT)
     ] = None,
     explain: Annotated[bool, typer.Option("--explain", help="where the time of each schedule goes, and why")] = False,
-    trace: TraceOption = None,
-    wide: WideOption = False,
-    json: JsonOption = None,
+    trace: common.TraceOption = None,
+    wide: common.WideOption = False,
+    json: common.JsonOption = None,
 ) -> int:
     """Say how far each policy is from the best schedule there is."""
     check_writable(plot, ladder, html, trace, json)
@@ -98,7 +77,7 @@ def compare(
     only_writes()
     with LiveLine("drawing and writing"):
         if plot is not None:
-            comparison.draw(plot)
+            comparison.figure(plot)
         if ladder is not None:
             comparison.draw_ladder(ladder)
         if html is not None:

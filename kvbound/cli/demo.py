@@ -76,7 +76,7 @@ def demo(
         found = compare(instance, part.policies, time_limit=time_limit, watch=SolveProgress)
         show(found, part.see, console)
         picture, page = (folder / f"{part.file}.{kind}" for kind in ("svg", "html"))
-        found.draw(str(picture))
+        found.figure(str(picture))
         write_text(str(page), found.report().html())
         console.print(f"The schedules: {picture}, and the page .html beside it\n", soft_wrap=True)
         if found.interrupted:

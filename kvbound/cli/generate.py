@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from costmodels import GPT_J_6B
-from kvbound.cli.common import OUT, JsonOption, emit, option
+from kvbound.cli.common import InstanceOutOption, JsonOption, emit, option
 from kvbound.cli.instances import show_head
 from kvbound.cli.progress import LiveLine
 from kvbound.cli.setting import CallHandlingOption, CostSetting, takes_setting, with_handling
@@ -27,7 +27,7 @@ CHUNK = 1000
 @takes_setting
 def generate(
     kind: Annotated[str, typer.Argument(metavar="|".join(KINDS), help="of requests; docs/data.md describes them")],
-    out: Annotated[str, option("I.json", "the instance file to write (-: standard output)", *OUT)],
+    out: InstanceOutOption,
     setting: CostSetting,
     n: Annotated[int | None, option("N", "so many requests", "--n", min=1)] = None,
     rate: Annotated[str | None, option("R", "arrivals a second (default: all at 0)")] = None,
@@ -63,10 +63,7 @@ def generate(
 
 
 def write_requests(
-    out: str,
-    requests: Iterable[Request],
-    instance: Callable[[tuple[Request, ...]], Instance],
-    json: str | None = None,
+    out: str, requests: Iterable[Request], instance: Callable[[tuple[Request, ...]], Instance], json: str | None = None
 ) -> None:
     """Write requests as they come, in one file; `instance` makes one of some of them, CHUNK at a time."""
     left = iter(requests)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated
 
 from gpu_validation.devices import BACKENDS, DTYPES, dtype_of, open_backend
@@ -42,8 +41,3 @@ def get_backend(device: str, backend: str | None) -> tuple[Backend, str]:
 def get_dtype(name: str | None, device: torch.device) -> torch.dtype:
     """Return a dtype by name, or the usual one of the device."""
     return dtype_of(name or ("bfloat16" if device.type == "cuda" else "float32"))
-
-
-def today() -> str:
-    """Return the date that records carry."""
-    return datetime.now(UTC).strftime("%Y-%m-%d")

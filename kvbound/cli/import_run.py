@@ -43,8 +43,7 @@ def run(
     slo_ttft: Annotated[str | None, option("S", "the same: seconds to its first token")] = None,
     slo_tpot: Annotated[str | None, option("S", "the same: seconds a token after the first")] = None,
     preset: Annotated[
-        str | None,
-        option("|".join(PRESETS), "who wrote the log (default: the form of docs/runs.md)"),
+        str | None, option("|".join(PRESETS), "who wrote the log (default: the form of docs/runs.md)")
     ] = None,
     tolerate: Annotated[
         bool, typer.Option("--tolerate", help="count differences, and time the batches by the cost model")

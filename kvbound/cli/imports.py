@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import partial
+from functools import partial, wraps
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -17,13 +17,14 @@ from costmodels.files import as_model, cost_file, write_cost
 from costmodels.fitted import fit
 from costmodels.vidur import read_vidur
 from kvbound.cli.app import STYLE
-from kvbound.cli.common import OUT, JsonOption, emit, option
+from kvbound.cli.common import OUT, InstanceOutOption, JsonOption, emit, option
 from kvbound.cli.costs import show_cost
 from kvbound.cli.generate import write_requests
 from kvbound.cli.import_run import run
 from kvbound.cli.instances import facts, show_instance
 from kvbound.cli.progress import LiveLine
-from kvbound.cli.setting import CallHandlingOption, CostSetting, takes_setting, with_handling
+from kvbound.cli.setting import OPTIONS as SETTING_OPTIONS
+from kvbound.cli.setting import CallHandlingOption, CostSetting, gathers, setting_of, with_handling
 from kvbound.distortion import distortion, gentler
 from kvcore.coarsen import coarsen
 from kvcore.csv_table import MachineFor, build_instance
@@ -39,13 +40,11 @@ from workloads.importers.azure import MACHINE as TRACE_MACHINE
 from workloads.importers.selection import KEYS, TraceLayout
 
 app = typer.Typer(
-    help="Turn a public trace into an instance file, or a profile into a cost file.",
-    no_args_is_help=True,
-    **STYLE,
+    help="Turn a public trace into an instance file, or a profile into a cost file.", no_args_is_help=True, **STYLE
 )
 
 FileArgument = Annotated[str, typer.Argument(metavar="FILE", help="docs/data.md describes it")]
-SeedOption = Annotated[int, option("N", "of all that is drawn", min=0)]
+SeedOption = Annotated[int, option("N", "of all that is drawn", "--seed", min=0)]
 RateOption = Annotated[str | None, option("R", "Poisson arrivals a second (default: all at 0)")]
 
 
@@ -58,10 +57,7 @@ def _number(flag: str, least: int, help: str, metavar: str = "N") -> Any:
 
 
 OPTIONS: dict[str, tuple[Any, Any]] = {
-    "out": (
-        Annotated[str, option("I.json", "the instance file to write (-: standard output)", *OUT)],
-        inspect.Parameter.empty,
-    ),
+    "out": (InstanceOutOption, inspect.Parameter.empty),
     "since": (_text("--from", "T", "seconds after the first arrival, or a time of day"), None),
     "until": (_text("--until", "T", "the same; requests that arrive then are left out"), None),
     "skip": (_number("--skip", 0, "leave out so many first requests"), 0),
@@ -79,10 +75,7 @@ OPTIONS: dict[str, tuple[Any, Any]] = {
     "handling": (CallHandlingOption, None),
     "block": (_number("--block", 1, "coarsen to blocks of so many tokens", "TOKENS"), None),
     "slot": (_number("--slot", 1, "coarsen to slots of so many ticks", "TICKS"), None),
-    "round": (
-        Annotated[str, option("relax|restrict", "which way coarsening rounds", "--round")],
-        "restrict",
-    ),
+    "round": (Annotated[str, option("relax|restrict", "which way coarsening rounds", "--round")], "restrict"),
     "json": (JsonOption, None),
 }  # fmt: skip
 """What every import of a trace takes, each with its default."""
@@ -129,12 +122,20 @@ class Asked:
             raise BadInput(f"{error}; name yours: --map arrival=COLUMN,prompt=COLUMN,decode=COLUMN") from None
 
 
+SETTING = {f"setting_{name}": each for name, each in SETTING_OPTIONS.items()}
+
+
+def _asked(values: dict[str, Any]) -> Asked:
+    setting = setting_of({name.removeprefix("setting_"): values.pop(name) for name in SETTING})
+    return Asked(setting, values)
+
+
 def _imports(name: str) -> Callable[[Callable[..., tuple[Imported, Machine | MachineFor]]], None]:
     """Make a command of what reads a trace as it is `asked`: it takes all `OPTIONS` too, and writes what was read."""
 
     def register(read: Callable[..., tuple[Imported, Machine | MachineFor]]) -> None:
-        def command(*, setting: CostSetting, **given: Any) -> None:
-            asked = Asked(setting, {option: given.pop(option) for option in OPTIONS})
+        @wraps(read)
+        def command(asked: Asked, **given: Any) -> None:
             check_writable(asked.given["out"], asked.given["json"])
             if asked.given["round"] not in ("relax", "restrict"):
                 raise BadInput(f"--round is relax or restrict, not {asked.given['round']!r}")
@@ -142,15 +143,7 @@ def _imports(name: str) -> Callable[[Callable[..., tuple[Imported, Machine | Mac
                 found = read(asked=asked, **given)
             _write(*found, asked)
 
-        own = inspect.signature(read, eval_str=True).parameters
-        parameters = [own[key].replace(kind=inspect.Parameter.KEYWORD_ONLY) for key in own if key != "asked"]
-        shared = [
-            inspect.Parameter(key, inspect.Parameter.KEYWORD_ONLY, annotation=option, default=default)
-            for key, (option, default) in OPTIONS.items()
-        ]
-        command.__doc__ = read.__doc__
-        vars(command)["__signature__"] = inspect.Signature([*parameters, *shared])
-        app.command(name)(takes_setting(command))
+        app.command(name)(gathers("asked", OPTIONS | SETTING, _asked)(command))
 
     return register
 

@@ -9,18 +9,8 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from kvbound.cli import only_writes
-from kvbound.cli.common import (
-    HandlingOption,
-    InstanceArgument,
-    JsonOption,
-    ObjectiveOption,
-    ScheduleOption,
-    SettingsOption,
-    emit,
-    result_table,
-    settings_of,
-)
+from kvbound.cli import common, only_writes
+from kvbound.cli.common import emit, result_table, settings_of
 from kvbound.cli.progress import SolveProgress, load_instance
 from kvbound.cli.solve import exit_code
 from kvbound.tables import in_words
@@ -30,17 +20,17 @@ from kvcore.result import Result
 
 
 def improve(
-    instance: InstanceArgument,
+    instance: common.InstanceArgument,
     seconds: Annotated[float, typer.Option(min=0.1, metavar="S", help="how long to search")],
-    objective: ObjectiveOption = "total-flow-time",
-    handling: HandlingOption = "as-given",
+    objective: common.ObjectiveOption = "total-flow-time",
+    handling: common.HandlingOption = "as-given",
     start: Annotated[
         str | None, typer.Option("--from", metavar="S.json|POLICY", help="what to improve; else a policy of our choice")
     ] = None,
     seed: Annotated[int, typer.Option(min=0, metavar="N")] = 0,
-    option: SettingsOption = None,
-    schedule: ScheduleOption = None,
-    json: JsonOption = None,
+    option: common.SettingsOption = None,
+    schedule: common.ScheduleOption = None,
+    json: common.JsonOption = None,
 ) -> int:
     """Improve a schedule of any size: only what the referee accepts, never worse than the start."""
     check_writable(schedule, json)

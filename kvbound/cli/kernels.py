@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Mapping, Sequence
 from json import dumps
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -14,9 +13,9 @@ from rich.console import Console
 from costmodels.models import get_model
 from kvbound.cli import EXIT_INTERRUPTED
 from kvbound.cli.common import JsonOption, PlotOption, emit, option, table
-from kvbound.cli.gpu import BackendOption, DeviceOption, DtypeOption, get_backend, get_dtype, today
+from kvbound.cli.gpu import BackendOption, DeviceOption, DtypeOption, get_backend, get_dtype
 from kvbound.cli.progress import LiveLine
-from kvbound.tables import milliseconds, percent
+from kvbound.tables import Row, Rows, milliseconds, percent
 from kvcore.errors import BadInput
 from kvcore.files import check_writable, write_text
 
@@ -52,7 +51,7 @@ def kernels(
     target, numbers = opened.device, get_dtype(dtype, opened.device)
     cases = choose_cases(model, target.type == "cpu", quick)
     compared = [Ours(lambda: open_backend(device, kind), f"ours, {kind}"), *choose_peers(peers)]
-    about, rows, interrupted, started = facts(target, today()), list[dict[str, Any]](), False, time.monotonic()
+    about, rows, interrupted, started = facts(target), list[dict[str, Any]](), False, time.monotonic()
     with LiveLine("bandwidths"):
         rates = bandwidths(target)
 
@@ -107,13 +106,7 @@ def choose_peers(names: str) -> list[Peer]:
     return [known[name] for name in names.split(",")]
 
 
-def show(
-    console: Console,
-    about: Mapping[str, Any],
-    rates: Sequence[Mapping[str, Any]],
-    rows: Sequence[Mapping[str, Any]],
-    ours: Mapping[str, Any],
-) -> None:
+def show(console: Console, about: Row, rates: Rows, rows: Rows, ours: Row) -> None:
     """Print where it was measured, the bandwidths, a line for each case and peer, and what became of ours."""
     console.print(f"{about['device']}, torch {about['torch']}, triton {about['triton']}, {about['date']}")
     if about["device_type"] == "cpu":
@@ -135,7 +128,7 @@ def show(
         console.print(f"ours is at least as fast as every peer in {won}")
 
 
-def _cells(row: Mapping[str, Any]) -> list[object]:
+def _cells(row: Row) -> list[object]:
     head = [row["model"], row["case"], row["peer"]]
     if "seconds_median" not in row:
         return [*head, None, None, None, None, None, row["error"]]
@@ -154,7 +147,7 @@ def _scaled(rate: float, unit: str) -> str:
     return f"{rate / 1e9:.4g} GB/s" if unit == "bytes" else f"{rate / 1e12:.4g} TFLOP/s"
 
 
-def summary(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def summary(rows: Rows) -> dict[str, Any]:
     """Return what the rows say of ours in a few numbers; None where nothing was timed.
 
     `large_decodes` are those that read at least LARGE bytes a launch, with the least, median and greatest share of the

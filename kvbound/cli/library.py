@@ -15,24 +15,13 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from kvbound.cli import EXIT_FAILED
+from kvbound.cli import EXIT_FAILED, common
 from kvbound.cli.app import STYLE
-from kvbound.cli.common import (
-    OUT,
-    POLICY,
-    InstanceArgument,
-    JsonOption,
-    PlotOption,
-    SchedulesOption,
-    emit,
-    option,
-    percent,
-    read_schedules,
-    table,
-)
+from kvbound.cli.common import OUT, POLICY, emit, option, read_schedules, table
 from kvbound.cli.progress import counted, load_instance
 from kvbound.comparison import USUAL, USUAL_WITHOUT_EVICTION
 from kvbound.simulation import policy_names
+from kvbound.tables import percent
 from kvbound.units import seconds_of
 from kvcore.certificates import Certificate, InvalidCertificate
 from kvcore.errors import BadInput
@@ -47,9 +36,7 @@ from library.table import write_table
 from sweeps.export import as_csv
 
 app = typer.Typer(
-    help="Instances with their best known schedules and certified bounds; beat them.",
-    no_args_is_help=True,
-    **STYLE,
+    help="Instances with their best known schedules and certified bounds; beat them.", no_args_is_help=True, **STYLE
 )
 NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="`kvbound library list` names all")]
 FolderOption = Annotated[str | None, option("FOLDER", "of records, not the shipped one", "--library")]
@@ -97,7 +84,7 @@ def list_(
     objective: ObjectiveOption = None,
     status: Annotated[str | None, option("open|solved", "only these")] = None,
     library: FolderOption = None,
-    json: JsonOption = None,
+    json: common.JsonOption = None,
 ) -> None:
     """List instances, the best known of each objective, and the gap."""
     rows = _rows(Library(library), family, objective, status)
@@ -115,7 +102,7 @@ def _table(rows: Sequence[dict[str, Any]]) -> Any:
     cells = [
         [*(row[key] for key in keys[:3]),
          *(_seconds(Fraction(row["tick_seconds"]), row["objective"], row[key]) for key in keys[3:]),
-         "solved" if row["status"] == "solved" else percent(row["gap"])]
+         "solved" if row["status"] == "solved" else percent(row["gap"], 2)]
         for row in rows
     ]  # fmt: skip
     return table([*keys, "gap"], cells, right=(1, 3, 4, 5))
@@ -126,7 +113,7 @@ def _seconds(tick: Fraction, objective: str, value: int | str | None) -> str | N
 
 
 @app.command()
-def show(name: NameArgument, library: FolderOption = None, json: JsonOption = None) -> None:
+def show(name: NameArgument, library: FolderOption = None, json: common.JsonOption = None) -> None:
     """Say what an instance is from, and who found the best known, and how."""
     opened = Library(library)
     record = opened.record(name)
@@ -177,7 +164,7 @@ def verify(
     everything: Annotated[bool, typer.Option("--all", help="every instance")] = False,
     jobs: JobsOption = None,
     library: FolderOption = None,
-    json: JsonOption = None,
+    json: common.JsonOption = None,
 ) -> int:
     """Execute every schedule and recompute every bound: the referee, and the checker of certificates."""
     opened = Library(library)
@@ -215,14 +202,14 @@ def run(
     policies: Annotated[
         str | None, option("NAME[,NAME..]|usual|all", "FILE.py is one of your own", *POLICY[::-1])
     ] = None,
-    schedule: SchedulesOption = None,
+    schedule: common.SchedulesOption = None,
     out: Annotated[str | None, option("OUT.csv", "write a line for each value there", *OUT)] = None,
-    plot: PlotOption = None,
+    plot: common.PlotOption = None,
     family: FamilyOption = None,
     time_limit: Annotated[float, option("S", "CPU seconds for each policy", min=0.1)] = 60,
     jobs: JobsOption = None,
     library: FolderOption = None,
-    json: JsonOption = None,
+    json: common.JsonOption = None,
 ) -> None:
     """Say how far policies, or schedules of others, are from the best known and the bound of every instance."""
     check_writable(out, plot, json)
@@ -260,7 +247,7 @@ def _profile_table(lines: Sequence[dict[str, Any]]) -> Any:
     limits = list(lines[0]["within"]) if lines else []
     cells = [
         [line["policy"], line["values"], f"{line['median']:.3f}", f"{line['worst']:.3f}",
-         *(percent(line["within"][limit]) for limit in limits)]
+         *(percent(line["within"][limit], 2) for limit in limits)]
         for line in lines
     ]  # fmt: skip
     columns = ["schedule", "values", "median / best", "worst / best", *(f"within {limit}" for limit in limits)]
@@ -274,7 +261,7 @@ def submit(
     how: Annotated[str, option("TEXT", "how it was found")] = "",
     seconds: Annotated[float, option("S", "how long that took", min=0)] = 0.0,
     library: FolderOption = None,
-    json: JsonOption = None,
+    json: common.JsonOption = None,
 ) -> int:
     """Take a schedule or a certificate into the library if it verifies and is better than what is known."""
     opened, text = Library(library), read_text(file)
@@ -302,7 +289,7 @@ def submit(
 
 @app.command()
 def add(
-    instance: InstanceArgument,
+    instance: common.InstanceArgument,
     name: Annotated[str, option("NAME", "of letters, digits and -")],
     family: Annotated[str, option("NAME", "of the library, or a new one")],
     source: Annotated[str, option("TEXT", "what makes it: a built-in name, a command, or a file")],
@@ -312,7 +299,7 @@ def add(
         str, option("NAME[,NAME..]", "that count for it; docs/semantics.md lists all")
     ] = "total-flow-time",
     library: FolderOption = None,
-    json: JsonOption = None,
+    json: common.JsonOption = None,
 ) -> None:
     """Add an instance of which nothing is known yet; a folder that is not there is made."""
     added, about = load_instance(instance), {"source": source, "origin": origin, "licence": licence}
@@ -339,7 +326,7 @@ def fill_(
     ] = False,
     seed: Annotated[int, typer.Option(min=0, metavar="N")] = 0,
     library: FolderOption = None,
-    json: JsonOption = None,
+    json: common.JsonOption = None,
 ) -> None:
     """Try every way of kvbound on every open instance, and keep what is better; resumable."""
     check_writable(out, json)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from functools import partial
 from typing import Annotated, Any
@@ -10,23 +9,11 @@ from typing import Annotated, Any
 from rich.console import Console
 
 from heuristics.load import load_rows, rate, scaled
-from kvbound.cli import EXIT_INTERRUPTED
-from kvbound.cli.common import (
-    OUT,
-    POLICY,
-    HandlingOption,
-    InstanceArgument,
-    JsonOption,
-    PlotOption,
-    WideOption,
-    WindowOption,
-    emit,
-    option,
-    table,
-)
+from kvbound.cli import EXIT_INTERRUPTED, common
+from kvbound.cli.common import OUT, POLICY, emit, option, table
 from kvbound.cli.progress import LiveLine, SolveProgress, load_instance
 from kvbound.simulation import policy_names
-from kvbound.tables import CAUSES, SHORT, TIMES, percent, rate_unit
+from kvbound.tables import CAUSES, SHORT, TIMES, Row, Rows, percent, rate_unit, spread
 from kvbound.units import Units, units_of
 from kvcore.errors import BadInput
 from kvcore.files import check_writable, write_text
@@ -50,20 +37,20 @@ BRIEF = (("latency", "mean"), ("latency", "p99"), ("ttft", "p99"))
 
 
 def load_sweep(
-    instance: InstanceArgument,
+    instance: common.InstanceArgument,
     policies: Annotated[str, option("NAME[,NAME..]|all", "`kvbound policies` lists them", *POLICY[::-1])],
     factors: Annotated[str, option("F[,F..]", "arrivals come so many times as fast")] = "1/2,1,2",
-    handling: HandlingOption = "as-given",
-    window: WindowOption = None,
+    handling: common.HandlingOption = "as-given",
+    window: common.WindowOption = None,
     jobs: Annotated[int, option("N", "processes at once", min=1, max=MOST_JOBS)] = 1,
     csv_file: Annotated[str | None, option("OUT.csv", "write every measure there", "--csv", *OUT)] = None,
-    plot: PlotOption = None,
+    plot: common.PlotOption = None,
     bound: Annotated[
         float | None,
         option("S", "seconds for bounds on each load's mean latency and SLOs met, drawn as lines", min=0.1),
     ] = None,
-    wide: WideOption = False,
-    json: JsonOption = None,
+    wide: common.WideOption = False,
+    json: common.JsonOption = None,
 ) -> int:
     """Run policies on the same requests at several loads; Ctrl-C keeps the rows that are there."""
     from solvers.driver import free_calls
@@ -124,7 +111,7 @@ def _least(instance: Instance, objective: str, factor: Fraction, seconds: float)
     return found.bound or 0, found.formulation
 
 
-def as_csv(rows: Sequence[Mapping[str, Any]]) -> str:
+def as_csv(rows: Rows) -> str:
     """Return the rows as CSV with a header: a column for every measure (spreads as `measure_part`), seconds."""
     columns = [*FACTS, *COUNTS, *(f"{name}_{part}" for name in SPREADS for part in PARTS)]
     columns += [f"waste_{part}" for part in CAUSES]
@@ -133,21 +120,14 @@ def as_csv(rows: Sequence[Mapping[str, Any]]) -> str:
     )
 
 
-def _flat(measured: Mapping[str, Any]) -> dict[str, Any]:
+def _flat(measured: Row) -> dict[str, Any]:
     flat = {name: measured[name] for name in COUNTS if name in measured}
     for name in SPREADS:
         flat |= {f"{name}_{part}": value for part, value in (measured.get(name) or {}).items()}
     return flat | {f"waste_{part}": share for part, share in (measured.get("waste_share") or {}).items()}
 
 
-def _show(
-    console: Console,
-    rows: Sequence[Mapping[str, Any]],
-    bounds: Sequence[Mapping[str, Any]],
-    units: Units,
-    *,
-    wide: bool,
-) -> None:
+def _show(console: Console, rows: Rows, bounds: Rows, units: Units, *, wide: bool) -> None:
     measured = [row["measures"] for row in rows if "measures" in row]
     calls = any(each["handlings"] for each in measured)
     slos = any(each["slo_attainment"] is not None for each in measured)
@@ -158,14 +138,18 @@ def _show(
     columns = ["load", f"rate/{per}", "policy", *(f"{SHORT[name]} {part}" for name, part in names)]
     columns += ["SLO met"] * slos + [f"good/{per}"] * (wide or not slos) + ["queue"]
     console.print(f"times in {units.time}")
+
+    def number(value: float | None) -> str | None:
+        return None if value is None else f"{value:.4g}"
+
     cells = [
         [
             str(Fraction(row["factor"])),
-            None if row["rate"] is None else f"{row['rate']:.4g}",
+            number(row["rate"]),
             row["policy"],
-            *(_time(row.get("measures", {}), name, part, units) for name, part in names),
+            *(spread(row.get("measures", {}).get(name), part, units) for name, part in names),
             *[percent(row.get("measures", {}).get("slo_attainment"))] * slos,
-            *[_rounded(row.get("measures", {}).get("goodput_per_second"))] * (wide or not slos),
+            *[number(row.get("measures", {}).get("goodput_per_second"))] * (wide or not slos),
             QUEUE[row.get("stationary")],
         ]
         for row in sorted([*rows, *bounds], key=lambda row: Fraction(row["factor"]))
@@ -178,12 +162,3 @@ def _show(
             console.print(f"load {Fraction(row['factor'])}: {row['error']}", soft_wrap=True)
     if not wide:
         console.print("--wide shows more columns")
-
-
-def _time(measured: Mapping[str, Any], name: str, part: str, units: Units) -> str | None:
-    seconds = (measured.get(name) or {}).get(part)
-    return None if seconds is None else _rounded(seconds / float(units.seconds))
-
-
-def _rounded(value: float | None) -> str | None:
-    return None if value is None else f"{value:.4g}"

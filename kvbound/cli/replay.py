@@ -13,23 +13,13 @@ from costmodels import get_cost
 from costmodels.files import read_cost
 from costmodels.models import Model, get_model
 from costmodels.retime import with_cost
-from kvbound.cli import EXIT_FAILED, EXIT_INTERRUPTED
+from kvbound.cli import EXIT_FAILED, EXIT_INTERRUPTED, common
 from kvbound.cli.calibrate import capacity_of, choose_points
-from kvbound.cli.common import (
-    HandlingOption,
-    InstanceArgument,
-    JsonOption,
-    ObjectiveOption,
-    PlotOption,
-    emit,
-    option,
-    percent,
-    table,
-)  # fmt: skip
-from kvbound.cli.gpu import BackendOption, DeviceOption, DtypeOption, get_backend, get_dtype, today
+from kvbound.cli.common import emit, option, table
+from kvbound.cli.gpu import BackendOption, DeviceOption, DtypeOption, get_backend, get_dtype
 from kvbound.cli.progress import LiveLine, load_instance
 from kvbound.cli.verify import match_handling
-from kvbound.tables import title
+from kvbound.tables import percent, title
 from kvcore.errors import BadInput
 from kvcore.files import check_writable, read_schedule
 from kvcore.instance import Instance
@@ -49,13 +39,12 @@ ROUNDS = {"cuda": (7, 3), "cpu": (5, 1)}
 
 
 def replay(
-    instance: InstanceArgument,
+    instance: common.InstanceArgument,
     schedules: Annotated[
-        list[str],
-        typer.Argument(metavar="SCHEDULE..", help="files, policies, `optimum`; NAME@OTHER: on another one"),
+        list[str], typer.Argument(metavar="SCHEDULE..", help="files, policies, `optimum`; NAME@OTHER: on another one")
     ],
-    objective: ObjectiveOption = "total-flow-time",
-    handling: HandlingOption = "as-given",
+    objective: common.ObjectiveOption = "total-flow-time",
+    handling: common.HandlingOption = "as-given",
     cost: Annotated[str | None, option("COST", "predict by this cost, not the instance's")] = None,
     model: Annotated[str | None, option("NAME", "(default: of the cost file, or 1B; CPU: small)")] = None,
     device: DeviceOption = "cuda",
@@ -68,8 +57,8 @@ def replay(
     warm_up: Annotated[int | None, option("N", "rounds before them (default: 3, CPU: 1)", min=0, max=1000)] = None,
     time_limit: Annotated[float, option("S", "seconds to find `optimum` in", min=0.1)] = 60.0,
     seed: Annotated[int, option("N", "of the weights and the prompts", min=0)] = 0,
-    plot: PlotOption = None,
-    json: JsonOption = None,
+    plot: common.PlotOption = None,
+    json: common.JsonOption = None,
 ) -> int:
     """Execute schedules batch by batch on an engine; compare what was predicted with what was measured."""
     check_writable(plot, json)
@@ -84,7 +73,7 @@ def replay(
     if cost is not None:
         chosen = get_cost(cost)
         loaded = with_cost(given, chosen.make(), chosen.tick)
-    where = facts(opened.device, today())
+    where = facts(opened.device)
     if not calibrate and (fitted := fitted_on(cost)) != where["device"]:
         typer.echo(f"note: the predicted times are of {fitted}, and this is {where['device']}: calibrate it", err=True)
     traces: dict[str, Trace] = {}
@@ -216,7 +205,7 @@ def show(console: Console, payload: Mapping[str, Any]) -> None:
     cells = [
         [
             row["schedule"], row["batches"], f"{row['predicted']:.6g}", f"{row['measured']:.6g}",
-            percent(row["error"]), percent(row["mape"]), percent(row["p95"]), percent(row["worst"]["error"]),
+            *(percent(share, 2) for share in (row["error"], row["mape"], row["p95"], row["worst"]["error"])),
             "same" if row["same_tokens"] else "differ",
         ]
         for row in payload["rows"]
@@ -228,7 +217,7 @@ def show(console: Console, payload: Mapping[str, Any]) -> None:
         console.print(
             f"the order is the predicted one in {ranking['right']} of {len(ranking['pairs'])} pairs of the "
             f"{ranking['distinct']} distinct schedules (Kendall's tau {payload['kendall_tau']:.2f}); the one predicted "
-            f"to be best takes {percent(payload['regret'])} more than the best"
+            f"to be best takes {percent(payload['regret'], 2)} more than the best"
         )
     for gain in payload["gains"]:
         if gain["schedule"] != gain["over"]:

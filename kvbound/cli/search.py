@@ -9,15 +9,13 @@ from rich.console import Console
 from kvbound.cli import EXIT_INTERRUPTED, EXIT_UNDECIDED, only_writes
 from kvbound.cli.common import OUT, POLICY, JsonOption, ObjectiveOption, emit, option, table
 from kvbound.cli.progress import LiveLine
-from kvbound.words import request_cells
+from kvbound.words import SWITCHES, request_cells
 from kvcore.errors import BadInput, unknown
 from kvcore.files import check_writable, write_text
 from kvcore.instance import Instance, Machine
 
 if TYPE_CHECKING:
     from hypotheses.search import Claim, SearchRecord
-
-SWITCHES = ("hybrid", "chunked", "evict", "partial", "pause")
 
 
 def search(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Annotated, Any, cast
@@ -45,10 +45,7 @@ MACHINE = {
 COST_NAMES = "|".join((*COSTS, "roofline:..", "FILE.json"))
 OPTIONS: dict[str, tuple[Any, str | None]] = {
     "cost": (Annotated[str, option(COST_NAMES, "how long a batch takes", "--cost")], "unit"),
-    "tick": (
-        Annotated[str | None, option("SECONDS", "length of a tick (unit cost: 1/40)", "--tick")],
-        None,
-    ),
+    "tick": (Annotated[str | None, option("SECONDS", "length of a tick (unit cost: 1/40)", "--tick")], None),
     **{name: (option, None) for name, option in MACHINE.items()},
 }
 """All options of a setting, each with its default."""
@@ -76,32 +73,47 @@ class CostSetting:
             return Machine(**{**(self.measured or default).model_dump(), **self.given})
 
 
-def takes_setting(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Give a command the options of a setting, which it takes as one argument, `setting`."""
-    signature = inspect.signature(command, eval_str=True)
-    parameters = [parameter for parameter in signature.parameters.values() if parameter.name != "setting"]
-    parameters += [
-        inspect.Parameter(f"setting_{name}", inspect.Parameter.KEYWORD_ONLY, annotation=asked, default=default)
-        for name, (asked, default) in OPTIONS.items()
-    ]
-
-    @functools.wraps(command)
-    def wrapped(**given: Any) -> Any:
-        values = {name: given.pop(f"setting_{name}") for name in OPTIONS}
-        return command(setting=_setting(values.pop("cost"), values.pop("tick"), values), **given)
-
-    vars(wrapped)["__signature__"] = signature.replace(parameters=parameters)
-    wrapped.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
-    return wrapped
+Command = Callable[..., Any]
+Decorator = Callable[[Command], Command]
 
 
-def _setting(cost: str, tick: str | None, machine: dict[str, Any]) -> CostSetting:
+def gathers(argument: str, options: Mapping[str, tuple[Any, Any]], made: Callable[[dict[str, Any]], Any]) -> Decorator:
+    """Return what gives a command these options, which it takes as one argument, `made` of their values."""
+
+    def decorate(command: Command) -> Command:
+        signature = inspect.signature(command, eval_str=True)
+        own = [signature.parameters[name] for name in signature.parameters if name != argument]
+        parameters = [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in own]
+        parameters += [
+            inspect.Parameter(f"{argument}_{name}", inspect.Parameter.KEYWORD_ONLY, annotation=asked, default=default)
+            for name, (asked, default) in options.items()
+        ]
+
+        @functools.wraps(command)
+        def gathered(**given: Any) -> Any:
+            values = {name: given.pop(f"{argument}_{name}") for name in options}
+            return command(**{argument: made(values)}, **given)
+
+        vars(gathered)["__signature__"] = signature.replace(parameters=parameters)
+        gathered.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+        return gathered
+
+    return decorate
+
+
+def setting_of(values: dict[str, Any]) -> CostSetting:
+    """Return the setting of the values of `OPTIONS`."""
+    cost, tick = values.pop("cost"), values.pop("tick")
     model = get_cost(cost)
     if tick is not None and cost != "unit":
         raise BadInput(f"--tick: a tick of the cost {cost} lasts {model.tick} s; leave --tick out")
     seconds = model.tick if tick is None else fraction("--tick", tick)
-    given = {name: value for name, value in machine.items() if value is not None}
+    given = {name: value for name, value in values.items() if value is not None}
     return CostSetting(model.make(), seconds, model.machine, given)
+
+
+takes_setting = gathers("setting", OPTIONS, setting_of)
+"""Gives a command the options of a setting, which it takes as one argument, `setting`."""
 
 
 HANDLINGS = ("min-waste", "preserve", "discard", "swap", "free")

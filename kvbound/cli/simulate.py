@@ -7,22 +7,8 @@ from typing import Annotated
 
 from rich.console import Console
 
-from kvbound.cli import EXIT_INTERRUPTED, only_writes
-from kvbound.cli.common import (
-    POLICY,
-    HandlingOption,
-    InstanceArgument,
-    JsonOption,
-    ObjectiveOption,
-    ScheduleOption,
-    TraceOption,
-    WideOption,
-    WindowOption,
-    emit,
-    option,
-    show_measures,
-    table,
-)
+from kvbound.cli import EXIT_INTERRUPTED, common, only_writes
+from kvbound.cli.common import POLICY, emit, option, show_measures, table
 from kvbound.cli.progress import LiveLine, load_instance
 from kvbound.simulation import Simulation, policy_names, simulate_policies
 from kvbound.tables import handling_text, value_columns, without_calls
@@ -38,19 +24,19 @@ FEW = 6
 
 
 def simulate(
-    instance: InstanceArgument,
+    instance: common.InstanceArgument,
     policy: Annotated[
         str, option("NAME[,NAME..]|all", "`kvbound policies` lists them; or FILE.py with one's own", *POLICY)
     ],
-    objective: ObjectiveOption = "total-flow-time",
-    handling: HandlingOption = "as-given",
-    window: WindowOption = None,
+    objective: common.ObjectiveOption = "total-flow-time",
+    handling: common.HandlingOption = "as-given",
+    window: common.WindowOption = None,
     predictions: Annotated[str, option("TEXT", "what policies believe: exact, noise:P, types or bins:NxW")] = "exact",
     seed: Annotated[int, option("N", "of the noise", min=0)] = 0,
-    schedule: ScheduleOption = None,
-    trace: TraceOption = None,
-    wide: WideOption = False,
-    json: JsonOption = None,
+    schedule: common.ScheduleOption = None,
+    trace: common.TraceOption = None,
+    wide: common.WideOption = False,
+    json: common.JsonOption = None,
 ) -> int:
     """Run schedulers that people use; each schedule is executed by the referee."""
     check_writable(schedule, trace, json)

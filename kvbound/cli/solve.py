@@ -9,34 +9,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.console import Console
 
-from kvbound.cli import EXIT_INTERRUPTED, EXIT_UNDECIDED, only_writes
-from kvbound.cli.common import (
-    CertificateOption,
-    HandlingOption,
-    InstanceArgument,
-    JsonOption,
-    ObjectiveOption,
-    PlotOption,
-    ScheduleOption,
-    SettingsOption,
-    TimeLimitOption,
-    TraceOption,
-    emit,
-    result_table,
-    settings_of,
-    table,
-)
+from kvbound import tables
+from kvbound.cli import EXIT_INTERRUPTED, EXIT_UNDECIDED, common, only_writes
+from kvbound.cli.common import emit, option, result_table, settings_of, table
 from kvbound.cli.progress import LiveLine, SolveProgress, load_instance
-from kvbound.tables import (
-    because,
-    between,
-    calls_cells,
-    causes,
-    differences,
-    explained_cells,
-    handling_text,
-    in_words,
-)
+from kvbound.tables import because, between, causes, differences, in_words
 from kvbound.trace_events import write_trace_events
 from kvbound.units import units_of
 from kvcore.files import check_writable, write_text
@@ -50,34 +27,29 @@ CERTIFY = 60.0
 
 
 def solve(
-    instance: InstanceArgument,
-    objective: ObjectiveOption = "total-flow-time",
-    ways: Annotated[
-        str, typer.Option(metavar="auto|WAY[,WAY..]", help="slots, improve, start-time on highs, ..")
-    ] = "auto",
+    instance: common.InstanceArgument,
+    objective: common.ObjectiveOption = "total-flow-time",
+    ways: Annotated[str, option("auto|WAY[,WAY..]", "slots, improve, start-time on highs, ..")] = "auto",
     formulation: Annotated[str, typer.Option(metavar="auto|search|NAME", help="batch-bigm, cp-sat, ..")] = "auto",
     solver: Annotated[str, typer.Option(metavar="auto|NAME", help="`kvbound solvers` lists them")] = "auto",
-    handling: HandlingOption = "as-given",
-    time_limit: TimeLimitOption = None,
+    handling: common.HandlingOption = "as-given",
+    time_limit: common.TimeLimitOption = None,
     gap: Annotated[float | None, typer.Option(min=0, metavar="G", help="stop at (value - bound) / bound <= G")] = None,
     better_than: Annotated[
-        str | None,
-        typer.Option(metavar="VALUE|P%:POLICY", help="is there a schedule below VALUE, or P % below POLICY's?"),
+        str | None, option("VALUE|P%:POLICY", "is there a schedule below VALUE, or P % below POLICY's?")
     ] = None,
     warm_start: Annotated[str, typer.Option(metavar="best|POLICY|none")] = "best",
     threads: Annotated[int, typer.Option(min=1, metavar="N")] = 1,
     seed: Annotated[int, typer.Option(min=0, metavar="N")] = 0,
     memory_limit: Annotated[int, typer.Option(min=100, metavar="MIB", help="of each worker process")] = 8000,
-    option: SettingsOption = None,
-    schedule: ScheduleOption = None,
-    certificate: CertificateOption = None,
-    plot: PlotOption = None,
-    curves: Annotated[
-        str | None, typer.Option(metavar="OUT.svg", help="draw value and bound against time (svg, png or pdf)")
-    ] = None,
+    option: common.SettingsOption = None,
+    schedule: common.ScheduleOption = None,
+    certificate: common.CertificateOption = None,
+    plot: common.PlotOption = None,
+    curves: Annotated[str | None, option("OUT.svg", "draw value and bound against time (svg, png or pdf)")] = None,
     explain: Annotated[bool, typer.Option("--explain", help="what policies do otherwise, call by call")] = False,
-    trace: TraceOption = None,
-    json: JsonOption = None,
+    trace: common.TraceOption = None,
+    json: common.JsonOption = None,
 ) -> int:
     """Find the best schedule there is, and prove it."""
     check_writable(schedule, certificate, plot, curves, trace, json)
@@ -136,7 +108,7 @@ def show(result: Result, console: Console, others: Comparison | None = None) -> 
     row = result.to_json()
     console.print(result_table(row, units_of(result.instance)))
     if row["handling"]:
-        console.print(f"handling of the calls: {handling_text(row)}")
+        console.print(f"handling of the calls: {tables.handling_text(row)}")
     if result.status in ("optimal", "claimed"):
         computed = in_words(result, result.value)
         says = "and no schedule is better" if result.status == "optimal" else "but no certificate meets it"
@@ -170,8 +142,8 @@ def show_others(others: Comparison, console: Console) -> None:
     units, [*rows, best] = units_of(others.instance), others.rows()
     explained = others.explained()
     console.print()
-    console.print(table(*calls_cells(best, rows, units, others.objective)))
-    for cells in explained_cells(explained, units):
+    console.print(table(*tables.calls_cells(best, rows, units, others.objective)))
+    for cells in tables.explained_cells(explained, units):
         console.print()
         console.print(table(*cells))
     worse = [row for row in rows if row["value"] is not None and Fraction(row["value"]) > Fraction(best["value"])]

@@ -7,23 +7,19 @@ pyplot or changes matplotlib's global settings, and matplotlib is imported at th
 
 from kvbound.plots.compare import compare_schedules
 from kvbound.plots.gantt import gantt, memory
-from kvbound.plots.log import plot_log
-from kvbound.plots.measured import plot_calibration, plot_kernels, plot_load, plot_profile, plot_record, plot_replay
+from kvbound.plots.measured import (
+    plot_calibration,
+    plot_kernels,
+    plot_load,
+    plot_log,
+    plot_profile,
+    plot_record,
+    plot_replay,
+)
 from kvbound.plots.policy_values import ladder
 from kvbound.plots.style import render, save
 
 __all__ = [
-    "compare_schedules",
-    "gantt",
-    "ladder",
-    "memory",
-    "plot_calibration",
-    "plot_kernels",
-    "plot_load",
-    "plot_log",
-    "plot_profile",
-    "plot_record",
-    "plot_replay",
-    "render",
-    "save",
-]
+    "compare_schedules", "gantt", "ladder", "memory", "plot_calibration", "plot_kernels", "plot_load", "plot_log",
+    "plot_profile", "plot_record", "plot_replay", "render", "save",
+]  # fmt: skip

@@ -64,14 +64,14 @@ def gantt(trace: Trace, ax: Axes | None = None) -> Axes:
     frame = Frame.of([trace])
     with style.applied():
         ax = style.new_axes(7, max(rows_height(trace) + 0.5, 2)) if ax is None else ax
-        kinds = draw_gantt(ax, trace, frame, rows_height(trace))
+        kinds = draw_gantt(ax, trace, frame)
         ax.set_xlabel(f"time ({frame.units.time})")
         ax.legend(**legend(kinds), loc="upper left", bbox_to_anchor=(1.01, 1.02))
     return ax
 
 
-def draw_gantt(ax: Axes, trace: Trace, frame: Frame, height: float) -> set[Kind]:
-    """Draw the rows, for which there are so many inches, and return the kinds used."""
+def draw_gantt(ax: Axes, trace: Trace, frame: Frame, height: float | None = None) -> set[Kind]:
+    """Draw the rows, for which there are so many inches (None: `rows_height`), and return the kinds used."""
     rows, scale = timeline(trace), frame.scale(trace)
     cells = min(batch.duration for batch in trace.batches) * scale / frame.end * style.inches(ax) * 72 >= CELL
     as_image = sum(map(len, rows.values())) > style.VECTORS
@@ -82,7 +82,7 @@ def draw_gantt(ax: Axes, trace: Trace, frame: Frame, height: float) -> set[Kind]
                 ax.add_artist(_bars(spans, y, scale, look, cells)).set_rasterized(as_image)
     if cells:
         _draw_cells(ax, trace, scale)
-    roomy = height >= ROW * len(rows)
+    roomy = (height or rows_height(trace)) >= ROW * len(rows)
     if roomy:
         _write_completions(ax, trace, frame)
     _set_rows(ax, list(rows), 1 if roomy else -(-len(rows) // LABELS))

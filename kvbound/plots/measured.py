@@ -1,16 +1,16 @@
-"""Measurements: load sweeps, performance profiles, kernels side by side, calibrations and replays."""
+"""Measurements: how a solve went, load sweeps, performance profiles, kernels side by side, calibrations and replays."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from kvbound.plots import style
 from kvbound.plots.frame import far
-from kvbound.tables import rate_unit
-from kvbound.units import Units
+from kvbound.tables import Row, Rows, rate_unit
+from kvbound.units import Units, units_of_row
 from kvcore.errors import BadInput
 
 if TYPE_CHECKING:
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
-Row = Mapping[str, Any]
 PANELS = (
     ("latency", "mean", "mean latency, {time}"),
     ("latency", "p99", "P99 latency, {time}"),
@@ -31,9 +30,33 @@ ATTAINED = ("slo_attainment", "", "share of requests\nthat meet their SLOs")
 SECONDS = Units("s", Fraction(1), Fraction(1))
 
 
-def plot_load(
-    rows: Sequence[Row], path: str | Path | None = None, units: Units = SECONDS, bounds: Sequence[Row] = ()
-) -> Figure:
+CURVES = {"value": style.VERMILLION, "bound": style.BLUE}
+
+
+def plot_log(row: Row, path: str | Path | None = None, units: Units | None = None) -> Figure:
+    """Draw two step lines of the `log` of a row of `solve`, value above bound, and write them to `path`.
+
+    `units` are those of the instance (None: what suits the values). BadInput: the row has no log.
+    """
+    if not row.get("log"):
+        raise BadInput("there is nothing to draw: the row has no log of values and bounds")
+    units = units_of_row(row) if units is None else units
+    with style.sheet(6, 3, path) as figure:
+        ax = figure.subplots()
+        for what, colour in CURVES.items():
+            known = [(entry["seconds"], entry[what]) for entry in row["log"] if what in entry]
+            known += [(row["seconds"], known[-1][1])] if known else []
+            heights = [float(units.size(value, row["objective"])) for _, value in known]
+            ax.step([seconds for seconds, _ in known], heights, where="post", color=colour, label=what, linewidth=1)
+        ax.set_xlim(0, None)
+        ax.set_xlabel("seconds")
+        ax.set_ylabel(f"{row['objective']} ({units.of(row['objective'])})")
+        style.tidy(ax)
+        figure.legend(*ax.get_legend_handles_labels(), loc="outside right upper", **style.LEGEND)
+    return figure
+
+
+def plot_load(rows: Rows, path: str | Path | None = None, units: Units = SECONDS, bounds: Rows = ()) -> Figure:
     """Draw six measures over the rate of arrivals for rows of `heuristics.load.load_rows`; write it to `path` if given.
 
     `bounds`, on the mean latency and on the share that meets its SLOs, are rows of their own, and lines there. Where
@@ -56,14 +79,13 @@ def plot_load(
             for ax, (name, part, _) in [(axes[0], PANELS[0]), *[(axes[5], ATTAINED)] * slos]:
                 line = sorted((x, y) for x, y, _ in _points(bounds, name, part, float(units.seconds) if part else 1))
                 ax.plot(*zip(*line, strict=True), color="black", linestyle=":", label="lower bound")
-        handles, labels = axes[0].get_legend_handles_labels()
-        figure.legend(handles, labels, loc="outside upper center", ncols=min(6, len(labels)), frameon=False)
+        style.legend_above(figure, axes[0], 6)
         if any(row.get("stationary") is False for row in rows):
             figure.supxlabel("hollow: the queue grows over the run, its percentiles mean nothing", fontsize=style.SMALL)
     return figure
 
 
-def draw_measure(ax: Axes, rows: Sequence[Row], name: str, part: str, unit: float = 1) -> Axes:
+def draw_measure(ax: Axes, rows: Rows, name: str, part: str, unit: float = 1) -> Axes:
     """Draw one measure of every policy over the load, in a unit of so many seconds, from zero; return the Axes."""
     highest: dict[str, float] = {}
     for k, policy in enumerate(dict.fromkeys(row["policy"] for row in rows)):
@@ -84,7 +106,7 @@ def draw_measure(ax: Axes, rows: Sequence[Row], name: str, part: str, unit: floa
     return ax
 
 
-def _points(rows: Sequence[Row], name: str, part: str, unit: float) -> list[tuple[float, float, bool]]:
+def _points(rows: Rows, name: str, part: str, unit: float) -> list[tuple[float, float, bool]]:
     """Return the load, the measure, and whether the queue grows."""
     points = []
     for row in rows:
@@ -104,7 +126,7 @@ MOST = 3.0
 """Times the best known where the axis ends."""
 
 
-def plot_profile(lines: Sequence[Mapping[str, Any]], path: str | Path | None = None, least: float = 1.0) -> Figure:
+def plot_profile(lines: Rows, path: str | Path | None = None, least: float = 1.0) -> Figure:
     """Draw a step line for each of `library.policies.profile`, highest on the left is best; write it to `path`.
 
     `ratios` of a line, in order, are values over the best known; those above 3 are beyond the axis, which begins at
@@ -134,7 +156,7 @@ def plot_profile(lines: Sequence[Mapping[str, Any]], path: str | Path | None = N
     return figure
 
 
-def plot_kernels(rows: Sequence[Row], limits: Mapping[str, float], path: str | Path | None = None) -> Figure:
+def plot_kernels(rows: Rows, limits: Mapping[str, float], path: str | Path | None = None) -> Figure:
     """Draw the rows of `gpu_validation.attention_bench.bench`, those that were timed; write it to `path` if given.
 
     `limits` are the measured rates of "read", "copy" and "matmul". BadInput where no row was timed.
@@ -150,14 +172,11 @@ def plot_kernels(rows: Sequence[Row], limits: Mapping[str, float], path: str | P
         left.set_xlabel("decode: KV read, GB/s")
         draw_rates(right, others, peers, "flop_per_second", 1e12, {"matmul": limits["matmul"]})
         right.set_xlabel("prefill and mixed: TFLOP/s")
-        handles, labels = (left if decodes else right).get_legend_handles_labels()
-        figure.legend(handles, labels, loc="outside upper center", ncols=4, frameon=False)
+        style.legend_above(figure, left if decodes else right, 4)
     return figure
 
 
-def draw_rates(
-    ax: Axes, rows: Sequence[Row], peers: Sequence[str], key: str, unit: float, limits: Mapping[str, float]
-) -> Axes:
+def draw_rates(ax: Axes, rows: Rows, peers: Sequence[str], key: str, unit: float, limits: Mapping[str, float]) -> Axes:
     """Draw the rate of every kernel on every case, first case on top, and the limits as lines; return the Axes."""
     cases = _cases(rows)
     for k, peer in enumerate(peers):
@@ -179,7 +198,7 @@ def _case(row: Row) -> str:
     return f"{row['model']}, {row['case']}"
 
 
-def _cases(rows: Sequence[Row]) -> list[str]:
+def _cases(rows: Rows) -> list[str]:
     return list(dict.fromkeys(_case(row) for row in rows))
 
 
@@ -188,7 +207,7 @@ Batches = Mapping[str, tuple[Seconds, Seconds]]
 """Predicted and measured seconds of batches, by what they have in common."""
 
 
-def plot_calibration(rows: Sequence[Row], path: str | Path | None = None) -> Figure:
+def plot_calibration(rows: Rows, path: str | Path | None = None) -> Figure:
     """Draw predicted against measured milliseconds, and the relative errors; write it to `path` if given.
 
     `rows` have `label`, `seconds_median`, `predicted` and `error`, as `gpu_validation.calibration` makes them.
@@ -206,12 +225,11 @@ def plot_calibration(rows: Sequence[Row], path: str | Path | None = None) -> Fig
         right.axhline(0, color=style.GREY, linewidth=0.6)
         right.set(xscale="log", xlabel="predicted, ms a batch", ylabel="error, % of measured")
         style.tidy(right)
-        handles, labels = left.get_legend_handles_labels()
-        figure.legend(handles, labels, loc="outside upper center", ncols=5, frameon=False)
+        style.legend_above(figure, left, 5)
     return figure
 
 
-def plot_replay(report: Mapping[str, Any], batches: Batches, path: str | Path | None = None) -> Figure:
+def plot_replay(report: Row, batches: Batches, path: str | Path | None = None) -> Figure:
     """Draw a report of `gpu_validation.replay`, with the batches by schedule; write it to `path` if given."""
     with style.sheet(8, 3.4, path) as figure:
         left, right = figure.subplots(1, 2)
@@ -234,7 +252,7 @@ def draw_predicted(ax: Axes, batches: Batches) -> Axes:
     return ax
 
 
-def plot_record(record: Mapping[str, Any], path: str | Path | None = None) -> Figure:
+def plot_record(record: Row, path: str | Path | None = None) -> Figure:
     """Draw a record of `benchmarks.agreement`: the total flow time of each schedule, predicted and measured.
 
     Above the bars stands how many times that of the best schedule it is, predicted and measured.
@@ -256,7 +274,7 @@ def plot_record(record: Mapping[str, Any], path: str | Path | None = None) -> Fi
 PAIR = ("predicted", "measured")
 
 
-def draw_values(ax: Axes, report: Mapping[str, Any]) -> Axes:
+def draw_values(ax: Axes, report: Row) -> Axes:
     """Draw the objective of each schedule, predicted and measured, as bars from zero; return the Axes."""
     rows = report["rows"]
     for k, (key, colour) in enumerate(zip(PAIR, (style.SKY, style.BLUE), strict=True)):

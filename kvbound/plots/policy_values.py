@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from fractions import Fraction
 from math import inf
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from kvbound.plots import style
 from kvbound.plots.frame import far
 from kvbound.plots.style import BLACK, BLUE, SKY, WHITE
+from kvbound.tables import Row, Rows
 from kvbound.units import Units, units_of_row
 from kvcore.errors import BadInput
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-Row = Mapping[str, Any]
 
-
-def ladder(rows: Sequence[Row], ax: Axes | None = None, units: Units | None = None) -> Axes:
+def ladder(rows: Rows, ax: Axes | None = None, units: Units | None = None) -> Axes:
     """Draw the value of every row as a dot beside the proved optimum or lower bound, the best on top; return the Axes.
 
     `rows` are those of `Result.to_json` for one objective; a key "label" goes before the name of the policy. Rows on
@@ -67,7 +66,7 @@ class _Group(NamedTuple):
         return ": ".join(text for text in (self.rows[0].get("group"), proved) if text)
 
 
-def _groups(rows: Sequence[Row]) -> list[_Group]:
+def _groups(rows: Rows) -> list[_Group]:
     by_instance: dict[str, list[Row]] = {}
     for row in rows:
         by_instance.setdefault(row["instance_sha256"], []).append(row)
@@ -79,7 +78,7 @@ def _worth(row: Row) -> tuple[bool, Fraction]:
     return value is None, value or Fraction(0)
 
 
-def _bounds(rows: Sequence[Row]) -> Iterator[Fraction]:
+def _bounds(rows: Rows) -> Iterator[Fraction]:
     """The bounds that hold for every schedule, not only for those of a few batches."""
     for row in rows:
         bound, horizon = _fraction(row["bound"]), row.get("horizon")
@@ -100,7 +99,7 @@ class _Scale(NamedTuple):
     end: float
 
     @classmethod
-    def of(cls, rows: Sequence[Row], units: Units | None) -> _Scale:
+    def of(cls, rows: Rows, units: Units | None) -> _Scale:
         given = [_fraction(row[key]) for row in rows for key in ("value", "bound")]
         values = [value for value in given if value is not None] or [Fraction(0)]
         objective = rows[0]["objective"]

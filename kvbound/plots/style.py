@@ -112,6 +112,13 @@ def tidy(ax: Axes) -> None:
     ax.tick_params(length=2.5, width=0.6, labelsize=7, color=GREY)
 
 
+def legend_above(figure: Figure, ax: Axes, most: int) -> None:
+    """Name what is drawn in an axes above all of a figure, in at most so many columns."""
+    handles, labels = ax.get_legend_handles_labels()
+    columns = max(1, min(most, len(labels)))
+    figure.legend(handles, labels, loc="outside upper center", ncols=columns, frameon=False)
+
+
 def write(ax: Axes, x: float, y: float, text: str, offset: float) -> None:
     """Write at the right of a point, `offset` points off."""
     ax.annotate(

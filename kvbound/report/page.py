@@ -9,6 +9,7 @@ from typing import Any
 from xml.etree.ElementTree import Element
 
 import kvcore
+from kvbound import tables
 from kvbound.explanation import Explained
 from kvbound.plots import ladder
 from kvbound.plots.frame import DRAWABLE, FAR, Frame, far
@@ -16,18 +17,7 @@ from kvbound.plots.gantt import LOOKS
 from kvbound.report import chart
 from kvbound.report.chart import Bar, bars_of
 from kvbound.report.markup import asset, html_table, inline, node, page
-from kvbound.tables import (
-    CAUSES,
-    OVER,
-    Cells,
-    causes,
-    differences,
-    explained_cells,
-    in_words,
-    times_cells,
-    value_columns,
-    work_cells,
-)
+from kvbound.tables import Cells, causes, differences, in_words
 from kvbound.units import Units, units_of
 from kvbound.words import facts_in_words, request_cells
 from kvcore.instance import Instance
@@ -61,10 +51,8 @@ def proof(handling: str, optimum: Result) -> Element:
 
 def _facts(optimum: Result) -> Iterator[tuple[str, str]]:
     yield "status", STATUS[optimum.status]
-    yield (
-        "best schedule",
-        ("none" if optimum.value is None else f"{in_words(optimum, optimum.value)}, verified by the referee"),
-    )
+    best = "none" if optimum.value is None else f"{in_words(optimum, optimum.value)}, verified by the referee"
+    yield "best schedule", best
     yield "lower bound", "none" if optimum.bound is None else in_words(optimum, optimum.bound)
     if optimum.gap is not None:
         yield "gap", f"{100 * optimum.gap:.2f} %"
@@ -75,11 +63,8 @@ def _facts(optimum: Result) -> Iterator[tuple[str, str]]:
     if optimum.horizon is not None:
         yield "why it holds for all schedules", optimum.horizon.why + ("" if optimum.horizon.sufficient else " (open)")
     if optimum.certificate is not None:
-        certificate = optimum.certificate
-        yield (
-            "certificate",
-            f"{certificate.proof.kind}: at least {in_words(optimum, certificate.value)}; {certificate.why}",
-        )
+        found, least = optimum.certificate, in_words(optimum, optimum.certificate.value)
+        yield "certificate", f"{found.proof.kind}: at least {least}; {found.why}"
     if optimum.found_by is not None:
         yield "found by", optimum.found_by
     if optimum.solver is not None:
@@ -94,7 +79,7 @@ def _ladder(optimum: Result) -> Element | None:
         return None
     units, objective = units_of(optimum.instance), optimum.objective
     rows = [(rung["method"], units.value(rung["bound"], objective), rung["why"]) for rung in rungs]
-    columns = ("method", *value_columns(units, objective, "bound"), "why")
+    columns = ("method", *tables.value_columns(units, objective, "bound"), "why")
     return html_table(Cells(columns, rows, (1,)), "Lower bounds by method")
 
 
@@ -106,7 +91,7 @@ SPELLED = 400
 
 @dataclass(frozen=True)
 class Report:
-    """What a report shows: labelled rows of results, each with its trace if there is one, and what was proved.
+    """What a report shows: labelled rows of results, the schedules that they hold by label, and what was proved.
 
     `rows` are those of `kvbound compare --json`, `ladder` those of `kvbound.plots.ladder`. `verdicts` are sentences,
     and `optima` the results that the rows are measured against, by the words for their handling.
@@ -114,7 +99,7 @@ class Report:
 
     instance: Instance
     rows: Sequence[Mapping[str, Any]]
-    traces: Sequence[Trace | None]
+    schedules: Sequence[tuple[str, Trace]]
     summary: Cells
     verdicts: Sequence[str]
     optima: Mapping[str, Result]
@@ -124,12 +109,6 @@ class Report:
     def __repr__(self) -> str:
         """Return of what it is."""
         return f"Report({self.instance.name!r}: {len(self.rows)} schedules; html() writes it)"
-
-    @cached_property
-    def schedules(self) -> list[tuple[str, Trace]]:
-        """The labelled schedules."""
-        pairs = zip(self.rows, self.traces, strict=True)
-        return [(row["label"], trace) for row, trace in pairs if trace is not None]
 
     @cached_property
     def units(self) -> Units:
@@ -147,7 +126,7 @@ class Report:
             yield node("p", {"class": "verdict"}, verdict)
         yield html_table(self.summary, "Values")
         if self.optima:
-            yield node("p", {"class": "small"}, OVER)
+            yield node("p", {"class": "small"}, tables.OVER)
         yield _section("Schedules", *self._schedules())
         if self.ladder:
             drawn = ladder(self.ladder, units=self.units).figure.figure
@@ -176,7 +155,7 @@ class Report:
             yield _noted(label, long) if out else _figure(f"chart-{k}", label, trace, lanes, frame)
 
     def _explained(self) -> Iterator[Element]:
-        for cells in explained_cells(self.explained, self.units):
+        for cells in tables.explained_cells(self.explained, self.units):
             yield html_table(cells, EXPLAINED)
         for line in [*differences(self.explained, self.units), *causes(self.explained, self.units)]:
             yield node("p", {"class": "small"}, line)
@@ -189,14 +168,15 @@ class Report:
         ]
         columns = ["objective", *(f"{name}, {units.of(name)}" for name in OBJECTIVES)]
         yield html_table(Cells(columns, values, range(1, len(columns))), "All objectives")
-        columns = ["waste", *CAUSES]
+        columns = ["waste", *tables.CAUSES]
         waste = [
-            [label, *(units.text(getattr(trace.waste, cause)) for cause in CAUSES)] for label, trace in self.schedules
+            [label, *(units.text(getattr(trace.waste, cause)) for cause in tables.CAUSES)]
+            for label, trace in self.schedules
         ]
         caption = f"Memory waste by cause, in {units.kv} x {units.time}"
         yield html_table(Cells(columns, waste, range(1, len(columns))), caption)
-        yield html_table(times_cells(measured, units), "Times")
-        yield html_table(work_cells(measured, units), "Work and moves")
+        yield html_table(tables.times_cells(measured, units), "Times")
+        yield html_table(tables.work_cells(measured, units), "Work and moves")
 
     def _instance(self) -> Iterator[Element]:
         instance = self.instance

@@ -18,11 +18,12 @@ import pytest
 import hypotheses
 import kvcore
 import solvers
-from kvbound.cli import about, main
+from kvbound.cli import about
 from kvbound.simulation import policy_names
 from kvcore.files import write_text
 from kvcore.result import Result
 from solvers.ways import SOLVERS, Solver
+from tests.support.commands import run
 from workloads.builtin import builtin_instance
 
 INTERFACE_KEYS = {
@@ -31,28 +32,20 @@ INTERFACE_KEYS = {
 }  # fmt: skip
 
 
-@pytest.fixture
-def kvbound(monkeypatch, capsys):
+def kvbound(*arguments):
     """Run the command line in this process: (exit code, standard output, standard error)."""
-
-    def run(*arguments):
-        monkeypatch.setattr(sys, "argv", ["kvbound", *map(str, arguments)])
-        with pytest.raises(SystemExit) as ended:
-            main()
-        out, err = capsys.readouterr()
-        return ended.value.code, out, err
-
-    return run
+    out, err = io.StringIO(), io.StringIO()
+    return run(list(map(str, arguments)), out, err), out.getvalue(), err.getvalue()
 
 
-def rows_of(kvbound, *arguments):
+def rows_of(*arguments):
     code, out, _ = kvbound(*arguments, "--json", "-")
     assert code == 0
     return json.loads(out)
 
 
-def test_solve_mars_gives_the_interface_keys_and_a_proved_optimum(kvbound):
-    row = rows_of(kvbound, "solve", "mars-figure1")
+def test_solve_mars_gives_the_interface_keys_and_a_proved_optimum():
+    row = rows_of("solve", "mars-figure1")
     assert row.keys() >= INTERFACE_KEYS
     assert row["status"] == "optimal"
     assert row["value"] == row["bound"] <= 30
@@ -62,32 +55,28 @@ def test_solve_mars_gives_the_interface_keys_and_a_proved_optimum(kvbound):
     assert row["instance_sha256"] == builtin_instance("mars-figure1").sha256
 
 
-def test_free_handling_is_never_worse_and_its_schedule_verifies(kvbound, tmp_path):
-    free = rows_of(kvbound, "solve", "mars-figure1", "--handling", "free", "--schedule", tmp_path / "s.json")
+def test_free_handling_is_never_worse_and_its_schedule_verifies(tmp_path):
+    free = rows_of("solve", "mars-figure1", "--handling", "free", "--schedule", tmp_path / "s.json")
     assert (free["value"], free["status"]) == (27, "optimal")
-    verified = rows_of(kvbound, "verify", "mars-figure1", "--schedule", tmp_path / "s.json")
+    verified = rows_of("verify", "mars-figure1", "--schedule", tmp_path / "s.json")
     assert verified["valid"] is True
     assert verified["total-flow-time"] == free["value"]
 
 
-def test_simulate_reproduces_the_published_averages(kvbound):
-    rows = rows_of(kvbound, "simulate", "mars-figure1", "--policy", "fcfs,sjf,sjf-api,mars-order")["rows"]
+def test_simulate_reproduces_the_published_averages():
+    rows = rows_of("simulate", "mars-figure1", "--policy", "fcfs,sjf,sjf-api,mars-order")["rows"]
     assert [row["mean"] for row in rows] == ["35/3", "31/3", "11", "10"]
     assert all(row["verified"] and row.keys() >= INTERFACE_KEYS for row in rows)
 
 
-def test_improve_is_never_worse_and_its_schedule_verifies(kvbound, tmp_path):
+def test_improve_is_never_worse_and_its_schedule_verifies(tmp_path):
     name = "infermax-figure15:I=32"
-    given = rows_of(kvbound, "simulate", name, "--policy", "vllm", "--schedule", tmp_path / "given.json")["rows"][0]
+    given = rows_of("simulate", name, "--policy", "vllm", "--schedule", tmp_path / "given.json")["rows"][0]
     for start in ("vllm", tmp_path / "given.json"):
-        found = rows_of(
-            kvbound, "improve", name, "--from", start, "--seconds", "0.1", "--schedule", tmp_path / "found.json"
-        )
+        found = rows_of("improve", name, "--from", start, "--seconds", "0.1", "--schedule", tmp_path / "found.json")
         assert found.keys() >= INTERFACE_KEYS
         assert found["start"]["value"] == given["value"] >= found["value"]
-        assert (
-            rows_of(kvbound, "verify", name, "--schedule", tmp_path / "found.json")["total-flow-time"] == found["value"]
-        )
+        assert rows_of("verify", name, "--schedule", tmp_path / "found.json")["total-flow-time"] == found["value"]
     _, out, _ = kvbound("improve", name, "--from", "vllm", "--seconds", "0.1")
     assert "ms by vllm" in out
 
@@ -97,7 +86,7 @@ def test_names_with_parameters_stand_in_a_list():
     assert policy_names(text) == ["fcfs", "index:r0=0.4,group=2", "staggered:2,3", "sjf"]
 
 
-def test_compare_gives_ratios_and_draws(kvbound, tmp_path):
+def test_compare_gives_ratios_and_draws(tmp_path):
     code, out, _ = kvbound("compare", "mars-figure1", "--plot", tmp_path / "c.svg", "--json", tmp_path / "c.json")
     assert code == 0
     rows = {row["label"]: row for row in json.loads((tmp_path / "c.json").read_text())["rows"]}
@@ -108,7 +97,7 @@ def test_compare_gives_ratios_and_draws(kvbound, tmp_path):
     assert "<svg" in (tmp_path / "c.svg").read_text()
 
 
-def test_an_invalid_schedule_is_exit_1_and_names_the_rule(kvbound, tmp_path):
+def test_an_invalid_schedule_is_exit_1_and_names_the_rule(tmp_path):
     kvbound("simulate", "mars-figure1", "--policy", "fcfs", "--schedule", tmp_path / "s.json")
     schedule = json.loads((tmp_path / "s.json").read_text())
     schedule["batches"][3]["start"] -= 1
@@ -140,13 +129,13 @@ def test_an_invalid_schedule_is_exit_1_and_names_the_rule(kvbound, tmp_path):
         (["compare", "mars-figure1", "--plot", "picture.xyz"], "xyz"),
         (
             ["solve", "mars-figure1", "--json", "nowhere/r.json"],
-            "nowhere/r.json: cannot be written: there is no folder",
+            "r.json: cannot be written: there is no folder",
         ),
         (["solve", "mars-figure1", "--plot", "nowhere/p.svg"], "nowhere/p.svg: cannot be written"),
         (["frobnicate"], "frobnicate"),
     ],
 )
-def test_bad_usage_is_exit_2_with_one_line(kvbound, arguments, complaint, tmp_path, monkeypatch):
+def test_bad_usage_is_exit_2_with_one_line(arguments, complaint, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     code, out, err = kvbound(*arguments)
     assert code == 2
@@ -156,14 +145,14 @@ def test_bad_usage_is_exit_2_with_one_line(kvbound, arguments, complaint, tmp_pa
 
 
 @pytest.mark.parametrize("arguments", [[], ["--help"], ["import"], ["solve", "--help"]])
-def test_help_is_help(kvbound, arguments):
+def test_help_is_help(arguments):
     code, out, err = kvbound(*arguments)
     assert (code, err) == (0, "")
     assert out.startswith("Usage: ")
     assert out.count("\n") > 5
 
 
-def test_without_a_command_there_are_four_groups_and_an_example_of_each(kvbound):
+def test_without_a_command_there_are_four_groups_and_an_example_of_each():
     _, out, _ = kvbound()
     assert re.findall(r"^(\w[\w ]*): \w+, ", out, re.MULTILINE) == ["Solve and bound", "Policies", "Data", "Studies"]
     assert out.count("  $ kvbound ") == 4
@@ -182,30 +171,30 @@ def test_completion_knows_the_commands(tmp_path):
     [("mean-latency", "total-flow-time"), ("TTFT", "total-ttft"), ("max_latency", "max-flow-time"),
      ("slo-attainment", "late-requests"), ("makespan", "makespan")],
 )  # fmt: skip
-def test_an_objective_may_be_called_as_people_call_it(kvbound, said, meant):
-    row = rows_of(kvbound, "simulate", "mars-figure1", "--policy", "fcfs", "--objective", said)["rows"][0]
+def test_an_objective_may_be_called_as_people_call_it(said, meant):
+    row = rows_of("simulate", "mars-figure1", "--policy", "fcfs", "--objective", said)["rows"][0]
     assert row["objective"] == meant
 
 
-def test_what_is_measured_only_is_no_objective(kvbound):
+def test_what_is_measured_only_is_no_objective():
     code, _, err = kvbound("solve", "mars-figure1", "--objective", "p99")
     assert code == 2
     assert "`kvbound compare` and `kvbound load` measure it, nothing minimises it" in err
 
 
 @pytest.mark.parametrize("out", ["-o", "--out", "--schedule"])
-def test_each_file_is_noted(kvbound, tmp_path, out):
+def test_each_file_is_noted(tmp_path, out):
     _, said, _ = kvbound("simulate", "mars-figure1", "--policy", "fcfs", out, tmp_path / "s.json")
     assert said.endswith(f"\nwritten: {tmp_path / 's.json'}\n")
 
 
-def test_nothing_is_noted_beside_json(kvbound, tmp_path):
+def test_nothing_is_noted_beside_json(tmp_path):
     code, out, err = kvbound("simulate", "mars-figure1", "--policy", "fcfs", "-o", tmp_path / "s.json", "--json", "-")
     assert (code, err) == (0, "")
     assert json.loads(out)["rows"]
 
 
-def test_a_table_of_many_requests_takes_80_columns(kvbound):
+def test_a_table_of_many_requests_takes_80_columns():
     """Unless all that is measured is asked for."""
     asked = ("compare", "identical:n=16,I=32,O=8,M=200", "--no-optimum", "--policies", "vllm-v1,trtllm-max-utilization")
     _, brief, _ = kvbound(*asked)
@@ -215,19 +204,19 @@ def test_a_table_of_many_requests_takes_80_columns(kvbound):
     assert "norm. p50" not in brief
 
 
-def test_a_bound_has_a_mean_as_values_have(kvbound):
+def test_a_bound_has_a_mean_as_values_have():
     _, out, _ = kvbound("compare", "identical:n=201,I=2,O=2,M=900", "--policies", "fcfs", "--time-limit", "1")
     bound = next(line.split() for line in out.splitlines() if line.startswith("lower bound"))
     assert "-" not in bound[4:6]
 
 
 @pytest.mark.parametrize("arguments", [["compare"], ["simulate"]])
-def test_the_mean_without_calls_stands_wherever_there_are_calls(kvbound, arguments):
+def test_the_mean_without_calls_stands_wherever_there_are_calls(arguments):
     said = [kvbound(*arguments, name, "--policies", "fcfs")[1] for name in ("mars-figure1", "infermax-figure15:I=8")]
     assert ["without calls" in text for text in said] == [True, False]
 
 
-def test_a_request_that_can_never_fit_is_exit_2(kvbound, tmp_path):
+def test_a_request_that_can_never_fit_is_exit_2(tmp_path):
     facts = builtin_instance("mars-figure1").model_dump(mode="json")
     facts["machine"]["memory"] = 5
     (tmp_path / "i.json").write_text(json.dumps(facts))
@@ -236,45 +225,37 @@ def test_a_request_that_can_never_fit_is_exit_2(kvbound, tmp_path):
     assert "request R1 can never fit" in err
 
 
-def test_a_broken_file_is_exit_2(kvbound, tmp_path):
+def test_a_broken_file_is_exit_2(tmp_path):
     (tmp_path / "i.json").write_text('{"format": "kvbound-instance"')
     code, _, err = kvbound("show", tmp_path / "i.json")
     assert code == 2
     assert "not JSON" in err
 
 
-def test_the_tables_for_people_say_what_scripts_get(kvbound, monkeypatch):
+def test_the_tables_for_people_say_what_scripts_get(monkeypatch):
     monkeypatch.setattr(Solver, "try_it", lambda solver: None)  # takes seconds
     listed = kvbound("instances")[1]
     assert "infermax-figure15:I=32" in listed
     assert re.findall(r"worst-\S+ +\d+ instances", listed) == ["worst-POLICY-OBJECTIVE:n=4     72 instances"]
-    assert len(rows_of(kvbound, "instances")["rows"]) > 24
+    assert len(rows_of("instances")["rows"]) > 24
     assert "highs" in kvbound("solvers")[1]
     assert "mars-order" in kvbound("policies")[1]
     assert "3 requests with 3 calls" in kvbound("show", "mars-figure1")[1]
-    assert {row["name"] for row in rows_of(kvbound, "solvers")["rows"]} >= {
-        "slots",
-        "events",
-        "counts",
-        "highs",
-        "gurobi",
-    }
-    assert rows_of(kvbound, "show", "mars-figure1")["sizes"]["largest_peak"] == 6
+    assert {row["name"] for row in rows_of("solvers")["rows"]} >= {"slots", "events", "counts", "highs", "gurobi"}
+    assert rows_of("show", "mars-figure1")["sizes"]["largest_peak"] == 6
 
 
-def test_an_error_is_one_line_of_some_length(kvbound, monkeypatch):
+def test_an_error_is_one_line_of_some_length(monkeypatch):
     code, _, err = kvbound("show", "9" * 5000)
     assert (code, err.count("\n"), err.startswith("kvbound: 999")) == (2, 1, True)
     assert len(err) < 1000
-    for error, said in (
-        (RecursionError, "something is nested too deeply"),
-        (MemoryError, "there is too little memory"),
-    ):
+    said_of = {RecursionError: "something is nested too deeply", MemoryError: "there is too little memory"}
+    for error, said in said_of.items():
         monkeypatch.setattr("kvbound.cli.instances.show_instance", mock.Mock(side_effect=error))
         assert kvbound("show", "mars-figure1")[::2] == (2, f"kvbound: {said}\n")
 
 
-def test_an_extra_is_named_whole(monkeypatch, kvbound):
+def test_an_extra_is_named_whole(monkeypatch):
     """Markup ate `[cp-sat]`."""
     monkeypatch.setattr(Solver, "try_it", lambda solver: None)
     monkeypatch.setattr(metadata, "version", mock.Mock(side_effect=metadata.PackageNotFoundError))
@@ -288,7 +269,7 @@ def test_the_version_is_there_at_once():
     assert told.stdout == f"kvbound {kvcore.__version__}\n[]\n"
 
 
-def test_an_error_in_a_hypothesis_names_file_and_line(kvbound, tmp_path):
+def test_an_error_in_a_hypothesis_names_file_and_line(tmp_path):
     source = Path(hypotheses.__file__).parent / "shipped" / "backfilling.py"
     text = source.read_text().replace("    instance = ", "    1 // 0\n    instance = ")
     (tmp_path / "mine.py").write_text(text)
@@ -307,16 +288,16 @@ def test_a_solver_that_is_installed_but_broken_is_not_available(monkeypatch, tmp
     assert re.match(f"{solver} (cannot be loaded although .*libmissing.so|is not installed)", row["install"])
 
 
-def test_better_than_answers_yes_and_no(kvbound):
-    yes = rows_of(kvbound, "solve", "mars-figure1", "--better-than", "30")
-    no = rows_of(kvbound, "solve", "mars-figure1", "--better-than", "29")
-    share = rows_of(kvbound, "solve", "mars-figure1", "--better-than", "10%:fcfs")
+def test_better_than_answers_yes_and_no():
+    yes = rows_of("solve", "mars-figure1", "--better-than", "30")
+    no = rows_of("solve", "mars-figure1", "--better-than", "29")
+    share = rows_of("solve", "mars-figure1", "--better-than", "10%:fcfs")
     assert yes["better_than"]["answer"] == "yes"
     assert no["better_than"]["answer"] == "no"
     assert share["better_than"] == {"target": "63/2", "answer": "yes"}
 
 
-def test_a_limit_that_leaves_the_gap_open_is_exit_3(kvbound):
+def test_a_limit_that_leaves_the_gap_open_is_exit_3():
     code, out, _ = kvbound("solve", "hindsight-benchmark:seed=2", "--time-limit", 0.1, "--gap", 0.000001, "--json", "-")
     row = json.loads(out)
     assert code == 3
@@ -324,7 +305,7 @@ def test_a_limit_that_leaves_the_gap_open_is_exit_3(kvbound):
     assert row["bound"] is None or row["bound"] < row["value"]
 
 
-def test_a_limit_that_leaves_no_policy_to_start_from_is_exit_3(kvbound):
+def test_a_limit_that_leaves_no_policy_to_start_from_is_exit_3():
     code, out, _ = kvbound("improve", "mars-figure1", "--seconds", 0.1,
                            "--option", "improve.first=0", "--option", "solve.referee=1e9")  # fmt: skip
     assert code == 3
@@ -352,7 +333,7 @@ def test_a_terminal_that_is_closed_loses_nothing(command, tmp_path):
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-def test_sigterm_ends_a_solve_as_ctrl_c_does(kvbound, monkeypatch, tmp_path, number):
+def test_sigterm_ends_a_solve_as_ctrl_c_does(monkeypatch, tmp_path, number):
     """Exit 130, and what was found so far is written; here of an instance from standard input."""
     given = builtin_instance("hindsight-benchmark:seed=2").to_json().encode()
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(given)))
@@ -365,7 +346,7 @@ def test_sigterm_ends_a_solve_as_ctrl_c_does(kvbound, monkeypatch, tmp_path, num
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_while_files_are_written_loses_none(kvbound, monkeypatch, tmp_path, number):
+def test_a_signal_while_files_are_written_loses_none(monkeypatch, tmp_path, number):
     def write(*arguments):
         signal.raise_signal(number)
         write_text(*arguments)
@@ -376,7 +357,7 @@ def test_a_signal_while_files_are_written_loses_none(kvbound, monkeypatch, tmp_p
     assert {file.name for file in tmp_path.iterdir()} == {"c.json", "r.json"}
 
 
-def test_a_signal_whose_exception_python_drops_comes_again(kvbound, monkeypatch):
+def test_a_signal_whose_exception_python_drops_comes_again(monkeypatch):
     """It comes in a finalizer, from which nothing is raised; then the command goes on until it is interrupted."""
 
     class Last:
@@ -392,12 +373,12 @@ def test_a_signal_whose_exception_python_drops_comes_again(kvbound, monkeypatch)
     assert (code, json.loads(out)["stopped"]) == (130, "interrupted")
 
 
-def test_an_interrupt_while_the_command_is_loaded_is_one_line(kvbound, monkeypatch):
+def test_an_interrupt_while_the_command_is_loaded_is_one_line(monkeypatch):
     monkeypatch.setattr("kvbound.cli.hidden", lambda: signal.raise_signal(signal.SIGINT))
     assert kvbound("policies") == (130, "", "kvbound: interrupted\n")
 
 
-def test_nohup_is_obeyed(kvbound, monkeypatch):
+def test_nohup_is_obeyed(monkeypatch):
     before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
     monkeypatch.setattr("solvers.driver._Solve.report", lambda self: signal.raise_signal(signal.SIGHUP))
     try:
@@ -406,7 +387,7 @@ def test_nohup_is_obeyed(kvbound, monkeypatch):
         signal.signal(signal.SIGHUP, before)
 
 
-def test_a_second_sigterm_does_not_disturb_what_the_first_has_ended(kvbound, monkeypatch):
+def test_a_second_sigterm_does_not_disturb_what_the_first_has_ended(monkeypatch):
     """timeout sends it to the process, and at once to its group."""
     finish = solvers.driver._Solve.result
 
@@ -421,33 +402,29 @@ def test_a_second_sigterm_does_not_disturb_what_the_first_has_ended(kvbound, mon
 
 
 @pytest.mark.parametrize("command", [["simulate", "--policy"], ["compare", "--no-optimum", "--policies"]])
-def test_a_policy_that_cannot_run_has_a_line_and_the_others_go_on(kvbound, command):
+def test_a_policy_that_cannot_run_has_a_line_and_the_others_go_on(command):
     verb, *options = command
     code, out, _ = kvbound(verb, "mars-figure1", *options, "vllm,fcfs,sarathi")
     assert code == 0
     assert out.count("cannot run: it needs a machine with evict") == 2
-    rows = rows_of(kvbound, verb, "mars-figure1", *options, "vllm,fcfs,sarathi")["rows"]
+    rows = rows_of(verb, "mars-figure1", *options, "vllm,fcfs,sarathi")["rows"]
     assert [row["status"] for row in rows] == ["unknown", "feasible", "unknown"]
     assert rows[0]["error"] == "policy vllm cannot run on mars-figure1: it needs a machine with evict"
 
 
-def test_the_usual_policies_never_fail(kvbound, tmp_path):
+def test_the_usual_policies_never_fail(tmp_path):
     """Not on a machine that suits few of them, nor where calls fill the host by order (R7)."""
     ordered = builtin_instance("infercept-sample:k=4").replace(coarsening=None)
     ordered = ordered.replace(machine=ordered.machine.replace(evict=True))
     (tmp_path / "ordered.json").write_text(ordered.to_json())
-    ordered_only = ("mars-figure1", 5, 0)
-    for name, many, errors in (
-        ordered_only,
-        (tmp_path / "ordered.json", 11, 9),
-        ("infercept-sample:k=4,evict=1", 11, 0),
-    ):
-        rows = rows_of(kvbound, "compare", name, "--policies", "usual", "--no-optimum")["rows"]
+    expected = {"mars-figure1": (5, 0), tmp_path / "ordered.json": (11, 9), "infercept-sample:k=4,evict=1": (11, 0)}
+    for name, (many, errors) in expected.items():
+        rows = rows_of("compare", name, "--policies", "usual", "--no-optimum")["rows"]
         assert len(rows) == many
         assert sum("error" in row for row in rows) == errors
 
 
-def test_sigterm_keeps_the_policies_that_have_run(kvbound, monkeypatch):
+def test_sigterm_keeps_the_policies_that_have_run(monkeypatch):
     def second_is_interrupted(instance, policy, *arguments, **options):
         if policy.name == "sjf":
             signal.raise_signal(signal.SIGTERM)
@@ -460,14 +437,14 @@ def test_sigterm_keeps_the_policies_that_have_run(kvbound, monkeypatch):
         assert [row["policy"] for row in json.loads(out)["rows"]] == ["fcfs"]
 
 
-def test_solve_draws_the_schedule_and_how_it_came(kvbound, tmp_path):
+def test_solve_draws_the_schedule_and_how_it_came(tmp_path):
     schedule, curves = tmp_path / "schedule.svg", tmp_path / "curves.svg"
     assert kvbound("solve", "mars-figure1", "--plot", schedule, "--curves", curves)[0] == 0
     assert "R1" in schedule.read_text()
     assert all(word in curves.read_text() for word in ("value", "bound", "seconds", "total-flow-time"))
 
 
-def test_sigterm_while_a_certificate_is_looked_for_keeps_the_schedule(kvbound, monkeypatch, tmp_path):
+def test_sigterm_while_a_certificate_is_looked_for_keeps_the_schedule(monkeypatch, tmp_path):
     def report(run):
         if run.claimant is not None:
             signal.raise_signal(signal.SIGTERM)
@@ -488,7 +465,7 @@ def test_an_interrupted_solve_is_not_replayed(monkeypatch):
         named("optimum", mars, mars, "makespan", "as-given", 1.0)
 
 
-def test_replay_without_torch_is_one_line(kvbound, monkeypatch):
+def test_replay_without_torch_is_one_line(monkeypatch):
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     monkeypatch.setitem(sys.modules, "torch", None)
     monkeypatch.delitem(sys.modules, "gpu_validation.measure", raising=False)
@@ -496,7 +473,7 @@ def test_replay_without_torch_is_one_line(kvbound, monkeypatch):
     assert (code, err) == (4, "kvbound: PyTorch is not installed; install it with: pip install 'kvbound[gpu]'\n")
 
 
-def test_options_of_another_kind_are_refused_in_our_words(kvbound):
+def test_options_of_another_kind_are_refused_in_our_words():
     for value, must in (("x", "a valid number"), ("0", "greater than or equal to 0.1")):
         code, _, said = kvbound("solve", "mars-figure1", "--time-limit", value)
         assert (code, said) == (2, f"kvbound: Invalid value for '--time-limit': it must be {must}\n")

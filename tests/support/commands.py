@@ -24,7 +24,7 @@ class Done(NamedTuple):
 def kvbound(*arguments: object, code: int = 0) -> Done:
     """Run `kvbound ARGUMENTS`, which must exit with `code`."""
     out, err = io.StringIO(), io.StringIO()
-    ended = _run(list(map(str, arguments)), out, err)
+    ended = run(list(map(str, arguments)), out, err)
     assert ended == code, err.getvalue()
     return Done(out.getvalue(), err.getvalue())
 
@@ -33,10 +33,11 @@ def run_kvbound(arguments: Sequence[str]) -> tuple[int, str]:
     """Run `kvbound ARGUMENTS`; return its exit code and what it printed, errors included."""
     printed = io.StringIO()
     with mock.patch.object(sys, "stdin", io.StringIO()):
-        return _run(arguments, printed, printed), printed.getvalue()
+        return run(arguments, printed, printed), printed.getvalue()
 
 
-def _run(arguments: Sequence[str], out: io.StringIO, err: io.StringIO) -> int:
+def run(arguments: Sequence[str], out: io.StringIO, err: io.StringIO) -> int:
+    """Run `kvbound ARGUMENTS` with these streams; return its exit code."""
     with (
         mock.patch.object(sys, "argv", ["kvbound", *arguments]),
         contextlib.redirect_stdout(out),
