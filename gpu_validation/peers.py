@@ -23,7 +23,7 @@ from torch.nn import functional
 from torch.nn.attention.bias import causal_lower_right
 
 from gpu_validation.attention_case import CaseData
-from gpu_validation.backend import Backend
+from gpu_validation.backend import TorchBackend
 
 Run = Callable[[int], Tensor]
 """Layer -> result [rows, H, D]."""
@@ -52,7 +52,7 @@ class Peer:
 class Ours(Peer):
     """The kernels of a backend, reading the paged cache; a backend serves one shape, so each case makes its own."""
 
-    def __init__(self, make: Callable[[], Backend], name: str) -> None:
+    def __init__(self, make: Callable[[], TorchBackend], name: str) -> None:
         self.make = make
         self.name = name
 

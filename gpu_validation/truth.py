@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from math import inf
-from typing import Any, cast
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -70,10 +70,10 @@ def check_all(
         *forced_logits_are_close(one, plans, teacher, wanted, reference),
     ]
     if backend == "triton":
-        missing = {variant.name for variant in HALF} - cast("Any", one.backend).used
+        missing = {variant.name for variant in HALF} - one.backend.used
         one = engine(strict_dtype, strict=True)
         records += logits_are_bitwise_equal(one, plans)
-        missing -= cast("Any", one.backend).used
+        missing -= one.backend.used
         if device == "cuda":
             records.append(_record(one, "kernels", not missing, "all", "all") | {"missing": ", ".join(sorted(missing))})
     return sorted(records, key=lambda record: str(record["level"]))
@@ -182,5 +182,5 @@ def _record(engine: Engine, level: str, holds: bool, reference: str = "preserve"
     return {
         "level": level, "holds": holds, "reference": reference, "schedule": other, "model": engine.model.name,
         "dtype": str(engine.dtype).removeprefix("torch."), "backend": type(engine.backend).__name__,
-        "strict": bool(getattr(engine.backend, "strict", False)), "device": engine.device.type,
+        "strict": engine.backend.strict, "device": engine.device.type,
     }  # fmt: skip
