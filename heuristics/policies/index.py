@@ -89,7 +89,7 @@ class Marginal:
         return np.maximum(1.0, (fixed + hinged + np.cumsum(parts, axis=1)).max(axis=0))
 
 
-def settings(name: str, usage: str, *, zero: bool = True) -> dict[str, float]:
+def settings(name: str, usage: str, *, zero: bool = True) -> dict[str, Any]:
     """Return the numbers of `POLICY:key=number,..`; BadInput says how to write it, by its `usage`.
 
     A key is one of the usage's, and there once; a number is at least 0, or above 0.
