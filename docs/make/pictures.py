@@ -11,7 +11,6 @@ from fractions import Fraction
 from functools import partial
 
 import solvers
-from docs.make.house import draw_house
 from docs.make.lists import RECORDS
 from heuristics import get_policy, run_policy
 from kvbound.plots import compare_schedules, ladder, plot_profile, plot_record, render, style
@@ -122,7 +121,6 @@ PICTURES: dict[str, Callable[[], bytes]] = {
     "eviction.svg": partial(draw_schedules, *((name, FIGURE_15, name) for name in ("vllm", "vllm-ef"))),
     "bound.svg": draw_bound,
     "worked.svg": draw_worked,
-    "house.svg": draw_house,
     "replays-on-a-cpu.svg": draw_replays,
     "library.svg": draw_library,
 }
