@@ -324,8 +324,8 @@ class _Replay:
             if checked:
                 self.engine.clock.synchronize()
                 self._compare(batch.back.pieces)
-        if self.poison:
-            self.cache.poison_tails(batch.tails)
+        for block, offset in batch.tails if self.poison else ():
+            self.cache.pool[block, ..., offset:, :] = float("nan")
 
     def _note(self, pieces: list[Piece]) -> None:
         self._sums |= zip(self._tokens_of(pieces), self.cache.checksums(pieces), strict=True)

@@ -96,7 +96,8 @@ def tokens_are_equal(engine: Engine, plans: Mapping[str, EnginePlan]) -> list[Re
 
 
 def _equal_tokens(engine: Engine, reference: Named, other: Named) -> Record:
-    margin = min(_margin(row) for row in reference[1].logits.values())
+    leads = (row.topk(2).values.tolist() for row in reference[1].logits.values())
+    margin = min(best - second for best, second in leads)
     difference = max(_difference(reference[1], other[1]))
     same = reference[1].tokens == other[1].tokens
     void = not margin >= 2 * difference
@@ -170,12 +171,6 @@ def _difference(a: ReplayResult, b: ReplayResult) -> list[float]:
     if a.logits.keys() != b.logits.keys():
         return [float("inf")]
     return [float((row - b.logits[key]).abs().max()) for key, row in a.logits.items()]
-
-
-def _margin(logits: Tensor) -> float:
-    """Return by how much the best token leads the second best."""
-    best, second = logits.topk(2).values.tolist()
-    return float(best - second)
 
 
 def _record(engine: Engine, level: str, holds: bool, reference: str = "preserve", other: str = "swap") -> Record:

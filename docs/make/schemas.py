@@ -44,7 +44,8 @@ def object_lines(schema: Schema) -> Iterator[str]:
         return
     yield from ("| key | type | default |", "|---|---|---|")
     for key, value in schema["properties"].items():
-        default = "" if key in schema.get("required", ()) else default_of(value)
+        given = f"`{json.dumps(value['default'])}`" if "default" in value else "empty"
+        default = "" if key in schema.get("required", ()) else given
         yield f"| `{key}` | {escaped(type_of(value))} | {escaped(default)} |"
     yield ""
 
@@ -74,11 +75,6 @@ def limited(schema: Schema) -> str:
     words = {"minimum": "at least", "exclusiveMinimum": "above", "maximum": "at most", "pattern": "matching"}
     limits = [f"{word} `{schema[key]}`" for key, word in words.items() if key in schema]
     return " ".join([str(schema.get("type", "anything")), ", ".join(limits)]).strip()
-
-
-def default_of(schema: Schema) -> str:
-    """Return the default of a key that may be left out."""
-    return f"`{json.dumps(schema['default'])}`" if "default" in schema else "empty"
 
 
 def escaped(text: str) -> str:
