@@ -8,14 +8,11 @@ from __future__ import annotations
 
 import os
 import resource
-import subprocess
 import time
-import tomllib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from multiprocessing import get_context
-from pathlib import Path
 from typing import Any
 
 from benchmarks.data import AGENTS, CONVERSATIONS, DRAWN, HOUR, made
@@ -29,7 +26,6 @@ CALLS = ("vllm", "sarathi", "preserve", "infercept", "mars", "augserve", "mc-sf"
 """Policies that are measured on the mixture at every rate; the others at the highest one."""
 SESSIONS = ("vllm", "preserve", "infercept", "mars", "augserve")
 """Those measured on the agents' sessions; one that discards in chunks makes millions of batches there."""
-GROWTH = ("ms_per_batch_first", "ms_per_batch_last")
 TRACES = {
     "azure infermax-7b": f"{HOUR} infermax-7b",
     "azure infermax-70b": f"{HOUR} infermax-70b",
@@ -103,44 +99,12 @@ def growth(clock: list[float], trace: Trace) -> dict[str, float]:
     batches = [batch.repeat for batch in trace.schedule.batches]
     first, last = clock[quarter] - clock[0], clock[-1] - clock[-1 - quarter]
     each = first / sum(batches[:quarter]), last / sum(batches[-quarter:])
-    return dict(zip(GROWTH, (round(1000 * seconds, 4) for seconds in each), strict=True))
+    names = ("ms_per_batch_first", "ms_per_batch_last")
+    return dict(zip(names, (round(1000 * seconds, 4) for seconds in each), strict=True))
 
 
 def hour() -> list[dict[str, Any]]:
-    """Return a row for each policy and each other simulator, on the hour of Azure conversations on Llama-2-7B.
-
-    Of CPU seconds and memory. Seconds grow with the requests present; `ms_per_batch_first` and `.._last`, of the first
-    and the last quarter of the decisions, say how much. `KVBOUND_SIMULATORS` names a TOML file with a command for each
-    simulator, such as
-
-        vidur = "cd ~/vidur && python -m vidur.main --request_generator_config_type trace_replay .."
-
-    for Vidur's release and INFERMAX's fork of it, with the trace `data/processed_traces/splitwise_conv.csv` of both.
-    """
+    """Return a row for each policy on the hour of Azure conversations on Llama-2-7B."""
     if "KVBOUND_DATA" not in os.environ:
-        return [{"simulator": "none: set KVBOUND_DATA for the trace (docs/data.md)"}]
-    return [*ours(), *others()]
-
-
-def ours() -> Iterator[dict[str, Any]]:
-    """Yield the times of our policies, each in a process of its own, the referee's rules included."""
-    for policy in POLICIES:
-        row = measured("hour", policy)
-        if row is not None:
-            seconds = round(row["seconds"] - row["seconds_referee"], 2) if "seconds" in row else row["error"]
-            kept = {key: row.get(key) for key in ("peak_mib", "batches", *GROWTH)}
-            yield {"simulator": f"kvbound {policy}", "cpu_seconds": seconds, **kept}
-
-
-def others() -> Iterator[dict[str, Any]]:
-    """Yield the times of the commands that are given; one line says so where none is."""
-    path = os.environ.get("KVBOUND_SIMULATORS")
-    if path is None:
-        yield {"simulator": "Vidur, INFERMAX: not compared, KVBOUND_SIMULATORS names no file with their commands"}
-        return
-    for name, command in tomllib.loads(Path(path).read_text(encoding="utf-8")).items():
-        before = resource.getrusage(resource.RUSAGE_CHILDREN)
-        status = subprocess.run(command, shell=True, stdout=subprocess.DEVNULL, check=False).returncode
-        after = resource.getrusage(resource.RUSAGE_CHILDREN)
-        seconds = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-        yield {"simulator": name, "cpu_seconds": f"failed with {status}" if status else round(seconds, 2)}
+        return [{"trace": "none: set KVBOUND_DATA (docs/data.md)"}]
+    return [row for policy in POLICIES if (row := measured("hour", policy)) is not None]

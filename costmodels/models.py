@@ -143,7 +143,10 @@ class Model:
         norm = self.width * (2 if self.norm_bias else 1)
         norms = (self.layers * self.norms + 1) * norm
         head_bias = self.vocabulary if self.head_bias else 0
-        biases = self.layers * (self._layer_biases + self.extras) + self._expert_biases()
+        attention = (self.heads + 2 * self.kv_heads) * self.head_width + self.width
+        hidden = (2 if self.gated else 1) * self.hidden + self.width
+        each = attention * self.attention_bias + hidden * self.hidden_bias + self.extras
+        biases = self.layers * each + self._expert_biases()
         if self.experts is not None and self.experts.router_bias:
             biases += self.expert_layers * self.experts.count
         return self.layer_matrices + biases + self.head_matrix + norms + head_bias
@@ -190,12 +193,6 @@ class Model:
             raise BadInput(f"{self.name} has {' and '.join(lacking)}, and the engine's decoder has none")
         if not self.gated:
             raise BadInput(f"{self.name} has no gate in its feed-forward part, and the engine's decoder has one")
-
-    @property
-    def _layer_biases(self) -> int:
-        attention = (self.heads + 2 * self.kv_heads) * self.head_width + self.width
-        hidden = (2 if self.gated else 1) * self.hidden + self.width
-        return attention * self.attention_bias + hidden * self.hidden_bias
 
 
 TINY = Model("tiny", 2, 64, 4, 2, 16, 128, 256, source="no model: for tests")
@@ -296,7 +293,8 @@ def model_of_shape(source: str, given: Mapping[str, int]) -> Model:
     shape: dict[str, int] = {}
     for key, value in given.items():
         if SHAPE[key] in shape:
-            raise BadInput(f"{source}: {key} says again what {_key(SHAPE[key], given)} says")
+            before = next(other for other in given if SHAPE[other] == SHAPE[key])
+            raise BadInput(f"{source}: {key} says again what {before} says")
         shape[SHAPE[key]] = value
     needed = ["layers", "width", "heads", "vocabulary"]
     needed += ["experts", "active"] if shape.keys() & {"experts", "active", "expert_width", "shared"} else ["hidden"]
@@ -323,7 +321,3 @@ def model_of_shape(source: str, given: Mapping[str, int]) -> Model:
         f"a model of {shape['layers']} layers", shape["layers"], width, heads, kv_heads, head_width, hidden,
         shape["vocabulary"], source="given as a shape", experts=experts, latent=latent, note=SPARSE if experts else "",
     )  # fmt: skip
-
-
-def _key(name: str, given: Mapping[str, int]) -> str:
-    return next(key for key in given if SHAPE[key] == name)

@@ -1,4 +1,4 @@
-"""What the engine asks of a backend; one in plain torch: slow, anywhere, the twin of the kernels; and that of a CPU.
+"""What the engine asks of a backend, in plain torch: slow, anywhere, the twin of the kernels; and that of a CPU.
 
 Shapes: `rows` are the tokens of a batch, the rows of one request next to each other; H query heads, KV heads of keys
 and values (H is a multiple of KV; query head h reads KV head h // (H // KV)), D the width of a head, BS the tokens of a
@@ -12,7 +12,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -43,49 +43,25 @@ class Layout:
     """The programs of the other rows, for another kernel: in a mixed batch `work` holds the decodes."""
 
 
-class Backend(Protocol):
-    """The operations of a decoder. Each takes and returns tensors on `device`."""
-
-    device: torch.device
-
-    def prepare(self, heads: int, kv_heads: int, width: int, dtype: torch.dtype) -> None:
-        """Tell the sizes of a model before any layout; BadInput for those that it cannot serve."""
-
-    def layout(self, starts: Sequence[int], lengths: Sequence[int], tables: Sequence[Sequence[int]]) -> Layout:
-        """Put a layout on the device."""
-
-    def linear(self, x: Tensor, weight: Tensor) -> Tensor:
-        """Return x [rows, in] times weight [out, in] transposed."""
-
-    def rms_norm(
-        self, x: Tensor, weight: Tensor, epsilon: float, residual: Tensor | None = None
-    ) -> tuple[Tensor, Tensor]:
-        """Return (the norm of r, r), r = x + residual (x without one); [rows, width] each."""
-
-    def store_kv(
-        self, query: Tensor, key: Tensor, value: Tensor, kv: Tensor, slots: Tensor, positions: Tensor, angles: Tensor
-    ) -> Tensor:
-        """Rotate query [rows, H, D] and key [rows, KV, D] by their positions, store key and value; return the query.
-
-        Row r goes to block slots[r] // BS at slots[r] % BS, nowhere if slots[r] is -1. `angles` [positions, D] fp32
-        holds the cosines in its first half and the sines in its second; halves of a head are rotated together.
-        """
-
-    def attention(self, query: Tensor, kv: Tensor, layout: Layout, scale: float) -> Tensor:
-        """Return causal attention [rows, H, D] of the rotated query over the stored KV."""
-
-    def silu_mul(self, x: Tensor) -> Tensor:
-        """Return silu(first half) * second half of x [rows, 2 hidden]."""
-
-
 class TorchBackend:
-    """Plain torch, in the dtype that it is given; attention in fp32 at least, one request after another."""
+    """The operations of a decoder, on tensors on `device`, in plain torch: attention one request after another.
+
+    Numbers are in the dtype that is given; norms, gates and attention are computed in fp32 at least. The other backends
+    are this one, with operations of their own.
+    """
+
+    strict: bool = False
+    """Whether a row's numbers do not depend on the other rows."""
+    captures: bool = False
+    """Whether a batch may run as a graph on a GPU: plain attention synchronizes, and cannot be captured."""
 
     def __init__(self, device: str | torch.device = "cpu") -> None:
         self.device = torch.device(device)
+        self.used: set[str] = set()
+        """Names of the variants of attention that ran, where there are some."""
 
     def prepare(self, heads: int, kv_heads: int, width: int, dtype: torch.dtype) -> None:
-        """Do nothing: all sizes will do."""
+        """Tell the sizes of a model before any layout; BadInput for those that it cannot serve: here all will do."""
 
     def layout(self, starts: Sequence[int], lengths: Sequence[int], tables: Sequence[Sequence[int]]) -> Layout:
         """Put a layout on the device."""
@@ -98,13 +74,13 @@ class TorchBackend:
         return Layout(put(starts), put(lengths), put(padded).reshape(len(tables), width))
 
     def linear(self, x: Tensor, weight: Tensor) -> Tensor:
-        """Return the product as torch computes it."""
+        """Return x [rows, in] times weight [out, in] transposed."""
         return functional.linear(x, weight)
 
     def rms_norm(
         self, x: Tensor, weight: Tensor, epsilon: float, residual: Tensor | None = None
     ) -> tuple[Tensor, Tensor]:
-        """Return the norm and what was normed; computed in fp32 at least."""
+        """Return (the norm of r, r), r = x + residual (x without one); [rows, width] each."""
         total = x if residual is None else x + residual
         wide = _widened(total)
         normed = wide * torch.rsqrt(wide.pow(2).mean(-1, keepdim=True) + epsilon)
@@ -113,7 +89,11 @@ class TorchBackend:
     def store_kv(
         self, query: Tensor, key: Tensor, value: Tensor, kv: Tensor, slots: Tensor, positions: Tensor, angles: Tensor
     ) -> Tensor:
-        """Rotate, and store the rows that have a slot."""
+        """Rotate query [rows, H, D] and key [rows, KV, D] by their positions, store key and value; return the query.
+
+        Row r goes to block slots[r] // BS at slots[r] % BS, nowhere if slots[r] is -1. `angles` [positions, D] fp32
+        holds the cosines in its first half and the sines in its second; halves of a head are rotated together.
+        """
         cosine, sine = angles[positions.long()].chunk(2, dim=-1)
         stored = slots >= 0
         where = slots[stored].long()
@@ -123,7 +103,7 @@ class TorchBackend:
         return _rotated(query, cosine, sine)
 
     def attention(self, query: Tensor, kv: Tensor, layout: Layout, scale: float) -> Tensor:
-        """Gather the KV of each request and attend to it densely."""
+        """Return causal attention [rows, H, D] of the rotated query over the stored KV, which is gathered for it."""
         out = torch.zeros_like(query)
         starts, lengths = layout.starts.tolist(), layout.lengths.tolist()
         block, group = kv.shape[3], query.shape[1] // kv.shape[2]
@@ -145,7 +125,7 @@ class TorchBackend:
         return out
 
     def silu_mul(self, x: Tensor) -> Tensor:
-        """Return silu(first half) * second half, computed in fp32 at least."""
+        """Return silu(first half) * second half of x [rows, 2 hidden]."""
         gate, up = _widened(x).chunk(2, dim=-1)
         return (functional.silu(gate) * up).to(x.dtype)
 

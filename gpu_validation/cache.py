@@ -6,8 +6,6 @@ run of blocks; a layer is the view [blocks, 2, KV, BS, D] that the backend takes
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 import torch
 
 from costmodels.models import Model
@@ -41,11 +39,6 @@ class Cache:
         """Make every number a NaN, so that a read of what was never written shows."""
         self.pool.fill_(float("nan"))
         self.host.fill_(float("nan"))
-
-    def poison_tails(self, tails: Iterable[tuple[int, int]]) -> None:
-        """Make the tokens of a block from an offset on NaN."""
-        for block, offset in tails:
-            self.pool[block, ..., offset:, :] = float("nan")
 
     def checksums(self, pieces: list[Piece]) -> list[int]:
         """Return an exact integer for each token of the pieces, in order, from the device's pool.

@@ -26,7 +26,7 @@ from gpu_validation.attention_case import AttentionCase, CaseData
 from gpu_validation.devices import open_backend
 from gpu_validation.kernels.variants import VARIANTS
 from gpu_validation.measure import facts
-from gpu_validation.peers import Ours
+from gpu_validation.peers import ours
 from gpu_validation.scenarios import workload
 from gpu_validation.swap import movers
 from gpu_validation.truth import check_all
@@ -78,7 +78,7 @@ def _attention(name: str, model: Any, dtype: torch.dtype, device: torch.device) 
     variant = VARIANTS[name, dtype.itemsize]
     work = ((1, 1200), (1, 77)) if variant.split else ((130, 1000), (1, 77))
     data = CaseData.make(AttentionCase("mixed", model, work), device, dtype, layers=1)
-    found = prepared(Ours(partial(TritonBackend, device, variant=variant), name), data)
+    found = prepared(ours(partial(TritonBackend, device, variant=variant), name), data)
     return found if isinstance(found, str) else ""
 
 

@@ -11,7 +11,7 @@ from kvcore.errors import BadInput, MissingTool
 if TYPE_CHECKING:
     import torch
 
-    from gpu_validation.backend import Backend
+    from gpu_validation.backend import TorchBackend
 
 INSTALL = "install it with: pip install 'kvbound[gpu]'"
 SPARE = 1 << 30
@@ -20,7 +20,7 @@ BACKENDS = ("triton", "flashinfer", "sdpa", "torch")
 DTYPES = ("bfloat16", "float16", "float32", "float64")
 
 
-def open_backend(device: str = "cuda", backend: str = "triton", *, strict: bool = False) -> Backend:
+def open_backend(device: str = "cuda", backend: str = "triton", *, strict: bool = False) -> TorchBackend:
     """Return a backend: `device` "cuda" or "cpu", `backend` one of BACKENDS; `strict`: see `TritonBackend`.
 
     Raises:
@@ -44,26 +44,18 @@ def open_backend(device: str = "cuda", backend: str = "triton", *, strict: bool 
         torch.backends.cuda.matmul.allow_tf32 = False
         torch.backends.cuda.matmul.allow_bf16_reduced_precision_reduction = False
         torch.backends.cuda.matmul.allow_fp16_reduced_precision_reduction = False
-    if backend == "torch":
-        from gpu_validation.backend import TorchBackend
+    if backend in ("torch", "sdpa"):
+        from gpu_validation.backend import CpuBackend, TorchBackend
 
-        return TorchBackend(device)
-    if backend == "sdpa":
-        from gpu_validation.backend import CpuBackend
-
-        return CpuBackend()
+        return CpuBackend() if backend == "sdpa" else TorchBackend(device)
     if backend == "flashinfer":
         _need("flashinfer", "FlashInfer", "install it with: pip install flashinfer-python")
     _need("triton", "Triton")
     if device == "cpu" and os.environ.get("TRITON_INTERPRET") != "1":
         raise BadInput("the Triton kernels run on a CPU only in the interpreter: set TRITON_INTERPRET=1, or use torch")
-    if backend == "flashinfer":
-        from gpu_validation.kernels.backend import FlashInferBackend
+    from gpu_validation.kernels.backend import FlashInferBackend, TritonBackend
 
-        return FlashInferBackend(device)
-    from gpu_validation.kernels.backend import TritonBackend
-
-    return TritonBackend(device, strict=strict)
+    return FlashInferBackend(device) if backend == "flashinfer" else TritonBackend(device, strict=strict)
 
 
 def dtype_of(name: str) -> torch.dtype:

@@ -21,7 +21,7 @@ from torch import Tensor
 
 from costmodels.models import Model
 from gpu_validation.allocator import Piece
-from gpu_validation.backend import Backend, TorchBackend
+from gpu_validation.backend import TorchBackend
 from gpu_validation.cache import Cache
 from gpu_validation.devices import check_device_memory, check_host_memory
 from gpu_validation.graphs import BatchGraph, Stages
@@ -97,7 +97,9 @@ class Engine:
     Blocks are copied by the last of `movers` that the device has. BadInput for a model that does not fit on it.
     """
 
-    def __init__(self, model: Model, backend: Backend, *, dtype: torch.dtype = torch.bfloat16, seed: int = 0) -> None:
+    def __init__(
+        self, model: Model, backend: TorchBackend, *, dtype: torch.dtype = torch.bfloat16, seed: int = 0
+    ) -> None:
         model.check_plain()
         self.model, self.backend, self.dtype, self.seed = model, backend, dtype, seed
         self.device = backend.device
@@ -107,8 +109,8 @@ class Engine:
         self.clock = DeviceClock(self.device)
         self.mover = list(movers(self.device))[-1]
         on_gpu = self.device.type == "cuda"
-        self.captures = on_gpu and not isinstance(backend, TorchBackend)
-        """Whether batches run as graphs; plain torch attention synchronizes, and cannot be captured."""
+        self.captures = on_gpu and backend.captures
+        """Whether batches run as graphs."""
         self.cache = Cache(model, 0, 0, 1, dtype, self.device)
         self._history = torch.zeros(1, dtype=torch.int64, device=self.device)
         self._loaded: dict[tuple[int, bool, bool, bool], _Loaded] = {}
@@ -322,8 +324,8 @@ class _Replay:
             if checked:
                 self.engine.clock.synchronize()
                 self._compare(batch.back.pieces)
-        if self.poison:
-            self.cache.poison_tails(batch.tails)
+        for block, offset in batch.tails if self.poison else ():
+            self.cache.pool[block, ..., offset:, :] = float("nan")
 
     def _note(self, pieces: list[Piece]) -> None:
         self._sums |= zip(self._tokens_of(pieces), self.cache.checksums(pieces), strict=True)

@@ -14,7 +14,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from costmodels.models import Model
-from gpu_validation.backend import Backend, Layout
+from gpu_validation.backend import Layout, TorchBackend
 from gpu_validation.cache import Cache, layer_groups
 
 EPSILON = 1e-5
@@ -52,7 +52,7 @@ class _Layer:
 class Decoder:
     """The decoder on the device of the backend. All its arithmetic on activations is the backend's."""
 
-    def __init__(self, model: Model, backend: Backend, dtype: torch.dtype = torch.bfloat16, seed: int = 0) -> None:
+    def __init__(self, model: Model, backend: TorchBackend, dtype: torch.dtype = torch.bfloat16, seed: int = 0) -> None:
         self.model, self.backend, self.dtype = model, backend, dtype
         device = torch.device("cpu") if parameters(model) <= ON_HOST else backend.device
         self._generator = torch.Generator(device).manual_seed(seed)
@@ -118,7 +118,7 @@ class Decoder:
         """Logits without a rounding to 16 bits, which makes ties: cuBLAS accumulates and returns fp32."""
         if x.dtype in (torch.float32, torch.float64):
             return self.backend.linear(x, self.head)
-        if x.is_cuda and not getattr(self.backend, "strict", False):
+        if x.is_cuda and not self.backend.strict:
             return torch.mm(x, self.head.t(), out_dtype=torch.float32)
         if self._wide_head is None:
             self._wide_head = self.head.float()

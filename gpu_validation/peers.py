@@ -12,10 +12,11 @@ from __future__ import annotations
 import importlib
 import inspect
 from collections.abc import Callable, Sequence
-from functools import cache
+from dataclasses import dataclass
+from functools import cache, partial
 from itertools import accumulate
 from types import ModuleType
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor
@@ -23,7 +24,7 @@ from torch.nn import functional
 from torch.nn.attention.bias import causal_lower_right
 
 from gpu_validation.attention_case import CaseData
-from gpu_validation.backend import Backend
+from gpu_validation.backend import TorchBackend
 
 Run = Callable[[int], Tensor]
 """Layer -> result [rows, H, D]."""
@@ -33,56 +34,43 @@ class Unsupported(RuntimeError):
     """A peer cannot do a case, or is not here: one line."""
 
 
+@dataclass(frozen=True)
 class Peer:
     """A kernel that is compared."""
 
     name: str
-    copies = False
+    prepare: Callable[[CaseData], Run]
+    """Returns what runs a layer of a case; Unsupported: it cannot do such a case, or runs on no such device."""
+    copies: bool = False
     """Whether it needs the KV in a layout of its own, beside ours."""
 
-    def prepare(self, data: CaseData) -> Run:
-        """Return what runs a layer of the case.
 
-        Raises:
-            Unsupported: it cannot do such a case, or does not run on such a device.
-        """
-        raise NotImplementedError
+def ours(make: Callable[[], TorchBackend], name: str) -> Peer:
+    """Return the kernels of a backend, reading the paged cache; it serves one shape, so each case makes its own."""
 
-
-class Ours(Peer):
-    """The kernels of a backend, reading the paged cache; a backend serves one shape, so each case makes its own."""
-
-    def __init__(self, make: Callable[[], Backend], name: str) -> None:
-        self.make = make
-        self.name = name
-
-    def prepare(self, data: CaseData) -> Run:
-        """Put the layout on the device once."""
-        backend, model = self.make(), data.case.model
+    def prepare(data: CaseData) -> Run:
+        backend, model = make(), data.case.model
         backend.prepare(model.heads, model.kv_heads, model.head_width, data.kv.dtype)
         layout = backend.layout(data.starts, data.case.lengths, data.tables)
         return lambda layer: backend.attention(data.query, data.kv[:, layer], layout, data.scale)
 
+    return Peer(name, prepare)
 
-class Dense(Peer):
-    """Torch's scaled_dot_product_attention on a dense copy of the KV: no pages, so a bound for paged kernels."""
 
-    name, copies = "torch sdpa, dense", True
+def dense(data: CaseData) -> Run:
+    """Run torch's scaled_dot_product_attention on a dense copy of the KV: no pages, so a bound for paged kernels."""
+    query, (c, m) = batched(data), data.case.work[0]
+    keys, values = ([data.dense(layer, side).contiguous() for layer in range(data.layers)] for side in (0, 1))
+    mask = causal_lower_right(c, c + m) if c > 1 and m else None
 
-    def prepare(self, data: CaseData) -> Run:
-        """Gather the KV of every layer; requests must be alike."""
-        query, (c, m) = batched(data), data.case.work[0]
-        keys, values = ([data.dense(layer, side).contiguous() for layer in range(data.layers)] for side in (0, 1))
-        mask = causal_lower_right(c, c + m) if c > 1 and m else None
+    def run(layer: int) -> Tensor:
+        out = functional.scaled_dot_product_attention(
+            query, keys[layer], values[layer], attn_mask=mask, is_causal=c > 1 and not m, scale=data.scale,
+            enable_gqa=True,
+        )  # fmt: skip
+        return out.transpose(1, 2).flatten(0, 1)  # [rows, H, D], a view
 
-        def run(layer: int) -> Tensor:
-            out = functional.scaled_dot_product_attention(
-                query, keys[layer], values[layer], attn_mask=mask, is_causal=c > 1 and not m, scale=data.scale,
-                enable_gqa=True,
-            )  # fmt: skip
-            return out.transpose(1, 2).flatten(0, 1)  # [rows, H, D], a view
-
-        return run
+    return run
 
 
 def batched(data: CaseData) -> Tensor:
@@ -111,26 +99,14 @@ def _library(name: str, device: torch.device) -> ModuleType:
     return importlib.import_module(name)
 
 
-class FlashInfer(Peer):
-    """FlashInfer's batch wrappers on our pages. `fa2` serves decode and prefill, `fa3` (Hopper) prefill only."""
-
-    def __init__(self, kernels: str = "fa2") -> None:
-        self.kernels = kernels
-        self.name = f"flashinfer, {kernels}"
-
-    def prepare(self, data: CaseData) -> Run:
-        """EnginePlan once; each run reads another layer."""
-        if data.case.decodes and self.kernels != "fa2":
-            raise Unsupported("has no decode kernels of its own")
-        workspace = torch.zeros(WORKSPACE, dtype=torch.uint8, device=data.kv.device)
-        batch = (data.starts, data.case.lengths, data.tables)
-        wrapper = planned(workspace, *batch, data.query, data.kv[:, 0], data.scale, self.kernels)
-
-        def run(layer: int) -> Tensor:
-            out: Tensor = wrapper.run(data.query, (data.kv[:, layer, 0], data.kv[:, layer, 1]))
-            return out
-
-        return run
+def flashinfer(data: CaseData, kernels: str = "fa2") -> Run:
+    """Run FlashInfer's batch wrappers on our pages. `fa2` serves decode and prefill, `fa3` (Hopper) prefill only."""
+    if data.case.decodes and kernels != "fa2":
+        raise Unsupported("has no decode kernels of its own")
+    workspace = torch.zeros(WORKSPACE, dtype=torch.uint8, device=data.kv.device)
+    batch = (data.starts, data.case.lengths, data.tables)
+    wrapper = planned(workspace, *batch, data.query, data.kv[:, 0], data.scale, kernels)
+    return lambda layer: cast("Tensor", wrapper.run(data.query, (data.kv[:, layer, 0], data.kv[:, layer, 1])))
 
 
 def planned(
@@ -141,7 +117,7 @@ def planned(
 
     Its page table is where each request's pages start, the pages, and the tokens in each last page.
     """
-    flashinfer, block = _library("flashinfer", kv.device), kv.shape[3]
+    library, block = _library("flashinfer", kv.device), kv.shape[3]
 
     def ints(numbers: Sequence[int]) -> Tensor:
         return torch.tensor(numbers, dtype=torch.int32, device=kv.device)
@@ -151,95 +127,99 @@ def planned(
     shape = (query.shape[1], kv.shape[2], kv.shape[4], block)
     types = {"q_data_type": query.dtype, "kv_data_type": kv.dtype, "sm_scale": scale}
     if starts[-1] == len(lengths):
-        wrapper = flashinfer.BatchDecodeWithPagedKVCacheWrapper(workspace, "HND", use_tensor_cores=True)
+        wrapper = library.BatchDecodeWithPagedKVCacheWrapper(workspace, "HND", use_tensor_cores=True)
         wrapper.plan(*pages, *shape, **types)
     else:
-        wrapper = flashinfer.BatchPrefillWithPagedKVCacheWrapper(workspace, "HND", backend=kernels)
+        wrapper = library.BatchPrefillWithPagedKVCacheWrapper(workspace, "HND", backend=kernels)
         wrapper.plan(ints(starts), *pages, *shape, causal=True, **types)
     return wrapper
 
 
-class CuDNN(Peer):
-    """cuDNN's fused attention (`sdpa`) with its page tables, on our pages; requests must be alike."""
+def cudnn(data: CaseData) -> Run:
+    """Run cuDNN's fused attention (`sdpa`) with its page tables, on our pages; requests must be alike.
 
-    name = "cudnn, paged"
+    The graph is built once; each run gives it the pointers of another layer. q and out are [requests, H, c, D] views of
+    rows next to each other.
+    """
+    if data.kv.dtype not in WANTED:
+        raise Unsupported("takes bf16 and fp16 only")
+    library, device = _library("cudnn", data.kv.device), data.kv.device
+    (c, m), requests, query = data.case.work[0], len(data.case.work), batched(data)
+    handle, wide = _handle(library), library.data_type.FLOAT
+    dtype = getattr(library.data_type, WANTED[data.kv.dtype])
+    graph = library.pygraph(io_data_type=dtype, intermediate_data_type=wide, compute_data_type=wide, handle=handle)
+    buffers = {
+        "q": query,
+        "lengths_q": data.ints([c] * requests).view(-1, 1, 1, 1),
+        "lengths_kv": data.ints([c + m] * requests).view(-1, 1, 1, 1),
+        "table_k": data.ints(data.tables)[:, None, :, None].contiguous(),
+        "table_v": data.ints(data.tables)[:, None, :, None].contiguous(),
+    }
+    tensors = {
+        name: graph.tensor(
+            name=name, dim=list(x.shape), stride=list(x.stride()),
+            data_type=dtype if x.is_floating_point() else library.data_type.INT32,
+        )
+        for name, x in {**buffers, "k": data.kv[:, 0, 0], "v": data.kv[:, 0, 1]}.items()
+    }  # fmt: skip
+    causal = {"diagonal_alignment": library.diagonal_alignment.BOTTOM_RIGHT, "diagonal_band_right_bound": 0}
+    result, _ = graph.sdpa(
+        name="sdpa", q=tensors["q"], k=tensors["k"], v=tensors["v"], generate_stats=False,
+        attn_scale=data.scale, use_padding_mask=True, **(causal if c > 1 else {}),
+        seq_len_q=tensors["lengths_q"], seq_len_kv=tensors["lengths_kv"],
+        paged_attention_k_table=tensors["table_k"], paged_attention_v_table=tensors["table_v"],
+        paged_attention_max_seq_len_kv=c + m,
+    )  # fmt: skip
+    result.set_output(True).set_dim(list(query.shape)).set_stride(list(query.stride())).set_data_type(dtype)
+    graph.build([library.heur_mode.A, library.heur_mode.FALLBACK])
+    workspace = torch.empty(max(graph.get_workspace_size(), 1), dtype=torch.uint8, device=device)
+    out = torch.empty_like(data.query)
 
-    def prepare(self, data: CaseData) -> Run:
-        """Build the graph for the case once; each run gives it the pointers of another layer.
+    def run(layer: int) -> Tensor:
+        given = {**buffers, "k": data.kv[:, layer, 0], "v": data.kv[:, layer, 1]}
+        graph.execute({**{tensors[name]: x for name, x in given.items()}, result: out}, workspace, handle=handle)
+        return out
 
-        q and out are [requests, H, c, D] views of rows next to each other.
-        """
-        if data.kv.dtype not in WANTED:
-            raise Unsupported("takes bf16 and fp16 only")
-        cudnn, device = _library("cudnn", data.kv.device), data.kv.device
-        (c, m), requests, query = data.case.work[0], len(data.case.work), batched(data)
-        handle, wide = _handle(cudnn), cudnn.data_type.FLOAT
-        dtype = getattr(cudnn.data_type, WANTED[data.kv.dtype])
-        graph = cudnn.pygraph(io_data_type=dtype, intermediate_data_type=wide, compute_data_type=wide, handle=handle)
-        buffers = {
-            "q": query,
-            "lengths_q": data.ints([c] * requests).view(-1, 1, 1, 1),
-            "lengths_kv": data.ints([c + m] * requests).view(-1, 1, 1, 1),
-            "table_k": data.ints(data.tables)[:, None, :, None].contiguous(),
-            "table_v": data.ints(data.tables)[:, None, :, None].contiguous(),
-        }
-        tensors = {
-            name: graph.tensor(
-                name=name, dim=list(x.shape), stride=list(x.stride()),
-                data_type=dtype if x.is_floating_point() else cudnn.data_type.INT32,
-            )
-            for name, x in {**buffers, "k": data.kv[:, 0, 0], "v": data.kv[:, 0, 1]}.items()
-        }  # fmt: skip
-        causal = {"diagonal_alignment": cudnn.diagonal_alignment.BOTTOM_RIGHT, "diagonal_band_right_bound": 0}
-        result, _ = graph.sdpa(
-            name="sdpa", q=tensors["q"], k=tensors["k"], v=tensors["v"], generate_stats=False,
-            attn_scale=data.scale, use_padding_mask=True, **(causal if c > 1 else {}),
-            seq_len_q=tensors["lengths_q"], seq_len_kv=tensors["lengths_kv"],
-            paged_attention_k_table=tensors["table_k"], paged_attention_v_table=tensors["table_v"],
-            paged_attention_max_seq_len_kv=c + m,
+    return run
+
+
+def varlen(data: CaseData) -> Run:
+    """Run torch's varlen_attn with a block table (torch 2.13; FlashAttention 3): our pages, its rows as they are.
+
+    Pages are [blocks, BS, KV, D], a view of ours.
+    """
+    library = _library("torch.nn.attention.varlen", data.kv.device)
+    if "block_table" not in inspect.signature(library.varlen_attn).parameters:
+        raise Unsupported(f"torch {torch.__version__} has no varlen_attn with a block table")
+    width = max(len(table) for table in data.tables)
+    tables = data.ints([[*table, *[0] * (width - len(table))] for table in data.tables])
+    starts, lengths = data.ints(data.starts), data.ints(data.case.lengths)
+    rows, longest = max(c for c, _ in data.case.work), max(data.case.lengths)
+
+    def run(layer: int) -> Tensor:
+        keys, values = (data.kv[:, layer, side].transpose(1, 2) for side in (0, 1))
+        out: Tensor = library.varlen_attn(
+            data.query, keys, values, starts, None, rows, longest, scale=data.scale, window_size=(-1, 0),
+            enable_gqa=True, seqused_k=lengths, block_table=tables,
         )  # fmt: skip
-        result.set_output(True).set_dim(list(query.shape)).set_stride(list(query.stride())).set_data_type(dtype)
-        graph.build([cudnn.heur_mode.A, cudnn.heur_mode.FALLBACK])
-        workspace = torch.empty(max(graph.get_workspace_size(), 1), dtype=torch.uint8, device=device)
-        out = torch.empty_like(data.query)
+        return out
 
-        def run(layer: int) -> Tensor:
-            given = {**buffers, "k": data.kv[:, layer, 0], "v": data.kv[:, layer, 1]}
-            graph.execute({**{tensors[name]: x for name, x in given.items()}, result: out}, workspace, handle=handle)
-            return out
-
-        return run
+    return run
 
 
-class Varlen(Peer):
-    """Torch's varlen_attn with a block table (torch 2.13; FlashAttention 3): our pages, its rows as they are."""
-
-    name = "torch varlen, paged"
-
-    def prepare(self, data: CaseData) -> Run:
-        """Note the tables once; pages are [blocks, BS, KV, D], a view of ours."""
-        varlen = _library("torch.nn.attention.varlen", data.kv.device)
-        if "block_table" not in inspect.signature(varlen.varlen_attn).parameters:
-            raise Unsupported(f"torch {torch.__version__} has no varlen_attn with a block table")
-        width = max(len(table) for table in data.tables)
-        tables = data.ints([[*table, *[0] * (width - len(table))] for table in data.tables])
-        starts, lengths = data.ints(data.starts), data.ints(data.case.lengths)
-        rows, longest = max(c for c, _ in data.case.work), max(data.case.lengths)
-
-        def run(layer: int) -> Tensor:
-            keys, values = (data.kv[:, layer, side].transpose(1, 2) for side in (0, 1))
-            out: Tensor = varlen.varlen_attn(
-                data.query, keys, values, starts, None, rows, longest, scale=data.scale, window_size=(-1, 0),
-                enable_gqa=True, seqused_k=lengths, block_table=tables,
-            )  # fmt: skip
-            return out
-
-        return run
+PEERS = {
+    "sdpa": Peer("torch sdpa, dense", dense, copies=True),
+    "varlen": Peer("torch varlen, paged", varlen),
+    "flashinfer": Peer("flashinfer, fa2", flashinfer),
+    "flashinfer-fa3": Peer("flashinfer, fa3", partial(flashinfer, kernels="fa3")),
+    "cudnn": Peer("cudnn, paged", cudnn),
+}
+"""By the names that the command takes."""
 
 
 @cache
-def _handle(cudnn: ModuleType) -> Any:
+def _handle(library: ModuleType) -> Any:
     """Return the handle of all graphs, on the current stream."""
-    handle = cudnn.create_handle()
-    cudnn.set_stream(handle, torch.cuda.current_stream().cuda_stream)
+    handle = library.create_handle()
+    library.set_stream(handle, torch.cuda.current_stream().cuda_stream)
     return handle

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from math import inf
-from typing import Any, cast
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -70,10 +70,10 @@ def check_all(
         *forced_logits_are_close(one, plans, teacher, wanted, reference),
     ]
     if backend == "triton":
-        missing = {variant.name for variant in HALF} - cast("Any", one.backend).used
+        missing = {variant.name for variant in HALF} - one.backend.used
         one = engine(strict_dtype, strict=True)
         records += logits_are_bitwise_equal(one, plans)
-        missing -= cast("Any", one.backend).used
+        missing -= one.backend.used
         if device == "cuda":
             records.append(_record(one, "kernels", not missing, "all", "all") | {"missing": ", ".join(sorted(missing))})
     return sorted(records, key=lambda record: str(record["level"]))
@@ -96,7 +96,8 @@ def tokens_are_equal(engine: Engine, plans: Mapping[str, EnginePlan]) -> list[Re
 
 
 def _equal_tokens(engine: Engine, reference: Named, other: Named) -> Record:
-    margin = min(_margin(row) for row in reference[1].logits.values())
+    leads = (row.topk(2).values.tolist() for row in reference[1].logits.values())
+    margin = min(best - second for best, second in leads)
     difference = max(_difference(reference[1], other[1]))
     same = reference[1].tokens == other[1].tokens
     void = not margin >= 2 * difference
@@ -172,15 +173,9 @@ def _difference(a: ReplayResult, b: ReplayResult) -> list[float]:
     return [float((row - b.logits[key]).abs().max()) for key, row in a.logits.items()]
 
 
-def _margin(logits: Tensor) -> float:
-    """Return by how much the best token leads the second best."""
-    best, second = logits.topk(2).values.tolist()
-    return float(best - second)
-
-
 def _record(engine: Engine, level: str, holds: bool, reference: str = "preserve", other: str = "swap") -> Record:
     return {
         "level": level, "holds": holds, "reference": reference, "schedule": other, "model": engine.model.name,
         "dtype": str(engine.dtype).removeprefix("torch."), "backend": type(engine.backend).__name__,
-        "strict": bool(getattr(engine.backend, "strict", False)), "device": engine.device.type,
+        "strict": engine.backend.strict, "device": engine.device.type,
     }  # fmt: skip

@@ -1,33 +1,20 @@
 """Policies, a file for each paper or engine, and the one engine that runs them."""
 
-from heuristics.engine.job import Job, NotKnown
-from heuristics.engine.min_waste import with_min_waste_handlings
-from heuristics.engine.plan import Plan
-from heuristics.engine.policy import Policy
-from heuristics.engine.predictions import predictions
-from heuristics.engine.ranked import Ranked
-from heuristics.engine.run import PolicyError, Unsuited, run_policy, trace_policy
-from heuristics.engine.unified import Unified
-from heuristics.engine.view import View
-from heuristics.registry import BY_COST, POLICIES, STARTERS, best_schedule, get_policy
-
-__all__ = [
-    "BY_COST",
-    "POLICIES",
-    "STARTERS",
-    "Job",
-    "NotKnown",
-    "Plan",
-    "Policy",
-    "PolicyError",
-    "Ranked",
-    "Unified",
-    "Unsuited",
-    "View",
-    "best_schedule",
-    "get_policy",
-    "predictions",
-    "run_policy",
-    "trace_policy",
-    "with_min_waste_handlings",
-]
+from heuristics.engine.job import Job as Job
+from heuristics.engine.job import NotKnown as NotKnown
+from heuristics.engine.min_waste import with_min_waste_handlings as with_min_waste_handlings
+from heuristics.engine.plan import Plan as Plan
+from heuristics.engine.policy import Policy as Policy
+from heuristics.engine.predictions import predictions as predictions
+from heuristics.engine.ranked import Ranked as Ranked
+from heuristics.engine.run import PolicyError as PolicyError
+from heuristics.engine.run import Unsuited as Unsuited
+from heuristics.engine.run import run_policy as run_policy
+from heuristics.engine.run import trace_policy as trace_policy
+from heuristics.engine.unified import Unified as Unified
+from heuristics.engine.view import View as View
+from heuristics.registry import BY_COST as BY_COST
+from heuristics.registry import POLICIES as POLICIES
+from heuristics.registry import STARTERS as STARTERS
+from heuristics.registry import best_schedule as best_schedule
+from heuristics.registry import get_policy as get_policy

@@ -93,7 +93,7 @@ def spend(steps, what):
         raise NotChecked(f"{what} would take more than the {MOST_STEPS} steps that are taken")
 
 
-# --- files (docs/formats.md, docs/schemas.md) -------------------------------------------------------------------------
+# --- files (docs/formats.md, docs/schemas) ----------------------------------------------------------------------------
 
 
 def shaped(value, shape, where):

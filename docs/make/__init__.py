@@ -8,7 +8,6 @@ from docs.make.api import api_page
 from docs.make.lists import measured_page, names_page, rules_page
 from docs.make.pictures import PICTURES
 from docs.make.reference import reference_page
-from docs.make.schemas import schemas_page
 
 FOLDER = Path(__file__).parents[1]
 """The folder docs/."""
@@ -22,7 +21,6 @@ def texts() -> dict[str, str]:
         "names.md": names_page(),
         "reference.md": reference_page(FOLDER.parent),
         "rules.md": rules_page(),
-        "schemas.md": schemas_page(),
     }
 
 

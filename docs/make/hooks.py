@@ -35,7 +35,8 @@ SHOWN_FORMULA = re.compile(r"<code>(\$\$?)([^<]+?)\1</code>")
 def on_files(files: Files, config: MkDocsConfig) -> Files:
     """Add a page for each file or folder outside docs/ that a page links to."""
     pages = [file.src_uri for file in files if file.src_uri.endswith(".md")]
-    aims = {aim for page in pages for aim in outside(page, BLOCK.sub("", source_of(page)))}
+    texts = {page: (ROOT / "docs" / page).read_text(encoding="utf-8") for page in pages}
+    aims = {aim for page, text in texts.items() for aim in outside(page, BLOCK.sub("", text))}
     for aim in sorted(aims):
         for name, content in (notebook(aim) if aim.endswith(".ipynb") else {page_of(aim): listing(aim)}).items():
             files.append(File.generated(config, name, content=content))
@@ -56,11 +57,6 @@ def linked(uri: str, text: str) -> str:
     """Return a text without code blocks, its links as they are on the site, and its formulas as code."""
     text = LINK.sub(lambda link: f"({target(uri, link)})", text)
     return FORMULA.sub(lambda found: f"`{found[0]}`" if found["tex"] else found[0], text)
-
-
-def source_of(uri: str) -> str:
-    """Return the Markdown of a page of docs/."""
-    return (ROOT / "docs" / uri).read_text(encoding="utf-8")
 
 
 def path_of(uri: str, link: str) -> str:

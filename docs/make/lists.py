@@ -115,13 +115,9 @@ def described(one: type, names: list[str]) -> Iterator[str]:
     yield text_of(one)
     settings = one.settings if issubclass(one, Policy) else {}
     if settings:
-        rows = ((f"`{key}`", _shown(getattr(one, key)), setting.does) for key, setting in settings.items())
+        values = ((key, getattr(one, key), setting.does) for key, setting in settings.items())
+        rows = ((f"`{key}`", "none" if value == LIMIT else f"{value}", does) for key, value, does in values)
         yield "\n".join(table(("setting", "default", "what it sets"), rows)) + "\n"
-
-
-def _shown(number: float) -> str:
-    """Return a setting's value as text."""
-    return "none" if number == LIMIT else f"{number}"
 
 
 def text_of(documented: Any) -> str:

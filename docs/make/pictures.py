@@ -11,7 +11,6 @@ from fractions import Fraction
 from functools import partial
 
 import solvers
-from docs.make.house import draw_house
 from docs.make.lists import RECORDS
 from heuristics import get_policy, run_policy
 from kvbound.plots import compare_schedules, ladder, plot_profile, plot_record, render, style
@@ -103,16 +102,6 @@ def draw_bound() -> bytes:
     return render(ladder([*rows, {**optimum(MARS).to_json(), "label": "the best there is"}]).figure.figure)
 
 
-def draw_replays() -> bytes:
-    """The record of replays on a CPU."""
-    return render(plot_record(tomllib.loads(next(RECORDS.glob("*-replays-on-a-cpu.toml")).read_text(encoding="utf-8"))))
-
-
-def draw_library() -> bytes:
-    """How far policies are from the best known of the library."""
-    return render(plot_profile(profile(known_rows(Library()))))
-
-
 PICTURES: dict[str, Callable[[], bytes]] = {
     "gap.svg": draw_gap,
     "batches.svg": partial(draw_schedules, ("first come, first served", MARS, "fcfs")),
@@ -122,8 +111,9 @@ PICTURES: dict[str, Callable[[], bytes]] = {
     "eviction.svg": partial(draw_schedules, *((name, FIGURE_15, name) for name in ("vllm", "vllm-ef"))),
     "bound.svg": draw_bound,
     "worked.svg": draw_worked,
-    "house.svg": draw_house,
-    "replays-on-a-cpu.svg": draw_replays,
-    "library.svg": draw_library,
+    "replays-on-a-cpu.svg": lambda: render(
+        plot_record(tomllib.loads(next(RECORDS.glob("*-replays-on-a-cpu.toml")).read_text(encoding="utf-8")))
+    ),
+    "library.svg": lambda: render(plot_profile(profile(known_rows(Library())))),
 }
 """How to draw each picture in docs/images."""

@@ -8,7 +8,6 @@ from itertools import pairwise
 
 import torch
 from torch import Tensor
-from torch.nn import functional
 
 from gpu_validation.backend import Layout, TorchBackend
 from gpu_validation.kernels.launch import INTERPRETED
@@ -22,21 +21,20 @@ from gpu_validation.peers import WORKSPACE, planned
 from kvcore.errors import BadInput
 
 
-class TritonBackend:
+class TritonBackend(TorchBackend):
     """The kernels of this folder. `strict`: a row's numbers do not depend on the other rows, at a price in time.
 
     Matrix products are torch's (cuBLAS) unless strict. With `variant`, attention uses that one alone.
     """
 
+    captures = True
+
     def __init__(
         self, device: str | torch.device = "cuda", *, strict: bool = False, variant: Variant | None = None
     ) -> None:
-        self.device = torch.device(device)
+        super().__init__(device)
         self.strict, self.variant = strict, variant
         self.shape: HeadShape | None = None
-        self.used: set[str] = set()
-        """Names of the variants of attention that ran."""
-        self._torch = TorchBackend(self.device)
 
     def prepare(self, heads: int, kv_heads: int, width: int, dtype: torch.dtype) -> None:
         """Check the shapes of a model, and make the work lists of later layouts for it."""
@@ -52,7 +50,7 @@ class TritonBackend:
         """Put a layout on the device, with its work lists: decodes and other rows go to different kernels."""
         assert self.shape is not None, "prepare comes before any layout"
         counts = [end - start for start, end in pairwise(starts)]
-        whole, shape = self._torch.layout(starts, lengths, tables), self.shape
+        whole, shape = super().layout(starts, lengths, tables), self.shape
         only = VARIANTS["strict", shape.size] if self.strict else self.variant
         if only is not None and only.split and max(counts, default=0) > 1:
             raise BadInput(f"variant {only.name} splits the KV, and serves requests with one row only")
@@ -74,7 +72,7 @@ class TritonBackend:
 
     def linear(self, x: Tensor, weight: Tensor) -> Tensor:
         """Return the product."""
-        return matmul(x, weight) if self.strict and len(x) else functional.linear(x, weight)
+        return matmul(x, weight) if self.strict and len(x) else super().linear(x, weight)
 
     def rms_norm(
         self, x: Tensor, weight: Tensor, epsilon: float, residual: Tensor | None = None
@@ -121,7 +119,7 @@ class FlashInferBackend(TritonBackend):
 
     def layout(self, starts: Sequence[int], lengths: Sequence[int], tables: Sequence[Sequence[int]]) -> Layout:
         """Keep the batch as it is."""
-        made = TorchBackend.layout(self._torch, starts, lengths, tables)
+        made = TorchBackend.layout(self, starts, lengths, tables)
         made.work = (starts, lengths, tables)
         return made
 

@@ -38,7 +38,7 @@ def constants(width: int) -> dict[str, int]:
 
 
 def rms_norm(x: Tensor, weight: Tensor, epsilon: float, residual: Tensor | None = None) -> tuple[Tensor, Tensor]:
-    """Do what `Backend.rms_norm` says, x [rows, width] with any row stride, the residual contiguous."""
+    """Do what `TorchBackend.rms_norm` says, x [rows, width] with any row stride, the residual contiguous."""
     rows, width = x.shape
     sizes = constants(width)
     out = torch.empty((rows, width), dtype=x.dtype, device=x.device)

@@ -31,7 +31,7 @@ def constants(hidden: int) -> dict[str, int]:
 
 
 def silu_mul(x: Tensor) -> Tensor:
-    """Do what `Backend.silu_mul` says, x [rows, 2 hidden] with any row stride."""
+    """Do what `TorchBackend.silu_mul` says, x [rows, 2 hidden] with any row stride."""
     rows, hidden = x.shape[0], x.shape[1] // 2
     sizes = constants(hidden)
     out = torch.empty((rows, hidden), dtype=x.dtype, device=x.device)

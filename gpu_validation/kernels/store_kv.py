@@ -69,7 +69,7 @@ def constants(heads: int, kv_heads: int, width: int, block: int) -> dict[str, in
 def store_kv(
     query: Tensor, key: Tensor, value: Tensor, kv: Tensor, slots: Tensor, positions: Tensor, angles: Tensor
 ) -> Tensor:
-    """Do what `Backend.store_kv` says; query, key and value may be slices of one tensor [rows, ...]."""
+    """Do what `TorchBackend.store_kv` says; query, key and value may be slices of one tensor [rows, ...]."""
     rows, heads, width = query.shape
     out = torch.empty((rows, heads, width), dtype=query.dtype, device=query.device)
     sizes = constants(heads, key.shape[1], width, kv.shape[3])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import count
+from operator import itemgetter
 from typing import ClassVar, Literal
 
 from heuristics.engine.job import Job
@@ -74,7 +75,10 @@ class ServingEngine(Policy):
         for job, tokens in self._gone:
             if tokens:
                 plan.drop(job, tokens)
-        for job in sorted((*view.arrived, *view.returned), key=_came):
+        come = [
+            (job.arrival if job.call_ended is None else job.call_ended, job) for job in (*view.arrived, *view.returned)
+        ]
+        for _, job in sorted(come, key=itemgetter(0)):
             self.places[job.index] = next(self.counter)
             held = self.held.pop(job.index, None)
             if held and self.machine.memory is not None and not self.machine.evict:
@@ -195,8 +199,3 @@ class ServingEngine(Policy):
         if lost < job.device:
             self.unused[job.index] = job
         return lost
-
-
-def _came(job: Job) -> int:
-    """Return the tick at which it arrived, or came back from a call."""
-    return job.arrival if job.call_ended is None else job.call_ended

@@ -9,7 +9,7 @@ import numpy as np
 from heuristics.engine.job import Job
 from heuristics.engine.plan import Plan
 from heuristics.engine.view import View
-from heuristics.policies.index import HEADROOM, Index, Step, settings
+from heuristics.policies.index import HEADROOM, Index, Step, title
 
 Array = Any
 
@@ -34,21 +34,14 @@ class Deadline(Index):
     Source: this project; a batch is as long as the least slack for a token lets it.
     """
 
-    name = "deadline"
+    usage = "the deadline rule is deadline:flow=SECONDS,token=SECONDS"
+    zero = False
 
     def __init__(self, flow: float | None = None, token: float | None = None) -> None:
         """Set F and T, in seconds."""
         super().__init__()
-        given = {"flow": flow, "token": token}
-        parts = [f"{key}={value:g}" for key, value in given.items() if value is not None]
-        self.name = f"deadline:{','.join(parts)}" if parts else "deadline"
+        self.name = title("deadline", flow=flow, token=token)
         self.flow, self.token = flow, token
-
-    @classmethod
-    def named(cls, name: str) -> Deadline:
-        """Return the policy of `deadline:flow=SECONDS,token=SECONDS` (either may be left out). BadInput: it is none."""
-        usage = "the deadline rule is deadline:flow=SECONDS,token=SECONDS"
-        return cls(**settings(name, usage, "flow", "token", zero=False))
 
     def start(self, view: View) -> None:
         """Begin with empty queues."""

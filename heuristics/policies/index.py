@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Sequence
 from math import inf
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
@@ -88,10 +89,10 @@ class Marginal:
         return np.maximum(1.0, (fixed + hinged + np.cumsum(parts, axis=1)).max(axis=0))
 
 
-def settings(name: str, usage: str, *keys: str, zero: bool = True) -> dict[str, float]:
-    """Return the numbers of `POLICY:key=number,..`; BadInput says how to write it.
+def settings(name: str, usage: str, *, zero: bool = True) -> dict[str, Any]:
+    """Return the numbers of `POLICY:key=number,..`; BadInput says how to write it, by its `usage`.
 
-    A key is one of `keys`, and there once; a number is at least 0, or above 0.
+    A key is one of the usage's, and there once; a number is at least 0, or above 0.
     """
     try:
         pairs = [part.split("=", 1) for part in name.partition(":")[2].split(",")]
@@ -99,9 +100,15 @@ def settings(name: str, usage: str, *keys: str, zero: bool = True) -> dict[str, 
     except ValueError:
         numbers = {}
     in_range = all((number >= 0 if zero else number > 0) and number < inf for number in numbers.values())
-    if not in_range or len(numbers) < len(name.split(",")) or not numbers.keys() <= set(keys):
+    if not in_range or len(numbers) < len(name.split(",")) or not numbers.keys() <= {*re.findall(r"(\w+)=", usage)}:
         raise BadInput(f"{usage}, with numbers {'of at least' if zero else 'above'} 0, not {name!r}")
     return numbers
+
+
+def title(kind: str, **given: float | None) -> str:
+    """Return the name of a policy with the numbers that are given, `POLICY:key=number,..`."""
+    parts = [f"{key}={value:g}" for key, value in given.items() if value is not None]
+    return f"{kind}:{','.join(parts)}" if parts else kind
 
 
 class Index(Unified):
@@ -124,6 +131,8 @@ class Index(Unified):
 
     knows = "predictions"
     swapped_wait = True
+    usage = "the index rule is index:r0=SECONDS,group=G"
+    zero = True  # whether its numbers may be 0
 
     def __init__(
         self,
@@ -138,15 +147,13 @@ class Index(Unified):
         `steps` are for R0 and `group` that change with time. `chunks` are the most prefill tokens of a batch, by the
         first request in it that prefills.
         """
-        given = ([] if r0 is None else [f"r0={r0:g}"]) + [f"group={group:g}"] * (group != GROUP)
-        self.name = f"index:{','.join(given)}" if given else "index"
+        self.name = title("index", r0=r0, group=None if group == GROUP else group)
         self.r0, self.group, self.factors, self.steps, self.chunks = r0, group, factors, steps, chunks
 
     @classmethod
-    def named(cls, name: str) -> Index:
-        """Return the policy of `index:r0=SECONDS,group=G` (either may be left out). BadInput: it is none."""
-        numbers = settings(name, "the index rule is index:r0=SECONDS,group=G", "r0", "group")
-        return cls(numbers.get("r0"), numbers.get("group", GROUP))
+    def named(cls, name: str) -> Self:
+        """Return the policy of a name as `usage` has it, without what may be left out. BadInput: it is none."""
+        return cls(**settings(name, cls.usage, zero=cls.zero))
 
     def start(self, view: View) -> None:
         """Begin with empty queues."""

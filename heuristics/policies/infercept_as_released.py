@@ -72,8 +72,9 @@ class InferceptAsReleased(InferceptBase):
         candidates = []
         preserved = [job for job in self.holding.values() if not job.host]
         if preserved:
-            waste = self.discard_wastes(preserved)
-            candidates = [job for job in preserved if waste[job.index] < self.preserve_waste(job)]
+            waste, each = self.discard_wastes(preserved), 2 * self.machine.block
+            left = {job.index: (job.call_end or 0) - self.now for job in preserved}  # less than 0 once a call is over
+            candidates = [job for job in preserved if waste[job.index] < each * job.blocks * left[job.index]]
         worst = max((waste[job.index] for job in candidates), default=0)
         for job in candidates:
             if waste[job.index] < worst:
@@ -81,11 +82,6 @@ class InferceptAsReleased(InferceptBase):
                 self.discard(job, plan)
         parts = [job for job in self.holding.values() if job.host and job.device]
         self.targets = sorted([*parts, *(job for job in candidates if waste[job.index] == worst)], key=first_come)
-
-    def preserve_waste(self, job: Job) -> int:
-        """Return twice the waste of preserving it for the rest of its call; less than 0 once that is over."""
-        assert job.call_end is not None  # for mypy: it is in a call
-        return 2 * (job.call_end - self.now) * job.blocks * self.machine.block
 
     def discard_wastes(self, jobs: Sequence[Job]) -> dict[int, int]:
         """Return twice the waste of discarding each."""

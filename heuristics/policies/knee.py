@@ -11,7 +11,7 @@ import numpy as np
 from heuristics.engine.job import Job
 from heuristics.engine.plan import Plan
 from heuristics.engine.view import View
-from heuristics.policies.index import HEADROOM, LEAST, Index, Marginal, Step, settings
+from heuristics.policies.index import HEADROOM, LEAST, Index, Marginal, Step, title
 from kvcore.cost import Cost, OwnCost
 
 Array = Any
@@ -40,17 +40,13 @@ class Knee(Index):
     """
 
     needs = ("evict", "pause", "hybrid", "chunked")
+    usage = "the knee rule is knee:means=R0"
 
     def __init__(self, means: float = MEANS, factors: Array | None = None) -> None:
         """Set R0 in means of R, and what R is multiplied with, by request."""
         super().__init__(factors=factors)
-        self.name = "knee" if means == MEANS else f"knee:means={means:g}"
+        self.name = title("knee", means=None if means == MEANS else means)
         self.means = means
-
-    @classmethod
-    def named(cls, name: str) -> Knee:
-        """Return the policy of `knee:means=R0`. BadInput: it is none."""
-        return cls(**settings(name, "the knee rule is knee:means=R0", "means"))
 
     def start(self, view: View) -> None:
         """Begin with empty queues."""

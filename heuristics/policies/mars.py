@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from heapq import heappop, heappush
+from itertools import takewhile
 from typing import Any, NamedTuple
 
 from heuristics.engine.job import Job
@@ -200,19 +200,19 @@ def next_call(job: Job) -> NextCall:
 
 
 class StarvationTimers:
-    """Requests (by index) with the number of the batch from which each counts as starving; O(log n) an operation.
+    """Requests (by index) with the number of the batch from which each counts as starving; O(1) an operation.
 
-    Batches are numbered, not counted as they are decided: those that are repeated unasked count as well.
+    Batches are numbered, not counted as they are decided: those that are repeated unasked count as well. Whoever is
+    started later is due later.
     """
 
     def __init__(self) -> None:
-        self._due: dict[int, int] = {}
-        self._heap: list[tuple[int, int]] = []
+        self._due: dict[int, int] = {}  # in the order of their starts, and so of the batches
 
     def start(self, index: int, due: int) -> None:
         """Let a request starve from batch `due` on; it replaces what was set before."""
+        self.cancel(index)
         self._due[index] = due
-        heappush(self._heap, (due, index))
 
     def cancel(self, index: int) -> None:
         """Forget a request."""
@@ -220,16 +220,11 @@ class StarvationTimers:
 
     def expired(self, batch: int) -> list[int]:
         """Take out, and return, those that starve from `batch` on."""
-        ended = []
-        while self.next_expiry() <= batch:
-            index = heappop(self._heap)[1]
-            del self._due[index]
-            ended.append(index)
+        ended = [index for index, _ in takewhile(lambda item: item[1] <= batch, self._due.items())]
+        for index in ended:
+            self.cancel(index)
         return ended
 
     def next_expiry(self) -> int:
         """Return the next batch from which a request starves (LIMIT: none)."""
-        heap, due = self._heap, self._due
-        while heap and due.get(heap[0][1]) != heap[0][0]:
-            heappop(heap)
-        return heap[0][0] if heap else LIMIT
+        return next(iter(self._due.values()), LIMIT)

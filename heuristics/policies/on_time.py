@@ -13,7 +13,7 @@ from heuristics.engine.job import Job
 from heuristics.engine.plan import Plan
 from heuristics.engine.policy import Policy
 from heuristics.engine.view import View
-from heuristics.policies.index import LEAST, Step, settings
+from heuristics.policies.index import LEAST, Step, title
 from heuristics.policies.knee import Knee
 from kvcore.instance import LIMIT
 
@@ -61,6 +61,8 @@ class OnTime(Knee):
     Source: this project, after Jackson (1955) and Moore (1968), whose rule is optimal for one machine and one arrival.
     """
 
+    usage = "the on-time rule is on-time:share=S,pace=P"
+    zero = False
     steady = Policy.steady  # the mean duration, and so who is urgent, changes with every batch
 
     def __init__(self, share: float = SHARE, pace: float = PACE, factors: Array | None = None) -> None:
@@ -69,14 +71,8 @@ class OnTime(Knee):
         `factors` are what weights are divided by, by request.
         """
         super().__init__(factors=factors)
-        given = [f"share={share:g}"] * (share != SHARE) + [f"pace={pace:g}"] * (pace != PACE)
-        self.name = f"on-time:{','.join(given)}" if given else "on-time"
+        self.name = title("on-time", share=None if share == SHARE else share, pace=None if pace == PACE else pace)
         self.share, self.pace = share, pace
-
-    @classmethod
-    def named(cls, name: str) -> OnTime:
-        """Return the policy of `on-time:share=S,pace=P` (either may be left out). BadInput: it is none."""
-        return cls(**settings(name, "the on-time rule is on-time:share=S,pace=P", "share", "pace", zero=False))
 
     def start(self, view: View) -> None:
         """Begin with empty queues."""

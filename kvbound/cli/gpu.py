@@ -10,7 +10,7 @@ from kvbound.cli.common import option
 if TYPE_CHECKING:
     import torch
 
-    from gpu_validation.backend import Backend
+    from gpu_validation.backend import TorchBackend
 
 DeviceOption = Annotated[str, option("cuda|cpu", "cpu: a small model, without a GPU")]
 BackendOption = Annotated[
@@ -19,7 +19,7 @@ BackendOption = Annotated[
 DtypeOption = Annotated[str | None, option("|".join(DTYPES), "(default: bfloat16 on a GPU, float32 on a CPU)")]
 
 
-def get_backend(device: str, backend: str | None) -> tuple[Backend, str]:
+def get_backend(device: str, backend: str | None) -> tuple[TorchBackend, str]:
     """Return a backend by name, or the usual one of the device, with its name.
 
     A CPU gets one thread, whose processor time is measured, and memory that stays.

@@ -46,11 +46,11 @@ def kernels(
     from gpu_validation.bandwidth import bandwidths, peaks
     from gpu_validation.devices import open_backend
     from gpu_validation.measure import facts
-    from gpu_validation.peers import Ours
+    from gpu_validation.peers import ours
 
     target, numbers = opened.device, get_dtype(dtype, opened.device)
     cases = choose_cases(model, target.type == "cpu", quick)
-    compared = [Ours(lambda: open_backend(device, kind), f"ours, {kind}"), *choose_peers(peers)]
+    compared = [ours(lambda: open_backend(device, kind), f"ours, {kind}"), *choose_peers(peers)]
     about, rows, interrupted, started = facts(target), list[dict[str, Any]](), False, time.monotonic()
     with LiveLine("bandwidths"):
         rates = bandwidths(target)
@@ -92,18 +92,14 @@ def choose_cases(model: str | None, on_cpu: bool, quick: bool) -> list[Attention
 
 def choose_peers(names: str) -> list[Peer]:
     """Return the peers named, or raise BadInput."""
-    from gpu_validation.peers import CuDNN, Dense, FlashInfer, Varlen
+    from gpu_validation.peers import PEERS
 
-    known: dict[str, Peer] = {
-        "sdpa": Dense(), "varlen": Varlen(), "flashinfer": FlashInfer("fa2"), "flashinfer-fa3": FlashInfer("fa3"),
-        "cudnn": CuDNN(),
-    }  # fmt: skip
     if names in ("all", "none"):
-        return list(known.values()) if names == "all" else []
-    unknown = [name for name in names.split(",") if name not in known]
+        return list(PEERS.values()) if names == "all" else []
+    unknown = [name for name in names.split(",") if name not in PEERS]
     if unknown:
-        raise BadInput(f"--peers: no peer is called {unknown[0]!r}; there are {', '.join(known)}")
-    return [known[name] for name in names.split(",")]
+        raise BadInput(f"--peers: no peer is called {unknown[0]!r}; there are {', '.join(PEERS)}")
+    return [PEERS[name] for name in names.split(",")]
 
 
 def show(console: Console, about: Row, rates: Rows, rows: Rows, ours: Row) -> None:

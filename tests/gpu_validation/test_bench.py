@@ -19,7 +19,7 @@ from gpu_validation.backend import TorchBackend
 from gpu_validation.bandwidth import Probe, bandwidths, peaks
 from gpu_validation.devices import open_backend
 from gpu_validation.kernels.backend import FlashInferBackend
-from gpu_validation.peers import CuDNN, Dense, FlashInfer, Ours, Run, Unsupported, Varlen
+from gpu_validation.peers import PEERS, Peer, Run, Unsupported, cudnn, flashinfer, ours, varlen
 from kvbound.cli.kernels import summary
 from tests.support.commands import kvbound
 
@@ -34,8 +34,7 @@ def _one_thread() -> None:
     torch.set_num_threads(1)
 
 
-def ours() -> Ours:
-    return Ours(TorchBackend, "ours")
+OURS = ours(TorchBackend, "ours")
 
 
 def test_the_bytes_of_a_decode_launch() -> None:
@@ -77,7 +76,7 @@ def test_tables_permute_the_blocks_and_dense_follows_them() -> None:
 
 
 def test_every_peer_agrees_and_its_rates_follow_from_its_time() -> None:
-    rows = list(bench([ALIKE], [ours(), Dense(), Planted("right")], CPU, torch.float32, LIMITS, repeats=3))
+    rows = list(bench([ALIKE], [OURS, PEERS["sdpa"], planted("right")], CPU, torch.float32, LIMITS, repeats=3))
     assert [row.get("error") for row in rows] == [None, None, None]
     for row in rows:
         assert row["relative_error"] < 1e-6
@@ -98,7 +97,7 @@ def test_the_kernels_are_right_on_our_cases() -> None:
         return backends[-1]
 
     data = CaseData.make(AttentionCase("mixed", TINY, ((3, 30), (1, 20))), CPU, torch.float32, layers=2)
-    run = Ours(make, "ours, triton").prepare(data)
+    run = ours(make, "ours, triton").prepare(data)
     assert max(data.error(run(layer), layer) for layer in (0, 1)) < 1e-6
     assert type(backends[0]).__name__ == "TritonBackend"
 
@@ -130,33 +129,31 @@ def test_the_summary_by_hand() -> None:
     assert summary([])["of_read"] is summary([])["least_over_best_peer"] is None
 
 
-class Planted(Ours):
+def planted(how: str) -> Peer:
     """Ours, with something done to its result or instead of it."""
 
-    def __init__(self, how: str) -> None:
-        super().__init__(TorchBackend, how)
-
-    def prepare(self, data: CaseData) -> Run:
-        if self.name == "refuses":
+    def prepare(data: CaseData) -> Run:
+        if how == "refuses":
             raise Unsupported("takes something else")
-        if self.name == "missing":
+        if how == "missing":
             import no_such_library  # noqa: F401
-        if self.name == "raises":
+        if how == "raises":
             raise ValueError("first line\nsecond line")
-        if self.name == "one key less":
-            lengths = [length - 1 for length in data.case.lengths]
-            backend = self.make()
-            layout = backend.layout(data.starts, lengths, data.tables)
+        if how == "one key less":
+            backend = TorchBackend()
+            layout = backend.layout(data.starts, [length - 1 for length in data.case.lengths], data.tables)
             return lambda layer: backend.attention(data.query, data.kv[:, layer], layout, data.scale)
-        right = super().prepare(data)
-        if self.name == "first layer always":
+        right = OURS.prepare(data)
+        if how == "first layer always":
             return lambda layer: right(0)
-        return lambda layer: right(layer) * (float("nan") if self.name == "not a number" else 1)
+        return lambda layer: right(layer) * (float("nan") if how == "not a number" else 1)
+
+    return Peer(how, prepare)
 
 
 def test_wrong_peers_are_rows_that_say_so() -> None:
     names = ["one key less", "first layer always", "not a number", "refuses", "raises", "missing", "right"]
-    rows = bench_case(ALIKE, [ours(), *map(Planted, names)], CPU, torch.float32, repeats=2)
+    rows = bench_case(ALIKE, [OURS, *map(planted, names)], CPU, torch.float32, repeats=2)
     errors = {row["peer"]: row.get("error") for row in rows}
     for name in names[:2]:
         assert errors[name].startswith("wrong: relative error ")
@@ -176,7 +173,7 @@ def test_each_case_has_a_backend_of_its_own() -> None:
         return made[-1]
 
     cases = [ALIKE, MIXED]
-    rows = list(bench(cases, [Ours(make, "ours")], CPU, torch.float32, {}, repeats=2))
+    rows = list(bench(cases, [ours(make, "ours")], CPU, torch.float32, {}, repeats=2))
     assert [row["case"] for row in rows] == [case.name for case in cases] == ["chunk 2 x 6 at 21", "mixed, 3"]
     assert len(made) == 2
     assert "over_best_peer" not in rows[0]
@@ -192,7 +189,7 @@ def test_a_kernel_that_breaks_while_it_is_timed_leaves_the_other_cases(monkeypat
         return measure.interleaved(*arguments)
 
     monkeypatch.setattr("gpu_validation.attention_bench.interleaved", interleaved)
-    rows = list(bench([ALIKE, MIXED], [ours(), Planted("right")], CPU, torch.float32, LIMITS, repeats=2))
+    rows = list(bench([ALIKE, MIXED], [OURS, planted("right")], CPU, torch.float32, LIMITS, repeats=2))
     broken = "RuntimeError: an illegal memory access"
     assert [row.get("error") for row in rows] == [broken, broken, None, None]
 
@@ -200,12 +197,12 @@ def test_a_kernel_that_breaks_while_it_is_timed_leaves_the_other_cases(monkeypat
 def test_one_key_less_of_8192_is_more_than_the_tolerance_of_bf16() -> None:
     model = Model("wide", 1, 64, 2, 1, 32, 64, 64)
     data = CaseData.make(AttentionCase("decode", model, ((1, 8191),) * 4), CPU, torch.float32, layers=1)
-    assert data.error(Planted("one key less").prepare(data)(0), 0) > TOLERANCE[torch.bfloat16]
+    assert data.error(planted("one key less").prepare(data)(0), 0) > TOLERANCE[torch.bfloat16]
 
 
 def test_a_long_chunk_is_checked_at_both_ends() -> None:
     data = CaseData.make(AttentionCase("prefill", TINY, ((150, 3), (2, 0))), CPU, torch.float64, layers=1)
-    right = ours().prepare(data)(0)
+    right = OURS.prepare(data)(0)
     assert data.error(right, 0) < 1e-12, "whole and in chunks, products are rounded apart on some processors"
     for row in (0, 63, 86, 149, 150, 151):
         wrong = right.clone()
@@ -303,12 +300,12 @@ def test_varlen_is_given_pages_as_it_documents(monkeypatch: pytest.MonkeyPatch) 
 
     data = CaseData.make(MIXED, CPU, torch.float32, layers=2)
     monkeypatch.setattr(peers, "_library", lambda name, device: SimpleNamespace(varlen_attn=varlen_attn))
-    run = Varlen().prepare(data)
+    run = varlen(data)
     assert max(data.error(run(layer), layer) for layer in (0, 1)) < 1e-6
     older = SimpleNamespace(varlen_attn=lambda query, key, value: None)
     monkeypatch.setattr(peers, "_library", lambda name, device: older)
     with pytest.raises(Unsupported, match="has no varlen_attn with a block table"):
-        Varlen().prepare(data)
+        varlen(data)
 
 
 def test_small_cases_take_more_layers_and_large_ones_must_fit(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -320,7 +317,7 @@ def test_small_cases_take_more_layers_and_large_ones_must_fit(monkeypatch: pytes
     assert layers_for(large, 2, CUDA, copies=False) == 2
     assert layers_for(large, 2, CUDA, copies=True) == 0
     monkeypatch.setattr("gpu_validation.attention_bench.layers_for", lambda *_: 0)
-    assert "does not fit" in bench_case(large, [ours()], CPU, torch.float32)[0]["error"]
+    assert "does not fit" in bench_case(large, [OURS], CPU, torch.float32)[0]["error"]
 
 
 def test_bandwidths_and_their_peaks() -> None:
@@ -381,11 +378,11 @@ def test_flashinfer_is_given_what_it_documents(case: AttentionCase, monkeypatch:
     monkeypatch.setattr(peers, "_library", lambda name, device: fake)
     monkeypatch.setattr(peers, "WORKSPACE", 1)
     data = CaseData.make(case, CPU, torch.float32, layers=2)
-    run = FlashInfer().prepare(data)
+    run = flashinfer(data)
     assert max(data.error(run(layer), layer) for layer in (0, 1)) < 1e-6
     if case.decodes:
         with pytest.raises(Unsupported, match="no decode kernels of its own"):
-            FlashInfer("fa3").prepare(data)
+            flashinfer(data, "fa3")
 
 
 def test_a_backend_by_flashinfer_plans_a_layout_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -466,16 +463,18 @@ def test_cudnn_is_given_what_it_documents(case: AttentionCase, monkeypatch: pyte
     monkeypatch.setattr(peers, "_library", lambda name, device: fake)
     monkeypatch.setattr(peers, "_handle", lambda cudnn: "handle")
     data = CaseData.make(case, CPU, torch.float16, layers=2)
-    run = CuDNN().prepare(data)
+    run = cudnn(data)
     assert max(data.error(run(layer), layer) for layer in (0, 1)) < TOLERANCE[torch.float16]
     for refused, why in ((MIXED, "requests that are alike"), (ALIKE, "bf16 and fp16 only")):
         dtype = torch.float32 if refused is ALIKE else torch.float16
         with pytest.raises(Unsupported, match=why):
-            CuDNN().prepare(CaseData.make(refused, CPU, dtype, layers=1))
+            cudnn(CaseData.make(refused, CPU, dtype, layers=1))
 
 
 def test_libraries_need_a_gpu() -> None:
-    rows = bench_case(ALIKE, [ours(), FlashInfer(), CuDNN(), Varlen()], CPU, torch.bfloat16, repeats=2)
+    rows = bench_case(
+        ALIKE, [OURS, *(PEERS[name] for name in ("flashinfer", "cudnn", "varlen"))], CPU, torch.bfloat16, repeats=2
+    )
     assert [row.get("error") for row in rows] == [None] + ["runs on a GPU only"] * 3
     with pytest.raises(ModuleNotFoundError, match="No module named 'no_such_library'"):
         peers._library("no_such_library", CUDA)

@@ -1,28 +1,17 @@
 """The deadline rule, by hand."""
 
+from functools import partial
+
 import pytest
 
 from heuristics import get_policy, trace_policy
 from kvcore import Call, Cost, CostFunction, Instance, Machine, Request, Segment
 from kvcore.errors import BadInput
 from kvcore.metrics import objective_value
+from tests.support import served as support
+from tests.support.served import work
 
-
-def served(name, *requests, memory=99):
-    """Return the trace of requests (arrival, prompt, decodes, and calls of 50 ticks between them)."""
-    made = tuple(
-        Request(id=f"R{i}", arrival=arrival, prompt=prompt, segments=tuple(
-            Segment(decode=decode, call=Call(duration=50, returns=0) if k + 1 < len(decodes) else None)
-            for k, decode in enumerate(decodes)))
-        for i, (arrival, prompt, *decodes) in enumerate(requests)
-    )  # fmt: skip
-    machine = Machine(memory=memory, evict=True, pause=True, hybrid=True, chunked=True)
-    cost = Cost((CostFunction(busy=2, tokens=1),))
-    return trace_policy(Instance(machine=machine, cost=cost, requests=made), get_policy(name))
-
-
-def work(trace):
-    return [dict(batch.work) for batch in trace.expanded().batches]
+served = partial(support.served, cost=Cost((CostFunction(busy=2, tokens=1),)), memory=99, evict=True)
 
 
 def test_the_latest_to_end_goes_first_with_the_next_that_waits():

@@ -1,28 +1,21 @@
 """First tokens before all else, by hand."""
 
+from functools import partial
+
 import pytest
 
 from heuristics import Unsuited, get_policy, trace_policy
 from kvcore import Cost, CostFunction, Instance, Machine, Request, Segment
 from kvcore.cost import OwnCost
 from kvcore.metrics import objective_value
+from tests.support import served as support
+from tests.support.served import work
 
 POLICY = get_policy("first-tokens")
 TOKENS = Cost((CostFunction(busy=2, tokens=1),))
 
 
-def served(*requests, memory=99, cost=TOKENS, **limits):
-    """Return the trace of requests (arrival, prompt, decode)."""
-    made = tuple(
-        Request(id=f"R{i}", arrival=arrival, prompt=prompt, segments=(Segment(decode=decode),))
-        for i, (arrival, prompt, decode) in enumerate(requests)
-    )
-    machine = Machine(memory=memory, evict=True, pause=True, hybrid=True, chunked=True, **limits)
-    return trace_policy(Instance(machine=machine, cost=cost, requests=made), POLICY)
-
-
-def work(trace):
-    return [dict(batch.work) for batch in trace.expanded().batches]
+served = partial(support.served, "first-tokens", cost=TOKENS, memory=99, evict=True)
 
 
 def test_the_shortest_prompts_go_first_and_alone():

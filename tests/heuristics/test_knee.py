@@ -1,32 +1,25 @@
 """The knee rule: by hand, and its property on random instances."""
 
 import random
+from functools import partial
 from itertools import pairwise
 
 import pytest
 
-from heuristics import get_policy, trace_policy
+from heuristics import get_policy
 from heuristics.policies.knee import has_knee
-from kvcore import Cost, CostFunction, Instance, Machine, Request, Segment
+from kvcore import Cost, CostFunction
 from kvcore.cost import OwnCost
 from kvcore.errors import BadInput
+from tests.support import served as support
 from tests.support.few import few
+from tests.support.served import work
 
 ROOFLINE = Cost((CostFunction(busy=8, decode_kv=1), CostFunction(tokens=2)))
 """Weights of 8 ticks and the KV that is read, beside 2 ticks a token."""
 
 
-def served(name, *requests, cost=ROOFLINE, **machine):
-    """Return the trace of requests (arrival, prompt, decode)."""
-    made = tuple(
-        Request(id=f"R{i}", arrival=arrival, prompt=prompt, segments=(Segment(decode=decode),))
-        for i, (arrival, prompt, decode) in enumerate(requests)
-    )
-    return trace_policy(Instance(machine=Machine(**machine), cost=cost, requests=made), get_policy(name))
-
-
-def work(trace):
-    return [dict(batch.work) for batch in trace.expanded().batches]
+served = partial(support.served, cost=ROOFLINE)
 
 
 def test_prefill_lasts_as_long_as_the_weights_and_the_kv():

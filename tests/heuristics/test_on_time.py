@@ -10,6 +10,7 @@ from kvcore.errors import BadInput
 from kvcore.instance import Slo
 from kvcore.metrics import objective_value
 from tests.support.few import few
+from tests.support.served import work
 
 
 def served(name, *requests, memory=99, cost=None, **machine):
@@ -22,10 +23,6 @@ def served(name, *requests, memory=99, cost=None, **machine):
     machine = Machine(memory=memory, evict=True, **machine)
     cost = cost or Cost((CostFunction(tokens=1),))
     return trace_policy(Instance(machine=machine, cost=cost, requests=made), get_policy(name))
-
-
-def work(trace):
-    return [dict(batch.work) for batch in trace.expanded().batches]
 
 
 def late(trace):

@@ -11,20 +11,14 @@ from heuristics import Ranked, Unsuited, get_policy, run_policy, trace_policy
 from heuristics.policies.figure_1 import Fcfs, MarsOrder, Sjf, SjfApi
 from heuristics.policies.listed import RandomOrder
 from heuristics.policies.rank import RankAsReleased
-from kvcore import BadInput, Call, Instance, Machine, Request, Segment
+from kvcore import BadInput, Call, Instance, Request, Segment
 from kvcore.metrics import completions
 from tests.heuristics.test_compression import serving
+from tests.heuristics.test_policies_today import moves, request
+from tests.heuristics.test_policies_today import serving as instance
 from tests.support.few import few
 from tests.support.policy_instances import crowded_instance
 from workloads.builtin import builtin_instance
-
-
-def request(id: str, prompt: int, output: int, arrival: int = 0) -> Request:
-    return Request(id=id, arrival=arrival, prompt=prompt, segments=(Segment(decode=output),))
-
-
-def instance(memory: int | None, *requests: Request, evict: bool = True, **machine: int) -> Instance:
-    return Instance(machine=Machine(memory=memory, evict=evict, **machine), requests=requests)  # type: ignore[arg-type]
 
 
 def works(given: Instance, policy: str, count: int) -> list[dict[str, int]]:
@@ -101,10 +95,6 @@ def test_a_higher_rank_takes_what_it_needs() -> None:
     assert completions(by_prompt) == {"A": 4, "B": 2}
     assert completions(by_arrival) == {"A": 3, "B": 4}
     assert completions(trace_policy(given, get_policy("rank-o"))) == {"A": 4, "B": 2}  # an output of 1 before 3
-
-
-def moves(given: Instance, policy: str, count: int) -> list[tuple[dict[str, int], dict[str, int]]]:
-    return [(batch.work, batch.drop) for batch in trace_policy(given, get_policy(policy)).expanded().batches[:count]]
 
 
 def test_who_comes_later_is_evicted_only_if_that_makes_room() -> None:

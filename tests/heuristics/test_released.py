@@ -13,9 +13,10 @@ import pytest
 from costmodels import INFERMAX_7B, infermax_7b
 from heuristics import Plan, View, get_policy, trace_policy
 from heuristics.policies.mars_as_released import MarsAsReleased
-from kvcore import Call, Instance, Machine, Request, Segment, verify_schedule
+from kvcore import Call, Instance, Request, Segment, verify_schedule
 from kvcore.metrics import completions
 from kvcore.referee import InvalidSchedule
+from tests.heuristics.test_policies_today import moves, request, serving
 
 RELEASED = Path(__file__).parent / "released"
 RUNS = {
@@ -62,21 +63,9 @@ def test_the_papers_rules_do_something_else() -> None:
 # --- the tiny instances that show each difference ----------------------------------------------------------------
 
 
-def request(id: str, prompt: int, output: int, arrival: int = 0) -> Request:
-    return Request(id=id, arrival=arrival, prompt=prompt, segments=(Segment(decode=output),))
-
-
 def calls(id: str, prompt: int, decode: int, call: Call, last: int, arrival: int = 0) -> Request:
     segments = (Segment(decode=decode, call=call), Segment(decode=last))
     return Request(id=id, arrival=arrival, prompt=prompt, segments=segments)
-
-
-def moves(given: Instance, policy: str) -> list[tuple[dict[str, int], dict[str, int]]]:
-    return [(batch.work, batch.drop) for batch in trace_policy(given, get_policy(policy)).expanded().batches]
-
-
-def serving(memory: int | None, *requests: Request, **machine: int) -> Instance:
-    return Instance(machine=Machine(memory=memory, evict=True, **machine), requests=requests)  # type: ignore[arg-type]
 
 
 def test_1_the_released_chunk_counts_decodes() -> None:
