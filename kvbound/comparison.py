@@ -56,6 +56,7 @@ def compare(
     against: Against = "optimum",
     window: Fraction | None = None,
     schedules: Mapping[str, Schedule] | None = None,
+    traces: bool = True,
     watch: Watch = unwatched,
 ) -> Comparison:
     """Run the policies, and find what they are measured against: with handlings as given, and free where they differ.
@@ -66,14 +67,16 @@ def compare(
     an optimum, and policies run to their end); `window` is what `kvcore.metrics` takes. A policy that cannot run, or
     does not end in time, has a row that says why.
     `schedules`, by name, are those of others (`kv.read_run`, `kv.read_schedule`): InvalidSchedule if one breaks a rule.
+    Without `traces` only the best policy's schedule is kept, which saves most of the memory, and cannot be drawn.
     """
     usual = USUAL if instance.machine.evict else USUAL_WITHOUT_EVICTION
     names = usual if policies is None else policy_names(policies) if isinstance(policies, str) else policies
     outside = outside_schedules(instance, schedules or {}, objective, window)
     limit, time_limit = math.inf if time_limit is None else time_limit, 60 if time_limit is None else time_limit
     runs, interrupted = simulate_policies(
-        instance, names, objective, handling, window=window, strict=False, time_limit=limit, watch=watch
-    )
+        instance, names, objective, handling,
+        window=window, strict=False, time_limit=limit, traces=traces, watch=watch,
+    )  # fmt: skip
     optima: dict[str, Result] = {}
     for kind in _kinds(instance, handling) if against else ():
         if interrupted:

@@ -6,7 +6,7 @@ import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Any
 
@@ -74,12 +74,14 @@ def simulate_policies(
     predictions: str = "exact",
     seed: int = 0,
     time_limit: float = math.inf,
+    traces: bool = True,
     watch: Watch = unwatched,
 ) -> tuple[list[Simulation], bool]:
     """Run policies, until Ctrl-C or SIGTERM: return what has run, and whether that came.
 
     What keeps a policy from running is raised if `strict`, and else stands in its row under `error`. `window` is what
     `kvcore.metrics.summary` takes, `predictions`, `seed` and `time_limit` what `solvers.simulate_policy` does.
+    Without `traces` only the best schedule on each instance is kept: those of an hour take gigabytes.
     """
     runs: list[Simulation] = []
     for policy in map(get_policy, policies):
@@ -100,7 +102,15 @@ def simulate_policies(
             runs.append(Simulation(row))
         except KeyboardInterrupt:
             return runs, True
+        runs = runs if traces else _with_best_trace(runs)
     return runs, False
+
+
+def _with_best_trace(runs: Sequence[Simulation]) -> list[Simulation]:
+    """Return them without schedules and traces, but for the best of each instance."""
+    held = sorted((run for run in runs if run.trace), key=lambda run: Fraction(run.row["value"]), reverse=True)
+    best = {run.row["instance_sha256"]: id(run) for run in held}.values()
+    return [run if id(run) in best else replace(run, schedule=None, trace=None) for run in runs]
 
 
 def policy_names(text: str) -> list[str]:

@@ -70,7 +70,8 @@ def compare(
     try:
         comparison = compare_policies(
             loaded, names, objective, handling, time_limit, threads, against=against, window=stop,
-            schedules=read_schedules(schedule), watch=partial(SolveProgress, write=write),
+            schedules=read_schedules(schedule), traces=any((plot, html, trace, explain)),
+            watch=partial(SolveProgress, write=write),
         )  # fmt: skip
     except InvalidSchedule as broken:
         return show_invalid(loaded, broken, json)

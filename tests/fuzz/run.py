@@ -19,7 +19,7 @@ from tests.fuzz.report import KEPT, State
 from tests.fuzz.shrink import shrink
 
 TURN = 60.0
-"""Seconds of a processor after which a part gives way to the next one, between two numbers."""
+"""Seconds of the processor, with those of its processes, after which a part gives way, between two numbers."""
 HANG = 900
 """Seconds of a processor after which a case has hung."""
 STARVED = 1800.0
@@ -68,7 +68,7 @@ def turn(part: Part, seed: int, number: int, known: Counter[str], channel: Conne
         channel.send(message)
 
     limit_processor()
-    while time.process_time() < TURN and os.getppid() != 1:
+    while processor() < TURN and os.getppid() != 1:
         look(part, seed, number, known, send)
         number += 1
     channel.close()

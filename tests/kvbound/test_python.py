@@ -166,6 +166,15 @@ def test_policies_may_be_one_text() -> None:
     assert [run.label for run in kv.compare(FIGURE_1, "fcfs,sjf", against=None).policies] == ["fcfs", "sjf"]
 
 
+def test_without_traces_a_comparison_keeps_the_best_schedule_and_all_rows():
+    names, seconds = "fcfs,mars-order,sjf", {"seconds"}
+    whole, lean = (kv.compare(FIGURE_1, names, traces=traces, time_limit=5) for traces in (True, False))
+    assert [run.trace is not None for run in lean.policies] == [False, True, False]
+    kept = [[{k: v for k, v in run.row.items() if k not in seconds} for run in each.policies] for each in (whole, lean)]
+    assert kept[0] == kept[1]
+    assert lean.optima["as-given"].value == whole.optima["as-given"].value == 29
+
+
 def test_a_policy_that_does_not_end_in_time_has_a_row_that_says_so() -> None:
     (row,) = kv.compare(FIGURE_1, ["fcfs"], against=None, time_limit=0).rows()
     assert row["error"] == "policy fcfs fails in batch 0: its time is over"
