@@ -160,13 +160,9 @@ def describe(instance: Instance) -> str:
     """Return an instance in one line: the machine's limits, and of each request what differs from the plainest."""
     machine = instance.machine
     limits = {
-        "M": machine.memory,
-        "H": machine.host_memory or None,
-        "b": None if machine.block == 1 else machine.block,
-        "C": machine.batch_tokens,
-        "P": machine.prefill_tokens,
-        "requests": machine.batch_requests,
-    }
+        "M": machine.memory, "H": machine.host_memory or None, "b": None if machine.block == 1 else machine.block,
+        "C": machine.batch_tokens, "P": machine.prefill_tokens, "requests": machine.batch_requests,
+    }  # fmt: skip
     switches = [name for name in ("hybrid", "chunked", "evict", "partial", "pause") if getattr(machine, name)]
     sizes = ", ".join(f"{name}={limit}" for name, limit in limits.items() if limit is not None)
     requests = "; ".join(_describe_request(request.model_dump()) for request in instance.requests[:MOST])

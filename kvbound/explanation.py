@@ -259,9 +259,11 @@ class _Life:
             events, devices, hosts = zip(*group, strict=True)
             if isinstance(events[-1], Step):
                 self._work(events[-1], calls.get(j))
+            elif self.since <= self.now and any(move.kind != "drop" for move in events):
+                self.spent["transfers"] += int(room.ends[j]) - self.now
+                self.now = int(room.ends[j])
             elif self.since <= self.now:
-                swapped = any(move.kind != "drop" for move in events)
-                self._sit_out(j, swapped, self.device - devices[-1])
+                self._wait(j, j + 1, self.device - devices[-1])
             self.device, self.host = devices[-1], hosts[-1]
 
     def _work(self, step: Step, call: CallTrace | None) -> None:
@@ -272,15 +274,6 @@ class _Life:
         if call is not None:
             self.since = call.end
             self.known += self.request.request.calls[call.segment].returns
-
-    def _sit_out(self, j: int, swapped: bool, dropped: int) -> None:
-        """Count batch j, in which KV of it moves and it is ready."""
-        ticks = int(self.room.ends[j]) - self.now
-        if swapped:
-            self.spent["transfers"] += ticks
-            self.now += ticks
-        else:
-            self._wait(j, j + 1, dropped)
 
     def _until(self, j: int) -> None:
         """Count the time up to the start of batch j: the call, the batch that was under way, and what came then."""

@@ -45,6 +45,12 @@ class Simulation:
         return str(self.row["policy"] or self.row["schedule"])
 
 
+def match_handling(instance: Instance, sha256: str) -> Instance:
+    """Return the instance with free calls if that is the one meant (`--handling free`)."""
+    free = instance.with_free_calls()
+    return free if sha256 == free.sha256 else instance
+
+
 def outside_schedules(
     instance: Instance, schedules: Mapping[str, Schedule], objective: str, window: Fraction | None = None
 ) -> list[Simulation]:
@@ -54,9 +60,9 @@ def outside_schedules(
         InvalidSchedule: one breaks a rule.
         BadInput: one is for another instance.
     """
-    runs, free = [], instance.with_free_calls()
+    runs = []
     for name, schedule in schedules.items():
-        judged = free if schedule.instance_sha256 == free.sha256 else instance
+        judged = match_handling(instance, schedule.instance_sha256)
         result = Result(judged, objective, schedule, found_by=name, stopped="given", extra={"schedule": name})
         assert result.trace is not None  # for mypy
         runs.append(Simulation({**result.to_json(), "measures": summary(result.trace, window)}, schedule, result.trace))

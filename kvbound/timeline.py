@@ -8,18 +8,9 @@ from typing import Literal, NamedTuple
 from kvcore.trace import BatchTrace, CallTrace, RequestTrace, Step, Trace
 
 Kind = Literal[
-    "prefill",
-    "decode",
-    "recompute",
-    "transfer",
-    "paused",
-    "swapped-out",
-    "waiting",
-    "call-preserved",
-    "call-discarded",
-    "call-swapped",
-    "call-mixed",
-]
+    "prefill", "decode", "recompute", "transfer", "paused", "swapped-out", "waiting", "call-preserved",
+    "call-discarded", "call-swapped", "call-mixed",
+]  # fmt: skip
 """What a request is doing. It works: `prefill`, `decode`, or `recompute` (tokens processed before are among those of
 the batch). It is ready and does not work: `transfer` (KV of it is swapped in this batch), `paused` (it holds device
 KV), `swapped-out` (it holds KV on the host only), `waiting` (it holds none). It is in a call, and of the KV held at the

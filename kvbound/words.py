@@ -90,14 +90,16 @@ def _cost(cost: Cost, units: Units) -> str:
         return _time(Fraction(1), units) if units.time != "ticks" else "one tick"
     if isinstance(cost, OwnCost):
         return f"what {cost.name} says"
-    parts = [" + ".join(_terms(function, units)) or "0" for function in cost.functions]
+    parts = [
+        " + ".join(f"{_time(ticks, units)} {name}" for name, ticks in coefficients(function)) or "0"
+        for function in cost.functions
+    ]
     return parts[0] if len(parts) == 1 else "the longest of " + ", ".join(f"({part})" for part in parts)
 
 
-def _terms(function: CostFunction, units: Units) -> Iterator[str]:
-    """Yield the terms of a cost function, each with its time: `2.08 ms busy`."""
+def coefficients(function: CostFunction) -> Iterator[tuple[str, Fraction]]:
+    """Yield the terms of a cost function, each with its time in ticks."""
     for name, value in function.model_dump(exclude_defaults=True, exclude={"divisor"}).items():
         hinge = isinstance(value, dict)
-        coefficient = Fraction(value["coefficient"] if hinge else value, function.divisor)
-        what = f"tokens above {value['knee']}" if hinge else name
-        yield f"{_time(coefficient, units)} {what}"
+        ticks = Fraction(value["coefficient"] if hinge else value, function.divisor)
+        yield f"tokens above {value['knee']}" if hinge else name, ticks

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterable
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Iterable
+from contextlib import nullcontext
 from fractions import Fraction
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from bounds import METHODS
 from kvcore.errors import BadInput, MissingTool, unknown
@@ -23,6 +23,7 @@ from solvers.source import code_version
 from solvers.ways import WAYS as TABLE
 from sweeps.cell import Cell
 from sweeps.export import as_csv
+from sweeps.run import Watch
 from sweeps.store import Store
 
 SOLVING = [way.label for way in TABLE.values()]
@@ -35,7 +36,6 @@ COLUMNS = (
 )  # fmt: skip
 SLACK = 0.9
 """What ends so much before its limit has used it: the last part may be too short for another round."""
-Watch = Callable[[int, int], AbstractContextManager[Callable[[], Any]]]
 
 
 class Filled(NamedTuple):

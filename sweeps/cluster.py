@@ -49,7 +49,8 @@ def run_on_cluster(cells: Sequence[Cell], address: str) -> Generator[tuple[Cell,
             if future.status in ("cancelled", "lost"):
                 raise BadInput(f"the cluster at {address} is gone; --resume goes on with what is left")
             cell = futures.pop(future)
-            yield cell, _row(cell, future)
+            failed = future.status == "error"
+            yield cell, cell.failure(f"its Dask worker: {future.exception()}", "crashed") if failed else future.result()
 
 
 def run_on_worker(cell: Cell) -> CellRow:
@@ -75,10 +76,3 @@ def _check_versions(client: Any, address: str) -> None:
         raise BadInput(f"--cluster {address}: kvbound is not installed on its workers ({error})") from None
     if versions - {code_version()}:
         raise BadInput(f"--cluster {address}: its workers have kvbound {versions}, this is {code_version()}")
-
-
-def _row(cell: Cell, future: Any) -> CellRow:
-    if future.status == "error":
-        return cell.failure(f"its Dask worker: {future.exception()}", "crashed")
-    row: CellRow = future.result()
-    return row

@@ -11,7 +11,7 @@ from costmodels import COSTS, DEVICES, MODELS, CostModel, get_cost
 from costmodels.devices import GIB
 from costmodels.files import read_cost
 from kvbound.cli.common import AlignedTable, JsonOption, emit, table
-from kvcore.cost import Features
+from kvbound.words import coefficients
 from kvcore.cost_file import Errors, FitReport, ShapeFit
 
 NameArgument = Annotated[
@@ -71,13 +71,9 @@ def _facts(name: str, model: CostModel) -> dict[str, Any]:
     """Return what one cost is; `microseconds` are the coefficients of each function as an instance holds them."""
     cost = model.make()
     microseconds = [
-        {Features._fields[k]: float(c * model.tick * 10**6 / function.divisor) for k, c in function.terms}
-        | ({} if function.tokens_above is None else {
-            f"tokens above {function.tokens_above.knee}":
-                float(function.tokens_above.coefficient * model.tick * 10**6 / function.divisor)
-        })
+        {name: float(ticks * model.tick * 10**6) for name, ticks in coefficients(function)}
         for function in cost.functions
-    ]  # fmt: skip
+    ]
     return {
         "name": name, "what": model.what, "source": model.source, "tick_seconds": str(model.tick),
         "rounding_error": float(model.rounding), "machine": model.machine and model.machine.model_dump(mode="json"),

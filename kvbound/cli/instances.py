@@ -9,7 +9,8 @@ from rich.console import Console
 
 from kvbound.cli.common import InstanceArgument, JsonOption, emit, option, table
 from kvbound.cli.progress import load_instance
-from kvbound.cli.verify import match_handling, show_invalid
+from kvbound.cli.verify import show_invalid
+from kvbound.simulation import match_handling
 from kvbound.waste import wasted, wasted_cells
 from kvbound.words import facts_in_words, request_cells
 from kvcore.files import read_schedule

@@ -18,7 +18,7 @@ from kvbound.cli.calibrate import capacity_of, choose_points
 from kvbound.cli.common import emit, option, table
 from kvbound.cli.gpu import BackendOption, DeviceOption, DtypeOption, get_backend, get_dtype
 from kvbound.cli.progress import LiveLine, load_instance
-from kvbound.cli.verify import match_handling
+from kvbound.simulation import match_handling
 from kvbound.tables import percent, title
 from kvcore.errors import BadInput
 from kvcore.files import check_writable, read_schedule

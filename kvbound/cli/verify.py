@@ -9,6 +9,7 @@ from rich.console import Console
 from kvbound.cli import EXIT_FAILED
 from kvbound.cli.common import InstanceArgument, JsonOption, PlotOption, emit, option, table
 from kvbound.cli.progress import LiveLine, load_instance
+from kvbound.simulation import match_handling
 from kvbound.units import units_of
 from kvcore import InvalidSchedule, Trace, handlings, measures, verify_schedule
 from kvcore.certificates import InvalidCertificate, read_certificate, verify_certificate
@@ -78,12 +79,6 @@ def _certificate(instance: str, file: str, plot: str | None, json: str | None) -
     line = f"valid: {judged.objective} of {loaded.name} is at least {least} ({judged.proof.why})"
     emit(json, payload, lambda console: console.print(line, soft_wrap=True))
     return 0
-
-
-def match_handling(instance: Instance, sha256: str) -> Instance:
-    """Return the instance with free calls if that is the one meant (`--handling free`)."""
-    free = instance.with_free_calls()
-    return free if sha256 == free.sha256 else instance
 
 
 def _show(trace: Trace, console: Console) -> None:
