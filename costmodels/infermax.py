@@ -71,11 +71,10 @@ def infermax_70b(floor: bool = False) -> Cost:
 
 def _cost(milliseconds_per_layer: Mapping[str, str], layers: int, floor: str | None) -> Cost:
     """Return the linear function, and beside it the one with the floor, if there is one."""
-    linear = _in_nanoseconds(milliseconds_per_layer, layers)
-    if floor is None:
-        return Cost((linear,))
-    attention = {name: value for name, value in milliseconds_per_layer.items() if name != "tokens"}
-    return Cost((linear, _in_nanoseconds({**attention, "busy": floor}, layers)))
+    parts = [milliseconds_per_layer]
+    if floor is not None:
+        parts.append({**milliseconds_per_layer, "tokens": "0", "busy": floor})
+    return Cost(tuple(_in_nanoseconds(part, layers) for part in parts))
 
 
 def _in_nanoseconds(milliseconds_per_layer: Mapping[str, str], layers: int) -> CostFunction:

@@ -6,12 +6,10 @@ With names of papers only their claims are measured, printed and not written.
 from __future__ import annotations
 
 import importlib
-import pkgutil
 import sys
 from collections.abc import Iterable
 from pathlib import Path
 
-from benchmarks import fidelity
 from benchmarks.fidelity import Claim
 from benchmarks.record import machine
 from kvcore.files import write_text
@@ -34,9 +32,8 @@ why not, and a tiny instance that shows it: [policies.md](policies.md#papers-and
 
 
 def papers() -> list[str]:
-    """Return the papers that have claims: the modules of this folder with a function `claims`."""
-    names = sorted(module.name for module in pkgutil.iter_modules(fidelity.__path__))
-    return [name for name in names if name != "__main__"]
+    """Return the papers that have claims: the tables of this folder."""
+    return sorted(path.stem for path in Path(__file__).parent.glob("*.toml"))
 
 
 def measure(names: Iterable[str]) -> list[Claim]:

@@ -20,6 +20,7 @@ from kvcore.metrics import makespan, tpot, ttft
 from kvcore.trace import Trace
 from solvers import solve
 from workloads.builtin import builtin_instance
+from workloads.generators.kinds import GROUPS
 from workloads.importers import read_azure
 
 claim = reported("infermax")
@@ -27,12 +28,6 @@ TABLE_1 = ("vllm", "sarathi", "sarathi-c", "sarathi-nocp", "vllm-hy", "sarathi-n
 PAIRS = ("vllm", "sarathi", "sarathi-c")
 LENGTHS = (1, 8, 32, 128, 512, 1024)
 RANKS = ("rank-org-as-released", "rank-i-as-released", "rank-o-as-released")
-GROUPS = {
-    "SISO": ((8, 16), (8, 16)),
-    "SILO": ((8, 16), (512, 1024)),
-    "LISO": ((512, 1024), (8, 16)),
-    "LILO": ((512, 1024), (512, 1024)),
-}
 DEPLOYABLE = ("vllm", "sarathi-serve", "sarathi-c")
 RESERVING = ("vllm-ef", "sarathi-serve-ef", "sarathi-c-ef")
 SORTING = ("infermax", "infermax-histogram")
@@ -152,7 +147,7 @@ def mixed(policy: str, mix: str, count: int) -> Times:
     draw = random.Random(f"{mix}:{count}:0")
     lengths = []
     for group in mix.split("+"):
-        prompts, outputs = GROUPS[group]
+        prompts, outputs = GROUPS[group.lower()]
         lengths += [(draw.choice(prompts), draw.choice(outputs)) for _ in range(count // 2)]
     draw.shuffle(lengths)
     return times(trace_policy(workload(lengths), get_policy(policy)))

@@ -55,17 +55,16 @@ PROGRAMS: dict[str, tuple[ConstraintClass, ...]] = {
 }
 """The formulations, and the classes in which their constraints are."""
 
-HEADS = {
-    "batch-bigm": "The Big-M program",
-    "cp-sat": "The constraint program",
+ABOUT = {
+    "batch-bigm": "The Big-M program\n\n`batch-bigm`. Proofs, symbols and what each row buys are in "
+    "[formulation.md](formulation.md). The tables of tightening are of `batch-bigm` only: they add to the rows of "
+    "`batch-bigm:plain`, or take the place of rows of the same name. Counted by token, it has no `termination`, "
+    "`non_decreasing_length` and `segment_ends`.",
+    "cp-sat": "The constraint program\n\n`cp-sat`. Conditions are implications, minima are minima, the attention term "
+    "is a product: nothing is linearised, so a method states a rule for one request or one batch in several CP-SAT "
+    "constraints.",
 }
-WORDS = {
-    "batch-bigm": "Proofs, symbols and what each row buys are in [formulation.md](formulation.md). "
-    "The tables of tightening are of `batch-bigm` only: they add to the rows of `batch-bigm:plain`, or take the place "
-    "of rows of the same name. Counted by token, it has no `termination`, `non_decreasing_length` and `segment_ends`.",
-    "cp-sat": "Conditions are implications, minima are minima, the attention term is a product: nothing is linearised, "
-    "so a method states a rule for one request or one batch in several CP-SAT constraints.",
-}
+"""The heading of each, and what to know of it."""
 INTRODUCTION = """# Formulation reference
 
 Written by `python -m docs.make` from the code; the tests compare the two. Each constraint is one method (of the
@@ -97,7 +96,7 @@ def reference_page(root: Path) -> str:
 
 def program_lines(root: Path, name: str) -> Iterator[str]:
     """Yield the lines of one formulation: a table for each class."""
-    yield from (f"## {HEADS[name]}", "", f"`{name}`. {WORDS[name]}", "")
+    yield from (f"## {ABOUT[name]}", "")
     for part in PROGRAMS[name]:
         if len(PROGRAMS[name]) > 1:
             yield from (f"### {part.heading}", "")
@@ -124,7 +123,8 @@ def constraints(root: Path, part: ConstraintClass) -> list[Constraint]:
     classes = [node for node in tree.body if isinstance(node, ast.ClassDef) and node.name == part.owner]
     body = classes[0].body if part.owner else tree.body
     methods = {node.name: node for node in body if isinstance(node, ast.FunctionDef)}
-    names = [name for name in (model_parts(methods) if part.owner else row_functions(methods)) if name in methods]
+    rows = [name for name, node in methods.items() if isinstance(node.returns, ast.Name) and node.returns.id == "Rows"]
+    names = [name for name in (model_parts(methods) if part.owner else rows) if name in methods]
     found = []
     for name in names:
         text = ast.get_docstring(methods[name])
@@ -133,13 +133,6 @@ def constraints(root: Path, part: ConstraintClass) -> list[Constraint]:
             raise ValueError(f"{file}: {owner}{name} is a constraint and has no docstring")
         found.append(Constraint(file, methods[name].lineno, part.owner, name, " ".join(text.split())))
     return found
-
-
-def row_functions(functions: dict[str, ast.FunctionDef]) -> list[str]:
-    """Return the functions that return rows."""
-    return [
-        name for name, node in functions.items() if isinstance(node.returns, ast.Name) and node.returns.id == "Rows"
-    ]
 
 
 def model_parts(methods: dict[str, ast.FunctionDef]) -> list[str]:

@@ -216,11 +216,11 @@ class AugServe(Unified):
 ABLATIONS = (
     AugServe(as_printed=True).called(
         "augserve-as-printed",
-        "as augserve, but waiting adds to the value, and a swap is taken to waste N tokens for its time",
+        "As augserve, but waiting adds to the value, and a swap is taken to waste N tokens for its time",
     ),
     AugServe(ranked=False).called(
         "augserve-batching",
-        "order of arrival, kept through calls; calls and token limit as in augserve",
+        "Order of arrival, kept through calls; calls and token limit as in augserve",
         "AugServe (arXiv 2512.04013), Section 5.4: w/ MaxBatch",
     ),
 )

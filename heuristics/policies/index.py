@@ -216,8 +216,7 @@ class Index(Unified):
 
     def fill_by_index(self, plan: Plan) -> None:
         """Take the best prefix; where nothing of it can work, the first that can."""
-        jobs = [*self.decoding, *self.prefilling, *(entry.job for entry in self.waiting)]
-        self._alone = len(jobs) == 1
+        jobs = self.present()
         if not jobs:
             return
         holds = len(self.decoding) + len(self.prefilling)
@@ -241,6 +240,19 @@ class Index(Unified):
             self.waiting = [entry for entry in self.waiting if entry.position not in joined]
         self._decoded = np.array([job.index for job in together], int)
 
+    def present(self) -> list[Job]:
+        """Return those that decode, that prefill, and that wait, and note whether there is only one."""
+        jobs = [*self.decoding, *self.prefilling, *(entry.job for entry in self.waiting)]
+        self._alone = len(jobs) == 1
+        return jobs
+
+    def work_of(self, at: Array) -> tuple[Step, Array, Array]:
+        """Return the next step of those with such indices, the tokens that are left to generate, and R, in ticks."""
+        device, host, missing, left = self.state[:, at]
+        step = Step(device + host, missing, (missing == 1) & (device + host > 0))
+        work = (self.marginal.left(step, left) + self.after[:, at]).max(axis=0)
+        return step, left, work if self.factors is None else work * self.factors[at]
+
     def _decode_on(self, jobs: Sequence[Job], plan: Plan) -> list[Job]:
         """Let those that go on decoding do so at once, if they can, and return them."""
         going = [job for job, goes in zip(jobs, plan.decoding(jobs), strict=True) if goes] if plan.hybrid else []
@@ -261,11 +273,8 @@ class Index(Unified):
 
         `at` are their indices, the first `holds` of them with KV; what is returned are places in `at`.
         """
-        device, host, missing, left = self.state[:, at]
-        step = Step(device + host, missing, (missing == 1) & (device + host > 0))
-        work = (self.marginal.left(step, left) + self.after[:, at]).max(axis=0)
-        if self.factors is not None:
-            work = work * self.factors[at]
+        step, left, work = self.work_of(at)
+        device, missing = self.state[0, at], step.tokens
         r0, group = self._weighing(work)
         order = np.lexsort((at, work))
         waits = order >= holds

@@ -65,12 +65,12 @@ class Swap(ImprovedDiscard):
 STEPS = (
     InferceptBase(swaps=False).called(
         "infercept-chunked-discard",
-        "decodes, then chunks up to 384 tokens, by original arrival; calls discard",
+        "Decodes, then chunks up to 384 tokens, by original arrival; calls discard",
         "InferCept (arXiv 2402.01869), Section 5.2",
     ),
     InferceptBase().called(
         "infercept-swap",
-        "as infercept-chunked-discard; calls swap within what a batch hides, and discard beyond",
+        "As infercept-chunked-discard; calls swap within what a batch hides, and discard beyond",
         "InferCept (arXiv 2402.01869), Section 5.2",
     ),
 )
@@ -122,7 +122,7 @@ class ByDuration(InferceptBase):
         self.swap_from, self.discard_from = swap_from, discard_from
         parts = (("discard", discard_from), ("swap", swap_from))
         said = ", ".join(f"of {seconds} s {what}" for what, seconds in parts if seconds is not None)
-        self.rule = f"chunks beside decodes; calls {said}, shorter ones preserve"
+        self.rule = f"Chunks beside decodes; calls {said}, shorter ones preserve"
 
     def start(self, view: View) -> None:
         """Begin with empty queues."""

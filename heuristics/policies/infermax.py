@@ -166,18 +166,18 @@ class Table1(Unified):
 
 ROWS: dict[str, tuple[str, dict[str, Any]]] = {
     "vllm": (
-        "prefills first, whole, in batches of their own",
+        "Prefills first, whole, in batches of their own",
         {"prefill_first": True, "hybrid": False, "chunked": False},
     ),
-    "sarathi": ("decodes first, then prefills in chunks of 512 tokens", {"prefill_tokens": 512}),
+    "sarathi": ("Decodes first, then prefills in chunks of 512 tokens", {"prefill_tokens": 512}),
     "sarathi-serve": (
-        "decodes first, then prefills in chunks of what the decodes leave of 512 tokens",
+        "Decodes first, then prefills in chunks of what the decodes leave of 512 tokens",
         {"prefill_tokens": 512, "decodes_count": True},
     ),
-    "sarathi-c": ("decodes first, then prefills in chunks as large as the batch takes", {}),
-    "sarathi-nocp": ("decodes first, then whole prefills beside them", {"chunked": False}),
-    "vllm-hy": ("prefills first, whole, and decodes beside them", {"prefill_first": True, "chunked": False}),
-    "sarathi-nohy": ("decodes first, whole prefills in batches of their own", {"hybrid": False, "chunked": False}),
+    "sarathi-c": ("Decodes first, then prefills in chunks as large as the batch takes", {}),
+    "sarathi-nocp": ("Decodes first, then whole prefills beside them", {"chunked": False}),
+    "vllm-hy": ("Prefills first, whole, and decodes beside them", {"prefill_first": True, "chunked": False}),
+    "sarathi-nohy": ("Decodes first, whole prefills in batches of their own", {"hybrid": False, "chunked": False}),
 }
 """Table 1, without what all rows share: order of arrival, and the last comer is evicted."""
 

@@ -61,17 +61,11 @@ class Knee(Index):
 
     def fill_to_the_knee(self, plan: Plan) -> None:
         """Take the decodes that are worth it, then prefills while compute takes no longer than memory."""
-        others = [*self.prefilling, *(entry.job for entry in self.waiting)]
-        jobs, decodes, holds = [*self.decoding, *others], len(self.decoding), len(self.decoding) + len(self.prefilling)
-        self._alone = len(jobs) == 1
+        jobs, decodes, holds = self.present(), len(self.decoding), len(self.decoding) + len(self.prefilling)
         if not jobs:
             return
         at = np.array([job.index for job in jobs])
-        device, host, missing, left = self.state[:, at]
-        step = Step(device + host, missing, (missing == 1) & (device + host > 0))
-        work = (self.marginal.left(step, left) + self.after[:, at]).max(axis=0)
-        if self.factors is not None:
-            work = work * self.factors[at]
+        step, left, work = self.work_of(at)
         order = np.lexsort((at, work))
         first, then = order[order < decodes], order[order >= decodes]
         self._base = self.marginal.busy[:, 0]
@@ -82,7 +76,7 @@ class Knee(Index):
             self._decode(chosen, running, plan)
             going = [job.id in plan.work for job in chosen]  # the others were evicted, or lack room
             self._base = self._base + parts[:, going].sum(axis=1) + self.marginal.any_decode[:, 0] * any(going)
-        coming = HEADROOM * (missing + left - 1)[:holds].sum() / self.machine.block
+        coming = HEADROOM * (step.tokens + left - 1)[:holds].sum() / self.machine.block
         self._prefill([jobs[p] for p in then.tolist()], plan, coming=coming)
 
     def _best_decodes(self, step: Step, work: Array, mean: float, plan: Plan) -> Array:

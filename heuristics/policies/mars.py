@@ -163,12 +163,12 @@ def chosen(job: Job, call: NextCall) -> tuple[Handling, int]:
 ABLATIONS = (
     Mars(ranked=False).called(
         "mars-fcfs",
-        "order of arrival, kept through calls; calls as predicted to waste least when their segment begins",
+        "Order of arrival, kept through calls; calls as predicted to waste least when their segment begins",
         "MARS (arXiv 2410.18248), Section 4 and Figure 6: MARS w/o scheduling",
     ),
     Mars(refresh=10, new_may_starve=False).called(
         "lamps",
-        "as mars; scores refreshed every 10 batches, and only requests that have run before can be starving",
+        "As mars; scores refreshed every 10 batches, and only requests that have run before can be starving",
         "LAMPS (arXiv 2410.18248, earlier version), Sections 4.3 to 5",
     ),
 )

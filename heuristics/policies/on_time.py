@@ -113,8 +113,7 @@ class OnTime(Knee):
 
     def fill_on_time(self, plan: Plan) -> None:
         """Take what is urgent, first tokens, the rest that is on time, and late ones where there is nothing else."""
-        jobs = [*self.decoding, *self.prefilling, *(entry.job for entry in self.waiting)]
-        self._alone = len(jobs) == 1
+        jobs = self.present()
         if not jobs:
             return
         at = np.array([job.index for job in jobs])

@@ -151,7 +151,7 @@ class Ranking(PreemptiveOrder):
         """Take a row of `RANKINGS`."""
         name, order, variant, self.length, self.knows = row
         self.name = name
-        self.rule = f"running and waiting requests in one order, {order}; the last is evicted"
+        self.rule = f"Running and waiting requests in one order, {order}; the last is evicted"
         self.source = f"INFERMAX (arXiv 2411.07447), Section 4.6: {variant}"
 
     def rank(self, job: Job) -> tuple[int, int]:
@@ -183,7 +183,7 @@ class RankAsReleased(PreemptiveOrder):
 
     def __init__(self, ranking: PreemptiveOrder) -> None:
         self.name = f"{ranking.name}-as-released"
-        self.rule = f"as {ranking.name}; what does not fit evicts those after it all the same, and the next is tried"
+        self.rule = f"As {ranking.name}; what does not fit evicts those after it all the same, and the next is tried"
         self.knows = ranking.knows
         self._rank = ranking.rank
 

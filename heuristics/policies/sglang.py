@@ -68,7 +68,7 @@ class SGLang(PlansAhead):
         self.cached, self.ahead = cached, ahead
         freed = "freed KV stays until needed" if cached else "calls discard"
         self.rule = (
-            "prefills alone and first, admitted beside a share of the output limits; "
+            "Prefills alone and first, admitted beside a share of the output limits; "
             f"the fewest outputs are retracted; {freed}{'; planned as the batch before starts' if ahead else ''}"
         )
 

@@ -47,7 +47,7 @@ class TensorRtLlm(ServingEngine):
         self.needs = ("hybrid", "chunked", "pause", *(("evict",) if utilize else ()))
         admitted = "the last started pauses" if utilize else "prompt and output limit are reserved"
         freed = "freed KV stays until needed" if cached else "calls discard"
-        self.rule = f"first come first served, decodes first, then chunks; {admitted}; {freed}"
+        self.rule = f"First come first served, decodes first, then chunks; {admitted}; {freed}"
 
     def start(self, view: View) -> None:
         """Begin with an empty list."""

@@ -67,7 +67,7 @@ class VllmV1(PlansAhead):
         admitted = f"memory for {'all its tokens' if gate else 'its first chunk'} is free"
         freed = "freed KV stays until needed" if cached else "calls discard"
         planned = "; planned as the batch before starts" if ahead else ""
-        self.rule = f"one token budget, running before waiting, {order}, admitted if {admitted}; {freed}{planned}"
+        self.rule = f"One token budget, running before waiting, {order}, admitted if {admitted}; {freed}{planned}"
 
     def start(self, view: View) -> None:
         """Begin with empty queues."""
