@@ -28,6 +28,8 @@ def read_parameters(source: str, known: Collection[str], usage: str, *, whole: b
             key = part.partition("=")[0].strip()
             near = "" if key in known else did_you_mean(key, known)
             raise BadInput(f"{source}: {part!r} is {what}{near}; write {usage}")
+        if match[1] in values:
+            raise BadInput(f"{source}: {match[1]} is given twice")
         values[match[1]] = match[2]
     return values
 

@@ -61,10 +61,13 @@ GAP = 2
 
 def settings_of(options: list[str] | None) -> dict[str, str]:
     """Return what `--option` sets, by name."""
-    for each in options or ():
-        if "=" not in each:
-            raise BadInput(f"--option {each}: write NAME=NUMBER, such as speed.step=0.2")
-    return {name: value for name, _, value in (each.partition("=") for each in options or ())}
+    given = dict[str, str]()
+    for name, sign, value in (each.partition("=") for each in options or ()):
+        if not sign or name in given:
+            why = "is given twice" if sign else "write NAME=NUMBER, such as speed.step=0.2"
+            raise BadInput(f"--option {name}: {why}")
+        given[name] = value
+    return given
 
 
 def read_schedules(files: str | None) -> dict[str, Schedule]:

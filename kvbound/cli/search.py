@@ -12,7 +12,7 @@ from kvbound.cli.progress import LiveLine
 from kvbound.words import SWITCHES, request_cells
 from kvcore.errors import BadInput, unknown
 from kvcore.files import check_writable, write_text
-from kvcore.instance import Instance, Machine
+from kvcore.instance import LIMIT, Instance, Machine
 
 if TYPE_CHECKING:
     from hypotheses.search import Claim, SearchRecord
@@ -23,20 +23,20 @@ def search(
     objective: ObjectiveOption = "total-flow-time",
     maximize: Annotated[str, option("ratio", "the policy's value over the optimum")] = "ratio",
     n: Annotated[int, option("N", "requests at most", "--n", min=1, max=8)] = 3,
-    memory: Annotated[int, option("TOKENS", "of KV, at most", min=1)] = 8,
-    prompt: Annotated[int, option("TOKENS", "of a request, at most", min=1)] = 3,
-    decode: Annotated[int, option("TOKENS", "of a segment, at most", min=1)] = 4,
-    calls: Annotated[int, option("N", "of a request, at most", min=0)] = 0,
-    duration: Annotated[int, option("TICKS", "of a call, at most", min=0)] = 4,
-    returns: Annotated[int, option("TOKENS", "of a call, at most", min=0)] = 0,
-    arrival: Annotated[int, option("TICKS", "the last, at most; the first is at 0", min=0)] = 2,
+    memory: Annotated[int, option("TOKENS", "of KV, at most", min=1, max=LIMIT)] = 8,
+    prompt: Annotated[int, option("TOKENS", "of a request, at most", min=1, max=LIMIT)] = 3,
+    decode: Annotated[int, option("TOKENS", "of a segment, at most", min=1, max=LIMIT)] = 4,
+    calls: Annotated[int, option("N", "of a request, at most", min=0, max=1000)] = 0,
+    duration: Annotated[int, option("TICKS", "of a call, at most", min=0, max=LIMIT)] = 4,
+    returns: Annotated[int, option("TOKENS", "of a call, at most", min=0, max=LIMIT)] = 0,
+    arrival: Annotated[int, option("TICKS", "the last, at most; the first is at 0", min=0, max=LIMIT)] = 2,
     handling: Annotated[
         str, option("free|preserve|discard|swap|any", "of the calls; any: each in its own way")
     ] = "free",
     switches: Annotated[str, option("NAME[,NAME..]|none", "of the machine that are on")] = "hybrid,chunked,evict,pause",
-    host_memory: Annotated[int, option("TOKENS", "of swapped KV that the host holds", min=0)] = 0,
-    batch_tokens: Annotated[int | None, option("TOKENS", "in a batch, at most", min=1)] = None,
-    batch_requests: Annotated[int | None, option("N", "in a batch, at most", min=1)] = None,
+    host_memory: Annotated[int, option("TOKENS", "of swapped KV that the host holds", min=0, max=LIMIT)] = 0,
+    batch_tokens: Annotated[int | None, option("TOKENS", "in a batch, at most", min=1, max=LIMIT)] = None,
+    batch_requests: Annotated[int | None, option("N", "in a batch, at most", min=1, max=LIMIT)] = None,
     steps: Annotated[int, option("N", "instances tried where not all are", min=1)] = 2000,
     seconds: Annotated[float | None, option("S", "end then, before shrinking", min=0.1)] = None,
     seed: Annotated[int, option("N", "of the annealing", min=0)] = 0,

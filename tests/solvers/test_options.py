@@ -136,3 +136,15 @@ def test_the_innermost_choice_holds():
             assert SolveOptions.given().grace == 4.0
         assert SolveOptions.given().grace == 3.0
     assert SolveOptions.given() == SolveOptions()
+
+
+@pytest.mark.parametrize(("command", "said"), [
+    ("bound mars-figure1 --option speed.step=1 --option speed.step=2", "is given twice"),
+    ("show hindsight:n=3,n=4", "is given twice"),
+    ("generate fixed --n 2 --cost roofline:layers=1,layers=2 --out o.json", "is given twice"),
+    (f"search --policy fcfs --n 1 --memory {10**20}", "less than or equal to 1000000000000000"),
+    (f"search --policy fcfs --n 1 --batch-tokens {10**20}", "less than or equal to 1000000000000000"),
+])  # fmt: skip
+def test_what_is_given_twice_or_too_large_is_one_line(command, said):
+    code, err = run_kvbound(command.split())
+    assert (code, said in err, err.count("\n")) == (2, True, 1)
