@@ -3,7 +3,8 @@
 Bandwidths and arithmetic are peaks, which nothing reaches; a measured model (`costmodels.fitted`) knows better. The
 link is the theoretical rate of PCI Express one way, 16 lanes with 128 of 130 bits payload: 16 x 16 GT/s = 31.5 GB/s
 (generation 4), 16 x 32 GT/s = 63 GB/s (generation 5). Memory is the nominal size in GiB; about 1 % of it is never free
-to a program.
+to a program. The figures of H200, B200 and MI300X were compared with pages that cite the data sheets, not with the
+sheets.
 """
 
 from __future__ import annotations

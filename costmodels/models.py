@@ -261,7 +261,10 @@ MODELS = {
         LLAMA_4_SCOUT, LLAMA_4_MAVERICK,
     )
 }  # fmt: skip
-"""By name; the shapes are those of the configuration files of the published weights (`source`)."""
+"""By name; the shapes are those of the configuration files of the published weights (`source`).
+
+Models of 2025 were compared in November 2026 with copies of these files in public repositories, not with the originals.
+"""
 
 
 def get_model(name: str) -> Model:

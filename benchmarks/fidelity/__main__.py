@@ -17,17 +17,16 @@ from kvcore.files import write_text
 PAGE = Path(__file__).parents[2] / "docs" / "fidelity.md"
 INTRODUCTION = """# Fidelity
 
-What the papers report of their schedulers, beside what the policies of that name do here, on the referee's clock. The
-papers measured real engines; here a batch lasts what a linear cost says. A claim holds if its order or direction is the
-same. `python -m benchmarks.fidelity` measures every row anew (12 minutes of a core) and writes this page; policies are
-in [policies.md](policies.md), the workloads in [data.md](data.md).
+Each table compares a figure of a paper with kvbound's figure for the policy of that name. The papers measured real
+engines; kvbound uses a linear cost of batches. A claim holds if its order or direction is the same. `python -m
+benchmarks.fidelity` (12 minutes of a core) writes this page. See [policies.md](policies.md) and [data.md](data.md).
 
 ## Batch for batch
 
-On 48 Azure conversations, with evictions, `vllm`, `vllm-ef`, `sarathi-serve` and `sarathi-serve-ef` do what INFERMAX's
-released simulator did, and `vllm-vidur` what Vidur's did: the same tokens in about 1,800 batches, times within a
-microsecond (`tests/heuristics/released`). Where a release and its paper differ there is a policy for each, or a reason
-why not, and a tiny instance that shows it: [policies.md](policies.md#papers-and-released-code).
+On 48 Azure conversations, with evictions, `vllm`, `vllm-ef`, `sarathi-serve` and `sarathi-serve-ef` equal INFERMAX's
+released simulator, and `vllm-vidur` equals Vidur's: the same tokens in about 1,800 batches, times within a
+microsecond (`tests/heuristics/released`). [policies.md](policies.md#papers-and-released-code) lists the differences
+of releases and papers, each with a tiny instance.
 """
 
 

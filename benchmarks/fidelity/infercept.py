@@ -28,7 +28,7 @@ SUSTAINED = 100  # ms a token
 STEPS = {"improved-discard": 24.5, "infercept-chunked-discard": 7.8, "infercept-swap": 12.7,
          "infercept-heuristic": 46.1, "infercept": 46.4}  # fmt: skip
 """The techniques, each added to the ones before, and by how many percent the paper lowers the latency."""
-BEYOND = "vLLM is beyond what it sustains: its queue, and this figure, grow with the minutes"
+BEYOND = "vLLM is overloaded: its queue, and this figure, grow with time"
 
 
 @dataclass(frozen=True)

@@ -127,20 +127,17 @@ def text_of(documented: Any) -> str:
 
 RECORDS = Path(__file__).parents[2] / "benchmarks" / "records"
 """A file for each section, in the order of their names: `title`, `date`, `command`, `about`, and `tables`, each with
-`columns`, `rows` and, if there is something to say, `notes`; a `diary` stays in the record."""
+`columns`, `rows` and perhaps `notes`; a `diary`, and a table with `shown = false`, stay in the record."""
 MEASURED = """# Measurements
 
-`python -m docs.make` writes this page from `benchmarks/records`, where the notes of each measurement are. A section
-begins with its command and its date.
+`python -m docs.make` writes this page from `benchmarks/records`, which have the details and further tables.
 
 | | |
 |---|---|
-| machine | two cores of an AMD EPYC; nothing was measured on a GPU yet |
-| versions | Python 3.11, HiGHS 1.15.1, OR-Tools 9.15, Gurobi 13.0.3; one thread a solve |
-| seconds | orders of magnitude: other work ran at the same time unless said otherwise |
-| value | the referee's |
-| bound | proved; *certified*: recomputed by the checker |
-| gap | (value - bound) / bound |
+| machine | two cores of an AMD EPYC, no GPU; one thread a solve |
+| versions | Python 3.11, HiGHS 1.15.1, OR-Tools 9.15, Gurobi 13.0.3 |
+| seconds | orders of magnitude: other work ran at the same time |
+| value; bound | the referee's; proved (*certified*: recomputed by the checker) |
 | real requests | `KVBOUND_DATA` names the folder of the traces ([data.md](data.md)) |
 | other tables | [the papers' claims](fidelity.md), [worst ratios](worst.md), [verdicts on hypotheses](verdicts.md) |
 """
@@ -158,5 +155,7 @@ def lines(record: dict[str, Any]) -> Iterator[str]:
         raise ValueError(f"{record['title']}: a measurement has a date and the command that makes it")
     yield from (f"## {record['title']}", "", f"`{record['command']}`, {record['date']}. {record['about']}")
     for part in record["tables"]:
+        if not part.get("shown", True):
+            continue
         yield from (*table(part["columns"], part["rows"]), "")
         yield from [part["notes"]] if "notes" in part else []
