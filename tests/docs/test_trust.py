@@ -17,7 +17,7 @@ FILE = re.compile(r"`([\w/]+(?:\.py|/))`")
 ROWS: list[tuple[str, list[str]]] = []
 for row in PAGE.partition("## What all share")[0].splitlines():
     if FILE.search(row) and row[0] == "|":
-        _, claim, files, *_ = row.split("|")
+        claim, files = row.split("|")[1:3]
         above = [
             file
             for name in re.findall(r"\*(.+?)\*", files)
