@@ -65,7 +65,7 @@ def ample_budgets(instance: Instance) -> bool:
 
 
 def needs_chunks(instance: Instance) -> bool:
-    """Whether a schedule of least value may need a chunk short of the next token, where no refill pays."""
+    """Whether a least schedule may need a prefill to stop more than a token short of its end, where no refill pays."""
     machine, f = instance.machine, instance.cost.functions[0]
     if not machine.chunked:
         return False
