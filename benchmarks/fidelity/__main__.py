@@ -20,7 +20,7 @@ INTRODUCTION = """# Fidelity
 
 Each table compares a paper's figure with kvbound's for the policy of that name. Papers measured real engines; kvbound
 uses a linear cost of batches. A claim holds if its order or direction is the same. *Where* has the letter of the
-workload, then a section or figure. `python -m benchmarks.fidelity` (12 minutes of a core) writes this page.
+workload, then a section or figure. `python -m benchmarks.fidelity` (12 minutes) writes this page.
 
 ## Batch for batch
 
