@@ -102,28 +102,33 @@ def record(found: Mapping[str, Report], seen: list[list[str]], date: str) -> str
     """Return the record as TOML."""
     shares = [row["of_wall"] for told in found.values() for row in told["rows"]]
     tries = f"Attempt {len(seen)}" + "".join(f"; attempt {k}: {', '.join(bad)}" for k, bad in enumerate(seen, 1) if bad)
-    about = (
+    diary = (
         f"{cpu_name()}, {os.cpu_count()} cores, one thread, its processor time ({min(shares):.0%} to {max(shares):.0%} "
         "of the wall clock: the rest went to others). Model small, float32, blocks of 64 tokens. Total flow times, "
         "calls included; a batch: median and 95th percentile of its error; / best: flow time over that of the schedule "
         f"predicted to be best. {tries}."
     )
+    worst = [
+        max(abs(row[key]) for told in found.values() for row in told["rows"]) for key in ("makespan_error", "error")
+    ]
+    about = f"Makespans are off by at most {worst[0]:.1%}, total flow times by {worst[1]:.1%}."
     lines = ['title = "Replays on a CPU"', f"date = {date}", 'command = "python -m benchmarks.agreement"']
-    lines += [f"about = {dumps(about + chr(10))}"]
+    lines += [f"about = {dumps(about + chr(10))}", f"diary = {dumps(diary)}"]
     columns = ["schedule", "batches", "makespan predicted, s", "makespan measured, s", "makespan error", "predicted, s",
                "measured, s", "error", "a batch", "predicted / best", "measured / best"]  # fmt: skip
     for name, told in found.items():
         ranking = told["ranking"]
         sure = [pair for pair in ranking["pairs"] if pair["gap"] > GAP]
-        notes = (
-            f"`{name}`: {sum(pair['right'] for pair in sure)} of {len(sure)} pairs predicted to differ by more "
-            f"than {GAP:.0%} are in that order, Kendall's tau of all {ranking['distinct']} distinct schedules is "
-            f"{told['kendall_tau']:.2f}, the regret {told['regret']:.1%}.\n"
+        right = sum(pair["right"] for pair in sure)
+        notes = f"`{name}`: {right} of {len(sure)} pairs > {GAP:.0%} apart are in the predicted order.\n"
+        diary = (
+            f"Kendall's tau of all {ranking['distinct']} distinct "
+            f"schedules is {told['kendall_tau']:.2f}, the regret {told['regret']:.1%}."
         )
         rows = [cells(row, gain) for row, gain in zip(told["rows"], told["gains"], strict=True)]
         lines += ["", "[[tables]]", f"columns = {dumps(columns)}", "rows = ["]
         lines += [f"    {dumps(row)}," for row in rows]
-        lines += ["]", f"notes = {dumps(notes)}"]
+        lines += ["]", f"notes = {dumps(notes)}", f"diary = {dumps(diary)}"]
     return "\n".join(lines) + "\n"
 
 

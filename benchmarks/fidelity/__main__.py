@@ -9,24 +9,24 @@ import importlib
 import sys
 from collections.abc import Iterable
 from pathlib import Path
+from string import ascii_uppercase
 
-from benchmarks.fidelity import Claim
+from benchmarks.fidelity import Claim, table
 from benchmarks.record import machine
 from kvcore.files import write_text
 
 PAGE = Path(__file__).parents[2] / "docs" / "fidelity.md"
 INTRODUCTION = """# Fidelity
 
-Each table compares a figure of a paper with kvbound's figure for the policy of that name. The papers measured real
-engines; kvbound uses a linear cost of batches. A claim holds if its order or direction is the same. `python -m
-benchmarks.fidelity` (12 minutes of a core) writes this page. See [policies.md](policies.md) and [data.md](data.md).
+Each table compares a paper's figure with kvbound's for the policy of that name. Papers measured real engines; kvbound
+uses a linear cost of batches. A claim holds if its order or direction is the same. *Where* has the letter of the
+workload, then a section or figure. `python -m benchmarks.fidelity` (12 minutes) writes this page.
 
 ## Batch for batch
 
 On 48 Azure conversations, with evictions, `vllm`, `vllm-ef`, `sarathi-serve` and `sarathi-serve-ef` equal INFERMAX's
-released simulator, and `vllm-vidur` equals Vidur's: the same tokens in about 1,800 batches, times within a
-microsecond (`tests/heuristics/released`). [policies.md](policies.md#papers-and-released-code) lists the differences
-of releases and papers, each with a tiny instance.
+released simulator, and `vllm-vidur` equals Vidur's, in tokens and times (`tests/heuristics/released`).
+[policies.md](policies.md#papers-and-released-code) lists differences of releases and papers.
 """
 
 
@@ -46,22 +46,23 @@ def measure(names: Iterable[str]) -> list[Claim]:
 
 
 def page(claims: Iterable[Claim]) -> str:
-    """Return the page: a table for each paper, and below it the reasons, by number, and the workloads."""
+    """Return the page: a table for each paper, and below it the reasons, by number, and the workloads, by letter."""
     parts = [INTRODUCTION]
+    about = {known["paper"]: known.get("about", "") for known in map(table, papers())}
     by_paper: dict[str, list[Claim]] = {}
     for claim in claims:
         by_paper.setdefault(claim.paper, []).append(claim)
     for paper, rows in by_paper.items():
-        parts.append(f"## {paper}\n")
+        parts += [f"## {paper}\n", *([f"{about[paper]}\n"] if about.get(paper) else [])]
         parts.append("| where | claim | paper | here | holds |\n|---|---|---|---|---|")
         reasons = list(dict.fromkeys(row.why for row in rows if row.why))
-        workloads: dict[str, list[str]] = {}
+        workloads = dict(zip(dict.fromkeys(row.setting for row in rows), ascii_uppercase, strict=False))
         for row in rows:
             holds = ("yes" if row.holds else "**no**") + (f" ({1 + reasons.index(row.why)})" if row.why else "")
-            parts.append(f"| {row.where} | {row.claim} | {row.theirs} | {row.ours} | {holds} |")
-            workloads.setdefault(row.setting, []).append(row.where)
+            where = f"{workloads[row.setting]}: {row.where}"
+            parts.append(f"| {where} | {row.claim} | {row.theirs} | {row.ours} | {holds} |")
         parts += ["", *(f"{k}. {sentence(why)}" for k, why in enumerate(reasons, 1)), ""]
-        parts += [f"* {'; '.join(dict.fromkeys(places))}: {sentence(what)}" for what, places in workloads.items()]
+        parts += [f"* {letter}: {sentence(what)}" for what, letter in workloads.items()]
         parts.append("")
     facts = machine()
     parts.append(f"Measured on {facts['date']} with kvbound {facts['kvbound']}, Python {facts['python']}.")

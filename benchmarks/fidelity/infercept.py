@@ -28,7 +28,7 @@ SUSTAINED = 100  # ms a token
 STEPS = {"improved-discard": 24.5, "infercept-chunked-discard": 7.8, "infercept-swap": 12.7,
          "infercept-heuristic": 46.1, "infercept": 46.4}  # fmt: skip
 """The techniques, each added to the ones before, and by how many percent the paper lowers the latency."""
-BEYOND = "vLLM is overloaded: its queue, and this figure, grow with time"
+BEYOND = "vLLM is overloaded, and its queue grows with time"
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ def claims() -> Iterator[Claim]:
 def baselines(rate: Fraction) -> Iterator[Claim]:
     """Section 5.1: latencies at one rate, below or above what vLLM sustains."""
     ms = {name: run(name, rate).latency for name in ("vllm", "improved-discard", "preserve", "swap", "infercept")}
-    row = ", ".join(f"{name} {value:.1f}" for name, value in ms.items())
+    row = ", ".join(f"{value:.1f}" for value in ms.values())
     best = min(ms, key=lambda name: ms[name])
     gain, as_released = ms["vllm"] / ms["infercept"], run("infercept-as-released", rate).latency
     yield claim("gain", gain >= 1.9, rate, gain=gain, beyond="" if gain <= 5.7 else BEYOND)
@@ -111,7 +111,7 @@ def wastes(rate: Fraction) -> Iterator[Claim]:
 
 def claim(key: str, holds: bool, rate: Fraction | None, **measured: Any) -> Claim:
     """Return a claim on the mixture at a rate (None: ten minutes at each of several)."""
-    speed = f"{float(rate):g} requests a second for {minutes(rate)} minutes" if rate else "10 minutes at each rate"
+    speed = f"{float(rate):g} a second for {minutes(rate)} minutes" if rate else "10 minutes at each rate"
     setting = f"{'the released' if released(MIXTURE) else 'a generated'} mixture, {speed}, seed 0, GPT-J-6B on an A100"
     return TOLD(key, holds, setting=setting, **measured)
 

@@ -36,6 +36,6 @@ def claims() -> Iterator[Claim]:
     close = abs(fcfs.mean - infercept.mean) <= 0.2 * infercept.mean
     yield claim("handling", close, fcfs=fcfs, infercept=infercept)
     code = {rate: {name: feel(mixture(rate, SHORT), name, SHORT) for name in CODE} for rate in (2, 3, BUSY)}
-    rows = {rate: ", ".join(f"{name} {one.mean:.1f} s" for name, one in row.items()) for rate, row in code.items()}
+    rows = {rate: ", ".join(f"{one.mean:.1f}" for one in row.values()) + " s" for rate, row in code.items()}
     said = "; ".join(f"{rate} a second: {row}" for rate, row in rows.items())
     yield claim("released", code[BUSY][CODE[1]].mean < code[BUSY][CODE[2]].mean, rows=said)

@@ -130,16 +130,16 @@ RECORDS = Path(__file__).parents[2] / "benchmarks" / "records"
 `columns`, `rows` and perhaps `notes`; a `diary`, and a table with `shown = false`, stay in the record."""
 MEASURED = """# Measurements
 
-`python -m docs.make` writes this page from `benchmarks/records`, which have the details and further tables.
+`python -m docs.make` writes this page from `benchmarks/records`, which have further tables.
 
 | | |
 |---|---|
 | machine | two cores of an AMD EPYC, no GPU; one thread a solve |
 | versions | Python 3.11, HiGHS 1.15.1, OR-Tools 9.15, Gurobi 13.0.3 |
-| seconds | orders of magnitude: other work ran at the same time |
+| seconds | orders of magnitude: other work ran beside |
 | value; bound | the referee's; proved (*certified*: recomputed by the checker) |
-| real requests | `KVBOUND_DATA` names the folder of the traces ([data.md](data.md)) |
-| other tables | [the papers' claims](fidelity.md), [worst ratios](worst.md), [verdicts on hypotheses](verdicts.md) |
+| real requests | the traces in `KVBOUND_DATA` ([data.md](data.md)) |
+| other tables | [claims](fidelity.md), [worst ratios](worst.md), [verdicts](verdicts.md) |
 """
 
 

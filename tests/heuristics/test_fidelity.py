@@ -21,10 +21,10 @@ def test_a_page_has_a_table_for_each_paper_and_says_what_does_not_hold() -> None
         [claim("A", "Section 1", True), claim("B", "Section 2", False, "Too small."), claim("A", "Section 3", True)]
     )
     assert re.findall("^## (.*)$", text, flags=re.MULTILINE) == ["Batch for batch", "A", "B"]
-    assert "| Section 1 | is faster | 2 times | 3 times | yes |" in text
-    assert "| Section 2 | is faster | 2 times | 3 times | **no** (1) |" in text
+    assert "| A: Section 1 | is faster | 2 times | 3 times | yes |" in text
+    assert "| A: Section 2 | is faster | 2 times | 3 times | **no** (1) |" in text
     assert "\n1. Too small.\n" in text
-    assert "\n* Section 1; Section 3: Drawn.\n" in text
+    assert "\n* A: Drawn.\n" in text
 
 
 def test_every_paper_has_its_table_on_the_page() -> None:
