@@ -6,9 +6,9 @@ from itertools import pairwise
 
 import pytest
 
-from heuristics import get_policy
+from heuristics import get_policy, trace_policy
 from heuristics.policies.knee import has_knee
-from kvcore import Cost, CostFunction
+from kvcore import Call, Cost, CostFunction, Instance, Machine, Request, Segment
 from kvcore.cost import OwnCost
 from kvcore.errors import BadInput
 from tests.support import served as support
@@ -64,6 +64,20 @@ def test_where_memory_lacks_the_prefill_goes_first():
     trace = served("knee", (0, 2, 9), (0, 2, 9), (1, 12, 1), memory=20, evict=True)
     assert [dict(batch.drop) for batch in trace.expanded().batches if batch.drop] == [{"R2": 9}]
     assert work(trace)[-3:] == [{"R2": 4}] * 3
+
+
+def test_a_decode_that_no_eviction_lets_work_keeps_its_kv():
+    """R1 holds 15 of 21 tokens in its call: R0, which has 6, waits for it, as no eviction makes room for a seventh."""
+    call = Call(duration=9, returns=0, handling="preserve")
+    requests = (
+        Request(id="R0", prompt=1, segments=(Segment(decode=9),)),
+        Request(id="R1", prompt=9, segments=(Segment(decode=6, call=call), Segment(decode=1))),
+    )
+    machine = Machine(memory=21, host_memory=0, evict=True)
+    trace = trace_policy(Instance(machine=machine, cost=Cost((CostFunction(),)), requests=requests), get_policy("knee"))
+    assert [(dict(batch.drop), dict(batch.work)) for batch in trace.expanded().batches if batch.drop] == [
+        ({"R0": 7}, {"R1": 1}),
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize("seed", few(range(40), 8))
