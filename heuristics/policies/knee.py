@@ -91,31 +91,21 @@ class Knee(Index):
         return best
 
     def _decode(self, chosen: list[Job], running: list[Job], plan: Plan) -> None:
-        """Let decodes work; where blocks lack, evict the last of those that run, if that lets a decode work."""
-        for victim in self._victims(chosen, running, plan) if self._lacks(chosen, plan) else ():
+        """Let decodes work; where blocks lack, evict the last of those that run, but not the only one: it waits."""
+        block, victims = self.machine.block, self.evictable(running, plan)
+        while plan.free_blocks is not None and plan.free_blocks < sum(job.device % block == 0 for job in chosen):
+            victim = next(victims, None)
+            if victim is None or not (plan.work or chosen != [victim]):
+                break
             self.evict(victim, plan)
             self._stale.append(victim)
             chosen = [job for job in chosen if job is not victim]
-            if not self._lacks(chosen, plan):
-                break
         together = self._decode_on(chosen, plan)
         for job in chosen:
             if job.id not in plan.work and plan.chunk(job) and plan.fits(job, 1):
                 plan.take(job, 1)
                 self._stale.append(job)
         self._decoded = np.append(self._decoded, [job.index for job in together]).astype(int)
-
-    def _lacks(self, decodes: list[Job], plan: Plan) -> bool:
-        """Whether they need more blocks than are free."""
-        needed = sum(job.device % self.machine.block == 0 for job in decodes)
-        return plan.free_blocks is not None and plan.free_blocks < needed
-
-    def _victims(self, decodes: list[Job], running: list[Job], plan: Plan) -> list[Job]:
-        """Return all that may be evicted but the first that decodes, the last first; none if that one still lacks."""
-        first = next((job for job in running if job in decodes), None)
-        victims = [job for job in self.evictable(running, plan) if job is not first]
-        enough = (plan.free_blocks or 0) + sum(victim.blocks for victim in victims) > 0
-        return victims if first and (enough or not self._lacks([first], plan)) else []
 
     def _called(self) -> list[Job]:
         """Return the requests in calls whose KV may be dropped."""
