@@ -31,9 +31,3 @@ def made(source: str, name: str = "") -> Instance:
         words[2] = str(path)
     instance = make(" ".join(words))
     return instance.replace(name=name) if name else instance
-
-
-def released(name: str) -> Path | None:
-    """Return the path of a file of the traces if KVBOUND_DATA names their folder and it is there."""
-    path = Path(os.environ.get("KVBOUND_DATA", "")) / name
-    return path if path.is_file() else None

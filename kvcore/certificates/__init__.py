@@ -66,7 +66,7 @@ from kvcore.certificates.certificate import (
 from kvcore.certificates.configurations import Configurations
 from kvcore.certificates.events import Events
 from kvcore.certificates.fresh import Fresh
-from kvcore.certificates.kinds import AnyProof, Coarse, Parts
+from kvcore.certificates.kinds import AnyProof
 from kvcore.certificates.late_windows import LateWindows
 from kvcore.certificates.prices import Prices, Windows
 from kvcore.certificates.proof import InvalidCertificate, Proof
@@ -80,14 +80,12 @@ __all__ = [
     "AnyProof",
     "Branch",
     "Certificate",
-    "Coarse",
     "Configurations",
     "Events",
     "Fresh",
     "InvalidCertificate",
     "LateWindows",
     "Leaf",
-    "Parts",
     "PricedLine",
     "Prices",
     "Proof",

@@ -31,7 +31,7 @@ from tests.support.random_proofs import (
 )
 
 MUTANTS = 12
-KINDS = ("alone", "configurations", "events", "fresh", "late-windows", "parts", "prices", "shares", "speed")
+KINDS = ("alone", "configurations", "events", "fresh", "late-windows", "prices", "shares", "speed")
 STEPS = 3 * 10**6
 """Steps that `library/check.py` may take for a certificate."""
 HUGE = {"states": 2000, "labels": 2000, "slots": 5000, "tries": 10**6}
@@ -47,8 +47,6 @@ def check(case: Case, seen: Counter[str]) -> None:
     """Raise Wrong where a certificate is believed that claims or proves more than the optimum."""
     draw, best = Random(case.seed), {case.objective: optimum(case)[0]}
     proved = [certificate for _, certificate in certificates(case, None, Counter())]
-    if len(case.instance.requests) > 1:
-        proved.append(parts(case, proved, draw))
     for certificate in proved:
         for _ in range(MUTANTS):
             believe(case, mutated(certificate, draw, [c.proof for c in proved]), best, seen, "mutated")
@@ -94,17 +92,6 @@ def believe(case: Case, text: str, best: dict[str, Value], seen: Counter[str], w
 def patch_steps(steps: int = STEPS) -> Any:
     """Return a block in which `library/check.py` takes so many steps at the most."""
     return mock.patch.object(second, "MOST_STEPS", steps)
-
-
-def parts(case: Case, proved: list[Certificate], draw: Random) -> Certificate:
-    """Put a proof for some of the requests together with one for the others, where sums are allowed."""
-    n = len(case.instance.requests)
-    cut = draw.randint(1, n - 1)
-    chosen = [draw.choice(proved).proof.model_dump(mode="json"), {"kind": "alone"}]
-    proof = {"kind": "parts", "parts": [{"requests": list(range(cut)), "proof": chosen[0]},
-                                        {"requests": list(range(cut, n)), "proof": chosen[1]}]}  # fmt: skip
-    return proved[0].replace(proof=parse(Certificate, json.dumps(json.loads(proved[0].to_json()) | {"proof": proof}),
-                                         "parts").proof, bound="0")  # fmt: skip
 
 
 def random_proofs(case: Case, draw: Random) -> Iterator[Any]:
@@ -163,6 +150,6 @@ def change(node: Any, draw: Random, root: Any, key: str = "") -> None:
 
 REACH = NEEDED | {f"believed mutated {kind}" for kind in KINDS} | {"unreadable"} | {
     f"refused mutated {kind}" for kind in KINDS if kind != "alone"} | {
-    f"believed random {kind}" for kind in KINDS if kind not in ("alone", "parts", "shares")} | {
-    f"check.py believed {kind}" for kind in KINDS if kind != "parts"}  # fmt: skip
+    f"believed random {kind}" for kind in KINDS if kind not in ("alone", "shares")} | {
+    f"check.py believed {kind}" for kind in KINDS}  # fmt: skip
 PART = Part("certificates", make, check, frozenset(REACH))

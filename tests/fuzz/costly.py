@@ -18,7 +18,6 @@ from kvcore import OBJECTIVES, BadInput, Call, Cost, CostFunction, Instance, Mac
 from kvcore import certificates as kinds
 from kvcore.certificates import InvalidCertificate, PricedLine, Proof
 from kvcore.certificates.budget import Budget
-from kvcore.certificates.kinds import Part as PartOf
 from kvcore.certificates.shares import UNIT
 from kvcore.certificates.slots import GRAPH_BYTES
 from kvcore.certificates.steps import lines
@@ -77,7 +76,7 @@ def make(draw: Random) -> Iterator[Case]:
             continue
 
 
-def proof(draw: Random, instance: Instance, *, nested: bool = True) -> Proof:
+def proof(draw: Random, instance: Instance) -> Proof:
     """Draw a proof of any kind, some of whose numbers are huge."""
 
     def row(most: int = 2**50, longest: int = 2000) -> tuple[int, ...]:
@@ -97,8 +96,7 @@ def proof(draw: Random, instance: Instance, *, nested: bool = True) -> Proof:
     division: dict[str, Any] = {"functions": (UNIT // parts,) * parts, "packs": size(draw, 1000, 1)}
     if instance.machine.memory is not None:
         division[draw.choice(["memory", "packing"])] = UNIT
-    kind = draw.choice(["alone", "shares", "prices", "tree", "speed", "slots", "events", "fresh", "configurations",
-                        *(["parts", "coarse"] if nested else [])])  # fmt: skip
+    kind = draw.choice(["alone", "shares", "prices", "tree", "speed", "slots", "events", "fresh", "configurations"])
     match kind:
         case "shares":
             return kinds.Shares(**division)
@@ -136,13 +134,6 @@ def proof(draw: Random, instance: Instance, *, nested: bool = True) -> Proof:
             target = {"target": size(draw, least=1), "tries": size(draw, 10**8)} if draw.random() < 0.6 else {}
             starts = tuple(same[hash(request.shape) % 5] for request in instance.requests)
             return kinds.Configurations(scale=size(draw, 10**6, 1), memory=row(10**15), starts=starts, **target)
-        case "parts":
-            cut = range(len(instance.requests))
-            every = (PartOf(requests=(k,), proof=proof(draw, instance, nested=False)) for k in cut)
-            return kinds.Parts(parts=tuple(every))
-        case "coarse":
-            return kinds.Coarse(block_tokens=size(draw, 10**9, 1), slot_ticks=size(draw, 10**9, 1),
-                                proof=proof(draw, instance, nested=False))  # fmt: skip
     return kinds.Alone()
 
 

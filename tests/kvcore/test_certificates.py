@@ -14,21 +14,17 @@ from kvcore import OBJECTIVES, BadInput, Call, Instance, Machine, Request, Segme
 from kvcore.certificates import (
     Alone,
     Certificate,
-    Coarse,
     InvalidCertificate,
-    Parts,
     Prices,
     certify,
     read_certificate,
     verify_certificate,
 )
-from kvcore.certificates.kinds import Part
 from kvcore.certificates.least import least_batches
 from kvcore.files import parse
 from tests.support.commands import kvbound
 from tests.support.few import few
 from tests.support.optima import optima
-from tests.support.random_proofs import PRICEABLE, random_prices
 from tests.support.tiny_instances import PROFILES, tiny_instance
 from workloads import builtin
 
@@ -88,7 +84,6 @@ def test_the_objective_is_one():
         ({"proof": {"kind": "prices", "scale": 1, "slots": 5, "device": [-1]}}, "greater than or equal to 0"),
         ({"proof": {"kind": "prices", "scale": 1, "slots": 5, "device": [0.5]}}, "integer"),
         ({"proof": {"kind": "prices", "scale": 1, "slots": 5, "device": [True]}}, "integer"),
-        ({"proof": {"kind": "parts", "parts": []}}, "at least 1 item"),
         ({"proof": {"kind": "events", "states": 0}}, "greater than or equal to 1"),
         ({"proof": {"kind": "events", "states": 10**7}}, "less than or equal to 3000000"),
     ],
@@ -98,31 +93,6 @@ def test_what_is_no_certificate_file(changes, message):
     with pytest.raises(BadInput, match=message) as caught:
         read(json.dumps(document))
     assert "\n" not in str(caught.value)
-
-
-def test_a_proof_may_be_nested_but_not_too_deeply():
-    proof = {"kind": "alone"}
-    for _ in range(5):
-        proof = {"kind": "parts", "parts": [{"requests": [0], "proof": proof}]}
-    document = json.loads(proof_of_mars().to_json()) | {"proof": proof, "bound": "8"}
-    assert verify_certificate(MARS, read(json.dumps(document))) == 8
-    for _ in range(2000):
-        proof = {"kind": "parts", "parts": [{"requests": [0], "proof": proof}]}
-    text = certify(MARS, "makespan", Alone()).to_json().replace('{"kind":"alone"}', nested(2000))
-    with pytest.raises((BadInput, InvalidCertificate), match=r"deep|recurs"):
-        verify_certificate(MARS, read(text))
-
-
-def nested(depth):
-    inner = '{"kind":"alone"}'
-    return '{"kind":"parts","parts":[{"requests":[0],"proof":' * depth + inner + "}]}" * depth
-
-
-@pytest.mark.parametrize("chosen", [((0, 0),), ((0, 1), (1, 2)), ((0, 3),)])
-def test_parts_are_disjoint_and_there(chosen):
-    parts = Parts(parts=tuple(Part(requests=requests, proof=Alone()) for requests in chosen))
-    with pytest.raises(InvalidCertificate, match="different requests of the instance"):
-        parts.value(MARS, "total-flow-time")
 
 
 @pytest.mark.parametrize("profile", PROFILES)
@@ -151,33 +121,9 @@ def test_sums_of_fractions_stay_short():
     segments = [(Segment(decode=10**15 - 2 - i, call=Call(duration=1)), Segment(decode=1)) for i in range(100)]
     requests = tuple(Request(id=f"R{i}", prompt=1, segments=each) for i, each in enumerate(segments))
     many = Instance(machine=Machine(memory=None), requests=requests)
-    for proof in (Alone(), Parts(parts=tuple(Part(requests=(i,), proof=Alone()) for i in range(100)))):
-        found = proof.value(many, "normalized-latency")
-        assert found.denominator <= 10**40
-        assert 100 < found < 100 + Fraction(101, 10**15)
-
-
-def test_parts_add_up_or_the_largest_counts():
-    parts = Parts(parts=tuple(Part(requests=(i,), proof=Alone()) for i in range(3)))
-    for objective in OBJECTIVES:
-        if objective != "busy-time":
-            assert parts.value(MARS, objective) == Alone().value(MARS, objective)
-
-
-def test_parts_are_not_proved_with_evictions():
-    evicting = MARS.replace(machine=MARS.machine.replace(evict=True))
-    with pytest.raises(InvalidCertificate, match="evicts outside calls"):
-        Parts(parts=(Part(requests=(0,), proof=Alone()),)).value(evicting, "makespan")
-
-
-def test_coarse_is_what_relax_proves():
-    sample = builtin.builtin_instance("infercept-sample:k=3").replace(coarsening=None)
-    proof = Coarse(block_tokens=2, slot_ticks=2, proof=Alone())
-    assert 0 < proof.value(sample, "total-flow-time") <= Alone().value(sample, "total-flow-time")
-    with pytest.raises(InvalidCertificate, match="no bound on total-ttft carries over"):
-        proof.value(sample, "total-ttft")
-    with pytest.raises(InvalidCertificate, match="coarse already"):
-        Coarse(block_tokens=2, slot_ticks=2, proof=proof).value(sample, "total-flow-time")
+    found = Alone().value(many, "normalized-latency")
+    assert found.denominator <= 10**40
+    assert 100 < found < 100 + Fraction(101, 10**15)
 
 
 def questions(profile, seeds):
@@ -260,15 +206,6 @@ def test_a_mutated_certificate_proves_nothing_false():
 def test_a_mutated_certificate_proves_nothing_false_at_length():
     verified, refused = fuzz(range(12, 150), 300)
     assert min(verified, refused) > 3000
-
-
-def test_prices_of_parts_prove_as_much_as_their_parts():
-    instance = tiny_instance(3, **PROFILES["no-calls"] | PRICEABLE | {"evict": False})
-    draw = random.Random(1)
-    whole = range(len(instance.requests))
-    parts = [Part(requests=(i,), proof=random_prices(draw, instance)) for i in whole]
-    total = sum(part.proof.value(part.instance(instance), "total-flow-time") for part in parts)
-    assert Parts(parts=tuple(parts)).value(instance, "total-flow-time") == total
 
 
 # --- commands --------------------------------------------------------------------------------------------------------

@@ -13,10 +13,9 @@ import bounds
 import kvbound as kv
 from bounds.events import joint_states, refused
 from kvcore import OBJECTIVES, BadInput, CostFunction, Machine, objective_value, verify_schedule
-from kvcore.certificates import Alone, Certificate, Coarse, Events, InvalidCertificate, Parts, verify_certificate
+from kvcore.certificates import Alone, Certificate, Events, InvalidCertificate, verify_certificate
 from kvcore.certificates import events as core
-from kvcore.certificates.events import MOST_STATES, EventSearch, find
-from kvcore.certificates.kinds import Part
+from kvcore.certificates.events import EventSearch, find
 from kvcore.files import parse, read_instance
 from kvcore.instance import Slo
 from tests.support.build import instance, request
@@ -204,18 +203,6 @@ def test_no_search_is_begun_without_hope():
         kv.bound(instance(*[request(f"R{i}", 1, 1) for i in range(33)]), "makespan", method="events")
     assert joint_states(instance(*[request(f"R{i}", 1, 9) for i in range(2)])) == 55
     assert joint_states(instance(request("A", 1, 9), request("B", 2, 4))) == 50
-
-
-def test_proofs_in_parts_share_the_states():
-    parts = tuple(
-        Part(requests=(i,), proof=Coarse(block_tokens=1, slot_ticks=1, proof=Events(states=MOST_STATES)))
-        for i in [0, 1, 2, 3]
-    )
-    four = MARS.replace(requests=(*MARS.requests, MARS.requests[0].replace(id="R4")))
-    single = Certificate(instance_sha256=four.sha256, objective="makespan", bound="8", proof=Parts(parts=parts[:1]))
-    assert verify_certificate(four, single) == 8
-    with pytest.raises(InvalidCertificate, match=r"a search of 3000000 states would take too long .* 180 s where 9"):
-        verify_certificate(four, single.replace(proof=Parts(parts=parts)))
 
 
 def test_a_machine_without_limits():
