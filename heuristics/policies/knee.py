@@ -91,11 +91,11 @@ class Knee(Index):
         return best
 
     def _decode(self, chosen: list[Job], running: list[Job], plan: Plan) -> None:
-        """Let decodes work; where blocks lack, evict the last of those that run."""
+        """Let decodes work; where blocks lack, evict the last of those that run, but not the only one: it waits."""
         block, victims = self.machine.block, self.evictable(running, plan)
         while plan.free_blocks is not None and plan.free_blocks < sum(job.device % block == 0 for job in chosen):
             victim = next(victims, None)
-            if victim is None:
+            if victim is None or not (plan.work or chosen != [victim]):
                 break
             self.evict(victim, plan)
             self._stale.append(victim)

@@ -6,9 +6,9 @@ from itertools import pairwise
 
 import pytest
 
-from heuristics import get_policy
+from heuristics import get_policy, trace_policy
 from heuristics.policies.knee import has_knee
-from kvcore import Cost, CostFunction
+from kvcore import Call, Cost, CostFunction, Instance, Machine, Request, Segment
 from kvcore.cost import OwnCost
 from kvcore.errors import BadInput
 from tests.support import served as support
@@ -64,6 +64,18 @@ def test_where_memory_lacks_the_prefill_goes_first():
     trace = served("knee", (0, 2, 9), (0, 2, 9), (1, 12, 1), memory=20, evict=True)
     assert [dict(batch.drop) for batch in trace.expanded().batches if batch.drop] == [{"R2": 9}]
     assert work(trace)[-3:] == [{"R2": 4}] * 3
+
+
+def test_a_decode_waits_where_only_a_call_holds_what_it_lacks():
+    """R1's call keeps 8 of 12 tokens up to tick 51; R0 holds the other 4, and a batch that evicts it alone is none."""
+    calls = Segment(decode=1, call=Call(duration=50, handling="preserve")), Segment(decode=1)
+    requests = (
+        Request(id="R0", prompt=1, segments=(Segment(decode=8),)), Request(id="R1", prompt=8, segments=calls),
+    )  # fmt: skip
+    instance = Instance(machine=Machine(memory=12, evict=True), cost=Cost((CostFunction(busy=1),)), requests=requests)
+    trace = trace_policy(instance, get_policy("knee"))
+    assert work(trace)[3:5] == [{"R0": 1}, {"R1": 1}]
+    assert [batch.start for batch in trace.expanded().batches][3:5] == [3, 51]
 
 
 @pytest.mark.parametrize("seed", few(range(40), 8))
