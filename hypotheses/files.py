@@ -14,7 +14,7 @@ from heuristics.engine.guarded import guarded
 from hypotheses.case import Held
 from hypotheses.families import Hypothesis
 from hypotheses.verdict import Verdict
-from kvcore.errors import BadInput, did_you_mean, in_one_line
+from kvcore.errors import BadInput, did_you_mean
 from kvcore.files import write_text
 
 SHIPPED = Path(__file__).parent / "shipped"
@@ -56,11 +56,8 @@ def load_all(path: Path) -> dict[str, Hypothesis]:
         raise BadInput(f"{path}: not a Python file; a hypothesis is one, and its name ends in .py")
     module = importlib.util.module_from_spec(spec)
     sys.modules[spec.name] = module
-    try:
-        with guarded():
-            spec.loader.exec_module(module)
-    except (Exception, SystemExit) as error:
-        raise BadInput(f"{path}: {in_one_line(error, str(path))}") from None
+    with guarded(str(path), lambda line: BadInput(f"{path}: {line}")):
+        spec.loader.exec_module(module)
     name = path.stem.replace("_", "-")
     found: dict[str, Hypothesis] = getattr(module, "HYPOTHESES", {name: getattr(module, "HYPOTHESIS", None)})
     if not found or not all(isinstance(each, Hypothesis) for each in found.values()):

@@ -30,8 +30,15 @@ def unknown(what: str, name: str, known: Iterable[str], *more: str) -> BadInput:
 
 
 def in_one_line(error: BaseException, file: str) -> str:
-    """Return an error from a user's file: its kind, what it says, and the last line of the file that led to it."""
+    """Return an error from a user's file: its kind, what it says, and the last line of the file that led to it.
+
+    What it says is code of the user's, too.
+    """
     frames = traceback.extract_tb(error.__traceback__)
     lines = [frame.lineno for frame in frames if os.path.abspath(frame.filename) == os.path.abspath(file)]
     place = f" ({file}, line {lines[-1]})" if lines else ""
-    return f"{type(error).__name__}: {error}{place}"
+    try:
+        text = str(error)
+    except Exception:
+        text = ""
+    return f"{type(error).__name__}{': ' * bool(text)}{text}{place}"

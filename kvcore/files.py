@@ -170,11 +170,15 @@ def read_text(source: str | Path, most: int | None = None) -> str:
     except (OSError, EOFError, zlib.error) as error:
         raise BadInput(f"{name}: cannot be read: {getattr(error, 'strerror', None) or error}") from None
     if size > most:
-        raise BadInput(f"{name}: larger than {most // 2**20} MiB, which is the most that is read")
+        raise BadInput(_too_large(name, most))
     try:
         return data.decode("utf-8")
     except UnicodeDecodeError as error:
         raise BadInput(f"{name}: not UTF-8 text (byte {error.start})") from None
+
+
+def _too_large(name: str, most: int) -> str:
+    return f"{name}: larger than {most // 2**20} MiB, which is the most that is read of such a file"
 
 
 def _pieces(file: IO[bytes] | gzip.GzipFile, most: int) -> bytearray:
@@ -187,6 +191,8 @@ def _pieces(file: IO[bytes] | gzip.GzipFile, most: int) -> bytearray:
 
 def parse(model: type[Model], text: str, name: str) -> Model:
     """Parse JSON text strictly as `model`; BadInput names the file, the key and the value."""
+    if len(text) > (most := getattr(model, "most_bytes", MAX_BYTES)):
+        raise BadInput(_too_large(name, most))
     try:
         _check_keys(text, model)
         return model.model_validate_json(text)

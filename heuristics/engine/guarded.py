@@ -9,6 +9,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import NoReturn
 
+from kvcore.errors import in_one_line
+
 SECONDS = 20.0
 """Code of a user's that takes longer than this, over a decision up to twice that, is ended."""
 _exit = os._exit
@@ -33,10 +35,15 @@ def alarmed(look: Callable[..., None]) -> Iterator[None]:
 
 
 @contextmanager
-def guarded() -> Iterator[None]:
-    """Raise TimeoutError where a file is not read in time, and SystemExit where it calls `os._exit`."""
-    with alarmed(lambda *_: too_long("ended")), without_exit():
-        yield
+def guarded(file: str, error: Callable[[str], Exception]) -> Iterator[None]:
+    """Raise the error that `error` makes of one line where code of a file raises anything, exits or takes too long."""
+    try:
+        with alarmed(lambda *_: too_long("ended")), without_exit():
+            yield
+    except KeyboardInterrupt:
+        raise
+    except BaseException as raised:
+        raise error(in_one_line(raised, file)) from raised
 
 
 def too_long(done: str) -> NoReturn:

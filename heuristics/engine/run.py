@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 from heuristics.engine.demand import Demand, SoloEstimate
@@ -70,11 +71,8 @@ def trace_policy(
     again (`Policy.steady`), become one batch that is repeated. The schedule, written out, is the same either way.
     `go_on` is asked before every decision; where it says no, the run ends with a PolicyError.
     """
-    try:
-        with guarded():
-            reason = policy.why_not(instance.machine)
-    except (Exception, SystemExit) as error:
-        raise PolicyError(policy.name, 0, None, in_one_line(error, _file_of(policy))) from error
+    with guarded(_file_of(policy), partial(PolicyError, policy.name, 0, None)):
+        reason = policy.why_not(instance.machine)
     if reason is not None:
         raise Unsuited(f"policy {policy.name} cannot run on {instance.name}: {reason}")
     handled = _handled(instance, policy, predictions)
@@ -157,7 +155,9 @@ class _Simulation:
             yield
         except Unsuited as error:
             raise Unsuited(f"policy {self.policy.name} cannot run on {self.instance.name}: {error}") from None
-        except (Exception, SystemExit) as error:
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:
             raise self.fail(None, in_one_line(error, _file_of(self.policy))) from error
         finally:
             self.deciding = False

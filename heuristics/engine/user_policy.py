@@ -14,7 +14,7 @@ from heuristics.engine.guarded import guarded
 from heuristics.engine.plan import Plan
 from heuristics.engine.policy import Policy
 from heuristics.engine.view import View
-from kvcore.errors import BadInput, in_one_line
+from kvcore.errors import BadInput
 
 
 def load_policy(text: str) -> Policy:
@@ -69,11 +69,8 @@ class Given(Policy):
 
 
 def _made(kind: type[Policy], path: str) -> Policy:
-    try:
-        with guarded():
-            policy = kind()
-    except (Exception, SystemExit) as error:
-        raise BadInput(f"{path}: {kind.__name__} cannot be made: {in_one_line(error, path)}") from None
+    with guarded(path, lambda line: BadInput(f"{path}: {kind.__name__} cannot be made: {line}")):
+        policy = kind()
     said = {"name": kind.__name__.lower(), "rule": "one's own", "source": "one's own"}
     vars(policy).update({key: text for key, text in said.items() if not hasattr(policy, key)})
     return policy
@@ -90,11 +87,8 @@ def _module(path: str) -> ModuleType:
     assert spec is not None  # for mypy: the name ends in .py
     assert spec.loader is not None
     module = sys.modules[spec.name] = importlib.util.module_from_spec(spec)
-    try:
-        with guarded():
-            spec.loader.exec_module(module)
-    except (Exception, SystemExit) as error:
-        raise BadInput(f"{path} fails: {in_one_line(error, path)}") from None
+    with guarded(path, lambda line: BadInput(f"{path} fails: {line}")):
+        spec.loader.exec_module(module)
     return module
 
 

@@ -68,11 +68,12 @@ class FirstTokens(Unified):
             tokens = plan.chunk(job)
             running = [other for other in self.decoding if other not in self._late]
             running = self.order([*running, *(other for other in self.prefilling if other.generated)])
-            if not tokens or not self._would_fit(job, tokens, running, plan):
+            if not tokens or not self._would_fit(job, job.missing, running, plan):
                 break
-            while not self._fits(job, tokens, plan):
+            while not self._fits(job, job.missing, plan):
                 self.evict(next(self.evictable(running, plan)), plan)
             plan.take(job, tokens)
+            self.reserved[job.index] = job, job.known
             if job not in begun:
                 self.waiting = [entry for entry in self.waiting if entry.job is not job]
                 self.prefilling.append(job)

@@ -8,7 +8,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -29,7 +29,7 @@ HEARD: list[int] = []
 
 NOTED = 6
 """The most files that a note names."""
-LONGEST = 900
+LONGEST = 880
 """Letters of an error; of a longer one the middle is left out."""
 
 
@@ -86,7 +86,8 @@ def hidden() -> str | None:
 
 def only_writes() -> None:
     """Say that the command has all that it looks for, and ends once that is written: no signal shall come between."""
-    HEARD.append(0)
+    if 0 not in HEARD:
+        HEARD.append(0)
 
 
 @contextmanager
@@ -95,6 +96,9 @@ def _endings_as_ctrl_c() -> Iterator[None]:
         late = HEARD == [0] if number == signal.SIGINT else bool(HEARD)
         HEARD.append(number)
         if late:
+            if number == signal.SIGINT:
+                with suppress(OSError):
+                    os.write(2, b"kvbound: writing what was found; Ctrl-C once more leaves out the rest\n")
             return
         for stream in terminals:
             if not os.isatty(stream):  # it was closed: what is said goes nowhere, and is no error

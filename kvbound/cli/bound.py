@@ -9,11 +9,11 @@ import typer
 from rich.console import Console
 
 from kvbound.cli import EXIT_INTERRUPTED, common, only_writes
-from kvbound.cli.common import OUT, emit, option, settings_of, table
+from kvbound.cli.common import OUT, as_file, emit, option, settings_of, table
 from kvbound.cli.progress import SolveProgress, load_instance
 from kvbound.tables import in_words, value_columns
 from kvbound.units import units_of
-from kvcore.files import check_writable, write_text
+from kvcore.files import check_writable
 from kvcore.result import Result
 
 
@@ -42,9 +42,7 @@ def bound(
             progress=progress,
         )  # fmt: skip
     only_writes()
-    if certificate is not None and result.certificate is not None:
-        write_text(certificate, result.certificate.to_json())
-    emit(json, result.to_json(), lambda console: _show(result, console))
+    emit(json, result.to_json(), lambda console: _show(result, console), (certificate, as_file(result.certificate)))
     return EXIT_INTERRUPTED if result.stopped == "interrupted" else 0
 
 

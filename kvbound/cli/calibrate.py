@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.console import Console
 
-from costmodels.files import cost_file, write_cost
+from costmodels.files import cost_file
 from costmodels.fitted import Fit
 from costmodels.models import get_model
 from kvbound.cli import EXIT_INTERRUPTED
-from kvbound.cli.common import OUT, JsonOption, PlotOption, emit, option, table
+from kvbound.cli.common import OUT, JsonOption, PlotOption, as_file, emit, option, table
 from kvbound.cli.costs import fit_table
 from kvbound.cli.gpu import BackendOption, DeviceOption, DtypeOption, get_backend, get_dtype
-from kvbound.cli.progress import LiveLine
+from kvbound.cli.progress import LiveLine, plotting
 from kvbound.tables import Row, Rows, milliseconds, percent
 from kvcore.cost_file import CostFile
 from kvcore.errors import BadInput
@@ -85,18 +85,16 @@ def calibrate(
     if opened.device.type == "cpu":  # where a swap is a copy in memory, and goes over no link
         swaps = [row | {"of_link": None} for row in swaps]
     rows = point_rows(measured, found, floor_of(shape, peaks(rates), numbers.itemsize))
-    if out is not None:
-        machine = machine_of(engine, capacity, points, block)
-        write_cost(file_of(found, measured, seconds_of_tick, shape.name, machine, about), out)
+    machine = machine_of(engine, capacity, points, block)
+    fit = file_of(found, measured, seconds_of_tick, shape.name, machine, about)
     payload = {
         "device": about, "model": shape.name, "memory": capacity, "bandwidths": rates, "rows": rows, "swaps": swaps,
         "fit": found.report.model_dump(mode="json"),
     }  # fmt: skip
-    emit(json, payload, lambda console: show(console, about, found, rows, swaps))
-    if plot is not None:
-        from kvbound.plots import plot_calibration
-
-        plot_calibration(rows, path=plot)
+    emit(
+        json, payload, lambda console: show(console, about, found, rows, swaps),
+        (out, as_file(fit)), (plot, plotting("plot_calibration", rows)),
+    )  # fmt: skip
     return EXIT_INTERRUPTED if interrupted else 0
 
 

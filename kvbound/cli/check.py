@@ -40,8 +40,8 @@ def check(
         try:
             with LiveLine(f"checking {name}"):
                 verdicts.append(judge(name, hypothesis, take=take, time_limit=time_limit))
-        except (Exception, SystemExit) as error:
-            if isinstance(error, Contradiction) or not Path(source).is_file():
+        except BaseException as error:
+            if isinstance(error, KeyboardInterrupt | Contradiction) or not Path(source).is_file():
                 raise
             raise BadInput(f"{name} fails: {in_one_line(error, source)}") from None
         if verdicts[-1].interrupted:

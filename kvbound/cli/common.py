@@ -14,6 +14,7 @@ from rich.console import Console, ConsoleOptions, RenderResult
 from rich.table import Table
 from rich.text import Text
 
+from kvbound.cli import only_writes
 from kvbound.tables import Labelled, percent, standing, times_cells, value_columns, work_cells
 from kvbound.units import Units
 from kvcore.errors import BadInput
@@ -77,12 +78,40 @@ def read_schedules(files: str | None) -> dict[str, Schedule]:
     return dict(zip(short if len(set(short)) == len(short) else names, map(read_schedule, names), strict=True))
 
 
-def emit(target: str | None, payload: Any, show: Callable[[Console], None]) -> None:
-    """Print for people, and write JSON if asked to; with `--json -` nothing but the JSON goes to standard output."""
-    if target is not None:
-        write_text(target, json.dumps(payload, indent=1, ensure_ascii=False))
-    if target != "-":
-        show(people_console())
+Output = tuple[str | None, Callable[[str], object] | None]
+"""A file that was asked for (None: none was), and what writes it (None: there is nothing to write)."""
+
+
+def as_file(found: Any) -> Callable[[str], None] | None:
+    """Return what writes an instance, a schedule or a certificate (None: there is none)."""
+    return None if found is None else lambda file: write_text(file, found.to_json())
+
+
+def write_all(*outputs: Output) -> None:
+    """Write files; one that cannot be written keeps no other from being written, and is complained of in the end."""
+    only_writes()
+    wrong = []
+    for file, write in outputs:
+        if file is not None and write is not None:
+            try:
+                write(file)
+            except BadInput as error:
+                wrong.append(str(error))
+    if wrong:
+        raise BadInput("; ".join(wrong))
+
+
+def emit(target: str | None, payload: Any, show: Callable[[Console], None], *outputs: Output) -> None:
+    """Write JSON if asked to, then the other files, and print for people, whatever cannot be written.
+
+    With `--json -` nothing but the JSON goes to standard output.
+    """
+    as_json: Output = (target, lambda file: write_text(file, json.dumps(payload, indent=1, ensure_ascii=False)))
+    try:
+        write_all(as_json, *outputs)
+    finally:
+        if target != "-":
+            show(people_console())
 
 
 class AlignedTable:

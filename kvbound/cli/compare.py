@@ -11,7 +11,7 @@ from rich.console import Console
 
 from kvbound.cli import EXIT_INTERRUPTED, common, only_writes
 from kvbound.cli.common import OUT, POLICY, emit, option, read_schedules, show_measures, table
-from kvbound.cli.progress import LiveLine, SolveProgress, load_instance
+from kvbound.cli.progress import LiveLine, SolveProgress, drawing, load_instance
 from kvbound.cli.simulate import FEW
 from kvbound.cli.verify import show_invalid
 from kvbound.comparison import UNMEASURED, Against, Comparison, verdict
@@ -76,20 +76,16 @@ def compare(
     except InvalidSchedule as broken:
         return show_invalid(loaded, broken, json)
     only_writes()
-    with LiveLine("drawing and writing"):
-        if plot is not None:
-            comparison.figure(plot)
-        if ladder is not None:
-            comparison.draw_ladder(ladder)
-        if html is not None:
-            write_text(html, comparison.report().html())
-        if trace is not None:
-            write_trace_events(trace, comparison.schedules())
     with LiveLine("explaining the schedules"):
         explained = comparison.explained() if explain else []
     why = {found.label: {"explained": found.to_json()} for found in explained}
     rows = [row | why.get(row["label"], {}) for row in comparison.rows()]
-    emit(json, {"rows": rows}, lambda console: show(comparison, console, explained, wide=wide))
+    emit(
+        json, {"rows": rows}, lambda console: show(comparison, console, explained, wide=wide),
+        (trace, lambda file: write_trace_events(file, comparison.schedules())),
+        (plot, drawing(comparison.figure)), (ladder, drawing(comparison.draw_ladder)),
+        (html, drawing(lambda file: write_text(file, comparison.report().html()))),
+    )  # fmt: skip
     return EXIT_INTERRUPTED if comparison.interrupted else 0
 
 

@@ -10,12 +10,12 @@ import typer
 from rich.console import Console
 
 from kvbound.cli import common, only_writes
-from kvbound.cli.common import emit, result_table, settings_of
+from kvbound.cli.common import as_file, emit, result_table, settings_of
 from kvbound.cli.progress import SolveProgress, load_instance
 from kvbound.cli.solve import exit_code
 from kvbound.tables import in_words
 from kvbound.units import units_of
-from kvcore.files import check_writable, read_schedule, write_text
+from kvcore.files import check_writable, read_schedule
 from kvcore.result import Result
 
 
@@ -44,9 +44,7 @@ def improve(
             progress=progress,
         )  # fmt: skip
     only_writes()
-    if schedule is not None and result.schedule is not None:
-        write_text(schedule, result.schedule.to_json())
-    emit(json, result.to_json(), lambda console: _show(result, console))
+    emit(json, result.to_json(), lambda console: _show(result, console), (schedule, as_file(result.schedule)))
     return exit_code(result, None)
 
 

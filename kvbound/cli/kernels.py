@@ -14,7 +14,7 @@ from costmodels.models import get_model
 from kvbound.cli import EXIT_INTERRUPTED
 from kvbound.cli.common import JsonOption, PlotOption, emit, option, table
 from kvbound.cli.gpu import BackendOption, DeviceOption, DtypeOption, get_backend, get_dtype
-from kvbound.cli.progress import LiveLine
+from kvbound.cli.progress import LiveLine, plotting
 from kvbound.tables import Row, Rows, milliseconds, percent
 from kvcore.errors import BadInput
 from kvcore.files import check_writable, write_text
@@ -72,11 +72,8 @@ def kernels(
                         write_text(json, dumps(payload(), indent=1))
     except KeyboardInterrupt:
         interrupted = True
-    emit(json, payload(), lambda console: show(console, about, rates, rows, summary(rows)))
-    if plot is not None:
-        from kvbound.plots import plot_kernels
-
-        plot_kernels(rows, peaks(rates), path=plot)
+    drawn = plotting("plot_kernels", rows, peaks(rates))
+    emit(json, payload(), lambda console: show(console, about, rates, rows, summary(rows)), (plot, drawn))
     return EXIT_INTERRUPTED if interrupted else 0
 
 

@@ -17,8 +17,8 @@ from rich.console import Console
 
 from kvbound.cli import EXIT_FAILED, common
 from kvbound.cli.app import STYLE
-from kvbound.cli.common import OUT, POLICY, emit, option, read_schedules, table
-from kvbound.cli.progress import counted, load_instance
+from kvbound.cli.common import OUT, POLICY, Output, as_file, emit, option, read_schedules, table, write_all
+from kvbound.cli.progress import counted, load_instance, plotting
 from kvbound.comparison import USUAL, USUAL_WITHOUT_EVICTION
 from kvbound.simulation import policy_names
 from kvbound.tables import percent
@@ -148,14 +148,15 @@ def get(
     of = next(iter(record.objectives)) if objective is None else objective
     if of not in record.objectives:
         raise BadInput(f"{name} is for {', '.join(record.objectives)}, not for {of}")
+    found: list[Output] = []
     for target, read, what in ((schedule, opened.schedule, "schedule"), (certificate, opened.certificate, "bound")):
         if target is not None:
-            found = read(record, of)
-            if found is None:
+            found.append((target, as_file(read(record, of))))
+            if found[-1][1] is None:
                 raise BadInput(f"{name}: no {what} for {of} is known")
-            write_text(target, found.to_json())
-    if out is not None or (schedule, certificate) == (None, None):
-        write_text(out or "-", opened.instance(record).to_json())
+    if out is not None or not found:
+        found.append((out or "-", as_file(opened.instance(record))))
+    write_all(*found)
 
 
 @app.command()
@@ -224,13 +225,7 @@ def run(
         names = list(dict.fromkeys(row["name"] for row in _rows(opened, family, None, None)))
         on_one = partial(policy_rows, opened, policies=chosen, seconds=time_limit)
         rows += [row for found in _each(on_one, names, jobs) for row in found]
-    if out is not None:
-        write_text(out, as_csv(rows, COLUMNS))
     lines = profile(rows)
-    if plot is not None:
-        from kvbound.plots import plot_profile
-
-        plot_profile(lines, path=plot)
     better = sum(bool(row["over_best"]) and Fraction(row["over_best"]) < 1 for row in rows)
 
     def people(console: Console) -> None:
@@ -240,7 +235,8 @@ def run(
         if better:
             console.print(f"{better} values are better than the best known: submit their schedules")
 
-    emit(json, {"rows": rows}, people)
+    table_of = partial(write_text, text=as_csv(rows, COLUMNS))
+    emit(json, {"rows": rows}, people, (out, table_of), (plot, plotting("plot_profile", lines)))
 
 
 def _profile_table(lines: Sequence[dict[str, Any]]) -> Any:

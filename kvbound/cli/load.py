@@ -11,7 +11,7 @@ from rich.console import Console
 from heuristics.load import load_rows, rate, scaled
 from kvbound.cli import EXIT_INTERRUPTED, common
 from kvbound.cli.common import OUT, POLICY, emit, option, table
-from kvbound.cli.progress import LiveLine, SolveProgress, load_instance
+from kvbound.cli.progress import LiveLine, SolveProgress, load_instance, plotting
 from kvbound.simulation import policy_names
 from kvbound.tables import CAUSES, SHORT, TIMES, Row, Rows, percent, rate_unit, spread
 from kvbound.units import Units, units_of
@@ -72,16 +72,12 @@ def load_sweep(
             bounds.extend(_bound(loaded, factor, bound) for factor in multiples)
     except KeyboardInterrupt:
         ended = EXIT_INTERRUPTED
-    if plot is not None and rows and all("error" in row for row in rows):
-        raise BadInput(f"there is nothing to draw: {rows[0]['error']}")
-    if csv_file is not None:
-        write_text(csv_file, as_csv(rows))
-    if plot is not None and rows:
-        from kvbound.plots import plot_load
-
-        plot_load(rows, path=plot, units=units_of(loaded), bounds=bounds)
+    draw = plotting("plot_load", rows, units=units_of(loaded), bounds=bounds) if rows else None
     payload = {"instance": loaded.name, "rows": rows, **({"bounds": bounds} if bounds else {})}
-    emit(json, payload, lambda console: _show(console, rows, bounds, units_of(loaded), wide=wide))
+    emit(
+        json, payload, lambda console: _show(console, rows, bounds, units_of(loaded), wide=wide),
+        (csv_file, lambda file: write_text(file, as_csv(rows))), (plot, draw),
+    )  # fmt: skip
     return ended
 
 

@@ -6,6 +6,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from importlib import import_module
 from threading import Timer
 from types import TracebackType
 from typing import Any, Self
@@ -53,6 +54,21 @@ class LiveLine:
             self.timer.cancel()
             self.timer.join()
             self.status.stop()
+
+
+def drawing(draw: Callable[[str], object]) -> Callable[[str], None]:
+    """Return what draws into a file and says so meanwhile."""
+
+    def write(file: str) -> None:
+        with LiveLine(f"drawing {file}"):
+            draw(file)
+
+    return write
+
+
+def plotting(name: str, *things: Any, **more: Any) -> Callable[[str], None]:
+    """Return what draws things into a file by a function of `kvbound.plots`, which is loaded only then."""
+    return drawing(lambda file: getattr(import_module("kvbound.plots"), name)(*things, path=file, **more))
 
 
 def load_instance(source: str) -> Instance:

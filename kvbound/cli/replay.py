@@ -17,7 +17,7 @@ from kvbound.cli import EXIT_FAILED, EXIT_INTERRUPTED, common
 from kvbound.cli.calibrate import capacity_of, choose_points
 from kvbound.cli.common import emit, option, table
 from kvbound.cli.gpu import BackendOption, DeviceOption, DtypeOption, get_backend, get_dtype
-from kvbound.cli.progress import LiveLine, load_instance
+from kvbound.cli.progress import LiveLine, load_instance, plotting
 from kvbound.simulation import match_handling
 from kvbound.tables import percent, title
 from kvcore.errors import BadInput
@@ -103,12 +103,9 @@ def replay(
         "dtype": str(engine.dtype).removeprefix("torch."), **where, **clocks,
         **report(replays, objective, runs),
     }  # fmt: skip
-    if plot is not None:
-        from kvbound.plots import plot_replay
-
-        batches = {r.name: ([float(p) for p in r.predicted], r.measured.tolist()) for r in replays}
-        plot_replay(payload, batches, path=plot)
-    emit(json, payload, lambda console: show(console, payload))
+    batches = {r.name: ([float(p) for p in r.predicted], r.measured.tolist()) for r in replays}
+    drawn = plotting("plot_replay", payload, batches)
+    emit(json, payload, lambda console: show(console, payload), (plot, drawn))
     return EXIT_INTERRUPTED if len(replays[0].rounds) < rounds[0] else 0
 
 

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 from rich.console import Console
 
 from kvbound.cli import EXIT_INTERRUPTED, EXIT_UNDECIDED, only_writes
-from kvbound.cli.common import OUT, POLICY, JsonOption, ObjectiveOption, emit, option, table
+from kvbound.cli.common import OUT, POLICY, JsonOption, ObjectiveOption, as_file, emit, option, table
 from kvbound.cli.progress import LiveLine
 from kvbound.words import SWITCHES, request_cells
 from kvcore.errors import BadInput, unknown
-from kvcore.files import check_writable, write_text
+from kvcore.files import check_writable
 from kvcore.instance import LIMIT, Instance, Machine
 
 if TYPE_CHECKING:
@@ -90,12 +90,10 @@ def _report(family: dict[str, Any], seen: SearchRecord, out: str | None, json: s
     if seen.claim is None and not interrupted:
         raise seen.failure or BadInput("the family has no instance in which every request fits; enlarge --memory")
     payload: dict[str, Any] = {"family": family, **seen.to_json()}
-    if seen.claim is not None:
-        instance = named(seen.claim)
+    instance = None if seen.claim is None else named(seen.claim)
+    if instance is not None:
         payload |= {"instance_sha256": instance.sha256, "instance": instance.model_dump(mode="json")}
-        if out is not None:
-            write_text(out, instance.to_json())
-    emit(json, payload, lambda console: _show(seen, console))
+    emit(json, payload, lambda console: _show(seen, console), (out, as_file(instance)))
     if interrupted:
         return EXIT_INTERRUPTED
     return 0 if seen.claim is not None and seen.claim.decided else EXIT_UNDECIDED

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Annotated
 
 from rich.console import Console
 
 from kvbound.cli import EXIT_INTERRUPTED, common, only_writes
-from kvbound.cli.common import POLICY, emit, option, show_measures, table
+from kvbound.cli.common import POLICY, as_file, emit, option, show_measures, table
 from kvbound.cli.progress import LiveLine, load_instance
 from kvbound.simulation import Simulation, policy_names, simulate_policies
 from kvbound.tables import handling_text, value_columns, without_calls
 from kvbound.trace_events import write_trace_events
 from kvbound.units import Units, units_of
 from kvcore.errors import BadInput
-from kvcore.files import check_writable, write_text
+from kvcore.files import check_writable
 from kvcore.instance import Instance
 from kvcore.parameters import fraction
 
@@ -50,11 +51,11 @@ def simulate(
         window=stop, strict=len(names) == 1, predictions=predictions, seed=seed, watch=LiveLine,
     )  # fmt: skip
     only_writes()
-    if schedule is not None and runs and runs[0].schedule is not None:
-        write_text(schedule, runs[0].schedule.to_json())
-    if trace is not None:
-        write_trace_events(trace, [(run.row["policy"], run.trace) for run in runs if run.trace is not None])
-    emit(json, {"rows": [run.row for run in runs]}, lambda console: show_runs(console, runs, loaded, wide=wide))
+    traced = [(run.row["policy"], run.trace) for run in runs if run.trace is not None]
+    emit(
+        json, {"rows": [run.row for run in runs]}, lambda console: show_runs(console, runs, loaded, wide=wide),
+        (schedule, as_file(runs[0].schedule if runs else None)), (trace, partial(write_trace_events, schedules=traced)),
+    )  # fmt: skip
     return EXIT_INTERRUPTED if interrupted else 0
 
 

@@ -11,12 +11,12 @@ from rich.console import Console
 
 from kvbound import tables
 from kvbound.cli import EXIT_INTERRUPTED, EXIT_UNDECIDED, common, only_writes
-from kvbound.cli.common import emit, option, result_table, settings_of, table
-from kvbound.cli.progress import LiveLine, SolveProgress, load_instance
+from kvbound.cli.common import Output, as_file, emit, option, result_table, settings_of, table, write_all
+from kvbound.cli.progress import LiveLine, SolveProgress, load_instance, plotting
 from kvbound.tables import because, between, causes, differences, in_words
 from kvbound.trace_events import write_trace_events
 from kvbound.units import units_of
-from kvcore.files import check_writable, write_text
+from kvcore.files import check_writable
 from kvcore.result import DECLINED, Result
 
 if TYPE_CHECKING:
@@ -68,29 +68,28 @@ def solve(
             progress=progress,
         )  # fmt: skip
     only_writes()
-    if certificate is not None and result.certificate is not None:
-        write_text(certificate, result.certificate.to_json())
-    if schedule is not None and result.schedule is not None:
-        write_text(schedule, result.schedule.to_json())
-    if plot is not None and result.trace is not None:
-        from kvbound.plots import compare_schedules
+    try:  # what runs policies comes last
+        write_all((certificate, as_file(result.certificate)), (schedule, as_file(result.schedule)))
+    finally:
+        others = None
+        if explain and result.trace is not None:
+            from kvbound.comparison import beside_policies
 
-        compare_schedules([(_title(result), result.trace)], path=plot)
-    if curves is not None:
-        from kvbound.plots import plot_log
-
-        plot_log(result.to_json(), curves, units_of(loaded))
-    if trace is not None and result.trace is not None:
-        write_trace_events(trace, [(f"{loaded.name}, {_title(result)}", result.trace)])
-    others = None
-    if explain and result.trace is not None:
-        from kvbound.comparison import beside_policies
-
-        with LiveLine("running policies"):
-            others = beside_policies(result)
-    row = result.to_json() | ({} if others is None else {"policies": explained_rows(others)})
-    emit(json, row, lambda console: show(result, console, others))
+            with LiveLine("running policies"):
+                others = beside_policies(result)
+        row = result.to_json() | ({} if others is None else {"policies": explained_rows(others)})
+        emit(json, row, lambda console: show(result, console, others), *pictures(result, plot, curves, trace))
     return exit_code(result, gap)
+
+
+def pictures(result: Result, plot: str | None, curves: str | None, trace: str | None) -> list[Output]:
+    """Return what draws the schedule, and value and bound against time, and what writes events."""
+    log = plotting("plot_log", result.to_json(), units=units_of(result.instance))
+    if result.trace is None:
+        return [(curves, log)]
+    title, executed = _title(result), result.trace
+    events = partial(write_trace_events, schedules=[(f"{result.instance.name}, {title}", executed)])
+    return [(trace, events), (plot, plotting("compare_schedules", [(title, executed)])), (curves, log)]
 
 
 def explained_rows(others: Comparison) -> list[dict[str, Any]]:

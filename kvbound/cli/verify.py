@@ -8,7 +8,7 @@ from rich.console import Console
 
 from kvbound.cli import EXIT_FAILED
 from kvbound.cli.common import InstanceArgument, JsonOption, PlotOption, emit, option, table
-from kvbound.cli.progress import LiveLine, load_instance
+from kvbound.cli.progress import LiveLine, load_instance, plotting
 from kvbound.simulation import match_handling
 from kvbound.units import units_of
 from kvcore import InvalidSchedule, Trace, handlings, measures, verify_schedule
@@ -40,12 +40,9 @@ def verify(
             trace = verify_schedule(loaded, judged)
     except InvalidSchedule as broken:
         return show_invalid(loaded, broken, json)
-    if plot is not None:
-        from kvbound.plots import compare_schedules
-
-        compare_schedules([(loaded.name, trace)], path=plot)
     payload = {"valid": True, "instance": loaded.name, "instance_sha256": loaded.sha256, **measures(trace)}
-    emit(json, {**payload, "handling": handlings(trace)}, lambda console: _show(trace, console))
+    drawn = plotting("compare_schedules", [(loaded.name, trace)])
+    emit(json, {**payload, "handling": handlings(trace)}, lambda console: _show(trace, console), (plot, drawn))
     return 0
 
 

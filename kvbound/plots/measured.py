@@ -65,6 +65,8 @@ def plot_load(rows: Rows, path: str | Path | None = None, units: Units = SECONDS
     Rows that could not run are left out. Where all requests arrive at once, the x axis is the factor of the load. A
     hollow marker is a run in which the queue grows. A policy that dwarfs the others leaves the axes, and is named.
     """
+    if rows and all("error" in row for row in rows):
+        raise BadInput(f"there is nothing to draw: {rows[0]['error']}")
     rate = rate_unit(units)
     with style.sheet(9, 5, path) as figure:
         axes = figure.subplots(2, 3).flat

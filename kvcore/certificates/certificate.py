@@ -5,7 +5,7 @@ from __future__ import annotations
 from fractions import Fraction
 from math import ceil, floor
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 from weakref import WeakValueDictionary
 
 from pydantic import Field
@@ -33,6 +33,7 @@ class Certificate(Noun):
 
     format: Literal["kvbound-certificate"] = "kvbound-certificate"
     version: Annotated[int, Field(ge=1, le=1)] = 1
+    most_bytes: ClassVar[int] = 64 * 1024 * 1024  # a text takes up to twenty times its size while it is read
     instance_sha256: Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
     objective: Name
     bound: Bound

@@ -101,6 +101,8 @@ def mutant(certificate: Certificate, draw: Random) -> str:
 
 def break_one(node: Any, draw: Random) -> None:
     """Change the structure somewhere below: leave something out, repeat it often, or put something odd in its place."""
+    if not node:
+        return
     place = draw.choice(list(node) if isinstance(node, dict) else range(len(node)))
     if isinstance(node[place], dict | list) and node[place] and draw.random() < 0.7:
         break_one(node[place], draw)

@@ -91,7 +91,7 @@ def simpler(case: Case) -> Iterator[Case]:
 
 def shorter(text: str) -> Iterator[str]:
     """Yield the text (its first line is kept) without ever smaller pieces of it."""
-    kind, content = text.split("\n", 1)
+    kind, _, content = text.partition("\n")
     length = len(content) // 2
     while length:
         for start in range(0, len(content), length):

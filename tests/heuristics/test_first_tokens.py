@@ -5,7 +5,7 @@ from functools import partial
 import pytest
 
 from heuristics import Unsuited, get_policy, trace_policy
-from kvcore import Cost, CostFunction, Instance, Machine, Request, Segment
+from kvcore import Call, Cost, CostFunction, Instance, Machine, Request, Segment
 from kvcore.cost import OwnCost
 from kvcore.metrics import objective_value
 from tests.support import served as support
@@ -42,6 +42,18 @@ def test_more_than_was_predicted_is_refilled():
     believed = given.replace(requests=tuple(each.replace(segments=(Segment(decode=1),)) for each in two))
     done = work(trace_policy(given, POLICY, believed))
     assert done == [{"R0": 1, "R1": 1}] * 2 + [{"R0": 1}] * 2 + [{"R1": 3}, {"R1": 1}]
+
+
+def test_refills_after_calls_do_not_evict_each_other_for_ever():
+    """Refills of 7 and 10 in parts, in a memory of 12: each has room for all that it knows before it begins."""
+    calls = [(4, 3, Call(duration=0, returns=3)), (5, 2, Call(duration=0))]
+    two = tuple(
+        Request(id=f"R{i}", prompt=prompt, segments=(Segment(decode=decode, call=call), Segment(decode=1)))
+        for i, (prompt, decode, call) in enumerate(calls)
+    )
+    machine = Machine(memory=12, prefill_tokens=3, evict=True)
+    trace = trace_policy(Instance(machine=machine, cost=TOKENS, requests=two), POLICY)
+    assert len(trace.schedule.batches) < 20
 
 
 def test_a_cost_without_marginal_costs_is_declined():

@@ -66,18 +66,16 @@ def test_where_memory_lacks_the_prefill_goes_first():
     assert work(trace)[-3:] == [{"R2": 4}] * 3
 
 
-def test_a_decode_that_no_eviction_lets_work_keeps_its_kv():
-    """R1 holds 15 of 21 tokens in its call: R0, which has 6, waits for it, as no eviction makes room for a seventh."""
-    call = Call(duration=9, returns=0, handling="preserve")
+def test_a_decode_waits_where_only_a_call_holds_what_it_lacks():
+    """R1's call keeps 8 of 12 tokens up to tick 51; R0 holds the other 4, and a batch that evicts it alone is none."""
+    calls = Segment(decode=1, call=Call(duration=50, handling="preserve")), Segment(decode=1)
     requests = (
-        Request(id="R0", prompt=1, segments=(Segment(decode=9),)),
-        Request(id="R1", prompt=9, segments=(Segment(decode=6, call=call), Segment(decode=1))),
-    )
-    machine = Machine(memory=21, host_memory=0, evict=True)
-    trace = trace_policy(Instance(machine=machine, cost=Cost((CostFunction(),)), requests=requests), get_policy("knee"))
-    assert [(dict(batch.drop), dict(batch.work)) for batch in trace.expanded().batches if batch.drop] == [
-        ({"R0": 7}, {"R1": 1}),
-    ]  # fmt: skip
+        Request(id="R0", prompt=1, segments=(Segment(decode=8),)), Request(id="R1", prompt=8, segments=calls),
+    )  # fmt: skip
+    instance = Instance(machine=Machine(memory=12, evict=True), cost=Cost((CostFunction(busy=1),)), requests=requests)
+    trace = trace_policy(instance, get_policy("knee"))
+    assert work(trace)[3:5] == [{"R0": 1}, {"R1": 1}]
+    assert [batch.start for batch in trace.expanded().batches][3:5] == [3, 51]
 
 
 @pytest.mark.parametrize("seed", few(range(40), 8))

@@ -96,18 +96,28 @@ def test_a_decision_that_does_not_return_is_ended(monkeypatch, tmp_path) -> None
         run_policy(builtin_instance("infermax-figure15:I=4"), get_policy(str(tmp_path / "mine.py")))
 
 
+SILENT = "class Silent(BaseException):\n    def __str__(self): raise ValueError\n"
+
+
+@pytest.mark.parametrize(
+    ("raised", "said_of_it"),
+    [("SystemExit(0)", "SystemExit: 0"), ("GeneratorExit", "GeneratorExit ("), ("Silent", "Silent (")],
+)
 @pytest.mark.parametrize("method", ["decide(self, view, plan)", "start(self, view)", "why_not(self, machine)"])
-def test_a_policy_that_ends_the_program_is_an_error(method: str, tmp_path) -> None:
-    (tmp_path / "mine.py").write_text(f"import sys\n{MINE}\n    def {method}:\n        sys.exit(0)\n")
+def test_a_policy_that_raises_what_ends_a_program_is_an_error(
+    method: str, raised: str, said_of_it: str, tmp_path
+) -> None:
+    (tmp_path / "mine.py").write_text(f"{SILENT}{MINE}\n    def {method}:\n        raise {raised}\n")
     said = kvbound("simulate", "infermax-figure15:I=4", "--policy", tmp_path / "mine.py", code=2).stderr
-    assert said.startswith("kvbound: policy smallest fails in batch 0: SystemExit: 0")
+    assert said.startswith(f"kvbound: policy smallest fails in batch 0: {said_of_it}")
     assert said.count("\n") == 1
 
 
 @pytest.mark.parametrize(
     ("text", "message"),
     [("while True:\n    pass\n", "TimeoutError: it has not ended within 0.1 s"),
-     ("import os\nos._exit(0)\n", "SystemExit: 0"), ("from os import _exit\n_exit(3)\n", "SystemExit: 3")],
+     ("import os\nos._exit(0)\n", "SystemExit: 0"), ("from os import _exit\n_exit(3)\n", "SystemExit: 3"),
+     ("raise GeneratorExit", r"GeneratorExit \(")],
 )  # fmt: skip
 def test_a_file_that_does_not_end_or_ends_the_program(text: str, message: str, monkeypatch, tmp_path) -> None:
     monkeypatch.setattr(guarded, "SECONDS", 0.1)

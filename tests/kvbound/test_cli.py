@@ -347,11 +347,15 @@ def test_sigterm_ends_a_solve_as_ctrl_c_does(monkeypatch, tmp_path, number):
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_while_files_are_written_loses_none(monkeypatch, tmp_path, number):
+    """The first Ctrl-C says that a second one leaves out the rest."""
+    signals = [number]
+
     def write(*arguments):
-        signal.raise_signal(number)
+        while signals:
+            signal.raise_signal(signals.pop())
         write_text(*arguments)
 
-    monkeypatch.setattr("kvbound.cli.bound.write_text", write)
+    monkeypatch.setattr("kvbound.cli.common.write_text", write)
     files = ["--certificate", tmp_path / "c.json", "--json", tmp_path / "r.json"]
     assert kvbound("bound", "mars-figure1", "--method", "alone", *files)[0] == 0
     assert {file.name for file in tmp_path.iterdir()} == {"c.json", "r.json"}

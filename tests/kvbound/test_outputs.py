@@ -67,6 +67,18 @@ def test_a_pipe_is_written_through(tmp_path: Path) -> None:
     assert names(tmp_path) == ["pipe"]
 
 
+def test_a_file_that_cannot_be_written_loses_no_other(tmp_path: Path) -> None:
+    """As with a disk that fills up meanwhile; what was found is printed, too."""
+    long = {option: tmp_path / f"{LONGEST}.{option}.svg" for option in ("--json", "--plot")}
+    given = {"--schedule": tmp_path / "s.json", "--curves": tmp_path / "c.svg", **long}
+    asked = [word for pair in given.items() for word in pair]
+    said = kvbound("solve", "infermax-figure15:I=2", "--ways", "improve", "--time-limit", 1, *asked, code=2)
+    assert "found by" in said.stdout
+    assert said.stderr.count("cannot be written: File name too long") == 2
+    assert said.stderr.count("\n") == 1
+    assert names(tmp_path) == ["c.svg", "s.json"]
+
+
 def test_a_device_is_written_through(tmp_path: Path) -> None:
     """On copies of /dev/null and /dev/full, so that a mistake here harms nobody."""
     null, full = tmp_path / "null", tmp_path / "full"

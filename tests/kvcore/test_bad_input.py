@@ -432,6 +432,11 @@ def test_a_file_of_exactly_the_limit_is_read(tmp_path: Path, monkeypatch: pytest
     assert MAX_BYTES == 256 * 2**20
 
 
+def test_a_certificate_may_be_smaller_only() -> None:
+    with pytest.raises(BadInput, match=r"c\.json: larger than 64 MiB, which is the most that is read of such a file"):
+        parse(Certificate, " " * (64 * 2**20 + 1), "c.json")
+
+
 def test_standard_input(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     path = tmp_path / "file.json"
     path.write_text(mars().to_json())
