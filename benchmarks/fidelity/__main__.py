@@ -18,15 +18,16 @@ from kvcore.files import write_text
 PAGE = Path(__file__).parents[2] / "docs" / "fidelity.md"
 INTRODUCTION = """# Fidelity
 
-Each table compares a paper's figure with kvbound's for the policy of that name. Papers measured real engines; kvbound
-uses a linear cost of batches. A claim holds if its order or direction is the same. *Where* has the letter of the
-workload, then a section or figure. `python -m benchmarks.fidelity` (12 minutes) writes this page.
+Do the policies do what their papers report? Each table has a paper's figures beside those of kvbound's policies. Papers
+measured real engines, kvbound has a linear cost of batches. So a claim *holds* if the order or the direction is the
+same. *Where* has a letter for the workload (below the table), then a section or figure of the paper; a number in
+brackets leads to a remark. `python -m benchmarks.fidelity` (12 minutes) writes this page.
 
 ## Batch for batch
 
 On 48 Azure conversations, with evictions, `vllm`, `vllm-ef`, `sarathi-serve` and `sarathi-serve-ef` equal INFERMAX's
 released simulator, and `vllm-vidur` equals Vidur's, in tokens and times (`tests/heuristics/released`).
-[policies.md](policies.md#papers-and-released-code) lists differences of releases and papers.
+[policies.md](policies.md#papers-and-released-code) lists where released code differs from its paper.
 """
 
 
