@@ -25,6 +25,8 @@ NAMES = """# Names
 Written by `python -m docs.make` from the code. What the commands and the Python functions take by name: built-in
 instances, policies, methods of bounds, solvers, costs, devices, models and the options of searches.
 """
+READ = """Peaks, as the makers publish them. The data sheets of H200, B200 and MI300X were read in pages that cite them only;
+NVIDIA's NeMo RL has the bf16 of H200 and B200."""
 SEARCHES = """What `--option NAME=NUMBER` sets, and `options={NAME: NUMBER}` in Python: the numbers that steer searches.
 They change what is found, and how soon; no proof rests on them."""
 
@@ -53,7 +55,7 @@ def names_page() -> str:
             (f"`{d.name}`", f"{d.memory / 2**30:g} GiB", f"{d.bandwidth / 1e9:,.0f} GB/s",
              f"{d.flops / 1e12:.1f} TFLOP/s", f"{d.link / 1e9:g} GB/s", d.source)
             for d in DEVICES.values()
-        ]),
+        ], READ),
         *section("Models", ("model", "parameters", "weights", "KV a token", "source", "what its roofline cannot say"), [
             (f"`{m.name}`", f"{m.parameters:,}", f"{m.weight_bytes / 1e9:.1f} GB", f"{m.kv_bytes() / 1024:g} KiB",
              m.source, m.note)
