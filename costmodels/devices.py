@@ -3,8 +3,8 @@
 Bandwidths and arithmetic are peaks, which nothing reaches; a measured model (`costmodels.fitted`) knows better. The
 link is the theoretical rate of PCI Express one way, 16 lanes with 128 of 130 bits payload: 16 x 16 GT/s = 31.5 GB/s
 (generation 4), 16 x 32 GT/s = 63 GB/s (generation 5). Memory is the nominal size in GiB; about 1 % of it is never free
-to a program. The figures of H200, B200 and MI300X were compared with pages that cite the data sheets, not with the
-sheets.
+to a program. The data sheets of H200, B200 and MI300X were read in pages that cite them (November 2026); the arithmetic
+of H200 and B200 is half of what NVIDIA's NeMo RL has with sparsity (`nemo_rl/utils/flops_tracker.py`).
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ DEVICES = {
         Device("a100-40gb", 40 * GIB, 1555 * 10**9, 312 * TERA, PCIE_4, "NVIDIA A100 data sheet, SXM4 40 GB"),
         Device("a100-80gb", 80 * GIB, 2039 * 10**9, 312 * TERA, PCIE_4, "NVIDIA A100 data sheet, SXM4 80 GB"),
         Device("h100", 80 * GIB, 3350 * 10**9, 9894 * TERA // 10, PCIE_5, "NVIDIA H100 data sheet, SXM5 80 GB"),
-        Device("h200", 141 * GIB, 4800 * 10**9, 9894 * TERA // 10, PCIE_5, "NVIDIA H200 data sheet, SXM5"),
-        Device("b200", 180 * GIB, 8000 * 10**9, 2250 * TERA, PCIE_5, "NVIDIA DGX B200 data sheet, one of eight"),
-        Device("mi300x", 192 * GIB, 5300 * 10**9, 13074 * TERA // 10, PCIE_5, "AMD Instinct MI300X data sheet"),
+        Device("h200", 141 * GIB, 4800 * 10**9, 9894 * TERA // 10, PCIE_5, "NVIDIA H200 data sheet, SXM5; NeMo RL"),
+        Device("b200", 180 * GIB, 8000 * 10**9, 2250 * TERA, PCIE_5, "NVIDIA DGX B200 data sheet, an eighth; NeMo RL"),
+        Device("mi300x", 192 * GIB, 5300 * 10**9, 13074 * TERA // 10, PCIE_5, "AMD Instinct MI300X data sheet, as cited"),
         Device("rtx-4090", 24 * GIB, 1008 * 10**9, 1652 * TERA // 10, PCIE_4, "NVIDIA Ada architecture white paper"),
     )
 }

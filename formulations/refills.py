@@ -1,6 +1,34 @@
 """Which parts of prefills, and which batches made for drops alone, a schedule of least value may need.
 
-`docs/formulation.md` has the arguments (Batches made for drops).
+**Batches made for drops.** A swap-out and a swap-in of the same tokens in one batch change no KV, but they make a batch
+of drops, which alone are none. With `pause` and without host memory such a batch j, without work or another transfer,
+can be left out, if the last drop of the proof is allowed and no change of work in it raises a cost function.
+
+*Proof.* A dropped request that does not work in batch j + 1 is dropped there instead. One that does keeps its KV in j,
+and processes in j + 1 only what it lacks: the memory there is the same. If it lacks nothing, it drops what is too much
+in j + 1 and rests. Now j changes nothing. QED The drop is allowed with `partial`. It is not needed if each refill lacks
+one token of the context or none (without `chunked`, or by the next theorem). Without `evict`, R9 allows a drop in the
+batch of the next work.
+
+**Whole prefills.** With `chunked`, let memory, or all peaks together, not exhaust the token budgets, and no refill pay.
+Then some optimal schedule splits no prefill, except for a last token that is a decode, if
+
+1. every batch lasts one tick; or
+2. the cost is one function with busy > 0, divisor d, no hinge, prefill_requests + prefill_kv >= d - 1; there is one
+   arrival tick, calls take no time, and there is no SLO on TPOT.
+
+*Proof.* Of the prefills towards one token, move all tokens to the last (in case 1 to the decode, if one follows).
+Before it less memory is held, in it as much. Tokens that are dropped again before it are not processed. A drop of an
+empty batch is made in the next one, as above. In case 2 move prefill by prefill: a tokens on top of m keep the sums of
+tokens and pairs, so f loses X in one batch and gains Y in the other with
+
+    X - Y >= prefill_requests + (m + a) prefill_kv >= d - 1, so floor(X / d) >= ceil(Y / d).
+
+As busy > 0, the earlier batch loses at least the ticks that the later one gains, also if it becomes empty. So the first
+j batches last no longer, for every j; with nothing to wait for, no token is later. QED
+
+*Example.* One request, prompt 10, one output, f = busy + pairs, d = 1: the whole prefill lasts 101 ticks; one of 9
+tokens and a decode last 82 + 1.
 """
 
 from __future__ import annotations
@@ -16,12 +44,7 @@ def is_paced(instance: Instance, objective: str) -> bool:
 
 
 def drops_need_batches(instance: Instance) -> bool:
-    """Whether a batch that a swap there and back makes, for drops alone, may pay: `evict`, `pause`, no host memory.
-
-    It does not where the KV can be kept and dropped in the next batch instead: if a refill is never the cheaper work,
-    and after it the request holds what it held before or more, or may drop what is too much in the batch in which it
-    would have been refilled.
-    """
+    """Whether a batch made for drops alone may pay: `evict`, `pause`, no host memory."""
     return refill_pays(instance) or (needs_chunks(instance) and not instance.machine.partial)
 
 

@@ -1,10 +1,79 @@
 """Rounding in the schedule's favour: every schedule of the fine instance becomes one of the coarse instance.
 
-The proof is in `docs/coarsening.md`. In short: the coarse schedule follows the fine one at the last tick of each slot.
-A segment of at least a slot is resident at one such tick or more; a shorter one may fall between two of them, so it
-becomes part of the call beside it (or of the time before the first, or after the last, segment that is kept). Where KV
-may be evicted outside calls, requests that work in one slot may take turns on the device: there the memory is what they
-can hold together within a slot, and refills cost nothing.
+A segment of at least a slot is resident at the last tick of one slot or more; a shorter one may fall between two such
+ticks, so it becomes part of the call beside it (or of the time before the first, or after the last, segment that is
+kept). These are the proofs of Theorems 2 and 3 of `docs/coarsening.md`, in its symbols: a primed letter is coarse.
+
+**Theorem 2.** The coarse schedule follows the fine one at the last tick of each slot, tau[j] = s (j + 1) - 1. There a
+request holds x tokens on the device and y on the host, after moves and growth, and by its end has generated g of its
+segment. A kept segment has its first work at w, its first token at f and its last at z; without `evict` its KV only
+grows from w to z.
+
+*A kept segment covers slot ends.* z >= f + d - 1 and d >= s, so some tau[j] lies in [f, z]. At the last one g >= d -
+(s - 1) >= d - u + 1, so ceil(g / u) >= d'; at the first g <= s <= u, so ceil(g / u) = 1; between, it grows by at most
+1 a slot.
+
+*Construction.* In slot j a request in kept segment k does the following. Slots with coarse work are coarse batches;
+moves between two are made in the later one.
+
+* f <= tau[j]: it has generated q = min(d', ceil(g / u)) tokens, at most one a slot; after its work it holds K' + q - 1.
+* w <= tau[j] < f: it holds the larger of what it held and min(floor(x / b), K' - 1).
+* In the slot of w, before the work: with `preserve` it holds what it held, else by the rule of `free` for the tokens on
+  the device in tick w after the moves.
+* Between segments: `preserve` moves nothing; `discard` drops all in the next coarse batch. `free` with `partial` keeps
+  T' = the least floor((x + y) / b) since the call started, at most what it held: min(T', floor(x / b)) on the device,
+  the rest on the host; an extra counts one more where x (or x + y) is above 0. `free` without `partial` keeps all until
+  the fine one first drops: on the device where x > 0, else on the host.
+* A stand-in works in slot r' + floor((C - e) / s).
+
+*Time.* The coarse segment ends in the first slot j with q = d'; let c = j + 1. One slot earlier g <= u (d' - 1), so now
+g <= u d', and the fine segment needs d - u d' more ticks: s c + rest <= z + 1. So the next w >= s c + A; tau[j] >= w
+gives j + 1 >= (s c + A + 1) / s, that is j >= c + a': the coarse call has returned (R2). Likewise j >= r' for the first
+kept segment, and C >= s c + t after the last. For a stand-in C' = r' + 1 + floor((C - e) / s), so s C' + t <= C.
+
+*Device memory (R6).* A request holds at most floor(x / b) coarse tokens, plus 1 for an extra: before f and between
+segments by construction; from f on floor(x / b) = floor((K + g - 1) / b) >= floor(K / b) + floor((g - 1) / u) >=
+K' + q - 1, or one less if K' is rounded up. At the call x = K + d - 1 covers the coarse KV; under `preserve` x never
+falls; without `partial`, x > 0 before the first drop means that all KV is on the device. With machine blocks of g b
+tokens, g ceil(floor(x / b) / g) <= g ceil(x / (g b)); an extra adds at most g. At the one tick tau[j] this is at most M
+together.
+
+*Host memory (R7).* floor((x + y) / b) - floor(x / b) <= (y + b - 1) / b, only where y > 0; one more for an extra; at
+most floor(y / b) without `partial`.
+
+*Moves (R8 to R10).* T' only falls. A drop, then a swap_out or swap_in, leads from any split to any other, in the window
+of a `free` call, first work included; in the slot of w the host part is 0 after the moves. Without `partial` all KV
+moves. With `discard` the drop, of at least one token, is in the batch that follows.
+
+*Budgets (R5), where limited.* Then u = b and nothing is merged. A request does coarse work only in slots with N >= 1
+tokens of fine work, and at most (N + 3 (b - 1)) / b:
+
+* a decode: 1 <= (N + b - 1) / b;
+* a prefill on x0 fine and floor(x0 / b) coarse tokens: floor((x0 + N) / b) - floor(x0 / b) <= (N + b - 1) / b; one more
+  for an extra (then b >= 2, and N + 2 b - 1 <= N + 3 (b - 1));
+* a prefill on all KV of the call, x0 <= K + d - 1: floor((K + d - 1 + N) / b) - floor(K / b) - floor(d / b) + 1 <=
+  (N + 3 (b - 1)) / b.
+
+The sum over n requests is C'. Of the N tokens before the first token of a segment at most one was generated, and it,
+processed alone, was a decode: the sum is P'. In a slot at most B s requests work. QED
+
+**Theorem 3 (with `evict`).** Let g be the tokens of kept segment k that are generated by the end of tau[j], and
+q[j] = min(d', ceil(g / u)). The coarse request works in the slots in which q[j] grows, by at most 1 as s <= u. It
+generates its q[j]-th token there and holds K' + q[j] - 1 tokens after its work. Each coarse batch drops all KV of the
+requests that do not work in it: they are ready, or in a `free` call (R4, R8, R9). Nothing is swapped.
+
+*Work.* Token budgets are no limit, so a request refills in the slot of its work. There the fine one generates a token,
+as at most B s do in one slot (no stand-in where B' is a limit).
+
+*Time.* Let q[j] reach d' in slot j, c = j + 1. By the end of slot j - 1 at most u (d' - 1) tokens were generated: the
+last comes at z >= tau[j - 1] + d - u (d' - 1) = tau[j - 1] + u + rest >= tau[j] + rest, and s c + rest <= z + 1. The
+first token of the next kept segment comes at f >= s c + A, the coarse one in the slot of f. The rest is as above.
+
+*Memory.* Let i work in coarse slot j. At the last tick of this slot in which it generates a token it holds
+x[i] >= K + u (q[j] - 1) device tokens, so floor(x[i] / b) is at least the coarse KV, less 1 for an extra. Each of these
+tokens is in tick j s, after its growth, on the device (at most M) or the host (at most H), or one of the s - 1 later
+batches of the slot processes it (at most C each). So the sum of x[i] is at most M + H + C (s - 1). If s = 1, all are on
+the device at one tick. QED
 """
 
 from __future__ import annotations

@@ -1,7 +1,35 @@
 """Rounding against the schedule: every schedule of the coarse instance is carried out on the fine one.
 
-The proof is in `docs/coarsening.md`. In short: each coarse token of a request stands for its own run of one to `block`
-fine tokens, so that KV, moves and budgets are rounded up; within its slot, a coarse batch is carried out tick by tick.
+Each coarse token of a request stands for its own run of one to `block` fine tokens, so that KV, moves and budgets are
+rounded up; within its slot, a coarse batch is carried out tick by tick. This is the proof of Theorem 1 of
+`docs/coarsening.md`, in its symbols: a primed letter is coarse; blocks of b tokens, slots of s ticks, headroom h.
+
+Let F(m') be the fine tokens in the first m' blocks of a request. A coarse move moves the fine tokens of its blocks;
+coarse work of c' on m' processes F(m' + c') - F(m') fine tokens in its slot. If it generates a token, these are a
+*bulk* and then a *run*: the last known token and the generated ones of the last block, one a tick. A run ends with the
+slot (if it completes the request without bulk, it begins with it). Bulk fills the first s - h ticks in order, as the
+budgets allow. Each tick with work is a fine batch; the first makes all moves.
+
+*Invariant.* At the start of each coarse batch m = F(m') and the host holds F(m' + h') - F(m'), in the same segment; if
+the next token is known, m = S - 1 exactly when m' = S' - 1. Each batch keeps this: a run generates the rest of its last
+block and one token more, which begins the next block or ends the segment. Dropped blocks are known whole. A refill ends
+in a block that was known when the call returned, or, with `evict`, in one of at most 1 + h generated tokens: a run
+after bulk has at most 1 + h tokens.
+
+* R1, R2: a run fits: min(b, s) tokens without bulk, 1 + h <= s with it. r' <= j gives j s >= r. A call ends at
+  s t' + a <= s (t' + a'); an earlier return forbids nothing.
+* R3, R4, R10, R11: a block has at least one token, so nothing is empty.
+* R6, R7: a request holds at most F(m' + c') <= b (m' + c'). Machine blocks that divide b are whole; of g b tokens,
+  ceil(F / (g b)) <= ceil(m' / g). The sum is at most b M' <= M; the host likewise.
+* R8: a coarse eviction is of a ready request without work; so is the fine one, and all coarse KV is all fine KV.
+* R9: the batch that starts a call is the last of its slot; the next fine batch is the first of the next coarse batch
+  and makes its moves.
+* R5: a request works once in a tick, so B' = B. Let D requests of the coarse batch be runs without bulk; the others
+  process at most C' - D coarse tokens, so their bulk and first run tokens are at most b (C' - D). Each of the first
+  s - h ticks leaves C - D places. They are enough: if b >= s - h, b (C' - D) <= C (s - h) - b D <= (C - D) (s - h); if
+  b < s - h, C' <= C. Runs after bulk start in the last of these ticks or later, their first token is counted, and in
+  the last h ticks at most C' <= C requests run. The same count with P' holds for prefill tokens: a run decodes after
+  its first token, and where P is limited, a coarse decode is a fine one.
 """
 
 from __future__ import annotations

@@ -25,6 +25,8 @@ NAMES = """# Names
 Written by `python -m docs.make` from the code. What the commands and the Python functions take by name: built-in
 instances, policies, methods of bounds, solvers, costs, devices, models and the options of searches.
 """
+READ = """Peaks, as the makers publish them. The data sheets of H200, B200 and MI300X were read in pages that cite them only;
+NVIDIA's NeMo RL has the bf16 of H200 and B200."""
 SEARCHES = """What `--option NAME=NUMBER` sets, and `options={NAME: NUMBER}` in Python: the numbers that steer searches.
 They change what is found, and how soon; no proof rests on them."""
 
@@ -53,7 +55,7 @@ def names_page() -> str:
             (f"`{d.name}`", f"{d.memory / 2**30:g} GiB", f"{d.bandwidth / 1e9:,.0f} GB/s",
              f"{d.flops / 1e12:.1f} TFLOP/s", f"{d.link / 1e9:g} GB/s", d.source)
             for d in DEVICES.values()
-        ]),
+        ], READ),
         *section("Models", ("model", "parameters", "weights", "KV a token", "source", "what its roofline cannot say"), [
             (f"`{m.name}`", f"{m.parameters:,}", f"{m.weight_bytes / 1e9:.1f} GB", f"{m.kv_bytes() / 1024:g} KiB",
              m.source, m.note)
@@ -130,23 +132,27 @@ RECORDS = Path(__file__).parents[2] / "benchmarks" / "records"
 `columns`, `rows` and perhaps `notes`; a `diary`, and a table with `shown = false`, stay in the record."""
 MEASURED = """# Measurements
 
-`python -m docs.make` writes this page from `benchmarks/records`, which have further tables.
+What can kvbound prove, how far are policies from the best, and what does each take? Each section has its command, its
+date, its result and its setup. Seconds are orders of magnitude, since other work ran beside. `python -m docs.make`
+writes this page from `benchmarks/records`, which have more.
 
 | | |
 |---|---|
 | machine | two cores of an AMD EPYC, no GPU; one thread a solve |
 | versions | Python 3.11, HiGHS 1.15.1, OR-Tools 9.15, Gurobi 13.0.3 |
-| seconds | orders of magnitude: other work ran beside |
-| value; bound | the referee's; proved (*certified*: recomputed by the checker) |
-| real requests | the traces in `KVBOUND_DATA` ([data.md](data.md)) |
-| other tables | [claims](fidelity.md), [worst ratios](worst.md), [verdicts](verdicts.md) |
+| value | of a schedule, by the referee |
+| bound | proved; *certified*: recomputed by the checker |
+| gap | (value - bound) / bound |
+| real requests | [the traces](data.md) in `KVBOUND_DATA`: InferCept's *mixture*, Azure conversations, agent sessions |
+| other tables | [claims of papers](fidelity.md), [worst ratios](worst.md), [verdicts](verdicts.md) |
 """
 
 
 def measured_page() -> str:
     """Return docs/measured.md."""
     records = [tomllib.loads(path.read_text(encoding="utf-8")) for path in sorted(RECORDS.glob("*.toml"))]
-    return "\n".join([MEASURED, *(line for record in records for line in lines(record))])
+    shown = [record for record in records if any(part.get("shown", True) for part in record["tables"])]
+    return "\n".join([MEASURED, *(line for record in shown for line in lines(record))])
 
 
 def lines(record: dict[str, Any]) -> Iterator[str]:

@@ -31,7 +31,6 @@ schedule can exceed it; `None` (no limit) is never turned into a number elsewher
 * `paths.NEVER`: 2^60 for a path that does not end as it must. Every other entry is below (above), and tables are cut
   off there before more is added; differences of what holding KV costs, which are at least 0, are all that is taken off.
 * `paths.ANY_LATER`: 2^62 for the last slot of an end without one. Compared only; no slot is later.
-* `prices.Windows`: 0 outside the slots. The same.
 * `configurations._network`: 1 for starts before release or when they no longer pay. Without a start that costs 0 or
   more the way fits and costs no more.
 * `configurations._network`: last tick. After it every start costs at least its price: a way that goes on costs no less.
@@ -68,7 +67,7 @@ from kvcore.certificates.events import Events
 from kvcore.certificates.fresh import Fresh
 from kvcore.certificates.kinds import AnyProof
 from kvcore.certificates.late_windows import LateWindows
-from kvcore.certificates.prices import Prices, Windows
+from kvcore.certificates.prices import Prices
 from kvcore.certificates.proof import InvalidCertificate, Proof
 from kvcore.certificates.shares import Shares
 from kvcore.certificates.slots import SlotPrices, Slots
@@ -94,7 +93,6 @@ __all__ = [
     "Slots",
     "Speed",
     "Tree",
-    "Windows",
     "certify",
     "read_certificate",
     "recompute",

@@ -1,17 +1,8 @@
 """What can run together at a tick: a network of configurations, with prices for starting a request and for memory.
 
-Let x be a schedule: a start t for each request i, of cost c(i, t). Give each request i of the network a price y(i), and
-each tick a price p(t) >= 0 for a block of memory M; p is 0 after the last one given. As each starts once and never
-more than M blocks are taken,
-
-    cost(x) >= sum of y(i) - M * sum of p(t) + sum over i of [c(i, t) + what i pays for memory - y(i), in the network]
-
-A request outside the network pays at least what its cheapest start costs. Those in the network start along a path from
-one configuration to the next, and pay at least what the cheapest path costs, on which a request may run any number of
-times. From some tick on no start costs less than its price, so a path that goes on costs no less: there is no horizon.
-With a target, a search looks at all schedules of which this does not show that they cost as much
-(`configuration_search.py`).
-`docs/start_time.md` says when a schedule is nothing but starts.
+With a target, a search looks at all schedules of which the prices do not show that they cost as much
+(`configuration_search.py`). `docs/start_time.md` has the proof of the prices (Theorem 3), and says when a schedule
+is nothing but starts.
 """
 
 from __future__ import annotations

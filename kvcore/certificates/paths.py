@@ -1,17 +1,26 @@
 """The cheapest path of one request through slots of time, if what it takes of each slot has a price.
 
-One slot is one tick, and every batch lasts one. `docs/bounds.md` proves that no request pays less
-in any schedule. In short: a segment ends in some slot e. Counting back from e, its d tokens came one a slot at best, so
-in slot e - j at least A + d - 1 - j tokens were resident, where A are those with which the first one is generated;
-and before the first one, prefills added at most P tokens a slot. What tokens and requests of a batch cost is counted
-at the least price there was since the segment could begin. All arrays are exact integers, indexed by slot.
+One slot is one tick, and every batch lasts one. Without `evict`, let a segment of d tokens end in slot e, its first
+token in slot f = e - d + 1 with A tokens resident. Then, in every schedule, the request pays at least for these.
+
+1. *Its tokens.* In slot e - j, j < d, the device holds A + d - 1 - j tokens: a batch generates at most one, and from
+   the first work on no KV leaves (R8, R9).
+2. *Its prefill.* If m tokens were kept, the device holds max(m, A - j P) in slot f - j; or, where A - j P <= m, device
+   or host hold m. A batch adds at most P prefill tokens (without `chunked` one batch takes all).
+3. *A call before it.* Until the first work, preserved KV pays for the device, kept KV of `swap` and `free` calls for
+   the cheaper of device and host. Dropped KV pays nothing, and all A tokens are processed. `free` takes the cheaper.
+4. *Batches.* A - m tokens up to slot f, in as few batches as these need, and the j-th further token by slot f + j: each
+   at the least price since the segment can have begun.
+
+So payments depend on the ends of segments only, and the cheapest ends are found backwards, in O(slots) a segment. All
+arrays are exact integers, indexed by slot.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
@@ -119,17 +128,16 @@ def cheapest(
     prices: SlotPrices,
     arrival: int,
     end: Callable[[Array], Array],
-    toll: Array,
     ends: Ends = (),
 ) -> int:
     """Return what the cheapest path costs, from slot `arrival` on, with each segment in its `ends` (none: in any).
 
-    `end(c)` is the cost of completing before slot c, never falling; `toll[e]` [slots] is paid for ending in slot e.
+    `end(c)` is the cost of completing before slot c, never falling.
     After the last slot all prices are 0. Where no path is allowed, it costs `NEVER` or more.
     """
     slots = len(prices.device)
     earliest = earliest_slots(course, arrival)
-    after: Callable[[Array], Array] = partial(_completed, end, toll)
+    after = end
     for k in range(len(course.legs) - 1, -1, -1):
         leg = course.legs[k]
         first = np.arange(slots + 1)
@@ -141,13 +149,6 @@ def cheapest(
         after = _After(options, 0 if k == 0 else course.legs[k - 1].pause, least, late, slots)
     assert isinstance(after, _After)
     return int(after(np.array([arrival]))[0])
-
-
-def _completed(end: Callable[[Array], Array], toll: Array, c: Array) -> Array:
-    """Return the cost of completing before slot c, with the toll of its last slot."""
-    slots = len(toll)
-    cost: Array = end(c) + np.where(c <= slots, toll[np.clip(c - 1, 0, slots - 1)], 0)
-    return cost
 
 
 def allowed(cost: Array, c: Array, ends: Ends) -> Array:

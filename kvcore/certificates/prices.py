@@ -20,9 +20,9 @@ from pydantic import Field
 
 from kvcore.certificates.budget import CALL, Budget
 from kvcore.certificates.evictions import Walk
-from kvcore.certificates.paths import Array, Course, Ends, SlotPrices, cheapest, prefix
+from kvcore.certificates.paths import Array, Course, Ends, SlotPrices, cheapest
 from kvcore.certificates.proof import InvalidCertificate, Proof
-from kvcore.instance import Instance, Machine, Noun, Request
+from kvcore.instance import Instance, Machine, Request
 from kvcore.metrics import Value, weight
 
 FLOWS = ("total-flow-time", "weighted-flow-time", "normalized-latency")
@@ -30,37 +30,6 @@ MOST_SLOTS = 2**21
 
 Price = Annotated[int, Field(ge=0, le=2**50)]
 PriceRow = Annotated[tuple[Price, ...], Field(max_length=MOST_SLOTS)]
-
-
-class Windows(Noun):
-    """At most `most` requests have a window around their end that holds slot z; `price[z]` is paid for each.
-
-    The window of a request that ends in slot e, with `h` blocks, is e - before <= z < e + behind, where
-    behind = min(reach, ceil((h - M) / most) + shift) and before = min(h - shift, d - reach) for d tokens in its last
-    segment. A request with an empty window plays no part. `docs/bounds.md` ("Ends cannot be close") has the proof.
-    """
-
-    most: Annotated[int, Field(ge=1, le=10**6)]
-    shift: Annotated[int, Field(ge=-(10**9), le=10**9)]
-    reach: Annotated[int, Field(ge=-(10**9), le=10**9)]
-    price: PriceRow
-
-    def sides(self, machine: Machine, request: Request) -> tuple[int, int] | None:
-        """Return slots before and behind the end that the window reaches (None: there is no window)."""
-        limit, peak = machine.block_limit, machine.blocks(request.peak)
-        if limit is None:
-            return None
-        behind = min(self.reach, -((limit - peak) // self.most) + self.shift)
-        before = min(peak - self.shift, request.segments[-1].decode - self.reach)
-        return (before, behind) if before + behind > 0 else None
-
-    def toll(self, machine: Machine, request: Request, sums: Array) -> Array:
-        """Return what a request pays for ending in each slot, [slots]; `sums` are those of prices before each slot."""
-        sides, slots = self.sides(machine, request), len(sums) - 1
-        if sides is None:
-            return np.zeros(slots, np.int64)
-        end = np.arange(slots)
-        return sums[np.clip(end + sides[1], 0, slots)] - sums[np.clip(end - sides[0], 0, slots)]
 
 
 class Prices(Proof):
@@ -76,12 +45,13 @@ class Prices(Proof):
     host: PriceRow = ()
     tokens: PriceRow = ()
     requests: PriceRow = ()
-    windows: Annotated[tuple[Windows, ...], Field(max_length=100)] = ()
+    windows: tuple[()] = ()
+    """Always empty: a key of files from before 0.2."""
 
     def prove(self, instance: Instance, objective: str, budget: Budget) -> Value:
         """Return the cheapest paths of all requests, less what the limits cost."""
         alike = kinds(instance)
-        spend(budget, instance.machine, alike, self.slots, len(self.windows))
+        spend(budget, instance.machine, alike, self.slots)
         cheapest = self.paths(instance, objective)
         return self.bound(instance.machine, sum(count * cheapest(request) for request, count in alike.items()))
 
@@ -94,8 +64,7 @@ class Prices(Proof):
         for request in kinds(instance):
             self._check_size(instance.machine, request, objective)
         rows = self._rows(instance.machine)
-        tolls = [prefix(self._row(family.price)) for family in self.windows]
-        return partial(self._cheapest, instance.machine, objective, instance.first_arrival, rows, tolls)
+        return partial(self._cheapest, instance.machine, objective, instance.first_arrival, rows)
 
     def bound(self, machine: Machine, paths: int) -> Fraction:
         """Return the bound where all cheapest paths together cost so much."""
@@ -119,27 +88,17 @@ class Prices(Proof):
 
     def _cost_of_limits(self, machine: Machine) -> int:
         """Return what all limits cost at these prices."""
-        rows = sum((limit or 0) * sum(self._prices(name)) for name, limit in self._limits(machine).items())
-        return rows + sum(family.most * sum(family.price) for family in self.windows)
+        return sum((limit or 0) * sum(self._prices(name)) for name, limit in self._limits(machine).items())
 
     def _cheapest(
-        self,
-        machine: Machine,
-        objective: str,
-        origin: int,
-        rows: SlotPrices,
-        sums: list[Array],
-        request: Request,
-        ends: Ends = (),
+        self, machine: Machine, objective: str, origin: int, rows: SlotPrices, request: Request, ends: Ends = ()
     ) -> int:
-        """Return what the cheapest path costs, with the tolls of windows whose prices have these `sums`."""
+        """Return what the cheapest path costs."""
         arrival, rate = request.arrival - origin, self._rate(request, objective)
         course = Course(machine, request)
         if machine.evict:
             return Walk(course, machine, rows, lambda c: rate * (c - arrival), ends).cheapest(arrival)
-        tolls = (family.toll(machine, request, each) for family, each in zip(self.windows, sums, strict=True))
-        toll = sum(tolls, np.zeros(self.slots, np.int64))
-        return cheapest(course, machine, rows, arrival, lambda c: rate * (c - arrival), toll, ends)
+        return cheapest(course, machine, rows, arrival, lambda c: rate * (c - arrival), ends)
 
     def _rate(self, request: Request, objective: str) -> int:
         """Return what a slot of flow time costs in units of the scale, rounded down."""
@@ -159,8 +118,6 @@ class Prices(Proof):
         for name, limit in self._limits(instance.machine).items():
             if limit is None and self._prices(name) and name != "host":
                 raise InvalidCertificate(f"prices of {name}, which have no limit")
-        if self.windows and instance.machine.evict:
-            raise InvalidCertificate("windows of ends, on a machine that evicts: no bound on how close ends are")
         longest = max(len(row) for row in self._all_rows)
         if longest > self.slots:
             raise InvalidCertificate(f"{longest} prices for {self.slots} slots")
@@ -175,7 +132,7 @@ class Prices(Proof):
 
     @cached_property
     def _all_rows(self) -> list[tuple[int, ...]]:
-        return [self.device, self.host, self.tokens, self.requests, *(family.price for family in self.windows)]
+        return [self.device, self.host, self.tokens, self.requests]
 
     @cached_property
     def _total(self) -> int:
@@ -192,10 +149,10 @@ def kinds(instance: Instance) -> Counter[Request]:
     return Counter(request.shape for request in instance.requests)
 
 
-def spend(budget: Budget, machine: Machine, alike: Iterable[Request], slots: int, windows: int = 0) -> None:
+def spend(budget: Budget, machine: Machine, alike: Iterable[Request], slots: int) -> None:
     """Count what cheapest paths take (InvalidCertificate: more than there is left)."""
-    calls = sum(10 * windows + _calls(machine, request, slots) for request in alike)
-    budget.spend(f"prices of {slots} slots", calls * (CALL + 4 * slots), 8 * slots * (60 + windows))
+    calls = sum(_calls(machine, request, slots) for request in alike)
+    budget.spend(f"prices of {slots} slots", calls * (CALL + 4 * slots), 8 * slots * 60)
 
 
 def _calls(machine: Machine, request: Request, slots: int) -> int:

@@ -1,9 +1,37 @@
 """Prices of work over time, where a small batch that is fast pays more for its work than a full one that is slow.
 
-While a batch of length D runs, each request in it pays the price of that moment times its share / (D - f), where f is
-the fixed part of a batch that nothing shares: together at most the price. Or it pays (its share + a part of f that is
-its own) / D, or some of both. `docs/bounds.md` ("Speed has a price") has the proof. All is in integers without a limit:
-work and ticks are rounded down to units of 2^-bits, what there is room for is rounded up to `FINE` parts of a token.
+`docs/bounds.md` ("Speed has a price") says what a request pays while a batch of length D runs, and proves the bound
+from V[i], the least that request i takes and pays. The lemma here bounds V[i] from below. Symbols are
+those of the page: lam a price, F the fixed part of a line, f of it not shared, a[i] `fees`, w[q] the work for token q.
+
+1. *Speed.* A batch with a part theta of the work for token q has c[i] >= theta w[q] and speed x = theta / D, and
+   D - f <= D (1 - f x). So the token pays each tick at least lam w[q] phi(x) with phi(x) = x / (1 - f x), and in fees
+   lam (w[q] + f a[i]) x. Also x <= 1 / max(1, F, f + w[q]).
+2. *Slots.* phi is convex: within a slot constant speed is cheapest. Its tangent at 1 / (1 - f x) = g is
+   (g^2 f x - (g - 1)^2) / f; the tangents of g and g' meet at f x = 1 - 2 / (g + g'). So a slot has room for tokens in
+   pieces at rising prices lam w g^2; the cheapest are taken first.
+3. *Groups.* The first token comes by C[i] less the time that the others take. The others begin after it (`ordered`: in
+   its slot or later, for each slot) and count as sum over q of min(w[q], w) / w tokens of one work w. The n(h) tokens
+   with more than w + h pay for h at least the n(h) cheapest pieces up to C[i]. Over all h: the heaviest tokens are in
+   the cheapest pieces.
+4. *Ends.* If C[i] is in slot s, time before s, or before the others can begin, is charged whole. n tokens in a part tau
+   of s cost tau + lam w tau phi(n / tau), at least n times the least of (1 + lam w phi(x)) / x, where tangents meet.
+   After the last slot only time costs.
+5. *Largest flow time.* What a request pays at least comes from the same pieces, cut at r[i] + Z; it is 0 if that is
+   after the last slot.
+
+*A price for each line.* For more lines D >= beta[k] + sum of c[k, i] (`lines`), nothing of beta[k] shared, with prices
+mu[k], request i also pays mu[k] c[k, i] / D a tick: all requests together at most mu[k].
+
+* *Tokens after the first* pay for their last batch only, in every line with the same D: a decode on A[q] - 1, or a
+  prefill from m to A[q] with m = 0 or m <= A[q] - 2, whose price is concave in m. So w[k, q] is the least of the
+  decode, m = 0 and m = A[q] - 2; it is that of the decode if all KV was kept and cannot be dropped. With v[k] the least
+  w[k, q] of the request, a token pays mu[k] v[k] more at any speed, and x <= 1 / (beta[k] + v[k]).
+* *The first token* has batches whose c[k] add up to at least W[k]: it pays for the cheapest slots by its end, at
+  x <= 1 / (beta[k] + W[k]).
+
+All is in integers without a limit: work and ticks are rounded down to units of 2^-bits, room is rounded up to `FINE`
+parts of a token.
 """
 
 from __future__ import annotations

@@ -79,7 +79,7 @@ class Tree(Proof):
                 wanted |= {(i, ()) for i in kind}
             for key in wanted - paths.setdefault(leaf, {}).keys():
                 prices, paths[leaf][key] = self.prices[leaf], 0
-                spend(budget, instance.machine, [instance.requests[key[0]]], prices.slots, len(prices.windows))
+                spend(budget, instance.machine, [instance.requests[key[0]]], prices.slots)
         for leaf, costs in paths.items():
             cheapest = self.prices[leaf].paths(instance, objective)
             costs.update({(i, each): cheapest(instance.requests[i], each) for i, each in costs})

@@ -1,4 +1,18 @@
-"""What the rest costs at least, by the batches to go and what is resident, when the pools buy and sell at prices."""
+"""What the rest costs at least, by the batches to go and what is resident, when the pools buy and sell at prices.
+
+Fix a price p for each pool and a number of batches J. A pull receives the price of its pool, a drop pays it, and a pool
+may go below zero. Then only the device remains: the vector v of the numbers of requests in each slot. Let H(r, v) be
+the least cost, with prices and without `busy`, from v to the empty vector in exactly r batches. From a state with
+vector v and w requests in each pool, every way to the end in r batches costs, without `busy`, at least H(r, v) + sum of
+p w: all pools are empty at the end, so the way receives the sum of p w, and it is one of the ways over which H is the
+minimum.
+
+At the start the bound is sum of p w + H(J, empty) + busy J, concave in p (`pool_prices.py` raises it). Every token
+takes the blocks of its context in one batch, so J >= (sum of these blocks) / floor(M / b); and J batches cost at least
+busy J + a, with a the cost of all requests pulled once and never dropped. Every J between is bounded. If a pass
+(`layers.py`) leaves no state below a cutoff, J batches cost more; one that keeps only `width` states proves the least
+value that it cut.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,19 @@
-"""The instance as counts of requests that stand at the same point, where docs/search.md (Counts) proves it enough."""
+"""The instance as counts of requests that stand at the same point: the proofs of `docs/search.md` (Counts).
+
+**Theorem 1.** Some schedule of least cost consists of drops, moves and pulls. Without host memory transfers change no
+KV and are left out. Change a schedule of least cost so that no rule breaks and no cost rises:
+
+1. *Whole prefills.* Move all tokens of the chunks towards one token to the last. Before it less memory is held, in it
+   the same. `tokens` and `generated` keep their sums; fewer requests work; `prefill_kv` falls to 0. The pairs
+   (m + c)^2 - m^2 telescope, to the same sum if the last chunk was a prefill. If it was a decode, they rise by
+   S^2 - (S - 1)^2 = 2 S - 1, and one decode request with S - 1 tokens of KV goes: the condition on `chunked`.
+2. *Batches without work* are removed, which saves `busy`; their drops are made in the next batch. A request that is
+   refilled there decodes instead, which costs no more: the condition on `evict`.
+3. *Time.* For busy-time every batch may wait for the last arrival; for the makespan all arrive at once. QED
+
+**Theorem 2.** None of its drops is in vain: put a drop in vain off to the next batch; a request that is pulled there
+decodes instead, with the same memory and at no greater cost. Drops only get later or fewer, so this ends. QED
+"""
 
 from __future__ import annotations
 

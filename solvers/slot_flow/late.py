@@ -1,4 +1,16 @@
-"""The relaxation to segments that run without a break up to their end (docs/arc_flow.md, "Late segments")."""
+"""The relaxation to segments that run without a break up to their end (docs/arc_flow.md, "Late segments").
+
+**Theorem 2.** Every schedule gives one of the late machine with the same completions.
+
+1. *A segment runs without a break and ends when it did.* Move its work to the right: its d tokens come in the d slots
+   up to its last one, the first with all that the prefill still needs. In every slot at most as much is resident as
+   before, since fewer tokens have been processed. KV on the host comes back in the same slot as before, and rests. With
+   `evict` this holds for each *run*, the tokens between two evictions; after the run its KV is dropped at once (evicted
+   KV on the host, too: a refill holds no more and needs one slot as well). A run began after the slot of an eviction
+   and still does; if no batch is left in between, the KV stays, as memory counts in batches only.
+2. *KV that a call orders to be dropped, or of a free call, is dropped at once.* After the call the next token needs one
+   slot with or without KV, and holds the same memory in it.
+"""
 
 from __future__ import annotations
 

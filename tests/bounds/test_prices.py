@@ -1,4 +1,4 @@
-"""Prices of slots prove no more than the optimum, whatever they are, and rows of windows hold in every schedule."""
+"""Prices of slots prove no more than the optimum, whatever they are."""
 
 import random
 
@@ -11,14 +11,15 @@ import kvbound as kv
 from bounds import walks
 from bounds.lagrangian import Oracle, SlotPricing, machine_prices
 from kvcore import Cost, Machine, objective_value, verify_schedule
-from kvcore.certificates import InvalidCertificate, Prices, Windows, certify
+from kvcore.certificates import InvalidCertificate, Prices, certify
 from kvcore.certificates.paths import Course, SlotPrices, cheapest
 from kvcore.certificates.prices import FLOWS
+from kvcore.errors import BadInput
+from kvcore.files import parse
 from kvcore.instance import Instance, Request, Segment
-from tests.support.exhaustive import exhaustive_optimum
 from tests.support.few import few
 from tests.support.optima import optima
-from tests.support.random_proofs import PRICEABLE, random_prices, random_windows
+from tests.support.random_proofs import PRICEABLE, random_prices
 from tests.support.random_schedules import random_instance, random_schedule
 from tests.support.tiny_instances import PROFILES, tiny_instance
 from workloads import builtin
@@ -87,62 +88,13 @@ def test_no_prices_prove_more_than_the_optimum_hundreds_of_times(profile):
             assert random_prices(draw, instance).value(instance, objective) <= optimum, instance.name
 
 
-def ends_in_windows(instance, trace, windows):
-    """How many windows hold each slot, as a dictionary."""
-    there = {}
-    for item in trace.requests:
-        sides = windows.sides(instance.machine, item.request)
-        if sides is not None:
-            for z in range(item.completion - 1 - sides[0], item.completion - 1 + sides[1]):
-                there[z] = there.get(z, 0) + 1
-    return there
-
-
-def check_windows(seeds):
-    """Count windows around the ends of random schedules; return how many families were filled to the brim."""
-    tight = 0
-    for seed in seeds:
-        made = priceable(seed)
-        if made is None or made[1].machine.memory is None or made[1].machine.evict:
-            continue
-        draw, instance, trace = made
-        for _ in range(6):
-            windows = random_windows(draw, instance)
-            most = max(ends_in_windows(instance, trace, windows).values(), default=0)
-            assert most <= windows.most, (seed, windows)
-            tight += most == windows.most
-    return tight
-
-
-def test_no_schedule_breaks_a_row_of_windows():
-    assert check_windows(few(range(600), 6)) > 30
-
-
-@pytest.mark.slow
-def test_no_schedule_breaks_a_row_of_windows_thousands_of_times():
-    assert check_windows(range(600, 12_000)) > 3000
-
-
-@pytest.mark.parametrize("wider", [{"before": 1}, {"behind": 1}])
-def test_a_wider_window_is_found_out(monkeypatch, wider):
-    plain = Windows.sides
-
-    def sides(self, machine, request):
-        found = plain(self, machine, request)
-        return found and (found[0] + wider.get("before", 0), found[1] + wider.get("behind", 0))
-
-    monkeypatch.setattr(Windows, "sides", sides)
-    with pytest.raises(AssertionError):
-        check_windows(range(2500))
-
-
 @pytest.mark.parametrize("seed", range(6))
 def test_compiled_ways_cost_what_the_checker_says(seed):
     compared = 0
     for k in range(12):
         instance = tiny_instance(100 * seed + k, **PROFILES[NAMES[k % len(NAMES)]] | PRICEABLE)
         draw = random.Random(k)
-        prices = random_prices(draw, instance).replace(windows=())
+        prices = random_prices(draw, instance)
         pricing = SlotPricing(instance, "weighted-flow-time")
         oracle = Oracle(pricing, prices.slots, 1, 1)
         names = ("device", "host", "tokens", "requests")
@@ -154,42 +106,18 @@ def test_compiled_ways_cost_what_the_checker_says(seed):
     assert compared == 12
 
 
-def test_windows_by_hand():
-    """Two requests of peak 8 in a memory of 10: ends are 6 apart (d = 7 tokens, of which the last 6 do not fit)."""
-    request = Request(id="A", prompt=2, segments=(Segment(decode=7),))
-    machine = Machine(memory=10, host_memory=0, chunked=False, pause=False)
-    instance = Instance(name="two", machine=machine, requests=(request, request.replace(id="B")))
-    windows = Windows(most=1, shift=5, reach=4, price=())
-    before, behind = windows.sides(machine, request)
-    assert (before, behind) == (3, 3)
-    assert exhaustive_optimum(instance, "total-flow-time")[0] == 7 + 13
-    recorded = Prices(scale=2**30, slots=17, device=(*[0] * 4, 644, 0, 87427114, *[0] * 5, 6611), windows=(
-        windows.replace(price=(0, 0, 0, *[1408494413] * 5, 1700239368, *[519423049] * 5, 227678094)),
-    ))  # fmt: skip
-    recorded = recorded.replace(host=recorded.device)
-    assert certify(instance, "total-flow-time", recorded).value == 20
-    assert recorded.replace(windows=()).value(instance, "total-flow-time") < 20
-
-
 def test_a_lone_request_pays_by_hand():
     """R1: five tokens with 1 to 5 resident, a call of 2 slots that keeps 5, and one token with 6."""
     course = Course(MARS.machine, MARS.requests[0])
     assert [leg.context for leg in course.legs] == [1, 6]
     prices = SlotPrices(*(np.zeros(30, np.int64),) * 4)
-    assert cheapest(course, MARS.machine, prices, 0, lambda c: 100 * c, np.zeros(30, np.int64)) == 800
+    assert cheapest(course, MARS.machine, prices, 0, lambda c: 100 * c) == 800
     one = np.ones(30, np.int64)
     device = SlotPrices(one, np.zeros(30, np.int64), np.zeros(30, np.int64), np.zeros(30, np.int64))
-    assert cheapest(course, MARS.machine, device, 0, lambda c: 100 * c, np.zeros(30, np.int64)) == 800 + 15 + 2 * 5 + 6
+    assert cheapest(course, MARS.machine, device, 0, lambda c: 100 * c) == 800 + 15 + 2 * 5 + 6
 
 
 MARS = builtin.builtin_instance("mars-figure1")
-
-
-def test_windows_prove_nothing_on_a_machine_that_evicts():
-    evicting = MARS.replace(machine=MARS.machine.replace(evict=True))
-    windows = Windows(most=1, shift=0, reach=0, price=())
-    with pytest.raises(InvalidCertificate, match="on a machine that evicts"):
-        Prices(scale=1, slots=30, windows=(windows,)).value(evicting, "total-flow-time")
 
 
 def test_prices_of_an_eviction_by_hand():
@@ -206,7 +134,6 @@ def test_prices_of_an_eviction_by_hand():
     [
         ({"device": (1,) * 31}, "31 prices for 30 slots"),
         ({"device": (2**50,) * 30}, "could exceed 64 bits"),
-        ({"windows": (Windows(most=1, shift=0, reach=0, price=(1,) * 31),)}, "31 prices for 30 slots"),
     ],
 )
 def test_what_is_no_proof(changes, message):
@@ -229,11 +156,9 @@ def test_where_prices_prove_nothing(instance, objective, message):
         kv.bound(instance, objective, method="prices")
 
 
-def test_what_would_take_too_long_is_refused():
-    slow = Prices(scale=1, slots=2**21, windows=(Windows(most=1, shift=0, reach=0, price=()),) * 100)
-    many = builtin.builtin_instance("hindsight:n=1000,M=50,seed=0")
-    with pytest.raises(InvalidCertificate, match="would take too long to check"):
-        slow.value(many, "total-flow-time")
+def test_certificates_with_windows_of_ends_are_read_no_more():
+    with pytest.raises(BadInput, match=r"windows: .* at most 0 items"):
+        parse(Prices, '{"kind": "prices", "scale": 1, "slots": 1, "windows": [{}]}', "old.json")
 
 
 @pytest.mark.parametrize(("count", "decode", "slots"), [(1, 2**37, 1), (5000, 3, 2**21), (1, 2**37, 2**21)])

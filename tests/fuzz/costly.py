@@ -88,9 +88,7 @@ def proof(draw: Random, instance: Instance) -> Proof:
         given = {"device": machine.memory, "tokens": machine.batch_tokens, "requests": machine.batch_requests}
         rows = {name: row(longest=longest)[:slots] for name, limit in given.items()
                 if limit is not None or draw.random() < 0.05}  # fmt: skip
-        windows = tuple(kinds.Windows(most=size(draw, 10**6, 1), shift=size(draw, 10**9), reach=size(draw, 10**9),
-                                      price=row()[:slots]) for _ in range(draw.choice([0, 0, 1, 100])))  # fmt: skip
-        return kinds.Prices(scale=size(draw, 2**40, 1), slots=slots, windows=windows, **rows)
+        return kinds.Prices(scale=size(draw, 2**40, 1), slots=slots, **rows)
 
     parts = len(lines(instance.cost))
     division: dict[str, Any] = {"functions": (UNIT // parts,) * parts, "packs": size(draw, 1000, 1)}

@@ -19,7 +19,6 @@ from kvcore.certificates import (
     Slots,
     Speed,
     Tree,
-    Windows,
 )
 from kvcore.certificates.late_windows import ONE as ONE_ROW
 from kvcore.certificates.shares import UNIT, deadlines
@@ -33,7 +32,7 @@ PRICEABLE: dict[str, Any] = {"partial": False, "cost": "unit"}
 
 
 def random_prices(draw: random.Random, instance: Instance) -> Prices:
-    """Draw prices of every row that has a limit, of some size, for some slots, and windows of any shape."""
+    """Draw prices of every row that has a limit, of some size, for some slots."""
     machine, scale, slots = instance.machine, draw.choice([1, 3, 16]), draw.randint(1, 25)
     most = draw.choice([1, 2, scale, 3 * scale])
 
@@ -44,18 +43,7 @@ def random_prices(draw: random.Random, instance: Instance) -> Prices:
     return Prices(
         scale=scale, slots=slots, device=row(machine.block_limit), host=row(machine.host_memory),
         tokens=row(machine.batch_tokens), requests=row(machine.batch_requests),
-        windows=() if machine.evict else tuple(
-            random_windows(draw, instance).replace(price=row(1)) for _ in range(draw.choice([0, 1, 2]))
-        ),
     )  # fmt: skip
-
-
-def random_windows(draw: random.Random, instance: Instance) -> Windows:
-    """Draw a family of windows, without prices."""
-    limit = instance.machine.block_limit or 1
-    return Windows(
-        most=draw.choice([1, 1, 2, 3]), shift=draw.randint(-2, limit + 1), reach=draw.randint(-2, limit), price=()
-    )
 
 
 def random_tree(draw: random.Random, instance: Instance) -> Tree:
