@@ -213,8 +213,8 @@ OPT_13B = Model(
 )  # fmt: skip
 
 SPARSE = "a batch reads at least the experts of one token (experts_read=.. for more)"
-# Qwen3: config.json of each; a norm of width 128 for queries and one for keys in each layer. Of 30B-A3B the card has 30.5B
-# parameters (3.3B of a token), 48 layers, 32 and 4 heads, 128 experts of which 8; slime has the widths, too.
+# Qwen3: config.json of each; a norm of width 128 for queries and one for keys in each layer. Of 30B-A3B the card has
+# 30.5B parameters (3.3B of a token), 48 layers, 32 and 4 heads, 128 experts of which 8; slime has the widths, too.
 QWEN_3_8B = Model("qwen3-8b", 36, 4096, 32, 8, 128, 12_288, 151_936, extras=256, source="Qwen3-8B")
 QWEN_3_32B = Model("qwen3-32b", 64, 5120, 64, 8, 128, 25_600, 151_936, extras=256, source="Qwen3-32B")
 QWEN_3_30B = Model(
@@ -243,8 +243,8 @@ DEEPSEEK_V3 = Model(
     latent=Latent(query_rank=1536, rank=512, rotary=64, plain=128, value=128),
     note=f"latent KV, which tp spreads by request; FP8 arithmetic can be twice as fast as bf16; {SPARSE}",
 )  # fmt: skip
-# Llama 4: config.json of each (text only); in Maverick every second layer has one part of 16384 instead of experts. Meta's
-# card has 400B parameters, 17B of a token, 128 experts; NVIDIA's Megatron-LM has the same shape.
+# Llama 4: config.json of each (text only); in Maverick every second layer has one part of 16384 instead of experts.
+# Meta's card has 400B parameters, 17B of a token, 128 experts; NVIDIA's Megatron-LM has the same shape.
 CHUNKS = f"all layers keep the whole context, where three of four need the last 8192 tokens at most; {SPARSE}"
 LLAMA_4_SCOUT = Model(
     "llama-4-scout", 48, 5120, 40, 8, 128, 16_384, 202_048, source="Llama-4-Scout-17B-16E",

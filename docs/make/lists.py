@@ -25,7 +25,7 @@ NAMES = """# Names
 Written by `python -m docs.make` from the code. What the commands and the Python functions take by name: built-in
 instances, policies, methods of bounds, solvers, costs, devices, models and the options of searches.
 """
-READ = """Peaks, as the makers publish them. The data sheets of H200, B200 and MI300X were read in pages that cite them only;
+READ = """Peaks, as the makers publish them. The data sheets of H200, B200 and MI300X were read in pages that cite them;
 NVIDIA's NeMo RL has the bf16 of H200 and B200."""
 SEARCHES = """What `--option NAME=NUMBER` sets, and `options={NAME: NUMBER}` in Python: the numbers that steer searches.
 They change what is found, and how soon; no proof rests on them."""
