@@ -75,7 +75,7 @@ def title(result: Result) -> str:
 def because(result: Result) -> str:
     """Say why no schedule is below the bound: the kind of certificate, or the argument of a claim."""
     if result.certificate is not None and result.certified_bound == result.bound:
-        return f"certificate `{result.certificate.proof.kind}`"
+        return f"certificate {result.certificate.proof.kind}"
     return "" if result.horizon is None else result.horizon.why
 
 

@@ -752,7 +752,7 @@ def late_windows(instance, proof, objective):
     return late + Fraction(max(0, gained - spared), ONE * 2**20)
 
 
-# --- kind `speed` (docs/bounds.md, Speed has a price) -----------------------------------------------------------------
+# --- kind `speed` (docs/bounds.md, Speed has a price; the head of kvcore/certificates/speed.py) -----------------------
 
 
 def speed(instance, proof, objective):
@@ -941,7 +941,7 @@ class Tokens:
         return paid // ONE
 
 
-# --- kind `prices` (docs/bounds.md, Prices of slots; the head of kvcore/certificates/evictions.py) --------------------
+# --- kind `prices` (docs/bounds.md, Prices of slots; the heads of paths.py and evictions.py in kvcore/certificates) ---
 
 
 ANY = (0, inf)  # the first and the last slot in which a segment may end

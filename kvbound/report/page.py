@@ -155,8 +155,9 @@ class Report:
             yield _noted(label, long) if out else _figure(f"chart-{k}", label, trace, lanes, frame)
 
     def _explained(self) -> Iterator[Element]:
+        yield node("p", {"class": "small"}, EXPLAINED)
         for cells in tables.explained_cells(self.explained, self.units):
-            yield html_table(cells, EXPLAINED)
+            yield html_table(cells)
         for line in [*differences(self.explained, self.units), *causes(self.explained, self.units)]:
             yield node("p", {"class": "small"}, line)
 
@@ -191,7 +192,7 @@ class Report:
         return "Made by " + ", ".join((f"kvbound {kvcore.__version__}", *solvers)) + "."
 
 
-EXPLAINED = "The parts are exact and add up; kvbound compare --explain prints them"
+EXPLAINED = "The parts are exact and add up; kvbound compare --explain prints them."
 NOTE = (
     "All schedules share the time axis. Point at a bar, or go to a chart and use the arrow keys, for its batches "
     "(counted from 0), tokens and KV. A tall bar is work, a half-high one a call, a low one a request that "
