@@ -1,6 +1,6 @@
-"""Whether replays on this CPU take as long as predicted: the gate of the tests, and a record.
+"""Whether replays on this CPU take as long as predicted: the gate of the tests.
 
-`python -m benchmarks.agreement` writes the record (processor time of one thread, so others on the machine matter
+`python -m benchmarks.agreement` prints what it measured (processor time of one thread, so others on the machine matter
 little; about 5 minutes on an idle one). The schedules of two slices are replayed in turn with the grid of `kvbound
 calibrate`, and predicted by the fit to that grid alone: no batch of a schedule is fitted to. The policies and the
 search decide at the cost of two first visits to the grid.
@@ -12,27 +12,22 @@ import os
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from datetime import UTC, datetime
 from fractions import Fraction
 from json import dumps
-from pathlib import Path
 from typing import Any
 
 from costmodels.models import get_model
 from costmodels.retime import with_cost
 from gpu_validation.calibration import SIZES, Timings, fitted, grid
 from gpu_validation.engine import Engine
-from gpu_validation.measure import cpu_name
 from gpu_validation.replay import execute, report
 from kvbound.cli.gpu import get_backend, get_dtype
 from kvbound.instances import load_instance
 from kvcore.cost import Cost
-from kvcore.files import write_text
 from kvcore.trace import Trace
 from solvers import simulate_policy
 from solvers.improve import improve
 
-RECORD = Path(__file__).parent / "records" / "20-replays-on-a-cpu.toml"
 POLICIES = ("vllm", "sarathi", "infercept", "mars", "augserve", "preserve", "swap")
 SLICES = {3: POLICIES, 4: ("vllm", "infercept", "mars", "preserve", "swap")}
 """Requests of `infercept-ve:k=..,chunked=1`, and the policies; beside them the best schedule that `kvbound improve`
@@ -98,56 +93,13 @@ def gate(
         print(f"attempt {len(seen)}, load {os.getloadavg()[0]:.1f}: {'; '.join(seen[-1])}", file=sys.stderr, flush=True)
 
 
-def record(found: Mapping[str, Report], seen: list[list[str]], date: str) -> str:
-    """Return the record as TOML."""
-    shares = [row["of_wall"] for told in found.values() for row in told["rows"]]
-    tries = f"Attempt {len(seen)}" + "".join(f"; attempt {k}: {', '.join(bad)}" for k, bad in enumerate(seen, 1) if bad)
-    diary = (
-        f"{cpu_name()}, {os.cpu_count()} cores, one thread, its processor time ({min(shares):.0%} to {max(shares):.0%} "
-        "of the wall clock: the rest went to others). Model small, float32, blocks of 64 tokens. Total flow times, "
-        "calls included; a batch: median and 95th percentile of its error; / best: flow time over that of the schedule "
-        f"predicted to be best. {tries}."
-    )
-    worst = [
-        max(abs(row[key]) for told in found.values() for row in told["rows"]) for key in ("makespan_error", "error")
-    ]
-    about = f"Makespans are off by at most {worst[0]:.1%}, total flow times by {worst[1]:.1%}."
-    lines = ['title = "Replays on a CPU"', f"date = {date}", 'command = "python -m benchmarks.agreement"']
-    lines += [f"about = {dumps(about + chr(10))}", f"diary = {dumps(diary)}"]
-    columns = ["schedule", "batches", "makespan predicted, s", "makespan measured, s", "makespan error", "predicted, s",
-               "measured, s", "error", "a batch", "predicted / best", "measured / best"]  # fmt: skip
-    for name, told in found.items():
-        ranking = told["ranking"]
-        sure = [pair for pair in ranking["pairs"] if pair["gap"] > GAP]
-        right = sum(pair["right"] for pair in sure)
-        notes = f"`{name}`: {right} of {len(sure)} pairs > {GAP:.0%} apart are in the predicted order.\n"
-        diary = (
-            f"Kendall's tau of all {ranking['distinct']} distinct "
-            f"schedules is {told['kendall_tau']:.2f}, the regret {told['regret']:.1%}."
-        )
-        rows = [cells(row, gain) for row, gain in zip(told["rows"], told["gains"], strict=True)]
-        lines += ["", "[[tables]]", f"columns = {dumps(columns)}", "rows = ["]
-        lines += [f"    {dumps(row)}," for row in rows]
-        lines += ["]", f"notes = {dumps(notes)}", f"diary = {dumps(diary)}"]
-    return "\n".join(lines) + "\n"
-
-
-def cells(row: Mapping[str, Any], gain: Mapping[str, Any]) -> list[str]:
-    """Return a row of the record."""
-    times = [f"{row[f'{which}_makespan_seconds']:.3f}" for which in ("predicted", "measured")]
-    values = [f"{row[which]:.3f}" for which in ("predicted", "measured")]
-    batch = " / ".join(f"{row['batch_error'][which]:.1%}" for which in ("median", "p95"))
-    return [
-        row["schedule"], str(row["batches"]), *times, f"{row['makespan_error']:+.1%}", *values, f"{row['error']:+.1%}",
-        batch, f"{gain['predicted']:.3f}", f"{gain['measured']:.3f}",
-    ]  # fmt: skip
-
-
 def main() -> int:
-    """Write the record; return 0 if all holds."""
+    """Print the rows and pairs of each slice, and what does not hold; return 0 if all holds."""
     found, seen = gate()
-    write_text(RECORD, record(found, seen, datetime.now(UTC).strftime("%Y-%m-%d")))
-    print("\n".join(seen[-1]) or f"all holds; written to {RECORD}")
+    for name, told in found.items():
+        for row in (*told["rows"], *told["ranking"]["pairs"]):
+            print(dumps({"slice": name, **row}))
+    print("\n".join(seen[-1]) or "all holds")
     return 1 if seen[-1] else 0
 
 

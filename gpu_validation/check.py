@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import argparse
 import importlib.util
-import inspect
 import json
 import shutil
 import sys
@@ -44,9 +43,8 @@ def preflight(device: torch.device) -> Iterator[Row]:
         "a C compiler": any(map(shutil.which, ("cc", "gcc", "clang"))),
         "Python.h": Path(sysconfig.get_paths()["include"], "Python.h").exists(),
         "nvidia-smi": shutil.which("nvidia-smi") is not None,
-        **{name: importlib.util.find_spec(name) is not None for name in ("triton", "flashinfer", "cudnn")},
+        **{name: importlib.util.find_spec(name) is not None for name in ("triton", "flashinfer")},
         "nvcc (for flashinfer)": shutil.which("nvcc") is not None,
-        "varlen_attn with pages": _has_varlen(),
     }
     needed = ("a C compiler", "Python.h", "triton") if on_gpu else ()
     for what, there in has.items():
@@ -57,14 +55,6 @@ def preflight(device: torch.device) -> Iterator[Row]:
                 wrong = _attention(name, model, dtype, device)
                 yield _row(f"{name}, {dtype}, D {model.head_width}", wrong, size == 2 and model is LLAMA_1B)
     yield _row("a driver that copies in batches", "" if len(movers(device)) > 1 else "is not here", needed=False)
-
-
-def _has_varlen() -> bool:
-    try:
-        varlen = importlib.import_module("torch.nn.attention.varlen").varlen_attn
-        return "block_table" in inspect.signature(varlen).parameters
-    except (ImportError, AttributeError):
-        return False
 
 
 def _row(what: str, wrong: str, needed: bool) -> Row:

@@ -35,7 +35,7 @@ def run(command):
 #
 # Real requests (`infercept-ve`), replayed in turn with a grid of batches; the predictions are fitted to the grid alone.
 # Bars are total flow times; above them stands how many times that of the best schedule each is, predicted and measured:
-# the gain of the best schedule over vLLM, InferCept and MARS. `python -m benchmarks.agreement` makes the record anew.
+# the gain of the best schedule over vLLM, InferCept and MARS. `python -m benchmarks.agreement` repeats the replays.
 
 # %%
 root = Path(kv.__file__).parents[1]

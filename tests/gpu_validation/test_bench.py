@@ -19,7 +19,7 @@ from gpu_validation.backend import TorchBackend
 from gpu_validation.bandwidth import Probe, bandwidths, peaks
 from gpu_validation.devices import open_backend
 from gpu_validation.kernels.backend import FlashInferBackend
-from gpu_validation.peers import PEERS, Peer, Run, Unsupported, cudnn, flashinfer, ours, varlen
+from gpu_validation.peers import PEERS, Peer, Run, Unsupported, flashinfer, ours
 from kvbound.cli.kernels import summary
 from tests.support.commands import kvbound
 
@@ -285,29 +285,6 @@ def test_clocks_are_read_while_something_runs(
     assert found == {}
 
 
-def test_varlen_is_given_pages_as_it_documents(monkeypatch: pytest.MonkeyPatch) -> None:
-    def varlen_attn(
-        query: Any, key: Any, value: Any, cu_seq_q: Any, cu_seq_k: Any, max_q: int, max_k: int, *, scale: float,
-        window_size: Any, enable_gqa: bool, seqused_k: Any, block_table: Any,
-    ) -> Tensor:  # fmt: skip
-        assert (cu_seq_k, max_q, max_k, window_size, enable_gqa) == (None, 5, 34, (-1, 0), True)
-        out = []
-        for s, length in enumerate(seqused_k.tolist()):
-            rows = query[cu_seq_q[s] : cu_seq_q[s + 1]].transpose(0, 1)
-            sides = (paged(side.transpose(1, 2), block_table[s].tolist(), length) for side in (key, value))
-            out.append(attend(rows, *sides, scale).transpose(0, 1))
-        return torch.cat(out)
-
-    data = CaseData.make(MIXED, CPU, torch.float32, layers=2)
-    monkeypatch.setattr(peers, "_library", lambda name, device: SimpleNamespace(varlen_attn=varlen_attn))
-    run = varlen(data)
-    assert max(data.error(run(layer), layer) for layer in (0, 1)) < 1e-6
-    older = SimpleNamespace(varlen_attn=lambda query, key, value: None)
-    monkeypatch.setattr(peers, "_library", lambda name, device: older)
-    with pytest.raises(Unsupported, match="has no varlen_attn with a block table"):
-        varlen(data)
-
-
 def test_small_cases_take_more_layers_and_large_ones_must_fit(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (10 * 2**30, 0))
     small, large = (AttentionCase("decode", LLAMA_1B, ((1, 2047),) * batch) for batch in (8, 1024))
@@ -380,9 +357,6 @@ def test_flashinfer_is_given_what_it_documents(case: AttentionCase, monkeypatch:
     data = CaseData.make(case, CPU, torch.float32, layers=2)
     run = flashinfer(data)
     assert max(data.error(run(layer), layer) for layer in (0, 1)) < 1e-6
-    if case.decodes:
-        with pytest.raises(Unsupported, match="no decode kernels of its own"):
-            flashinfer(data, "fa3")
 
 
 def test_a_backend_by_flashinfer_plans_a_layout_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -403,79 +377,9 @@ def test_a_backend_by_flashinfer_plans_a_layout_once(monkeypatch: pytest.MonkeyP
     assert len(made) == 1
 
 
-class FakeTensor(SimpleNamespace):
-    """A tensor of a graph: setters keep what they are given; hashed by identity."""
-
-    __hash__ = object.__hash__
-
-    def __getattr__(self, name: str) -> Any:
-        return lambda value: (setattr(self, name.removeprefix("set_"), value), self)[1]
-
-
-class FakeGraph:
-    """What cuDNN's sdpa computes on page tables, from the tensors of the graph and the pointers alone."""
-
-    def __init__(self, **types: Any) -> None:
-        self.types = types
-
-    def tensor(self, **facts: Any) -> FakeTensor:
-        return FakeTensor(**facts)
-
-    def sdpa(self, **options: Any) -> tuple[FakeTensor, None]:
-        self.options, self.result = options, FakeTensor()
-        return self.result, None
-
-    def build(self, modes: list[str]) -> None:
-        assert modes == ["A", "FALLBACK"]
-
-    def get_workspace_size(self) -> int:
-        return 0
-
-    def execute(self, pointers: dict[FakeTensor, Tensor], workspace: Tensor, handle: object) -> None:
-        given = {name: pointers[x] for name, x in self.options.items() if isinstance(x, FakeTensor)}
-        for name, x in self.options.items():
-            if isinstance(x, FakeTensor):
-                assert (x.dim, x.stride) == (list(given[name].shape), list(given[name].stride()))
-        out = pointers[self.result].as_strided(self.result.dim, self.result.stride)
-        assert self.options["use_padding_mask"]
-        assert not self.options["generate_stats"]
-        if given["q"].shape[2] > 1:
-            assert (self.options["diagonal_alignment"], self.options["diagonal_band_right_bound"]) == ("end", 0)
-        for s, length in enumerate(given["seq_len_kv"].flatten().tolist()):
-            assert given["seq_len_q"][s].item() == given["q"].shape[2]
-            assert length <= self.options["paged_attention_max_seq_len_kv"]
-            keys, values = (
-                paged(given[side], given[f"paged_attention_{side}_table"][s].flatten().tolist(), length)
-                for side in "kv"
-            )
-            out[s] = attend(given["q"][s].float(), keys.float(), values.float(), self.options["attn_scale"]).to(out)
-
-
-@pytest.mark.parametrize("case", [ALIKE, AttentionCase("decode", TINY, ((1, 40),) * 3)])
-def test_cudnn_is_given_what_it_documents(case: AttentionCase, monkeypatch: pytest.MonkeyPatch) -> None:
-    types = SimpleNamespace(FLOAT="float", BFLOAT16="bf16", HALF="half", INT32="int32")
-    fake = SimpleNamespace(
-        data_type=types,
-        pygraph=FakeGraph,
-        heur_mode=SimpleNamespace(A="A", FALLBACK="FALLBACK"),
-        diagonal_alignment=SimpleNamespace(BOTTOM_RIGHT="end"),
-    )
-    monkeypatch.setattr(peers, "_library", lambda name, device: fake)
-    monkeypatch.setattr(peers, "_handle", lambda cudnn: "handle")
-    data = CaseData.make(case, CPU, torch.float16, layers=2)
-    run = cudnn(data)
-    assert max(data.error(run(layer), layer) for layer in (0, 1)) < TOLERANCE[torch.float16]
-    for refused, why in ((MIXED, "requests that are alike"), (ALIKE, "bf16 and fp16 only")):
-        dtype = torch.float32 if refused is ALIKE else torch.float16
-        with pytest.raises(Unsupported, match=why):
-            cudnn(CaseData.make(refused, CPU, dtype, layers=1))
-
-
 def test_libraries_need_a_gpu() -> None:
-    rows = bench_case(
-        ALIKE, [OURS, *(PEERS[name] for name in ("flashinfer", "cudnn", "varlen"))], CPU, torch.bfloat16, repeats=2
-    )
-    assert [row.get("error") for row in rows] == [None] + ["runs on a GPU only"] * 3
+    rows = bench_case(ALIKE, [OURS, PEERS["flashinfer"]], CPU, torch.bfloat16, repeats=2)
+    assert [row.get("error") for row in rows] == [None, "runs on a GPU only"]
     with pytest.raises(ModuleNotFoundError, match="No module named 'no_such_library'"):
         peers._library("no_such_library", CUDA)
 
@@ -486,7 +390,7 @@ def test_libraries_need_a_gpu() -> None:
         ((), 4, "torch sees no GPU here; use --device cpu for a dry run"),
         (("--device", "tpu"), 2, "there is no device 'tpu'; choose cuda or cpu"),
         (("--device", "cpu", "--model", "gpt-9"), 2, "no model is called 'gpt-9'; is it gpt-j-6b?; there are tiny"),
-        (("--device", "cpu", "--peers", "sdpa,x"), 2, "no peer is called 'x'; there are sdpa, varlen"),
+        (("--device", "cpu", "--peers", "sdpa,x"), 2, "no peer is called 'x'; there are sdpa, flashinfer"),
         (("--device", "cpu", "--dtype", "int3"), 2, "there is no dtype 'int3'; choose one of bfloat16"),
         (("--device", "cpu", "--backend", "jax"), 2, "there is no backend 'jax'; choose one of triton"),
         (("--device", "cpu", "--json", "nowhere/x.json"), 2, "there is no folder"),
