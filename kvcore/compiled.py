@@ -26,7 +26,19 @@ try:
         return loaded
 
     IndexDataCacheFile._load_index = _moved(IndexDataCacheFile._load_index)
-    compiled: Callable[[Any], Any] = njit(cache=True)
-    inlined: Callable[[Any], Any] = njit(cache=True, inline="always")
+
+    def _kept(**how: Any) -> Callable[[Any], Any]:
+        """Return what compiles a function, and keeps the code where there is a folder to write to."""
+
+        def compile(function: Any) -> Any:
+            try:
+                return njit(cache=True, **how)(function)
+            except RuntimeError:
+                return njit(**how)(function)
+
+        return compile
+
+    compiled: Callable[[Any], Any] = _kept()
+    inlined: Callable[[Any], Any] = _kept(inline="always")
 except ImportError:  # pragma: no cover
     compiled = inlined = lambda function: function
