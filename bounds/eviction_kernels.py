@@ -9,9 +9,9 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 
 from bounds.walks import CONTEXT, COUNT, DECODE, EARLIEST, FAR, HIGH, KEPT, LEAST, LOW, PAUSE, PRESERVED, fill_least
+from kvcore.compiled import compiled
 
 DEVICE, HOST, TOKENS, REQUESTS = range(4)
 
@@ -25,13 +25,13 @@ class Token(NamedTuple):
     since: int
 
 
-@njit(cache=True)
+@compiled
 def lies(rows, tokens, block, t):
     """Return what KV pays in slot t where it is cheaper, on the device or the host."""
     return min(rows[DEVICE, t] * -(-tokens // block), rows[HOST, t] * tokens)
 
 
-@njit(cache=True)
+@compiled
 def make(route, k, done, keeps):
     """Return the token of leg k after `done` ones, with the KV before it kept or dropped."""
     resident = route.legs[k, CONTEXT] + done
@@ -40,7 +40,7 @@ def make(route, k, done, keeps):
     return Token(resident, kept, parts, route.legs[k, EARLIEST] + done)
 
 
-@njit(cache=True)
+@compiled
 def cost_at(token, route, chunked, rows, least, f):
     """Return what a token pays that is generated in slot f; `least` [2, slots]: least prices of batches up to f."""
     need = token.resident - token.kept
@@ -52,7 +52,7 @@ def cost_at(token, route, chunked, rows, least, f):
     return cost
 
 
-@njit(cache=True)
+@compiled
 def fill_token(token, route, chunked, rows, then, beyond, values):
     """Fill `values` [slots + 1] with the least cost by the slot in which a token's work may begin, or later.
 
@@ -75,7 +75,7 @@ def fill_token(token, route, chunked, rows, then, beyond, values):
             values[t] = min(cost, now + values[t + 1])
 
 
-@njit(cache=True)
+@compiled
 def cost_in_call(route, k, rows, fee):
     """Fill `fee` [slots + 1] with the sums before each slot of what KV pays in the call before leg k."""
     kept = route.starts[k, 0, KEPT]
@@ -84,13 +84,13 @@ def cost_in_call(route, k, rows, fee):
         fee[t + 1] = fee[t] + (on_device if route.legs[k, PRESERVED] else lies(rows, kept, route.block, t))
 
 
-@njit(cache=True)
+@compiled
 def late(values, token, beyond, rate, r):
     """Return the cost of a token whose work may begin in slot r, after the last one too."""
     return values[r] if r < len(values) else beyond + rate * (r + token.parts - 1)
 
 
-@njit(cache=True)
+@compiled
 def after_call(route, k, rate, dropped, kept, fee, beyond, c):
     """Return the cost of a leg whose call began before slot c, where it goes on from, and whether KV is kept."""
     pause, slots = route.legs[k - 1, PAUSE], len(dropped) - 1
@@ -107,7 +107,7 @@ def after_call(route, k, rate, dropped, kept, fee, beyond, c):
     return (keep, r, True) if keep <= drop else (drop, start, False)
 
 
-@njit(cache=True)
+@compiled
 def walk_with_evictions(route, chunked, rows, use, path):
     """Return the cost of the cheapest path; what it takes is added to `use` [4, slots].
 
@@ -144,13 +144,13 @@ def walk_with_evictions(route, chunked, rows, use, path):
     return total
 
 
-@njit(cache=True)
+@compiled
 def after_last(route, k, slots):
     """Return what leg k costs, but for the rate times the slot of its first token, if that is after the last one."""
     return FAR if route.legs[k, HIGH] < slots else route.rate * (1 + route.legs[k, LEAST] - route.arrival)
 
 
-@njit(cache=True)
+@compiled
 def follow_evicted(route, chunked, rows, first, kept, dropped, fee, use, path):
     """Add to `use` what the cheapest path takes."""
     legs, rate, slots = route.legs, route.rate, rows.shape[1]
@@ -184,7 +184,7 @@ def follow_evicted(route, chunked, rows, first, kept, dropped, fee, use, path):
         c, path[k, 0] = r, r - legs[k, DECODE]
 
 
-@njit(cache=True)
+@compiled
 def hold(rows, tokens, block, on_device, begin, end, use):
     """Add KV that lies somewhere in the slots `begin` to `end` - 1."""
     if tokens:
@@ -195,7 +195,7 @@ def hold(rows, tokens, block, on_device, begin, end, use):
                 use[DEVICE, t] += -(-tokens // block)
 
 
-@njit(cache=True)
+@compiled
 def take(token, route, chunked, rows, f, use):
     """Add what a token takes that is generated in slot f."""
     need = token.resident - token.kept

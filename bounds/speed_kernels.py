@@ -8,7 +8,8 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import njit
+
+from kvcore.compiled import compiled
 
 FAR = 1e300
 
@@ -67,7 +68,7 @@ class Fees(NamedTuple):
     taken: Any
 
 
-@njit(cache=True)
+@compiled
 def insert(cost, room, place, n, price, more, where, need, total):
     """Put a piece among the sorted ones, drop those beyond the need; return how many there are, and their room."""
     if total >= need and (n == 0 or price >= cost[n - 1]):
@@ -88,7 +89,7 @@ def insert(cost, room, place, n, price, more, where, need, total):
     return n, total
 
 
-@njit(cache=True)
+@compiled
 def speeds(least, shape, room, ticks, means):
     """Fill tokens per tick of each piece, the ticks of a token where it ends and its mean ratio; return the pieces."""
     low = 0.0
@@ -108,7 +109,7 @@ def speeds(least, shape, room, ticks, means):
     return len(shape.ratios)
 
 
-@njit(cache=True)
+@compiled
 def first_pieces(cost, room, place, n, price, work, fee, part, ratios, rooms, span, where, total):
     """Put the pieces of one slot for a first token among the sorted ones, as `insert`; return the same."""
     for k in range(len(rooms)):
@@ -119,7 +120,7 @@ def first_pieces(cost, room, place, n, price, work, fee, part, ratios, rooms, sp
     return n, total
 
 
-@njit(cache=True)
+@compiled
 def cheapest(cost, room, n):
     """Return what a whole first token pays in the cheapest of n sorted pieces (FAR: there is too little room)."""
     paid, left = 0.0, 1.0
@@ -129,7 +130,7 @@ def cheapest(cost, room, n):
     return FAR if left > 1e-9 else paid
 
 
-@njit(cache=True)
+@compiled
 def pay(work, shape, fees, prices, usages):
     """Return what all take and pay at the least, and add up in `usages` [lines, slots] the work at these speeds."""
     part, fast, price, usage, lines = fees.part, 1 - fees.part, prices[0], usages[0], len(prices) - 1
@@ -295,7 +296,7 @@ def pay(work, shape, fees, prices, usages):
     return value
 
 
-@njit(cache=True)
+@compiled
 def pay_by(work, shape, fees, price, usage, within):
     """Return what all requests pay at the least if each ends `within` so many ticks, and add up their work as `pay`."""
     part, fast = fees.part, 1 - fees.part

@@ -12,7 +12,8 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import njit
+
+from kvcore.compiled import compiled
 
 CONTEXT, DECODE, PAUSE, PRESERVED, COUNT, LEAST, EARLIEST, LOW, HIGH = range(9)
 KEPT, NEED, SLOTS = range(3)
@@ -50,7 +51,7 @@ class LeastCosts(NamedTuple):
     stride: int
 
 
-@njit(cache=True)
+@compiled
 def fill_least(price, earliest, least):
     """Fill `least` with the least price since slot `earliest` (0 before)."""
     low = FAR
@@ -62,7 +63,7 @@ def fill_least(price, earliest, least):
             least[t] = 0.0
 
 
-@njit(cache=True)
+@compiled
 def after(c, k, route, table):
     """Return the cost of what follows segment k that ends before slot c, and the start of the next one."""
     legs, starts, _, _, release, rate = route
@@ -87,7 +88,7 @@ def after(c, k, route, table):
     return least, chosen
 
 
-@njit(cache=True)
+@compiled
 def walk(route, prices, stride, path):
     """Fill `path` [k, 3] with (first slot, start, kept since) of each segment on the cheapest path; return its cost.
 
@@ -171,7 +172,7 @@ def walk(route, prices, stride, path):
     return best[0, 0, (max(arrival + starts[0, 0, SLOTS] - 1 - lows[0, 0], 0) + stride - 1) // stride]
 
 
-@njit(cache=True)
+@compiled
 def add_use(route, path, prices, use):
     """Add what a path takes to `use` [4, slots], the rows of `prices`."""
     legs, starts, part, block, _, _ = route
@@ -196,7 +197,7 @@ def add_use(route, path, prices, use):
         charge(use[3], prices[3], legs[k, EARLIEST], f, legs[k, DECODE], count)
 
 
-@njit(cache=True)
+@compiled
 def charge(use, prices, earliest, first, decode, need):
     """Add `need` at the first slot and one at each later; each where its price was least since `earliest`."""
     slots, cheapest, low = len(use), earliest, FAR
@@ -209,7 +210,7 @@ def charge(use, prices, earliest, first, decode, need):
             use[cheapest] += 1
 
 
-@njit(cache=True)
+@compiled
 def fill(values, ticks, cost, begin, base, next, later):
     """Fill in the least cost from each base at each tick, from the last tick back."""
     values[ticks] = 0.0
@@ -222,7 +223,7 @@ def fill(values, ticks, cost, begin, base, next, later):
                     values[t, base[r]] = min(values[t, base[r]], cost[t, s] + values[t + 1, next[r]])
 
 
-@njit(cache=True)
+@compiled
 def follow(values, ticks, cost, begin, base, next, later):
     """Return the set that starts at each tick on a cheapest path from the empty configuration."""
     chosen = np.zeros(ticks, np.int64)

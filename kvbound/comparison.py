@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from heuristics.registry import AnyPolicy
 from kvbound import tables
 from kvbound.explanation import Explained, explain_all
-from kvbound.plots.frame import DRAWABLE
+from kvbound.plots.frame import DRAWABLE, check_drawable
 from kvbound.simulation import Simulation, Watch, outside_schedules, policy_names, simulate_policies, unwatched
 from kvbound.tables import Cells, because, between, decimal, in_words, title
 from kvbound.units import units_of
@@ -178,11 +178,7 @@ class Comparison:
         """Draw every schedule, one column each, on the same axes; into a file if a `path` is given."""
         from kvbound.plots import compare_schedules
 
-        if len(self.instance.requests) > DRAWABLE:
-            raise BadInput(
-                f"--plot draws up to {DRAWABLE} requests, {self.instance.name} has {len(self.instance.requests)}; "
-                "kvbound load draws measures"
-            )
+        check_drawable(self.instance)
         titled = [(f"{row['label']}\n{self._title(row)}", trace) for row, trace in self._traced()]
         return compare_schedules(titled, path)
 

@@ -12,7 +12,7 @@ from heuristics import get_policy, trace_policy
 from hypotheses.verdict import Verdict
 from kvbound.comparison import Comparison, ladder_of, verdict
 from kvbound.plots import compare_schedules, ladder, render
-from kvbound.plots.frame import DRAWABLE
+from kvbound.plots.frame import check_drawable
 from kvbound.report.markup import html_table, node
 from kvbound.report.page import proof
 from kvbound.tables import Cells
@@ -45,7 +45,7 @@ def _(thing: Trace) -> Figure:
 
 @plot.register(Instance)
 def _(thing: Instance) -> Figure:
-    _check_size(thing)
+    check_drawable(thing)
     unlimited = thing.replace(machine=Machine(memory=None, host_memory=None))
     return _schedules([(f"{thing.name}  without limits", trace_policy(unlimited, get_policy("fcfs")))])
 
@@ -74,13 +74,8 @@ def _(thing: Verdict) -> Figure:
 
 def _schedules(columns: Sequence[tuple[str, Trace]]) -> Figure:
     for _, trace in columns:
-        _check_size(trace.instance)
+        check_drawable(trace.instance)
     return compare_schedules(columns)
-
-
-def _check_size(instance: Instance) -> None:
-    if len(instance.requests) > DRAWABLE:
-        raise BadInput(f"up to {DRAWABLE} requests are drawn, {instance.name} has {len(instance.requests)}")
 
 
 def html(thing: Any) -> str:

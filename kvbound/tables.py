@@ -92,7 +92,7 @@ def times_cells(rows: Labelled, units: Units, *, wide: bool = True) -> Cells:
 def work_cells(rows: Labelled, units: Units, *, wide: bool = True) -> Cells:
     """Return throughput, waste and moves, a row for each labelled summary; unless `wide`, what 80 columns take."""
     cells = [{"work": label} | _work(measured, rate_unit(units)) for label, measured in rows]
-    columns = list(cells[0])
+    columns = list(cells[0]) if cells else ["work"]
     if not wide:
         columns = ["work", f"tokens/{rate_unit(units)}", "evictions", "recomputed", "wasted"]
         columns += [name for name in ("SLO met", "unfinished") if any(row[name] for row in cells)]

@@ -1,8 +1,8 @@
 """`compiled`: what numba makes of a plain function over arrays; the function itself where numba is not installed.
 
-`inlined` is the same, made part of what calls it.
+`inlined` is the same, made part of what calls it. `fast` may change the order of sums, for what only proposes.
 
-Only for the searches that a checker runs again. Both give the same integers, which a test compares.
+For the searches that a checker runs again, both give the same integers, which a test compares.
 """
 
 from __future__ import annotations
@@ -26,7 +26,20 @@ try:
         return loaded
 
     IndexDataCacheFile._load_index = _moved(IndexDataCacheFile._load_index)
-    compiled: Callable[[Any], Any] = njit(cache=True)
-    inlined: Callable[[Any], Any] = njit(cache=True, inline="always")
+
+    def _kept(**how: Any) -> Callable[[Any], Any]:
+        """Return what compiles a function, and keeps the code where there is a folder to write to."""
+
+        def compile(function: Any) -> Any:
+            try:
+                return njit(cache=True, **how)(function)
+            except RuntimeError:
+                return njit(**how)(function)
+
+        return compile
+
+    compiled: Callable[[Any], Any] = _kept()
+    inlined: Callable[[Any], Any] = _kept(inline="always")
+    fast: Callable[[Any], Any] = _kept(fastmath=True)
 except ImportError:  # pragma: no cover
-    compiled = inlined = lambda function: function
+    compiled = inlined = fast = lambda function: function

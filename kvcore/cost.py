@@ -87,7 +87,7 @@ class CostFunction(Shown):
         return total
 
 
-class Cost(RootModel[Annotated[tuple[CostFunction, ...], Field(min_length=1), FailFast()]]):
+class Cost(RootModel[Annotated[tuple[CostFunction, ...], Field(min_length=1, max_length=1000), FailFast()]]):
     """The cost model of an instance: D = max(1, ceil(f/q) over its functions)."""
 
     model_config = ConfigDict(frozen=True, strict=True)

@@ -57,6 +57,10 @@ def read_schedule(source: str | Path) -> Schedule:
 
 def check_writable(*targets: str | Path | None) -> None:
     """Refuse a file that cannot be written later, before hours are spent on what goes into it (None and `-` pass)."""
+    given = [target for target in targets if target is not None and not _is_special(target)]
+    once = {"-" if str(target) == "-" else os.path.realpath(target) for target in given}
+    if len(once) < len(given):
+        raise BadInput(f"two outputs have one name: give {', '.join(map(str, given))} names of their own")
     for target in targets:
         if target is not None and str(target) != "-":
             path = Path(os.path.realpath(target))

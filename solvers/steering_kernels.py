@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import njit
 
 from heuristics.policies.index import HEADROOM, LEAST
+from kvcore.compiled import compiled, inlined
 
 Array = Any
 CLOSE = 1e-6
@@ -66,7 +66,7 @@ class Run(NamedTuple):
     parts: Array
 
 
-@njit(cache=True)
+@compiled
 def adds(costs, k, resident, tokens, decodes):
     """Return what a request adds to a batch, by function k."""
     if decodes:
@@ -76,7 +76,7 @@ def adds(costs, k, resident, tokens, decodes):
     return fixed + costs.token[k] * tokens + costs.prefill_kv[k] * resident + pairs
 
 
-@njit(cache=True)
+@compiled
 def simulate(costs, limits, jobs, steps):
     """Return when each request has its first token and its end, by `Index`; infinite where nothing can work.
 
@@ -131,13 +131,13 @@ def simulate(costs, limits, jobs, steps):
     return first, end
 
 
-@njit(cache=True)
+@compiled
 def missing(jobs, run, j):
     """Return the tokens of KV that request j lacks for its next token."""
     return jobs.prompt[j] + jobs.output[j] - run.left[j] - run.held[j]
 
 
-@njit(cache=True, inline="always")
+@inlined
 def rank(costs, jobs, run, count):
     """Sort who is present by the work left; return what those with KV will add, their number, and if one refills."""
     coming, holds, refills, present = 0, 0, False, run.present
@@ -160,7 +160,7 @@ def rank(costs, jobs, run, count):
     return coming, holds, refills
 
 
-@njit(cache=True, inline="always")
+@inlined
 def admit(run, count, room):
     """Let those with KV join, and others, in their order, as long as all fit; return how many others join."""
     growth, closed, joining = 0, False, 0
@@ -173,7 +173,7 @@ def admit(run, count, room):
     return joining
 
 
-@njit(cache=True)
+@compiled
 def wait(limits, jobs, run, count, waits):
     """Let nobody without KV join, if they wait; return the chunk that the first prefill allows."""
     for a in range(count):
@@ -186,7 +186,7 @@ def wait(limits, jobs, run, count, waits):
     return limits.prefill
 
 
-@njit(cache=True, inline="always")
+@inlined
 def paying(costs, limits, run, count, chunk, r0):
     """Return how many of those present the batch with the most worth for its time takes."""
     best, size, worth, some = -1.0, 0, 0.0, 0
@@ -214,7 +214,7 @@ def paying(costs, limits, run, count, chunk, r0):
     return size
 
 
-@njit(cache=True, inline="always")
+@inlined
 def fill(costs, limits, run, count, chunk, size, memory):
     """Make the batch of the first `size` present, who evict the last.
 
@@ -247,7 +247,7 @@ def fill(costs, limits, run, count, chunk, size, memory):
     return some, limits.tokens - tokens, memory, decodes, prefills
 
 
-@njit(cache=True)
+@compiled
 def evict(run, count, a, over, memory):
     """Evict those behind place `a`, the last first, until `over` and the memory are at most 0, if all of them do."""
     after, last = 0, count - 1
@@ -262,7 +262,7 @@ def evict(run, count, a, over, memory):
     return memory
 
 
-@njit(cache=True)
+@compiled
 def fixed(costs, k, tokens, decodes, prefills):
     """Return what a batch takes besides what its requests add, by function k."""
     hinged = costs.above[k] * max(0.0, tokens - costs.knee[k])

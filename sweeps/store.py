@@ -86,7 +86,7 @@ class Store:
             raise BadInput(f"{lock}: cannot be written: {error.strerror}") from None
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            with self._clearly("not a database of results"):
+            with self._clearly("cannot be opened as a database of results"):
                 self._database = self._open()
         except BlockingIOError:
             raise BadInput(f"{path}: another sweep is writing to it") from None

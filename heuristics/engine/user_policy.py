@@ -71,8 +71,8 @@ class Given(Policy):
 def _made(kind: type[Policy], path: str) -> Policy:
     with guarded(path, lambda line: BadInput(f"{path}: {kind.__name__} cannot be made: {line}")):
         policy = kind()
-    said = {"name": kind.__name__.lower(), "rule": "one's own", "source": "one's own"}
-    vars(policy).update({key: text for key, text in said.items() if not hasattr(policy, key)})
+        said = {"name": kind.__name__.lower(), "rule": "one's own", "source": "one's own"}
+        vars(policy).update({key: text for key, text in said.items() if not hasattr(policy, key)})
     return policy
 
 

@@ -91,11 +91,11 @@ class Knee(Index):
         return best
 
     def _decode(self, chosen: list[Job], running: list[Job], plan: Plan) -> None:
-        """Let decodes work; where blocks lack, evict the last of those that run, but not the only one: it waits."""
+        """Let decodes work; where blocks lack, evict the last of those that run, unless it is the only one."""
         block, victims = self.machine.block, self.evictable(running, plan)
         while plan.free_blocks is not None and plan.free_blocks < sum(job.device % block == 0 for job in chosen):
             victim = next(victims, None)
-            if victim is None or not (plan.work or chosen != [victim]):
+            if victim is None or not (plan.work or running != [victim]):
                 break
             self.evict(victim, plan)
             self._stale.append(victim)
@@ -131,15 +131,16 @@ class Knee(Index):
             most = 0 if job.index in self._evicted or job.id in plan.work else plan.chunk(job)
             fresh, resident = not job.device, job.device + job.host
             victims = running or [*self._called(), *(other for other in jobs[k + 1 :] if other.device)]
+            added = cost.prefill[:, 0] + cost.prefill_kv[:, 0] * resident
+            added = added + cost.any_prefill[:, 0] * (plan.prefill_left == plan.longest_prefill)
+            tokens = self._to_the_knee((self._base + added).tolist(), plan, resident, most, longest)
             if fresh and (running or not plan.work) and not plan.fits(job, job.missing):
-                self._make_room(job, job.missing, victims, plan)
+                whole = (tokens or most) >= job.missing  # two that are cut would evict each other for ever
+                self._make_room(job, job.missing, victims if running or whole else self._called(), plan)
             if not most or (fresh and not self._admits(job, coming, plan)):
                 if plan.work:
                     break
                 continue
-            added = cost.prefill[:, 0] + cost.prefill_kv[:, 0] * resident
-            added = added + cost.any_prefill[:, 0] * (plan.prefill_left == plan.longest_prefill)
-            tokens = self._to_the_knee((self._base + added).tolist(), plan, resident, most, longest)
             if not tokens and plan.work:
                 break
             tokens = tokens or most

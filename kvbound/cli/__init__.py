@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from importlib.util import find_spec
+from io import TextIOWrapper
 from pathlib import Path
 
 PACKAGES = (
@@ -50,7 +51,8 @@ def main() -> None:
     except BrokenPipeError:  # the reader of our output has seen enough
         code = 0
     except OSError as error:
-        code = _complain(f"{error.filename or 'standard output'}: {error.strerror or error}", EXIT_BAD_INPUT)
+        where = error.filename or ("standard output" if error.errno else "the system")
+        code = _complain(f"{where}: {error.strerror or error}", EXIT_BAD_INPUT)
     try:
         sys.stdout.flush()
     except OSError:  # what is left in it goes nowhere
@@ -65,14 +67,22 @@ def print_version() -> None:
 
 
 def _keep_streams() -> None:
-    """Take the places of streams that were closed, lest a file gets one; to use one then fails as to use any file."""
+    """Take the places of streams that were closed, lest a file gets one, and let the others take every letter.
+
+    To use one that was closed then fails as to use any file.
+    """
     for name, flag in (("stdin", os.O_WRONLY), ("stdout", os.O_RDONLY), ("stderr", os.O_WRONLY)):
         if getattr(sys, name) is None:
             setattr(sys, name, os.fdopen(os.open(os.devnull, flag), "r" if name == "stdin" else "w"))
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):  # what is in files is UTF-8, and no letter is an error
+            stream.reconfigure(encoding=None if stream.isatty() else "utf-8", errors="replace")
 
 
 def hidden() -> str | None:
-    """Return what is wrong if a package of the same name from elsewhere stands ahead of one of ours on the path."""
+    """Return what is wrong if docstrings are left out, or a package from elsewhere stands ahead of one of ours."""
+    if sys.flags.optimize > 1:
+        return "policies say their rule and source in docstrings: leave out -OO, or PYTHONOPTIMIZE"
     ours = Path(__file__).parents[2]
     for name in PACKAGES:
         spec = find_spec(name)
@@ -107,7 +117,7 @@ def _endings_as_ctrl_c() -> Iterator[None]:
 
     def again(lost: sys.UnraisableHookArgs) -> None:
         if HEARD and lost.exc_type is KeyboardInterrupt:  # it came in a callback, from which nothing is raised
-            threading.Timer(0.01, signal.raise_signal, [HEARD.pop()]).start()
+            threading.Timer(0.01, _send, [HEARD.pop()]).start()
         else:
             unraisable(lost)
 
@@ -129,6 +139,14 @@ def _endings_as_ctrl_c() -> Iterator[None]:
             signal.signal(number, handler)
 
 
+def _send(number: int) -> None:
+    """Send a signal to the main thread, which wakes up if it waits for something."""
+    if hasattr(signal, "pthread_kill"):
+        signal.pthread_kill(threading.main_thread().ident or 0, number)
+    else:
+        signal.raise_signal(number)
+
+
 def _run() -> int:
     if sys.argv[1:] == ["--version"]:
         print_version()
@@ -136,6 +154,8 @@ def _run() -> int:
     if (wrong := hidden()) is not None:
         print(f"kvbound: {wrong}", file=sys.stderr)
         return EXIT_MISSING_TOOL
+    from concurrent.futures import BrokenExecutor
+
     from typer.exceptions import TyperException
 
     from kvbound.cli.app import app
@@ -160,6 +180,8 @@ def _run() -> int:
         )
     except BadInput as error:
         return _complain(str(error), EXIT_BAD_INPUT)
+    except BrokenExecutor:
+        return _complain("one of its processes was killed, perhaps for want of memory: try --jobs 1", EXIT_BAD_INPUT)
     except MissingTool as error:
         return _complain(str(error), EXIT_MISSING_TOOL)
     except Contradiction as error:
@@ -167,7 +189,9 @@ def _run() -> int:
     except (RecursionError, MemoryError) as error:
         what = "something is nested too deeply" if isinstance(error, RecursionError) else "there is too little memory"
         return _complain(what, EXIT_BAD_INPUT)
-    except SystemExit as error:  # of a file of the user's
+    except SystemExit as error:  # of a file of the user's, or of a pipe that Click saw closed
+        if isinstance(error.__context__, BrokenPipeError):
+            raise error.__context__ from None
         return _complain(f"what it ran ended by itself, with {error.code!r}; nothing was done", EXIT_BAD_INPUT)
 
 
@@ -185,5 +209,6 @@ def _complain(message: str, code: int) -> int:
 
     line = " ".join(message.split())
     line = line if len(line) <= LONGEST else f"{line[: LONGEST // 2]} .. {line[-LONGEST // 2 :]}"
-    print(f"kvbound: {printable(line)}", file=sys.stderr)
+    with suppress(OSError):
+        print(f"kvbound: {printable(line)}", file=sys.stderr)
     return code

@@ -30,6 +30,19 @@ def option(
     return typer.Option(*names, metavar=metavar, help=help, min=min, max=max, **more)
 
 
+def picture(help: str) -> Any:
+    """Return an option for a picture, which is refused before anything is computed if its suffix is none."""
+
+    def check(path: str | None) -> str | None:
+        if path is not None:
+            from kvbound.plots.style import kind_of
+
+            kind_of(path)
+        return path
+
+    return option("OUT.svg", f"{help} (svg, png or pdf)", callback=check)
+
+
 POLICY, OUT = ("--policy", "--policies"), ("--out", "-o")
 """Two names of one option, in every command that has it."""
 InstanceArgument = Annotated[
@@ -47,7 +60,7 @@ SchedulesOption = Annotated[
     str | None, option("S.json[,..]", "schedules of others, as import run writes them", "--schedule")
 ]
 CertificateOption = Annotated[str | None, option("OUT.json", "write the certificate of the bound there")]
-PlotOption = Annotated[str | None, option("OUT.svg", "draw it (svg, png or pdf)")]
+PlotOption = Annotated[str | None, picture("draw it")]
 SettingsOption = Annotated[
     list[str] | None, option("NAME=NUMBER", "set an option of a search; `kvbound options` lists all", "--option")
 ]

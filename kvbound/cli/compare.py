@@ -17,6 +17,7 @@ from kvbound.cli.verify import show_invalid
 from kvbound.comparison import UNMEASURED, Against, Comparison, verdict
 from kvbound.comparison import compare as compare_policies
 from kvbound.explanation import Explained
+from kvbound.plots.frame import check_drawable
 from kvbound.simulation import policy_names
 from kvbound.tables import OVER, causes, differences, explained_cells
 from kvbound.trace_events import write_trace_events
@@ -50,7 +51,7 @@ def compare(
     ] = None,
     window: common.WindowOption = None,
     plot: common.PlotOption = None,
-    ladder: Annotated[str | None, option("OUT.svg", "draw values and bounds on one axis (svg, png or pdf)")] = None,
+    ladder: Annotated[str | None, common.picture("draw values and bounds on one axis")] = None,
     html: Annotated[
         str | None, option("OUT.html", "write a report: one file, for any browser (docs/report.md)", "--html", *OUT)
     ] = None,
@@ -62,6 +63,8 @@ def compare(
     """Say how far each policy is from the best schedule there is."""
     check_writable(plot, ladder, html, trace, json)
     loaded, stop = load_instance(instance), None if window is None else fraction("--window", window)
+    if plot is not None:
+        check_drawable(loaded)
     against: Against = "optimum" if len(loaded.requests) <= SOLVABLE else "bound"
     if optimum is not None:
         against = "optimum" if optimum else None

@@ -46,7 +46,7 @@ def solve(
     schedule: common.ScheduleOption = None,
     certificate: common.CertificateOption = None,
     plot: common.PlotOption = None,
-    curves: Annotated[str | None, option("OUT.svg", "draw value and bound against time (svg, png or pdf)")] = None,
+    curves: Annotated[str | None, common.picture("draw value and bound against time")] = None,
     explain: Annotated[bool, typer.Option("--explain", help="what policies do otherwise, call by call")] = False,
     trace: common.TraceOption = None,
     json: common.JsonOption = None,

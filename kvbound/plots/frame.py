@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from kvbound.plots import style
 from kvbound.units import Units, units_of
+from kvcore.errors import BadInput
+from kvcore.instance import Instance
 from kvcore.metrics import makespan
 from kvcore.trace import Trace
 
@@ -19,6 +21,15 @@ DRAWABLE = 200
 """Requests up to which schedules are drawn."""
 FAR = 2
 """Of three or more, what is more than so many times the median is left out, or drawn beyond the axis."""
+
+
+def check_drawable(instance: Instance) -> None:
+    """Raise BadInput for more requests than are drawn."""
+    if len(instance.requests) > DRAWABLE:
+        raise BadInput(
+            f"up to {DRAWABLE} requests are drawn, {instance.name} has {len(instance.requests)}; "
+            "kvbound load draws measures"
+        )
 
 
 class Frame(NamedTuple):

@@ -90,10 +90,15 @@ def new_axes(width: float, height: float) -> Axes:
 
 def save(figure: Figure, path: str | Path) -> None:
     """Write the figure as its suffix says, .svg, .png or .pdf. BadInput for another, or if it cannot be written."""
+    write_bytes(path, render(figure, kind_of(path)))
+
+
+def kind_of(path: str | Path) -> str:
+    """Return what kind of picture a file is, by its suffix; BadInput for one that is none."""
     suffix = Path(path).suffix.lower()
     if suffix[1:] not in METADATA:
         raise BadInput(f"{path}: a picture is saved as .svg, .png or .pdf, not as {suffix or 'a file without suffix'}")
-    write_bytes(path, render(figure, suffix[1:]))
+    return suffix[1:]
 
 
 def render(figure: Figure, kind: str = "svg") -> bytes:

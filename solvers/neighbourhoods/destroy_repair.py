@@ -9,8 +9,8 @@ import math
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import njit
 
+from kvcore.compiled import compiled
 from solvers.neighbourhoods.insertion import (
     BEGIN,
     DECODE,
@@ -46,13 +46,13 @@ class PieceLists(NamedTuple):
     count: Any
 
 
-@njit(cache=True)
+@compiled
 def seed_draws(seed):
     """Seed the random numbers of the compiled code."""
     np.random.seed(seed)
 
 
-@njit(cache=True)
+@compiled
 def build(order, release, room, grid, requests, lists):
     """Insert all requests in `order`, each from its release on, into an empty schedule; return whether all fit."""
     pieces, count = lists
@@ -66,7 +66,7 @@ def build(order, release, room, grid, requests, lists):
     return True
 
 
-@njit(cache=True)
+@compiled
 def _scratch(grid, first, width):
     most = 1
     for i in range(first.shape[0] - 1):
@@ -76,7 +76,7 @@ def _scratch(grid, first, width):
     return Scratch(parts, first_slot, end_slot, first_piece, spare)
 
 
-@njit(cache=True)
+@compiled
 def price(i, lists, requests):
     """Return what request i costs as it is laid out: rate times the end of what counts."""
     pieces, rate = lists.pieces[i], requests.rate[i]
@@ -91,7 +91,7 @@ def price(i, lists, requests):
     return 0.0
 
 
-@njit(cache=True)
+@compiled
 def draw_group(lists, area, size, near, group, mark):
     """Draw up to `size` requests into `group`; return how many.
 
@@ -130,7 +130,7 @@ def draw_group(lists, area, size, near, group, mark):
     return found
 
 
-@njit(cache=True)
+@compiled
 def arrange(group, size, area, keys):
     """Shuffle the first `size` of the group, or sort them by area with some noise."""
     noise = np.random.random()
@@ -145,7 +145,7 @@ def arrange(group, size, area, keys):
             g -= 1
 
 
-@njit(cache=True)
+@compiled
 def take_out(group, size, room, block, lists, old):
     """Give back the room of the group, and keep a copy of its pieces."""
     plan, count = lists
@@ -156,7 +156,7 @@ def take_out(group, size, room, block, lists, old):
         copy_pieces(plan[i], count[i], old.pieces[g])
 
 
-@njit(cache=True)
+@compiled
 def put_back(group, size, done, room, block, lists, old):
     """Undo: the first `done` of the group have been inserted anew; all get their old pieces again."""
     plan, count = lists
@@ -169,7 +169,7 @@ def put_back(group, size, done, room, block, lists, old):
         use(room, block, plan[i], count[i], -ONE)
 
 
-@njit(cache=True)
+@compiled
 def anneal(rounds, hot, cold, room, grid, requests, lists, best_lists, best, moves):
     """Make `rounds` moves while the heat falls from `hot` to `cold`; return the cost of the best lists.
 

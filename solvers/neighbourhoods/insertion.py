@@ -11,7 +11,8 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import njit
+
+from kvcore.compiled import compiled
 
 DEVICE, HOST, TOKENS, PREFILL_TOKENS, REQUESTS = range(5)
 PREFILL, DECODE, HELD, HOSTED = range(4)
@@ -47,7 +48,7 @@ class Scratch(NamedTuple):
     spare: Any
 
 
-@njit(cache=True)
+@compiled
 def use(room, block, pieces, count, sign):
     """Take what `pieces` need from the room (sign -1), or give it back (sign 1)."""
     for p in range(count):
@@ -66,7 +67,7 @@ def use(room, block, pieces, count, sign):
                 room[PREFILL_TOKENS, t] += sign * tokens
 
 
-@njit(cache=True)
+@compiled
 def fit(room, grid, ready, earliest, context, decode, before, parts):
     """Return the first slot from `earliest` on in which a segment can generate its first token, and the parts.
 
@@ -99,7 +100,7 @@ def fit(room, grid, ready, earliest, context, decode, before, parts):
     return -1, 0
 
 
-@njit(cache=True)
+@compiled
 def fill(room, grid, ready, first, context, before, parts):
     """Split what is to be processed up to slot `first` into parts, as late as possible; return how many (0: no way)."""
     block, chunked, pause = grid.block, grid.chunked, grid.pause
@@ -124,7 +125,7 @@ def fill(room, grid, ready, first, context, before, parts):
     return found
 
 
-@njit(cache=True)
+@compiled
 def hold(room, block, handling, kept, begin, end, most, host_first, pieces, count):
     """Keep `kept` tokens over the slots `begin` to `end` - 1; return the count of pieces and the slot that is blocked.
 
@@ -160,7 +161,7 @@ def hold(room, block, handling, kept, begin, end, most, host_first, pieces, coun
     return count, -1
 
 
-@njit(cache=True)
+@compiled
 def write(pieces, count, first, context, decode, before, parts, found):
     """Append the pieces of a segment; return their count, or -1 where there are too many."""
     if count + 2 * found + 1 > pieces.shape[0]:
@@ -180,14 +181,14 @@ def write(pieces, count, first, context, decode, before, parts, found):
     return count
 
 
-@njit(cache=True)
+@compiled
 def _append(pieces, count, kind, begin, end, resident, tokens):
     pieces[count, KIND], pieces[count, BEGIN], pieces[count, END] = kind, begin, end
     pieces[count, RESIDENT], pieces[count, WORK] = resident, tokens
     return count + 1
 
 
-@njit(cache=True)
+@compiled
 def copy_pieces(pieces, count, copied):
     """Copy the first pieces: assigning slices would take seconds more to compile."""
     for p in range(count):
@@ -195,7 +196,7 @@ def copy_pieces(pieces, count, copied):
             copied[p, field] = pieces[p, field]
 
 
-@njit(cache=True)
+@compiled
 def fit_runs(room, grid, ready, context, decode, least, parts, pieces):
     """Lay out a segment in runs with evictions between them, each as early as it fits from `ready` on.
 
@@ -228,7 +229,7 @@ def fit_runs(room, grid, ready, context, decode, least, parts, pieces):
     return ready - 1, count
 
 
-@njit(cache=True)
+@compiled
 def insert(room, grid, arrival, segments, most, host_first, run, pieces, scratch):
     """Put a request where it is done early, segment by segment; return the count of pieces (0: it does not fit).
 

@@ -11,7 +11,8 @@ import math
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import njit
+
+from kvcore.compiled import compiled, fast
 
 
 class Cooling(NamedTuple):
@@ -34,7 +35,7 @@ class Loads(NamedTuple):
     rank: Any
 
 
-@njit(cache=True, fastmath=True)
+@fast
 def change(over, price, out, out_at, back, back_at, begin, end):
     """Return what the price paid in the slots `begin` to `end` - 1 rises by when one load gives way to another.
 
@@ -48,7 +49,7 @@ def change(over, price, out, out_at, back, back_at, begin, end):
     return rise
 
 
-@njit(cache=True, fastmath=True)
+@fast
 def change_both(over, price, one, one_at, one_to, two, two_at, two_to, begin, end):
     """Return the same for two loads that move, each from one place to another."""
     rise, zero = np.float32(0), np.float32(0)
@@ -60,7 +61,7 @@ def change_both(over, price, one, one_at, one_to, two, two_at, two_to, begin, en
     return rise
 
 
-@njit(cache=True, fastmath=True)
+@fast
 def shift_rise(over, price, load, pad, length, t, s):
     """Return the rise when a load moves from start t to start s."""
     if abs(s - t) < length:
@@ -69,7 +70,7 @@ def shift_rise(over, price, load, pad, length, t, s):
     return gone + change(over, price, load, s - pad - length, load, s - pad, s, s + length)
 
 
-@njit(cache=True, fastmath=True)
+@fast
 def exchange_rise(over, price, pad, one, n, t, s, two, m, u, v):
     """Return the rise when load `one`, of length n, moves from t to s, and `two`, of length m, from u to v."""
     a, b = min(t, v), max(t + n, v + m)
@@ -80,7 +81,7 @@ def exchange_rise(over, price, pad, one, n, t, s, two, m, u, v):
     return change_both(over, price, one, t - pad, s - pad, two, u - pad, v - pad, min(a, c), max(b, d))
 
 
-@njit(cache=True, fastmath=True)
+@fast
 def shift(over, load, pad, length, t, s):
     """Move a load from start t to start s."""
     for k in range(length):
@@ -89,14 +90,14 @@ def shift(over, load, pad, length, t, s):
         over[s + k] += load[pad + k]
 
 
-@njit(cache=True)
+@compiled
 def like(i, rank, place, neighbours):
     """Draw a request of about the area of request i."""
     k = place[i] + np.random.randint(-neighbours, neighbours + 1)
     return rank[min(rank.shape[0] - 1, max(0, k))]
 
 
-@njit(cache=True)
+@compiled
 def soften(rounds, cooling, shifts, worth, over, loads, start):
     """Change `start`, and `over` with it, in `rounds` moves; prices are `worth` times a factor.
 

@@ -78,6 +78,13 @@ def test_a_decode_waits_where_only_a_call_holds_what_it_lacks():
     assert [batch.start for batch in trace.expanded().batches][3:5] == [3, 51]
 
 
+def test_prefills_that_are_cut_do_not_evict_each_other_for_ever():
+    """The second half of each prompt takes longer than the first of the other, and only one has room."""
+    hinged = Cost((CostFunction(tokens_above={"knee": 2, "coefficient": 1}, prefill_kv=1),))
+    trace = served("knee", (0, 4, 1), (0, 4, 1), cost=hinged, memory=4, evict=True)
+    assert work(trace) == [{"R0": 2}, {"R0": 2}, {"R1": 2}, {"R1": 2}]
+
+
 @pytest.mark.parametrize("seed", few(range(40), 8))
 def test_no_batch_goes_beyond_the_knee(seed):
     """Compute takes no longer than memory, but for a prefill that is alone."""

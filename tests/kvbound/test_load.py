@@ -175,3 +175,17 @@ def test_bad_usage(arguments: list[str], message: str) -> None:
     error = kvbound("load", "mars-figure1", *arguments, code=2).stderr
     assert message in error
     assert len(error.strip().splitlines()) == 1
+
+
+@pytest.mark.processes
+def test_a_process_that_is_killed_is_one_line(tmp_path) -> None:
+    lines = [
+        "import os, kvbound as kv",
+        "class Mine(kv.Policy):",
+        "    def decide(self, *_):",
+        "        os.kill(os.getpid(), 9)",
+    ]
+    (tmp_path / "mine.py").write_text("\n".join(lines))
+    given = "--policies", tmp_path / "mine.py", "--factors", "1,2", "--jobs", 2
+    said = kvbound("load", "mars-figure1", *given, code=2).stderr
+    assert said == "kvbound: one of its processes was killed, perhaps for want of memory: try --jobs 1\n"

@@ -79,6 +79,21 @@ def test_a_file_that_cannot_be_written_loses_no_other(tmp_path: Path) -> None:
     assert names(tmp_path) == ["c.svg", "s.json"]
 
 
+@pytest.mark.parametrize("option", ["--plot", "--ladder"])
+def test_a_picture_of_another_kind_is_refused_at_once(option: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kvbound.cli.compare.load_instance", None)
+    said = kvbound("compare", "mars-figure1", option, "x.gif", code=2).stderr
+    assert said == "kvbound: x.gif: a picture is saved as .svg, .png or .pdf, not as .gif\n"
+
+
+def test_a_report_without_a_schedule(tmp_path: Path) -> None:
+    """No policy can run: the report says why, and there is nothing to draw."""
+    given = "--policies", "vllm", "--no-optimum", "--html", tmp_path / "r.html", "--plot", tmp_path / "p.svg"
+    said = kvbound("compare", "mars-figure1", *given, code=2).stderr
+    assert said == "kvbound: no schedule to draw: give at least one pair (title, trace)\n"
+    assert "it needs a machine with evict" in (tmp_path / "r.html").read_text()
+
+
 def test_a_device_is_written_through(tmp_path: Path) -> None:
     """On copies of /dev/null and /dev/full, so that a mistake here harms nobody."""
     null, full = tmp_path / "null", tmp_path / "full"

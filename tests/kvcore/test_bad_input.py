@@ -126,6 +126,7 @@ def test_lists_are_not_empty_and_are_lists() -> None:
     bad(changed("requests", to=[]), "requests: must have at least 1 item")
     bad(changed("requests", 0, "segments", to=[]), "requests[0].segments: must have at least 1 item")
     bad(changed("cost", to=[]), "cost: must have at least 1 item")
+    bad(changed("cost", to=[{"busy": 1}] * 1001), "cost: must have at most 1000 items")
     bad(changed("requests", to={}), "requests: must be a valid array")
     bad(changed("machine", to=[]), "machine: must be an object")
 

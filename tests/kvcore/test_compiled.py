@@ -28,3 +28,14 @@ def test_types_may_move(tmp_path):
         command = [sys.executable, "-c", f"import sys; sys.path.insert(0, {str(tmp_path)!r}); import use"]
         assert subprocess.run(command, capture_output=True, text=True, check=True).stdout == "3\n"
         (tmp_path / f"{name}.py").unlink()
+
+
+def test_code_that_cannot_be_kept_is_made_each_time(tmp_path):
+    """As where neither the folder of the code nor a home can be written to."""
+    (tmp_path / "later.py").write_text(
+        "from collections import namedtuple\nPair = namedtuple('Pair', 'first second')\n"
+    )
+    nowhere = "from numba.core.caching import CacheImpl\nCacheImpl._locator_classes = []\n"
+    (tmp_path / "use.py").write_text(nowhere + USE.format(types="later"))
+    command = [sys.executable, "-c", f"import sys; sys.path.insert(0, {str(tmp_path)!r}); import use"]
+    assert subprocess.run(command, capture_output=True, text=True, check=True).stdout == "3\n"

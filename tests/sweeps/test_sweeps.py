@@ -255,7 +255,7 @@ def test_a_database_is_only_gone_on_with_if_one_says_so(tmp_path: Path) -> None:
         BadInput, match=r"r.sqlite is there already: go on with it with --resume, or give another --out"
     ):
         Store(tmp_path / "r.sqlite", resume=False)
-    with pytest.raises(BadInput, match=r"r.sqlite: not a database of results: file is not a database"):
+    with pytest.raises(BadInput, match=r"r.sqlite: cannot be opened as a database of results: file is not a database"):
         Store(tmp_path / "r.sqlite", resume=True)
 
 
