@@ -18,7 +18,7 @@ from kvcore.files import write_text
 PAGE = Path(__file__).parents[2] / "docs" / "fidelity.md"
 INTRODUCTION = """# Fidelity
 
-Do the policies do what their papers report? Each table has a paper's figures beside kvbound's. Papers
+Do the policies do what their papers report? Each table has a paper's figures beside those of kvbound's policies. Papers
 measured real engines, kvbound has a linear cost of batches. So a claim *holds* if the order or the direction is the
 same. *Where* has a letter for the workload (below the table), then a section or figure of the paper; a number in
 brackets leads to a remark. `python -m benchmarks.fidelity` (12 minutes) writes this page.
