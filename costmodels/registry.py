@@ -59,7 +59,7 @@ def get_cost(name: str) -> CostModel:
     block; `batch=4096` tokens in a batch; `host=0` GiB of host memory for swapped KV; `transfers=overlapped`, or
     `sync`, which adds them to the work; `bandwidth=1`, `compute=1`, `link=1`: the fraction of each peak that is
     reached; `memory=0.9`, the share of the device's memory for weights and KV; `experts_read`, routed experts in a
-    layer that a batch reads (default: those of one token); `tick=1/1000000000` seconds. In place of `model` stand the
+    layer that a batch reads (default: one token's); `tick=1/1000000000` seconds. In place of `model` stand the
     numbers of a config.json under their names there, or `layers`, `heads` and `kv_heads`; weights then have 2 bytes.
 
     BadInput says what is wrong with the name or with the file.

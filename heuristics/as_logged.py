@@ -66,7 +66,7 @@ class LoggedRun:
 def read_run(instance: Instance, path: str | Path, preset: str | None = None, *, tolerate: bool = False) -> LoggedRun:
     """Read the log of another scheduler's run on `instance` as a schedule.
 
-    Starts are those of the log, to the nearest tick; with `tolerate`, each batch of the log starts as early as the one
+    Starts are the log's, to the nearest tick; with `tolerate`, each batch of the log starts as early as the one
     before, arrivals and calls let it on the model's clock, and what differs is counted. In a log without evictions they
     show as restarts: KV was then dropped right after the request's last work, or the end of a call that keeps it; and
     the moves that a call's handling orders are made.

@@ -66,7 +66,7 @@ def compare(
     lower bound, or nothing. `time_limit` is in seconds of the processor, for each policy and each optimum (None: 60 for
     an optimum, and policies run to their end); `window` is what `kvcore.metrics` takes. A policy that cannot run, or
     does not end in time, has a row that says why.
-    `schedules`, by name, are those of others (`kv.read_run`, `kv.read_schedule`): InvalidSchedule if one breaks a rule.
+    `schedules`, by name, come from others (`kv.read_run`, `kv.read_schedule`): InvalidSchedule if one breaks a rule.
     Without `traces` only the best policy's schedule is kept, which saves most of the memory, and cannot be drawn.
     """
     usual = USUAL if instance.machine.evict else USUAL_WITHOUT_EVICTION

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 def plot(thing: object) -> Figure:
     """Draw an Instance, a Trace, a Result, a Comparison or a Verdict; return the Figure, which `kv.save` writes.
 
-    Schedules are drawn as Gantt charts above the memory: that of a trace or a result, those of a comparison, or those
+    Schedules are drawn as Gantt charts above the memory: of a trace or a result, of a comparison, or of the schedules
     that refute a hypothesis. A result that is only a bound is drawn as its ladder, an instance as it would run on a
     machine without limits. BadInput for anything else, and for more than 200 requests.
     """

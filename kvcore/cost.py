@@ -154,8 +154,8 @@ class Cost(RootModel[Annotated[tuple[CostFunction, ...], Field(min_length=1, max
 class OwnCost(Cost):
     """A cost that is any function of the `Features` of a batch, in ticks: schedules are executed with it, no more.
 
-    An integer or a `Fraction` is exact, a float is the binary fraction that it is; all are rounded up to whole ticks, 1
-    at the least. The function has to give the same for the same batch, as the referee asks again. What proves reads the
+    An integer or a `Fraction` is exact, a float is the binary fraction that it is; all are rounded up to whole ticks,
+    at least 1. The function has to give the same for the same batch, as the referee asks again. What proves reads the
     coefficients of linear functions, and refuses it.
     """
 

@@ -90,7 +90,7 @@ def solve(
     `options` sets numbers that steer the searches, such as `{"speed.step": 0.2}` (`kvbound options`).
 
     Each of `constraints` is called with the Pyomo model of `batch-bigm` and adds rows to it, or returns them; value and
-    bound are then those of the problem with these rows (docs/model.md). cloudpickle pickles them, lambdas too.
+    bound then belong to the problem with these rows (docs/model.md). cloudpickle pickles them, lambdas too.
 
     Raises BadInput for an option that makes no sense, MissingTool for a solver that is not there, and InvalidSchedule
     if one of `known` breaks a rule.

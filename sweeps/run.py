@@ -52,8 +52,8 @@ def sweep(
 ) -> Sweep:
     """Run what a study file asks for and the database (default: STUDY.sqlite) does not have; Ctrl-C keeps what ended.
 
-    `jobs` processes run at once, or those of the Dask cluster at an address. `resume` goes on with a database that is
-    there, and `retry` runs its failed cells again.
+    `jobs` processes run at once, or the workers of the Dask cluster at an address. `resume` goes on with a database
+    that is there, and `retry` runs its failed cells again.
 
     Raises:
         BadInput: the study or the database cannot be used.

@@ -23,7 +23,7 @@ class Job:
     """One request, as it stands at a batch boundary after the moves that the batch being decided makes.
 
     It cannot be changed; the moves and the work that a `Plan` takes change what it shows. Tokens and ticks throughout.
-    `id`, `arrival`, `prompt`, `weight`, `slo` and `max_new` are those of the request, `index` is its position. A policy
+    `id`, `arrival`, `prompt`, `weight`, `slo` and `max_new` are the request's, `index` is its position. A policy
     that does not know predictions may not read `demand`, and what follows from it.
     """
 
@@ -155,7 +155,7 @@ class Job:
 
     @property
     def demand(self) -> Demand:
-        """What it demands up to its end, as predicted. NotKnown for an online policy."""
+        """Its demand up to its end, as predicted. NotKnown for an online policy."""
         if self._demand is None:
             raise NotKnown(
                 f"an online policy does not know the demand of request {self.id}; "

@@ -17,7 +17,7 @@ class View:
 
     `arrived`, `called`, `returned` and `ended` are what has happened since the policy was last asked, so that one with
     many requests can keep queues of its own; `jobs`, `ready` and `must_work` are made when they are asked for.
-    `machine` and `cost` are those of the instance, `now` is the tick at which the batch will start, `batch` its number
+    `machine` and `cost` are the instance's, `now` is the tick at which the batch will start, `batch` its number
     (from 0), `tick_seconds` and `block_tokens` what a tick and a token of a coarse instance stand for.
     """
 

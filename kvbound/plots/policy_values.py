@@ -21,11 +21,11 @@ if TYPE_CHECKING:
 def ladder(rows: Rows, ax: Axes | None = None, units: Units | None = None) -> Axes:
     """Draw the value of every row as a dot beside the proved optimum or lower bound, the best on top; return the Axes.
 
-    `rows` are those of `Result.to_json` for one objective; a key "label" goes before the name of the policy. Rows on
+    `rows` come from `Result.to_json`, for one objective; a key "label" goes before the name of the policy. Rows on
     one instance form a group, headed by their key "group" if there is one, and are measured against the largest bound
     that a row of the group proves (one with an insufficient horizon proves none). Beside a dot stand the value and its
-    ratio to the bound; a value that dwarfs the others is drawn at the edge, as a triangle. `units` are those of the
-    instance (None: what suits the values). BadInput for no row, or for rows with several objectives or ticks.
+    ratio to the bound; a value that dwarfs the others is drawn at the edge, as a triangle. `units` are the
+    instance's (None: what suits the values). BadInput for no row, or for rows with several objectives or ticks.
     """
     for key in ("objective", "tick_seconds"):
         found = sorted({str(row[key]) for row in rows})

@@ -93,7 +93,7 @@ SPELLED = 400
 class Report:
     """What a report shows: labelled rows of results, the schedules that they hold by label, and what was proved.
 
-    `rows` are those of `kvbound compare --json`, `ladder` those of `kvbound.plots.ladder`. `verdicts` are sentences,
+    `rows` are as in `kvbound compare --json`, `ladder` as in `kvbound.plots.ladder`. `verdicts` are sentences,
     and `optima` the results that the rows are measured against, by the words for their handling.
     """
 

@@ -5,11 +5,12 @@ the base of the network (`running.py`) that those inside it are in. Let g be wha
 less their prices y, and all y. What goes through the state costs at least g, and
 
 * the cheapest path from the base, on which requests inside start at c(i, t) + what they pay for memory - y(i);
-* for each request that is left its cheapest start from now on, with memory, less y(i) inside (0, if that is below 0:
-  else the path has no start of such a kind);
+* for each request that is left its cheapest start from now on, with memory, less y(i) inside (0, if that is below 0);
 * what is held pays for memory, less what all memory costs, both from now on.
 
-For these are the prices' bound on what is left, with the memory that is left. Where nothing is left to start, it is g.
+For these are the prices' bound on what is left, with the memory that is left: the rest of the schedule starts each
+request left once, and its path inside is one of those from the base. If every start of a kind inside costs 0 or more,
+the path without these starts is one from the base, too, and they count apart. Where nothing is left to start, it is g.
 Of states that differ in g and the base alone the least g is kept. Nothing is below the target if no state is left.
 """
 

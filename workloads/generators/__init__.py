@@ -30,10 +30,10 @@ def generate(
     tick: Fraction = TICK,
     **parameters: Any,
 ) -> Instance:
-    """Return an instance of drawn requests, every call of them `free`; the arguments are those of `Workload`.
+    """Return an instance of drawn requests, every call of them `free`; the arguments are the fields of `Workload`.
 
-    `parameters` are those of the kind: `share`, `prompt` and `output`, `mix`. The machine is, unless given, that of
-    GPT-J-6B on an A100, which InferCept measured.
+    `parameters` belong to the kind: `share`, `prompt` and `output`, `mix`. Unless given, the machine is GPT-J-6B on an
+    A100, which InferCept measured.
 
     Raises:
         BadInput: an argument is out of range or means nothing here, or a request does not fit the machine.

@@ -41,7 +41,7 @@ def read_infercept(
 
     Every call is `free`. A trailing call is dropped; a return of -2 counts as 0; call times are rounded up to whole
     ticks, because a scheduler sees a return at its next step. With `take`, that many requests are drawn without
-    replacement by `random.Random(seed).sample`, in that order; `augmentation` first keeps those of one kind. All
+    replacement by `random.Random(seed).sample`, in that order; `augmentation` first keeps one kind. All
     arrive at tick 0, or, with `rate` (per second), as a Poisson process in the order drawn. With `minutes` as well,
     the process goes on for that long, and each request that arrives is drawn with replacement. `machine` is by
     default `contended_machine` of the requests.
