@@ -1,23 +1,15 @@
-"""Search for the worst instances that ship as `worst-POLICY-OBJECTIVE:n=N`, and write the page about them.
-
-`python -m benchmarks.worst POLICY OBJECTIVE N [SEED]` hunts, and writes the instance to workloads/samples/worst: the
-worst of what it found, what lay there, and the instances of fewer requests.
-`python -m benchmarks.worst` writes docs/worst.md, every ratio computed anew.
-"""
+"""`python -m benchmarks.worst`: write docs/worst.md, every ratio of `worst-POLICY-OBJECTIVE:n=N` computed anew."""
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from heuristics import get_policy
 from hypotheses.search import Claim, Optima, SearchSpace, judge, search
-from kvcore.files import read_instance, write_text
-from workloads.builtin import WORST_OBJECTIVES, WORST_POLICIES, WORST_SIZES
+from kvcore.files import write_text
+from workloads.builtin import WORST_OBJECTIVES, WORST_POLICIES, WORST_SIZES, builtin_instance
 
-FOLDER = Path(__file__).parents[1] / "workloads" / "samples" / "worst"
-STEPS = {2: 250, 3: 400, 4: 2500}
 PAGE = Path(__file__).parents[1] / "docs" / "worst.md"
 INTRODUCTION = """# The worst ratios that were found
 
@@ -56,23 +48,10 @@ def small_family(n: int) -> SearchSpace:
     return SearchSpace(requests=n, memory=4, prompt=2, decode=3, calls=0, arrival=1)
 
 
-def shipped(policy: str, objective: str, n: int) -> Claim | None:
-    """Judge the instance that is in the repository (None: there is none)."""
-    path = FOLDER / f"{policy}-{objective}-{n}.json"
-    if not path.exists():
-        return None
-    return judge(read_instance(path), get_policy(policy), Optima(objective)).certified()
-
-
-def improve(policy: str, objective: str, n: int, seed: int) -> None:
-    """Search, and keep the worst of what is found and what is known."""
-    found = search(family(n), policy, objective, steps=STEPS[n], seed=seed)
-    whole = [search(small_family(n), policy, objective).claim] if n == 3 else []
-    claims = [found.claim, *whole, *(shipped(policy, objective, k) for k in WORST_SIZES if k <= n)]
-    worst = max((claim for claim in claims if claim and claim.proved), key=lambda claim: claim.at_least)
-    named = worst.instance.replace(name=f"worst-{policy}-{objective}:n={n}")
-    write_text(FOLDER / f"{policy}-{objective}-{n}.json", named.to_json())
-    print(policy, objective, n, "found", found.claim and found.claim.at_least, "keeps", worst.ratio, found.looked)
+def shipped(policy: str, objective: str, n: int) -> Claim:
+    """Judge the instance that ships."""
+    instance = builtin_instance(f"worst-{policy}-{objective}:n={n}")
+    return judge(instance, get_policy(policy), Optima(objective)).certified()
 
 
 def rows() -> Iterator[str]:
@@ -93,7 +72,7 @@ def whole_rows(n: int) -> Iterator[str]:
             yield _row(policy, objective, [seen.claim])
 
 
-def _row(policy: str, objective: str, claims: list[Claim | None]) -> str:
+def _row(policy: str, objective: str, claims: Sequence[Claim | None]) -> str:
     cells = [str(claim.ratio) if claim else "-" for claim in claims]
     return f"| {policy} | {objective} | {' | '.join(cells)} |"
 
@@ -104,7 +83,4 @@ def page() -> str:
 
 
 if __name__ == "__main__":
-    if len(sys.argv) > 2:
-        improve(sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4]) if len(sys.argv) > 4 else 0)
-    else:
-        write_text(PAGE, page())
+    write_text(PAGE, page())

@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections.abc import Iterable
-from itertools import accumulate
 from typing import NamedTuple
-
-from kvcore.instance import LIMIT
 
 Holding = tuple[int, int]
 """What a request holds, and its claim, at least as much, up to which that may grow before all of it comes back."""
@@ -25,59 +21,21 @@ def is_safe(capacity: int, holdings: Iterable[Holding]) -> bool:
 
 
 class Banker:
-    """A safe state of one resource, and the test whether a growth keeps it safe.
-
-    In the order of their needs (claim - held), the slack of a holder is what it finds free beyond its need. A growth
-    takes from the slacks before it only. `_floor[k]` is the least slack of the first k, `_before[k]` what they hold.
-    The arrays are those of the latest `_rebuild`; `_grown` has been added since, by holders that kept their places. A
-    test is O(1) while the slack suffices, O(log n) otherwise, and O(n log n) once after the order has changed.
-    """
+    """A safe state of one resource, and the test whether a growth keeps it safe. A test is O(n log n)."""
 
     def __init__(self, capacity: int, holdings: dict[int, Holding]) -> None:
-        self._holdings = holdings
-        self._free = capacity - sum(held for held, _ in holdings.values())
-        self._stale = True
-        self._grown = 0
-
-    def _rebuild(self) -> None:
-        order = sorted((claim - held, held, i) for i, (held, claim) in self._holdings.items())
-        self._needs = [need for need, _, _ in order]
-        self._before = [0, *accumulate(held for _, held, _ in order)]
-        slacks = (self._free + before - need for before, need in zip(self._before, self._needs, strict=False))
-        self._floor = list(accumulate(slacks, min, initial=LIMIT))
-        self._place = {i: place for place, (_, _, i) in enumerate(order)}
-        self._grown = 0
-        self._stale = False
+        self._capacity, self._holdings = capacity, holdings
 
     def admits(self, i: int, growth: int, claim: int) -> bool:
         """Whether the state stays safe if `i` grows by `growth` towards `claim`."""
-        if growth <= 0:
-            return True
-        if self._stale:
-            self._rebuild()
-        if self._keeps_place(i, growth):
-            return True
-        if self._grown:
-            self._rebuild()
-        need = claim - self._holdings.get(i, (0, claim))[0]
-        place = bisect_left(self._needs, need - growth)
-        return self._floor[place] >= growth and self._free + self._before[place] >= need
+        held = self._holdings.get(i, (0, claim))[0]
+        return growth <= 0 or is_safe(self._capacity, (self._holdings | {i: (held + growth, claim)}).values())
 
     def grow(self, i: int, growth: int, claim: int) -> None:
         """Let `i` grow (or shrink) towards `claim`."""
-        if growth > 0 and self._keeps_place(i, growth):
-            self._grown += growth
-        else:
-            self._stale = True
         held = self._holdings.pop(i, (0, claim))[0] + growth
         if held:
             self._holdings[i] = (held, claim)
-        self._free -= growth
-
-    def _keeps_place(self, i: int, growth: int) -> bool:
-        """Whether the slacks suffice for a growth of `i` at its place in the order (sufficient, not necessary)."""
-        place = None if self._stale else self._place.get(i)
-        return place is not None and self._floor[place] >= growth + self._grown
 
 
 class RunningRequest(NamedTuple):

@@ -158,11 +158,6 @@ class Plan:
         states = [members.get(job.id) for job in jobs]
         return [0 if state is None else state.device + steps - state.joined for state in states]
 
-    @property
-    def stepped(self) -> bool:
-        """Whether all that are decoding on worked in the batch before."""
-        return self._stream.batch == self._view.batch - 1
-
     def decode_on(self, jobs: Sequence[Job]) -> bool:
         """Let all of these decodes process a token, or none if not all of them can.
 

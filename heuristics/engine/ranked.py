@@ -26,8 +26,8 @@ class Ranked(Policy):
     An admitted one gets all that it has to process, or a chunk, as the budgets allow; the first decides the phase.
 
     Guarantee: it never deadlocks and never evicts, whatever the key.
-    Running time: O(n log n + h log h) for a batch, with n requests present and h holding KV. Without `pause` it is
-    O(r r + c h log h) more, with r requests running and c candidates that pass the cheaper tests.
+    Running time: O(n log n + c h log h) for a batch, with n requests present, h holding KV and c candidates that pass
+    the cheaper tests. Without `pause` it is O(r r) more, with r requests running.
     Source: MARS (arXiv 2410.18248), Figure 1; the admission test is ours.
     """
 

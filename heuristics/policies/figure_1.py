@@ -14,7 +14,7 @@ class Fcfs(Ranked):
 
     Guarantee: none is known; it can be arbitrarily far from the best mean latency (a long request before many short
     ones). It never deadlocks and never evicts.
-    Running time: O(n log n + h log h) for a batch, with n requests present and h holding KV.
+    Running time: O(n log n + c h log h) for a batch of n requests present, h holding KV, c tested for admission.
     Source: MARS (arXiv 2410.18248), Figure 1a: the baseline; LAMPS, Figure 3a; InferCept's order.
     """
 
@@ -33,7 +33,7 @@ class Sjf(Ranked):
     Guarantee: where each batch takes one request and one tick, memory has no limit and there is no call, it is
     shortest remaining processing time, which has the least total flow time. Otherwise nothing is known. It never
     deadlocks and never evicts.
-    Running time: O(n log n + h log h) for a batch, with n requests present and h holding KV.
+    Running time: O(n log n + c h log h) for a batch of n requests present, h holding KV, c tested for admission.
     Source: MARS (arXiv 2410.18248), Figure 1b: the baseline; LAMPS, Figure 3b.
     """
 
@@ -48,7 +48,7 @@ class SjfApi(Ranked):
     """Least remaining work plus remaining time in calls first, in ticks; admitted as in `fcfs`.
 
     Guarantee: nothing is known. It never deadlocks and never evicts.
-    Running time: O(n log n + h log h) for a batch, with n requests present and h holding KV.
+    Running time: O(n log n + c h log h) for a batch of n requests present, h holding KV, c tested for admission.
     Source: MARS (arXiv 2410.18248), Figure 1c: the baseline; LAMPS, Figure 3c.
     """
 
@@ -75,7 +75,7 @@ class MarsOrder(Ranked):
 
     Guarantee: nothing is known. It never deadlocks and never evicts. Starvation prevention and the caching of scores
     are left out.
-    Running time: O(n log n + h log h) for a batch, with n requests present and h holding KV.
+    Running time: O(n log n + c h log h) for a batch of n requests present, h holding KV, c tested for admission.
     Source: MARS (arXiv 2410.18248), Section 3 and Figure 1d; LAMPS, Section 4.
     """
 

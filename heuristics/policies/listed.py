@@ -33,7 +33,7 @@ class RandomOrder(Ranked):
     """Figure 1's rule in a random order: one number is drawn for each request, from the seed and its id.
 
     Guarantee: nothing is known. It never deadlocks and never evicts.
-    Running time: O(n log n + h log h) for a batch, with n requests present and h holding KV.
+    Running time: O(n log n + c h log h) for a batch of n requests present, h holding KV, c tested for admission.
     Source: a reference, to see what an order is worth.
     """
 

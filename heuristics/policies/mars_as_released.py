@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from bisect import insort
 from collections.abc import Sequence
 from fractions import Fraction
+from math import ceil
 from typing import Any, NamedTuple
-
-import numpy as np
-from numpy.typing import NDArray
 
 from heuristics.engine.job import Job
 from heuristics.engine.plan import Plan
@@ -63,8 +60,10 @@ class MarsAsReleased(Unified):
         """Begin with empty queues."""
         super().start(view)
         self.units = view.tick_seconds / UNIT
-        self.queue = ScoreQueue()
-        self.jobs: dict[int, Job] = {}  # in the queue
+        self.queue: dict[int, Job] = {}  # those that wait
+        self.terms: dict[int, ScoreTerms] = {}
+        self.scores: dict[int, float] = {}  # of the latest refresh
+        self.promoted: set[int] = set()
         self.timers = StarvationTimers()
         self.wastes: dict[int, tuple[Fraction, bool]] = {}  # of the coming call; whether it is to be recomputed
         self.kept: dict[int, Job] = {}  # paused, and held by this policy's choice
@@ -80,7 +79,7 @@ class MarsAsReleased(Unified):
         context = _blocks(job.prompt + job.remaining) * BLOCK
         keep, discard = duration * context, self.discard_waste(context)
         self.wastes[job.index] = min(keep, Fraction(discard)), keep > discard
-        self.queue.put(job.index, _row(job, call, float(duration), recompute=keep > discard))
+        self.terms[job.index] = _terms(job, call, float(duration), recompute=keep > discard)
 
     def discard_waste(self, context: int) -> int:
         """Return InferCept's waste of a discard, in tokens times 100 ns."""
@@ -151,35 +150,37 @@ class MarsAsReleased(Unified):
 
     def observe(self, view: View, plan: Plan) -> None:
         """Bring the queue up to what has happened, and to what starves by now."""
-        for job in view.called:
-            self.queue.promote(job.index, False)
+        self.promoted -= {job.index for job in view.called}
         super().observe(view, plan)
-        for index in self.timers.expired(view.batch):
-            self.queue.promote(index)
+        self.promoted |= {*self.timers.expired(view.batch)}
 
     def enqueue(self, queue: list[Entry], job: Job, key: Any) -> None:
         """Put a request into the queue; if it ran before, its timer starts."""
         new = not (job.segment or job.generated or job.index in self._evicted)
         if new:
             self.classify(job)
-        self.queue.add(job.index, job.arrival)
-        self.jobs[job.index] = job
-        if not new and not self.queue.is_promoted(job.index):
+        self.queue[job.index] = job
+        if not new and job.index not in self.promoted:
             self.timers.start(job.index, self._batch + 1 + self.threshold)
 
     def fill_waiting(self, plan: Plan) -> None:
         """Admit in order of the score, up to the first that lacks memory once the paused target is dropped."""
-        asked = len(self.queue) > 0 and plan.tokens_left > 0
-        if self._batch % (self.skip + 1) == 0 and len(self.queue) and (asked or self.skip):
-            self.queue.refresh(self.in_flight())
-        while asked and len(self.queue) and plan.tokens_left > 0:
-            place = self.queue.first()
-            job = self.jobs[self.queue.places[place][1]]
+        asked = bool(self.queue) and plan.tokens_left > 0
+        if self._batch % (self.skip + 1) == 0 and (asked or self.skip):
+            chunk = max(BATCH - self.in_flight(), 1)
+            self.scores |= {index: score(self.terms[index], chunk) for index in self.queue}
+        while asked and self.queue and plan.tokens_left > 0:
+            job = min(self.queue.values(), key=self._place)
             tokens = 0 if job.index in self._evicted else plan.chunk(job)
             if not tokens or not self._make_room(job, tokens, plan):
                 return
             plan.take(job, tokens)
-            self._joined(job, place)
+            del self.queue[job.index]
+            self.timers.cancel(job.index)
+            self.prefilling.append(job)
+
+    def _place(self, job: Job) -> tuple[bool, float, int, int]:
+        return job.index not in self.promoted, self.scores.get(job.index, UNSCORED), job.arrival, job.index
 
     def _make_room(self, job: Job, tokens: int, plan: Plan) -> bool:
         while not self._fits(job, tokens, plan):
@@ -188,12 +189,6 @@ class MarsAsReleased(Unified):
                 return False
             self.evict(target, plan)
         return True
-
-    def _joined(self, job: Job, place: int) -> None:
-        self.queue.remove(place)
-        del self.jobs[job.index]
-        self.timers.cancel(job.index)
-        self.prefilling.append(job)
 
     def steady(self, view: View, plan: Plan) -> int:
         """Return for how many batches no request begins to starve, no score is refreshed, and memory is as reserved."""
@@ -205,7 +200,7 @@ def _blocks(tokens: int) -> int:
     return -(-tokens // BLOCK)
 
 
-def _row(job: Job, call: NextCall, duration: float, *, recompute: bool) -> ScoreTerms:
+def _terms(job: Job, call: NextCall, duration: float, *, recompute: bool) -> ScoreTerms:
     """Return what the score of a request is made of, for a call of `duration` times 100 ns."""
     before, after = _blocks(job.prompt + job.remaining), _blocks(job.remaining + call.returns)
     return (
@@ -234,68 +229,12 @@ class ScoreTerms(NamedTuple):
     """Tokens times 100 ns."""
 
 
-class ScoreQueue:
-    """The requests that wait, in order of arrival, each with its score; requests are given by their index."""
-
-    def __init__(self) -> None:
-        self.places: list[tuple[int, int]] = []  # arrival, index
-        self._ids: NDArray[np.int64] | None = None
-        self._rows = np.zeros((64, 3))
-        self._scores = np.full(64, UNSCORED)
-        self._promoted = np.zeros(64, dtype=bool)
-        self._scored_for: tuple[int, NDArray[np.int64]] | None = None
-
-    def __len__(self) -> int:
-        return len(self.places)
-
-    def put(self, index: int, row: ScoreTerms) -> None:
-        """Note what the score of a request is computed from; it is not computed yet."""
-        while index >= len(self._scores):
-            self._rows = np.vstack([self._rows, np.zeros_like(self._rows)])
-            self._scores = np.concatenate([self._scores, np.full_like(self._scores, UNSCORED)])
-            self._promoted = np.concatenate([self._promoted, np.zeros_like(self._promoted)])
-        self._rows[index] = row
-
-    def add(self, index: int, arrival: int) -> None:
-        """Let a request wait."""
-        insort(self.places, (arrival, index))
-        self._ids = None
-
-    def remove(self, place: int) -> None:
-        """Take out the request at a place of the queue."""
-        del self.places[place]
-        self._ids = None
-
-    def promote(self, index: int, promoted: bool = True) -> None:
-        """Let a request go before all others, whatever its score, or no longer."""
-        self._promoted[index] = promoted
-
-    def is_promoted(self, index: int) -> bool:
-        """Whether a request goes before others."""
-        return bool(self._promoted[index])
-
-    def refresh(self, in_flight: int) -> None:
-        """Compute the scores of all that wait, for so many tokens in the running batch."""
-        ids = self._line()
-        if self._scored_for is None or self._scored_for[0] != in_flight or self._scored_for[1] is not ids:
-            before, after, held = self._rows[ids].T
-            chunk = max(BATCH - in_flight, 1)
-            self._scores[ids] = _prefill(before, chunk) + _prefill(after, chunk) + held
-            self._scored_for = in_flight, ids
-
-    def first(self) -> int:
-        """Return the place of the request that goes first: promoted, then of the smallest score, then the earliest."""
-        ids = self._line()
-        scores, promoted = self._scores[ids], self._promoted[ids]
-        return int(np.argmin(np.where(promoted, scores, np.inf) if promoted.any() else scores))
-
-    def _line(self) -> NDArray[np.int64]:
-        if self._ids is None:
-            self._ids = np.array([index for _, index in self.places], dtype=np.int64)
-        return self._ids
+def score(terms: ScoreTerms, chunk: int) -> float:
+    """Return the score of a request for chunks of so many tokens."""
+    return _prefill(terms.before, chunk) + _prefill(terms.after, chunk) + terms.held
 
 
-def _prefill(blocks: NDArray[np.float64], chunk: int) -> NDArray[np.float64]:
+def _prefill(blocks: int, chunk: int) -> float:
     """Return M: the memory-time of a prefill of so many blocks in chunks, all lasting a whole iteration."""
-    chunks = np.maximum(np.ceil(blocks * BLOCK / chunk), 1.0)
+    chunks = max(float(ceil(blocks * BLOCK / chunk)), 1.0)
     return ITERATION * chunks * (chunks + 1.0) / 2.0 * chunk

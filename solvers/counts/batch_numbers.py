@@ -10,8 +10,7 @@ from solvers.counts.cost_to_go import CostToGo
 from solvers.counts.layers import CountPass
 from solvers.counts.model import CountOptions
 from solvers.counts.path_schedule import schedule_of
-from solvers.counts.pool_prices import improved, start_prices
-from solvers.counts.reserve import reserving_schedule
+from solvers.counts.pool_prices import first_prices, improved
 from solvers.counts.vectors import Vectors
 
 
@@ -47,9 +46,7 @@ class CountSearch:
 
     def run(self) -> None:
         """Search until no number of batches is left that may be better, or can be looked at more closely."""
-        for starts in range(1, min(len(self.model.instance.requests), self.options.most_starts) + 1):
-            self.best = min(self.best, self.hold(reserving_schedule(self.model.instance, starts)))
-        self.raise_bounds(CostToGo(self.vectors, start_prices(self.vectors, self.check), self.check))
+        self.raise_bounds(CostToGo(self.vectors, first_prices(self.model), self.check))
         while open_ones := [c for c in self.candidates.values() if c.bound < self.best and c.passes < len(self.passes)]:
             candidate = min(open_ones, key=lambda c: (c.passes, c.bound))
             if candidate.improved:
@@ -96,7 +93,7 @@ class CountSearch:
     def improve(self, candidate: CountsCandidate) -> None:
         """Improve the prices of one number of batches, and with them the bounds of the others."""
         fixed = self.fixed(candidate.batches)
-        to_go = improved(candidate.to_go, (candidate.batches,), self.best - self.model.offset, self.rounds)
+        to_go = improved(candidate.to_go, candidate.batches, self.best - fixed, self.rounds)
         candidate.improved = True
         candidate.to_go = to_go
         candidate.bound = max(candidate.bound, to_go.at_start(candidate.batches) + fixed)

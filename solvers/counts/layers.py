@@ -23,8 +23,6 @@ class CountStates(ByRow):
     vector: Array
     pools: Pools
     cost: Array
-    smallest: Array
-    """Blocks of the smallest request that was dropped in this batch (NEVER: none was)."""
     parent: Array
 
 
@@ -81,7 +79,7 @@ class CountPass:
         pools = np.array([self.model.start], np.int16)
         cost = np.array([int(pools[0].astype(np.int64) @ self.to_go.prices)])
         zero = np.zeros(1, np.int64)
-        return CountStates(zero, pools, cost, zero + NEVER, zero - 1)
+        return CountStates(zero, pools, cost, zero - 1)
 
     def _layer(self, layer: CountStates, to_go: int) -> CountStates:
         stages = self.to_go.stages(to_go)
@@ -131,15 +129,11 @@ class CountPass:
             after.pools[:, step.out_of] -= 1
         if step.into >= 0:
             after.pools[:, step.into] += 1
-            after.smallest = np.minimum(after.smallest, self.model.sizes[step.takes])
         return after
 
     def ended(self, states: CountStates) -> CountStates:
-        """Return the states after the batch: none was dropped that could stay, and those that ended are gone."""
-        vectors = self.to_go.vectors
-        states = states.take(states.smallest > self.model.memory - vectors.size[states.vector])
-        states.vector = vectors.cleared[states.vector]
-        states.smallest = np.full(len(states), NEVER, np.int64)
+        """Return the states after the batch: those that ended are gone."""
+        states.vector = self.to_go.vectors.cleared[states.vector]
         return states
 
     # --- layers --------------------------------------------------------------------------------------------------

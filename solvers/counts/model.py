@@ -10,15 +10,12 @@ KV and are left out. Change a schedule of least cost so that no rule breaks and 
 2. *Batches without work* are removed, which saves `busy`; their drops are made in the next batch. A request that is
    refilled there decodes instead, which costs no more: the condition on `evict`.
 3. *Time.* For busy-time every batch may wait for the last arrival; for the makespan all arrive at once. QED
-
-**Theorem 2.** None of its drops is in vain: put a drop in vain off to the next batch; a request that is pulled there
-decodes instead, with the same memory and at no greater cost. Drops only get later or fewer, so this ends. QED
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from bounds.tuning import Options, option
@@ -36,12 +33,9 @@ class CountOptions(Options):
 
     most_vectors: int = option(400_000, "fillings of the memory beyond which like requests are not counted")
     many_vectors: int = option(50_000, "fillings beyond which prices get a sixth of the rounds")
-    few_vectors: int = option(2_000, "fillings up to which prices are found at once")
-    few_batches: int = option(40, "batches, about, of the instances in which first prices are found")
     rounds: int = option(60, "evaluations of the bound in one improvement of prices", least=6)
     first_box: float = option(0.08, "how far prices may move at first, as a part of what tokens to go cost")
     precision: float = option(2000.0, "prices are good where no more than a batch's cost divided by this is promised")
-    most_starts: int = option(16, "starts in a batch, up to which first schedules are tried", least=0)
     pass_parts: tuple[int, ...] = option(
         (1, 100, 30, 10, 3, 1, 1, 0),
         "a batch's cost by this is how far a pass goes above the bound (0: any)",
@@ -130,12 +124,6 @@ class CountsModel:
                     cost += step.cost
                 total += count * cost
         return total
-
-
-def scaled_down(model: CountsModel, by: int) -> CountsModel:
-    """Return about the same with a part of the requests, of the memory and of the cost of a batch."""
-    start = tuple(-(-count // by) for count in model.start)
-    return replace(model, start=start, memory=model.memory // by, batch=max(1, model.batch // by))
 
 
 def count_model(instance: Instance, objective: str) -> CountsModel | None:

@@ -36,7 +36,7 @@ def test_safe_means_that_some_order_works() -> None:
 
 
 def test_the_bank_admits_exactly_what_stays_safe() -> None:
-    """Over long random growths, so that its shortcuts (kept places, stale arrays, shrinking) are all taken."""
+    """Over long random growths, and what is given back."""
     draw, seen = random.Random(2), {True: 0, False: 0}
     for _ in range(400):
         capacity = draw.randint(5, 40)

@@ -12,7 +12,7 @@ import pytest
 from costmodels import GPT_J_6B, get_cost
 from heuristics import Job, Plan, Unsuited, View, get_policy, run_policy, trace_policy
 from heuristics.policies.mars import Mars, StarvationTimers
-from heuristics.policies.mars_as_released import ITERATION, MarsAsReleased, ScoreQueue, ScoreTerms
+from heuristics.policies.mars_as_released import ITERATION, MarsAsReleased, ScoreTerms, score
 from kvcore import Call, Instance, Machine, Request, Segment
 from kvcore.instance import LIMIT
 from kvcore.metrics import completions, flow_time, handlings, ttft
@@ -253,23 +253,11 @@ def test_the_paused_request_of_the_largest_waste_gives_way_as_a_whole() -> None:
 
 def test_released_scores() -> None:
     """c = 384: n = 1 up to 6 blocks, and M = 484,000 x 384; 7 blocks are two chunks, and M is three times that."""
-    queue = ScoreQueue()
-    rows = {7: ScoreTerms(7, 1, 0.0), 2: ScoreTerms(2, 1, 0.0), 900: ScoreTerms(2, 1, 1000.0)}
-    for arrival, (index, row) in enumerate(rows.items()):
-        queue.put(index, row)
-        queue.add(index, arrival)
-    queue.refresh(0)
     least = ITERATION * 384 * 2
-    assert [queue._scores[index] for index in rows] == [2 * least, least, least + 1000]
-    assert queue.places[queue.first()][1] == 2
-    queue.refresh(383)  # c = 1: 64 chunks of a token a block
-    assert queue._scores[2] == ITERATION * (128 * 129 // 2 + 64 * 65 // 2)
-    queue.promote(7)
-    assert queue.places[queue.first()][1] == 7
-    queue.put(3, ScoreTerms(1, 1, 0.0))
-    queue.add(3, 9)
-    queue.promote(7, False)
-    assert queue.places[queue.first()][1] == 3  # not scored yet: -1
+    assert [score(ScoreTerms(*terms), 384) for terms in ((7, 1, 0.0), (2, 1, 0.0), (2, 1, 1000.0))] == [
+        2 * least, least, least + 1000,
+    ]  # fmt: skip
+    assert score(ScoreTerms(2, 1, 0.0), 1) == ITERATION * (128 * 129 // 2 + 64 * 65 // 2)  # 64 chunks a block
 
 
 def test_released_order_is_by_time_held_and_new_ones_jump_ahead_with_skips() -> None:

@@ -110,7 +110,7 @@ class Watched(MarsAsReleased):
 
     def observe(self, view: View, plan: Plan) -> None:
         super().observe(view, plan)
-        self.starved |= {job.index for job in view.jobs if self.queue.is_promoted(job.index)}
+        self.starved |= self.promoted
 
 
 @pytest.mark.parametrize(("memory", "waits", "starves"), [(7, [3, 1, 0], False), (6, [5, 0, 0], True)])

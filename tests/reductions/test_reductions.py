@@ -408,7 +408,7 @@ COUNTED = ("tokens", "generated", "decode_requests", "prefill_requests", "decode
 
 
 def test_counts():
-    """A schedule without drops in vain is no dearer, no bound of counts is above it, and no pass cuts it off."""
+    """A schedule with whole prefills is no dearer, no bound of counts is above it, and no pass cuts it off."""
     changed, dropped = 0, 0
     for instance, schedule in cases(few(range(1200), 8), to_count):
         found = counted(instance, schedule)
