@@ -41,7 +41,7 @@ def ways(name, objective=FLOW):
         ("mars-figure1", "late-requests", ["events", "bound"]),
         ("infermax-figure15", "busy-time", ["events", "bound"]),
         ("hindsight:n=30,M=30", "total-flow-time", ["configurations", "bound", "start-time on highs"]),
-        ("hindsight:n=60,M=50", "total-flow-time", ["bound", "configurations", "start-time on highs"]),
+        ("hindsight:n=60,M=50", "total-flow-time", ["configurations", "bound", "start-time on highs"]),
         ("mars-like:n=20", "weighted-flow-time", ["slots", "bound"]),
         ("mars-like:n=40", "weighted-flow-time", ["bound"]),
         ("identical:n=40,I=4,O=3,M=100", "busy-time", ["counts", "bound"]),
