@@ -85,8 +85,8 @@ def solve(
     them, and what is found is no worse. Ctrl-C ends the solve with what was found so far (`stopped`
     is "interrupted").
 
-    The bound `alone` (see `bounds`) is there from the first moment, and a policy's schedule before any worker process
-    is, so that a limit leaves both whatever becomes of the workers.
+    The bound `alone` (see `bounds`), with `shares` and `fresh` where no way is named, and a policy's schedule are there
+    before any worker process, so that a limit leaves both whatever becomes of the workers.
 
     `options` sets numbers that steer the searches, such as `{"speed.step": 0.2}` (`kvbound options`).
 

@@ -24,8 +24,8 @@ NO_TIME_LIMIT = 10.0**9
 class SolveOptions(Options):
     """The driver: who runs, when, and for how long."""
 
-    policies: float = option(0.1, "part of the time limit that workers wait for policies, for a start", least=0, most=1)
     at_once: float = option(0.4, "processor seconds of quick bounds before any worker, at the most", least=0)
+    policies: float = option(0.1, "part of the time limit that workers wait for policies, for a start", least=0, most=1)
     longest_wait: float = option(5.0, "seconds that they wait, at the most", least=0)
     referee: float = option(1.0, "part of a policy's time that the referee may take for its schedule", least=0)
     written_out: int = option(50_000, "batches up to which the schedule to start from is written out for workers")
