@@ -82,10 +82,10 @@ class Lane:
         """Give the next one its turn, if that of the one before is over."""
         last = self.running
         self.queue = deque(each for each in self.queue if self._has_time(each, now))
-        goes_on = last is not None and last.done is None
-        late = goes_on and now + 2 * self.options.first_turn > self.first.time_limit
-        following = next((each for each in self.queue if not (late and isinstance(each, Task))), None)
+        is_late = now + 2 * self.options.first_turn > self.first.time_limit
+        following = next(iter(self.queue), None)
         if last is not None and last.done is None:
+            following = next((each for each in self.queue if isinstance(each, SolveWorker) or not is_late), None)
             if last.ready is None and now < self.options.first_share * self.first.time_limit:
                 self.until = now + self.turn
             rests = RESTS and (way_of(last.task).rests or not last.task.is_limited)
@@ -117,12 +117,10 @@ class Lane:
         return 1.0 if task.label == self.first.label else 1 / (2 * self.others)
 
     def _has_time(self, each: Task | SolveWorker, now: float) -> bool:
-        """Whether it may have another turn; a worker that may not is ended. The first task always has one."""
+        """Whether it may have another turn. The first task always has one."""
         if isinstance(each, Task):
             return not self.workers or now < each.time_limit
-        if each.done is None and now >= each.ends:
-            each.end("time limit")
-        return each.done is None
+        return each.done is None and now < each.ends
 
 
 def race(

@@ -176,6 +176,14 @@ def test_ways_of_a_lane_take_turns_and_the_first_has_two_thirds(monkeypatch):
     assert steps.now <= 61
 
 
+@pytest.mark.parametrize(("ends", "begun"), [((), ["slots"]), (("slots",), ["slots", "events"])])
+def test_late_in_the_time_limit_nothing_begins_in_place_of_what_runs(monkeypatch, ends, begun):
+    steps = Stepped(monkeypatch, ends)
+    lane = [task(each, time_limit=7.0) for each in ("slots", "events", "bound")]
+    race([lane], lambda task, message: None, lambda: None)
+    assert [(what, way) for _, what, way in steps.log] == [("starts", way) for way in begun]
+
+
 def test_neither_a_turn_nor_a_head_start_counts_what_is_compiled(monkeypatch):
     real, workers, steps = pool._receive, [], Stepped(monkeypatch)
 
