@@ -309,10 +309,10 @@ class _Solve:
 
     def bound_at_once(self, named: bool) -> None:
         """Prove what takes little time: that no request is faster than alone, and, where no way is named, some more."""
-        options, self.heard = SolveOptions.given(), not named
+        options, limit, self.heard = SolveOptions.given(), self.task.time_limit, not named
         rungs = bounds.climb(
-            self.instance, self.objective, method="alone" if named else "auto", late=options.longest_wait,
-            time_limit=min(options.at_once, options.policies * self.task.time_limit),
+            self.instance, self.objective, method="alone" if named else "auto",
+            time_limit=min(options.at_once, options.policies * limit), late=min(options.longest_wait, limit / 2),
             without=[method.name for method in bounds.METHODS.values() if not method.at_once],
         )  # fmt: skip
         for rung in rungs:
