@@ -34,6 +34,8 @@ class Method:
     drops: str
     """What the relaxation leaves out, in words."""
     propose: Callable[[Task], Iterator[Proposal | Schedule]]
+    at_once: bool = False
+    """Whether it mostly takes so little time that a solve begins with it, before there is any worker."""
     slows: bool = False
     """Whether its bound rises as long as there is time, ever more slowly: it gets more of it (`LadderOptions`)."""
 
@@ -62,13 +64,13 @@ def _later(module: str, name: str) -> Callable[[Task], Iterator[Proposal | Sched
 METHODS: dict[str, Method] = {
     method.name: method
     for method in (
-        Method("alone", "all that requests share", lambda task: iter([Proposal(Alone())])),
+        Method("alone", "all that requests share", lambda task: iter([Proposal(Alone())]), True),
         Method("shares", "that a batch holds whole requests: each has a share of the time of its batches",
-               _later("shares", "propose_shares")),
+               _later("shares", "propose_shares"), True),
         Method("late-windows", "the order of work in spans of time: no more of it is on time than fits",
                _later("late_windows", "propose_late_windows")),
         Method("fresh", "what is processed again, but for KV that does not fit: any order of batches",
-               _later("fresh", "propose_fresh")),
+               _later("fresh", "propose_fresh"), True),
         Method("events", "nothing, but schedules are looked at only as far as the time allows",
                _later("events", "propose_events")),
         Method("prices", "that paths of requests are whole, and breaks within segments",
@@ -95,15 +97,16 @@ def climb(
     time_limit: float = 60.0,
     upper: Value | None = None,
     without: Collection[str] = (),
+    late: float = 0.0,
     news: Callable[[], Value | None] = lambda: None,
     found: Found = lambda method, what: None,
 ) -> Iterator[Rung]:
     """Yield what each method proves, one after another (`method`: only that one), until `upper` is proved optimal.
 
     `time_limit` is in seconds of the processor, divided among the methods that apply: what one leaves, those after it
-    get. A method whose first proof does not fit into what is left is declined; `alone` never is. One ends early if at
-    what it gained a second its time would not bring it beyond what the others proved. Those in `without` are left out.
-    `found` is called with the name of the method and each certificate, or schedule that a search comes upon, as it
+    get. A method whose first proof may end more than `late` seconds late is declined; `alone` never is. One ends early
+    if at what it gained a second its time would not bring it beyond what the others proved. Those in `without` are left
+    out. `found` is called with the name of the method and each certificate, or schedule that a search comes upon, as it
     comes; `news` says the value of a schedule that others found meanwhile. On KeyboardInterrupt comes what the running
     method had, and then the exception.
 
@@ -114,11 +117,11 @@ def climb(
     method = GONE.get(method, method)
     if method not in ("auto", *METHODS):
         raise unknown("bound", method, ["auto", *METHODS])
+    if instance.cost.always_one_tick:  # no batch is faster than another: its time is the others'
+        without = {*without, "speed"}
     chosen = [each for each in METHODS.values() if each.name not in without] if method == "auto" else [METHODS[method]]
-    if method == "auto" and instance.cost.always_one_tick:  # no batch is faster than another: its time is the others'
-        chosen.remove(METHODS["speed"])
     end = time.process_time() + time_limit
-    turns = [_Turn(each, Task(instance, objective, end, upper, end, news), found) for each in chosen]
+    turns = [_Turn(each, Task(instance, objective, end, upper, end + late, news), found) for each in chosen]
     known: list[Value] = []
     for k, turn in enumerate(turns):
         share = turn.share / max(1, sum(later.share for later in turns[k:]))

@@ -111,9 +111,8 @@ def _race(instance: Instance, objective: str) -> Choice:
     many = len(instance.requests) > options.few_joint
     provers = [way for way in WHY if not (many and way is EVENTS) and way.declines(instance, objective) is None]
     why = WHY[provers[0]]
-    if CONFIGURATIONS in provers:  # other searches see less there; where requests are many, all do
-        first = [CONFIGURATIONS, LADDER] if len(instance.requests) <= options.few_rigid else [LADDER, CONFIGURATIONS]
-        provers = [*first, START_TIME]
+    if CONFIGURATIONS in provers:  # other searches see less there
+        provers = [CONFIGURATIONS, LADDER, START_TIME]
     head_start = options.head_start if len(provers) > 1 else 0.0
     turns = " and ".join(way.what for way in provers)
     after = f"after {head_start} s " if head_start else ""

@@ -11,11 +11,12 @@ from fractions import Fraction
 from threading import Thread
 from typing import Any
 
+import bounds
 import kvcore
 from heuristics import BY_COST, Policy, PolicyError, Unsuited, get_policy, trace_policy
 from heuristics import predictions as believed
 from heuristics.registry import AnyPolicy
-from kvcore.certificates import Alone, Certificate, InvalidCertificate, certify, recompute
+from kvcore.certificates import Certificate, InvalidCertificate, recompute
 from kvcore.coarsen import fine_bound
 from kvcore.cost import Features, OwnCost
 from kvcore.errors import BadInput, MissingTool
@@ -84,8 +85,8 @@ def solve(
     them, and what is found is no worse. Ctrl-C ends the solve with what was found so far (`stopped`
     is "interrupted").
 
-    The bound `alone` (see `bounds`) is there from the first moment, and a policy's schedule before any worker process
-    is, so that a limit leaves both whatever becomes of the workers.
+    The bound `alone` (see `bounds`), with `shares` and `fresh` where no way is named, and a policy's schedule are there
+    before any worker process, so that a limit leaves both whatever becomes of the workers.
 
     `options` sets numbers that steer the searches, such as `{"speed.step": 0.2}` (`kvbound options`).
 
@@ -111,7 +112,7 @@ def solve(
     run = _Solve(task, started, gap, target, progress)
     ends: list[Done | Failed] = [Done("interrupted")]
     try:
-        run.bound_alone()
+        run.bound_at_once(choice.named)
         for name, schedule in (known or {}).items():
             run.hold_policy(verify_schedule(instance, schedule), name)
         run.run_policies(warm_start, limit)
@@ -261,6 +262,8 @@ class _Solve:
     """What claimed the value, where a certificate was looked for after that."""
     certifying: dict[str, Any] = field(default_factory=dict)
     """What that came to, for the result."""
+    heard: bool = False
+    """Whether a bound may decide that was there before the workers; a way that is named has its say first."""
     interrupted: bool = False
     log: list[dict[str, Any]] = field(default_factory=list)
     ladder: list[dict[str, Any]] = field(default_factory=list)
@@ -278,7 +281,7 @@ class _Solve:
         return replace(
             self.task, formulation=way.formulation, solver=way.solver.name, upper_bound=self.guess, start=self._start(),
             time_limit=min(left, SolveOptions.given().endless) if endless and way.endless else left,
-            beside=tuple(other.formulation for other in beside),
+            beside=(*(other.formulation for other in beside), *(("policies",) * (self.policies is not None))),
         )  # fmt: skip
 
     def race(
@@ -304,12 +307,19 @@ class _Solve:
         """Seconds since the start."""
         return time.monotonic() - self.started
 
-    def bound_alone(self) -> None:
-        """Prove what takes no time: that no request is faster than alone."""
-        self.certificate, self.certified_by = certify(self.instance, self.objective, Alone()), "alone"
-        task = replace(self.task, formulation="alone", solver="bounds")
-        self.horizons[task.label] = Horizon(0, True, self.certificate.horizon)
-        self.tighten(self.certificate.value, task, "certificate", "alone")
+    def bound_at_once(self, named: bool) -> None:
+        """Prove what takes little time: that no request is faster than alone, and, where no way is named, some more."""
+        options, limit, self.heard = SolveOptions.given(), self.task.time_limit, not named
+        rungs = bounds.climb(
+            self.instance, self.objective, method="alone" if named else "auto",
+            time_limit=min(options.at_once, options.policies * limit), late=min(options.longest_wait, limit / 2),
+            without=[method.name for method in bounds.METHODS.values() if not method.at_once],
+        )  # fmt: skip
+        for rung in rungs:
+            if rung.certificate is not None:
+                task = replace(self.task, formulation=rung.method, solver="bounds")
+                self.horizons[task.label] = Horizon(0, True, rung.certificate.horizon)
+                self.hold_certificate(rung.certificate, task, rung.method)
 
     def run_policies(self, warm_start: str, limit: float) -> None:
         """Find a schedule to start from; policies that have not ended in their part go on beside the workers."""
@@ -399,15 +409,21 @@ class _Solve:
 
     def take_bound(self, task: Task, message: Bound) -> None:
         """Take in a bound; the checker recomputes the certificate that comes with it, if one does."""
-        if message.certificate is not None:
-            try:
-                recompute(self.instance, self.objective, message.certificate)
-            except InvalidCertificate as broken:
-                self.rejected.append(f"{task.label}: {broken}")
-                return
-            if self.certificate is None or message.certificate.value > self.certificate.value:
-                self.certificate, self.certified_by = message.certificate, message.by or task.label
-        self.tighten(message.value, task, message.kind, message.by)
+        if message.certificate is None:
+            self.tighten(message.value, task, message.kind, message.by)
+            return
+        try:
+            recompute(self.instance, self.objective, message.certificate)
+        except InvalidCertificate as broken:
+            self.rejected.append(f"{task.label}: {broken}")
+        else:
+            self.hold_certificate(message.certificate, task, message.by or task.label)
+
+    def hold_certificate(self, certificate: Certificate, task: Task, by: str) -> None:
+        """Keep a certificate, and its bound, if it is the best."""
+        if self.certificate is None or certificate.value > self.certificate.value:
+            self.certificate, self.certified_by = certificate, by
+        self.tighten(certificate.value, task, "certificate", by)
 
     def tighten(self, bound: Value, task: Task, kind: BoundKind | None = None, by: str = "") -> None:
         """Keep a bound if it is the best; one with a proved horizon beats any without, any other beats `alone`."""
@@ -416,7 +432,7 @@ class _Solve:
         is_better = old is None or new > old
         if is_better:
             self._note("bound", bound, by or task.label)
-        if is_better or (new == old and (kind == "certificate" or self._is_alone())):
+        if is_better or (new == old and (kind == "certificate" or self._is_first())):
             self.bound, self.bounded_by = bound, task
             self.kind = kind or ("search" if WAYS[task.formulation, task.solver].exact else "solver")
 
@@ -424,7 +440,7 @@ class _Solve:
         """Return why the workers can stop, if they can."""
         if self.value is None or self.bound is None or not self._bound_is_proved():
             return None
-        if self._is_alone() and self.bound <= self.value:  # above it is a contradiction
+        if self._is_first() and not self.heard and self.bound <= self.value:  # above it is a contradiction
             return None
         if self.bound >= self.value:
             return "proved"
@@ -448,9 +464,9 @@ class _Solve:
         """Whether the task looks at all schedules."""
         return task.label in self.horizons and self.horizons[task.label].sufficient
 
-    def _is_alone(self) -> bool:
-        """Whether the bound is the one that was there before the workers; they are heard before anything is decided."""
-        return self.bounded_by is not None and self.bounded_by.formulation == "alone"
+    def _is_first(self) -> bool:
+        """Whether the bound was there before the workers."""
+        return self.bounded_by is not None and self.bounded_by.solver == "bounds"
 
     def report(self) -> None:
         """Take in what policies have found, and show progress to the caller."""

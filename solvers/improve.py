@@ -12,6 +12,7 @@ import math
 import random
 import time
 from collections.abc import Callable, Generator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any
@@ -114,15 +115,7 @@ def improve(
                       stopped=stopped, extra={"start": known, "rounds": 0, **chosen})  # fmt: skip
     known["value"] = str(Fraction(search.value)) if objective == "normalized-latency" else int(search.value)
     try:
-        first_of_all = search.due() if objective == "max-flow-time" else search.tuned()
-        for tries in (_staggered(instance), search.turned(), first_of_all):
-            search.follow(tries)
-        draw = random.Random(seed)
-        search.follow(search.steered(draw), named=False)
-        search.follow(other_policies(instance, objective))
-        if why_not(instance, objective) is None:
-            search.repair(seed)
-        search.follow(search.perturbed(draw), named=False)
+        search.go_on(seed)
     except KeyboardInterrupt:
         stopped = "interrupted"
     except _OverError:
@@ -136,10 +129,12 @@ def improve(
 
 def run(task: Task, send: Send) -> Done:
     """Carry out a task in a worker process; schedules are sent as they come."""
-    improve(
-        task.instance, task.objective, start=task.start, seconds=task.time_limit, seed=task.seed,
-        found=lambda schedule: send(Found(schedule, None)),
-    )  # fmt: skip
+    search = _Improvement(
+        task.instance, task.objective, task.time_limit, None, None, lambda schedule: send(Found(schedule, None))
+    )
+    with suppress(_OverError):
+        search.start(task.start)
+        search.go_on(task.seed, others="policies" not in task.beside)
     return Done("time limit")
 
 
@@ -194,6 +189,19 @@ class _Improvement:
                     raise _OverError from None
                 if is_last:
                     raise
+
+    def go_on(self, seed: int, *, others: bool = True) -> None:
+        """Search until the rounds or the seconds are over (_OverError); `others`: the other policies run, too."""
+        draw, instance, objective = random.Random(seed), self.instance, self.objective
+        first_of_all = self.due() if objective == "max-flow-time" else self.tuned()
+        for tries in (_staggered(instance), self.turned(), first_of_all):
+            self.follow(tries)
+        self.follow(self.steered(draw), named=False)
+        if others:
+            self.follow(other_policies(instance, objective))
+        if why_not(instance, objective) is None:
+            self.repair(seed)
+        self.follow(self.perturbed(draw), named=False)
 
     def _keep(self, trace: Trace, name: str | None) -> None:
         self.schedule, self.value, self.name = trace.schedule, objective_value(trace, self.objective), name

@@ -24,11 +24,11 @@ NO_TIME_LIMIT = 10.0**9
 class SolveOptions(Options):
     """The driver: who runs, when, and for how long."""
 
+    at_once: float = option(0.4, "processor seconds of quick bounds before any worker, at the most", least=0)
     policies: float = option(0.1, "part of the time limit that workers wait for policies, for a start", least=0, most=1)
     longest_wait: float = option(5.0, "seconds that they wait, at the most", least=0)
     referee: float = option(1.0, "part of a policy's time that the referee may take for its schedule", least=0)
     written_out: int = option(50_000, "batches up to which the schedule to start from is written out for workers")
-    few_rigid: int = option(40, "requests up to which configurations of all that run from start to end may be few")
     few_joint: int = option(12, "requests up to which the search over batch boundaries may prove something")
     few_exact: int = option(8, "requests beyond which `exact` begins with what can run together")
     head_start: float = option(1.5, "processor seconds of what proves after which what finds schedules begins", least=0)
@@ -66,7 +66,7 @@ class Task:
     threads: int
     seed: int
     beside: tuple[str, ...] = ()
-    """Formulations that run in the same solve."""
+    """Formulations that run in the same solve; `policies`: all that the machine suits do."""
     options: Mapping[str, Any] = field(default_factory=dict)
     """What the user set of the options of searches (`solvers.option_names`)."""
     constraints: bytes = b""

@@ -41,7 +41,7 @@ def ways(name, objective=FLOW):
         ("mars-figure1", "late-requests", ["events", "bound"]),
         ("infermax-figure15", "busy-time", ["events", "bound"]),
         ("hindsight:n=30,M=30", "total-flow-time", ["configurations", "bound", "start-time on highs"]),
-        ("hindsight:n=60,M=50", "total-flow-time", ["bound", "configurations", "start-time on highs"]),
+        ("hindsight:n=60,M=50", "total-flow-time", ["configurations", "bound", "start-time on highs"]),
         ("mars-like:n=20", "weighted-flow-time", ["slots", "bound"]),
         ("mars-like:n=40", "weighted-flow-time", ["bound"]),
         ("identical:n=40,I=4,O=3,M=100", "busy-time", ["counts", "bound"]),
@@ -174,6 +174,14 @@ def test_ways_of_a_lane_take_turns_and_the_first_has_two_thirds(monkeypatch):
     ]  # fmt: skip
     assert steps.limits == {"slots": 60.0, "events": 57.0, "bound": pytest.approx(56 / 6)}
     assert steps.now <= 61
+
+
+@pytest.mark.parametrize(("ends", "begun"), [((), ["slots"]), (("slots",), ["slots", "events"])])
+def test_late_in_the_time_limit_nothing_begins_in_place_of_what_runs(monkeypatch, ends, begun):
+    steps = Stepped(monkeypatch, ends)
+    lane = [task(each, time_limit=7.0) for each in ("slots", "events", "bound")]
+    race([lane], lambda task, message: None, lambda: None)
+    assert [(what, way) for _, what, way in steps.log] == [("starts", way) for way in begun]
 
 
 def test_neither_a_turn_nor_a_head_start_counts_what_is_compiled(monkeypatch):

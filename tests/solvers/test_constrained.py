@@ -144,7 +144,7 @@ def test_a_policy_is_not_believed() -> None:
     """Its schedule, better than the constrained optimum, is not taken; the bound `alone` holds with any rows."""
     task = Task(PAIR, "total-flow-time", "batch-bigm", "highs", None, None, None, 1, 1000, 1, 0)
     run = _Solve(replace(task, constraints=pack([waits])), 0.0)
-    run.bound_alone()
+    run.bound_at_once(True)
     run.run_policies("best", 1.0)
     assert (run.value, run.schedule, run.task_of(MODELS[0]).start) == (None, None, None)
     assert run.guess >= run.bound > 0

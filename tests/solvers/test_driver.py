@@ -173,15 +173,33 @@ def test_policies_end_with_the_time_limit_and_the_result_says_how_many_are_left(
     clock = Clock().monotonic
     monkeypatch.setattr(driver, "time", SimpleNamespace(monotonic=clock, thread_time=clock))
     result = solvers.solve(BIG, time_limit=10)
-    assert (result.status, result.stopped, result.formulation) == ("bound-only", "time limit", "alone")
+    assert (result.status, result.stopped, result.formulation) == ("bound-only", "time limit", "shares")
     suited = sum(policy.why_not(BIG.machine) is None for policy in BY_COST)
     assert result.extra["failed"] == [f"{suited} policies that the machine suits did not end in time"]
     raced.assert_not_called()
 
 
+def test_shares_of_time_are_there_before_any_worker(monkeypatch):
+    """Twenty requests share a batch a tick: the first proof alone is above twice what each needs by itself."""
+    monkeypatch.setattr(driver, "race", lambda *_, **__: [Done("time limit")])
+    result = solvers.solve(builtin_instance("mars-like:n=20,seed=0"), time_limit=100)
+    by_alone, by_shares = ([e["bound"] for e in result.extra["log"] if e["by"] == by] for by in ("alone", "shares"))
+    assert (result.proved_by, [result.bound]) == ("shares", by_shares)
+    assert result.bound > 2 * by_alone[0]
+
+
+@pytest.mark.parametrize(("named", "starts"), [({}, 0), ({"formulation": "batch-bigm"}, 1)])
+def test_a_bound_that_is_there_before_the_workers_decides_unless_a_way_is_named(monkeypatch, named, starts):
+    start = mock.Mock(side_effect=lambda task, inbox, ends: pool.SolveWorker(task, mock.Mock(), ends, Done("proved")))
+    monkeypatch.setattr(pool, "_start", start)
+    result = solvers.solve(BIG.replace(requests=BIG.requests[:1]), **named)
+    assert (result.status, result.stopped, result.proved_by) == ("optimal", "proved", "alone")
+    assert start.call_count == starts
+
+
 def test_a_bound_below_alone_is_not_taken():
     run = driver._Solve(task(MARS), 0.0)
-    run.bound_alone()
+    run.bound_at_once(True)
     alone = run.bound
     run.receive(task(MARS, "cp-sat", solver="cp-sat"), Bound(-6))
     run.receive(task(MARS), Bound(-6))

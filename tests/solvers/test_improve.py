@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from itertools import islice
 
 import pytest
 
-from heuristics import get_policy, run_policy
+from heuristics import POLICIES, PolicyError, Unsuited, get_policy, run_policy
 from kvcore import Batch, Cost, CostFunction, Instance, InvalidSchedule, Machine, Schedule, objective_value
 from kvcore.cost import OwnCost
 from kvcore.errors import BadInput
 from kvcore.metrics import OBJECTIVES
 from kvcore.referee import verify_schedule
-from solvers.improve import OTHERS, WITH_CALLS, first_policies, improve, other_policies
+from solvers.improve import OTHERS, WITH_CALLS, _Improvement, first_policies, improve, other_policies
 from tests.heuristics.test_compression import serving
 from tests.heuristics.test_policies import simple
 from tests.support.few import few
+from tests.support.policy_instances import crowded_instance
 from workloads.builtin import builtin_instance
 
 LINEAR = Cost((CostFunction(divisor=2, busy=9, tokens=3, decode_kv=1),))
@@ -37,6 +39,37 @@ def test_it_is_never_worse_and_the_same_again(objective: str) -> None:
     assert improve(instance, objective, start=first, rounds=26, seed=seed).schedule == found.schedule
     if found.policy is not None:
         assert run_policy(instance, get_policy(found.policy)) == found.schedule
+
+
+KINDS = {
+    "worst-mars-total-flow-time": "max-flow-time",
+    "infercept-sample:k=4": "total-flow-time",
+    "infermax-figure15": "busy-time",
+    "identical:n=8,I=4,O=3,M=24": "makespan",
+    "hindsight:n=10,M=20": "total-flow-time",
+    "mars-like:n=6": "weighted-flow-time",
+    "infercept-ve:k=3": "total-ttft",
+    "worst-sarathi-makespan": "late-requests",
+    **{str(seed): objective for seed, objective in enumerate(("late-requests", "max-flow-time", "normalized-latency",
+                                                              "total-flow-time", "makespan"))},
+}  # fmt: skip
+"""Built-in instances, and drawn ones of many switches, with an objective each."""
+
+
+@pytest.mark.parametrize("name", few(list(KINDS), 3))
+def test_it_is_never_worse_than_any_policy_that_the_machine_suits(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before it changes anything at random it has run them all."""
+    monkeypatch.setattr(_Improvement, "perturbed", lambda search, draw: iter(()))
+    instance = crowded_instance(int(name)) if name.isdigit() else builtin_instance(name)
+    values = []
+    for policy in POLICIES.values():
+        with suppress(PolicyError, Unsuited):
+            trace = verify_schedule(instance, run_policy(instance, policy))
+            values.append(objective_value(trace, KINDS[name]))
+    assert len(values) > 3
+    found = improve(instance, KINDS[name], rounds=1000, options={"improve.runs": 10, "improve.moves": 10})
+    assert found.value is not None
+    assert found.value <= min(values)
 
 
 def test_a_machine_that_does_not_evict_or_pause_and_free_calls() -> None:
