@@ -10,7 +10,7 @@ from solvers.counts.cost_to_go import CostToGo
 from solvers.counts.layers import CountPass
 from solvers.counts.model import CountOptions
 from solvers.counts.path_schedule import schedule_of
-from solvers.counts.pool_prices import first_prices, improved
+from solvers.counts.pool_prices import improved, start_prices
 from solvers.counts.vectors import Vectors
 
 
@@ -46,7 +46,7 @@ class CountSearch:
 
     def run(self) -> None:
         """Search until no number of batches is left that may be better, or can be looked at more closely."""
-        self.raise_bounds(CostToGo(self.vectors, first_prices(self.model), self.check))
+        self.raise_bounds(CostToGo(self.vectors, start_prices(self.vectors, self.check), self.check))
         while open_ones := [c for c in self.candidates.values() if c.bound < self.best and c.passes < len(self.passes)]:
             candidate = min(open_ones, key=lambda c: (c.passes, c.bound))
             if candidate.improved:
@@ -93,7 +93,7 @@ class CountSearch:
     def improve(self, candidate: CountsCandidate) -> None:
         """Improve the prices of one number of batches, and with them the bounds of the others."""
         fixed = self.fixed(candidate.batches)
-        to_go = improved(candidate.to_go, candidate.batches, self.best - fixed, self.rounds)
+        to_go = improved(candidate.to_go, (candidate.batches,), self.best - self.model.offset, self.rounds)
         candidate.improved = True
         candidate.to_go = to_go
         candidate.bound = max(candidate.bound, to_go.at_start(candidate.batches) + fixed)

@@ -15,7 +15,7 @@ KV and are left out. Change a schedule of least cost so that no rule breaks and 
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from bounds.tuning import Options, option
@@ -33,6 +33,8 @@ class CountOptions(Options):
 
     most_vectors: int = option(400_000, "fillings of the memory beyond which like requests are not counted")
     many_vectors: int = option(50_000, "fillings beyond which prices get a sixth of the rounds")
+    few_vectors: int = option(2_000, "fillings up to which prices begin at what points cost in full batches")
+    few_batches: int = option(40, "batches, about, of the instances in which first prices are found")
     rounds: int = option(60, "evaluations of the bound in one improvement of prices", least=6)
     first_box: float = option(0.08, "how far prices may move at first, as a part of what tokens to go cost")
     precision: float = option(2000.0, "prices are good where no more than a batch's cost divided by this is promised")
@@ -124,6 +126,12 @@ class CountsModel:
                     cost += step.cost
                 total += count * cost
         return total
+
+
+def scaled_down(model: CountsModel, by: int) -> CountsModel:
+    """Return about the same with a part of the requests, of the memory and of the cost of a batch."""
+    start = tuple(-(-count // by) for count in model.start)
+    return replace(model, start=start, memory=model.memory // by, batch=max(1, model.batch // by))
 
 
 def count_model(instance: Instance, objective: str) -> CountsModel | None:

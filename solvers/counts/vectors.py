@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from copy import copy
+from dataclasses import dataclass, replace
+from math import ceil
 
 import numpy as np
 
@@ -36,6 +38,13 @@ class Vectors:
 
     def __len__(self) -> int:
         return len(self.counts)
+
+    def with_requests(self, part: float) -> Vectors:
+        """Return the same for a part of the requests, which fill the memory in the same ways."""
+        other = copy(self)
+        start = tuple(ceil(count * part) for count in self.model.start)
+        other.model = replace(self.model, start=start)
+        return other
 
     def _number(self) -> None:
         """Hash the vectors, without a collision, so that a neighbour is found by its hash."""
