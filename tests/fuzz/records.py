@@ -107,7 +107,8 @@ def break_one(node: Any, draw: Random) -> None:
     if isinstance(node[place], dict | list) and node[place] and draw.random() < 0.7:
         break_one(node[place], draw)
     elif isinstance(node[place], list) and draw.random() < 0.5:
-        node[place] = node[place] * draw.choice([2, 100, 10**4])
+        times = draw.choice([2, 100, 10**4])
+        node[place] = node[place] * min(times, 1 + 10**8 // len(str(node[place])))
     elif draw.random() < 0.3:
         del node[place]
     elif isinstance(node, dict) and draw.random() < 0.2:
