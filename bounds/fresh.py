@@ -41,7 +41,7 @@ def _proofs(task: Task) -> Iterator[Proposal | Schedule]:
     memories: list[tuple[bool, tuple[int, ...]]] = [(False, ())]
     if can_bind(instance):
         memories.append((True, ()))
-    if can_bind(instance) and instance.machine.host_memory != 0:
+    if can_bind(instance) and instance.machine.host_memory != 0 and not instance.machine.partial:
         memories.append((True, (int(options.level * max(request.peak for request in instance.requests)),)))
     searches = {
         (k, fee, *memory): FreshSearch(instance, task.objective, k, MOST_LABELS, task.upper, None, fee, *memory)

@@ -43,6 +43,7 @@ from pathlib import Path
 OBJECTIVES = ("makespan", "busy-time", "total-flow-time", "weighted-flow-time", "max-flow-time", "total-ttft",
               "late-requests", "normalized-latency")
 FLOW = ("total-flow-time",)
+CELLS = 4  # of the room beside a batch, for kind `fresh` with `partial`
 
 
 def one_line(text):
@@ -1478,8 +1479,9 @@ def fresh(instance, proof, objective):
     """Kind `fresh`: all orders of batches below the claim, each token processed once; times are ticks times divisor.
 
     What the file says of the search is not looked at. A label: bound, then (ends of the completed, time, tokens
-    generated, ready, open, KV). KV of a request: (place, tokens kept, tokens on the device at the most); a place may be
-    a level: of what is not all there, more is on the host than the level says, and no more than the next one. Of labels
+    generated, ready, open, KV, back). KV of a request: (place, tokens kept, tokens on the device at the most); a place
+    may be a level: of what is not all there, more is on the host than the level says, and no more than the next one.
+    With `partial`, back: (tokens on the device at the most, since when more may have come back). Of labels
     with the same tokens, those that another one covers are left out.
     """
     if not proof.function < len(instance.cost):
@@ -1492,9 +1494,8 @@ def fresh(instance, proof, objective):
     b, fee, token = line.tokens, proof.fee, token + line.generated
     if fee > (busy // C if chunked and machine.batch_tokens else 0):
         raise Broken("the fee of a whole batch is more than its fixed cost")
-    if proof.memory and machine.partial:
-        raise Broken("memory is not looked at on machines with partial")
-    if proof.levels and (not proof.memory or machine.host_memory == 0 or sorted(set(proof.levels)) != proof.levels):
+    cut, memory = proof.memory and machine.partial, proof.memory and not machine.partial
+    if proof.levels and (not memory or machine.host_memory == 0 or sorted(set(proof.levels)) != proof.levels):
         raise Broken("levels of what is on the host do not increase, or are without memory or a host")
     if proof.levels and proof.levels[-1] >= max(map(peak, given)):
         raise Broken("no context has more tokens than a level of what is on the host")
@@ -1515,7 +1516,10 @@ def fresh(instance, proof, objective):
     host_for = inf if machine.host_memory is None else machine.host_memory
     goal, everyone = (proof.claim + sum(one.arrival for one in given)) * line.divisor, range(len(given))
     arrivals = tuple(one.arrival * line.divisor for one in given)
-    first = (0, 0, (0,) * len(given), arrivals, arrivals, (("part", 0, 0),) * len(given))
+    first = (0, 0, (0,) * len(given), arrivals, arrivals, (("part", 0, 0),) * len(given), ((0, 0),) * len(given))
+    rates = [each.swap_in_tokens * line.divisor // each.divisor for each in instance.cost]
+    mixed = [(b * r // max(1, b + r), busy * r // max(1, b + r)) for r in rates]
+    again, fixed = (b, busy) if machine.host_memory == 0 else max(*mixed, (min(b, line.swap_in_tokens), busy))
 
     def fewest(place):
         """How many tokens are on the host at the least, where not all of the KV is there."""
@@ -1527,31 +1531,35 @@ def fresh(instance, proof, objective):
 
     def least(label):
         """What no schedule through a label ends below: each request alone, or next tokens in turns."""
-        ends, time, q, ready, opened, kv = label
-        jobs, tails, alone = [], 0, 0
+        ends, time, q, ready, opened, kv, known = label
+        jobs, away, tails, alone = [], [], 0, 0
         for i in everyone:
             if q[i] < len(tokens[i]):
                 start, context, (place, kept, device) = max(time, ready[i]), contexts[i][q[i]], kv[i]
                 new, credit = context - kept, start - opened[i]
                 work = token + b * new - min(b * (new - 1) * chunked, credit)
                 own = start + busy + max(work, token + b * new - credit + fee * max(0, new - C))
-                if proof.memory and place not in ("here", "part"):
+                if cut:
+                    lacks, late = context - known[i][0], time - known[i][1]
+                    own = max(own, start + fixed + again * lacks - min(again * (lacks - 1), late + start - time))
+                    away.append((time + fixed, again * lacks - min(again * (lacks - 1), late)))
+                if memory and place not in ("here", "part"):
                     swapped = kept if place == "away" else fewest(place)
                     own = min(max(own, time + back * swapped), start + busy + token + b * context)
-                elif proof.memory and place == "part":
+                elif memory and place == "part":
                     own = max(own, time + restored(max(0, context - device), 0))
                 jobs.append((start + busy, work))
                 tails += rest[i][q[i]]
                 alone += own
-        return ends + tails + max(alone, in_turns(jobs))
+        return ends + tails + max(alone, in_turns(jobs), in_turns(away))
 
     def places(label, batch, i):
         """Where the KV of a request may be during a batch, and what of it counts: (place, kept, open, swaps)."""
-        _, time, _, ready, opened, kv = label
+        _, time, _, ready, opened, kv, _ = label
         place, kept, _ = kv[i]
         latest = max(time, ready[i])
         gone = ("part", 0, latest, 0)
-        if not proof.memory or (place in ("here", "part") and i in batch):
+        if not memory or (place in ("here", "part") and i in batch):
             return [(place, kept, opened[i], 0)]
         if place == "part":
             return [(to, kept, opened[i], out * fewest(to)) for to in ("part", *away_in_part)]
@@ -1564,9 +1572,27 @@ def fresh(instance, proof, objective):
         other, ticks = ("away", out) if place == "here" else ("here", back)
         return [(place, kept, opened[i], 0), (other, kept, opened[i], ticks * kept), *refilled]
 
-    def after(label, batch, choice):
+    def rooms(label, batch, left):
+        """With `partial`, blocks on the device that each request outside a batch has at the most, in all cases."""
+        room = room_for - sum(blocks(contexts[i][label[2][i]], machine.block) for i in batch)
+        held = {i: blocks(contexts[i][label[2][i]] - 1, machine.block) for i in left if i not in batch}
+        if not cut or (room >= 0 and (len(held) < 2 or sum(held.values()) <= room)):
+            yield dict.fromkeys(held, room)
+            return
+        for cells in product(range(CELLS), repeat=len(held) - 1) if room >= 0 else ():
+            low = [room * k // CELLS + 1 if k else 0 for k in cells] + [0]
+            high, spare = [room * (k + 1) // CELLS for k in cells] + [room], room - sum(low)
+            if spare >= 0 and all(map(le, low, held.values())):
+                yield {i: min(most, least + spare) for i, most, least in zip(held, high, low)}
+
+    def early(batch, lags, n):
+        """What of a batch may be done early, each way to look at it: (ticks before its start, tokens of the others)."""
+        return [(-inf, sum(n[i] for i in batch)),
+                *((lags[i], sum(n[j] for j in batch if lags[j] > lags[i])) for i in batch)]
+
+    def after(label, batch, choice, most_of):
         """The label after a batch that generates tokens of some requests, or None if there is no room for the KV."""
-        ends, time, q, ready, opened, kv = label
+        ends, time, q, ready, opened, kv, known = label
         room, host, moves, lacks = room_for, host_for, sum(each[3] for each in choice.values()), 0
         for i, (place, kept, _, _) in choice.items():
             if i in batch or place == "here":
@@ -1577,18 +1603,24 @@ def fresh(instance, proof, objective):
                 lacks += max(0, contexts[i][q[i]] - kv[i][2])
             elif i in batch and place == "here" and kv[i][0] in away_in_part:
                 lacks += contexts[i][q[i]] - fewest(kv[i][0])
-        if proof.memory and (room < 0 or host < 0):
+        if memory and (room < 0 or host < 0):
             return None
         start, new = max(time, *(ready[i] for i in batch)), {i: contexts[i][q[i]] - choice[i][1] for i in batch}
         opens, readies, places = list(opened), list(ready), list(kv)
         lags = {i: start - choice[i][2] for i in choice}
 
-        parts = [(-inf, batch), *((lags[i], [j for j in batch if lags[j] > lags[i]]) for i in batch)]
-        parts = [(lag, sum(new[i] - 1 for i in others) * chunked) for lag, others in parts]
+        parts = early(batch, lags, {i: (new[i] - 1) * chunked for i in batch})
         W = sum(new.values())
         work = b * W + token * len(batch)
         end = start + busy + work - min(max(lag, 0) + b * n - fee * max(0, W - C - n) for lag, n in parts)
-        end = max(end, time + (restored(lacks, moves) if proof.memory else 0))
+        end = max(end, time + (restored(lacks, moves) if memory else 0))
+        if cut:
+            lags2, lost = {i: start - known[i][1] for i in choice}, {i: contexts[i][q[i]] - known[i][0] for i in batch}
+            done = start + fixed + again * sum(lost.values())
+            parts2 = early(batch, lags2, {i: tokens - 1 for i, tokens in lost.items()})
+            end = max(end, done - min(max(lag, 0) + again * n for lag, n in parts2))
+            comes = {i: done - min(max(lag, lags2[i]) + again * n for lag, n in parts2) for i in most_of}
+        known = list(known)
         later = {i: start + busy - fee * C + work + fee * W - min(max(lag, lags[i]) + (b + fee) * n for lag, n in parts)
                  for i in choice if i not in batch}
         for i in later if proof.levels else ():  # what is on the host was processed
@@ -1600,16 +1632,22 @@ def fresh(instance, proof, objective):
                 opens[i] = readies[i] = end + wait[i][q[i]]
                 ends += end * (q[i] + 1 == len(tokens[i]))
                 places[i] = ("part", 0, 0) if q[i] + 1 in discards[i] else ("here", contexts[i][q[i]], 0)
+                known[i] = (places[i][1], end)
                 continue
             place, kept, _, _ = choice[i]
             latest, most = max(end, ready[i]), contexts[i][q[i]] - 1
             opens[i] = min(latest, later[i])
             device = min(most, room * machine.block)
             limit = max(device, lowest) if place == "part" else away_in_part.get(place, (0, inf))[1]
-            if proof.memory and limit < most and latest - opens[i] > (b + fee) * (limit - kept):
+            if cut:
+                known[i], full = (known[i][0], min(end, comes[i])), min(most, most_of[i] * machine.block)
+                if end - known[i][1] > again * (full - known[i][0]):
+                    known[i] = full, end
+            if memory and limit < most and latest - opens[i] > (b + fee) * (limit - kept):
                 opens[i], kept = latest, limit
             places[i] = (place, kept, device)
-        return ends, end, tuple(n + (i in batch) for i, n in enumerate(q)), tuple(readies), tuple(opens), tuple(places)
+        generated = tuple(n + (i in batch) for i, n in enumerate(q))
+        return ends, end, generated, tuple(readies), tuple(opens), tuple(places), tuple(known)
 
     def covers(one, other):
         """Whether one label is no later, and no further on, than another with the same tokens."""
@@ -1620,6 +1658,9 @@ def fresh(instance, proof, objective):
                 continue
             latest, (place, kept, device), (its, has, at_most) = max(one[1], one[3][i]), one[5][i], other[5][i]
             if latest > max(other[1], other[3][i]):
+                return False
+            more = one[6][i][0] - other[6][i][0]
+            if cut and (more < 0 or one[6][i][1] > other[6][i][1] + again * more):
                 return False
             if place in ("here", "away") and its == "part" and has == 0 and other[4][i] >= latest:
                 continue
@@ -1637,11 +1678,11 @@ def fresh(instance, proof, objective):
             return ceil(Fraction(bound, line.divisor)) - sum(one.arrival for one in given)
         for bits in range(1, 2 ** len(left)) if label in known[label[2]] else ():
             batch = [i for k, i in enumerate(left) if bits >> k & 1]
-            for choice in product(*(places(label, batch, i) for i in left)):
+            for *choice, room in product(*(places(label, batch, i) for i in left), rooms(label, batch, left)):
                 tried += 1
                 if tried > MOST_TRIED:
                     raise NotChecked(f"more than {MOST_TRIED} batches are not tried")
-                following = after(label, batch, dict(zip(left, choice)))
+                following = after(label, batch, dict(zip(left, choice)), room)
                 labels = known.setdefault(following[2], []) if following else []
                 spend(100 * len(labels) + 500, "its labels")
                 if not following or max(bound, least(following)) >= goal:

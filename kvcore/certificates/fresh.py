@@ -101,6 +101,35 @@ early. What a label says of a request that is at one place at T and T' holds wha
   time' is that if it is more, with all of the requests open no sooner than one of them for Z.
 
 What is left at the least takes l + 1 for `kept` where it looks at AWAY. Of labels at levels, places must agree.
+
+**With memory and `partial`** nothing above is said of places: KV that was dropped may be kept on the host for nothing.
+But what is not on the device is processed or swapped in. Of what a batch takes, with r for a token swapped in by some
+function and x = r / (b + r), its work is at least busy + b p and its moves r u; x of the first and 1 - x of the second
+are `fixed` = x busy, if it works, and `again` = x b for each of the p + u tokens (rounded down). Without a host these
+are busy and b; if r is in the same function, busy and min(b, r). A label also says of each request that at most
+`device` tokens of its KV, and y_i more, are on the device at T (not counting what the discard of a call is yet to
+take), where `away` <= time for each, and
+
+    (4)  min over i in Z of away_i + again y(Z) <= T  for each set Z of requests with y(Z) > 0.
+
+A batch that generates nothing and starts at s >= T adds c(Z) to y(Z) at the most, and lasts again c(Z): (4) holds. One
+that generates tokens of F brings `need` tokens of each to the device, at most need - 1 of which were there, so that
+y <= n = need - 1 - device. Let N(F) be the sum of need - device. With the same S, G_i = S - away_i >= 0, b' and b made
+`again`, busy made `fixed` and fee = 0, time' and open' above are a further bound of T', and `away` of those outside F:
+the proof is that of (1) and (3), with s >= time >= away_i where some i of Z comes back in the batch. After it
+
+* all KV of those in F is on the device, `need` tokens (none, if the call discards it), and away = time';
+* R6 leaves room for R whole blocks of the others, with what they process in it. If all their KV fits, each has R at the
+  most. Else let each but the last have between l_i and h_i blocks, for one of CELLS ranges that cover 0 to R; the last
+  has none at the least. One child for each choice, and one is what happened. No one has more than h_i, nor R less the
+  l of the others. If that is less than (4) lets it have at time', or if all of its KV is, `device` is that number and
+  away = time'.
+
+A label covers what another with no less `device` covers, if its `away` is later by no more than again times what its
+`device` is more: then y_i may be less by that, and (4) for those with y_i > 0 still follows. What is left at the least
+is as above: each alone ends no earlier than the further bound of time' with F of it alone, and all in turns, with
+start_i = time, as what comes back need not wait for a call; what does so before the first batch that works is moved by
+`fixed`, too.
 """
 
 from __future__ import annotations
@@ -126,6 +155,8 @@ MOST_LABELS, TRIES = 3_000_000, 300
 """Labels that a checker follows, and batches and other labels that it tries for each on average, at the most."""
 LABEL_WORK = 60_000
 """What a label takes at the most, with its tries."""
+CELLS = 4
+"""Into how many parts the room beside a batch is cut for each request but one, with `partial`."""
 SLICE = 2**20
 """Tries after which Python has its turn."""
 MOST_REQUESTS, MOST_TOKENS = 8, 10**6
@@ -194,10 +225,11 @@ class FreshSearch:
             rates = [request.weight for request in requests]
         if function >= len(instance.cost.functions):
             raise InvalidCertificate(f"the cost has no function {function}")
-        if memory and instance.machine.partial:
-            raise InvalidCertificate("orders of fresh work with memory are not for machines with partial")
-        if levels and (not memory or instance.machine.host_memory == 0 or sorted({*levels}) != [*levels]):
-            raise InvalidCertificate("levels of what is on the host increase, and need memory, and a host")
+        has_levels = memory and not instance.machine.partial and instance.machine.host_memory != 0
+        if levels and (not has_levels or sorted({*levels}) != [*levels]):
+            raise InvalidCertificate(
+                "levels of what is on the host increase, and need memory, and a host, and no partial"
+            )
         if levels and levels[-1] >= max(request.peak for request in requests):
             raise InvalidCertificate("no context has more tokens than a level of what is on the host")
         if fee > most_fee(instance, function):
@@ -248,9 +280,9 @@ def check_size(instance: Instance, objective: str) -> None:
 
 
 def can_bind(instance: Instance) -> bool:
-    """Return whether contexts may not fit together, on a machine that moves KV as a whole."""
+    """Return whether contexts may not fit together."""
     machine = instance.machine
-    if machine.memory is None or machine.partial:
+    if machine.memory is None:
         return False
     return sum(machine.blocks(request.peak) for request in instance.requests) > machine.memory // machine.block
 
@@ -296,6 +328,7 @@ def _jobs(
     if memory:  # ... and all of each context with each token, once more for what `restored` multiplies
         largest = busy + (line.tokens + fee + out + back) * context.max(axis=1).sum()
         last += largest * (context.astype(bool).sum() + line.tokens + back)
+    fixed, again = _again(instance, function)
     below = kernels.LARGE if target is None else (target + before) * line.divisor
     if last * sum(rates) >= kernels.LARGE or before * line.divisor >= kernels.LARGE:
         raise InvalidCertificate("numbers are too large to be added up")
@@ -304,7 +337,9 @@ def _jobs(
     return kernels.Jobs(
         **{name: np.array(each, dtype=np.int64) for name, each in names.items()}, busy=busy, each=line.tokens, fee=fee,
         budget=most, rate=np.array([rate - low for rate in rates]), low=low, target=min(kernels.LARGE, below),
-        token=token, chunked=machine.chunked, limited=memory, block=machine.block, out=out, back=back,
+        token=token, chunked=machine.chunked, limited=memory and not machine.partial,
+        cells=CELLS if memory and machine.partial else 0, fixed=fixed, again=again, block=machine.block, out=out,
+        back=back,
         blocks=min(kernels.LARGE, machine.memory or kernels.LARGE) // machine.block,
         levels=np.array([0] if machine.host_memory == 0 else [*levels, kernels.LARGE]),
         host=kernels.LARGE if machine.host_memory is None else min(kernels.LARGE, machine.host_memory),
@@ -316,6 +351,19 @@ def _moves(instance: Instance, divisor: int) -> tuple[int, int]:
     lines = instance.cost.functions
     rates = [(x.swap_out_tokens * divisor // x.divisor, x.swap_in_tokens * divisor // x.divisor) for x in lines]
     return max(rates, key=sum)
+
+
+def _again(instance: Instance, function: int) -> tuple[int, int]:
+    """Return what a batch takes at the least, and on top of it each token that is processed or swapped in."""
+    main, busy = instance.cost.functions[function], _fixed(instance, function)
+    if instance.machine.host_memory == 0:
+        return busy, main.tokens
+    found = [(min(main.tokens, main.swap_in_tokens), busy)]
+    for line in instance.cost.functions:
+        rate = line.swap_in_tokens * main.divisor // line.divisor
+        whole = max(1, main.tokens + rate)
+        found.append((main.tokens * rate // whole, busy * rate // whole))
+    return max(found)[::-1]
 
 
 def chain_of(request: Request) -> list[tuple[int, int]]:

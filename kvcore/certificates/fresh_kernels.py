@@ -44,6 +44,9 @@ class Jobs(NamedTuple):
     levels: Any  # tokens on the host: `PART` has no more than the first, a further place no more than the next
     out: int  # what a token takes that is swapped out
     back: int  # ... that is swapped in
+    cells: int  # with `partial`, into how many parts the room beside a batch is cut for each request; 0: it is not
+    again: int  # ... what a token takes at the least that is processed or swapped in
+    fixed: int  # ... of what any batch takes, what comes on top of that
     rate: Any  # [requests]: above `low`
     low: int
     target: int
@@ -69,7 +72,8 @@ class Labels(NamedTuple):
     heads: Any
     where: Any  # [labels, requests]: where the KV is that the last token left
     kept: Any  # [labels, requests]: of how many tokens there is KV, but what was processed since `open`
-    device: Any  # [labels, requests]: if `PART`, how many of them were on the device at the most
+    device: Any  # [labels, requests]: if `PART`, or with `cells`, how many of them were on the device at the most
+    away: Any  # [labels, requests]: with `cells`, since when more of them may have come back
     tokens: Any  # left in all
     heap: Any
     place: Any
@@ -82,6 +86,8 @@ class Labels(NamedTuple):
     since: Any
     early: Any
     later: Any
+    most: Any
+    comes: Any
 
 
 @compiled
@@ -141,13 +147,15 @@ def has_room(p, f, at, batch):
     for i in range(len(p.length)):
         if batch >> i & 1:
             blocks += -(-p.context[i, f.token[at, i]] // p.block)
-    return not p.limited or blocks <= p.blocks
+    return blocks <= p.blocks or not (p.limited or p.cells)
 
 
 @inlined
 def picks(p, f, at, batch, i):
     """Return how many places there are for the KV of a request during a batch, and ways there."""
     where = f.where[at, i]
+    if p.cells:
+        return p.cells if is_cut(p, f, at, batch, i) else 1
     if not p.limited:
         return 1
     if batch >> i & 1:
@@ -155,6 +163,49 @@ def picks(p, f, at, batch, i):
     if where == PART:
         return len(p.levels)
     return 2 + len(p.levels) if where <= AWAY else 1 + 2 * len(p.levels)
+
+
+@inlined
+def is_cut(p, f, at, batch, i):
+    """Whether a request outside a batch shares the room beside it with one after it, and there is not enough."""
+    blocks, is_last = -p.blocks, True
+    for j in range(len(p.length)):
+        k = f.token[at, j]
+        if k < p.length[j]:
+            is_in = batch >> j & 1
+            blocks += -(-(p.context[j, k] - (0 if is_in else 1)) // p.block)
+            is_last = is_last and (is_in or j <= i)
+    return blocks > 0 and not is_last and not batch >> i & 1
+
+
+@compiled
+def back(p, f, at, batch, left, start):
+    """Write how much KV of each request may be on the device; return when a batch may end whose KV is back, or `NO`."""
+    room, taken, lacks = p.blocks, 0, 0
+    for i in range(len(p.length)):
+        if batch >> i & 1:
+            need = p.context[i, f.token[at, i]]
+            room -= -(-need // p.block)
+            f.early[i], f.since[i] = need - f.device[at, i] - 1, f.away[at, i]
+            lacks += need - f.device[at, i]
+    for i in range(len(p.length)):
+        if left & ~batch & (1 << i):
+            least, is_shared = 0, is_cut(p, f, at, batch, i)
+            if is_shared and f.pick[i]:
+                least = room * f.pick[i] // p.cells + 1
+            f.most[i] = (room * (f.pick[i] + 1) // p.cells - least) if is_shared else room
+            f.later[i] = least
+            taken += least
+            if least > -(-(p.context[i, f.token[at, i]] - 1) // p.block):
+                return NO
+    if taken > room:
+        return NO
+    for i in range(len(p.length)):
+        if left & ~batch & (1 << i):
+            f.most[i] = (f.later[i] + min(f.most[i], room - taken)) * p.block
+            used_up = used(p, f, batch, start, f.away[at, i], p.again)
+            f.comes[i] = start + p.fixed + p.again * lacks - used_up
+    return start + p.fixed + p.again * lacks - spared(p, f, batch, start, 0, p.again, 0)
 
 
 @inlined
@@ -185,7 +236,7 @@ def put(p, f, at, batch, left):
             elif not again and where > AWAY:
                 moves += fewest(p, where) * p.back
                 lacks += need - fewest(p, where)
-        elif pick:
+        elif pick and not p.cells:
             if where == PART:
                 goes = AWAY + pick
             elif where <= AWAY and pick == 1:
@@ -224,24 +275,27 @@ def restored(p, lacks, moves):
 @compiled
 def add(p, f, at, batch, left):
     """Add the label after one batch, if it is below the target and no other is as good."""
-    moves = put(p, f, at, batch, left)
-    if moves == NO:
-        return
     new, n = f.count[ROWS], len(p.length)
     start, ends, tokens, key = f.time[at], f.ends[at], f.tokens[at], 0
     work, fresh = 0, 0
     for i in range(n):
         if batch >> i & 1:
             start = max(start, f.ready[at, i])
+    soon = back(p, f, at, batch, left, start) if p.cells else ZERO
+    moves = put(p, f, at, batch, left)
+    if moves == NO or soon == NO:
+        return
+    for i in range(n):
+        if batch >> i & 1:
             k = f.token[at, i]
             need = p.context[i, k] - f.has[i]
             work += p.token + p.each * need
             fresh += need
-    time = max(start + p.busy + work - spared(p, f, batch, start, fresh), f.time[at] + moves)
+    time = max(start + p.busy + work - spared(p, f, batch, start, fresh, p.each, p.fee), f.time[at] + moves, soon)
     for i in range(n):
         if left >> i & 1 and not batch >> i & 1:
             since = start + p.busy - p.fee * p.budget + work + p.fee * fresh
-            f.later[i] = since - used(p, f, batch, start, f.since[i])
+            f.later[i] = since - used(p, f, batch, start, f.since[i], p.each + p.fee)
     for i in range(n):
         if left >> i & 1 and not batch >> i & 1 and f.goes[i] > AWAY:
             those = on_host(p, f, left & ~batch, f.later[i])
@@ -255,7 +309,8 @@ def add(p, f, at, batch, left):
             f.token[new, i] = k + 1
             f.ready[new, i] = f.open[new, i] = time + p.call[i, k]
             f.where[new, i], f.kept[new, i] = (PART, 0) if p.lost[i, k] else (HERE, p.context[i, k])
-            f.device[new, i] = 0
+            f.device[new, i] = f.kept[new, i] if p.cells else 0
+            f.away[new, i] = time
             if k + 1 == p.length[i]:
                 ends += (p.low + p.rate[i]) * time
         elif left >> i & 1:
@@ -265,6 +320,11 @@ def add(p, f, at, batch, left):
             f.open[new, i], f.kept[new, i] = min(latest, f.later[i]), f.has[i]
             if p.limited and f.goes[i] != HERE and f.goes[i] != AWAY:
                 limit_to(p, f, new, i, k, latest)
+            if p.cells:
+                most = min(p.context[i, k] - 1, f.most[i])
+                f.device[new, i], f.away[new, i] = f.device[at, i], min(time, f.comes[i])
+                if time - f.away[new, i] > p.again * (most - f.device[new, i]):
+                    f.device[new, i], f.away[new, i] = most, time
         key = mixed(key, f.token[new, i])
     f.time[new], f.ends[new], f.tokens[new], f.key[new] = time, ends, tokens, key
     f.bound[new] = max(f.bound[at], least(p, f, new))
@@ -305,27 +365,27 @@ def early(p, f, batch, start, longest):
 
 
 @inlined
-def spared(p, f, batch, start, fresh):
+def spared(p, f, batch, start, fresh, each, fee):
     """Return how much work of a batch may be done before its start: the least over what is left out of it."""
     others = early(p, f, batch, start, NO)
-    found = p.each * others - p.fee * max(0, fresh - p.budget - others)
+    found = each * others - fee * max(0, fresh - p.budget - others)
     for i in range(len(p.length)):
         if batch >> i & 1:
             longest = start - f.since[i]
             others = early(p, f, batch, start, longest)
-            found = min(found, longest + p.each * others - p.fee * max(0, fresh - p.budget - others))
+            found = min(found, longest + each * others - fee * max(0, fresh - p.budget - others))
     return found
 
 
 @inlined
-def used(p, f, batch, start, since):
+def used(p, f, batch, start, since, each):
     """Return how much work of a batch, and of a request that is open `since`, may be done before its start."""
-    found = start - since + (p.each + p.fee) * early(p, f, batch, start, NO)
+    found = start - since + each * early(p, f, batch, start, NO)
     for i in range(len(p.length)):
         if batch >> i & 1:
             longest = start - f.since[i]
             others = early(p, f, batch, start, longest)
-            found = min(found, max(longest, start - since) + (p.each + p.fee) * others)
+            found = min(found, max(longest, start - since) + each * others)
     return found
 
 
@@ -364,6 +424,9 @@ def covers(p, f, one, other):
             latest = max(f.time[one], f.ready[one, i])
             if latest > max(f.time[other], f.ready[other, i]):
                 return False
+            more = f.device[one, i] - f.device[other, i]
+            if p.cells and (more < 0 or f.away[one, i] > f.away[other, i] + p.again * more):
+                return False
             where, its = f.where[one, i], f.where[other, i]
             is_empty = its == PART and f.kept[other, i] == 0 and f.open[other, i] >= latest
             if is_empty and where != PART and where <= AWAY:
@@ -396,13 +459,21 @@ def least(p, f, at):
             own = min(max(own, now + p.back * away), again)
         elif p.limited and f.where[at, i] == PART:
             own = max(own, now + restored(p, max(0, p.context[i, k] - f.device[at, i]), 0))
+        if p.cells:
+            lacks, late = p.context[i, k] - f.device[at, i], now - f.away[at, i]
+            own = max(own, start + p.fixed + p.again * lacks - min(p.again * (lacks - 1), late + start - now))
+            f.most[m] = p.again * lacks - min(p.again * (lacks - 1), late)
         own += p.rest[i, k]
         alone += (p.low + p.rate[i]) * own
         total += p.rate[i] * own
         tails += now + p.rest[i, k]
         f.waits[m], f.works[m] = start + p.busy - now, work
         m += 1
-    return max(alone, total + p.low * (tails + turns(f.waits, f.works, m)))
+    ends = turns(f.waits, f.works, m)
+    if p.cells:
+        f.waits[:m], f.works[:m] = p.fixed, f.most[:m]
+        ends = max(ends, turns(f.waits, f.works, m))
+    return max(alone, total + p.low * (tails + ends))
 
 
 def room(requests: int, labels: int) -> Labels:
@@ -415,7 +486,9 @@ def room(requests: int, labels: int) -> Labels:
         token=numbers(labels + 1, requests), time=numbers(labels + 1), ends=numbers(labels + 1),
         bound=numbers(labels + 1), ready=numbers(labels + 1, requests), open=numbers(labels + 1, requests),
         where=numbers(labels + 1, requests), kept=numbers(labels + 1, requests),
-        device=numbers(labels + 1, requests), place=numbers(labels + 1), pick=numbers(requests), goes=numbers(requests),
+        device=numbers(labels + 1, requests), away=numbers(labels + 1, requests),
+        most=numbers(requests), comes=numbers(requests), place=numbers(labels + 1), pick=numbers(requests),
+        goes=numbers(requests),
         has=numbers(requests), since=numbers(requests), early=numbers(requests), later=numbers(requests),
         parent=numbers(labels + 1), batch=numbers(labels + 1),
         is_open=np.zeros(labels + 1, dtype=np.bool_),
