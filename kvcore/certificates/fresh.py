@@ -327,7 +327,7 @@ def _jobs(
     out, back = _moves(instance, line.divisor) if memory else (0, 0)
     if memory:  # ... and all of each context with each token, once more for what `restored` multiplies
         largest = busy + (line.tokens + fee + out + back) * context.max(axis=1).sum()
-        last += largest * (context.astype(bool).sum() + line.tokens + back)
+        last += largest * (sum(map(len, chains)) + line.tokens + back)
     fixed, again = _again(instance, function)
     below = kernels.LARGE if target is None else (target + before) * line.divisor
     if last * sum(rates) >= kernels.LARGE or before * line.divisor >= kernels.LARGE:

@@ -98,11 +98,11 @@ def compare(seeds, evict=True):
             rows["host"], arrays["host"] = rows["device"], arrays["device"]
         for request in instance.requests:
             course, prices, ends = Course(machine, request), SlotPrices(**arrays), some_ends(draw, request, slots)
-            end, none = lambda c: rate * (c - request.arrival), np.zeros(slots, np.int64)  # noqa: B023
+            end = lambda c: rate * (c - request.arrival)  # noqa: B023, E731
             if evict:
                 found = Walk(course, machine, prices, end, ends).cheapest(request.arrival)
             else:
-                found = cheapest(course, machine, prices, request.arrival, end, none, ends)
+                found = cheapest(course, machine, prices, request.arrival, end, ends)
             least = cheapest_of_all(machine, request, rows, rate, ends)
             assert found <= least, (seed, request.id)
             compared += 1

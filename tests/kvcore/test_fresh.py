@@ -502,6 +502,14 @@ def test_large_instances_are_refused_at_once(large, objective, message):
         proof.value(large, objective)
 
 
+def test_sums_of_huge_prices_do_not_wrap_with_memory():
+    """2^32 a token: a product of 2^64 and more, which is next to nothing in 64 bits."""
+    two = instance(request("A", 3, 2), request("B", 3, 2), cost=(CostFunction(busy=1, tokens=2**32),))
+    two = two.replace(machine=two.machine.replace(memory=5, evict=True, host_memory=0))
+    with pytest.raises(InvalidCertificate, match="too large to be added up"):
+        Fresh(labels=10, memory=True).value(two, FLOW)
+
+
 def test_there_is_no_such_function():
     one = instance(request("R", 1, 2))
     with pytest.raises(InvalidCertificate, match="the cost has no function 1"):
