@@ -1,7 +1,7 @@
 """Cheapest paths, with evictions or not: never above any way of a request, found by trying all that the rules allow."""
 
 import random
-from functools import cache
+from functools import cache, partial
 
 import numpy as np
 import pytest
@@ -11,6 +11,11 @@ from kvcore.certificates.evictions import Walk
 from kvcore.certificates.paths import ANY_LATER, NEVER, Course, SlotPrices, cheapest
 from tests.support.few import few
 from tests.support.tiny_instances import tiny_instance
+
+
+def cost_of_end(rate, arrival, slot):
+    """What completing before a slot costs."""
+    return rate * (slot - arrival)
 
 
 def cheapest_of_all(machine, request, rows, rate, ends):
@@ -98,7 +103,7 @@ def compare(seeds, evict=True):
             rows["host"], arrays["host"] = rows["device"], arrays["device"]
         for request in instance.requests:
             course, prices, ends = Course(machine, request), SlotPrices(**arrays), some_ends(draw, request, slots)
-            end = lambda c: rate * (c - request.arrival)  # noqa: B023, E731
+            end = partial(cost_of_end, rate, request.arrival)
             if evict:
                 found = Walk(course, machine, prices, end, ends).cheapest(request.arrival)
             else:
