@@ -1,7 +1,5 @@
 """`python -m benchmarks [NAME ..]`: run benchmarks, print their rows and keep them in benchmarks/results/."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable
 from functools import partial

@@ -6,8 +6,6 @@ calibrate`, and predicted by the fit to that grid alone: no batch of a schedule 
 search decide at the cost of two first visits to the grid.
 """
 
-from __future__ import annotations
-
 import os
 import sys
 from collections.abc import Callable, Mapping

@@ -3,8 +3,6 @@
 No GPU is needed. `python -m benchmarks.compiled [--all]` prints the table, a line for each shipped variant.
 """
 
-from __future__ import annotations
-
 import re
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Instances by what makes them; public traces are in KVBOUND_DATA, or `shared/data` beside the repository."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

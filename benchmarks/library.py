@@ -4,8 +4,6 @@
 compares two such files. A value is over the better of the two, a bound is what the better one is over it.
 """
 
-from __future__ import annotations
-
 import json
 import sys
 import time

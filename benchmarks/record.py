@@ -1,7 +1,5 @@
 """Flat records of measurements: what was run, on which machine with which versions, and quantiles of its times."""
 
-from __future__ import annotations
-
 import json
 import os
 import platform

@@ -1,7 +1,5 @@
 """How fast the referee is: a million request-batch steps, with plain decoding and with calls in blocks."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from benchmarks.record import timed

@@ -4,8 +4,6 @@ Each run is a process of its own on one core; its CPU seconds cover the policy, 
 a second execution of the finished schedule by the referee.
 """
 
-from __future__ import annotations
-
 import os
 import resource
 import time

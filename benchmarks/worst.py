@@ -1,7 +1,5 @@
 """`python -m benchmarks.worst`: write docs/worst.md, every ratio of `worst-POLICY-OBJECTIVE:n=N` computed anew."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 

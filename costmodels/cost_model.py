@@ -1,7 +1,5 @@
 """What a cost model is: the coefficients, the tick that they count, and the machine measured."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction

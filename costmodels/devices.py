@@ -7,8 +7,6 @@ to a program. The data sheets of H200, B200 and MI300X were read in pages that c
 of H200 and B200 is half of what NVIDIA's NeMo RL has with sparsity (`nemo_rl/utils/flops_tracker.py`).
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from kvcore.errors import unknown

@@ -8,8 +8,6 @@
 `as_model` makes of a file what `--cost` takes.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from pathlib import Path

@@ -17,8 +17,6 @@ that do both are never fitted to, and count among those held out. Shapes of the 
 three are in the report. (The error held out is thus that of the best of three, slightly below what new batches see.)
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction

@@ -8,8 +8,6 @@ with a link each could halve that.) The solver's 976 tokens that may be swapped 
 A tick is 100 ns, at which every constant is a whole number over a divisor of 7 or 1.
 """
 
-from __future__ import annotations
-
 from fractions import Fraction
 
 from costmodels.models import MODELS

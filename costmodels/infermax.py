@@ -15,8 +15,6 @@ than one request is in that phase. That factor g is no linear function of the ba
 is below the simulator's by at most 10 % of the attention.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from fractions import Fraction
 

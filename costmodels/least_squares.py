@@ -1,7 +1,5 @@
 """Non-negative least squares on relative errors: to which of the batches measured, and how far off the fit is."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Sequence
 from fractions import Fraction

@@ -7,8 +7,6 @@ there are not counted:
     Vicuna-13B, two of them         2 x 0.9 x 40 GiB - 2 x 13,015,864,320 B = 51.28 GB at 800 KiB a token:  978 blocks
 """
 
-from __future__ import annotations
-
 from fractions import Fraction
 
 from costmodels.devices import DEVICES, GIB

@@ -1,7 +1,5 @@
 """The language models by name: their shapes, and what follows from a shape (parameters, bytes of KV a token)."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction

@@ -1,7 +1,5 @@
 """A schedule on the clock of measured batch times, and an instance at another cost, its ticks counted anew."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from fractions import Fraction

@@ -15,8 +15,6 @@ not overlap perfectly, launches and the exchange between devices take time, and 
 of the device.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from fractions import Fraction
 

@@ -5,8 +5,6 @@ out and what comes in (a full-duplex link; over a half-duplex one both direction
 are added to every function of the work, because the largest of the functions counts.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from fractions import Fraction
 from typing import Literal

@@ -6,8 +6,6 @@ the sum of the medians of norms, projections, rotary embedding, feed-forward par
 between devices, the embedding and the logits are not in it.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path

@@ -4,8 +4,6 @@ Tokens [0, m) of a request are on the device and [m, m + h) on the host. Block k
 it may be on both sides, if m lies within it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from heapq import heappop, heappush

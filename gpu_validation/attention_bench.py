@@ -4,8 +4,6 @@ A sample runs one layer after another; there are as many layers as it takes that
 of what is read. Peers take turns (A B B A). A peer that cannot do a case, fails, or is wrong is a row that says so.
 """
 
-from __future__ import annotations
-
 import gc
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace

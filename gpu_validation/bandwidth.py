@@ -7,8 +7,6 @@ Beside it stands what batches take: the roofline (`costmodels.roofline`, with wh
 peaks) is the least that they could, and swaps hide behind them more or less.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
 from functools import partial

@@ -4,8 +4,6 @@ A pool is block-major, [blocks, layers, 2, KV, BS, D]: a block of all layers is 
 run of blocks; a layer is the view [blocks, 2, KV, BS, D] that the backend takes.
 """
 
-from __future__ import annotations
-
 import torch
 
 from costmodels.models import Model

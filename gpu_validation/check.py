@@ -4,8 +4,6 @@
 (20 s); without it the four levels of `gpu_validation.truth` run.
 """
 
-from __future__ import annotations
-
 import argparse
 import importlib.util
 import json

@@ -5,8 +5,6 @@ kernels are timed and not the host that launches them. On a CPU it is the proces
 on the machine do not lengthen by waiting; torch has one thread there.
 """
 
-from __future__ import annotations
-
 import platform
 import statistics
 import subprocess

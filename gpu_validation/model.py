@@ -4,8 +4,6 @@ It never was trained: the time of a batch and the truth of the KV do not depend 
 so that the logits have a standard deviation of about 1, and greedy decoding does not cycle.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 

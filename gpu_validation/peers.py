@@ -6,8 +6,6 @@ cache as it is: the keys of a layer are [blocks, KV, BS, D] with strides, which 
 0.5.3, which compiles its kernels at the first use, some minutes for each head width.
 """
 
-from __future__ import annotations
-
 import importlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

@@ -4,8 +4,6 @@
 blocks that it holds with the referee's memory at every batch. The engine then only follows the plan.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple

@@ -6,8 +6,6 @@ time is told to stop, and writes what it has; called again, only what is missing
 of targets and a file to send back. `--device cpu` is a dry run of all steps at tiny sizes, into a folder of one's own.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import shutil

@@ -4,8 +4,6 @@ All requests start at once and every batch takes all that is ready. Requests pau
 after every few tokens; what happens to the KV meanwhile is what the schedules differ in.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

@@ -8,8 +8,6 @@ names. The work of a batch waits for the transfers that its plan names: those th
 that have to leave a block before it is written again. On the CPU everything happens in order at once.
 """
 
-from __future__ import annotations
-
 import ctypes
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext, suppress

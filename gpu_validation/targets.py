@@ -1,7 +1,5 @@
 """What the engine and the cost model are to reach on an H100 or H200, beside what the records say was measured."""
 
-from __future__ import annotations
-
 import json
 import re
 import statistics

@@ -12,8 +12,6 @@ L3 (bf16): forced along the same tokens, the logits are as near to those of exac
 Each check returns a flat record whose `holds` is the claim.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from math import inf
 from typing import Any

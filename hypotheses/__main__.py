@@ -1,7 +1,5 @@
 """`python -m hypotheses [NAME ..]`: check the shipped ones (or those named), save what refutes them, write the page."""
 
-from __future__ import annotations
-
 import json
 import sys
 

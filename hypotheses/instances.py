@@ -1,7 +1,5 @@
 """Small instances that the shipped hypotheses are tried on, and schedules of the theory family."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import combinations_with_replacement, product

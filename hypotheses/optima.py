@@ -1,7 +1,5 @@
 """Optima of small instances: found and certified by the exact searches, or claimed; and remembered."""
 
-from __future__ import annotations
-
 import os
 import time
 from contextlib import suppress

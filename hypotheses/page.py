@@ -1,7 +1,5 @@
 """Write the page of the shipped hypotheses from the records of their verdicts."""
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 from pathlib import Path

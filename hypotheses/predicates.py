@@ -1,7 +1,5 @@
 """Predicates that several hypotheses share: two schedules of a case compared, and distances from the optimum."""
 
-from __future__ import annotations
-
 import operator
 from collections.abc import Callable
 from fractions import Fraction

@@ -5,8 +5,6 @@ of the largest request: 4 requests of the InferCept mixture that come together, 
 conversations in a row; 3 sessions of coding agents of 2 to 8 answers, of at most 340,000 tokens, that come together.
 """
 
-from __future__ import annotations
-
 import os
 import random
 from collections.abc import Callable

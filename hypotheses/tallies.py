@@ -1,7 +1,5 @@
 """Predicates of many slices at once: which of several schedules is the better in sum, and whether the best stays so."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace

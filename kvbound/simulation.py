@@ -1,7 +1,5 @@
 """Policies on one instance, each schedule executed by the referee."""
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence

@@ -1,7 +1,5 @@
 """What is measured of many requests as columns and rows of text; `kvcore.metrics.summary` says what each number is."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction

@@ -1,7 +1,5 @@
 """What each request is doing at every moment, as exact intervals derived from a trace."""
 
-from __future__ import annotations
-
 from itertools import groupby
 from typing import Literal, NamedTuple
 

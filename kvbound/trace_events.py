@@ -4,8 +4,6 @@ A schedule is a process. Its first thread has the batches, its second the transf
 with its work and its calls; drops are instants there. Two counters follow the memory.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator, Sequence
 from fractions import Fraction

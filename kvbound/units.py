@@ -1,7 +1,5 @@
 """The unit of time and of KV in which people see an instance: the same in every table, picture and report of it."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from fractions import Fraction
 from typing import Any, NamedTuple

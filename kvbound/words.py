@@ -1,7 +1,5 @@
 """An instance in words: its machine, the cost of a batch, the segments of a request."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from fractions import Fraction
 

@@ -1,7 +1,5 @@
 """A cell of the grid: one policy or solver on one instance; carried out anywhere, it gives a row."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from dataclasses import dataclass, field

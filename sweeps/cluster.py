@@ -1,7 +1,5 @@
 """Cells on an existing Dask cluster, whose workers have kvbound."""
 
-from __future__ import annotations
-
 import logging
 import threading
 from collections.abc import Generator, Sequence

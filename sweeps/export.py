@@ -1,7 +1,5 @@
 """Exports the flat columns of a database of results: CSV, or Parquet with pyarrow."""
 
-from __future__ import annotations
-
 import csv
 import io
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """From a study to its cells."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from fractions import Fraction

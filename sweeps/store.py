@@ -1,7 +1,5 @@
 """The results of a sweep: one SQLite file, a row for each cell that is finished, written as they come."""
 
-from __future__ import annotations
-
 import fcntl
 import json
 import os

@@ -1,7 +1,5 @@
 """What a study file (TOML) may say; `docs/sweeps.md` describes it."""
 
-from __future__ import annotations
-
 import re
 import tomllib
 from itertools import product

@@ -1,7 +1,5 @@
 """What a sweep found: how far each policy and solver is from the best bound that the sweep proved."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction

@@ -3,8 +3,6 @@
 A process of its own keeps a cell that crashes, hangs, or takes all memory from taking the sweep with it.
 """
 
-from __future__ import annotations
-
 import pickle
 import selectors
 import time

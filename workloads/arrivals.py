@@ -1,7 +1,5 @@
 """When requests arrive: all at once, as a Poisson process, or burstier, in ticks."""
 
-from __future__ import annotations
-
 import math
 import random
 from collections.abc import Iterator

@@ -5,8 +5,6 @@ Nothing is installed. FOLDER has the unpacked wheel: `pip download --no-deps vll
 Each workload is random and tight of memory. A difference is printed: seed, batch, the engine's step, and ours.
 """
 
-from __future__ import annotations
-
 import argparse
 import random
 from copy import copy

@@ -1,7 +1,5 @@
 """Stand-ins for what an engine's scheduler imports and never needs: devices, tensors, connectors, configuration."""
 
-from __future__ import annotations
-
 import importlib.util
 import sys
 from collections.abc import Iterator, Sequence

@@ -4,8 +4,6 @@ Its scheduler, KV cache manager, block pool, queues and requests are its own fil
 and one of the same name with all its tokens comes when the call ends. The pool has M / block blocks and a null block.
 """
 
-from __future__ import annotations
-
 import contextlib
 import logging
 from heapq import heapify, heappop, heappush

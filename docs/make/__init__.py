@@ -1,7 +1,5 @@
 """`python -m docs.make` writes what is generated in docs/; the tests compare what is there with what it would write."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from docs.make.api import api_page

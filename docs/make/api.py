@@ -1,7 +1,5 @@
 """docs/api.md from `kvbound/__init__.pyi`: every public name, how it is called, and what it says of itself."""
 
-from __future__ import annotations
-
 import inspect
 import re
 from collections.abc import Iterator

@@ -7,8 +7,6 @@ the tests what to do, are left out. Formulas between dollars pass through Markdo
 browsers draw.
 """
 
-from __future__ import annotations
-
 import html
 import os
 import re

@@ -1,7 +1,5 @@
 """The pages made of what the code has: names, rules of policies, and measurements."""
 
-from __future__ import annotations
-
 import inspect
 import tomllib
 from collections.abc import Iterable, Iterator, Sequence

@@ -3,8 +3,6 @@
 What a twin keeps does not depend on the machine: no times, no versions, and nothing of a cell tagged `measured`.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import sys

@@ -3,8 +3,6 @@
 The bytes depend on matplotlib's version: `MATPLOTLIB` is the one that drew those in docs/images.
 """
 
-from __future__ import annotations
-
 import tomllib
 from collections.abc import Callable
 from fractions import Fraction

@@ -3,8 +3,6 @@
 The code is read, not imported: neither Pyomo nor OR-Tools is needed.
 """
 
-from __future__ import annotations
-
 import ast
 import re
 from collections.abc import Iterator

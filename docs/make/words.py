@@ -1,7 +1,5 @@
 """`python -m docs.make.words`: count the words that people wrote in docs/, by shelf and page."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The backend of Triton kernels, on a GPU or in the interpreter, and one whose attention is FlashInfer's."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise

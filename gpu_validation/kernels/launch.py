@@ -1,7 +1,5 @@
 """What all launches need to know: whether the interpreter runs the kernels, and the type they add up in."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

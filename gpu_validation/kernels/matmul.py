@@ -1,7 +1,5 @@
 """A matrix product whose rows do not depend on the batch: fixed tiles, and the sum over `in` in one order."""
 
-from __future__ import annotations
-
 import torch
 import triton
 import triton.language as tl

@@ -9,8 +9,6 @@ worked on: keys and values then depend on no load of their own step, and the com
 Tokens are divided by BS as unsigned numbers, which is one shift where BS is a power of two.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

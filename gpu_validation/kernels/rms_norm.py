@@ -1,7 +1,5 @@
 """Root mean square norm of rows, with the residual added first."""
 
-from __future__ import annotations
-
 import torch
 import triton
 import triton.language as tl

@@ -1,7 +1,5 @@
 """The gate of a gated MLP."""
 
-from __future__ import annotations
-
 import torch
 import triton
 import triton.language as tl

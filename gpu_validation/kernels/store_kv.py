@@ -1,7 +1,5 @@
 """Rotary embedding of queries and keys, and the store of keys and values into their blocks, in one kernel."""
 
-from __future__ import annotations
-
 import torch
 import triton
 import triton.language as tl

@@ -1,7 +1,5 @@
 """The variants of the attention kernel: a checked-in table, so that nothing is tuned while a clock runs."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

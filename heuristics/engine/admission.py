@@ -20,8 +20,6 @@ where a segment ends. A chunked prefill counts with the peak of its segment thro
 requests that prefill together must complete together, and a prefill in parts runs alone.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from heuristics.engine.banker import Banker, NonPreemptiveBanker, RunningRequest

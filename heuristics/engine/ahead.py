@@ -1,7 +1,5 @@
 """Engines that plan a batch while the one before it runs."""
 
-from __future__ import annotations
-
 from abc import abstractmethod
 
 from heuristics.engine.job import Job

@@ -1,7 +1,5 @@
 """The banker's test: all holders of a resource can still get what they claim, one after another."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import NamedTuple
 

@@ -4,8 +4,6 @@ Estimates only rank; no rule depends on them. They are exact where the cost does
 otherwise take the batches of a piece of work at the middle of its context.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 from kvcore.cost import Cost, Features

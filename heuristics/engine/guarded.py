@@ -1,7 +1,5 @@
 """A user's own code: it is ended when it takes too long, and does not end the process."""
 
-from __future__ import annotations
-
 import os
 import signal
 import threading

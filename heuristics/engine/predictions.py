@@ -4,8 +4,6 @@
 the number of calls is; what is guessed are the tokens of each segment and what is said at each kind below.
 """
 
-from __future__ import annotations
-
 import random
 import re
 from collections import defaultdict

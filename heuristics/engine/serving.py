@@ -1,7 +1,5 @@
 """What the engines of today have in common: running and waiting requests, and KV that stays until it is needed."""
 
-from __future__ import annotations
-
 from itertools import count
 from operator import itemgetter
 from typing import ClassVar, Literal

@@ -1,7 +1,5 @@
 """Policies of a user's own, from a Python file."""
 
-from __future__ import annotations
-
 import importlib.util
 import inspect
 import sys

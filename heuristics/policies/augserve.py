@@ -1,7 +1,5 @@
 """AugServe: requests in order of a two-stage value, and a token limit that follows the free memory."""
 
-from __future__ import annotations
-
 from bisect import insort
 from collections.abc import Sequence
 from fractions import Fraction

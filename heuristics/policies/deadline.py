@@ -1,7 +1,5 @@
 """The deadline rule: the latest to end first, in batches as long as the most urgent can bear."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

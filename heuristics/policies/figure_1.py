@@ -1,7 +1,5 @@
 """The rule of Figure 1: a key orders the requests, and one is admitted if all can still finish."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from heuristics.engine.job import Job

@@ -1,7 +1,5 @@
 """First tokens before all else, for the least total TTFT."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from typing import Any
 

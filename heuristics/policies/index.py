@@ -1,7 +1,5 @@
 """The index rule: the shortest work first, in batches as large as pays."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterable, Sequence
 from math import inf

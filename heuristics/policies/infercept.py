@@ -1,7 +1,5 @@
 """InferCept: calls preserve, discard or swap as wastes least device memory, decided anew for each batch."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from itertools import count
 

@@ -1,7 +1,5 @@
 """InferCept as its released code has it: nothing is swapped before its memory is needed."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from fractions import Fraction
 

@@ -1,7 +1,5 @@
 """InferCept's scheduler without its decision about calls: chunks beside decodes, and swaps that a batch hides."""
 
-from __future__ import annotations
-
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 

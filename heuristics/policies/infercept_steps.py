@@ -1,7 +1,5 @@
 """The steps from vLLM's scheduler to InferCept, and the heuristics that its released code has beside it."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import Any
 

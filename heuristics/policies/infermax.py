@@ -1,7 +1,5 @@
 """INFERMAX: the schedulers of its Table 1, their eviction-free variants, and its own two."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

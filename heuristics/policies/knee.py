@@ -1,7 +1,5 @@
 """The knee rule: decodes by the work left, and prefill up to where compute takes as long as the weights and the KV."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Sequence
 from math import inf
 from typing import Any

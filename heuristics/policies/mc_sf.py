@@ -1,7 +1,5 @@
 """List scheduling under a memory profile: a request starts if memory never overflows at an end to come."""
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 import numpy as np

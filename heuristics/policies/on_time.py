@@ -1,7 +1,5 @@
 """The on-time rule: what can still be on time by its due time, without the longest where not all can, then the rest."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 from heapq import heappop, heappush
 from math import inf

@@ -1,7 +1,5 @@
 """All requests, running and waiting, in one order in each batch: INFERMAX's ranking schedulers, and SRPT."""
 
-from __future__ import annotations
-
 from abc import abstractmethod
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Sequence

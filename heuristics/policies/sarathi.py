@@ -1,7 +1,5 @@
 """Sarathi-Serve's scheduler: decodes first, and prefills in chunks beside them."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from heuristics.engine.job import Job

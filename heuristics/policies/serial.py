@@ -1,7 +1,5 @@
 """One request after another."""
 
-from __future__ import annotations
-
 from heuristics.engine.plan import Plan
 from heuristics.engine.policy import Policy
 from heuristics.engine.view import View

@@ -1,7 +1,5 @@
 """SGLang's scheduler: prefill batches of their own, admitted by the tokens that the running ones may yet generate."""
 
-from __future__ import annotations
-
 from typing import ClassVar
 
 from heuristics.engine.ahead import PlansAhead

@@ -1,7 +1,5 @@
 """SLAI: a decode waits while its deadline allows, and the shortest prompts use the tokens."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from fractions import Fraction
 from math import ceil

@@ -1,7 +1,5 @@
 """Sets of the least output over size squared first, started where memory never overflows at an end to come."""
 
-from __future__ import annotations
-
 from bisect import bisect_left
 from fractions import Fraction
 from itertools import accumulate

@@ -1,7 +1,5 @@
 """TensorRT-LLM's schedulers: one list of requests, with the whole output reserved, or as full as it goes."""
 
-from __future__ import annotations
-
 from bisect import insort
 from collections.abc import Iterator
 from heapq import merge

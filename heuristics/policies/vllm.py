@@ -1,7 +1,5 @@
 """vLLM's scheduler: prefills first, whole; on a lack of memory the last that came is recomputed."""
 
-from __future__ import annotations
-
 from heuristics.engine.plan import Plan
 from heuristics.engine.unified import Unified
 from kvcore.instance import LIMIT

@@ -1,7 +1,5 @@
 """vLLM V1's scheduler: one list of running requests, one budget of tokens, the last comer recomputed."""
 
-from __future__ import annotations
-
 from bisect import insort
 from typing import ClassVar
 

@@ -1,7 +1,5 @@
 """Make a counterexample smaller for as long as it stays as bad: fewer requests, calls and tokens, shorter calls."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from typing import TypeVar
 

@@ -1,7 +1,5 @@
 """When a request with more tokens is done earlier: AugServe's Proposition 1 in whole batches."""
 
-from __future__ import annotations
-
 from itertools import product
 
 from hypotheses import Case, Fails, Hypothesis, enumerated

@@ -1,7 +1,5 @@
 """Whether letting a later request start earlier, where it fits, can make the schedule worse."""
 
-from __future__ import annotations
-
 from itertools import permutations
 
 from hypotheses import Case, Fails, Hypothesis, drawn

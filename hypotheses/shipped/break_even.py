@@ -1,7 +1,5 @@
 """Whether holding the KV of a paused request up to the break-even is at most twice as bad as the best choice."""
 
-from __future__ import annotations
-
 from fractions import Fraction
 from itertools import product
 

@@ -1,7 +1,5 @@
 """What the handling and the length of calls do to the optimum, and to policies."""
 
-from __future__ import annotations
-
 from itertools import product
 from operator import eq, ge
 

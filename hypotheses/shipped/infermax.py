@@ -1,7 +1,5 @@
 """What INFERMAX says of orders of requests and of evictions: which are best, and when they are part of an optimum."""
 
-from __future__ import annotations
-
 from operator import le
 
 from heuristics import Job

@@ -1,7 +1,5 @@
 """Whether MARS's Figure 1 is optimal: its order with its handlings, and with handlings that may be chosen."""
 
-from __future__ import annotations
-
 from operator import eq
 
 from hypotheses import Hypothesis, listed

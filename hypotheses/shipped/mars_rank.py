@@ -1,7 +1,5 @@
 """Whether memory over time, as the words say it, gives the order of MARS's Figure 1."""
 
-from __future__ import annotations
-
 from hypotheses import Case, Fails, Hypothesis, listed
 from kvcore.instance import Request
 

@@ -1,7 +1,5 @@
 """Whether more memory or chunks can make a policy or an optimal controller worse, and what one token less can cost."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from fractions import Fraction
 from functools import partial

@@ -1,7 +1,5 @@
 """What holds on slices of real traces: handling, order, chunks, gates, predictions; each trace a hypothesis."""
 
-from __future__ import annotations
-
 from fractions import Fraction
 from functools import partial
 

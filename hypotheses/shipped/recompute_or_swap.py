@@ -1,7 +1,5 @@
 """Recomputing a context against moving it to the host and back, on the rooflines of listed models and devices."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from itertools import product
 

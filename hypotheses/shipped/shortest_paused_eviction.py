@@ -1,7 +1,5 @@
 """Whether dropping the shortest contexts first is best: 4, 5 and 6 tokens, of which 6 are to be freed."""
 
-from __future__ import annotations
-
 from hypotheses import Case, Fails, Hypothesis, enumerated
 from hypotheses.instances import QUADRATIC, pausing, plain
 from hypotheses.predicates import certain

@@ -1,7 +1,5 @@
 """Whether SLAI's first tokens are always earlier than Sarathi-Serve's."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from fractions import Fraction
 from operator import le

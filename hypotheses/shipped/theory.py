@@ -1,7 +1,5 @@
 """What is believed of schedules in the theory model: lists, orders, restarts; MC-SF and Sorted-F beside the optimum."""
 
-from __future__ import annotations
-
 from fractions import Fraction
 from functools import partial
 from itertools import permutations

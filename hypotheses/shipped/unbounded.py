@@ -1,7 +1,5 @@
 """Whether orders of requests, and online policies, stay within a constant factor of the optimum."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from fractions import Fraction
 from math import isqrt

@@ -1,7 +1,5 @@
 """What WAIT's theorem rests on: memory for its thresholds is enough, and in the fluid limit nothing waits."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator
 from itertools import combinations, product

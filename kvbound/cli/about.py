@@ -1,7 +1,5 @@
 """`kvbound solvers`, `kvbound options` and `kvbound policies`."""
 
-from __future__ import annotations
-
 from concurrent.futures import ThreadPoolExecutor
 from typing import Annotated, Any
 

@@ -1,7 +1,5 @@
 """The commands by name; the file of a command is loaded when it is called, so that help comes at once."""
 
-from __future__ import annotations
-
 import re
 from importlib import import_module
 from pathlib import Path

@@ -1,7 +1,5 @@
 """`kvbound bound`: what no schedule can beat, with a certificate that anyone can check."""
 
-from __future__ import annotations
-
 from functools import partial
 from typing import Annotated
 

@@ -1,7 +1,5 @@
 """What the commands share: finding an instance, options, and printing for people or for scripts."""
 
-from __future__ import annotations
-
 import json
 import sys
 from collections.abc import Callable, Iterable, Sequence

@@ -1,7 +1,5 @@
 """`kvbound compare`: every policy beside the proved optimum, with handlings as given and with free ones."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from functools import partial
 from typing import Annotated

@@ -1,7 +1,5 @@
 """`kvbound costs`: the cost models, the devices and the models, or one cost in numbers."""
 
-from __future__ import annotations
-
 from typing import Annotated, Any
 
 import typer

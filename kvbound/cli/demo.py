@@ -1,7 +1,5 @@
 """`kvbound demo`: real requests and the worked example of the papers, from instance to proved optimum and picture."""
 
-from __future__ import annotations
-
 import os
 import sys
 from fractions import Fraction

@@ -1,7 +1,5 @@
 """`kvbound generate`: workloads drawn from what the papers publish of theirs, written one request after another."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 from dataclasses import asdict
 from itertools import chain, islice

@@ -1,7 +1,5 @@
 """`kvbound import run`: what another scheduler did, as a schedule that the referee has passed."""
 
-from __future__ import annotations
-
 from dataclasses import asdict
 from fractions import Fraction
 from typing import Annotated

@@ -1,7 +1,5 @@
 """`kvbound import`: real traces as instances, fine or coarsened with a proved direction."""
 
-from __future__ import annotations
-
 import inspect
 import sys
 from collections.abc import Callable, Iterator, Mapping

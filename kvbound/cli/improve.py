@@ -1,7 +1,5 @@
 """`kvbound improve`: a better schedule, by policies and destroy and repair."""
 
-from __future__ import annotations
-
 from functools import partial
 from pathlib import Path
 from typing import Annotated

@@ -1,7 +1,5 @@
 """`kvbound instances` and `kvbound show`."""
 
-from __future__ import annotations
-
 from dataclasses import asdict
 from typing import Annotated, Any
 

@@ -1,7 +1,5 @@
 """`kvbound library`: instances with their best known schedules and certified bounds, and what is handed in."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor

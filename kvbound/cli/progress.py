@@ -1,7 +1,5 @@
 """Progress displays: on a terminal, once a command takes longer than a second."""
 
-from __future__ import annotations
-
 import sys
 import time
 from collections.abc import Callable, Iterator

@@ -1,7 +1,5 @@
 """The options that all commands that make instances share: a machine, a cost, how every call is handled."""
 
-from __future__ import annotations
-
 import functools
 import inspect
 from collections.abc import Callable, Mapping

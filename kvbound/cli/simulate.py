@@ -1,7 +1,5 @@
 """`kvbound simulate`: run policies on an instance."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from functools import partial
 from typing import Annotated

@@ -1,7 +1,5 @@
 """`kvbound verify`: the referee of schedules, and the checker of certificates."""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 from rich.console import Console

@@ -5,8 +5,6 @@ two moments and no distribution; the choices are ours: lognormal for the duratio
 tail), Gamma for lengths of contexts and numbers of calls, geometric for what is known by its mean alone.
 """
 
-from __future__ import annotations
-
 import math
 import random
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """The kinds of requests that are drawn: of each a function `draw(random, tick, n, **parameters)` that yields them."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass

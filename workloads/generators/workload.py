@@ -1,7 +1,5 @@
 """A workload: which requests, how many, and when they arrive. Seeded, and drawn one request after another."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """Reading a JSONL file as a table: one object a line, columns named by key, and keys within keys by dots."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain

@@ -5,8 +5,6 @@ iteration, it cannot become a schedule, and the error says so; nothing is made u
 show in work that starts again from its whole context (`find_restarts`).
 """
 
-from __future__ import annotations
-
 import csv
 import io
 import json
