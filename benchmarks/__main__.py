@@ -32,8 +32,7 @@ BENCHMARKS: dict[str, Callable[[], list[dict[str, Any]]]] = {
     **{name: partial(solved, name) for name in ("exact", "identical", "start_time")},
 }
 """Every benchmark by name."""
-SHORT = ("referee", "exact", "hour")
-"""Those that run unless others are named."""
+SHORT = ("referee", "exact", "hour")  # those that run unless others are named
 
 
 def main(names: list[str]) -> None:

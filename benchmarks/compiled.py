@@ -58,10 +58,8 @@ class Compiled:
     shared: int
     wgmma: int
     mma: int
-    copies: dict[int, int]
-    """How many asynchronous copies from memory (cp.async) there are, by the bytes of each."""
-    waits: tuple[int, ...]
-    """How many groups of copies may still be on their way, at each wait of a loop or after it."""
+    copies: dict[int, int]  # how many asynchronous copies from memory (cp.async) there are, by the bytes of each
+    waits: tuple[int, ...]  # how many groups of copies may still be on their way, at each wait of a loop or after it
 
 
 def compile_source(source: Source) -> Compiled:

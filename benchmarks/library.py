@@ -21,8 +21,7 @@ from solvers import solve
 from solvers.dual_bound import climb
 from solvers.improve import improve
 
-SECONDS = 4.0
-"""For each way on each instance."""
+SECONDS = 4.0  # for each way on each instance
 CHOSEN = (
     "mars-like-n10-seed0", "mars-like-n20-seed0", "mars-like-n50-seed0",
     "infercept-3-s0-6b", "infercept-10-s1-unit", "infercept-50-r2-m15k-6b", "infercept-50-r4-m15k-unit",

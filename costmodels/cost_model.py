@@ -13,11 +13,8 @@ class CostModel:
     """How long a batch takes: the coefficients, the tick that they count, the machine measured, what and from where."""
 
     make: Callable[[], Cost]
-    tick: Fraction
-    """Seconds."""
-    machine: Machine | None
-    """None: the cost is of no machine."""
+    tick: Fraction  # seconds
+    machine: Machine | None  # None: the cost is of no machine
     what: str
     source: str
-    rounding: Fraction = Fraction(0)
-    """The largest relative error of a coefficient (see `costmodels.rounding`)."""
+    rounding: Fraction = Fraction(0)  # the largest relative error of a coefficient (see `costmodels.rounding`)

@@ -13,8 +13,7 @@ from kvcore.errors import unknown
 
 GIB = 2**30
 TERA = 10**12
-PCIE_4, PCIE_5 = 31_500_000_000, 63_000_000_000
-"""Bytes a second one way."""
+PCIE_4, PCIE_5 = 31_500_000_000, 63_000_000_000  # bytes a second one way
 
 
 @dataclass(frozen=True)
@@ -22,14 +21,10 @@ class Device:
     """One accelerator."""
 
     name: str
-    memory: int
-    """Bytes."""
-    bandwidth: int
-    """Bytes a second between the memory and the chip."""
-    flops: int
-    """Dense bf16 (fp32 accumulation) operations a second; a multiplication and an addition are two."""
-    link: int
-    """Bytes a second to the host, and as many from it."""
+    memory: int  # bytes
+    bandwidth: int  # bytes a second between the memory and the chip
+    flops: int  # dense bf16 (fp32 accumulation) operations a second; a multiplication and an addition are two
+    link: int  # bytes a second to the host, and as many from it
     source: str
 
 

@@ -38,10 +38,8 @@ Shape = Literal["auto", "linear", "hinge", "max"]
 WORK = tuple(name for name in Features._fields if name not in (*OUT, *IN))
 """The features that the time of work may depend on."""
 TOKENS = Features._fields.index("tokens")
-KNEES = 24
-"""Knees tried in each round of the search for the best."""
-ROUNDS = 40
-"""Most alternations of the fit of a maximum."""
+KNEES = 24  # knees tried in each round of the search for the best
+ROUNDS = 40  # most alternations of the fit of a maximum
 
 
 @dataclass(frozen=True)

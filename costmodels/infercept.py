@@ -14,12 +14,9 @@ from costmodels.models import MODELS
 from costmodels.rounding import Function, rounded
 from kvcore.cost import Cost
 
-TICK = Fraction(1, 10_000)
-"""Milliseconds."""
-TRANSFER_6B = Fraction("0.04")
-"""Milliseconds a token, out or in."""
-KV_6B, KV_13B = MODELS["gpt-j-6b"].kv_bytes(), MODELS["vicuna-13b"].kv_bytes()
-"""Bytes of KV a token, 448 and 800 KiB."""
+TICK = Fraction(1, 10_000)  # milliseconds
+TRANSFER_6B = Fraction("0.04")  # milliseconds a token, out or in
+KV_6B, KV_13B = MODELS["gpt-j-6b"].kv_bytes(), MODELS["vicuna-13b"].kv_bytes()  # bytes of KV a token, 448 and 800 KiB
 
 
 def infercept_6b(overlapped: bool = True) -> Cost:

@@ -21,8 +21,7 @@ from fractions import Fraction
 from kvcore.cost import Cost, CostFunction
 
 DIVISOR = 100_000
-NANOSECONDS = 1_000_000
-"""Per millisecond."""
+NANOSECONDS = 1_000_000  # per millisecond
 
 LAYERS_7B = 32
 MILLISECONDS_PER_LAYER_7B = {

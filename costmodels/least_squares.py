@@ -51,8 +51,7 @@ def table_of(observations: Sequence[Observation]) -> tuple[Floats, Floats]:
     return features.reshape(-1, len(Features._fields)), np.array([o.seconds for o in observations], dtype=float)
 
 
-NEGLIGIBLE = 1e-7
-"""A coefficient that never adds more than this fraction of a batch's time is left out."""
+NEGLIGIBLE = 1e-7  # a coefficient that never adds more than this fraction of a batch's time is left out
 
 
 def fit_function(names: Sequence[str], features: Floats, seconds: Floats, knee: int | None = None) -> Function:

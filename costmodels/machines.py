@@ -14,8 +14,7 @@ from costmodels.models import MODELS, Model
 from kvcore.errors import BadInput
 from kvcore.instance import Machine
 
-SHARE = Fraction(9, 10)
-"""Of the memory, for weights and KV."""
+SHARE = Fraction(9, 10)  # of the memory, for weights and KV
 
 
 def kv_capacity(
@@ -38,8 +37,7 @@ def whole_blocks(size: int, model: Model, block: int) -> int:
     return size // (model.kv_bytes() * block) * block
 
 
-BLOCK = 64
-"""Tokens a block, as InferCept's attention kernels take them on an A100."""
+BLOCK = 64  # tokens a block, as InferCept's attention kernels take them on an A100
 
 
 def _infercept(model: Model, devices: int) -> Machine:
@@ -50,8 +48,7 @@ def _infercept(model: Model, devices: int) -> Machine:
     )  # fmt: skip
 
 
-GPT_J_6B = _infercept(MODELS["gpt-j-6b"], 1)
-"""GPT-J-6B on an A100 with 40 GiB: 57,856 tokens, 299,584 on the host."""
+GPT_J_6B = _infercept(MODELS["gpt-j-6b"], 1)  # GPT-J-6B on an A100 with 40 GiB: 57,856 tokens, 299,584 on the host
 
 VICUNA_13B = _infercept(MODELS["vicuna-13b"], 2)
 """Vicuna-13B on two A100 with 40 GiB: 62,592 tokens, 167,744 on the host (its swap space is taken as that of 6B)."""
@@ -59,5 +56,4 @@ VICUNA_13B = _infercept(MODELS["vicuna-13b"], 2)
 INFERMAX_7B = Machine(memory=100_000, host_memory=0, batch_tokens=4096, evict=True)
 """INFERMAX's setting for Llama-2-7B: 100,000 tokens, 4,096 of them a batch, eviction by recomputation."""
 
-INFERMAX_70B = INFERMAX_7B.replace(batch_tokens=16_384)
-"""The same for Llama-2-70B: 16,384 tokens a batch."""
+INFERMAX_70B = INFERMAX_7B.replace(batch_tokens=16_384)  # the same for Llama-2-70B: 16,384 tokens a batch

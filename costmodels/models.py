@@ -16,13 +16,10 @@ class Experts:
     active: int
     width: int
     shared: int = 0
-    dense_layers: int = 0
-    """Layers that have the one part of `Model.hidden` instead."""
-    bias: bool = False
-    """Whether each matrix of an expert adds one."""
+    dense_layers: int = 0  # layers that have the one part of `Model.hidden` instead
+    bias: bool = False  # whether each matrix of an expert adds one
     router_bias: bool = False
-    bits: Fraction = Fraction(16)
-    """Of a number in the matrices of the experts as published."""
+    bits: Fraction = Fraction(16)  # of a number in the matrices of the experts as published
 
 
 @dataclass(frozen=True)
@@ -32,8 +29,7 @@ class Latent:
     query_rank: int
     rank: int
     rotary: int
-    plain: int
-    """Width of a query or a key without its rotary part."""
+    plain: int  # width of a query or a key without its rotary part
     value: int
 
 
@@ -47,32 +43,23 @@ class Model:
     heads: int
     kv_heads: int
     head_width: int
-    hidden: int
-    """Width of the feed-forward part."""
+    hidden: int  # width of the feed-forward part
     vocabulary: int
     gated: bool = True
-    tied: bool = False
-    """The embedding is also the matrix of the logits."""
+    tied: bool = False  # the embedding is also the matrix of the logits
     source: str = ""
-    attention_bias: bool = False
-    hidden_bias: bool = False
-    head_bias: bool = False
-    """Whether the projections of attention, the feed-forward part, and the logits add a bias."""
-    norms: int = 2
-    """Norms in a layer; one more stands at the end."""
+    attention_bias: bool = False  # whether the projections of attention add a bias
+    hidden_bias: bool = False  # whether the feed-forward part does
+    head_bias: bool = False  # whether the logits do
+    norms: int = 2  # norms in a layer; one more stands at the end
     norm_bias: bool = False
-    positions: int = 0
-    """Learned embeddings of positions (0: rotary ones, which have no parameters)."""
-    extras: int = 0
-    """Further numbers in a layer: norms of queries and keys, attention sinks."""
+    positions: int = 0  # learned embeddings of positions (0: rotary ones, which have no parameters)
+    extras: int = 0  # further numbers in a layer: norms of queries and keys, attention sinks
     experts: Experts | None = None
     latent: Latent | None = None
-    windowed: int = 0
-    """Layers that look at so few last tokens that their KV is left out."""
-    bits: int = 16
-    """Of a number in the matrices of the layers, without experts, as published; all else has 16."""
-    note: str = ""
-    """What a cost with one size of KV a token and one time to read the weights cannot say of it."""
+    windowed: int = 0  # layers that look at so few last tokens that their KV is left out
+    bits: int = 16  # of a number in the matrices of the layers, without experts, as published; all else has 16
+    note: str = ""  # what a cost with one size of KV a token and one time to read the weights cannot say of it
 
     def kv_bytes(self, size: int = 2) -> int:
         """Return the bytes of KV that a token takes: 2 L KV D numbers of `size` bytes, latent: L (rank + rotary).

@@ -105,8 +105,7 @@ def roofline(
 
 
 USAGE = "roofline:model=llama-3-8b,device=h100,tp=1,block=16,host=0,batch=4096,transfers=overlapped,..."
-WHOLE = {"tp": 1, "block": 16, "host": 0, "batch": 4096}
-"""Devices; tokens a block; GiB of host memory; tokens a batch."""
+WHOLE = {"tp": 1, "block": 16, "host": 0, "batch": 4096}  # devices; tokens a block; GiB of host memory; tokens a batch
 FRACTIONS = {"bandwidth": "1", "compute": "1", "link": "1", "memory": "0.9", "tick": "1/1000000000"}
 """Parts of the peaks reached, the share of the memory for weights and KV, seconds of a tick."""
 

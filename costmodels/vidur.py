@@ -29,11 +29,9 @@ TOKENS, DEVICES = "num_tokens", "num_tensor_parallel_workers"
 class LayerTimes:
     """A layer's times on one device, or on several that share it."""
 
-    shape: tuple[int, int, int, int]
-    """Query heads, heads of KV, width, width of the feed-forward part."""
+    shape: tuple[int, int, int, int]  # query heads, heads of KV, width, width of the feed-forward part
     devices: int
-    layer: tuple[tuple[int, Fraction], ...]
-    """Tokens and exact seconds of a layer, in the order of the file."""
+    layer: tuple[tuple[int, Fraction], ...]  # tokens and exact seconds of a layer, in the order of the file
 
     @property
     def model(self) -> Model | None:

@@ -18,19 +18,15 @@ from gpu_validation.attention_case import TOLERANCE, AttentionCase, CaseData
 from gpu_validation.measure import REPEATS, WARMUP, interleaved, spread
 from gpu_validation.peers import Peer, Run, Unsupported, one_line
 
-FLUSH = 2**27
-"""Bytes of KV that a sample reads at least on a GPU, by taking more layers: more than twice its cache."""
-MOST_LAYERS = 128
-"""So that all launches of a sample fit into the queue of the driver (1024) while the GPU sleeps."""
+FLUSH = 2**27  # bytes of KV that a sample reads at least on a GPU, by taking more layers: more than twice its cache
+MOST_LAYERS = 128  # so that all launches of a sample fit into the queue of the driver (1024) while the GPU sleeps
 LARGE = 500_000_000
-SHARE = 0.8
-"""Of the free memory, what a case may take."""
+SHARE = 0.8  # of the free memory, what a case may take
 BATCHES, CONTEXTS = (1, 8, 64, 256), (512, 2048, 8192)
 PROMPTS = (512, 1024, 2048, 4096, 8192)
 CHUNKS = ((512, 1536), (2048, 6144))
 QUICK_DECODES, QUICK_PROMPTS = ((1, 2048), (64, 2048), (64, 8192), (256, 2048)), (2048, 8192)
-PREFILLED = 8192
-"""Tokens that a prefill launch has at least, by taking more requests."""
+PREFILLED = 8192  # tokens that a prefill launch has at least, by taking more requests
 
 
 def gpu_cases(model: Model, quick: bool = False) -> list[AttentionCase]:

@@ -18,22 +18,18 @@ TOLERANCE = {torch.bfloat16: 6e-3, torch.float16: 1.5e-3, torch.float32: 1e-5, t
 Rounding weights and result to bf16 gives 1.6e-3. A key too many or too few among n gives about sqrt(e/n), as the scores
 are standard normal: 1.8e-2 at 8,192.
 """
-PROBED = 64
-"""Rows at the start and at the end of a chunk that are checked against the twin."""
+PROBED = 64  # rows at the start and at the end of a chunk that are checked against the twin
 
 
 @dataclass(frozen=True)
 class AttentionCase:
     """A batch: each request processes c tokens with m resident before them, in one layer of a model."""
 
-    kind: str
-    """decode, prefill, chunk or mixed."""
+    kind: str  # decode, prefill, chunk or mixed
     model: Model
-    work: tuple[tuple[int, int], ...]
-    """(c, m) for each request."""
+    work: tuple[tuple[int, int], ...]  # (c, m) for each request
     block: int = 16
-    large: bool = True
-    """One of those that are timed first, and alone with `--quick`."""
+    large: bool = True  # one of those that are timed first, and alone with `--quick`
 
     @property
     def name(self) -> str:
@@ -82,10 +78,8 @@ class CaseData:
     """The tensors of a case: a block-major cache of several layers with permuted tables, and a query."""
 
     case: AttentionCase
-    kv: Tensor
-    """[blocks, layers, 2, KV, BS, D]."""
-    query: Tensor
-    """[rows, H, D], standard normal like the keys, so that scores times `scale` are too."""
+    kv: Tensor  # [blocks, layers, 2, KV, BS, D]
+    query: Tensor  # [rows, H, D], standard normal like the keys, so that scores times `scale` are too
     tables: list[list[int]]
 
     @classmethod

@@ -27,16 +27,12 @@ class Layout:
     token at position p lies in block tables[s, p // BS], at p % BS.
     """
 
-    starts: Tensor
-    """int32 [requests + 1]."""
-    lengths: Tensor
-    """int32 [requests]."""
-    tables: Tensor
-    """int32 [requests, width], -1 where there is no block."""
+    starts: Tensor  # int32 [requests + 1]
+    lengths: Tensor  # int32 [requests]
+    tables: Tensor  # int32 [requests, width], -1 where there is no block
     work: Any = None
     """What the backend notes for attention; the kernels: int32 [programs, 2], (request, first row of it)."""
-    variant: Any = None
-    """The kernel that `work` is for, a `kernels.variants.Variant`, or what FlashInfer planned."""
+    variant: Any = None  # the kernel that `work` is for, a `kernels.variants.Variant`, or what FlashInfer planned
     splits: int = 1
     """How many programs share the KV of a row, where the kernel splits it: enough for the longest request."""
     rest: Layout | None = None
@@ -50,15 +46,13 @@ class TorchBackend:
     are this one, with operations of their own.
     """
 
-    strict: bool = False
-    """Whether a row's numbers do not depend on the other rows."""
+    strict: bool = False  # whether a row's numbers do not depend on the other rows
     captures: bool = False
     """Whether a batch may run as a graph on a GPU: plain attention synchronizes, and cannot be captured."""
 
     def __init__(self, device: str | torch.device = "cpu") -> None:
         self.device = torch.device(device)
-        self.used: set[str] = set()
-        """Names of the variants of attention that ran, where there are some."""
+        self.used: set[str] = set()  # names of the variants of attention that ran, where there are some
 
     def prepare(self, heads: int, kv_heads: int, width: int, dtype: torch.dtype) -> None:
         """Tell the sizes of a model before any layout; BadInput for those that it cannot serve: here all will do."""
@@ -140,10 +134,8 @@ def _rotated(x: Tensor, cosine: Tensor, sine: Tensor) -> Tensor:
     return torch.cat((left * cosine - right * sine, right * cosine + left * sine), dim=-1).to(x.dtype)
 
 
-ROWS = 128
-"""Query rows of one call: those of a block see nearly the same keys, so little that is masked is computed."""
-MMAP_THRESHOLD, TRIM_THRESHOLD = -3, -1
-"""The parameters of glibc's mallopt (malloc.h)."""
+ROWS = 128  # query rows of one call: those of a block see nearly the same keys, so little that is masked is computed
+MMAP_THRESHOLD, TRIM_THRESHOLD = -3, -1  # the parameters of glibc's mallopt (malloc.h)
 
 
 class CpuBackend(TorchBackend):

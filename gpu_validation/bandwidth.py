@@ -24,10 +24,8 @@ from gpu_validation.measure import REPEATS, cuda, interleaved, spread
 from kvcore.cost import Features
 
 GPU_BYTES, CPU_BYTES = 2**31, 2**22
-LINK_BYTES = 2**29
-"""Bytes of a buffer of the link; it is pinned."""
-GPU_SIDE, CPU_SIDE = 8192, 128
-"""Rows and columns of the matrices."""
+LINK_BYTES = 2**29  # bytes of a buffer of the link; it is pinned
+GPU_SIDE, CPU_SIDE = 8192, 128  # rows and columns of the matrices
 
 
 class Probe(NamedTuple):

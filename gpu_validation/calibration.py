@@ -26,10 +26,8 @@ from kvcore.cost import Features
 if TYPE_CHECKING:
     from gpu_validation.engine import Engine
 
-VISITS = 3
-"""How often the grid is gone through."""
-Work = tuple[tuple[int, int], ...]
-"""(c, m) for each request: it processes c tokens on top of m."""
+VISITS = 3  # how often the grid is gone through
+Work = tuple[tuple[int, int], ...]  # (c, m) for each request: it processes c tokens on top of m
 
 
 @dataclass(frozen=True)
@@ -72,22 +70,14 @@ class Point:
 class GridSizes:
     """What a grid consists of (the standard ones are in `SIZES`); what does not fit into the memory is left out."""
 
-    batches: Sequence[int]
-    """Requests in a batch of decodes .."""
-    contexts: Sequence[int]
-    """.. each with so much KV."""
-    chunks: Sequence[int]
-    """Tokens of a prefill .."""
-    offsets: Sequence[int]
-    """.. on top of so many."""
-    prompts: Sequence[tuple[int, int]]
-    """(requests, tokens) of whole prompts in a batch."""
-    moves: Sequence[int]
-    """Tokens swapped."""
-    mixed: Sequence[tuple[int, int, int]]
-    """(decodes, their KV, tokens of the prefill beside them)."""
-    busy: tuple[int, int]
-    """(requests, KV) of the decodes that swaps are timed beside."""
+    batches: Sequence[int]  # requests in a batch of decodes ..
+    contexts: Sequence[int]  # .. each with so much KV
+    chunks: Sequence[int]  # tokens of a prefill ..
+    offsets: Sequence[int]  # .. on top of so many
+    prompts: Sequence[tuple[int, int]]  # (requests, tokens) of whole prompts in a batch
+    moves: Sequence[int]  # tokens swapped
+    mixed: Sequence[tuple[int, int, int]]  # (decodes, their KV, tokens of the prefill beside them)
+    busy: tuple[int, int]  # (requests, KV) of the decodes that swaps are timed beside
 
 
 SIZES = {

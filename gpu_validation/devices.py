@@ -14,8 +14,7 @@ if TYPE_CHECKING:
     from gpu_validation.backend import TorchBackend
 
 INSTALL = "install it with: pip install 'kvbound[gpu]'"
-SPARE = 1 << 30
-"""Bytes of the device that are left for activations and logits."""
+SPARE = 1 << 30  # bytes of the device that are left for activations and logits
 BACKENDS = ("triton", "flashinfer", "sdpa", "torch")
 DTYPES = ("bfloat16", "float16", "float32", "float64")
 

@@ -32,10 +32,8 @@ from gpu_validation.swap import Swapper, movers
 
 PARTS = 4
 """Groups of layers of a batch that reads what it swaps in: but for the first, their KV comes while others work."""
-KEPT = 16
-"""Plans kept on the device."""
-WARM_UP = {"cuda": 3, "cpu": 1}
-"""Runs of a batch before it is timed, by the type of the device."""
+KEPT = 16  # plans kept on the device
+WARM_UP = {"cuda": 3, "cpu": 1}  # runs of a batch before it is timed, by the type of the device
 
 
 @dataclass
@@ -45,18 +43,15 @@ class ReplayResult:
     batch_seconds: list[float]
     out_seconds: list[float]
     in_seconds: list[float]
-    wall_seconds: float
-    """From before the first batch was started to when all was done, by the host's clock."""
+    wall_seconds: float  # from before the first batch was started to when all was done, by the host's clock
     launch_seconds: list[float]
     """By the host's clock, what it took to start each batch: one that takes no longer itself is bound by that."""
-    graph_batches: int
-    """Batches that ran as a captured graph."""
+    graph_batches: int  # batches that ran as a captured graph
     tokens: dict[str, list[int]]
     """The whole context of each request: prompt, generated and returned tokens; -1 where none was written."""
     logits: dict[tuple[str, int], Tensor] = field(default_factory=dict)
     """With keep_logits: those that the token of (request, position) was chosen by, on the host."""
-    swapped: list[Swapped] = field(default_factory=list)
-    """With check: what was swapped, token by token."""
+    swapped: list[Swapped] = field(default_factory=list)  # with check: what was swapped, token by token
 
 
 @dataclass
@@ -74,8 +69,7 @@ class _Step:
     """A batch on the device: what it reads and writes, and the graph that runs it, if one does."""
 
     batch: BatchPlan
-    places: Tensor
-    """int64 [rows], where the tokens stand in the history; `targets` where those go that it generates."""
+    places: Tensor  # int64 [rows], where the tokens stand in the history; `targets` where those go that it generates
     inputs: Inputs
     targets: Tensor
     parts: int = 1
@@ -109,8 +103,7 @@ class Engine:
         self.clock = DeviceClock(self.device)
         self.mover = list(movers(self.device))[-1]
         on_gpu = self.device.type == "cuda"
-        self.captures = on_gpu and backend.captures
-        """Whether batches run as graphs."""
+        self.captures = on_gpu and backend.captures  # whether batches run as graphs
         self.cache = Cache(model, 0, 0, 1, dtype, self.device)
         self._history = torch.zeros(1, dtype=torch.int64, device=self.device)
         self._loaded: dict[tuple[int, bool, bool, bool], _Loaded] = {}

@@ -20,10 +20,8 @@ from typing import Any, TypeVar
 import torch
 
 T = TypeVar("T")
-Mark = Any
-"""What a clock notes: a CUDA event on the current stream, or seconds of this thread's processor time."""
-cuda: Any = torch.cuda
-"""Its events and streams have no types."""
+Mark = Any  # what a clock notes: a CUDA event on the current stream, or seconds of this thread's processor time
+cuda: Any = torch.cuda  # its events and streams have no types
 WARMUP, REPEATS = 3, 7
 HOLD, MOST_HOLD = 2_000_000, 128_000_000
 """Cycles that the GPU sleeps before a sample: about 1 ms at first, about 65 ms where the host needs longer."""

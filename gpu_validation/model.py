@@ -17,33 +17,27 @@ from gpu_validation.cache import Cache, layer_groups
 
 EPSILON = 1e-5
 ROTARY_BASE = 500_000.0
-ON_HOST = 50_000_000
-"""Models of at most this many parameters get the same weights on every device, drawn on the host."""
+ON_HOST = 50_000_000  # models of at most this many parameters get the same weights on every device, drawn on the host
 
 
 @dataclass
 class Inputs:
     """What a batch gives to the decoder, all on the device; rows as in `Layout`."""
 
-    tokens: Tensor
-    """int64 [rows]."""
+    tokens: Tensor  # int64 [rows]
     positions: Tensor
-    slots: Tensor
-    """Where the KV of each row goes, -1: nowhere."""
-    sampled: Tensor | None
-    """Rows whose logits are wanted; None: all of them."""
+    slots: Tensor  # where the KV of each row goes, -1: nowhere
+    sampled: Tensor | None  # rows whose logits are wanted; None: all of them
     layout: Layout
 
 
 @dataclass
 class _Layer:
     attention_norm: Tensor
-    qkv: Tensor
-    """[(H + 2 KV) D, width]: queries, keys and values in one product."""
+    qkv: Tensor  # [(H + 2 KV) D, width]: queries, keys and values in one product
     output: Tensor
     hidden_norm: Tensor
-    gate_up: Tensor
-    """[2 hidden, width]."""
+    gate_up: Tensor  # [2 hidden, width]
     down: Tensor
 
 

@@ -21,8 +21,7 @@ from torch.nn.attention.bias import causal_lower_right
 from gpu_validation.attention_case import CaseData
 from gpu_validation.backend import TorchBackend
 
-Run = Callable[[int], Tensor]
-"""Layer -> result [rows, H, D]."""
+Run = Callable[[int], Tensor]  # layer -> result [rows, H, D]
 
 
 class Unsupported(RuntimeError):
@@ -36,8 +35,7 @@ class Peer:
     name: str
     prepare: Callable[[CaseData], Run]
     """Returns what runs a layer of a case; Unsupported: it cannot do such a case, or runs on no such device."""
-    copies: bool = False
-    """Whether it needs the KV in a layout of its own, beside ours."""
+    copies: bool = False  # whether it needs the KV in a layout of its own, beside ours
 
 
 def ours(make: Callable[[], TorchBackend], name: str) -> Peer:
@@ -82,8 +80,7 @@ def one_line(error: BaseException) -> str:
     return f"{type(error).__name__}: {lines[0][:200] if lines else 'no message'}"
 
 
-WORKSPACE = 2**28
-"""Bytes of the workspace given to FlashInfer."""
+WORKSPACE = 2**28  # bytes of the workspace given to FlashInfer
 
 
 def _library(name: str, device: torch.device) -> ModuleType:

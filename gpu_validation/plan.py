@@ -27,13 +27,11 @@ class Mismatch(RuntimeError):
 class DeviceWork(NamedTuple):
     """What a request does in a batch: `tokens` processed on top of `resident` ones, and the blocks of its context."""
 
-    request: int
-    """Its position in the instance."""
+    request: int  # its position in the instance
     resident: int
     tokens: int
     table: tuple[int, ...]
-    samples: bool
-    """Whether it generates a token."""
+    samples: bool  # whether it generates a token
 
 
 @dataclass
@@ -94,15 +92,13 @@ class EnginePlan:
 
     ids: tuple[str, ...]
     block: int
-    width: int
-    """The longest context: tokens known at the end of a request."""
+    width: int  # the longest context: tokens known at the end of a request
     given: list[list[tuple[int, int]]]
     """For each request the ranges of positions that are given (prompt, returned tokens), not generated."""
     batches: list[BatchPlan]
     blocks: int
     host_blocks: int
-    trace: Trace | None = None
-    """The referee's execution (None for a batch made by `synthetic_plan`)."""
+    trace: Trace | None = None  # the referee's execution (None for a batch made by `synthetic_plan`)
 
     def history(self, vocabulary: int, seed: int) -> Integers:
         """Return the tokens known ahead: place 0 is for scratch, request r at position p stands at 1 + r * width + p.

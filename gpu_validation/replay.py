@@ -32,12 +32,9 @@ class Replayed:
 
     name: str
     trace: Trace
-    predicted: Sequence[float | Fraction]
-    """Seconds [batches]."""
-    rounds: Floats
-    """Seconds [repeats, batches]."""
-    launches: Floats | None = None
-    """On a GPU, the host's seconds to start each batch, in the last round."""
+    predicted: Sequence[float | Fraction]  # seconds [batches]
+    rounds: Floats  # seconds [repeats, batches]
+    launches: Floats | None = None  # on a GPU, the host's seconds to start each batch, in the last round
 
     @cached_property
     def measured(self) -> Floats:

@@ -24,8 +24,7 @@ from gpu_validation.measure import DeviceClock, Mark, cuda
 from gpu_validation.plan import Transfer
 
 ALL = slice(None)
-Mover = Callable[[Cache, list[Piece], bool, slice], None]
-"""The last is which layers."""
+Mover = Callable[[Cache, list[Piece], bool, slice], None]  # the last is which layers
 
 
 def runs(pieces: list[Piece]) -> list[tuple[int, int, int]]:
@@ -139,8 +138,7 @@ class Swapper:
     """Those for transfers out and in; None on the CPU."""
     marks: tuple[list[tuple[Mark, Mark]], list[tuple[Mark, Mark]]] = field(default_factory=lambda: ([], []))
     """Start and end of every transfer out, and of every transfer in."""
-    parts: list[Mark] = field(default_factory=list)
-    """The ends of the groups of layers of the last transfer in."""
+    parts: list[Mark] = field(default_factory=list)  # the ends of the groups of layers of the last transfer in
 
     def start(self, transfer: Transfer, direction: int, parts: int = 1) -> None:
         """Start a transfer to the host (direction 0), or to the device (1), in so many groups of layers."""

@@ -168,15 +168,13 @@ class AsLogged(Policy):
 
     def __init__(self, instance: Instance, batches: tuple[LoggedBatch, ...], found: Restarts) -> None:
         self.instance, self.batches, self.found = instance, batches, found
-        self.pending: set[str] = set()
-        """Those whose KV, as their restart shows, is dropped before they work again."""
+        self.pending: set[str] = set()  # those whose KV, as their restart shows, is dropped before they work again
         self.to_come = {request.id for request in instance.requests}
         self.jobs: dict[str, Job] = {}
         self.ahead = Fraction(0)  # seconds by which the log's clock is ahead of the model's
         self.returns: dict[str, Fraction] = {}  # of the latest calls, in seconds on the log's clock
         self.next = 0
-        self.places: dict[int, int] = {}
-        """The batch of the schedule that each batch of the log became."""
+        self.places: dict[int, int] = {}  # the batch of the schedule that each batch of the log became
         self.differences: dict[str, LoggedDifference] = {}
 
     def differ(self, kind: str, batch: int, size: int = 0, count: int = 1) -> None:

@@ -44,8 +44,7 @@ from kvcore.referee import verify_schedule
 from kvcore.schedule import Schedule
 from kvcore.trace import Trace
 
-STARTERS = (Fcfs(), Sjf(), SjfApi(), MarsOrder(), Serial())
-"""Policies that never evict and run on every machine."""
+STARTERS = (Fcfs(), Sjf(), SjfApi(), MarsOrder(), Serial())  # policies that never evict and run on every machine
 
 FAMILIES: dict[str, tuple[Policy, ...]] = {
     "the rule of Figure 1": STARTERS,
@@ -90,8 +89,7 @@ BY_COST = sorted(POLICIES.values(), key=lambda p: (p.name != "serial", isinstanc
 """Every policy, roughly the fastest first: those that test what they admit take up to three times as long."""
 
 
-AnyPolicy = str | Policy | type[Policy] | Callable[..., Any]
-"""What `get_policy` takes."""
+AnyPolicy = str | Policy | type[Policy] | Callable[..., Any]  # what `get_policy` takes
 
 
 def get_policy(name: AnyPolicy) -> Policy:

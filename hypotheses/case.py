@@ -22,8 +22,7 @@ class Undecided(Exception):
     """A limit struck before the case was decided."""
 
 
-_CLAIMS: list[Held] = []
-"""Optima that were only claimed, since `claims` was last asked."""
+_CLAIMS: list[Held] = []  # optima that were only claimed, since `claims` was last asked
 
 
 def claims() -> list[Held]:

@@ -60,8 +60,7 @@ class Hypothesis:
             raise BadInput("only a family of which all instances are listed can prove a claim; state something else")
 
 
-Item = Instance | tuple[Instance, ...]
-"""One case: an instance, or several that are compared."""
+Item = Instance | tuple[Instance, ...]  # one case: an instance, or several that are compared
 
 DATA = "KVBOUND_DATA"
 

@@ -16,16 +16,12 @@ THEORY = Machine(memory=1, host_memory=0, chunked=False, evict=False, pause=Fals
 """The machine of the theory model, but for its memory: unit batches of any size, a running request goes on."""
 INFERMAX = Machine(memory=1, host_memory=0, batch_tokens=4, prefill_tokens=4, evict=True)
 """The machine of INFERMAX's Figure 15 with a small budget, but for its memory."""
-CALLS = Machine(memory=1, host_memory=0, batch_tokens=2)
-"""Two tokens a batch, and no room on the host."""
-CALLS_HOST = CALLS.replace(host_memory=2)
-"""The same with room for two tokens on the host."""
+CALLS = Machine(memory=1, host_memory=0, batch_tokens=2)  # two tokens a batch, and no room on the host
+CALLS_HOST = CALLS.replace(host_memory=2)  # the same with room for two tokens on the host
 EVICTING = Machine(memory=1, host_memory=4, batch_tokens=4, evict=True)
 """Four tokens a batch, eviction, and room on the host."""
-PER_TOKEN = Cost((CostFunction(tokens=1),))
-"""One tick a token."""
-FIXED = Cost((CostFunction(busy=3, tokens=1),))
-"""Three ticks a batch, and one a token."""
+PER_TOKEN = Cost((CostFunction(tokens=1),))  # one tick a token
+FIXED = Cost((CostFunction(busy=3, tokens=1),))  # three ticks a batch, and one a token
 SWAP_COST = Cost((CostFunction(busy=1, swap_out_tokens=1, swap_in_tokens=1),))
 """One tick a batch, and one a token that is moved."""
 LINEAR = Cost((CostFunction(busy=4, tokens=1, decode_kv=1, prefill_kv=1),))

@@ -18,13 +18,11 @@ from solvers.source import code_version
 
 SOLVE_SECONDS, PATHS_SECONDS = 30.0, 120.0
 """What one optimum may take at the most: by exhaustive search, and then by CP-SAT on the arc flow."""
-CERTIFY_SECONDS = 5.0
-"""What the certificate of one optimum may take."""
+CERTIFY_SECONDS = 5.0  # what the certificate of one optimum may take
 PROVED = ("optimal", "claimed")
 REMEMBERED = "an earlier run"
 
-_FOUND: dict[tuple[str, str], Result] = {}
-"""Optima that were found, by the hash of the instance and the objective."""
+_FOUND: dict[tuple[str, str], Result] = {}  # optima that were found, by the hash of the instance and the objective
 
 
 def optimum(instance: Instance, objective: str, deadline: float) -> Result | None:

@@ -5,11 +5,9 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-RECORDS = Path(__file__).parent / "records.json"
-"""What came of each shipped hypothesis when it was last checked."""
+RECORDS = Path(__file__).parent / "records.json"  # what came of each shipped hypothesis when it was last checked
 PAGE = Path(__file__).parents[1] / "docs" / "verdicts.md"
-VARYING = ("seconds", "versions", "files")
-"""Keys of a verdict that are not kept."""
+VARYING = ("seconds", "versions", "files")  # keys of a verdict that are not kept
 
 HEAD = """\
 # The verdicts on the shipped hypotheses

@@ -11,8 +11,7 @@ from hypotheses.families import Predicate
 from kvcore.instance import Instance
 
 Change = Callable[[Instance], Instance]
-Make = Callable[[Case], Held | None]
-"""Makes a schedule of a case (None: it cannot)."""
+Make = Callable[[Case], Held | None]  # makes a schedule of a case (None: it cannot)
 
 
 def optimal(label: str = "optimum", change: Change | None = None, objective: str = FLOW_TIME) -> Make:

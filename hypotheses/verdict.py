@@ -15,14 +15,12 @@ from hypotheses.families import Hypothesis
 from kvcore.instance import Instance
 from kvcore.shown import brief
 
-TIME_LIMIT = 60.0
-"""Seconds for one hypothesis, unless told otherwise."""
+TIME_LIMIT = 60.0  # seconds for one hypothesis, unless told otherwise
 
 CLAIMED = {"proved": "claimed to hold", "refuted": "claimed to fail"}
 """The verdict where an optimum that matters is the word of a search or a solver, which no certificate meets."""
 
-MOST = 8
-"""Requests that are described of an instance."""
+MOST = 8  # requests that are described of an instance
 
 
 @dataclass

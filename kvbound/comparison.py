@@ -29,8 +29,7 @@ if TYPE_CHECKING:
 
     from kvbound.report import Report
 
-Against = Literal["optimum", "bound"] | None
-"""What policies are measured against."""
+Against = Literal["optimum", "bound"] | None  # what policies are measured against
 
 USUAL = (
     "vllm-v1", "vllm-v1-cached", "sglang", "trtllm-max-utilization", "sarathi-serve",

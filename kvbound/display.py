@@ -124,5 +124,4 @@ def _(thing: Verdict) -> Iterator[Element]:
     yield html_table(Cells((thing.name, ""), cells))
 
 
-SHOWN = 10
-"""The most requests in the table of an instance."""
+SHOWN = 10  # the most requests in the table of an instance

@@ -10,8 +10,7 @@ from kvcore.errors import BadInput
 from kvcore.instance import Instance
 from kvcore.stream import sizes_of
 
-MILD = 0.1
-"""A distortion of which nothing is said beyond its size."""
+MILD = 0.1  # a distortion of which nothing is said beyond its size
 
 
 class Distortion(NamedTuple):

@@ -39,8 +39,7 @@ BOUND = ("fixed", "compute", "memory traffic", "transfers")
 """What a batch is bound by: what gets most of it, recomputation aside."""
 SPENT = ("work", "recompute", "calls", "transfers", "memory", "budgets", "batch under way", "nothing")
 """What the time of a request goes to; it waits for the last four."""
-SHARE = 10**6
-"""A tick in the parts of which batches are split."""
+SHARE = 10**6  # a tick in the parts of which batches are split
 SWAPS = ("swap_out_tokens", "swap_in_tokens", "swap_outs", "swap_ins")
 FIXED = ("busy", "any_decode", "any_prefill")
 READ = ("decode_kv", "prefill_kv")

@@ -9,8 +9,7 @@ from kvcore.certificates.options import LocalState, RequestOptions
 from kvcore.errors import BadInput
 from kvcore.instance import Instance
 
-MOST_OPTIONS = 10**7
-"""Options, as a rough count has them, beyond which no graph is made."""
+MOST_OPTIONS = 10**7  # options, as a rough count has them, beyond which no graph is made
 
 
 def request_graph(instance: Instance, request: str) -> nx.MultiDiGraph:

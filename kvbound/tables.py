@@ -36,18 +36,15 @@ SENTENCES = {
     "nothing": "waiting although memory and budgets have room: the policy does not take them",
 }
 """What requests do in the time of each kind, as the end of a sentence."""
-NAMED = 6
-"""The most requests that a sentence names."""
+NAMED = 6  # the most requests that a sentence names
 CAUSES = ("total", "calls", "queued", "transfer", "recomputation")
 WASTED = {"total": "wasted", "calls": "in calls", "recomputation": "refills"}
 """What the shares of waste are called, where not by their causes."""
 TTFT = (("ttft", "mean"), ("ttft", "p99"))
 
 Row = Mapping[str, Any]
-Rows = Sequence[Row]
-"""Rows as JSON has them."""
-Labelled = Sequence[tuple[str, Row]]
-"""Summaries, each with its label."""
+Rows = Sequence[Row]  # rows as JSON has them
+Labelled = Sequence[tuple[str, Row]]  # summaries, each with its label
 
 
 class Cells(NamedTuple):

@@ -13,10 +13,8 @@ import kvcore
 from kvcore.files import write_text
 from kvcore.trace import BatchTrace, RequestTrace, Step, Trace
 
-STEPS = 50_000
-"""Up to this many batch steps of all requests, each is an event; beyond, decodes without a break are one."""
-BATCHES, TRANSFERS, FIRST = 1, 2, 3
-"""The threads of a process; those of the requests start at FIRST."""
+STEPS = 50_000  # up to this many batch steps of all requests, each is an event; beyond, decodes without a break are one
+BATCHES, TRANSFERS, FIRST = 1, 2, 3  # the threads of a process; those of the requests start at FIRST
 
 Event = dict[str, Any]
 

@@ -12,8 +12,7 @@ TIMES = (("min", Fraction(60), Fraction(36000)), ("s", Fraction(1), Fraction(1))
          ("ms", Fraction(1, 10**3), Fraction(1, 10**3)), ("µs", Fraction(1, 10**6), Fraction(1, 10**6)),
          ("ns", Fraction(1, 10**9), Fraction(0)))  # fmt: skip
 """Units of time: name, seconds, and the seconds from which on it is taken."""
-DIGITS = 6
-"""Of a number that is not whole."""
+DIGITS = 6  # of a number that is not whole
 
 
 class Units(NamedTuple):

@@ -10,8 +10,7 @@ from kvcore.instance import Instance, Machine, Segment
 from kvcore.stream import Sizes
 
 SWITCHES = ("hybrid", "chunked", "evict", "partial", "pause")
-LONGEST = 100
-"""The most letters of the segments of a request."""
+LONGEST = 100  # the most letters of the segments of a request
 
 
 def facts_in_words(instance: Instance, sizes: Sizes) -> list[str]:

@@ -13,8 +13,7 @@ from solvers.source import code_version
 from sweeps.cell import Cell, CellRow
 from sweeps.worker import CellWorker
 
-CONNECT = 10.0
-"""Seconds in which the scheduler has to answer."""
+CONNECT = 10.0  # seconds in which the scheduler has to answer
 _PER_THREAD = threading.local()
 
 

@@ -12,8 +12,7 @@ from kvcore.files import write_bytes, write_text
 from sweeps.cell import CellRow
 from sweeps.store import FLAT
 
-EXACT = ("value", "bound")
-"""Columns of exact numbers: 64-bit integers if all are, else text."""
+EXACT = ("value", "bound")  # columns of exact numbers: 64-bit integers if all are, else text
 INTEGERS = ("seed", "proved")
 FLOATS = ("gap", "seconds")
 

@@ -29,8 +29,7 @@ class Sweep:
 
     database: str
     cells: int
-    run: int
-    """Cells that were run now; the others were there."""
+    run: int  # cells that were run now; the others were there
     rows: list[CellRow] = field(repr=False)
     flat: list[dict[str, Any]] = field(repr=False)
 

@@ -37,8 +37,7 @@ def _number_in_text(value: str | int) -> str | int:
     return value
 
 
-Exact = Annotated[int | str, AfterValidator(_number_in_text)]
-"""A value or a bound: an integer, or a fraction in text."""
+Exact = Annotated[int | str, AfterValidator(_number_in_text)]  # a value or a bound: an integer, or a fraction in text
 
 
 class StoredHorizon(BaseModel):

@@ -14,18 +14,15 @@ from kvcore.files import first_error, read_text, said
 from kvcore.instance import Name, Noun
 
 Scalar = bool | int | float | str
-Axis = Scalar | list[Scalar]
-"""One value, a list of values, or a range of whole numbers in text such as "0..49"."""
+Axis = Scalar | list[Scalar]  # one value, a list of values, or a range of whole numbers in text such as "0..49"
 Seconds = Annotated[float, Field(ge=0.1, le=10**7)]
 Mebibytes = Annotated[int, Field(ge=100, le=10**7)]
 Names = Annotated[list[str], Field(min_length=1)]
 
-MOST_BYTES = 2**22
-"""A study file larger than this is refused before it is read."""
+MOST_BYTES = 2**22  # a study file larger than this is refused before it is read
 DOTTED = re.compile(r"(?:\.\s*+[\w\"'-]++\s*+){50}")
 """A key of more than 50 parts: reading it takes time in the square of them."""
-MOST = 100_000
-"""Values that a range, and points that a grid of parameters, may have."""
+MOST = 100_000  # values that a range, and points that a grid of parameters, may have
 
 
 class StudySection(Noun, BaseModel):
@@ -41,12 +38,9 @@ class Instances(StudySection):
     generate: str | None = None
     files: Names | None = None
     parameters: dict[str, Axis] = {}
-    machine: dict[str, Axis] = {}
-    """Keys of the machine that are changed."""
-    load: Axis = 1
-    """Arrivals come so many times as fast."""
-    cost: str | None = None
-    """The cost of drawn ones (unit unless given)."""
+    machine: dict[str, Axis] = {}  # keys of the machine that are changed
+    load: Axis = 1  # arrivals come so many times as fast
+    cost: str | None = None  # the cost of drawn ones (unit unless given)
     label: Name | None = None
     """What they are called in the summary; `{NAME}` stands for a parameter, a key of the machine, or the load."""
 
@@ -80,8 +74,7 @@ class Solvers(StudySection):
     threads: Annotated[int, Field(ge=1)] = 1
     memory_limit: Mebibytes = 4000
     seed: Axis = 0
-    label: Name | None = None
-    """What it is called in the summary (its formulation unless given)."""
+    label: Name | None = None  # what it is called in the summary (its formulation unless given)
 
 
 class Study(StudySection):

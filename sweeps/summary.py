@@ -18,10 +18,8 @@ class SummaryRow:
     run: str
     cells: int = 0
     failed: int = 0
-    optimal: int = 0
-    """Cells whose value a certificate of any cell meets."""
-    claimed: int = 0
-    """Cells whose value only a claim meets."""
+    optimal: int = 0  # cells whose value a certificate of any cell meets
+    claimed: int = 0  # cells whose value only a claim meets
     ratios: list[Fraction] = field(default_factory=list, repr=False)
 
     @property

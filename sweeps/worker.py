@@ -12,8 +12,7 @@ from queue import Queue
 from solvers.process import Process, listen, to_parent
 from sweeps.cell import Cell, CellRow, Stop, run_cell
 
-TICK = 0.2
-"""Seconds between two looks at the limits."""
+TICK = 0.2  # seconds between two looks at the limits
 
 
 class CellWorker:

@@ -9,8 +9,7 @@ from itertools import repeat
 from kvcore.errors import BadInput
 from kvcore.instance import LIMIT
 
-MOST = 10_000_000
-"""Requests that a process may be expected to bring within its minutes."""
+MOST = 10_000_000  # requests that a process may be expected to bring within its minutes
 
 
 def arrivals(

@@ -25,8 +25,7 @@ class Builtin:
     defaults: dict[str, int]
     what: str
     source: str
-    optional: tuple[str, ...] = ()
-    """Parameters that may be left out and then have no value."""
+    optional: tuple[str, ...] = ()  # parameters that may be left out and then have no value
 
     def usage(self, name: str) -> str:
         """Return the name with its parameters, as a user types it."""

@@ -21,8 +21,7 @@ REAL = (
     "vllm.v1.core.", "vllm.v1.request", "vllm.v1.kv_cache_interface", "vllm.v1.kv_cache_spec_registry",
     "vllm.v1.kv_cache_layout", "vllm.utils.math_utils", "vllm.utils.hashing", "vllm.v1.hisparse.block_pool",
 )  # fmt: skip
-MOST = 10**6
-"""What stands for no limit."""
+MOST = 10**6  # what stands for no limit
 
 
 class Step(NamedTuple):

@@ -7,8 +7,7 @@ from docs.make.lists import measured_page, names_page, rules_page
 from docs.make.pictures import PICTURES
 from docs.make.reference import reference_page
 
-FOLDER = Path(__file__).parents[1]
-"""The folder docs/."""
+FOLDER = Path(__file__).parents[1]  # the folder docs/
 
 
 def texts() -> dict[str, str]:

@@ -15,8 +15,7 @@ HEAD = """# The Python interface
 
 `import kvbound as kv` gives what stands here, each name loaded when it is first used. Everything else may change.
 """
-UNBROKEN = "\0"
-"""A space where a line does not end."""
+UNBROKEN = "\0"  # a space where a line does not end
 MEMBERS = {
     "Job": {"hold", "forget"}, "View": {"present", "continuing"},
     "Plan": {"true_demands", "test_among", "batch", "undo"},

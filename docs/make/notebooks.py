@@ -25,10 +25,8 @@ SCRIPTS = sorted((ROOT / "notebooks").glob("*.py"))
 IMAGE = re.compile(r"<img [^>]*>")
 SOURCE = re.compile(r"(?<=data:image/svg\+xml);base64,([^\"]*)")
 SCOUR = scour.parse_args(["--enable-id-stripping", "--remove-metadata", "--indent=none", "--set-precision=5"])
-PLAIN = " !$'()*+,-./:;=?@_~"
-"""What stands in an address as it is: then Git packs a picture well."""
-NOT_KEPT = "Differs by machine: run the notebook to see it.\n"
-"""What stands in place of what was measured."""
+PLAIN = " !$'()*+,-./:;=?@_~"  # what stands in an address as it is: then Git packs a picture well
+NOT_KEPT = "Differs by machine: run the notebook to see it.\n"  # what stands in place of what was measured
 
 
 def code_cells(notebook: NotebookNode) -> list[NotebookNode]:

@@ -23,11 +23,9 @@ from library import Library
 from library.policies import known_rows, profile
 from workloads.builtin import builtin_instance
 
-MATPLOTLIB = "3.11"
-"""Its major and minor version."""
+MATPLOTLIB = "3.11"  # its major and minor version
 MARS = builtin_instance("mars-figure1")
-ALONE = MARS.replace(requests=MARS.requests[:1])
-"""One request of the worked example."""
+ALONE = MARS.replace(requests=MARS.requests[:1])  # one request of the worked example
 FIGURE_15 = builtin_instance("infermax-figure15:I=4")
 
 

@@ -9,8 +9,7 @@ WIDTHS = (16, 32, 64, 128)
 SMS = 132
 """Multiprocessors of an H100 or H200 (NVIDIA's data sheets): below this many programs the smaller tiles are taken."""
 
-Work = list[tuple[int, int]]
-"""What each program does: (request, first row of it)."""
+Work = list[tuple[int, int]]  # what each program does: (request, first row of it)
 
 
 @dataclass(frozen=True)
@@ -18,15 +17,11 @@ class Variant:
     """Tile sizes of one compiled kernel. `rows * group` query rows share a program; `group` heads share a KV head."""
 
     name: str
-    block_m: int
-    """Rows of the tile of queries: 16 gives mma.sync, 64 and more wgmma."""
-    tile: int
-    """Tokens of KV per step, any number of blocks."""
-    split: int
-    """Tokens of KV per program, a multiple of `tile`; 0: all. The size is fixed, not the number of splits."""
+    block_m: int  # rows of the tile of queries: 16 gives mma.sync, 64 and more wgmma
+    tile: int  # tokens of KV per step, any number of blocks
+    split: int  # tokens of KV per program, a multiple of `tile`; 0: all. The size is fixed, not the number of splits.
     warps: int
-    stages: int
-    """Tiles of KV on the way from memory, plus one."""
+    stages: int  # tiles of KV on the way from memory, plus one
     strict: bool = False
     """One loop with the mask on: a row goes through the same instructions wherever it stands in a batch."""
 

@@ -39,16 +39,12 @@ class Banker:
 class RunningRequest(NamedTuple):
     """A request that goes on to the end of its segment, in blocks and in batches from the one being decided."""
 
-    tokens: int
-    """Tokens that it holds in this batch."""
+    tokens: int  # tokens that it holds in this batch
     steps: int
     """Batches to the end of its segment, at one token a batch; -1 if its prefill does not end with this batch."""
-    end: int
-    """Blocks that it holds when the segment ends; while it prefills, it counts with them throughout."""
-    kept: int
-    """Blocks that it keeps after that: `end`, or 0 if it releases them."""
-    claim: int
-    """Blocks that it claims until it next releases them."""
+    end: int  # blocks that it holds when the segment ends; while it prefills, it counts with them throughout
+    kept: int  # blocks that it keeps after that: `end`, or 0 if it releases them
+    claim: int  # blocks that it claims until it next releases them
 
     def blocks(self, step: int, block: int) -> int:
         """Return the blocks that it holds `step` batches from now, unless it prefills."""

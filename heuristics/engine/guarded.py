@@ -9,8 +9,7 @@ from typing import NoReturn
 
 from kvcore.errors import in_one_line
 
-SECONDS = 20.0
-"""Code of a user's that takes longer than this, over a decision up to twice that, is ended."""
+SECONDS = 20.0  # code of a user's that takes longer than this, over a decision up to twice that, is ended
 _exit = os._exit
 
 

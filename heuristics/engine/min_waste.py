@@ -23,8 +23,7 @@ from heuristics.engine.demand import SoloEstimate
 from kvcore.errors import BadInput
 from kvcore.instance import Handling, Instance, Request
 
-Chooser = Callable[[Request, int], Handling]
-"""Chooses the handling of a request's call k (from 0)."""
+Chooser = Callable[[Request, int], Handling]  # chooses the handling of a request's call k (from 0)
 
 
 class HandlingWaste(NamedTuple):

@@ -14,8 +14,7 @@ from kvcore.schedule import Batch
 from kvcore.trace import Phase
 
 NOTHING: dict[str, int] = {}
-FIELDS = set(Batch.model_fields)
-"""Shared by all batches: there may be hundreds of thousands of them."""
+FIELDS = set(Batch.model_fields)  # shared by all batches: there may be hundreds of thousands of them
 
 
 class Plan:

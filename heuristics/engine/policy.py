@@ -19,8 +19,7 @@ from kvcore.shown import brief
 class Setting(NamedTuple):
     """A number that a policy's name may give, `POLICY:key=number,..`; the attribute of that name has the default."""
 
-    does: str
-    """What it sets, in a line."""
+    does: str  # what it sets, in a line
     least: float = 0
     most: float = LIMIT
 

@@ -10,8 +10,7 @@ from heuristics.engine.policy import Policy
 from heuristics.engine.view import View
 from kvcore.instance import LIMIT
 
-LONGEST_OUTPUT = 4096
-"""Tokens that a request is taken to generate at most where it gives no `max_new`; SGLang's clip."""
+LONGEST_OUTPUT = 4096  # tokens that a request is taken to generate at most where it gives no `max_new`; SGLang's clip
 
 
 class ServingEngine(Policy):
@@ -31,8 +30,7 @@ class ServingEngine(Policy):
 
     free_calls: ClassVar[Literal["min-waste", "preserve", "own"]] = "own"
     cached: bool = False
-    whole_blocks: ClassVar[bool] = True
-    """Whether only complete blocks are found again."""
+    whole_blocks: ClassVar[bool] = True  # whether only complete blocks are found again
     keeps_ended: ClassVar[bool] = False
     """Whether the KV of a request that has ended, though nobody finds it, is taken in its turn, too (`cached`)."""
     needs: tuple[str, ...] = ("chunked", "pause", "evict")

@@ -11,8 +11,7 @@ from heuristics.policies.index import HEADROOM, Index, Step, title
 
 Array = Any
 
-SHARED = 0.5
-"""What a token takes, where no time is given, in batches of all that are present."""
+SHARED = 0.5  # what a token takes, where no time is given, in batches of all that are present
 SHORT, LONG = 0.4, 0.7
 """Of the time of a token a batch may always take so much; and so much of what the most urgent has left for one."""
 

@@ -11,8 +11,7 @@ from heuristics.engine.unified import Unified
 from heuristics.engine.view import View
 from heuristics.policies.index import Marginal, Step
 
-CHUNK = 512
-"""Tokens that refills take of a batch, so that a first token that comes waits little."""
+CHUNK = 512  # tokens that refills take of a batch, so that a first token that comes waits little
 
 
 class FirstTokens(Unified):

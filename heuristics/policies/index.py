@@ -17,17 +17,12 @@ from kvcore.cost import Cost, OwnCost
 from kvcore.errors import BadInput
 from kvcore.instance import LIMIT, Handling, Instance
 
-Array = Any
-"""A numpy array of floats: the index only ranks."""
+Array = Any  # a numpy array of floats: the index only ranks
 
-LEAST = 1e-6
-"""Ticks that a token counts at the least, so that work is never 0."""
-MEANS = 10.0
-"""R0 in means of the work that the requests present have left, where none is given."""
-HEADROOM = 0.1
-"""The share of what the requests with KV will still add to it that an admission leaves free."""
-GROUP = 0.5
-"""New requests join when batches without them lost so much of the fixed part of a prefill."""
+LEAST = 1e-6  # ticks that a token counts at the least, so that work is never 0
+MEANS = 10.0  # R0 in means of the work that the requests present have left, where none is given
+HEADROOM = 0.1  # the share of what the requests with KV will still add to it that an admission leaves free
+GROUP = 0.5  # new requests join when batches without them lost so much of the fixed part of a prefill
 
 
 class Step(NamedTuple):

@@ -179,16 +179,12 @@ class NextCall(NamedTuple):
 
     context: int
     """KV tokens that the request holds when it starts: what is known of it, and what it is believed to generate."""
-    duration: int
-    """Ticks."""
-    returns: int
-    """Tokens."""
-    handling: Handling
-    """What the instance asks for."""
+    duration: int  # ticks
+    returns: int  # tokens
+    handling: Handling  # what the instance asks for
 
 
-NO_CALL = NextCall(0, 0, 0, "preserve")
-"""In the last segment of a request."""
+NO_CALL = NextCall(0, 0, 0, "preserve")  # in the last segment of a request
 
 
 def next_call(job: Job) -> NextCall:

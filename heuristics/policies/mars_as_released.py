@@ -13,8 +13,7 @@ from heuristics.engine.unified import Entry, Unified
 from heuristics.engine.view import View
 from heuristics.policies.mars import NextCall, StarvationTimers, next_call
 
-UNIT = Fraction(1, 10**7)
-"""Seconds; the constants are whole numbers of it."""
+UNIT = Fraction(1, 10**7)  # seconds; the constants are whole numbers of it
 TOKEN, FIXED = 408, 169_200
 """A token and the fixed part of a batch, as the released script sets them for the waste: 0.0408 ms and 16.92 ms."""
 
@@ -208,25 +207,19 @@ def _terms(job: Job, call: NextCall, duration: float, *, recompute: bool) -> Sco
     )
 
 
-BATCH = 384
-"""Tokens a batch that the formulas assume."""
-BLOCK = 64
-"""Tokens a block, likewise."""
+BATCH = 384  # tokens a batch that the formulas assume
+BLOCK = 64  # tokens a block, likewise
 ITERATION = 484_000
 """A batch of 384 tokens in units of 100 ns: 10 ms and 0.1 ms a token, which the released script leaves as they are."""
-UNSCORED = -1.0
-"""The score of a request that came after the latest refresh."""
+UNSCORED = -1.0  # the score of a request that came after the latest refresh
 
 
 class ScoreTerms(NamedTuple):
     """What a score is computed from: M(before) + M(after) + held."""
 
-    before: int
-    """Blocks."""
-    after: int
-    """Blocks."""
-    held: float
-    """Tokens times 100 ns."""
+    before: int  # blocks
+    after: int  # blocks
+    held: float  # tokens times 100 ns
 
 
 def score(terms: ScoreTerms, chunk: int) -> float:

@@ -13,8 +13,7 @@ from heuristics.engine.unified import Unified
 from heuristics.engine.view import View
 from kvcore.instance import Handling, Machine
 
-LOOKAHEAD = 32
-"""For how many batches ahead the first waiting request is tested; then the engine asks again."""
+LOOKAHEAD = 32  # for how many batches ahead the first waiting request is tested; then the engine asks again
 
 
 Array = NDArray[np.int64]

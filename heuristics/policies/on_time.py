@@ -17,14 +17,10 @@ from kvcore.instance import LIMIT
 
 Array = Any
 
-PACE = 0.9
-"""A batch may last for so much of the time that the most urgent decode has for a token."""
-SHARE = 1.0
-"""Of a batch, first tokens get so much; 0.8 made 28 late where 1 made 22."""
-TIGHT = 1.5
-"""A decode with time for fewer mean batches a token goes before first tokens; 1 to 3 differ by 2 %."""
-RECENT = 0.02
-"""The weight of the last batch in the mean duration."""
+PACE = 0.9  # a batch may last for so much of the time that the most urgent decode has for a token
+SHARE = 1.0  # of a batch, first tokens get so much; 0.8 made 28 late where 1 made 22
+TIGHT = 1.5  # a decode with time for fewer mean batches a token goes before first tokens; 1 to 3 differ by 2 %
+RECENT = 0.02  # the weight of the last batch in the mean duration
 
 
 class Row(NamedTuple):

@@ -188,8 +188,7 @@ class RankAsReleased(PreemptiveOrder):
     def start(self, view: View) -> None:
         """Begin with none waiting."""
         super().start(view)
-        self._needs = np.zeros(0, dtype=np.int64)
-        """The blocks that each of those waiting needs."""
+        self._needs = np.zeros(0, dtype=np.int64)  # the blocks that each of those waiting needs
 
     def enqueue(self, queue: list[Entry], job: Job, key: Any) -> None:
         """Put a request into a queue."""

@@ -9,10 +9,8 @@ from heuristics.engine.policy import Setting
 from heuristics.engine.view import View
 from kvcore.instance import LIMIT
 
-STEPS = 600
-"""Decodes without a retraction in which r falls to its least."""
-LEAST = 0.14
-"""The least r, as a part of the first."""
+STEPS = 600  # decodes without a retraction in which r falls to its least
+LEAST = 0.14  # the least r, as a part of the first
 
 
 class SGLang(PlansAhead):

@@ -14,8 +14,7 @@ from heuristics.policies.mc_sf import McSf
 from kvcore.instance import LIMIT
 
 Tokens = NDArray[np.int64]
-MOST = 100
-"""Requests among which a set is chosen."""
+MOST = 100  # requests among which a set is chosen
 
 
 class SortedF(McSf):

@@ -16,8 +16,7 @@ from kvcore.cost import OwnCost
 from kvcore.errors import BadInput
 from kvcore.instance import LIMIT
 
-GENERATIONS = 4
-"""So many outputs before the end, the rate of starts is taken for steady."""
+GENERATIONS = 4  # so many outputs before the end, the rate of starts is taken for steady
 SLACK = 0.75
 """The part of the saw-tooth's height that a plan leaves free, so that the last ones fit although groups wait."""
 NAME = re.compile(r"staggered:([1-9][0-9]{0,8}),([1-9][0-9]{0,8})")

@@ -15,8 +15,7 @@ from kvcore.result import Result
 from solvers.dual_bound import climb
 from solvers.exact import exact
 
-SECONDS = 5.0
-"""What one exact search may take."""
+SECONDS = 5.0  # what one exact search may take
 
 
 @dataclass(frozen=True)

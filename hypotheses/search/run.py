@@ -43,8 +43,7 @@ def maximise(height: Height, axes: Sequence[range], calls: int, seed: int) -> No
     dual_annealing(depth, bounds, maxiter=calls, maxfun=calls, seed=seed, no_local_search=True)
 
 
-ENUMERATED = 5_000
-"""A family of more members (up to the order of requests) is not listed, but searched."""
+ENUMERATED = 5_000  # a family of more members (up to the order of requests) is not listed, but searched
 
 POINTS = 20
 """Points of the annealing for each step at most; those where no instance is, since a request would not fit, are
@@ -56,18 +55,14 @@ class SearchRecord:
     """What a search has seen: the worst instance, and of which sizes it has seen every one."""
 
     claim: Claim | None = None
-    looked: int = 0
-    """Instances judged."""
-    undecided: int = 0
-    """Of these, those whose optimum is not known; their ratio counts as value / best schedule."""
-    failed: int = 0
-    """Instances on which the policy gives no schedule."""
+    looked: int = 0  # instances judged
+    undecided: int = 0  # of these, those whose optimum is not known; their ratio counts as value / best schedule
+    failed: int = 0  # instances on which the policy gives no schedule
     failure: PolicyError | None = None
     complete: list[int] = field(default_factory=list)
     """Sizes (requests) of which every member was judged, each optimum certified: no member is worse."""
     unshrunk: Claim | None = field(default=None, repr=False)
-    stopped: str = "ended"
-    """Why the search ended: "ended" (steps, or nothing left), "time limit" or "interrupted"."""
+    stopped: str = "ended"  # why the search ended: "ended" (steps, or nothing left), "time limit" or "interrupted"
 
     def to_json(self) -> dict[str, Any]:
         """Return what scripts read."""

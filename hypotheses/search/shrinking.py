@@ -8,8 +8,7 @@ from pydantic import ValidationError
 from hypotheses.search.ratio import Claim
 from kvcore.instance import Instance, Noun, Request
 
-Judge = Callable[[Instance], Claim | None]
-"""What an instance shows; None where the policy gives no schedule."""
+Judge = Callable[[Instance], Claim | None]  # what an instance shows; None where the policy gives no schedule
 Shrunk = TypeVar("Shrunk", bound=Noun)
 
 

@@ -44,8 +44,7 @@ def expected(claim: str, trace: str) -> str:
     return "refuted" if (claim, trace) in REFUTED else "proved"
 
 
-CHUNK = {"agents": budget(2048)}
-"""What a batch may process, where it is not 512 tokens."""
+CHUNK = {"agents": budget(2048)}  # what a batch may process, where it is not 512 tokens
 
 HYPOTHESES = {
     **{

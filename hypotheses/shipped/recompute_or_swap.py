@@ -12,8 +12,7 @@ from kvcore.schedule import Batch
 
 MODELS = ("llama-3.2-1b", "gpt-j-6b", "llama-2-7b", "llama-3-8b", "opt-13b", "vicuna-13b")
 DEVICES = ("a100-80gb", "h100", "h200")
-CONTEXTS = tuple(2**k for k in range(8, 15))
-"""256 to 16384 tokens."""
+CONTEXTS = tuple(2**k for k in range(8, 15))  # 256 to 16384 tokens
 
 
 def contexts_on(model: str, device: str) -> tuple[Instance, ...]:

@@ -7,8 +7,7 @@ from kvcore.instance import Handling, Instance, Machine
 
 CONTEXTS = (4, 5, 6)
 FREED = 6
-CALL = 100
-"""Ticks: longer than any recomputation."""
+CALL = 100  # ticks: longer than any recomputation
 MACHINE = Machine(memory=sum(CONTEXTS), host_memory=0, chunked=False)
 
 

@@ -29,8 +29,7 @@ if TYPE_CHECKING:
     from gpu_validation.calibration import Measured, Point
     from gpu_validation.engine import Engine
 
-CPU_MEMORY = 12_288
-"""Tokens of KV on a CPU, unless given."""
+CPU_MEMORY = 12_288  # tokens of KV on a CPU, unless given
 VERSIONS = ("kvbound", "python", "torch", "triton", "cuda", "driver")
 COUNTS = ("tokens", "decode_requests", "prefill_requests", "decode_kv", "prefill_kv", "swap_out_tokens",
           "swap_in_tokens")  # fmt: skip

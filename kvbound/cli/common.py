@@ -41,8 +41,7 @@ def picture(help: str) -> Any:
     return option("OUT.svg", f"{help} (svg, png or pdf)", callback=check)
 
 
-POLICY, OUT = ("--policy", "--policies"), ("--out", "-o")
-"""Two names of one option, in every command that has it."""
+POLICY, OUT = ("--policy", "--policies"), ("--out", "-o")  # two names of one option, in every command that has it
 InstanceArgument = Annotated[
     str, typer.Argument(metavar="INSTANCE", help="a file, - (standard input), or a name: built in, or of the library")
 ]
@@ -67,8 +66,7 @@ TraceOption = Annotated[str | None, option("OUT.json", "write it for Perfetto an
 WindowOption = Annotated[str | None, option("SECONDS", "measure as if the clock were stopped then (default: the end)")]
 WideOption = Annotated[bool, typer.Option("--wide", help="show all that is measured, not what 80 columns take")]
 
-GAP = 2
-"""Letters between the columns of a table."""
+GAP = 2  # letters between the columns of a table
 
 
 def settings_of(options: list[str] | None) -> dict[str, str]:

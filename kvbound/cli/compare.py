@@ -24,8 +24,7 @@ from kvcore.files import check_writable, write_text
 from kvcore.parameters import fraction
 from kvcore.referee import InvalidSchedule
 
-SOLVABLE = 200
-"""Requests up to which the optimum is looked for unless it is asked for, or not; beyond, a bound."""
+SOLVABLE = 200  # requests up to which the optimum is looked for unless it is asked for, or not; beyond, a bound
 
 
 def compare(

@@ -18,8 +18,7 @@ from kvcore.parameters import fraction, optional_fraction
 from kvcore.stream import write_instance
 from workloads.generators import KINDS, Workload, instance_of
 
-CHUNK = 1000
-"""Requests that are held at a time."""
+CHUNK = 1000  # requests that are held at a time
 
 
 @takes_setting

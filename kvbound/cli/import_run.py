@@ -21,8 +21,7 @@ from workloads.importers import Selection, read_map, read_requests
 from workloads.importers.azure import MACHINE as TRACE_MACHINE
 from workloads.importers.run_log import PRESETS
 
-IN_TICKS = ("early", "late")
-"""The differences whose size is a time; that of others is in tokens."""
+IN_TICKS = ("early", "late")  # the differences whose size is a time; that of others is in tokens
 
 
 @takes_setting

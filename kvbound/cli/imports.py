@@ -84,8 +84,7 @@ class Asked:
     """What an import was asked for."""
 
     setting: CostSetting
-    given: Mapping[str, Any]
-    """The value of each of `OPTIONS`."""
+    given: Mapping[str, Any]  # the value of each of `OPTIONS`
 
     def selection(self, *, draws: bool = False) -> Selection:
         """Return what to take; with `draws`, `--take` draws as `--sample` does."""
@@ -149,8 +148,7 @@ def _imports(name: str) -> Callable[[Callable[..., tuple[Imported, Machine | Mac
 MapOption = Annotated[str, option("KEY=COLUMN[:UNIT],..", f"which column says what: {', '.join(KEYS)}", "--map")]
 
 
-PLAIN = "arrival=arrival,prompt=prompt,decode=decode"
-"""The map of a file whose columns are called as the keys are."""
+PLAIN = "arrival=arrival,prompt=prompt,decode=decode"  # the map of a file whose columns are called as the keys are
 
 
 @_imports("csv")

@@ -22,8 +22,7 @@ WORST = (
     f"POLICY is {', '.join(WORST_POLICIES)}; OBJECTIVE {', '.join(WORST_OBJECTIVES)}; n, the most requests, "
     f"{', '.join(map(str, WORST_SIZES))}"
 )
-SHOWN = 20
-"""Requests that are listed."""
+SHOWN = 20  # requests that are listed
 
 
 def instances(json: JsonOption = None) -> None:

@@ -23,8 +23,7 @@ if TYPE_CHECKING:
     from gpu_validation.attention_case import AttentionCase
     from gpu_validation.peers import Peer
 
-SHAPES = ("llama-3.2-1b", "llama-3-8b")
-"""The models whose heads are measured on a GPU unless one is named."""
+SHAPES = ("llama-3.2-1b", "llama-3-8b")  # the models whose heads are measured on a GPU unless one is named
 DRY = "a dry run on a CPU: these are no numbers of a GPU"
 
 

@@ -55,10 +55,8 @@ class CostSetting:
 
     cost: Cost
     tick: Fraction
-    measured: Machine | None
-    """The machine that the cost is of."""
-    given: dict[str, int | bool]
-    """The keys of the machine that were given."""
+    measured: Machine | None  # the machine that the cost is of
+    given: dict[str, int | bool]  # the keys of the machine that were given
 
     @property
     def assumed(self) -> bool:

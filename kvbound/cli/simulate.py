@@ -18,8 +18,7 @@ from kvcore.files import check_writable
 from kvcore.instance import Instance
 from kvcore.parameters import fraction
 
-FEW = 6
-"""Up to so many requests, each completion is shown; beyond, what is measured of all of them."""
+FEW = 6  # up to so many requests, each completion is shown; beyond, what is measured of all of them
 
 
 def simulate(

@@ -22,8 +22,7 @@ from kvcore.result import DECLINED, Result
 if TYPE_CHECKING:
     from kvbound.comparison import Comparison
 
-CERTIFY = 60.0
-"""Seconds for a certificate where no time limit was given."""
+CERTIFY = 60.0  # seconds for a certificate where no time limit was given
 
 
 def solve(

@@ -21,10 +21,8 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from matplotlib.lines import Line2D
 
-COLUMNS = 4
-"""The most schedules side by side; more of them fill several bands, one below the other."""
-ALONE = 8.3
-"""Inches of a schedule that has a line of a page for itself."""
+COLUMNS = 4  # the most schedules side by side; more of them fill several bands, one below the other
+ALONE = 8.3  # inches of a schedule that has a line of a page for itself
 
 
 def compare_schedules(columns: Sequence[tuple[str, Trace]], path: str | Path | None = None) -> Figure:

@@ -17,10 +17,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 
-DRAWABLE = 200
-"""Requests up to which schedules are drawn."""
-FAR = 2
-"""Of three or more, what is more than so many times the median is left out, or drawn beyond the axis."""
+DRAWABLE = 200  # requests up to which schedules are drawn
+FAR = 2  # of three or more, what is more than so many times the median is left out, or drawn beyond the axis
 
 
 def check_drawable(instance: Instance) -> None:

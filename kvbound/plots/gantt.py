@@ -47,12 +47,9 @@ LOOKS: dict[Kind, IntervalStyle] = {
 }
 """The look of every kind of interval, in the order of the legend."""
 
-CELL = 3
-"""Where the shortest batch is at least this many points wide, the work of each batch is a cell of its own."""
-LABELS = 40
-"""The most rows labelled in a Gantt chart; of more requests, every second, third, .. is."""
-ROW = 0.25
-"""Inches of a row that is labelled, and ends with its completion, whatever their number."""
+CELL = 3  # where the shortest batch is at least this many points wide, the work of each batch is a cell of its own
+LABELS = 40  # the most rows labelled in a Gantt chart; of more requests, every second, third, .. is
+ROW = 0.25  # inches of a row that is labelled, and ends with its completion, whatever their number
 
 
 def gantt(trace: Trace, ax: Axes | None = None) -> Axes:

@@ -124,8 +124,7 @@ def _load(row: Row) -> float:
     return float(row["rate"] if row["rate"] is not None else Fraction(row["factor"]))
 
 
-MOST = 3.0
-"""Times the best known where the axis ends."""
+MOST = 3.0  # times the best known where the axis ends
 
 
 def plot_profile(lines: Rows, path: str | Path | None = None, least: float = 1.0) -> Figure:

@@ -24,10 +24,8 @@ SERIES, MARKERS = (BLUE, ORANGE, VERMILLION, SKY, PURPLE, BLACK), "osv^D<>pX*"
 """The colours and the marks of several kinds of dots in one picture."""
 
 LEGEND: dict[str, Any] = {"frameon": False, "fontsize": 7, "handleheight": 1.1}
-VECTORS = 10_000
-"""A chart of more bars than this stores them as an image."""
-SMALL = 6.5
-"""Points of the text within a picture."""
+VECTORS = 10_000  # a chart of more bars than this stores them as an image
+SMALL = 6.5  # points of the text within a picture
 STYLE: dict[str, Any] = {
     "font.size": 8,
     "axes.linewidth": 0.6,

@@ -35,17 +35,13 @@ class Bar(NamedTuple):
     start: int
     end: int
     kind: Kind
-    device: int
-    """KV on the device at the start; where it works, after the growth of the first batch."""
+    device: int  # KV on the device at the start; where it works, after the growth of the first batch
     host: int
-    last: int
-    """KV on the device in the last of the batches; `device` where it does not work."""
-    batches: tuple[int, int] | None = None
-    """The first and the last of the batches in which it works."""
+    last: int  # KV on the device in the last of the batches; `device` where it does not work
+    batches: tuple[int, int] | None = None  # the first and the last of the batches in which it works
     tokens: int = 0
     recomputed: int = 0
-    call: int | None = None
-    """The call that it is in, from 1."""
+    call: int | None = None  # the call that it is in, from 1
 
 
 def bars_of(trace: Trace) -> dict[str, list[Bar]]:
@@ -84,8 +80,7 @@ def _bars(
             )  # fmt: skip
 
 
-MOST_BARS = 4_000
-"""A schedule of more bars is not drawn."""
+MOST_BARS = 4_000  # a schedule of more bars is not drawn
 
 
 def chart(name: str, label: str, trace: Trace, bars: Mapping[str, Sequence[Bar]], frame: Frame) -> Element:

@@ -83,10 +83,8 @@ def _ladder(optimum: Result) -> Element | None:
     return html_table(Cells(columns, rows, (1,)), "Lower bounds by method")
 
 
-LISTED = 200
-"""The most requests in the table of the instance."""
-SPELLED = 400
-"""A schedule of at most so many bars is also given as a table."""
+LISTED = 200  # the most requests in the table of the instance
+SPELLED = 400  # a schedule of at most so many bars is also given as a table
 
 
 @dataclass(frozen=True)

@@ -57,10 +57,8 @@ class CallType:
     seconds: Moments
     calls: Moments
     context: Moments
-    decode: float
-    """Mean tokens generated before a call, or after the last one."""
-    returns: float
-    """Mean tokens that a call returns."""
+    decode: float  # mean tokens generated before a call, or after the last one
+    returns: float  # mean tokens that a call returns
 
     def request(self, id: str, draw: random.Random, tick: Fraction) -> Request:
         """Draw a request; its mean context over its calls is what is drawn from `context`.

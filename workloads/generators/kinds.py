@@ -31,8 +31,7 @@ TOOLBENCH = CallType(Moments(1.72, 3.33), Moments(2.45, 1.81), QA.context, QA.de
 They give no lengths. Contexts and the tokens between calls are those of the closest type of InferCept, `qa`: questions
 to a service over the network.
 """
-SHORT, LONG = (8, 16), (512, 1024)
-"""The lengths, in tokens, that are equally likely in a group of INFERMAX's mixes."""
+SHORT, LONG = (8, 16), (512, 1024)  # the lengths, in tokens, that are equally likely in a group of INFERMAX's mixes
 GROUPS = {"siso": (SHORT, SHORT), "silo": (SHORT, LONG), "liso": (LONG, SHORT), "lilo": (LONG, LONG)}
 """Lengths of prompts and of outputs: S(mall) or L(ong) I(nput), S(mall) or L(ong) O(utput)."""
 MIXES = tuple("+".join(pair) for pair in combinations(GROUPS, 2))

@@ -14,8 +14,7 @@ from workloads.arrivals import arrivals
 from workloads.generators.kinds import KINDS
 
 TICK = Fraction(1, 40)
-MOST = 10_000_000
-"""Requests that a workload may have."""
+MOST = 10_000_000  # requests that a workload may have
 
 
 @dataclass(frozen=True)

@@ -20,10 +20,8 @@ from workloads.importers.jsonl import read_jsonl
 from workloads.importers.selection import SHARED, Selection, TraceLayout, read_map
 
 TICK = Fraction(1, 40)
-MOST = 10_000_000
-"""Rows that a trace may have."""
-MILLENNIA = 10**11
-"""Seconds that no clock shows since 1970: what counts so many counts something shorter."""
+MOST = 10_000_000  # rows that a trace may have
+MILLENNIA = 10**11  # seconds that no clock shows since 1970: what counts so many counts something shorter
 
 
 class Turn(NamedTuple):

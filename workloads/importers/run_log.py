@@ -22,16 +22,14 @@ from kvcore.files import read_text, valid
 from kvcore.instance import Handling, Instance, Name, Noun, Positive, Request
 
 MOVES = ("drop", "swap_out", "swap_in")
-Held = dict[Name, Positive | None]
-"""Tokens of KV that each request moves; None: all that it has there."""
+Held = dict[Name, Positive | None]  # tokens of KV that each request moves; None: all that it has there
 _EMPTY: Any = Field(default_factory=dict)
 
 
 class LoggedBatch(Noun):
     """One iteration: when it started, the tokens that each request processed, and the moves made before that."""
 
-    start_s: Fraction
-    """Seconds."""
+    start_s: Fraction  # seconds
     work: dict[Name, Positive] = _EMPTY
     drop: Held = _EMPTY
     swap_out: Held = _EMPTY
@@ -44,8 +42,7 @@ class RunLog(Noun):
     source: str
     batches: Annotated[tuple[LoggedBatch, ...], Field(min_length=1)]
     moves: bool
-    numbered: bool = False
-    """Its requests are numbers from 0, in the order of the instance."""
+    numbered: bool = False  # its requests are numbers from 0, in the order of the instance
 
 
 def read_log(path: str | Path, preset: str | None = None) -> RunLog:
@@ -206,8 +203,7 @@ PRESETS: dict[str, Callable[[str], RunLog]] = {"vidur": _vidur, "vllm": _vllm}
 class _Reading(NamedTuple):
     """What a reading of a request's work has come to: what it takes on trust, and where KV was dropped."""
 
-    cuts: int
-    """Times that it had more tokens than were to be processed."""
+    cuts: int  # times that it had more tokens than were to be processed
     drops: int
     places: tuple[Any, ...] = ()
     """The batches after which it was dropped, as a linked list: the last one, and the list before it."""
@@ -270,10 +266,8 @@ def _starts(device: int, handling: str | None, sat_out: bool) -> Iterator[tuple[
 class Restarts(NamedTuple):
     """What a log without evictions shows of them."""
 
-    drops: dict[int, list[str]]
-    """Whose KV was dropped, by the first batch in which that can have been."""
-    left: dict[str, int]
-    """The last batch of each that works and is not done at the end."""
+    drops: dict[int, list[str]]  # whose KV was dropped, by the first batch in which that can have been
+    left: dict[str, int]  # the last batch of each that works and is not done at the end
 
 
 def find_restarts(instance: Instance, batches: tuple[LoggedBatch, ...]) -> Restarts:
