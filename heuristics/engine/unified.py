@@ -95,7 +95,7 @@ class Unified(Policy):
         """
         return job.known
 
-    def joins(self, tokens: int, plan: Plan) -> bool:
+    def joins(self, job: Job, tokens: int, plan: Plan) -> bool:
         """Whether a waiting request may join the batch with so many tokens, which the budgets and the memory allow."""
         return True
 
@@ -322,7 +322,7 @@ class Unified(Policy):
             most = self.reserve(job, tokens) if tokens else 0
             if not tokens or self.machine.blocks(most) - job.blocks > self.available(plan):
                 break
-            if not self.joins(tokens, plan):
+            if not self.joins(job, tokens, plan):
                 break
             plan.take(job, tokens)
             taken += 1

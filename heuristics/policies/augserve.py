@@ -65,7 +65,6 @@ class AugServe(Unified):
         self.ranked, self.as_printed = ranked, as_printed
 
     def start(self, view: View) -> None:
-        """Begin with empty queues."""
         super().start(view)
         self.target = self.target_max or view.machine.batch_tokens or 512
         self.values: dict[int, int] = {}  # 2N token-ticks
@@ -78,7 +77,6 @@ class AugServe(Unified):
     # --- the token limit -----------------------------------------------------------------------------------------
 
     def decide(self, view: View, plan: Plan) -> None:
-        """Set the token limit, and fill the batch."""
         self.batch_tokens = self.limit(plan)
         super().decide(view, plan)
 
@@ -164,7 +162,6 @@ class AugServe(Unified):
     # --- calls, and what is held --------------------------------------------------------------------------------
 
     def observe(self, view: View, plan: Plan) -> None:
-        """Bring the queues up to what has happened."""
         for job in view.called:
             self.context[job.index] = 1 + job.device + job.host if job.device or job.host else job.known
             self.last[job.index] = view.now if job.call_start is None else job.call_start
@@ -186,7 +183,6 @@ class AugServe(Unified):
         super().at_return(job, now)
 
     def run(self, job: Job) -> None:
-        """Put a request that holds KV among the running ones, in order of the value."""
         queue = self.decoding if job.phase == "decode" else self.prefilling
         insort(queue, job, key=self._place)
 

@@ -12,8 +12,7 @@ from heuristics.policies.index import HEADROOM, Index, Step, title
 Array = Any
 
 SHARED = 0.5  # what a token takes, where no time is given, in batches of all that are present
-SHORT, LONG = 0.4, 0.7
-"""Of the time of a token a batch may always take so much; and so much of what the most urgent has left for one."""
+SHORT, LONG = 0.4, 0.7  # a batch may take so much of the time of a token; or of what the most urgent has left
 
 
 class Deadline(Index):
@@ -41,7 +40,6 @@ class Deadline(Index):
         self.flow, self.token = flow, token
 
     def start(self, view: View) -> None:
-        """Begin with empty queues."""
         super().start(view)
         self.after = np.zeros((2, 64))  # by index: tokens after the segment, and ticks of calls less the arrival
 

@@ -19,7 +19,6 @@ class Fcfs(Ranked):
     name = "fcfs"
 
     def key(self, job: Job) -> tuple[int, int]:
-        """Return the arrival, and the number in the instance."""
         return job.arrival, job.index
 
 
@@ -38,7 +37,6 @@ class Sjf(Ranked):
     name = "sjf"
 
     def key(self, job: Job) -> int:
-        """Return the remaining work in ticks."""
         return job.work
 
 
@@ -53,7 +51,6 @@ class SjfApi(Ranked):
     name = "sjf-api"
 
     def key(self, job: Job) -> int:
-        """Return the remaining work plus the remaining call time, in ticks."""
         return job.work + job.call_time
 
 
@@ -89,5 +86,4 @@ class MarsOrder(Ranked):
         self.order = {id: place for place, id in enumerate(order)}
 
     def key(self, job: Job) -> tuple[int, int]:
-        """Return the place in the given order, and the remaining memory-time."""
         return self.order.get(job.id, len(self.order)), job.area

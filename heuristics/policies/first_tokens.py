@@ -31,17 +31,14 @@ class FirstTokens(Unified):
     swapped_wait = True
 
     def start(self, view: View) -> None:
-        """Begin with empty queues."""
         super().start(view)
         self.marginal = Marginal(view.cost)
         self._late: list[Job] = []  # one token before the end of a prefill, so that they count as decodes
 
     def key(self, job: Job) -> Any:
-        """Those without a first token first, then the least tokens to process."""
         return job.generated > 0, job.missing, job.arrival
 
     def order(self, jobs: list[Job]) -> list[Job]:
-        """The least tokens left first."""
         return sorted(jobs, key=lambda job: (job.remaining, job.index))
 
     def reserve(self, job: Job, tokens: int) -> int:
@@ -49,7 +46,6 @@ class FirstTokens(Unified):
         return max(job.peak, job.known) if job.generated else job.known
 
     def groups(self, plan: Plan) -> Iterator[Callable[[Plan], None]]:
-        """First tokens alone, or the others."""
         yield self.fill_first
         if not plan.work:
             plan.limit(prefill_tokens=CHUNK if self.machine.chunked else None)

@@ -149,7 +149,6 @@ class Index(Unified):
         return cls(**settings(name, cls.usage, zero=cls.zero))
 
     def start(self, view: View) -> None:
-        """Begin with empty queues."""
         super().start(view)
         self.marginal = Marginal(view.cost)
         self.tick = float(view.tick_seconds)
@@ -163,11 +162,9 @@ class Index(Unified):
         self._read = 0  # the batch at which the state was up to date
 
     def groups(self, plan: Plan) -> Iterable[Callable[[Plan], None]]:
-        """Return one group."""
-        return (self.fill_by_index,)
+        return (self.fill,)
 
     def observe(self, view: View, plan: Plan) -> None:
-        """Bring the queues and the state up to what has happened."""
         super().observe(view, plan)
         passed = view.batch - self._read
         self.state[0, self._decoded] += passed
@@ -202,12 +199,11 @@ class Index(Unified):
         return total
 
     def handling_of(self, job: Job) -> Handling:
-        """Return the handling that wastes least, by what is predicted."""
         return least_waste_handling(job.demand, job.segment - 1)
 
     # --- the batch -----------------------------------------------------------------------------------------------
 
-    def fill_by_index(self, plan: Plan) -> None:
+    def fill(self, plan: Plan) -> None:
         """Take the best prefix; where nothing of it can work, the first that can."""
         jobs = self.present()
         if not jobs:

@@ -33,7 +33,6 @@ class Infercept(InferceptBase):
     knows: Knows = "predictions"
 
     def start(self, view: View) -> None:
-        """Begin with empty queues."""
         super().start(view)
         self.wastes: dict[int, tuple[int, int]] = {}
 
@@ -42,7 +41,6 @@ class Infercept(InferceptBase):
         return job.demand.durations[job.segment - 1]
 
     def look_at_calls(self, plan: Plan) -> None:
-        """Compute the wastes of all that hold KV in a call, and decide."""
         self.wastes = dict(self._wastes())
         super().look_at_calls(plan)
 
@@ -63,7 +61,6 @@ class Infercept(InferceptBase):
         return self.cost.duration(forward(tokens)) if tokens else 0
 
     def ranked(self, jobs: Iterable[Job]) -> list[Job]:
-        """Return them by waste, the most first."""
         return sorted(jobs, key=lambda job: (-min(self.wastes[job.index]), job.arrival, job.index))
 
     def gives_up(self, job: Job) -> bool:
@@ -82,7 +79,6 @@ class InferceptElapsed(Infercept):
     knows: Knows = "online"
 
     def expected(self, job: Job) -> int:
-        """Return the ticks since its call started."""
         assert job.call_start is not None  # for mypy: it is in a call
         return self.now - job.call_start
 
@@ -128,18 +124,15 @@ class InferceptProfiled(InferceptElapsed):
     name = "infercept-profiled"
 
     def start(self, view: View) -> None:
-        """Begin without a profile."""
         super().start(view)
         self.profile: dict[str, tuple[int, int]] = {}  # calls that have returned, and their ticks
 
     def at_return(self, job: Job, now: int) -> None:
-        """Count its call."""
         calls, ticks = self.profile.get(call_type(job), (0, 0))
         self.profile[call_type(job)] = calls + 1, ticks + super().expected(job)
         super().at_return(job, now)
 
     def expected(self, job: Job) -> int:
-        """Return the mean of its type, rounded down."""
         calls, ticks = self.profile.get(call_type(job), (0, 0))
         return ticks // calls if calls else super().expected(job)
 

@@ -46,7 +46,6 @@ class InferceptAsReleased(InferceptBase):
         self.base_out = 384 + self.base_in
 
     def start(self, view: View) -> None:
-        """Begin with empty queues."""
         super().start(view)
         self.targets: list[Job] = []
 

@@ -44,7 +44,6 @@ class InferceptBase(Unified):
         self.swaps = swaps
 
     def start(self, view: View) -> None:
-        """Begin with empty queues."""
         super().start(view)
         self.saturation = min(384, view.machine.batch_tokens or 384)
         self.cost = view.cost
@@ -65,11 +64,9 @@ class InferceptBase(Unified):
         return True
 
     def at_call(self, job: Job, plan: Plan) -> None:
-        """Note that it holds KV."""
         self.holding[job.index] = job
 
     def at_return(self, job: Job, now: int) -> None:
-        """Queue it by where its KV is."""
         self.holding.pop(job.index, None)
         super().at_return(job, now)
 
@@ -186,7 +183,6 @@ class InferceptBase(Unified):
         self.fill_swapped(plan)
 
     def reserve(self, job: Job, tokens: int) -> int:
-        """Return the tokens of KV after this chunk."""
         return job.device + tokens
 
     def fill_waiting(self, plan: Plan) -> None:
@@ -229,7 +225,6 @@ class InferceptBase(Unified):
         plan.take(job, tokens)
 
     def evict(self, job: Job, plan: Plan) -> None:
-        """Drop the KV of a request and let it wait."""
         self.swapped = [entry for entry in self.swapped if entry.job is not job]
         super().evict(job, plan)
 

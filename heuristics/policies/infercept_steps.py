@@ -21,7 +21,6 @@ class ImprovedDiscard(Vllm):
     name = "improved-discard"
 
     def return_key(self, job: Job, now: int) -> Any:
-        """Return the original arrival."""
         return self.key(job)
 
 
@@ -74,8 +73,7 @@ STEPS = (
 )
 """From improved-discard on: recomputation in chunks, and then swaps within the budget."""
 
-LONG = ("chat", "image", "tts")
-"""The types of calls that people or large models answer (Section 2.2); a type is the id up to the first dash."""
+LONG = ("chat", "image", "tts")  # types of calls that people or large models answer (Section 2.2)
 
 
 class ByType(InferceptBase):
@@ -92,11 +90,9 @@ class ByType(InferceptBase):
     name = "infercept-heuristic"
 
     def ranked(self, jobs: Iterable[Job]) -> list[Job]:
-        """Return those that would be dropped, by original arrival."""
         return super().ranked(job for job in jobs if self.gives_up(job))
 
     def gives_up(self, job: Job) -> bool:
-        """Whether its calls are long-running."""
         return call_type(job) in LONG
 
 
@@ -123,12 +119,10 @@ class ByDuration(InferceptBase):
         self.rule = f"Chunks beside decodes; calls {said}, shorter ones preserve"
 
     def start(self, view: View) -> None:
-        """Begin with empty queues."""
         super().start(view)
         self.tick = view.tick_seconds
 
     def at_call(self, job: Job, plan: Plan) -> None:
-        """Handle a call as its duration says."""
         seconds = job.demand.durations[job.segment - 1] * self.tick
         if self.discard_from is not None and seconds >= self.discard_from:
             self.discard(job, plan)

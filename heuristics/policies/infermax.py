@@ -27,7 +27,6 @@ class Infermax(Unified):
         self.prefill_tokens = prefill_tokens
 
     def order(self, jobs: list[Job]) -> list[Job]:
-        """Return the running requests, those with most KV first, and of equal ones the earlier."""
         return sorted(jobs, key=lambda job: (-job.device, job.arrival, job.index))
 
 
@@ -38,7 +37,6 @@ class Reserving(Unified):
     """
 
     def start(self, view: View) -> None:
-        """Begin with none admitted."""
         super().start(view)
         self.admitted: dict[int, tuple[Job, int]] = {}  # with the blocks at the end
         self._committed = 0  # blocks of all admitted ones together
@@ -82,18 +80,15 @@ class Reserving(Unified):
         self.reserved.clear()
 
     def leave(self, job: Job, *, keep_reserve: bool = False) -> None:
-        """Take a request out of the running ones."""
         super().leave(job, keep_reserve=keep_reserve)
         if not keep_reserve:
             self._release(job)
 
     def discard(self, job: Job, plan: Plan) -> None:
-        """Drop the KV of a request in a call."""
         super().discard(job, plan)
         self._release(job)
 
     def swap(self, job: Job, plan: Plan) -> None:
-        """Send the KV of a request in a call to the host, or discard it."""
         super().swap(job, plan)
         self._release(job)
 
@@ -125,13 +120,11 @@ class InfermaxHistogram(Reserving, Infermax):
     name = "infermax-histogram"
 
     def start(self, view: View) -> None:
-        """Begin with an empty histogram."""
         super().start(view)
         self.done: dict[int, tuple[int, int]] = {}
         """By the binary digits of the prompt: how many are done, and the KV that they held at their ends."""
 
     def observe(self, view: View, plan: Plan) -> None:
-        """Enter those that are done into the histogram."""
         for job in view.ended:
             count, total = self.done.get(job.prompt.bit_length(), (0, 0))
             self.done[job.prompt.bit_length()] = count + 1, total + job.known - 1
@@ -205,7 +198,6 @@ class EvictionFree(Reserving, Table1):
     needs = ("pause",)
 
     def reserve(self, job: Job, tokens: int) -> int:
-        """Return the tokens of KV that it holds at its end, as predicted."""
         return max(job.known, job.peak)
 
 

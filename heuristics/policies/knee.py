@@ -1,6 +1,6 @@
 """The knee rule: decodes by the work left, and prefill up to where compute takes as long as the weights and the KV."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Sequence
 from math import inf
 from typing import Any
 
@@ -14,8 +14,7 @@ from kvcore.cost import Cost, OwnCost
 
 Array = Any
 
-MEANS = 3.0
-"""R0 in means of the work that the requests present have left: 1.5 costs 5 % at 2,000 long prompts, 10 costs 0.5 %."""
+MEANS = 3.0  # R0 in means of the work left: 1.5 costs 5 % at 2,000 long prompts, 10 costs 0.5 %
 
 
 class Knee(Index):
@@ -47,17 +46,12 @@ class Knee(Index):
         self.means = means
 
     def start(self, view: View) -> None:
-        """Begin with empty queues."""
         super().start(view)
         cost = self.marginal
         self._pays, self._knee = pays(cost), has_knee(view.cost)
         self._lines = [tuple(map(float, line)) for line in np.hstack((cost.token, cost.pair, cost.above, cost.knee))]
 
-    def groups(self, plan: Plan) -> Iterable[Callable[[Plan], None]]:
-        """Return one group."""
-        return (self.fill_to_the_knee,)
-
-    def fill_to_the_knee(self, plan: Plan) -> None:
+    def fill(self, plan: Plan) -> None:
         """Take the decodes that are worth it, then prefills while compute takes no longer than memory."""
         jobs, decodes, holds = self.present(), len(self.decoding), len(self.decoding) + len(self.prefilling)
         if not jobs:

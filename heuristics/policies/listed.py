@@ -25,7 +25,6 @@ class Listed(Ranked):
         self.keys = keys
 
     def key(self, job: Job) -> Any:
-        """Return its key."""
         return self.keys[job.index]
 
 
@@ -43,7 +42,6 @@ class RandomOrder(Ranked):
         self._drawn: dict[str, int] = {}
 
     def key(self, job: Job) -> int:
-        """Return the number drawn for the request."""
         number = self._drawn.get(job.id)
         if number is None:
             number = self._drawn[job.id] = random.Random(f"{self.seed}:{job.id}").getrandbits(64)

@@ -54,7 +54,6 @@ class Mars(Unified):
         self.ranked, self.new_may_starve = ranked, new_may_starve
 
     def start(self, view: View) -> None:
-        """Begin with empty queues."""
         super().start(view)
         self.timers = StarvationTimers()
         self.starving: set[int] = set()
@@ -65,7 +64,6 @@ class Mars(Unified):
     # --- the score -----------------------------------------------------------------------------------------------
 
     def key(self, job: Job) -> Key:
-        """Return whether it is not starving, its score, and its arrival."""
         score = self.score(job)
         return job.index not in self.starving, score if self.ranked else 0, job.arrival
 
@@ -93,7 +91,6 @@ class Mars(Unified):
     # --- calls ---------------------------------------------------------------------------------------------------
 
     def handling_of(self, job: Job) -> Handling:
-        """Return what was decided when its segment began."""
         return self.handled[job.index][1]
 
     def at_return(self, job: Job, now: int) -> None:
@@ -135,7 +132,6 @@ class Mars(Unified):
             self.enqueue(self.waiting, entry.job, (False, *entry.key[1:]))
 
     def run(self, job: Job) -> None:
-        """Put a request that holds KV among the running ones."""
         super().run(job)
         self.scores[job.index] = self.score(job)
 
@@ -177,8 +173,7 @@ ABLATIONS = (
 class NextCall(NamedTuple):
     """A call that is to come."""
 
-    context: int
-    """KV tokens that the request holds when it starts: what is known of it, and what it is believed to generate."""
+    context: int  # KV tokens held when it starts: what is known, and what is believed to come
     duration: int  # ticks
     returns: int  # tokens
     handling: Handling  # what the instance asks for

@@ -14,8 +14,7 @@ from heuristics.engine.view import View
 from heuristics.policies.mars import NextCall, StarvationTimers, next_call
 
 UNIT = Fraction(1, 10**7)  # seconds; the constants are whole numbers of it
-TOKEN, FIXED = 408, 169_200
-"""A token and the fixed part of a batch, as the released script sets them for the waste: 0.0408 ms and 16.92 ms."""
+TOKEN, FIXED = 408, 169_200  # a token and the fixed part of a batch in its script, for the waste: 0.0408 ms, 16.92 ms
 
 
 class MarsAsReleased(Unified):
@@ -56,7 +55,6 @@ class MarsAsReleased(Unified):
         self.threshold = threshold
 
     def start(self, view: View) -> None:
-        """Begin with empty queues."""
         super().start(view)
         self.units = view.tick_seconds / UNIT
         self.queue: dict[int, Job] = {}  # those that wait
@@ -93,7 +91,6 @@ class MarsAsReleased(Unified):
         return len(self.decoding) + sum(job.missing for job in self.prefilling)
 
     def at_call(self, job: Job, plan: Plan) -> None:
-        """Hold the KV of a free call for now."""
         self.kept[job.index] = job
         self._kept_changed = True
 
@@ -209,8 +206,7 @@ def _terms(job: Job, call: NextCall, duration: float, *, recompute: bool) -> Sco
 
 BATCH = 384  # tokens a batch that the formulas assume
 BLOCK = 64  # tokens a block, likewise
-ITERATION = 484_000
-"""A batch of 384 tokens in units of 100 ns: 10 ms and 0.1 ms a token, which the released script leaves as they are."""
+ITERATION = 484_000  # a batch of 384 tokens: 10 ms and 0.1 ms a token, which the released script leaves as they are
 UNSCORED = -1.0  # the score of a request that came after the latest refresh
 
 

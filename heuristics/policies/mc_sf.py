@@ -96,7 +96,6 @@ class McSf(Unified):
     swapped_wait = True
 
     def start(self, view: View) -> None:
-        """Begin with empty queues."""
         super().start(view)
         self._kept: dict[int, list[int]] = {}
         self._endings: dict[int, tuple[int, int]] = {}  # tokens and blocks at the end of the segment that each is in
@@ -109,24 +108,11 @@ class McSf(Unified):
         return "where budgets hold running requests back, it lets them wait, and may have to evict them"
 
     def key(self, job: Job) -> Any:
-        """Return the tokens left to generate, and the arrival."""
         return job.remaining + sum(job.demand.decode[job.segment + 1 :]), job.arrival
 
-    def fill_waiting(self, plan: Plan) -> None:
-        """Start waiting requests, in order, up to the first that does not fit."""
-        started = 0
-        for entry in self.waiting:
-            job = entry.job
-            tokens = 0 if job.index in self._evicted else plan.chunk(job)
-            if not tokens or self.machine.blocks(job.known) - job.blocks > self.available(plan):
-                break
-            if not self._profile(plan).admits(_course(job.known, *self._ending(job))).all():
-                break
-            plan.take(job, tokens)
-            started += 1
-            self.reserved[job.index] = job, job.known
-            self.prefilling.append(job)
-        del self.waiting[:started]
+    def joins(self, job: Job, tokens: int, plan: Plan) -> bool:
+        """Whether memory never overflows at an end to come if it starts now."""
+        return bool(self._profile(plan).admits(_course(job.known, *self._ending(job))).all())
 
     def steady(self, view: View, plan: Plan) -> int:
         """Return for how many batches the first waiting request is blocked, at most `LOOKAHEAD`.
@@ -159,13 +145,11 @@ class McSf(Unified):
         return found
 
     def observe(self, view: View, plan: Plan) -> None:
-        """Bring the queues up to what has happened; one that calls is in another segment."""
         for job in view.called:
             self._endings.pop(job.index, None)
         super().observe(view, plan)
 
     def handling_of(self, job: Job) -> Handling:
-        """Return the handling that wastes least, by what is predicted."""
         return least_waste_handling(job.demand, job.segment - 1)
 
     def _keeps(self, job: Job) -> list[int]:
@@ -204,7 +188,6 @@ class MemoryArea(McSf):
     name = "memory-area"
 
     def key(self, job: Job) -> Any:
-        """Return the KV held over the batches left, in tokens times batches, and the arrival."""
         demand = job.demand
         area = _area(job.known, job.remaining)
         for k in range(job.segment + 1, len(demand.decode)):

@@ -1,6 +1,6 @@
 """The on-time rule: what can still be on time by its due time, without the longest where not all can, then the rest."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from heapq import heappop, heappush
 from math import inf
 from typing import Any, NamedTuple
@@ -69,7 +69,6 @@ class OnTime(Knee):
         self.share, self.pace = share, pace
 
     def start(self, view: View) -> None:
-        """Begin with empty queues."""
         super().start(view)
         for column in (self.marginal.token, self.marginal.decode):
             column -= LEAST  # what ends at its due time is on time
@@ -86,7 +85,6 @@ class OnTime(Knee):
         return np.array([sum(demand.decode[job.segment + 1 :]), demand.call_ticks[job.segment]], float)
 
     def observe(self, view: View, plan: Plan) -> None:
-        """Bring the queues and the due times up to what has happened."""
         super().observe(view, plan)
         for job in view.arrived:
             if job.index >= len(self.late):
@@ -101,11 +99,7 @@ class OnTime(Knee):
                 self.due[3, job.index] = view.now if job.call_start is None else job.call_start
         self._started = [job for job in self._started if self.due[3, job.index] == inf]
 
-    def groups(self, plan: Plan) -> Iterable[Callable[[Plan], None]]:
-        """Return one group."""
-        return (self.fill_on_time,)
-
-    def fill_on_time(self, plan: Plan) -> None:
+    def fill(self, plan: Plan) -> None:
         """Take what is urgent, first tokens, the rest that is on time, and late ones where there is nothing else."""
         jobs = self.present()
         if not jobs:

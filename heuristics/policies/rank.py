@@ -35,15 +35,12 @@ class PreemptiveOrder(Unified):
         """Return the rank; the smallest goes first, and of equal ones the earlier request of the instance."""
 
     def key(self, job: Job) -> Any:
-        """Return the place in the queues: the rank."""
         return self.rank(job)
 
     def order(self, jobs: Sequence[Job]) -> list[Job]:
-        """Return the running requests by rank."""
         return sorted(jobs, key=self._place)
 
     def groups(self, plan: Plan) -> Iterable[Callable[[Plan], None]]:
-        """Return one group."""
         return (self.fill_ranked,)
 
     def fill_ranked(self, plan: Plan) -> None:
@@ -153,7 +150,6 @@ class Ranking(PreemptiveOrder):
         self.source = f"INFERMAX (arXiv 2411.07447), Section 4.6: {variant}"
 
     def rank(self, job: Job) -> tuple[int, int]:
-        """Return what it is ranked by, and the arrival."""
         return self.length(job), job.arrival
 
 
@@ -186,12 +182,10 @@ class RankAsReleased(PreemptiveOrder):
         self._rank = ranking.rank
 
     def start(self, view: View) -> None:
-        """Begin with none waiting."""
         super().start(view)
         self._needs = np.zeros(0, dtype=np.int64)  # the blocks that each of those waiting needs
 
     def enqueue(self, queue: list[Entry], job: Job, key: Any) -> None:
-        """Put a request into a queue."""
         if queue is self.waiting:
             need = self.machine.blocks(self.reserve(job, job.missing)) - job.blocks
             at = bisect_left(queue, Entry(key, job.index, job))
@@ -199,7 +193,6 @@ class RankAsReleased(PreemptiveOrder):
         super().enqueue(queue, job, key)
 
     def dequeue(self, at: int) -> None:
-        """Take the waiting request at a place out of the queue."""
         super().dequeue(at)
         self._needs = np.concatenate((self._needs[:at], self._needs[at + 1 :]))
 
@@ -216,7 +209,6 @@ class RankAsReleased(PreemptiveOrder):
                 at += 1
 
     def rank(self, job: Job) -> Any:
-        """Return the rank; the smallest goes first."""
         return self._rank(job)
 
 
@@ -236,5 +228,4 @@ class Srpt(PreemptiveOrder):
     knows = "predictions"
 
     def rank(self, job: Job) -> tuple[int, int]:
-        """Return the tokens left to generate, and the arrival."""
         return job.remaining + sum(job.demand.decode[job.segment + 1 :]), job.arrival

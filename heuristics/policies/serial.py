@@ -21,11 +21,9 @@ class Serial(Policy):
     free_calls = "preserve"
 
     def decide(self, view: View, plan: Plan) -> None:
-        """Let the earliest request work, unless it is in a call."""
         first = next(iter(view.present), None)
         if first is not None and not first.calling:
             plan.take(first)
 
     def steady(self, view: View, plan: Plan) -> int:
-        """Return the most there is: it goes on with the request until that calls or ends."""
         return LIMIT

@@ -69,7 +69,6 @@ class SGLang(PlansAhead):
         )
 
     def start(self, view: View) -> None:
-        """Begin with empty queues."""
         super().start(view)
         self.first = self.ratio = min(self.new_token_ratio * self.schedule_conservativeness, 1.0)
         self.least = min(self.first * LEAST, 1.0)
@@ -92,7 +91,6 @@ class SGLang(PlansAhead):
         self.full &= not (view.ended or view.called)
 
     def step(self, view: View, plan: Plan) -> None:
-        """Prefill if any request can, else decode."""
         plan.limit(prefill_tokens=self.prefill_tokens)
         self.left = plan.prefill_left - plan.prefill_left % view.machine.block or plan.prefill_left
         ran = bool(self.running)

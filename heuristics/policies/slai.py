@@ -11,10 +11,8 @@ from heuristics.engine.unified import Unified
 from heuristics.engine.view import View
 from kvcore.instance import LIMIT
 
-DEADLINE = Fraction(1, 10)
-"""Seconds between two tokens for a request that gives no limit on TPOT, as in the released configuration."""
-EARLY, EARLIER = 5, 10
-"""Mean batches by which a decode is due before its deadline, and those where memory is nearly full."""
+DEADLINE = Fraction(1, 10)  # seconds between two tokens where no limit on TPOT is given, as released
+EARLY, EARLIER = 5, 10  # mean batches by which a decode is due early; where memory is nearly full
 NEARLY_FULL = Fraction(96, 100)
 
 
@@ -41,7 +39,6 @@ class Slai(Unified):
     spare_block = True
 
     def start(self, view: View) -> None:
-        """Begin with empty queues."""
         super().start(view)
         self.due: dict[int, int] = {}  # tick from which the next decode of a request is due
         self.limit = DEADLINE / view.tick_seconds
@@ -80,7 +77,6 @@ class Slai(Unified):
         self.due.pop(job.index, None)
 
     def groups(self, plan: Plan) -> Any:
-        """Return the groups in order of priority."""
         return self.fill_due, self.fill_prefilling, self.fill_swapped, self.fill_waiting, self.fill_decoding
 
     def fill_due(self, plan: Plan) -> None:
@@ -88,7 +84,6 @@ class Slai(Unified):
         self._decode([job for job in self.decoding if self.due.get(job.index, 0) <= self.now], plan)
 
     def fill_decoding(self, plan: Plan) -> None:
-        """Let the other decodes process their token."""
         self._decode([job for job in self.decoding if self.due.get(job.index, 0) > self.now], plan)
 
     def _decode(self, jobs: list[Job], plan: Plan) -> None:
@@ -98,8 +93,7 @@ class Slai(Unified):
             if job.index not in self._evicted and plan.chunk(job):
                 self._take_or_evict(job, 1, jobs, plan)
 
-    def joins(self, tokens: int, plan: Plan) -> bool:
-        """Whether fewer requests run than the machine takes."""
+    def joins(self, job: Job, tokens: int, plan: Plan) -> bool:
         return len(self.decoding) + len(self.prefilling) < (self.machine.batch_requests or LIMIT)
 
     def victim(self, job: Job, running: Sequence[Job], plan: Plan) -> Job | None:

@@ -17,8 +17,7 @@ from kvcore.errors import BadInput
 from kvcore.instance import LIMIT
 
 GENERATIONS = 4  # so many outputs before the end, the rate of starts is taken for steady
-SLACK = 0.75
-"""The part of the saw-tooth's height that a plan leaves free, so that the last ones fit although groups wait."""
+SLACK = 0.75  # of the saw-tooth's height a plan leaves free, so that the last fit although groups wait
 NAME = re.compile(r"staggered:([1-9][0-9]{0,8}),([1-9][0-9]{0,8})")
 
 
@@ -54,7 +53,6 @@ class Staggered(McSf):
         return cls(int(found[1]), int(found[2]))
 
     def start(self, view: View) -> None:
-        """Begin with empty queues."""
         super().start(view)
         self.cost = view.cost
         self._next = 0  # the first batch in which requests may start

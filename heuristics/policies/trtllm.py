@@ -48,7 +48,6 @@ class TensorRtLlm(ServingEngine):
         self.rule = f"First come first served, decodes first, then chunks; {admitted}; {freed}"
 
     def start(self, view: View) -> None:
-        """Begin with an empty list."""
         super().start(view)
         self.started: set[int] = set()
         self.prompts: dict[int, int] = {}  # tokens that were known when a request started

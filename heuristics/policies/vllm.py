@@ -1,5 +1,6 @@
 """vLLM's scheduler: prefills first, whole; on a lack of memory the last that came is recomputed."""
 
+from heuristics.engine.job import Job
 from heuristics.engine.plan import Plan
 from heuristics.engine.unified import Unified
 from kvcore.instance import LIMIT
@@ -35,7 +36,6 @@ class VllmVidur(Vllm):
 
     name = "vllm-vidur"
 
-    def joins(self, tokens: int, plan: Plan) -> bool:
-        """Whether requests x longest prompt stays within C."""
+    def joins(self, job: Job, tokens: int, plan: Plan) -> bool:
         longest = max(tokens, *plan.work.values(), 0)
         return (len(plan.work) + 1) * longest <= (self.machine.batch_tokens or LIMIT)

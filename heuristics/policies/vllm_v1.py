@@ -68,7 +68,6 @@ class VllmV1(PlansAhead):
         self.rule = f"One token budget, running before waiting, {order}, admitted if {admitted}; {freed}{planned}"
 
     def start(self, view: View) -> None:
-        """Begin with empty queues."""
         super().start(view)
         self.threshold = -(-self.long_prefill_token_threshold // view.block_tokens) or LIMIT
         self.reserve = int(self.watermark * ((self.machine.block_limit or 0) + 1))  # vLLM counts its null block, too
@@ -88,7 +87,6 @@ class VllmV1(PlansAhead):
             self.prefilled = view.batch + 1
 
     def steady(self, view: View, plan: Plan) -> int:
-        """Return for how many batches nothing changes."""
         deferred = self.prefill_schedule_interval > 1 and (self.waiting or self.chunks)
         return 1 if deferred else super().steady(view, plan)
 

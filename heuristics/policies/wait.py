@@ -54,14 +54,12 @@ class Wait(ServingEngine):
         return cls(int(found[1]), int(found[2]))
 
     def start(self, view: View) -> None:
-        """Begin with empty queues."""
         super().start(view)
         self.types: dict[int, tuple[int, int]] = {}  # of requests: tokens to prefill, and to generate
         self.seen: set[tuple[int, int]] = set()
         self.come = 0
 
     def queue(self, job: Job) -> None:
-        """Put a request into the queue, and note its type."""
         super().queue(job)
         self.types[job.index] = job.known, job.remaining
         self.seen.add(self.types[job.index])

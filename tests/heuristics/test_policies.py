@@ -6,6 +6,7 @@ import random
 import re
 from collections.abc import Callable
 from fractions import Fraction
+from inspect import getdoc, isfunction
 
 import pytest
 
@@ -465,6 +466,8 @@ def test_the_registry_says_what_each_policy_is() -> None:
     named = {type(policy) for policy in POLICIES.values()} | set(NAMED.values()) | {Listed}
     assert named <= written  # and what has no name is a base of one that has
     assert all(any(issubclass(one, kind) for one in named) for kind in written)
+    methods = [one for kind in written for name, one in vars(kind).items() if isfunction(one) and name[0] != "_"]
+    assert all(map(getdoc, methods))  # its own, or that of the method that it overrides
     with pytest.raises(BadInput, match="no policy is called 'lifo'; `kvbound policies` lists all"):
         get_policy("lifo")
 

@@ -22,7 +22,7 @@ from tests.support.few import few
 class Plain(Index):
     """The rule as its docstring has it, request by request."""
 
-    def fill_by_index(self, plan: Plan) -> None:
+    def fill(self, plan: Plan) -> None:
         """Take the prefix that is best of all, tried one after another."""
         held, waiting = [*self.decoding, *self.prefilling], [entry.job for entry in self.waiting]
         self._alone = len(held) + len(waiting) == 1
