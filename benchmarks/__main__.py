@@ -31,7 +31,6 @@ BENCHMARKS: dict[str, Callable[[], list[dict[str, Any]]]] = {
     "simulate": simulate.run,
     **{name: partial(solved, name) for name in ("exact", "identical", "start_time")},
 }
-"""Every benchmark by name."""
 SHORT = ("referee", "exact", "hour")  # those that run unless others are named
 
 

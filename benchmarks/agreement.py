@@ -32,8 +32,7 @@ SLICES = {3: POLICIES, 4: ("vllm", "infercept", "mars", "preserve", "swap")}
 finds. The grid was chosen with the first one in mind."""
 OBJECTIVE, BLOCK, MEMORY = "total-flow-time", 64, 12_288
 TICK = Fraction(1, 1_000_000)
-MAKESPAN, GAP, PAIRS = 0.10, 0.03, 3
-"""The largest error of a makespan; from which predicted gap on a pair has to be in order; how many such at least."""
+MAKESPAN, GAP, PAIRS = 0.10, 0.03, 3  # largest error; from which gap on a pair has to be in order; least such pairs
 Report = dict[str, Any]
 
 

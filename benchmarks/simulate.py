@@ -20,10 +20,8 @@ from kvcore.metrics import total_flow_time
 from kvcore.referee import verify_schedule
 from kvcore.trace import Trace
 
-CALLS = ("vllm", "sarathi", "preserve", "infercept", "mars", "augserve", "mc-sf")
-"""Policies that are measured on the mixture at every rate; the others at the highest one."""
-SESSIONS = ("vllm", "preserve", "infercept", "mars", "augserve")
-"""Those measured on the agents' sessions; one that discards in chunks makes millions of batches there."""
+CALLS = ("vllm", "sarathi", "preserve", "infercept", "mars", "augserve", "mc-sf")  # on the mixture at every rate
+SESSIONS = ("vllm", "preserve", "infercept", "mars", "augserve")  # discarding in chunks takes millions of batches
 TRACES = {
     "azure infermax-7b": f"{HOUR} infermax-7b",
     "azure infermax-70b": f"{HOUR} infermax-70b",
@@ -33,7 +31,6 @@ TRACES = {
     "--prefill-tokens 8192",
     "hour": f"import azure {CONVERSATIONS} --cost infermax-7b",
 }
-"""What makes each trace."""
 CASES: dict[str, Iterable[str]] = {
     **dict.fromkeys(TRACES, CALLS),
     **dict.fromkeys(("azure infermax-7b", "azure infermax-70b", "infercept 5"), POLICIES),

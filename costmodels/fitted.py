@@ -36,7 +36,6 @@ __all__ = ["Errors", "Fit", "FitReport", "Observation", "Shape", "fit"]
 
 Shape = Literal["auto", "linear", "hinge", "max"]
 WORK = tuple(name for name in Features._fields if name not in (*OUT, *IN))
-"""The features that the time of work may depend on."""
 TOKENS = Features._fields.index("tokens")
 KNEES = 24  # knees tried in each round of the search for the best
 ROUNDS = 40  # most alternations of the fit of a maximum
@@ -173,7 +172,6 @@ def _alternate(
 SHAPES: dict[str, Callable[[Sequence[str], Floats, Floats], tuple[Function, ...]]] = {
     "linear": _linear, "hinge": _hinge, "max": _maximum,
 }  # fmt: skip
-"""The shapes of the work, the simplest first."""
 
 
 def _loss(functions: Sequence[Function], features: Floats, seconds: Floats) -> float:

@@ -36,8 +36,7 @@ MILLISECONDS_PER_LAYER_7B = {
     "prefill_kv": "9.224e-6",  # m_p
 }
 """Llama-2-7B on one A100."""
-FLOOR_7B = "0.29"
-"""Milliseconds a layer, besides attention, of a batch of one token: Vidur's profile of Llama-2-7B on an A100."""
+FLOOR_7B = "0.29"  # ms a layer, besides attention, of a batch of one token: Vidur's profile on an A100
 
 LAYERS_70B = 80
 MILLISECONDS_PER_LAYER_70B = {
@@ -52,8 +51,7 @@ MILLISECONDS_PER_LAYER_70B = {
     "prefill_kv": "3.805e-7",
 }
 """Llama-2-70B on four A100, without the factor g."""
-FLOOR_70B = "0.2106"
-"""Milliseconds a layer to read the weights at the bandwidth of four A100 with 80 GB; computed, not measured."""
+FLOOR_70B = "0.2106"  # ms a layer to read the weights at the bandwidth of four A100 with 80 GB; not measured
 
 
 def infermax_7b(floor: bool = False) -> Cost:

@@ -20,10 +20,8 @@ from kvcore.cost import Cost, CostFunction, Features
 from kvcore.errors import BadInput
 from kvcore.instance import LIMIT
 
-EXACT = 10**12
-"""A function is kept exact if its divisor and coefficients are at most this; larger numbers help no solver."""
-PRECISION = Fraction(1, 10**6)
-"""Otherwise each coefficient is off by at most this fraction of itself, where the limits of a file allow it."""
+EXACT = 10**12  # a function is kept exact if its divisor and coefficients are at most this
+PRECISION = Fraction(1, 10**6)  # else a coefficient is off by at most this part of itself, if a file may
 
 
 @dataclass(frozen=True)

@@ -18,8 +18,7 @@ from kvcore.cost_file import Observation
 from kvcore.errors import BadInput
 
 Transfers = Literal["overlapped", "sync"]
-OUT, IN = ("swap_out_tokens", "swap_outs"), ("swap_in_tokens", "swap_ins")
-"""The features of each direction: tokens, moves."""
+OUT, IN = ("swap_out_tokens", "swap_outs"), ("swap_in_tokens", "swap_ins")  # tokens, moves
 
 
 def bandwidth_functions(

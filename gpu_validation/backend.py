@@ -30,13 +30,10 @@ class Layout:
     starts: Tensor  # int32 [requests + 1]
     lengths: Tensor  # int32 [requests]
     tables: Tensor  # int32 [requests, width], -1 where there is no block
-    work: Any = None
-    """What the backend notes for attention; the kernels: int32 [programs, 2], (request, first row of it)."""
+    work: Any = None  # what attention needs; the kernels: int32 [programs, 2], (request, first row of it)
     variant: Any = None  # the kernel that `work` is for, a `kernels.variants.Variant`, or what FlashInfer planned
-    splits: int = 1
-    """How many programs share the KV of a row, where the kernel splits it: enough for the longest request."""
-    rest: Layout | None = None
-    """The programs of the other rows, for another kernel: in a mixed batch `work` holds the decodes."""
+    splits: int = 1  # programs that share the KV of a row, where the kernel splits it: enough for the longest
+    rest: Layout | None = None  # of the other rows, for another kernel: in a mixed batch `work` is the decodes
 
 
 class TorchBackend:
@@ -47,8 +44,7 @@ class TorchBackend:
     """
 
     strict: bool = False  # whether a row's numbers do not depend on the other rows
-    captures: bool = False
-    """Whether a batch may run as a graph on a GPU: plain attention synchronizes, and cannot be captured."""
+    captures: bool = False  # whether a batch may run as a graph: plain attention synchronizes
 
     def __init__(self, device: str | torch.device = "cpu") -> None:
         self.device = torch.device(device)

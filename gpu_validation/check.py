@@ -30,8 +30,7 @@ from gpu_validation.truth import check_all
 from kvcore.files import write_text
 
 Row = dict[str, Any]
-HELD = workload(requests=24, prompt=1000, step=40, block=16)
-"""On a GPU: contexts of 1,000 to 2,000, enough of them for every variant."""
+HELD = workload(requests=24, prompt=1000, step=40, block=16)  # enough contexts for every variant
 
 
 def preflight(device: torch.device) -> Iterator[Row]:

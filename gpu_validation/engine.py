@@ -30,8 +30,7 @@ from gpu_validation.model import Decoder, Inputs, parameters
 from gpu_validation.plan import BatchPlan, EnginePlan, synthetic_plan
 from gpu_validation.swap import Swapper, movers
 
-PARTS = 4
-"""Groups of layers of a batch that reads what it swaps in: but for the first, their KV comes while others work."""
+PARTS = 4  # groups of layers of a batch that reads what it swaps in: the KV of one comes while others work
 KEPT = 16  # plans kept on the device
 WARM_UP = {"cuda": 3, "cpu": 1}  # runs of a batch before it is timed, by the type of the device
 
@@ -44,13 +43,10 @@ class ReplayResult:
     out_seconds: list[float]
     in_seconds: list[float]
     wall_seconds: float  # from before the first batch was started to when all was done, by the host's clock
-    launch_seconds: list[float]
-    """By the host's clock, what it took to start each batch: one that takes no longer itself is bound by that."""
+    launch_seconds: list[float]  # by the host's clock, to start each batch, which bounds shorter ones
     graph_batches: int  # batches that ran as a captured graph
-    tokens: dict[str, list[int]]
-    """The whole context of each request: prompt, generated and returned tokens; -1 where none was written."""
-    logits: dict[tuple[str, int], Tensor] = field(default_factory=dict)
-    """With keep_logits: those that the token of (request, position) was chosen by, on the host."""
+    tokens: dict[str, list[int]]  # the context of each request, returned tokens too; -1: none was written
+    logits: dict[tuple[str, int], Tensor] = field(default_factory=dict)  # with keep_logits, on the host
     swapped: list[Swapped] = field(default_factory=list)  # with check: what was swapped, token by token
 
 
@@ -72,8 +68,7 @@ class _Step:
     places: Tensor  # int64 [rows], where the tokens stand in the history; `targets` where those go that it generates
     inputs: Inputs
     targets: Tensor
-    parts: int = 1
-    """Groups of layers; more than one where the batch reads what it swaps in, each of which waits for its own KV."""
+    parts: int = 1  # groups of layers, each waits for its KV; more than one where the batch reads what it swaps in
     graph: BatchGraph | None = None
 
 

@@ -7,8 +7,7 @@ from collections.abc import Callable, Iterator
 import torch
 from torch import Tensor
 
-Stages = Iterator[Tensor | None]
-"""What runs a part of a batch at each step; the last step gives the logits, the others nothing."""
+Stages = Iterator[Tensor | None]  # runs a part of a batch at each step; the last gives the logits
 
 
 class BatchGraph:

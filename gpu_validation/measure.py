@@ -23,14 +23,12 @@ T = TypeVar("T")
 Mark = Any  # what a clock notes: a CUDA event on the current stream, or seconds of this thread's processor time
 cuda: Any = torch.cuda  # its events and streams have no types
 WARMUP, REPEATS = 3, 7
-HOLD, MOST_HOLD = 2_000_000, 128_000_000
-"""Cycles that the GPU sleeps before a sample: about 1 ms at first, about 65 ms where the host needs longer."""
+HOLD, MOST_HOLD = 2_000_000, 128_000_000  # cycles that the GPU sleeps before a sample: 1 ms, up to 65 ms
 GPU = {"driver": "driver_version", "sm_clock_max_mhz": "clocks.max.sm", "power_limit_w": "power.limit"}
 WATCHED = {"sm_clock_mhz": "clocks.sm", "memory_clock_mhz": "clocks.mem", "reasons": "clocks_throttle_reasons.active"}
 """What nvidia-smi is asked, by the key in a record: once, and every WATCH ms while something is measured."""
 WATCH = 200
-THROTTLED = 0xEC
-"""Reasons for a lower clock that are none of ours: power, heat, the hardware (not idleness, not a set clock)."""
+THROTTLED = 0xEC  # reasons for a lower clock: power, heat, the hardware (not idleness, not a set clock)
 
 
 class DeviceClock:

@@ -33,8 +33,7 @@ class Peer:
     """A kernel that is compared."""
 
     name: str
-    prepare: Callable[[CaseData], Run]
-    """Returns what runs a layer of a case; Unsupported: it cannot do such a case, or runs on no such device."""
+    prepare: Callable[[CaseData], Run]  # gives what runs a layer of a case, or raises Unsupported
     copies: bool = False  # whether it needs the KV in a layout of its own, beside ours
 
 
@@ -127,4 +126,3 @@ PEERS = {
     "sdpa": Peer("torch sdpa, dense", dense, copies=True),
     "flashinfer": Peer("flashinfer, fa2", flashinfer),
 }
-"""By the names that the command takes."""

@@ -55,10 +55,8 @@ class BatchPlan:
     back: Transfer | None = None
     after_out: int = -1
     after_in: int = -1
-    freed: list[int] = field(default_factory=list)
-    """Device blocks freed since the batch before, up to the swap-outs of this one."""
-    freed_host: list[int] = field(default_factory=list)
-    """Host blocks freed since the batch before, up to the drops of this one."""
+    freed: list[int] = field(default_factory=list)  # device blocks freed since the last batch, up to the swap-outs
+    freed_host: list[int] = field(default_factory=list)  # host blocks freed since then, up to the drops
     tails: list[tuple[int, int]] = field(default_factory=list)
     """After the moves: (device block, first token of it that is not held), of the requests that moved."""
 
@@ -93,8 +91,7 @@ class EnginePlan:
     ids: tuple[str, ...]
     block: int
     width: int  # the longest context: tokens known at the end of a request
-    given: list[list[tuple[int, int]]]
-    """For each request the ranges of positions that are given (prompt, returned tokens), not generated."""
+    given: list[list[tuple[int, int]]]  # by request: ranges of positions that are not generated
     batches: list[BatchPlan]
     blocks: int
     host_blocks: int

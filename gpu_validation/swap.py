@@ -134,8 +134,7 @@ class Swapper:
     cache: Cache
     mover: Mover
     clock: DeviceClock
-    streams: tuple[torch.cuda.Stream, torch.cuda.Stream] | None = None
-    """Those for transfers out and in; None on the CPU."""
+    streams: tuple[torch.cuda.Stream, torch.cuda.Stream] | None = None  # out, in; None on a CPU
     marks: tuple[list[tuple[Mark, Mark]], list[tuple[Mark, Mark]]] = field(default_factory=lambda: ([], []))
     """Start and end of every transfer out, and of every transfer in."""
     parts: list[Mark] = field(default_factory=list)  # the ends of the groups of layers of the last transfer in

@@ -27,8 +27,7 @@ from gpu_validation.plan import EnginePlan, make_plan
 from gpu_validation.scenarios import WAYS, laid_out
 from kvcore.instance import Instance
 
-CLOSE, TWICE = 1.5, 2.0
-"""Of L3: factors on the errors of the reference, which are norms of differences over norms of the logits of a token."""
+CLOSE, TWICE = 1.5, 2.0  # factors on the errors of the reference, norms of differences over norms of a token's logits
 
 Record = dict[str, Any]
 Named = tuple[str, ReplayResult]

@@ -75,10 +75,8 @@ FAMILIES: dict[str, tuple[Policy, ...]] = {
         MemoryArea(), RandomOrder(),
     ),
 }  # fmt: skip
-"""Every policy, by what it is from."""
 
 POLICIES: dict[str, Policy] = {policy.name: policy for family in FAMILIES.values() for policy in family}
-"""Every policy, by the name that commands use."""
 
 NAMED: dict[str, type[Index | Staggered | Wait]] = {
     "index": Index, "knee": Knee, "deadline": Deadline, "on-time": OnTime, "staggered": Staggered, "wait": Wait,

@@ -8,8 +8,7 @@ from hypotheses.page import PAGE, RECORDS, kept, page, read_records
 from hypotheses.verdict import check
 from kvcore.files import write_text
 
-LIMIT = 3600.0
-"""Seconds for one: 200 slices of a trace take minutes, and KVBOUND_OPTIMA keeps their optima for another run."""
+LIMIT = 3600.0  # seconds for one: 200 slices of a trace take minutes; KVBOUND_OPTIMA keeps their optima
 
 
 def main(names: list[str]) -> None:

@@ -18,14 +18,11 @@ INFERMAX = Machine(memory=1, host_memory=0, batch_tokens=4, prefill_tokens=4, ev
 """The machine of INFERMAX's Figure 15 with a small budget, but for its memory."""
 CALLS = Machine(memory=1, host_memory=0, batch_tokens=2)  # two tokens a batch, and no room on the host
 CALLS_HOST = CALLS.replace(host_memory=2)  # the same with room for two tokens on the host
-EVICTING = Machine(memory=1, host_memory=4, batch_tokens=4, evict=True)
-"""Four tokens a batch, eviction, and room on the host."""
+EVICTING = Machine(memory=1, host_memory=4, batch_tokens=4, evict=True)  # with room on the host
 PER_TOKEN = Cost((CostFunction(tokens=1),))  # one tick a token
 FIXED = Cost((CostFunction(busy=3, tokens=1),))  # three ticks a batch, and one a token
-SWAP_COST = Cost((CostFunction(busy=1, swap_out_tokens=1, swap_in_tokens=1),))
-"""One tick a batch, and one a token that is moved."""
-LINEAR = Cost((CostFunction(busy=4, tokens=1, decode_kv=1, prefill_kv=1),))
-"""A fixed part, a part per token, and one per token of KV that is read."""
+SWAP_COST = Cost((CostFunction(busy=1, swap_out_tokens=1, swap_in_tokens=1),))  # a tick a token moved
+LINEAR = Cost((CostFunction(busy=4, tokens=1, decode_kv=1, prefill_kv=1),))  # KV that is read counts, too
 
 
 def plain(
@@ -199,8 +196,7 @@ def with_shorter_output(instance: Instance, i: int) -> Instance | None:
     return instance.replace(requests=(*instance.requests[:i], changed, *instance.requests[i + 1 :]))
 
 
-QUADRATIC = Cost((CostFunction(prefill_pairs=1),))
-"""As many ticks as pairs in the prefills: the square of the tokens from empty KV; else one tick."""
+QUADRATIC = Cost((CostFunction(prefill_pairs=1),))  # the square of the tokens from empty KV, else one tick
 
 
 def pausing(instance: Instance, duration: int, handlings: Mapping[str, Handling]) -> Instance:

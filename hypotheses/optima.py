@@ -16,8 +16,7 @@ from solvers import solve
 from solvers.exact import exact
 from solvers.source import code_version
 
-SOLVE_SECONDS, PATHS_SECONDS = 30.0, 120.0
-"""What one optimum may take at the most: by exhaustive search, and then by CP-SAT on the arc flow."""
+SOLVE_SECONDS, PATHS_SECONDS = 30.0, 120.0  # by the exact searches, and then by CP-SAT on the arc flow
 CERTIFY_SECONDS = 5.0  # what the certificate of one optimum may take
 PROVED = ("optimal", "claimed")
 REMEMBERED = "an earlier run"

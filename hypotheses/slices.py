@@ -21,10 +21,8 @@ from workloads.importers import infercept_slice, read_agent_traces, read_azure, 
 
 COUNT = 200
 ROOMY = Machine(memory=None, host_memory=None, batch_tokens=512)
-EVICTING = Machine(memory=None, block=16, host_memory=0, batch_tokens=512, evict=True)
-"""That of the long ones, but for its memory."""
-SESSION_TOKENS = 340_000
-"""What a session may hold in a small slice: one and a half times that is processed within a slot."""
+EVICTING = Machine(memory=None, block=16, host_memory=0, batch_tokens=512, evict=True)  # that of the long ones
+SESSION_TOKENS = 340_000  # of a session in a small slice: one and a half times that is processed within a slot
 MIXTURE, CONVERSATIONS, AGENTS = (
     "infercept/merged_exp_uniform_lengths.csv", "azure2023/AzureLLMInferenceTrace_conv.csv",
     "agent_traces/agent_requests.csv",

@@ -40,7 +40,6 @@ INDICES: dict[str, Index] = {
     "time alone": lambda request: request.output + request.call_time,
     "KV-time": kv_time,
 }
-"""What requests may be put in order by, the least first."""
 
 
 def in_order(name: str) -> Make:

@@ -17,8 +17,7 @@ from kvcore.shown import brief
 
 TIME_LIMIT = 60.0  # seconds for one hypothesis, unless told otherwise
 
-CLAIMED = {"proved": "claimed to hold", "refuted": "claimed to fail"}
-"""The verdict where an optimum that matters is the word of a search or a solver, which no certificate meets."""
+CLAIMED = {"proved": "claimed to hold", "refuted": "claimed to fail"}  # where an optimum is only claimed
 
 MOST = 8  # requests that are described of an instance
 

@@ -16,7 +16,6 @@ _ORIGIN = {
     if isinstance(node, ast.ImportFrom) and node.module is not None
     for alias in node.names
 }
-"""The module that each public name comes from, and its name there."""
 
 __all__ = list(_ORIGIN)
 

@@ -35,8 +35,7 @@ from kvcore.trace import BatchTrace, CallTrace, RequestTrace, Step, Trace
 
 PARTS = ("fixed", "compute", "memory traffic", "recompute", "transfers", "idle: ready", "idle: calls", "idle: arrivals")
 """What the time up to the last completion goes to."""
-BOUND = ("fixed", "compute", "memory traffic", "transfers")
-"""What a batch is bound by: what gets most of it, recomputation aside."""
+BOUND = ("fixed", "compute", "memory traffic", "transfers")  # a batch by what gets most of it
 SPENT = ("work", "recompute", "calls", "transfers", "memory", "budgets", "batch under way", "nothing")
 """What the time of a request goes to; it waits for the last four."""
 SHARE = 10**6  # a tick in the parts of which batches are split

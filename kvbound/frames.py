@@ -157,4 +157,3 @@ VIEWS: dict[type, dict[str, Callable[[Any], Rows]]] = {
     },
     Sweep: {"cells": lambda sweep: sweep.flat, "summary": lambda sweep: [line.to_json() for line in sweep.summary]},
 }
-"""The tables of each kind, the default first."""

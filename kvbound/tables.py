@@ -23,7 +23,6 @@ SHORT = {
 }  # fmt: skip
 RATES = ("requests_per_second", "tokens_per_second", "goodput_per_second")
 OVER = "/: the value over the optimum (over the lower bound, where that is all there is)"
-"""What a column that is named / for short says."""
 WAITS = {kind: f"wait: {'policy' if kind == 'nothing' else kind}" for kind in SPENT[4:]}
 SENTENCES = {
     "work": "at work, in batches that last longer",
@@ -38,8 +37,7 @@ SENTENCES = {
 """What requests do in the time of each kind, as the end of a sentence."""
 NAMED = 6  # the most requests that a sentence names
 CAUSES = ("total", "calls", "queued", "transfer", "recomputation")
-WASTED = {"total": "wasted", "calls": "in calls", "recomputation": "refills"}
-"""What the shares of waste are called, where not by their causes."""
+WASTED = {"total": "wasted", "calls": "in calls", "recomputation": "refills"}  # else as their causes
 TTFT = (("ttft", "mean"), ("ttft", "p99"))
 
 Row = Mapping[str, Any]

@@ -15,7 +15,6 @@ from solvers.source import code_version
 CellRow = dict[str, Any]
 """A row of the interface (`Result.to_json`), with `label`, `run`, `kind` and, where there is none, why: `error`."""
 Stop = Literal["declined", "crashed", "time limit", "memory limit", "contradiction"]
-"""Why a cell has no result; what is declined would be declined again."""
 
 
 @dataclass(frozen=True)

@@ -20,8 +20,7 @@ Mebibytes = Annotated[int, Field(ge=100, le=10**7)]
 Names = Annotated[list[str], Field(min_length=1)]
 
 MOST_BYTES = 2**22  # a study file larger than this is refused before it is read
-DOTTED = re.compile(r"(?:\.\s*+[\w\"'-]++\s*+){50}")
-"""A key of more than 50 parts: reading it takes time in the square of them."""
+DOTTED = re.compile(r"(?:\.\s*+[\w\"'-]++\s*+){50}")  # whose reading takes time in the square of its parts
 MOST = 100_000  # values that a range, and points that a grid of parameters, may have
 
 
@@ -41,8 +40,7 @@ class Instances(StudySection):
     machine: dict[str, Axis] = {}  # keys of the machine that are changed
     load: Axis = 1  # arrivals come so many times as fast
     cost: str | None = None  # the cost of drawn ones (unit unless given)
-    label: Name | None = None
-    """What they are called in the summary; `{NAME}` stands for a parameter, a key of the machine, or the load."""
+    label: Name | None = None  # in the summary; `{NAME}` stands for a parameter, a key of the machine, or the load
 
     @model_validator(mode="after")
     def _one_source(self) -> Self:
@@ -83,10 +81,8 @@ class Study(StudySection):
     name: Name = "study"
     objectives: Names = ["total-flow-time"]
     handlings: Annotated[list[Literal["as-given", "free"]], Field(min_length=1)] = ["as-given"]
-    limit: Seconds = 600.0
-    """Seconds after which the process of a cell is ended; those that a solver may take come on top."""
-    memory_limit: Mebibytes = 4000
-    """MiB that the process of a cell may use; the processes of its solver have their own limit."""
+    limit: Seconds = 600.0  # after which the process of a cell is ended; those that a solver may take come on top
+    memory_limit: Mebibytes = 4000  # of the process of a cell; those of its solver have their own limit
     instances: Annotated[list[Instances], Field(min_length=1)]
     policies: list[Policies] = []
     solvers: list[Solvers] = []

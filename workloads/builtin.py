@@ -232,7 +232,6 @@ BUILTIN: dict[str, Builtin] = {
         for policy in WORST_POLICIES for objective in WORST_OBJECTIVES
     },
 }  # fmt: skip
-"""The built-in instances by name."""
 
 NAMES = ", ".join([*(name for name in BUILTIN if not name.startswith("worst-")), "worst-POLICY-OBJECTIVE"])
 """Their names for people, those of one pattern as one."""

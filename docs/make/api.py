@@ -20,7 +20,6 @@ MEMBERS = {
     "Job": {"hold", "forget"}, "View": {"present", "continuing"},
     "Plan": {"true_demands", "test_among", "batch", "undo"},
 }  # fmt: skip
-"""The classes of which properties and methods are listed, and what of each the engine alone uses."""
 
 
 def api_page(root: Path) -> str:

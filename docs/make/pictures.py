@@ -112,4 +112,3 @@ PICTURES: dict[str, Callable[[], bytes]] = {
     ),
     "library.svg": lambda: render(plot_profile(profile(known_rows(Library())))),
 }
-"""How to draw each picture in docs/images."""

@@ -51,7 +51,6 @@ PROGRAMS: dict[str, tuple[ConstraintClass, ...]] = {
     ),
     "cp-sat": (ConstraintClass("cp_sat.py", "CpSat", "Rule by rule"),),
 }
-"""The formulations, and the classes in which their constraints are."""
 
 ABOUT = {
     "batch-bigm": "The Big-M program\n\n`batch-bigm`. Proofs, symbols and what each row buys are in "
@@ -62,7 +61,6 @@ ABOUT = {
     "is a product: nothing is linearised, so a method states a rule for one request or one batch in several CP-SAT "
     "constraints.",
 }
-"""The heading of each, and what to know of it."""
 INTRODUCTION = """# Formulation reference
 
 Written by `python -m docs.make` from the code; the tests compare the two. Each constraint is one method (of the

@@ -9,8 +9,7 @@ import triton.language as tl
 INTERPRETED: bool = triton.knobs.runtime.interpret
 """TRITON_INTERPRET=1 was set when this was imported; the kernels, decorated afterwards, run in the interpreter."""
 
-INDICES = ("tables", "starts", "lengths", "work", "slots", "positions")
-"""Arguments that hold indices, of any alignment: nothing is compiled anew where one is aligned otherwise."""
+INDICES = ("tables", "starts", "lengths", "work", "slots", "positions")  # hold indices, of any alignment
 
 
 def accumulator(dtype: torch.dtype) -> torch.dtype:

@@ -3,11 +3,9 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-WIDTHS = (16, 32, 64, 128)
-"""Widths of a head that the kernels take: a row of a tile is a power of two, and 16-bit products need 16."""
+WIDTHS = (16, 32, 64, 128)  # of a head: a row of a tile is a power of two, and 16-bit products need 16
 
-SMS = 132
-"""Multiprocessors of an H100 or H200 (NVIDIA's data sheets): below this many programs the smaller tiles are taken."""
+SMS = 132  # multiprocessors of an H100 or H200 (data sheets): below so many programs tiles are smaller
 
 Work = list[tuple[int, int]]  # what each program does: (request, first row of it)
 
@@ -22,8 +20,7 @@ class Variant:
     split: int  # tokens of KV per program, a multiple of `tile`; 0: all. The size is fixed, not the number of splits.
     warps: int
     stages: int  # tiles of KV on the way from memory, plus one
-    strict: bool = False
-    """One loop with the mask on: a row goes through the same instructions wherever it stands in a batch."""
+    strict: bool = False  # one loop with the mask on: the same instructions wherever a row stands in a batch
 
     def packed(self, group: int) -> int:
         """Return the query rows of a program."""
@@ -53,7 +50,6 @@ SINGLE = (
 """For fp32, whose exact products run outside the tensor cores: for checks, not for speed; so chosen, nothing spills."""
 
 VARIANTS = {(variant.name, size): variant for size, table in ((2, HALF), (4, SINGLE), (8, HALF)) for variant in table}
-"""By name and bytes of a number."""
 
 
 @dataclass(frozen=True)

@@ -3,8 +3,7 @@
 from collections.abc import Iterable
 from typing import NamedTuple
 
-Holding = tuple[int, int]
-"""What a request holds, and its claim, at least as much, up to which that may grow before all of it comes back."""
+Holding = tuple[int, int]  # what a request holds, and its claim, up to which that may grow before all comes back
 
 
 def is_safe(capacity: int, holdings: Iterable[Holding]) -> bool:
@@ -40,8 +39,7 @@ class RunningRequest(NamedTuple):
     """A request that goes on to the end of its segment, in blocks and in batches from the one being decided."""
 
     tokens: int  # tokens that it holds in this batch
-    steps: int
-    """Batches to the end of its segment, at one token a batch; -1 if its prefill does not end with this batch."""
+    steps: int  # batches to the end of its segment, at one token each; -1 if its prefill goes on after this one
     end: int  # blocks that it holds when the segment ends; while it prefills, it counts with them throughout
     kept: int  # blocks that it keeps after that: `end`, or 0 if it releases them
     claim: int  # blocks that it claims until it next releases them

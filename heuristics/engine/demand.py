@@ -107,14 +107,12 @@ class Demand:
         self.end = [min(most, request.context_at_call(k)) for k in range(last)] + [self.peak]
         """KV tokens held when the segment ends; none is believed to hold more than the device does."""
         self.end_blocks = [estimate.machine.blocks(tokens) for tokens in self.end]  # the device blocks of these tokens
-        self.release_blocks = list(self.end_blocks)
-        """Device blocks held at the next release: the claim on device memory."""
+        self.release_blocks = list(self.end_blocks)  # device blocks held at the next release: the claim
         self.releases = [True] * (last + 1)  # whether the segment's end is a release
         self.host_next = [0] * (last + 1)  # tokens that the next release sends to the host
         self.host_claim = [0] * (last + 1)  # the most tokens that any coming call sends to the host
         self.call_ticks = [0] * (last + 1)  # ticks of all coming calls
-        self.ticks = [0] * (last + 1)
-        """Ticks of work after the segment's end, alone: decodes, prefills, refills, transfers."""
+        self.ticks = [0] * (last + 1)  # of work after the segment's end, alone: refills and transfers, too
         self.area = [0] * (last + 1)  # memory-time after the segment's end, in token-ticks
         for k in reversed(range(last)):
             self._look_back(k, segments[k], segments[k + 1])

@@ -13,8 +13,8 @@ from kvcore.instance import LIMIT
 from kvcore.schedule import Batch
 from kvcore.trace import Phase
 
-NOTHING: dict[str, int] = {}
-FIELDS = set(Batch.model_fields)  # shared by all batches: there may be hundreds of thousands of them
+NOTHING: dict[str, int] = {}  # shared by all batches: there may be hundreds of thousands of them
+FIELDS = set(Batch.model_fields)  # of a batch that is made without checks
 
 
 class Plan:

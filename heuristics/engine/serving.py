@@ -31,8 +31,7 @@ class ServingEngine(Policy):
     free_calls: ClassVar[Literal["min-waste", "preserve", "own"]] = "own"
     cached: bool = False
     whole_blocks: ClassVar[bool] = True  # whether only complete blocks are found again
-    keeps_ended: ClassVar[bool] = False
-    """Whether the KV of a request that has ended, though nobody finds it, is taken in its turn, too (`cached`)."""
+    keeps_ended: ClassVar[bool] = False  # whether KV of a request that has ended is taken in its turn, too
     needs: tuple[str, ...] = ("chunked", "pause", "evict")
 
     def start(self, view: View) -> None:

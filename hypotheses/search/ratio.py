@@ -32,8 +32,7 @@ class Claim:
     value: Value
     best: Value
     bound: Value
-    known: Result | None = field(default=None, repr=False)
-    """Where `best` and `bound` come from, on the instance or one with its requests in another order."""
+    known: Result | None = field(default=None, repr=False)  # of it, or with its requests in another order
 
     @property
     def decided(self) -> bool:

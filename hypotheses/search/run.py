@@ -71,8 +71,7 @@ class SearchRecord:
         return {"claim": claim, **counts, "complete": self.complete, "stopped": self.stopped}
 
 
-Progress = Callable[[SearchRecord, float], None]
-"""Called after every instance with what is known and the seconds since the start."""
+Progress = Callable[[SearchRecord, float], None]  # what is known, and seconds so far
 
 
 def search(

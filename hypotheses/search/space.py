@@ -14,16 +14,13 @@ from kvcore.cost import Cost
 from kvcore.errors import BadInput
 from kvcore.instance import Call, Handling, Instance, Machine, Request, Segment
 
-HANDLINGS = (*get_args(Handling), "any")
-"""How the calls of a family are handled; `any`: each in a way of its own, of the three that are fixed."""
+HANDLINGS = (*get_args(Handling), "any")  # any: each call in a fixed way of its own
 
 FIXED = ("preserve", "discard", "swap")
 
-CallShape = tuple[int, int, int, int]
-"""A call and what follows it: duration, returned tokens, number of the handling, tokens decoded after it."""
+CallShape = tuple[int, int, int, int]  # duration, returns, number of the handling, tokens decoded after it
 
-Shape = tuple[int, int, int, tuple[CallShape, ...]]
-"""A request without its id: arrival, prompt, tokens decoded before the first call, and what follows."""
+Shape = tuple[int, int, int, tuple[CallShape, ...]]  # arrival, prompt, tokens before the first call, the calls
 
 MACHINE = Machine(memory=None, host_memory=0, evict=True)
 UNIT = Cost.unit()
@@ -153,4 +150,3 @@ class SearchSpace:
 LEAST = {
     "requests": 1, "memory": 1, "prompt": 1, "decode": 1, "calls": 0, "duration": 0, "returns": 0, "arrival": 0,
 }  # fmt: skip
-"""The least that each bound may be."""

@@ -35,8 +35,7 @@ def small(
     return Hypothesis(statement, source, states, one_by_one(SMALL, trace), predicate, note=note, every=True)
 
 
-REFUTED = {("index", "agents"), ("kv-time", "agents"), ("policy", "agents")}
-"""Claims that fail on a trace, and hold on another."""
+REFUTED = {("index", "agents"), ("kv-time", "agents"), ("policy", "agents")}  # they hold on others
 
 
 def expected(claim: str, trace: str) -> str:

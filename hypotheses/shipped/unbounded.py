@@ -12,8 +12,7 @@ from kvcore.instance import Instance, Machine
 
 K = 8
 POLICIES = ("fcfs", "mc-sf", "sarathi")
-ALLOWED = THEORY.replace(batch_tokens=10**6, chunked=True, evict=True, pause=True)
-"""As in the theory model, but that everything is allowed: more than these policies make use of."""
+ALLOWED = THEORY.replace(batch_tokens=10**6, chunked=True, evict=True, pause=True)  # more than they use
 
 
 def one_large(k: int, *arrival: int, machine: Machine = THEORY) -> Instance:

@@ -17,7 +17,6 @@ PACKAGES = (
     "kvbound", "library", "sweeps", "hypotheses", "gpu_validation", "solvers", "bounds", "formulations", "heuristics",
     "workloads", "costmodels", "kvcore",
 )  # fmt: skip
-"""The top-level packages of kvbound."""
 
 EXIT_FAILED, EXIT_BAD_INPUT, EXIT_UNDECIDED, EXIT_MISSING_TOOL, EXIT_INTERRUPTED = 1, 2, 3, 4, 130
 

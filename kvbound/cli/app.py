@@ -25,7 +25,6 @@ GROUPS: dict[str, tuple[str, str]] = {
     ),
     "Studies": ("demo check sweep kernels", "kvbound check faster-call-vllm"),
 }  # fmt: skip
-"""The commands by what they are for, each group with an example."""
 PLACES = {
     "solvers": "about.solvers", "options": "about.options", "policies": "about.policies", "load": "load.load_sweep",
     "import": "imports.app", "show": "instances.show", "library": "library.app",

@@ -33,7 +33,6 @@ CPU_MEMORY = 12_288  # tokens of KV on a CPU, unless given
 VERSIONS = ("kvbound", "python", "torch", "triton", "cuda", "driver")
 COUNTS = ("tokens", "decode_requests", "prefill_requests", "decode_kv", "prefill_kv", "swap_out_tokens",
           "swap_in_tokens")  # fmt: skip
-"""The features that a row holds."""
 Floor = Callable[[Any], float]
 
 

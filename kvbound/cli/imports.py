@@ -76,7 +76,6 @@ OPTIONS: dict[str, tuple[Any, Any]] = {
     "round": (Annotated[str, option("relax|restrict", "which way coarsening rounds", "--round")], "restrict"),
     "json": (JsonOption, None),
 }  # fmt: skip
-"""What every import of a trace takes, each with its default."""
 
 
 @dataclass(frozen=True)

@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from gpu_validation.engine import Engine
 
 TIMES = ("makespan", "busy-time", "total-flow-time", "weighted-flow-time", "max-flow-time", "total-ttft")
-"""The objectives that a measured clock gives."""
 OPTIMUM = "optimum"
 ROUNDS = {"cuda": (7, 3), "cpu": (5, 1)}  # rounds that are measured, and rounds before them, by device
 

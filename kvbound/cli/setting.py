@@ -46,7 +46,6 @@ OPTIONS: dict[str, tuple[Any, str | None]] = {
     "tick": (Annotated[str | None, option("SECONDS", "length of a tick (unit cost: 1/40)", "--tick")], None),
     **{name: (option, None) for name, option in MACHINE.items()},
 }
-"""All options of a setting, each with its default."""
 
 
 @dataclass(frozen=True)
@@ -108,8 +107,7 @@ def setting_of(values: dict[str, Any]) -> CostSetting:
     return CostSetting(model.make(), seconds, model.machine, given)
 
 
-takes_setting = gathers("setting", OPTIONS, setting_of)
-"""Gives a command the options of a setting, which it takes as one argument, `setting`."""
+takes_setting = gathers("setting", OPTIONS, setting_of)  # gives a command an argument `setting`
 
 
 HANDLINGS = ("min-waste", "preserve", "discard", "swap", "free")

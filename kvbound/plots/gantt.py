@@ -45,7 +45,6 @@ LOOKS: dict[Kind, IntervalStyle] = {
     "call-mixed": IntervalStyle("call, KV in part", WHITE, PURPLE, "\\\\\\\\\\\\", 0.44),
     "call-discarded": IntervalStyle("call, no KV", WHITE, PURPLE, "", 0.44),
 }
-"""The look of every kind of interval, in the order of the legend."""
 
 CELL = 3  # where the shortest batch is at least this many points wide, the work of each batch is a cell of its own
 LABELS = 40  # the most rows labelled in a Gantt chart; of more requests, every second, third, .. is

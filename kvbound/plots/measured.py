@@ -204,8 +204,7 @@ def _cases(rows: Rows) -> list[str]:
 
 
 Seconds = Sequence[float]
-Batches = Mapping[str, tuple[Seconds, Seconds]]
-"""Predicted and measured seconds of batches, by what they have in common."""
+Batches = Mapping[str, tuple[Seconds, Seconds]]  # predicted, measured
 
 
 def plot_calibration(rows: Rows, path: str | Path | None = None) -> Figure:

@@ -23,8 +23,7 @@ from kvcore.trace import BatchTrace, RequestTrace, Trace
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-CELLS = 1_500
-"""Up to this many batch steps of all requests, each is a bar; beyond, those that follow without a break are one."""
+CELLS = 1_500  # batch steps of all requests up to which each is a bar; beyond, those without a break are one
 
 WORK = ("prefill", "decode", "recompute")
 

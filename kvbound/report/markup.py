@@ -21,8 +21,7 @@ LINES = frozenset(
 )  # fmt: skip
 """Elements that end a line of the file."""
 
-COLOURS = {BLACK: "ink", GREY: "muted", LIGHT: "line", PALE: "pale", WHITE: "page"}
-"""The colours of pictures that are others on a dark page, by the names that `report.css` has for them."""
+COLOURS = {BLACK: "ink", GREY: "muted", LIGHT: "line", PALE: "pale", WHITE: "page"}  # as in report.css
 
 Child = Element | str | None
 

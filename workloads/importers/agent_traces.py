@@ -14,8 +14,7 @@ from kvcore.instance import Instance, Machine
 from workloads.importers.reader import TICK, read_requests
 from workloads.importers.selection import Column, Selection, TraceLayout
 
-MACHINE = Machine(memory=None, host_memory=0, batch_tokens=512, evict=True)
-"""What the command starts from; its memory has to be named."""
+MACHINE = Machine(memory=None, host_memory=0, batch_tokens=512, evict=True)  # its memory has to be named
 
 
 def _label(row: Row) -> str:

@@ -21,8 +21,7 @@ from workloads.arrivals import arrivals
 from workloads.importers.reader import Imported, check_meaning, read_requests
 from workloads.importers.selection import Column, Selection, TraceLayout
 
-TICK = Fraction(1, 40)
-"""Seconds per decode step: about what InferCept measured for a 6B model on an A100 (27.8 ms at 384 tokens)."""
+TICK = Fraction(1, 40)  # seconds a decode step: about what InferCept measured for 6B on an A100 (27.8 ms at 384 tokens)
 
 
 def read_infercept(

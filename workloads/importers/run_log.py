@@ -205,8 +205,7 @@ class _Reading(NamedTuple):
 
     cuts: int  # times that it had more tokens than were to be processed
     drops: int
-    places: tuple[Any, ...] = ()
-    """The batches after which it was dropped, as a linked list: the last one, and the list before it."""
+    places: tuple[Any, ...] = ()  # batches after which it was dropped, a linked list: the last, and the list before
 
 
 def restarts(request: Request, steps: list[tuple[int, int]]) -> tuple[list[int], bool]:
