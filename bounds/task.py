@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from bounds.tuning import Options, option
+from kvcore.certificates.alone import Alone
 from kvcore.certificates.budget import MOST_WORK, Budget
 from kvcore.certificates.proof import Proof
 from kvcore.errors import BadInput
@@ -29,7 +30,7 @@ class Task:
     """The instance, the objective, and when to stop improving (by `time.process_time`), which may change until then.
 
     `upper` is the value of a schedule, if one is known: it only says where a proof may stop; `news` says that of one
-    that others found meanwhile. By `end` the first proof has to be there.
+    that others found meanwhile. By `end` the first proof has to be there. `finds`: schedules are worth a search, too.
     """
 
     instance: Instance
@@ -38,6 +39,7 @@ class Task:
     upper: Value | None = None
     end: float = math.inf
     news: Callable[[], Value | None] = lambda: None
+    finds: bool = False
 
     def is_over(self) -> bool:
         """Whether the deadline is there."""
@@ -63,6 +65,11 @@ class Proposal(NamedTuple):
 
     proof: Proof
     value: Value | None = None
+
+
+def propose_alone(_: Task) -> Iterator[Proposal]:
+    """Return the proof that no request is faster than alone."""
+    return iter([Proposal(Alone())])
 
 
 def most_options(instance: Instance) -> int:

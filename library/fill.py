@@ -11,7 +11,6 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
-from bounds import METHODS
 from kvcore.errors import BadInput, MissingTool, unknown
 from kvcore.files import read_text, write_text
 from kvcore.metrics import Value
@@ -20,15 +19,15 @@ from library.library import OURS, TRIED, Improved, Library, origin
 from solvers import solve
 from solvers.dual_bound import climb
 from solvers.source import code_version
+from solvers.ways import CERTIFYING, SOLVERS
 from solvers.ways import WAYS as TABLE
 from sweeps.cell import Cell
 from sweeps.export import as_csv
 from sweeps.run import Watch
 from sweeps.store import Store
 
-SOLVING = [way.label for way in TABLE.values()]
-BOUNDING = {"bound": "auto", **{name: name for name in METHODS if name not in SOLVING}}
-WAYS = tuple(dict.fromkeys(("improve", "auto", *BOUNDING, *SOLVING)))
+BOUNDING = {"bound": "auto"} | {way.label: way.label for way in CERTIFYING if way.solver is SOLVERS["bound"]}
+WAYS = tuple(dict.fromkeys(("improve", "auto", *BOUNDING, *(way.label for way in TABLE.values()))))
 """Policies with changes and repair, what `solve` chooses, the ladder of bounds; then each of the others."""
 
 COLUMNS = (

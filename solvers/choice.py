@@ -9,11 +9,11 @@ from kvcore.errors import BadInput, unknown
 from kvcore.instance import Instance
 from solvers.task import SolveOptions
 from solvers.ways import (
+    BOUND,
     CONFIGURATIONS,
     COUNTS,
     EVENTS,
     IMPROVE,
-    LADDER,
     SLOT_FLOW,
     SLOTS,
     SOLVERS,
@@ -27,7 +27,7 @@ WHY = {
     SLOTS: "batches last one tick, and few requests have few joint states; what it proves is certified",
     COUNTS: "requests are alike, and their counts say all",
     EVENTS: "few requests have few joint states at batch boundaries; what it proves is certified",
-    LADDER: "no exact search takes it, but lower bounds scale",
+    BOUND: "no exact search takes it, but lower bounds scale",
 }
 """What proves, in the order in which it has its turns where it applies, and why."""
 
@@ -101,7 +101,7 @@ def _named(instance: Instance, objective: str, names: Sequence[str]) -> Choice:
     chosen = list(dict.fromkeys(labels[name] for name in names))
     if reasons := [reason for way in chosen if (reason := way.declines(instance, objective))]:
         raise BadInput(reasons[0])
-    lanes = [tuple(way for way in chosen if way.proves is proves) for proves in (True, False)]
+    lanes = [tuple(way for way in chosen if bool(way.proves) is proves) for proves in (True, False)]
     return Choice(tuple(lane for lane in lanes if lane), "these ways were asked for")
 
 
@@ -112,7 +112,7 @@ def _race(instance: Instance, objective: str) -> Choice:
     provers = [way for way in WHY if not (many and way is EVENTS) and way.declines(instance, objective) is None]
     why = WHY[provers[0]]
     if CONFIGURATIONS in provers:  # other searches see less there
-        provers = [CONFIGURATIONS, LADDER, START_TIME]
+        provers = [CONFIGURATIONS, BOUND, START_TIME]
     head_start = options.head_start if len(provers) > 1 else 0.0
     turns = " and ".join(way.what for way in provers)
     after = f"after {head_start} s " if head_start else ""

@@ -11,7 +11,6 @@ from fractions import Fraction
 from threading import Thread
 from typing import Any
 
-import bounds
 import kvcore
 from heuristics import BY_COST, Policy, PolicyError, Unsuited, get_policy, trace_policy
 from heuristics import predictions as believed
@@ -27,6 +26,7 @@ from kvcore.result import DECLINED, BoundKind, Horizon, Result, SolverInfo, numb
 from kvcore.schedule import Schedule
 from kvcore.trace import Trace
 from solvers.choice import choose
+from solvers.dual_bound import rungs
 from solvers.option_names import takes_options
 from solvers.packing import name_of, pack, unpack
 from solvers.pool import race
@@ -44,7 +44,7 @@ from solvers.task import (
     Task,
     Tried,
 )
-from solvers.ways import LADDER, SOLVERS, WAYS, Way
+from solvers.ways import BOUND, CERTIFYING, SOLVERS, WAYS, Way
 
 
 @takes_options
@@ -296,7 +296,7 @@ class _Solve:
         """Let the ladder of bounds go on, until a certificate meets the value that is claimed, or time is up."""
         began, self.claimant, self.ladder = self.seconds, self.bounded_by, []
         limit = min(seconds, NO_TIME_LIMIT)
-        task = replace(self.task_of(LADDER), upper_bound=self.value, time_limit=limit, constraints=b"")
+        task = replace(self.task_of(BOUND), upper_bound=self.value, time_limit=limit, constraints=b"")
         ends = self.race([[task]], lambda: None)
         self.interrupted = Done("interrupted") in ends
         self.notes += [end.message for end in ends if isinstance(end, Failed)]
@@ -310,12 +310,11 @@ class _Solve:
     def bound_at_once(self, named: bool) -> None:
         """Prove what takes little time: that no request is faster than alone, and, where no way is named, some more."""
         options, limit, self.heard = SolveOptions.given(), self.task.time_limit, not named
-        rungs = bounds.climb(
-            self.instance, self.objective, method="alone" if named else "auto",
+        quick = CERTIFYING[:1] if named else [way for way in CERTIFYING if way.at_once]
+        for rung in rungs(
+            self.instance, self.objective, quick,
             time_limit=min(options.at_once, options.policies * limit), late=min(options.longest_wait, limit / 2),
-            without=[method.name for method in bounds.METHODS.values() if not method.at_once],
-        )  # fmt: skip
-        for rung in rungs:
+        ):  # fmt: skip
             if rung.certificate is not None:
                 task = replace(self.task, formulation=rung.method, solver="bounds")
                 self.horizons[task.label] = Horizon(0, True, rung.certificate.horizon)
@@ -434,7 +433,7 @@ class _Solve:
             self._note("bound", bound, by or task.label)
         if is_better or (new == old and (kind == "certificate" or self._is_first())):
             self.bound, self.bounded_by = bound, task
-            self.kind = kind or ("search" if WAYS[task.formulation, task.solver].exact else "solver")
+            self.kind = kind or WAYS[task.formulation, task.solver].proves
 
     def decided(self) -> Stop | None:
         """Return why the workers can stop, if they can."""

@@ -1,34 +1,184 @@
-"""The ladder of bounds: as a way of the driver, and as a result of its own."""
+"""The ladder of bounds: the ways that leave certificates, one after another, as a result and in a worker process."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from math import inf
 from typing import Any
 
-import bounds
+import bounds.task
 import kvcore
-from kvcore.certificates import Certificate
+from bounds.task import LadderOptions, Proposal
+from kvcore.certificates import Certificate, InvalidCertificate, certify
+from kvcore.errors import BadInput, unknown
+from kvcore.files import valid
 from kvcore.instance import Instance
-from kvcore.metrics import Value
+from kvcore.metrics import Value, check_objective, objective_value
+from kvcore.referee import verify_schedule
 from kvcore.result import Horizon, Result, SolverInfo, number
 from kvcore.schedule import Schedule
 from solvers.option_names import takes_options
-from solvers.task import NEWS, Bound, Done, Found, Progress, Send, Task, Tried
+from solvers.task import NEWS, Bound, Done, Found, Progress, Send, Stop, Task, Tried
+from solvers.ways import BOUND, CERTIFYING, Way, way_of
+
+GONE = {"exhaustive": "events", "windows": "prices", "unlimited-memory": "shares"}
+"""Methods that once were, and what their names stand for now."""
+
+
+@dataclass(frozen=True)
+class Rung:
+    """What one way proved: a certificate, or why there is none."""
+
+    method: str
+    seconds: float
+    certificate: Certificate | None = field(default=None, repr=False)
+    bound: Value | None = None
+    why_not: str = ""
+    drops: str = ""
+
+    def row(self, objective: str) -> dict[str, Any]:
+        """Return its row in a result."""
+        why = self.certificate.why if self.certificate else self.why_not or "it ended before its first proof"
+        bound, seconds = number(self.bound, objective), round(self.seconds, 3)
+        return {"method": self.method, "bound": bound, "seconds": seconds, "drops": self.drops, "why": why}
+
+
+def ladder(instance: Instance, without: Collection[str] = ()) -> list[Way]:
+    """Return the ways that leave certificates; where no batch is faster than another, its time is the others'."""
+    without = {*without, *(("speed",) * instance.cost.always_one_tick)}
+    return [way for way in CERTIFYING if way.formulation not in without]
+
+
+def rungs(
+    instance: Instance,
+    objective: str,
+    ways: Sequence[Way],
+    *,
+    time_limit: float = 60.0,
+    upper: Value | None = None,
+    late: float = 0.0,
+    finds: bool = False,
+    news: Callable[[], Value | None] = lambda: None,
+    found: Callable[[str, Certificate | Schedule], None] = lambda way, what: None,
+) -> Iterator[Rung]:
+    """Yield what each way proves, one after another, until `upper` is proved optimal.
+
+    `time_limit` is in seconds of the processor, divided among the ways that apply: what one leaves, those after it
+    get. A way whose first proof may end more than `late` seconds late is declined; `alone` never is. One ends early
+    if at what it gained a second its time would not bring it beyond what the others proved. `found` is called with the
+    name of the way and each certificate, or schedule that a search comes upon, as it comes; `finds` says that searches
+    go for schedules, and `news` the value of one that others found meanwhile. On KeyboardInterrupt comes what the
+    running way had, and then the exception.
+    """
+    check_objective(objective)
+    instance.cost.check_linear()
+    end = time.process_time() + time_limit
+    turns = [_Turn(way, bounds.task.Task(instance, objective, end, upper, end + late, news, finds), found)
+             for way in ways]  # fmt: skip
+    known: list[Value] = []
+    for k, turn in enumerate(turns):
+        share = turn.share / max(1, sum(later.share for later in turns[k:]))
+        interrupted = turn.take(share * (end - time.process_time()), max(known, default=0))
+        if turn.rung.bound is not None:
+            known.append(turn.rung.bound)
+        yield turn.rung
+        if interrupted:
+            raise KeyboardInterrupt
+        if turn.rung.bound is not None and upper is not None and turn.rung.bound >= upper:
+            return
+
+
+class _Turn:
+    """What a way does when it is its turn: `proposals` (None: it does not apply), and the `rung` that it reaches."""
+
+    def __init__(self, way: Way, task: bounds.task.Task, found: Callable[[str, Certificate | Schedule], None]) -> None:
+        self.way, self.task, self.found = way, task, found
+        self.proposals: Iterator[Proposal | Schedule] | None = None
+        self.rung = Rung(way.formulation, 0.0, drops=way.drops)
+        try:
+            self.proposals = way.proposals(task)
+        except (BadInput, InvalidCertificate) as reason:
+            self.rung = replace(self.rung, why_not=str(reason))
+
+    @property
+    def share(self) -> int:
+        """Its share of the time: 0 if it does not apply."""
+        return 0 if self.proposals is None else LadderOptions.given().patience if self.way.slows else 1
+
+    def take(self, seconds: float, known: Value) -> bool:
+        """Prove what can be proved in so much time, as others have proved `known`; say whether it was interrupted."""
+        began = time.process_time()
+        self.task.deadline = began + seconds
+        unchecked: Proposal | None = None
+        interrupted = False
+        try:
+            with valid("a certificate cannot hold its numbers"):
+                for proposal in self.proposals or ():
+                    if isinstance(proposal, Schedule):
+                        self.found(self.way.formulation, proposal)
+                        continue
+                    before, unchecked = self.rung, proposal
+                    self._check(proposal, began)
+                    unchecked = None
+                    if self.way.slows and self._most(before) < known:
+                        break
+        except (BadInput, InvalidCertificate) as reason:
+            self.rung = replace(self.rung, why_not=str(reason))
+        except KeyboardInterrupt:
+            interrupted = True
+            with suppress(InvalidCertificate):
+                if unchecked is not None:
+                    self._check(unchecked, began)
+            if self.rung.certificate is None:
+                self.rung = replace(self.rung, why_not="it was interrupted before its first proof")
+        if self.proposals is not None:
+            self.rung = replace(self.rung, seconds=time.process_time() - began)
+        return interrupted
+
+    def _check(self, proposal: Proposal, began: float) -> None:
+        certificate = certify(self.task.instance, self.task.objective, *proposal)
+        if self.rung.bound is None or certificate.value >= self.rung.bound:
+            seconds = time.process_time() - began
+            self.rung = Rung(self.rung.method, seconds, certificate, certificate.value, drops=self.way.drops)
+            self.found(self.way.formulation, certificate)
+
+    def _most(self, before: Rung) -> float:
+        """Return what it would prove by its deadline if the bound rose as fast as since the rung before."""
+        if before.bound is None or self.rung.bound is None:
+            return inf
+        gained, took = float(self.rung.bound - before.bound), self.rung.seconds - before.seconds
+        return float(self.rung.bound) + gained / max(took, 1e-9) * max(0.0, self.task.deadline - time.process_time())
 
 
 def run(task: Task, send: Send) -> Done:
-    """Carry out a task in a worker process; certificates are sent as they come, and what each method came to."""
+    """Carry out a task in a worker process: all of the ladder, or one way, which finds schedules, too."""
+    best, proved, end = task.upper_bound, list[Value](), time.process_time() + task.time_limit
+    everything = way_of(task) is BOUND
 
-    def found(method: str, what: Certificate | Schedule) -> None:
-        send(Found(what, None) if isinstance(what, Schedule) else Bound(what.value, "certificate", what, method))
+    def found(way: str, what: Certificate | Schedule) -> None:
+        nonlocal best
+        if isinstance(what, Certificate):
+            proved.append(what.value)
+            send(Bound(what.value, "certificate", what, way))
+        else:
+            value = objective_value(verify_schedule(task.instance, what), task.objective)
+            best = value if best is None else min(value, best)
+            send(Found(what, value))
 
-    rungs = bounds.climb(
-        task.instance, task.objective, time_limit=task.time_limit, upper=task.upper_bound, without=task.beside,
-        news=lambda: NEWS.value, found=found,
-    )  # fmt: skip
-    for rung in rungs:
-        send(Tried(_rung(rung, task.objective)))
-    return Done("time limit")
+    for rung in rungs(
+        task.instance, task.objective, ladder(task.instance, task.beside) if everything else [way_of(task)],
+        time_limit=task.time_limit, upper=task.upper_bound, finds=not everything, news=lambda: NEWS.value, found=found,
+    ):  # fmt: skip
+        if everything:
+            send(Tried(rung.row(task.objective)))
+        elif rung.bound is None and rung.why_not:
+            raise BadInput(rung.why_not)
+    known = min((value for value in (best, NEWS.value) if value is not None), default=inf)
+    over: Stop = "time limit" if everything or time.process_time() > end else "memory limit"
+    return Done("proved" if max(proved, default=-inf) >= known else over)
 
 
 @takes_options
@@ -44,41 +194,38 @@ def climb(
 ) -> Result:
     """Return the best bound of the ladder as a result; Ctrl-C ends it with what was proved so far.
 
-    `upper` is the value of a schedule, which some methods use; `time_limit` is in seconds, for all methods together.
-    `options` are as in `solve`.
+    `upper` is the value of a schedule, which some methods use; `time_limit` is in seconds, for all methods together
+    (`method`: only that one). `options` are as in `solve`.
+
+    Raises BadInput for a name that is none, and where the one method that was asked for does not apply.
     """
-    rungs: list[bounds.Rung] = []
+    named = {way.formulation: [way] for way in CERTIFYING}
+    asked, method = method, GONE.get(method, method)
+    if method not in ("auto", *named):
+        raise unknown("bound", method, ["auto", *named])
+    made: list[Rung] = []
     stopped = "ended"
     try:
-        for rung in bounds.climb(instance, objective, method=method, time_limit=time_limit, upper=upper):
-            rungs.append(rung)
-            known = [rung.bound for rung in rungs if rung.bound is not None]
+        ways = named.get(method) or ladder(instance)
+        for rung in rungs(instance, objective, ways, time_limit=time_limit, upper=upper):
+            made.append(rung)
             if progress is not None:
-                progress(upper, max(known, default=None), sum(rung.seconds for rung in rungs))
+                bound = max((each.bound for each in made if each.bound is not None), default=None)
+                progress(upper, bound, sum(each.seconds for each in made))
     except KeyboardInterrupt:
         stopped = "interrupted"
-    proved = [rung for rung in rungs if rung.bound is not None]
-    best = max(proved, key=lambda rung: rung.bound or 0, default=bounds.Rung(method, 0.0))
-    gone = bounds.GONE.get(method)
-    chosen = {} if gone is None else {"chosen": f"{method} is no method any more; {gone} stands for it"}
-    named = {"options": options} if options else {}
+    best = max(made, key=lambda rung: -1 if rung.bound is None else rung.bound, default=Rung(method, 0.0))
+    certificate = best.certificate
+    if certificate is None:
+        if method != "auto" and stopped == "ended":
+            raise BadInput(f"{method}: {best.why_not}")
+        best = Rung(method, 0.0)
+    chosen = {} if asked == method else {"chosen": f"{asked} is no method any more; {method} stands for it"}
     return Result(
-        instance,
-        objective,
-        bound=best.bound,
-        bound_kind=None if best.certificate is None else "certificate",
-        horizon=None if best.certificate is None else Horizon(0, True, best.certificate.horizon),
-        proved_by=None if best.certificate is None else best.method,
-        formulation=best.method,
-        solver=SolverInfo("bounds", kvcore.__version__),
-        seconds=sum(rung.seconds for rung in rungs),
-        stopped=stopped,
-        certificate=best.certificate,
-        extra={"ladder": [_rung(rung, objective) for rung in rungs], **chosen, **named},
-    )
-
-
-def _rung(rung: bounds.Rung, objective: str) -> dict[str, Any]:
-    why = rung.why_not if rung.certificate is None else rung.certificate.why
-    bound, drops = number(rung.bound, objective), bounds.METHODS[rung.method].drops
-    return {"method": rung.method, "bound": bound, "seconds": round(rung.seconds, 3), "drops": drops, "why": why}
+        instance, objective, bound=best.bound, certificate=certificate, formulation=best.method,
+        bound_kind=None if certificate is None else "certificate",
+        horizon=None if certificate is None else Horizon(0, True, certificate.horizon),
+        proved_by=None if certificate is None else best.method,
+        solver=SolverInfo("bounds", kvcore.__version__), seconds=sum(rung.seconds for rung in made), stopped=stopped,
+        extra={"ladder": [rung.row(objective) for rung in made], **chosen, **({"options": options} if options else {})},
+    )  # fmt: skip

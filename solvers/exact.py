@@ -1,7 +1,4 @@
-"""The exact searches, whose proofs a checker runs again: over slots, batch boundaries, or starts of requests.
-
-`run` carries out one of them in a worker process; `exact` all that take an instance, in this process.
-"""
+"""The exact searches, whose proofs a checker runs again, in this process: over slots, batch boundaries, or starts."""
 
 from __future__ import annotations
 
@@ -23,7 +20,7 @@ from kvcore.metrics import objective_value
 from kvcore.referee import verify_schedule
 from kvcore.result import Horizon, Result, SolverInfo
 from kvcore.schedule import Schedule
-from solvers.task import NEWS, Bound, Done, Found, Send, SolveOptions, Stop, Task
+from solvers.task import SolveOptions
 
 CLIMBS: dict[str, Callable[[bounds.task.Task], Iterator[Proposal | Schedule]]] = {
     "slots": slot_solver.climb,
@@ -31,25 +28,6 @@ CLIMBS: dict[str, Callable[[bounds.task.Task], Iterator[Proposal | Schedule]]] =
     "configurations": configurations.climb,
 }
 """The searches by their names, in the order in which `exact` tries them where requests are few."""
-
-
-def run(task: Task, send: Send) -> Done:
-    """Carry out a task; schedules and bounds with their certificates are sent as they come."""
-    best, bound, deadline = task.upper_bound, None, time.process_time() + task.time_limit
-    search = bounds.task.Task(task.instance, task.objective, deadline, best, news=lambda: NEWS.value)
-    for found in CLIMBS[task.formulation](search):
-        if isinstance(found, Schedule):
-            value = objective_value(verify_schedule(task.instance, found), task.objective)
-            best = value if best is None else min(value, best)
-            send(Found(found, value))
-        else:
-            certificate = certify(task.instance, task.objective, *found)
-            bound = certificate.value if bound is None else max(certificate.value, bound)
-            send(Bound(certificate.value, "certificate", certificate))
-    known = [value for value in (best, NEWS.value) if value is not None]
-    is_proved = bound is not None and bool(known) and bound >= min(known)
-    over: Stop = "time limit" if search.is_over() else "memory limit"
-    return Done("proved" if is_proved else over)
 
 
 def exact(

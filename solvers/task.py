@@ -42,7 +42,7 @@ class SolveOptions(Options):
 
 def label(formulation: str, solver: str) -> str:
     """Name a way for people."""
-    return formulation if solver == formulation else f"{formulation} on {solver}"
+    return formulation if solver in (formulation, "bound") else f"{formulation} on {solver}"
 
 
 @dataclass(frozen=True)

@@ -1,20 +1,21 @@
-"""The ways to solve an instance, a record each. A new one is a module with `run(task, send)` and a line in `WAYS`."""
+"""The one table of ways: what finds schedules, what proves bounds, or both; a new one is a module and a row."""
 
 from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from importlib import import_module, metadata
-from typing import Any
+from typing import Any, Literal
 
+import bounds.task
 import kvcore
 from kvcore.certificates.budget import InvalidCertificate
 from kvcore.certificates.certificate import HORIZON
-from kvcore.errors import MissingTool
+from kvcore.errors import BadInput, MissingTool
 from kvcore.instance import Instance
-from kvcore.rigid import why_not_rigid
+from kvcore.schedule import Schedule
 from solvers.task import Task, label
 
 
@@ -67,28 +68,39 @@ class Solver:
 
 @dataclass(frozen=True)
 class Way:
-    """A formulation and what solves it."""
+    """What finds schedules, or proves bounds: a formulation, and what solves it.
+
+    Where it yields `bounds.task.Proposal`s and schedules (`proposes`), each proof becomes a certificate, and
+    `solvers.dual_bound` runs it; a solver of others, which calls back, has a `run(task, send)`.
+    """
 
     formulation: str
     solver: Solver
-    run: str
+    proves: Literal["certificate", "search", "solver"] | None
+    """What its bounds rest on; None: it finds schedules only."""
+    proposes: str = ""
+    """The generator of what it proves and finds, as MODULE:FUNCTION; BadInput at its call says why it declines."""
+    run: str = "solvers.dual_bound:run"
     """The function that carries out a task in a worker process, as MODULE:FUNCTION."""
-    horizon: str = ""
-    """Why it looks at all schedules; otherwise only at those of a number of batches, which it needs."""
-    proves: bool = True
-    """Whether it proves bounds; all but one of those that do find schedules, too."""
+    drops: str = ""
+    """What its relaxation leaves out, in words."""
+    what: str = ""
+    """The method in words, where `auto` chooses it to run beside another one."""
+    horizon: str = HORIZON
+    """Why it looks at all schedules; empty: only at those of a number of batches, which it needs."""
+    at_once: bool = False
+    """Whether it mostly takes so little time that a solve begins with it, before there is any worker."""
+    slows: bool = False
+    """Whether its bound rises as long as there is time, ever more slowly: it gets more of it (`LadderOptions`)."""
     plans: bool = False
     """Whether it plans its time, and so is told its share of it, in seconds of the processor."""
     rests: bool = True
     """Whether it may be stopped for a while under a time limit; not where HiGHS looks at the clock."""
     endless: bool = False
     """Whether it ends by its limit alone, so that it needs one."""
-    exact: bool = False
-    """Whether its bounds are exact integers of kvbound's own."""
-    what: str = ""
-    """The method in words, where `auto` chooses it to run beside another one."""
-    declines: Callable[[Instance, str], str | None] = lambda instance, objective: None
-    """Says why an instance and an objective are not for it; it may decline more once it runs."""
+    why_not: str = ""
+    """The function that says why an instance and an objective are not for it, as MODULE:FUNCTION, and `says` how."""
+    says: str = "{}"
 
     @property
     def label(self) -> str:
@@ -97,44 +109,31 @@ class Way:
 
     def runner(self) -> Callable[..., Any]:
         """Load the function that carries out a task: of a `solvers.task.Task` and what sends its messages."""
-        module, _, name = self.run.partition(":")
-        found: Callable[..., Any] = getattr(import_module(module), name)
+        return _loaded(self.run)
+
+    def proposals(self, task: bounds.task.Task) -> Iterator[bounds.task.Proposal | Schedule]:
+        """Return what it proves and finds; BadInput or InvalidCertificate says why it declines."""
+        found: Iterator[bounds.task.Proposal | Schedule] = _loaded(self.proposes)(task)
         return found
 
-
-def _not_rigid(instance: Instance, objective: str) -> str | None:
-    reason = why_not_rigid(instance, objective)
-    return reason and f"starts of requests that run from start to end: {reason}; try --formulation events"
-
-
-def _not_for_flow(instance: Instance, objective: str) -> str | None:
-    from solvers.slot_flow.scope import why_not  # only now: it loads a compiler
-
-    reason = why_not(instance, objective)
-    return reason and f"arc-flow {reason}; use slots, events or batch-bigm"
-
-
-def _not_for_slots(instance: Instance, objective: str) -> str | None:
-    from bounds.slot_solver import declines  # only now: it loads a compiler
-
-    reason = declines(instance, objective)
-    return reason and f"slots {reason}"
+    def declines(self, instance: Instance, objective: str) -> str | None:
+        """Say why an instance and an objective are not for it; it may decline more once it runs."""
+        if self.why_not:
+            reason = _loaded(self.why_not)(instance, objective)
+            return reason and self.says.format(reason)
+        try:
+            if self.proposes:
+                self.proposals(bounds.task.Task(instance, objective, finds=True))
+        except (BadInput, InvalidCertificate) as reason:
+            return str(reason)
+        return None
 
 
-def _not_for_counts(instance: Instance, objective: str) -> str | None:
-    from solvers.counts.solve import declines
-
-    return declines(instance, objective)
-
-
-def _not_for_events(instance: Instance, objective: str) -> str | None:
-    from kvcore.certificates.events import check_size  # only now: it loads a compiler
-
-    try:
-        check_size(instance)
-    except InvalidCertificate as error:
-        return str(error)
-    return None
+def _loaded(function: str) -> Callable[..., Any]:
+    """Load a function only when it is called for: compilers and solvers take a while."""
+    module, _, name = function.partition(":")
+    found: Callable[..., Any] = getattr(import_module(module), name)
+    return found
 
 
 # fmt: off
@@ -144,39 +143,60 @@ _GUROBI = Solver("gurobi", "as HiGHS", "gurobipy", "pip install 'kvbound[gurobi]
                  lambda: import_module("solvers.gurobi").licence(), "gurobipy")
 _CP_SAT = Solver("cp-sat", "claims optima, by clause learning over integers; no certificate of it", "ortools",
                  "pip install 'kvbound[cp-sat]'", lambda: "Apache-2.0, no limit", "ortools.sat.python.cp_model")
+_BOUND = Solver("bound", "lower bounds, each with a certificate")
 
-SLOTS = Way("slots", Solver("slots", "optimal, by a search over slots that the checker runs again"),
-            "solvers.exact:run", HORIZON,
-            exact=True, what="the search over slots", declines=_not_for_slots)
 EVENTS = Way("events", Solver("events", "optimal, by a search over batch boundaries that the checker runs again"),
-             "solvers.exact:run", "the search goes through states, whatever the number of batches",
-             exact=True, what="the search over batch boundaries", declines=_not_for_events)
-COUNTS = Way("counts", Solver("counts", "claims optima, by a search over counts of like requests; no floating point"),
-             "solvers.counts.solve:run", "the search looks at every number of batches",
-             exact=True, what="the search over counts", declines=_not_for_counts)
+             "certificate", "bounds.events:propose_events",
+             drops="nothing, but schedules are looked at only as far as the time allows",
+             what="the search over batch boundaries",
+             horizon="the search goes through states, whatever the number of batches")
+SLOTS = Way("slots", Solver("slots", "optimal, by a search over slots that the checker runs again"),
+            "certificate", "bounds.slot_solver:propose_slots", slows=True, what="the search over slots",
+            drops="nothing: all batches of one tick are searched, as far as prices do not exclude them")
 CONFIGURATIONS = Way("configurations",
                      Solver("configurations", "optimal, by a search over starts that the checker runs again"),
-                     "solvers.exact:run", HORIZON,
-                     exact=True, what="the search over what can run together", declines=_not_rigid)
-START_TIME = Way("start-time", _HIGHS, "solvers.start_time:run",
-                 what="the program of start times", plans=True, rests=False,
-                 horizon="some optimal schedule ends within the ticks looked at (docs/start_time.md, Horizon)",
-                 declines=_not_rigid)
-MODELS = [Way(of, by, "solvers.milp:run")
-          for of in ("batch-bigm", "batch-bigm:plain") for by in (_HIGHS, _GUROBI)]
-CP_SAT = Way("cp-sat", _CP_SAT, "solvers.cp_sat:run")
-SLOT_FLOW = Way("arc-flow", _CP_SAT, "solvers.slot_flow.solve:run",
-              "every schedule below the best value known is a flow over the ticks looked at",
-              declines=_not_for_flow)
-
+                     "certificate", "bounds.configurations:propose_configurations", slows=True,
+                     drops="that each request runs once, and how small ones pack",
+                     what="the search over what can run together")
+CERTIFYING = (
+    Way("alone", _BOUND, "certificate", "bounds.task:propose_alone", at_once=True, drops="all that requests share"),
+    Way("shares", _BOUND, "certificate", "bounds.shares:propose_shares", at_once=True,
+        drops="that a batch holds whole requests: each has a share of the time of its batches"),
+    Way("late-windows", _BOUND, "certificate", "bounds.late_windows:propose_late_windows",
+        drops="the order of work in spans of time: no more of it is on time than fits"),
+    Way("fresh", _BOUND, "certificate", "bounds.fresh:propose_fresh", at_once=True,
+        drops="what is processed again, but for KV that does not fit: any order of batches"),
+    EVENTS,
+    Way("prices", _BOUND, "certificate", "bounds.slot_prices:propose_prices",
+        drops="that paths of requests are whole, and breaks within segments"),
+    SLOTS,
+    CONFIGURATIONS,
+    Way("speed", _BOUND, "certificate", "bounds.speed:propose_speed", slows=True,
+        drops="that a batch holds whole requests; a fast batch pays more for its work"),
+)
+"""Those whose proofs a checker recomputes: that end by themselves, the cheapest first, then that use all time left."""
+BOUND = Way("bound", _BOUND, "certificate", plans=True, endless=True, what="the ladder of bounds")
+"""All of them, one after another."""
+COUNTS = Way("counts", Solver("counts", "claims optima, by a search over counts of like requests; no floating point"),
+             "search", run="solvers.counts.solve:run", what="the search over counts",
+             horizon="the search looks at every number of batches", why_not="solvers.counts.solve:declines")
 IMPROVE = Way("improve", Solver("improve", "nothing: policies with other parameters and priorities find schedules"),
-              "solvers.improve:run", "it proves nothing", proves=False,
-              plans=True, endless=True, exact=True, what="the search among policies")
-LADDER = Way("bound", Solver("bound", "lower bounds, each with a certificate"),
-             "solvers.dual_bound:run", HORIZON, plans=True, endless=True, exact=True, what="the ladder of bounds")
+              None, run="solvers.improve:run", plans=True, endless=True, what="the search among policies",
+              horizon="it proves nothing")
+START_TIME = Way("start-time", _HIGHS, "solver", run="solvers.start_time:run", plans=True, rests=False,
+                 what="the program of start times",
+                 horizon="some optimal schedule ends within the ticks looked at (docs/start_time.md, Horizon)",
+                 why_not="kvcore.rigid:why_not_rigid",
+                 says="start-time is for requests that run from start to end: {}; try --formulation events")
+MODELS = [Way(of, by, "solver", run="solvers.milp:run", horizon="")
+          for of in ("batch-bigm", "batch-bigm:plain") for by in (_HIGHS, _GUROBI)]
+CP_SAT = Way("cp-sat", _CP_SAT, "solver", run="solvers.cp_sat:run", horizon="")
+SLOT_FLOW = Way("arc-flow", _CP_SAT, "solver", run="solvers.slot_flow.solve:run",
+                horizon="every schedule below the best value known is a flow over the ticks looked at",
+                why_not="solvers.slot_flow.scope:why_not", says="arc-flow {}; use slots, events or batch-bigm")
 
-EVERY = (SLOTS, EVENTS, COUNTS, IMPROVE, LADDER, *MODELS, CONFIGURATIONS, START_TIME, CP_SAT, SLOT_FLOW)
-WAYS = {(way.formulation, way.solver.name): way for way in EVERY}
+WAYS = {(way.formulation, way.solver.name): way for way in
+        (BOUND, *CERTIFYING, COUNTS, IMPROVE, *MODELS, START_TIME, CP_SAT, SLOT_FLOW)}
 # fmt: on
 """Every way, by the names that `--formulation` and `--solver` take; the first of a formulation, or of a solver, is what
 either of them alone stands for."""

@@ -6,13 +6,12 @@ import os
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import suppress
 
-import bounds
 import kvbound as kv
 from bounds import events, slot_solver
 from bounds.task import Task
 from heuristics import best_schedule
 from kvcore import BadInput, Cost, CostFunction, Instance, Machine, Request, Segment
-from solvers import neighbourhoods
+from solvers import dual_bound, neighbourhoods
 from solvers.improve import improve
 from solvers.slot_flow.steps import steps_below
 from workloads.builtin import builtin_instance
@@ -40,7 +39,8 @@ def boundaries() -> None:
 def ladder() -> None:
     """The other methods of bounding."""
     for name in ("mars-figure1", "infercept-sample:k=3,evict=1"):
-        list(bounds.climb(builtin_instance(name), FLOW, time_limit=1, without=SEARCHES))
+        instance = builtin_instance(name)
+        list(dual_bound.rungs(instance, FLOW, dual_bound.ladder(instance, SEARCHES), time_limit=1))
     with suppress(BadInput):  # on a slow machine there may be no time for it: the tests compile it then
         kv.bound(PLAIN, method="speed", time_limit=4)
 

@@ -7,7 +7,6 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
-from bounds.ladder import METHODS
 from costmodels import COSTS, DEVICES, MODELS
 from heuristics import POLICIES
 from heuristics.engine import admission, min_waste
@@ -15,7 +14,7 @@ from heuristics.engine.policy import Policy
 from heuristics.registry import NAMED
 from kvcore.instance import LIMIT, Machine
 from solvers.option_names import rows_of_options
-from solvers.ways import SOLVERS
+from solvers.ways import CERTIFYING, SOLVERS
 from workloads.builtin import BUILTIN
 
 NAMES = """# Names
@@ -43,7 +42,7 @@ def names_page() -> str:
         *section("Instances", ("instance and its parameters", "what it is", "source"), instances),
         *section("Policies", ("policy", "rule", "knows", "source"),
                  [(f"`{name}`", policy.rule, policy.knows, policy.source) for name, policy in POLICIES.items()]),
-        *section("Bounds", ("method", "what it drops"), [(f"`{m.name}`", m.drops) for m in METHODS.values()]),
+        *section("Bounds", ("method", "what it drops"), [(f"`{way.label}`", way.drops) for way in CERTIFYING]),
         *section("Solvers", ("solver", "what it proves"), [(f"`{name}`", s.proves) for name, s in SOLVERS.items()]),
         *section("Costs", ("cost", "what it is", "tick", "machine", "source"), [
             (f"`{name}`", model.what, f"{model.tick} s", machine(model.machine), model.source)

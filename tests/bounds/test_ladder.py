@@ -6,7 +6,6 @@ import pytest
 
 from bounds import events
 from bounds.configurations import Stage
-from bounds.ladder import METHODS, Method, climb
 from bounds.lagrangian import Oracle
 from bounds.shares import propose_shares
 from bounds.task import Proposal, Task
@@ -14,6 +13,8 @@ from kvcore import Instance, Machine, Request, Segment
 from kvcore.certificates import Alone, InvalidCertificate, Shares, verify_certificate
 from kvcore.errors import BadInput
 from solvers.dual_bound import climb as climbed
+from solvers.dual_bound import rungs
+from solvers.ways import CERTIFYING, SOLVERS, WAYS, Way
 from tests.support.clock import Clock
 from workloads.builtin import builtin_instance
 
@@ -63,13 +64,13 @@ def test_a_method_whose_first_proof_does_not_fit_into_the_time_is_declined(metho
     machine = TIGHT.machine.replace(memory=9, batch_tokens=None)
     large = TIGHT.replace(machine=machine, requests=tuple(r.replace(prompt=4) for r in TIGHT.requests))
     with pytest.raises(BadInput, match=r"one evaluation takes about [0-9.]+ s, and 0.0 s are left: give it more time"):
-        next(METHODS[method].propose(Task(large, FLOW, 0.0, end=0.0)))
+        next(WAYS[method, "bound"].proposals(Task(large, FLOW, 0.0, end=0.0)))
 
 
 def test_the_bound_alone_needs_no_time():
-    rungs = list(climb(TIGHT, FLOW, time_limit=-1.0))
-    assert rungs[0].bound > 0
-    assert "are left: give it more time" in rungs[1].why_not
+    made = list(rungs(TIGHT, FLOW, CERTIFYING, time_limit=-1.0))
+    assert made[0].bound > 0
+    assert "are left: give it more time" in made[1].why_not
 
 
 def test_shares_begin_no_proof_that_would_not_end_by_the_deadline(monkeypatch):
@@ -88,6 +89,14 @@ def declines(task):
     raise BadInput("not here")
 
 
+class Told(Way):
+    """A way that yields what it is told."""
+
+    def __init__(self, name, proposals, *, slows=False):
+        super().__init__(name, SOLVERS["bound"], "certificate", slows=slows)
+        object.__setattr__(self, "proposals", proposals)
+
+
 def test_methods_that_do_not_apply_get_no_time(monkeypatch):
     given = []
 
@@ -95,11 +104,9 @@ def test_methods_that_do_not_apply_get_no_time(monkeypatch):
         yield Proposal(Alone())
         given.append(task.deadline)
 
-    methods = [Method("a", "", measure), Method("b", "", declines), Method("c", "", measure), Method("d", "", declines)]
-    monkeypatch.setattr("bounds.ladder.METHODS", {"speed": METHODS["speed"]} | {each.name: each for each in methods})
-    monkeypatch.setattr("bounds.ladder.time", SimpleNamespace(process_time=lambda: 0))  # it stands still
-    rungs = list(climb(TIGHT, FLOW, time_limit=100))
-    assert [rung.why_not for rung in rungs] == ["", "not here", "", "not here"]
+    ways = [Told("a", measure), Told("b", declines), Told("c", measure), Told("d", declines)]
+    monkeypatch.setattr("solvers.dual_bound.time", SimpleNamespace(process_time=lambda: 0))  # it stands still
+    assert [rung.why_not for rung in rungs(TIGHT, FLOW, ways, time_limit=100)] == ["", "not here", "", "not here"]
     assert given == [50, 100]
 
 
@@ -112,12 +119,10 @@ def test_a_method_that_cannot_reach_what_is_known_ends(monkeypatch, steps, seen)
             made.append(value)
             yield Proposal(Alone(), value)
 
-    known = Method("known", "", lambda task: iter([Proposal(Alone(), 35)]))
-    monkeypatch.setattr("bounds.ladder.METHODS", {"speed": METHODS["speed"], "known": known,
-                                                  "rising": Method("rising", "", rise, slows=True)})  # fmt: skip
-    monkeypatch.setattr("bounds.ladder.time", Clock())
-    rungs = list(climb(TIGHT, FLOW, time_limit=30))
-    assert rungs[-1].bound == max(steps[:seen])
+    ways = [Told("known", lambda task: iter([Proposal(Alone(), 35)])), Told("rising", rise, slows=True)]
+    monkeypatch.setattr("solvers.dual_bound.time", Clock())
+    *_, last = rungs(TIGHT, FLOW, ways, time_limit=30)
+    assert last.bound == max(steps[:seen])
     assert made == list(steps[:seen])
 
 
@@ -135,13 +140,12 @@ def test_ctrl_c_in_a_check_that_then_fails_leaves_the_methods_before(monkeypatch
     def fail(*arguments):
         raise next(tries)
 
-    methods = [METHODS["alone"], Method("large", "", lambda task: iter([Proposal(Shares(functions=(1024, 0)))]))]
-    monkeypatch.setattr("bounds.ladder.METHODS", {"speed": METHODS["speed"]} | {each.name: each for each in methods})
+    large = Told("large", lambda task: iter([Proposal(Shares(functions=(1024, 0)))]))
     monkeypatch.setattr(Shares, "value", fail)
-    rungs = climb(TIGHT, FLOW)
-    assert [next(rungs).method, next(rungs).bound] == ["alone", None]
+    made = rungs(TIGHT, FLOW, [WAYS["alone", "bound"], large])
+    assert [next(made).method, next(made).bound] == ["alone", None]
     with pytest.raises(KeyboardInterrupt):
-        next(rungs)
+        next(made)
 
 
 @pytest.mark.parametrize(("method", "number"), [("prices", "device"), ("speed", "price")])
@@ -150,4 +154,4 @@ def test_a_method_whose_numbers_no_certificate_holds_says_so(method, number):
     mars = builtin_instance("mars-like:n=20")
     heavy = mars.replace(requests=tuple(request.replace(weight=10**15) for request in mars.requests))
     with pytest.raises(BadInput, match=f"{method}: a certificate cannot hold its numbers: {number}.0.: must be less"):
-        list(climb(heavy, "weighted-flow-time", time_limit=60, method=method))
+        climbed(heavy, "weighted-flow-time", time_limit=60, method=method)

@@ -7,7 +7,6 @@ from collections import Counter
 from collections.abc import Iterator
 from random import Random
 
-from bounds.ladder import METHODS
 from bounds.task import Proposal, Task
 from heuristics import POLICIES, PolicyError, Unsuited, trace_policy
 from heuristics.registry import STARTERS
@@ -16,10 +15,12 @@ from kvcore.certificates import Certificate, InvalidCertificate, certify, verify
 from kvcore.files import parse
 from kvcore.metrics import Value
 from solvers.exact import exact
+from solvers.ways import CERTIFYING
 from tests.fuzz.case import Case, Part, Wrong
 from tests.fuzz.draw import CORNERS, NEEDED, medium, objective, tiny
 from tests.fuzz.optima import count_case, optimum
 
+METHODS = {way.label: way for way in CERTIFYING}
 LOOKS = 0.15
 """Seconds of the counting clock that a method has: so many looks at it, times 1000."""
 TARGETED = ("plain", "late segments", "rigid", "rigid", "rigid, online", "plain, no pause")
@@ -41,7 +42,7 @@ def certificates(case: Case, upper: Value | None, seen: Counter[str]) -> Iterato
     for name, method in METHODS.items():
         task = Task(case.instance, case.objective, time.process_time() + LOOKS, upper)
         try:
-            found = list(method.propose(task))
+            found = list(method.proposals(task))
             # none where time is over before the first of slots
             proposals = [each for each in found if isinstance(each, Proposal)]
             certificate = certify(case.instance, case.objective, *proposals[-1]) if proposals else None

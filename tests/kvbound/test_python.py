@@ -11,9 +11,10 @@ import pytest
 from IPython.core.formatters import DisplayFormatter
 from matplotlib.figure import Figure
 
-import bounds
 import kvbound as kv
 from heuristics.policies.figure_1 import Sjf
+from solvers.dual_bound import rungs
+from solvers.ways import CERTIFYING
 from tests.kvbound.test_imports import loaded_by
 
 FIGURE_1 = kv.builtin_instance("mars-figure1")
@@ -32,7 +33,8 @@ def things() -> dict[str, Any]:
         "refuted": kv.check("no-two", hypothesis), "hypothesis": hypothesis, "certificate": certified.certificate,
         "searched": kv.search(kv.SearchSpace(requests=1, calls=0), "fcfs", steps=1), "schedule": fcfs.schedule,
         "ran": compared.policies[0], "report": compared.report(), "policy": kv.get_policy("fcfs"),
-        "rung": next(bounds.climb(FIGURE_1)), "horizon": certified.horizon, "batch": fcfs.schedule.batches[0],
+        "rung": next(rungs(FIGURE_1, "total-flow-time", CERTIFYING)), "horizon": certified.horizon,
+        "batch": fcfs.schedule.batches[0],
         "request": FIGURE_1.requests[0], "carried out": fcfs.trace.requests[0], "waste": fcfs.trace.waste,
         "sweep": kv_sweep(),
     }  # fmt: skip

@@ -7,7 +7,6 @@ from functools import cache
 
 import pytest
 
-import bounds
 import kvbound as kv
 from formulations.chains import chains, least_times
 from kvcore import OBJECTIVES, BadInput, Call, Instance, Machine, Request, Segment
@@ -22,6 +21,8 @@ from kvcore.certificates import (
 )
 from kvcore.certificates.least import least_batches
 from kvcore.files import parse
+from solvers.dual_bound import ladder, rungs
+from solvers.ways import CERTIFYING
 from tests.support.commands import kvbound
 from tests.support.few import few
 from tests.support.optima import optima
@@ -136,7 +137,7 @@ def questions(profile, seeds):
 def test_no_method_proves_more_than_the_optimum(profile):
     asked = 0
     for instance, objective, optimum in questions(profile, few(range(8), 4)):
-        for rung in bounds.climb(instance, objective, time_limit=NEVER):
+        for rung in rungs(instance, objective, ladder(instance), time_limit=NEVER):
             assert rung.bound is None or rung.bound <= optimum, (instance.name, objective, rung.method)
             asked += rung.bound is not None
     assert asked >= 1
@@ -146,7 +147,7 @@ def test_no_method_proves_more_than_the_optimum(profile):
 @pytest.mark.parametrize("profile", PROFILES)
 def test_no_method_proves_more_than_the_optimum_at_length(profile):
     for instance, objective, optimum in questions(profile, range(8, 160)):
-        for rung in bounds.climb(instance, objective, time_limit=NEVER):
+        for rung in rungs(instance, objective, ladder(instance), time_limit=NEVER):
             assert rung.bound is None or rung.bound <= optimum, (instance.name, objective, rung.method)
 
 
@@ -182,7 +183,11 @@ def fuzz(seeds, rounds):
     """Mutate certificates of tiny instances; return how many still verified, and how many were refused."""
     verified = refused = 0
     for instance, objective, optimum in questions("any", seeds):
-        made = [rung.certificate for rung in bounds.climb(instance, objective, time_limit=NEVER) if rung.certificate]
+        made = [
+            rung.certificate
+            for rung in rungs(instance, objective, ladder(instance), time_limit=NEVER)
+            if rung.certificate
+        ]
         for k in range(rounds):
             draw = random.Random(k)
             document = json.loads(draw.choice(made).to_json())
@@ -227,7 +232,7 @@ def test_bound_as_json():
     row = json.loads(kvbound("bound", "mars-figure1", "--handling", "free", "--json", "-").stdout)
     assert (row["status"], row["bound"], row["bound_kind"]) == ("bound-only", 27, "certificate")
     assert row["horizon"]["sufficient"]
-    assert [rung["method"] for rung in row["ladder"]] == [name for name in bounds.METHODS if name != "speed"]
+    assert [rung["method"] for rung in row["ladder"]] == [way.label for way in CERTIFYING if way.label != "speed"]
 
 
 def test_a_certificate_of_free_calls_is_recognised(tmp_path):

@@ -8,7 +8,6 @@ from itertools import islice
 
 import pytest
 
-from bounds.ladder import climb
 from bounds.late_windows import propose_late_windows
 from bounds.task import Task
 from kvcore import BadInput, Cost, CostFunction, Instance, Machine, Request, Segment, Slo
@@ -16,6 +15,7 @@ from kvcore.certificates import InvalidCertificate, LateWindows, Shares, late_wi
 from kvcore.certificates.late_windows import ONE, DueWork, least_number
 from kvcore.certificates.shares import UNIT, PricedSteps
 from kvcore.certificates.steps import lines
+from solvers.dual_bound import climb
 from tests.support.exhaustive import TooManyStates, exhaustive_optimum
 from tests.support.few import few
 from tests.support.random_proofs import random_late_windows
@@ -124,7 +124,7 @@ def test_a_window_by_hand():
     assert LateWindows(**shared, rows=((0, 20, 0, ONE),)).value(instance, LATE) == 1
     assert LateWindows(**shared, rows=((0, 19, ONE, ONE), (1, 20, ONE, ONE))).value(instance, LATE) == 0
     assert LateWindows(**shared, rows=((0, 20, 10 * ONE, 0),)).value(instance, LATE) == 0  # each is late once
-    *_, found = climb(instance, LATE, method="late-windows")
+    found = climb(instance, LATE, method="late-windows")
     assert found.bound == exhaustive_optimum(instance, LATE)[0] == 1
 
 
@@ -133,7 +133,7 @@ def test_overlapping_windows_add_up():
     times = ((0, 15), (0, 15), (12, 31), (12, 31))
     those = [request(f"R{i}", arrival, ttft=due - arrival) for i, (arrival, due) in enumerate(times)]
     instance = batches(*those, batch_requests=1)
-    *_, windows = climb(instance, LATE, method="late-windows")
+    windows = climb(instance, LATE, method="late-windows")
     assert windows.bound == exhaustive_optimum(instance, LATE)[0] == 2
 
 
@@ -142,7 +142,7 @@ def test_the_last_token_of_a_prompt_may_be_a_decode(prompt, decode, slo):
     """One prefill token a batch does not keep two requests apart (counted so, one of them would be late)."""
     instance = batches(*(request(name, 0, prompt, decode, **slo) for name in "AB"), batch_tokens=10, prefill_tokens=1)
     assert exhaustive_optimum(instance, LATE)[0] == 0
-    *_, found = climb(instance, LATE, method="late-windows")
+    found = climb(instance, LATE, method="late-windows")
     assert found.bound == 0
 
 
@@ -161,6 +161,6 @@ def test_what_does_not_hold_is_refused(text):
 
 def test_a_method_without_due_times_says_so():
     with pytest.raises(BadInput, match="no request has an SLO"):
-        list(climb(batches(request("A").replace(slo=None)), LATE, method="late-windows"))
+        climb(batches(request("A").replace(slo=None)), LATE, method="late-windows")
     with pytest.raises(BadInput, match="prove nothing about makespan"):
-        list(climb(batches(request("A")), "makespan", method="late-windows"))
+        climb(batches(request("A")), "makespan", method="late-windows")

@@ -100,7 +100,7 @@ def test_ways_that_are_named_run():
     ]  # fmt: skip
     assert [len(choose(MARS, FLOW, "auto", "auto", [name]).lanes) for name in ("improve", "slots")] == [1, 1]
     for names, why in (
-        (["nothing"], "no way is called 'nothing'; there are auto, slots, events"),
+        (["nothing"], "no way is called 'nothing'; there are auto, bound, alone, shares"),
         (["slots", "counts"], "counts"),
     ):
         with pytest.raises(BadInput, match=why):

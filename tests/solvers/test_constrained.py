@@ -14,7 +14,7 @@ from solvers.driver import _Solve
 from solvers.exact import exact
 from solvers.packing import pack, unpack
 from solvers.task import Found, Message, Task
-from solvers.ways import LADDER, MODELS
+from solvers.ways import BOUND, MODELS
 
 ONE = kv.Segment(decode=2)
 A = kv.Request(id="A", prompt=1, segments=(ONE,))
@@ -124,7 +124,7 @@ def test_what_the_ladder_finds_without_the_constraints_is_not_taken(monkeypatch:
     free, receive, sent = kv.solve(PAIR), _Solve.receive, []
 
     def with_more(run: _Solve, task: Task, message: Message) -> None:
-        if task.formulation == LADDER.formulation:
+        if task.formulation == BOUND.formulation:
             sent.append(free.schedule)
             receive(run, task, Found(free.schedule, None))
         receive(run, task, message)

@@ -84,7 +84,7 @@ def test_a_claim_is_certified_in_the_time_that_is_left(formulation):
 
 
 def test_what_a_claim_is_certified_with_ends_by_ctrl_c_and_the_claim_is_kept(monkeypatch):
-    monkeypatch.setattr(driver, "LADDER", WAYS["improve", "improve"])  # which never ends by itself
+    monkeypatch.setattr(driver, "BOUND", WAYS["improve", "improve"])  # which never ends by itself
 
     seen = []
 

@@ -16,7 +16,8 @@ from kvcore.certificates.events import EventSearch, find
 from kvcore.cost import CostFunction
 from kvcore.errors import BadInput
 from kvcore.schedule import Schedule
-from solvers.exact import CLIMBS, exact, run
+from solvers.dual_bound import run
+from solvers.exact import CLIMBS, exact
 from solvers.task import NEWS, Bound, Found, Task
 from tests.support.clock import Clock
 from tests.support.exhaustive import TooManyStates, exhaustive_optimum
