@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from bounds import walks
 from bounds.bundle import Bundle, Evaluation, Vector, maximise
-from bounds.targets import rising_targets
+from bounds.targets import Attempt, rising_targets
 from bounds.task import Proposal, Task
 from bounds.tuning import Options, option
 from kvcore.certificates import Configurations, InvalidCertificate
@@ -257,18 +257,6 @@ def climb(task: Task) -> Iterator[Proposal | Schedule]:
         InvalidCertificate, InvalidSchedule
     ):  # too large; or budgets, which are left out, forbid what it finds
         yield from rising_targets(StartSolver(task, proof))
-
-
-@dataclass(frozen=True)
-class Attempt:
-    """A search that was made: its proof, or the schedule that it found."""
-
-    proof: Configurations | None
-    found: Schedule | None
-
-    def schedule(self) -> Schedule | None:
-        """Return what it found below its target, if it did."""
-        return self.found
 
 
 class StartSolver:

@@ -5,6 +5,7 @@ It raises a target until the search finds a schedule below it, which the referee
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -15,9 +16,11 @@ import numpy as np
 from bounds.slot_kernels import demand
 from bounds.slot_prices import propose_prices
 from bounds.subgradient import Floats, ascend
-from bounds.targets import rising_targets
+from bounds.targets import Attempt, rising_targets
 from bounds.task import Proposal, Task, most_options
 from bounds.tuning import Options, option
+from formulations.timing import MOVES, Event, batches_of, start_early
+from kvcore.certificates.options import DUE, WINDOW
 from kvcore.certificates.prices import FLOWS, Prices
 from kvcore.certificates.proof import InvalidCertificate
 from kvcore.certificates.slot_graph import LocalGraphs, local_graphs
@@ -28,7 +31,7 @@ from kvcore.errors import BadInput
 from kvcore.instance import Instance
 from kvcore.metrics import SUMS, objective_value, scale_of
 from kvcore.referee import InvalidSchedule, verify_schedule
-from kvcore.schedule import Batch, Schedule
+from kvcore.schedule import Schedule
 
 
 @dataclass(frozen=True)
@@ -176,9 +179,7 @@ class SlotSolver:
         )  # fmt: skip
         return Vector(since, self._whole(search, best, since))
 
-    def search(
-        self, target: int, most_tries: int = MOST_TRIES, most_states: int = MOST_STATES, *, beam: bool = False
-    ) -> Attempt:
+    def run(self, target: int, most_tries: int = MOST_TRIES, *, beam: bool = False) -> tuple[SlotSearch, Outcome]:
         """Look for a schedule below a target (in units of 1/lcm of the outputs, for normalized-latency).
 
         With `beam`, only the states of a slot are followed from which most may still be spent; nothing is proved then.
@@ -186,8 +187,19 @@ class SlotSolver:
         search = SlotSearch(self.local, target, self.options.scale)
         self.ascend_root(search, self.options.root_rounds if self.root is None else self.options.rounds)
         most_tries = int(min(most_tries, self.options.tries_per_second * self.task.seconds_left))
-        outcome = search.run(most_states, most_tries, traced=True, steer=self._beam if beam else self._steer)
-        return Attempt(self, search, target, replace(outcome, proved=outcome.proved and not beam))
+        outcome = search.run(MOST_STATES, most_tries, traced=True, steer=self._beam if beam else self._steer)
+        return search, replace(outcome, proved=outcome.proved and not beam)
+
+    def search(self, target: int, most_tries: int, *, beam: bool = False) -> Attempt:
+        """Return what `run` proves or finds."""
+        search, outcome = self.run(target, most_tries, beam=beam)
+        proof = None
+        if outcome.proved:
+            proof = Slots(
+                target=target, scale=search.scale, strict=self.local.strict, states=outcome.states,
+                tries=outcome.tries, prices=tuple(map(_as_rows, search.vectors)),
+            )  # fmt: skip
+        return Attempt(proof, None if outcome.cost is None else schedule_on(self.instance, search, outcome.path))
 
     def _beam(self, search: SlotSearch, layer: Layer, cut: Any) -> None:
         """Cut all states of a layer but those from which most may still be spent."""
@@ -285,37 +297,6 @@ def climb(task: Task, options: SlotOptions | None = None) -> Iterator[Proposal |
             continue
 
 
-@dataclass(frozen=True)
-class Attempt:
-    """A search that was made: its proof, or the schedule that it found below the target."""
-
-    solver: SlotSolver
-    made: SlotSearch
-    target: int
-    outcome: Outcome
-
-    @property
-    def proof(self) -> Slots | None:
-        """The proof that nothing is below the target, if that is so."""
-        if not self.outcome.proved:
-            return None
-        prices = tuple(_as_rows(vector) for vector in self.made.vectors)
-        return Slots(
-            target=self.target,
-            scale=self.made.scale,
-            strict=self.solver.local.strict,
-            prices=prices,
-            states=self.outcome.states,
-            tries=self.outcome.tries,
-        )
-
-    def schedule(self) -> Schedule | None:
-        """Return the schedule at whose end the search arrived, if it did; the referee has still to judge it."""
-        if self.outcome.cost is None:
-            return None
-        return _schedule(self.solver.instance, self.solver.local, self.made, self.outcome)
-
-
 def _as_rows(vector: Vector) -> SlotPrices:
     rows = [tuple(int(x) for x in np.trim_zeros(row, "b")) for row in vector.prices]
     return SlotPrices(
@@ -323,30 +304,33 @@ def _as_rows(vector: Vector) -> SlotPrices:
     )
 
 
-def _schedule(instance: Instance, local: LocalGraphs, search: SlotSearch, outcome: Outcome) -> Schedule:
-    """Return the schedule at the end of the path."""
-    steps = options_on(instance, local, search, outcome.path)
-    batches = [_batch(instance, local, tick, step) for tick, step in enumerate(steps)]
-    made = [batch for batch in batches if batch.work or batch.drop or batch.swap_out or batch.swap_in]
-    return Schedule(instance_sha256=instance.sha256, batches=tuple(_timed(instance, local, made)))
+def schedule_on(instance: Instance, search: SlotSearch, path: list[tuple[Any, Any]]) -> Schedule:
+    """Return the schedule of a path, started as early as possible (InvalidSchedule: it breaks a rule).
 
-
-def options_on(
-    instance: Instance, local: LocalGraphs, search: SlotSearch, path: list[tuple[Any, Any]]
-) -> list[dict[int, int]]:
-    """Return the options of requests at each tick of a path, with all tokens generated that an objective leaves out."""
+    All tokens are generated in it, those that the objective leaves out, too.
+    """
+    local, events = search.local, defaultdict[str, list[Event]](list)
     real = dict(zip(local.members, np.repeat(local.start, local.counts).tolist(), strict=True))
-    steps = _follow(local, search, path, real)
+    steps = _follow(search, path, real)
     if local.objective == "total-ttft":
         steps += _completed(instance, real)
-    return steps
+    for tick, step in enumerate(steps):
+        for i, o in step.items():
+            events[instance.requests[i].id] += _events(local, tick, o)
+    return start_early(instance, batches_of(events.items())[1]).schedule
 
 
-def _follow(
-    local: LocalGraphs, search: SlotSearch, path: list[tuple[Any, Any]], real: dict[int, int]
-) -> list[dict[int, int]]:
+def _events(local: LocalGraphs, tick: int, o: int) -> Iterator[Event]:
+    """Yield what a request does in an option; a drop that R9 neither allows nor orders is an eviction."""
+    option, state = local.options[o], local.states[int(np.searchsorted(local.graphs.first, o, "right")) - 1]
+    for kind in ("work", *MOVES):
+        if tokens := getattr(option, kind):
+            yield tick, "evict" if kind == "drop" and state.mark not in (WINDOW, DUE) else kind, tokens
+
+
+def _follow(search: SlotSearch, path: list[tuple[Any, Any]], real: dict[int, int]) -> list[dict[int, int]]:
     """Follow the path with the `real` states of the requests, each as good; return their options at each tick."""
-    graphs, reduced = local.graphs, search.reduced
+    local, graphs, reduced = search.local, search.local.graphs, search.reduced
     owner = np.repeat(np.arange(len(search.graphs.idle)), np.diff(search.graphs.first))
     on_path = dict(zip(local.members, path[0][0].tolist(), strict=True))
     kinds = dict(zip(local.members, search.kind.tolist(), strict=True))
@@ -387,23 +371,13 @@ def _completed(instance: Instance, real: dict[int, int]) -> list[dict[int, int]]
         ahead = np.argsort(-layers[-1].keys[:size].sum(axis=1), kind="stable")
         done = [int(e) for e in ahead if search.graphs.done[layers[-1].keys[e]].all()]
         if done:
-            return _follow(local, search, search.path(layers, done[0]), real)
+            return _follow(search, search.path(layers, done[0]), real)
         cut = np.ones(size, bool)
         cut[ahead[: SlotOptions.given().followed]] = False
         layers.append(
             expand(layers[-1], cut, search.kind, search.graphs, free, lists, np.empty_like(nothing), 10**9, True)[0]
         )
     return []
-
-
-def _batch(instance: Instance, local: LocalGraphs, tick: int, step: dict[int, int]) -> Batch:
-    """Return the batch in which requests take these options."""
-    taken = [(instance.requests[i].id, local.options[o]) for i, o in step.items()]
-    moves = ("drop", "swap_out", "swap_in", "work")
-    return Batch.model_validate(
-        {"start": tick}
-        | {name: {of: getattr(option, name) for of, option in taken if getattr(option, name)} for name in moves}
-    )
 
 
 def _answer(local: LocalGraphs, state: int, option: int, to: int) -> int:
@@ -414,12 +388,3 @@ def _answer(local: LocalGraphs, state: int, option: int, to: int) -> int:
     start = max(start for start in local.start if start <= state)
     as_good = local.as_good[start]
     return next(c for c in candidates if as_good[graphs.next[c] - start, to - start] and no_more(graphs, c, option))
-
-
-def _timed(instance: Instance, local: LocalGraphs, batches: list[Batch]) -> list[Batch]:
-    """Return the batches at their ticks; for busy-time, each when all have arrived and no call runs."""
-    if local.objective != "busy-time":
-        return [batch.replace(start=batch.start + local.origin) for batch in batches]
-    gap = max((call.duration for request in instance.requests for call in request.calls), default=0)
-    last = max(request.arrival for request in instance.requests)
-    return [batch.replace(start=last + k * (gap + 1)) for k, batch in enumerate(batches)]

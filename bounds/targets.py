@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from fractions import Fraction
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from bounds.task import Proposal, Task
 from kvcore.certificates.proof import Proof
@@ -13,15 +13,11 @@ from kvcore.referee import verify_schedule
 from kvcore.schedule import Schedule
 
 
-class Attempt(Protocol):
-    """A search that was made."""
+class Attempt(NamedTuple):
+    """What came of a search: the proof that nothing is below its target, a schedule that is, or neither."""
 
-    @property
-    def proof(self) -> Proof | None:
-        """The proof that nothing is below the target, if that is so."""
-
-    def schedule(self) -> Schedule | None:
-        """Return the schedule that it found below the target, if it did; the referee has still to judge it."""
+    proof: Proof | None
+    schedule: Schedule | None
 
 
 class Solver(Protocol):
@@ -66,13 +62,12 @@ def rising_targets(solver: Solver) -> Iterator[Proposal | Schedule]:
             if tries > solver.most_tries:
                 return
             continue
-        attempt = solver.search(target, tries)
-        schedule = attempt.schedule()
-        if attempt.proof is None and schedule is None:
-            schedule = solver.search(target, tries, beam=True).schedule()
-        if attempt.proof is not None:
+        proof, schedule = solver.search(target, tries)
+        if proof is None and schedule is None:
+            schedule = solver.search(target, tries, beam=True).schedule
+        if proof is not None:
             proved, step = target, 2 * step
-            yield Proposal(attempt.proof, Fraction(target, solver.unit))
+            yield Proposal(proof, Fraction(target, solver.unit))
         elif schedule is not None:
             value = objective_value(verify_schedule(task.instance, schedule), task.objective)
             best, failed = int(value * solver.unit), None

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 
-from bounds.slot_solver import options_on
-from formulations.timing import MOVES, Event, batches_of, start_early
-from kvcore.certificates.options import DUE, WINDOW
-from kvcore.certificates.slot_graph import Integers, LocalGraphs
+from bounds.slot_solver import schedule_on
+from kvcore.certificates.slot_graph import Integers
 from kvcore.certificates.slot_search import SlotSearch
 from kvcore.instance import Instance
 from kvcore.schedule import Schedule
@@ -21,20 +18,7 @@ from solvers.slot_flow.steps import FlowSteps
 
 def read_schedule(instance: Instance, search: SlotSearch, steps: FlowSteps, flow: Integers) -> Schedule:
     """Return the schedule of a flow [steps], started as early as possible (InvalidSchedule: it breaks a rule)."""
-    local = search.local
-    events = defaultdict[str, list[Event]](list)
-    for tick, taken in enumerate(options_on(instance, local, search, joint_path(search, steps, flow))):
-        for i, o in taken.items():
-            events[instance.requests[i].id] += _events(local, tick, o)
-    return start_early(instance, batches_of(events.items())[1]).schedule
-
-
-def _events(local: LocalGraphs, tick: int, o: int) -> Iterator[Event]:
-    """Yield what a request does in an option; a drop that R9 neither allows nor orders is an eviction."""
-    option, state = local.options[o], local.states[int(np.searchsorted(local.graphs.first, o, "right")) - 1]
-    for kind in ("work", *MOVES):
-        if tokens := getattr(option, kind):
-            yield tick, "evict" if kind == "drop" and state.mark not in (WINDOW, DUE) else kind, tokens
+    return schedule_on(instance, search, joint_path(search, steps, flow))
 
 
 def joint_path(search: SlotSearch, steps: FlowSteps, flow: Integers) -> list[tuple[Any, Any]]:

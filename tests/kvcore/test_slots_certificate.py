@@ -17,7 +17,7 @@ from kvcore.certificates import InvalidCertificate, SlotPrices, Slots, certify, 
 from kvcore.certificates.budget import Budget
 from kvcore.certificates.slot_graph import LocalGraphs
 from kvcore.certificates.slot_search import SlotSearch, Vector
-from kvcore.certificates.slots import why_not
+from kvcore.certificates.slots import MOST_TRIES, why_not
 from kvcore.cost import Cost, CostFunction
 from kvcore.errors import BadInput
 from kvcore.instance import Call, Instance, Machine, Request, Segment
@@ -68,7 +68,7 @@ def test_samples_that_evict_are_certified(k: int, optimum: int) -> None:
     instance = builtin_instance(f"infercept-sample:k={k},evict=1").with_free_calls()
     solver = SlotSolver(Task(instance, "total-flow-time"))
     assert solver.lowest(optimum) <= optimum
-    proof = solver.search(optimum).proof
+    proof, _ = solver.search(optimum, MOST_TRIES)
     assert proof is not None
     assert proof.value(instance, "total-flow-time") == optimum
 
@@ -121,7 +121,7 @@ for seed in few(range(3000, 3012)):
     solver = SlotSolver(Task(instance, objective), QUICK)
     least = solver.lowest()
     for target in (least, least + 2):
-        outcome = solver.search(target).outcome
+        _, outcome = solver.run(target)
         print("search", seed, outcome.proved, outcome.states, outcome.tries, outcome.cost)
 """
 
