@@ -13,11 +13,8 @@ from typing import Any
 
 import kvcore
 from heuristics import BY_COST, Policy, PolicyError, Unsuited, get_policy, trace_policy
-from heuristics import predictions as believed
-from heuristics.registry import AnyPolicy
 from kvcore.certificates import Certificate, InvalidCertificate, recompute
 from kvcore.coarsen import fine_bound
-from kvcore.cost import Features, OwnCost
 from kvcore.errors import BadInput, MissingTool
 from kvcore.instance import Instance
 from kvcore.metrics import Value, check_objective, objective_value
@@ -30,6 +27,7 @@ from solvers.dual_bound import rungs
 from solvers.option_names import takes_options
 from solvers.packing import name_of, pack, unpack
 from solvers.pool import race
+from solvers.simulate import free_calls
 from solvers.task import (
     NO_TIME_LIMIT,
     Bound,
@@ -139,45 +137,6 @@ def solve(
     except KeyboardInterrupt:
         run.interrupted = True
     return run.result(ends, choice.why, named=choice.named)
-
-
-def simulate_policy(
-    instance: Instance,
-    policy: AnyPolicy,
-    objective: str = "total-flow-time",
-    *,
-    handling: str = "as-given",
-    predictions: str = "exact",
-    seed: int = 0,
-    cost: Callable[[Features], float | Fraction] | None = None,
-    time_limit: float = math.inf,
-) -> Result:
-    """Return the schedule of a policy, of what `heuristics.get_policy` takes, executed by the referee (no bound).
-
-    `predictions` is what the policy believes of the requests (`heuristics.predictions`), drawn with `seed`. `cost`, in
-    place of that of the instance, gives the ticks of a batch from its `Features`, rounded up and at least 1
-    (`OwnCost`); the instance of the result has it. A policy that has not ended after `time_limit` seconds of the
-    processor raises PolicyError.
-    """
-    started = time.monotonic()
-    check_objective(objective)
-    instance = free_calls(instance if cost is None else instance.replace(cost=OwnCost(cost)), handling)
-    chosen = get_policy(policy)
-    guessed, end = believed(predictions, instance, seed), time.process_time() + time_limit
-    schedule = trace_policy(instance, chosen, guessed, go_on=lambda: time.process_time() < end).schedule
-    seconds = time.monotonic() - started
-    info = SolverInfo("policy", kvcore.__version__)
-    return Result(
-        instance, objective, schedule=schedule, solver=info, policy=chosen.name, found_by=chosen.name, seconds=seconds,
-        stopped="ended",
-    )  # fmt: skip
-
-
-def free_calls(instance: Instance, handling: str) -> Instance:
-    """Return the instance with its calls as given or free (`--handling`)."""
-    if handling not in ("as-given", "free"):
-        raise BadInput(f"handling is as-given or free, not {handling!r}")
-    return instance.with_free_calls() if handling == "free" else instance
 
 
 def _declined(ends: Sequence[Done | Failed]) -> bool:
@@ -311,9 +270,10 @@ class _Solve:
         """Prove what takes little time: that no request is faster than alone, and, where no way is named, some more."""
         options, limit, self.heard = SolveOptions.given(), self.task.time_limit, not named
         quick = CERTIFYING[:1] if named else [way for way in CERTIFYING if way.at_once]
+        seconds = options.at_once * max(1.0, options.few_joint / len(self.instance.requests))
         for rung in rungs(
             self.instance, self.objective, quick,
-            time_limit=min(options.at_once, options.policies * limit), late=min(options.longest_wait, limit / 2),
+            time_limit=min(seconds, options.policies * limit), late=min(options.longest_wait, limit / 2),
         ):  # fmt: skip
             if rung.certificate is not None:
                 task = replace(self.task, formulation=rung.method, solver="bounds")

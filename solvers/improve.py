@@ -36,10 +36,10 @@ from kvcore.referee import verify_schedule
 from kvcore.result import Result, SolverInfo
 from kvcore.schedule import Schedule
 from kvcore.trace import Trace
-from solvers.driver import free_calls
 from solvers.neighbourhoods import improve as repair
 from solvers.neighbourhoods import why_not
 from solvers.option_names import takes_options
+from solvers.simulate import free_calls
 from solvers.steering import Runs, applies, steer
 from solvers.task import Done, Found, Progress, Send, SolveOptions, Task
 
