@@ -66,7 +66,7 @@ class Task:
     threads: int
     seed: int
     beside: tuple[str, ...] = ()
-    """Formulations that run in the same solve; `policies`: all that the machine suits do."""
+    """Formulations that run in the same solve, and policies that have run."""
     options: Mapping[str, Any] = field(default_factory=dict)
     """What the user set of the options of searches (`solvers.option_names`)."""
     constraints: bytes = b""

@@ -11,13 +11,13 @@ import pytest
 
 import solvers
 from bounds.tuning import chosen
-from kvcore import BadInput, objective_value, verify_schedule
+from kvcore import BadInput, Cost, CostFunction, objective_value, verify_schedule
 from kvcore.certificates import verify_certificate
 from solvers import pool
 from solvers.choice import choose
 from solvers.pool import SolveWorker, race
 from solvers.task import Bound, Done, Found, SolveOptions, Task
-from solvers.ways import IMPROVE
+from solvers.ways import CERTIFYING, IMPROVE, WAYS
 from workloads.builtin import builtin_instance
 
 FLOW = "total-flow-time"
@@ -104,6 +104,20 @@ def test_ways_that_are_named_run():
             choose(MARS, FLOW, "auto", "auto", names)
     with pytest.raises(BadInput, match="not both"):
         choose(MARS, FLOW, "slots", "auto", ["slots"])
+
+
+def test_each_way_of_the_table_loads_and_says_why_an_instance_is_not_for_it():
+    """Batches of two ticks, too many requests for searches, and an objective that is no sum."""
+    crowd = builtin_instance("mars-like:n=40").replace(cost=Cost((CostFunction(busy=2),)))
+    said = {way: way.declines(crowd, "makespan") for way in WAYS.values()}
+    assert {way.formulation for way, why in said.items() if why is None} == {
+        "bound", "alone", "shares", "improve", "batch-bigm", "batch-bigm:plain", "cp-sat",
+    }  # fmt: skip
+    assert all(why is None or (len(why.split()) > 4 and "\n" not in why) for why in said.values())
+    assert [callable(way.runner()) and bool(way.proposes) for way in WAYS.values()] == [
+        way in CERTIFYING for way in WAYS.values()
+    ]
+    assert solvers.solve(MARS, formulation="shares", warm_start="serial").formulation == "shares"
 
 
 LATE = 1e9

@@ -170,7 +170,7 @@ def test_policies_end_with_the_time_limit_and_the_result_says_how_many_are_left(
     raced = mock.Mock()
     monkeypatch.setattr(driver, "race", raced)
     clock = Clock().monotonic
-    monkeypatch.setattr(driver, "time", SimpleNamespace(monotonic=clock, thread_time=clock))
+    monkeypatch.setattr(driver, "time", SimpleNamespace(monotonic=clock, process_time=clock))
     result = solvers.solve(BIG, time_limit=10)
     assert (result.status, result.stopped, result.formulation) == ("bound-only", "time limit", "shares")
     suited = sum(policy.why_not(BIG.machine) is None for policy in BY_COST)
