@@ -19,6 +19,7 @@ from kvcore.schedule import Schedule
 from solvers import driver, dual_bound
 from solvers import exact as exact_searches
 from solvers import improve as improvement
+from solvers import simulate as policies
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -43,7 +44,7 @@ def by_name(function: Callable[Concatenate[Instance, P], R]) -> Callable[Concate
 
 
 solve = by_name(driver.solve)
-simulate = by_name(driver.simulate_policy)
+simulate = by_name(policies.simulate_policy)
 exact = by_name(exact_searches.exact)
 improve = by_name(improvement.improve)
 bound = by_name(dual_bound.climb)

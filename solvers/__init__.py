@@ -1,5 +1,6 @@
 """What solves the models and runs the policies: one driver, one result."""
 
-from solvers.driver import free_calls, simulate_policy, solve
+from solvers.driver import solve
+from solvers.simulate import free_calls, simulate_policy
 
 __all__ = ["free_calls", "simulate_policy", "solve"]

@@ -14,6 +14,7 @@ from solvers.ways import (
     COUNTS,
     EVENTS,
     IMPROVE,
+    PRICES,
     SLOT_FLOW,
     SLOTS,
     SOLVERS,
@@ -27,6 +28,7 @@ WHY = {
     SLOTS: "batches last one tick, and few requests have few joint states; what it proves is certified",
     COUNTS: "requests are alike, and their counts say all",
     EVENTS: "few requests have few joint states at batch boundaries; what it proves is certified",
+    PRICES: "prices of slots prove what a search over them does not reach",
     BOUND: "no exact search takes it, but lower bounds scale",
 }
 """What proves, in the order in which it has its turns where it applies, and why."""
@@ -108,8 +110,10 @@ def _named(instance: Instance, objective: str, names: Sequence[str]) -> Choice:
 def _race(instance: Instance, objective: str) -> Choice:
     """Choose all that may prove something, in turns, and beside it what finds schedules: at once if none is exact."""
     options = SolveOptions.given()
-    many = len(instance.requests) > options.few_joint
-    provers = [way for way in WHY if not (many and way is EVENTS) and way.declines(instance, objective) is None]
+    left_out = {EVENTS} if len(instance.requests) > options.few_joint else set[Way]()
+    if SLOTS.declines(instance, objective):
+        left_out.add(PRICES)  # the ladder has them
+    provers = [way for way in WHY if way not in left_out and way.declines(instance, objective) is None]
     why = WHY[provers[0]]
     if CONFIGURATIONS in provers:  # other searches see less there
         provers = [CONFIGURATIONS, BOUND, START_TIME]

@@ -2,22 +2,16 @@
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Callable, Mapping, Sequence
-from copy import copy
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from threading import Thread
 from typing import Any
 
 import kvcore
 from heuristics import BY_COST, Policy, PolicyError, Unsuited, get_policy, trace_policy
-from heuristics import predictions as believed
-from heuristics.registry import AnyPolicy
 from kvcore.certificates import Certificate, InvalidCertificate, recompute
 from kvcore.coarsen import fine_bound
-from kvcore.cost import Features, OwnCost
 from kvcore.errors import BadInput, MissingTool
 from kvcore.instance import Instance
 from kvcore.metrics import Value, check_objective, objective_value
@@ -30,6 +24,7 @@ from solvers.dual_bound import rungs
 from solvers.option_names import takes_options
 from solvers.packing import name_of, pack, unpack
 from solvers.pool import race
+from solvers.simulate import free_calls
 from solvers.task import (
     NO_TIME_LIMIT,
     Bound,
@@ -80,10 +75,10 @@ def solve(
     `handling="free"` frees every call. `time_limit` is in seconds, `memory_limit` in MiB for each worker process.
     `gap` and `target` stop early: at (value - bound) / bound <= gap, or when it is decided whether a schedule of at
     most `target` exists. `warm_start` is "best" (every policy that the machine suits: those that have not run in their
-    part of the time go on beside the workers), a policy's name (`serial` stands in for one that does not end in its
-    part of the time, and the result says so), or "none". `known` are schedules at hand, by name: the referee judges
-    them, and what is found is no worse. Ctrl-C ends the solve with what was found so far (`stopped`
-    is "interrupted").
+    part of the time run in `improve`, or after the workers), a policy's name (`serial` stands in for one that does not
+    end in its part of the time, and the result says so), or "none". `known` are schedules at hand, by name: the referee
+    judges them, and what is found is no worse. Ctrl-C ends the solve with what was found so far (`stopped` is
+    "interrupted").
 
     The bound `alone` (see `bounds`), with `shares` and `fresh` where no way is named, and a policy's schedule are there
     before any worker process, so that a limit leaves both whatever becomes of the workers.
@@ -120,12 +115,12 @@ def solve(
         if run.guess is not None:
             lanes = [[run.task_of(way, lane, endless=time_limit is None) for way in lane] for lane in choice.lanes]
             ends = run.race(lanes, run.decided, choice.head_start)
-        if run.policies is not None and not (choice.named and _declined(ends)):
-            run.wait_for(run.policies)
+        if run.guess is not None and Done("interrupted") not in ends and not (choice.named and _declined(ends)):
+            run.go_through_policies(started + limit, limit)
+        if run.policies and not run.decided() and (choice.named or run.guess is None):
+            run.notes.append(f"{len(run.policies)} policies that the machine suits did not end in time")
     except KeyboardInterrupt:
         ends = [Done("interrupted")]
-    finally:
-        run.stop_policies()
     try:
         result = run.result(ends, choice.why, named=choice.named)
         if certify_limit is None:
@@ -141,45 +136,6 @@ def solve(
     return run.result(ends, choice.why, named=choice.named)
 
 
-def simulate_policy(
-    instance: Instance,
-    policy: AnyPolicy,
-    objective: str = "total-flow-time",
-    *,
-    handling: str = "as-given",
-    predictions: str = "exact",
-    seed: int = 0,
-    cost: Callable[[Features], float | Fraction] | None = None,
-    time_limit: float = math.inf,
-) -> Result:
-    """Return the schedule of a policy, of what `heuristics.get_policy` takes, executed by the referee (no bound).
-
-    `predictions` is what the policy believes of the requests (`heuristics.predictions`), drawn with `seed`. `cost`, in
-    place of that of the instance, gives the ticks of a batch from its `Features`, rounded up and at least 1
-    (`OwnCost`); the instance of the result has it. A policy that has not ended after `time_limit` seconds of the
-    processor raises PolicyError.
-    """
-    started = time.monotonic()
-    check_objective(objective)
-    instance = free_calls(instance if cost is None else instance.replace(cost=OwnCost(cost)), handling)
-    chosen = get_policy(policy)
-    guessed, end = believed(predictions, instance, seed), time.process_time() + time_limit
-    schedule = trace_policy(instance, chosen, guessed, go_on=lambda: time.process_time() < end).schedule
-    seconds = time.monotonic() - started
-    info = SolverInfo("policy", kvcore.__version__)
-    return Result(
-        instance, objective, schedule=schedule, solver=info, policy=chosen.name, found_by=chosen.name, seconds=seconds,
-        stopped="ended",
-    )  # fmt: skip
-
-
-def free_calls(instance: Instance, handling: str) -> Instance:
-    """Return the instance with its calls as given or free (`--handling`)."""
-    if handling not in ("as-given", "free"):
-        raise BadInput(f"handling is as-given or free, not {handling!r}")
-    return instance.with_free_calls() if handling == "free" else instance
-
-
 def _declined(ends: Sequence[Done | Failed]) -> bool:
     """Whether no worker could even start on it."""
     failures = [end for end in ends if isinstance(end, Failed)]
@@ -188,50 +144,6 @@ def _declined(ends: Sequence[Done | Failed]) -> bool:
 
 def _is_short(schedule: Schedule) -> bool:
     return sum(batch.repeat for batch in schedule.batches) <= SolveOptions.given().written_out
-
-
-class _Policies(Thread):
-    """Runs copies of all policies that the machine suits, the fastest first, beside all else and until `end`.
-
-    The limit of the first is of processor time: on a busy machine, too, there is a schedule. In place of all it runs
-    `serial` and the one that is `named`.
-    """
-
-    def __init__(self, instance: Instance, objective: str, limit: float, end: float, named: Policy | None) -> None:
-        super().__init__(daemon=True)
-        self.instance, self.objective, self.limit, self.end = instance, objective, limit, end
-        suited = [policy for policy in BY_COST if policy.why_not(instance.machine) is None]
-        self.chosen = [copy(policy) for policy in (suited if named is None else [get_policy("serial"), named])]
-        self.left, self.referee = len(self.chosen), SolveOptions.given().referee
-        self.error: BadInput | None = None
-        self.best: tuple[Value, Trace, str] | None = None
-
-    def run(self) -> None:
-        """Run one after another; what does not end in time is left."""
-        for policy in self.chosen:
-            self.error = None
-            began = time.monotonic()
-            try:
-                trace = trace_policy(self.instance, policy, go_on=lambda: self._in_time(began))  # noqa: B023
-                value = objective_value(trace, self.objective)
-                if self.best is None or value < self.best[0]:
-                    self.best = value, trace, policy.name
-            except (PolicyError, Unsuited) as error:
-                if isinstance(error, PolicyError) and not self._in_time(began):
-                    return
-                self.error = error
-            self.left -= 1
-
-    def _in_time(self, began: float) -> bool:
-        if self.best is None:
-            return (1 + self.referee) * time.thread_time() < self.limit
-        now = time.monotonic()
-        return now + self.referee * (now - began) < self.end
-
-    def stop(self) -> None:
-        """Let it end at the next decision of the policy that is running."""
-        self.limit = self.end = -math.inf
-        self.join(SolveOptions.given().grace)
 
 
 @dataclass
@@ -252,7 +164,11 @@ class _Solve:
     found_by: str | None = None
     guess: Value | None = None
     """The best value of the schedules that were there before the workers; it bounds the horizon."""
-    policies: _Policies | None = None
+    policies: list[Policy] = field(default_factory=list)
+    """Those that have yet to run."""
+    ran: list[str] = field(default_factory=list)
+    """Those that have run, by name."""
+    reported: float = 0.0
     bound: Value | None = None
     bounded_by: Task | None = None
     kind: BoundKind | None = None
@@ -281,7 +197,7 @@ class _Solve:
         return replace(
             self.task, formulation=way.formulation, solver=way.solver.name, upper_bound=self.guess, start=self._start(),
             time_limit=min(left, SolveOptions.given().endless) if endless and way.endless else left,
-            beside=(*(other.formulation for other in beside), *(("policies",) * (self.policies is not None))),
+            beside=(*(other.formulation for other in beside), *self.ran),
         )  # fmt: skip
 
     def race(
@@ -311,9 +227,10 @@ class _Solve:
         """Prove what takes little time: that no request is faster than alone, and, where no way is named, some more."""
         options, limit, self.heard = SolveOptions.given(), self.task.time_limit, not named
         quick = CERTIFYING[:1] if named else [way for way in CERTIFYING if way.at_once]
+        seconds = options.at_once * max(1.0, options.few_joint / len(self.instance.requests))
         for rung in rungs(
             self.instance, self.objective, quick,
-            time_limit=min(options.at_once, options.policies * limit), late=min(options.longest_wait, limit / 2),
+            time_limit=min(seconds, options.policies * limit), late=min(options.longest_wait, limit / 2),
         ):  # fmt: skip
             if rung.certificate is not None:
                 task = replace(self.task, formulation=rung.method, solver="bounds")
@@ -321,37 +238,55 @@ class _Solve:
                 self.hold_certificate(rung.certificate, task, rung.method)
 
     def run_policies(self, warm_start: str, limit: float) -> None:
-        """Find a schedule to start from; policies that have not ended in their part go on beside the workers."""
+        """Find a schedule to start from; `policies` keeps those that have not ended in their part of the time limit."""
         if warm_start == "none" and self.guess is not None:
             return
-        named = None if warm_start in ("best", "none") else get_policy(warm_start)
-        options = SolveOptions.given()
+        options, holds = SolveOptions.given(), warm_start != "none"
         share = self.started + options.policies * limit
-        end, wait = self.started + limit, min(share, self.started + options.longest_wait)
-        if named is not None:
-            end = wait = share
-        policies = _Policies(self.instance, self.objective, limit, end, named)
-        policies.start()
-        self.policies = policies if warm_start == "best" else None
-        try:
-            self.wait_for(policies, wait)
-        finally:
-            if self.policies is None:
-                policies.stop()
-        if policies.best is not None and warm_start == "none":
-            self.guess = policies.best[0]
-        elif policies.best is not None:
-            self.hold_policy(*policies.best[1:])
-        if named is not None and policies.left:
+        if warm_start in ("best", "none"):
+            self.policies = [policy for policy in BY_COST if policy.why_not(self.instance.machine) is None]
+            self.go_through_policies(min(share, self.started + options.longest_wait), limit, holds=holds)
+            if not holds:
+                self.policies, self.ran = [], []
+            return
+        named, self.policies = get_policy(warm_start), [get_policy("serial"), get_policy(warm_start)]
+        error = self.go_through_policies(share, limit)
+        if self.policies:
             self.notes.append(f"{named.name} did not end in its part of the time limit: serial stands in for it")
-        elif named is not None and policies.error is not None:
-            raise policies.error
+        elif error is not None:
+            raise error
+        self.policies = []
 
-    def hold_policy(self, trace: Trace, policy: str) -> None:
-        """Hold the schedule of a policy, which knows nothing of constraints that a user adds."""
+    def go_through_policies(self, end: float, limit: float, *, holds: bool = True) -> BadInput | None:
+        """Run policies, the fastest first, until `end`, or one has a schedule, or it is decided; why the last failed.
+
+        The limit of the first one is of processor time: on a busy machine, too, there is a schedule.
+        """
+        share, error = SolveOptions.given().referee, None
+        while self.policies and not self.decided():
+            began, used = time.monotonic(), time.process_time()
+
+            def in_time(began: float = began, used: float = used) -> bool:
+                self.report()
+                if self.guess is None:
+                    return (1 + share) * (time.process_time() - used) < limit
+                return (1 + share) * time.monotonic() - share * began < end
+
+            policy, error = self.policies[0], None
+            try:
+                self.hold_policy(trace_policy(self.instance, policy, go_on=in_time), policy.name, holds)
+            except (PolicyError, Unsuited) as why:
+                error = why
+                if isinstance(why, PolicyError) and not in_time():
+                    break
+            self.ran.append(self.policies.pop(0).name)
+        return error
+
+    def hold_policy(self, trace: Trace, policy: str, holds: bool = True) -> None:
+        """Hold the schedule of a policy, which knows nothing of constraints that a user adds, or only its value."""
         value = objective_value(trace, self.objective)
         self.guess = value if self.guess is None else min(value, self.guess)
-        if not self.task.constraints:
+        if holds and not self.task.constraints:
             self.hold(trace, policy, expand=_is_short(trace.schedule))
 
     def hold(self, trace: Trace, by: str, claimed: Value | None = None, *, expand: bool = False) -> None:
@@ -365,26 +300,8 @@ class _Solve:
     def _note(self, what: str, value: Value, by: str) -> None:
         self.log.append({"seconds": round(self.seconds, 3), what: number(value, self.objective), "by": by})
 
-    def _take(self) -> None:
-        if self.policies is not None and self.policies.best is not None:
-            self.hold_policy(*self.policies.best[1:])
-
     def _start(self) -> Schedule | None:
         return self.schedule if self.schedule is not None and _is_short(self.schedule) else None
-
-    def wait_for(self, policies: _Policies, until: float = math.inf) -> None:
-        """Let policies run until then, longer if there is no schedule yet, or until the answer is there."""
-        while policies.is_alive() and (policies.best is None or time.monotonic() < until) and not self.decided():
-            policies.join(0.1)
-            self.report()
-
-    def stop_policies(self) -> None:
-        """Let them end, and take in the last of what they have found."""
-        if self.policies is not None:
-            self.policies.stop()
-            self._take()
-            if self.policies.left and not self.decided():
-                self.notes.append(f"{self.policies.left} policies that the machine suits did not end in time")
 
     def receive(self, task: Task, message: Message) -> None:
         """Take in what a worker reports."""
@@ -468,9 +385,9 @@ class _Solve:
         return self.bounded_by is not None and self.bounded_by.solver == "bounds"
 
     def report(self) -> None:
-        """Take in what policies have found, and show progress to the caller."""
-        self._take()
-        if self.progress is not None:
+        """Show progress to the caller, ten times a second at the most."""
+        if self.progress is not None and self.seconds > self.reported + 0.1:
+            self.reported = self.seconds
             self.progress(self.value, self.bound, self.seconds)
 
     def result(self, ends: list[Done | Failed], why: str, *, named: bool = True) -> Result:

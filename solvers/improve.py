@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 import random
 import time
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Collection, Generator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from fractions import Fraction
@@ -36,10 +36,10 @@ from kvcore.referee import verify_schedule
 from kvcore.result import Result, SolverInfo
 from kvcore.schedule import Schedule
 from kvcore.trace import Trace
-from solvers.driver import free_calls
 from solvers.neighbourhoods import improve as repair
 from solvers.neighbourhoods import why_not
 from solvers.option_names import takes_options
+from solvers.simulate import free_calls
 from solvers.steering import Runs, applies, steer
 from solvers.task import Done, Found, Progress, Send, SolveOptions, Task
 
@@ -134,7 +134,7 @@ def run(task: Task, send: Send) -> Done:
     )
     with suppress(_OverError):
         search.start(task.start)
-        search.go_on(task.seed, others="policies" not in task.beside)
+        search.go_on(task.seed, task.beside)
     return Done("time limit")
 
 
@@ -190,15 +190,14 @@ class _Improvement:
                 if is_last:
                     raise
 
-    def go_on(self, seed: int, *, others: bool = True) -> None:
-        """Search until the rounds or the seconds are over (_OverError); `others`: the other policies run, too."""
+    def go_on(self, seed: int, ran: Collection[str] = ()) -> None:
+        """Search until the rounds or the seconds are over (_OverError), also with policies, but those that have run."""
         draw, instance, objective = random.Random(seed), self.instance, self.objective
         first_of_all = self.due() if objective == "max-flow-time" else self.tuned()
         for tries in (_staggered(instance), self.turned(), first_of_all):
             self.follow(tries)
         self.follow(self.steered(draw), named=False)
-        if others:
-            self.follow(other_policies(instance, objective))
+        self.follow(other_policies(instance, objective, ran))
         if why_not(instance, objective) is None:
             self.repair(seed)
         self.follow(self.perturbed(draw), named=False)
@@ -379,12 +378,13 @@ def first_policies(instance: Instance, objective: str) -> tuple[str, ...]:
     return ("knee", *FIRST) if objective in SUMS and has_knee(instance.cost) else FIRST
 
 
-def other_policies(instance: Instance, objective: str) -> Tries:
-    """Run the other policies, roughly the fastest first."""
+def other_policies(instance: Instance, objective: str, ran: Collection[str] = ()) -> Tries:
+    """Run the other policies but those that have run, roughly the fastest first."""
     early: tuple[str, ...] = WITH_CALLS if any(len(request.segments) > 1 for request in instance.requests) else ()
     early += ("first-tokens",) * (objective == "total-ttft")
     for name in dict.fromkeys((*early, *OTHERS, *(policy.name for policy in BY_COST))):
-        yield get_policy(name)
+        if name not in ran:
+            yield get_policy(name)
 
 
 def _staggered(instance: Instance) -> Tries:

@@ -15,7 +15,7 @@ from queue import Empty, Queue
 
 from kvcore.metrics import Value
 from solvers.process import Process, undisturbed
-from solvers.task import Compiling, Done, Failed, Message, SolveOptions, Stop, Task
+from solvers.task import Done, Failed, Message, SolveOptions, Stop, Task
 from solvers.ways import way_of
 
 RESTS = sys.platform == "linux"
@@ -33,12 +33,6 @@ class SolveWorker:
     done: Done | Failed | None = None
     told: Value | None = None
     turns: int = 0
-    ready: float | None = 0.0
-    """Its processor seconds when its kernels were there; None: it compiles."""
-
-    def searched(self) -> float:
-        """Return its processor seconds since its kernels are there, 0 once it has ended."""
-        return 0.0 if self.ready is None or self.done else max(0.0, self.process.seconds() - self.ready)
 
     def tell(self, value: Value | None) -> None:
         """Tell it the value of the best schedule known, if it changed."""
@@ -58,16 +52,15 @@ class Lane:
     """Tasks that take turns: one runs, and the others rest or have yet to start.
 
     The first one gets two thirds of the time, as long as it goes on, and the others share the rest; one that plans its
-    time is told its share. In the last two first turns nothing is loaded, which takes a second, in place of what runs.
-    Where they take turns nobody gets seconds of grace.
+    time is told its share. Where they take turns nobody gets seconds of grace.
     """
 
     def __init__(self, tasks: Sequence[Task]) -> None:
-        self.first, self.others, self.options = tasks[0], len(tasks) - 1, SolveOptions.given()
+        self.first, self.is_shared, self.options = tasks[0], len(tasks) > 1, SolveOptions.given()
         self.queue: deque[Task | SolveWorker] = deque(tasks)
         self.workers: list[SolveWorker] = []
         self.running: SolveWorker | None = None
-        self.turn = self.until = 0.0
+        self.until = 0.0
 
     def is_over(self) -> bool:
         """Whether nothing runs, and nothing is left to run."""
@@ -75,46 +68,40 @@ class Lane:
 
     def has_searched(self, now: float, seconds: float) -> bool:
         """Whether it is over, has searched for so many processor seconds, or had the first part of the time limit."""
-        late = now >= self.options.first_share * self.first.time_limit
-        return late or self.is_over() or sum(worker.searched() for worker in self.workers) >= seconds
+        if self.is_over() or now >= self.options.first_share * self.first.time_limit:
+            return True
+        return sum(each.process.seconds() for each in self.workers if each.done is None) >= seconds
 
     def go_on(self, now: float, start: Callable[[Task, float], SolveWorker]) -> None:
         """Give the next one its turn, if that of the one before is over."""
         last = self.running
         self.queue = deque(each for each in self.queue if self._has_time(each, now))
-        is_late = now + 2 * self.options.first_turn > self.first.time_limit
         following = next(iter(self.queue), None)
         if last is not None and last.done is None:
-            following = next((each for each in self.queue if isinstance(each, SolveWorker) or not is_late), None)
-            if last.ready is None and now < self.options.first_share * self.first.time_limit:
-                self.until = now + self.turn
             rests = RESTS and (way_of(last.task).rests or not last.task.is_limited)
             if now < self.until or following is None or not rests:
                 return
             last.process.rest()
             self.queue.append(last)
-        if following is not None:
-            self.queue.remove(following)
-        self.running = None if following is None else self._begin(following, now, start)
+        self.running = self._begin(self.queue.popleft(), now, start) if following is not None else None
 
     def _begin(self, each: Task | SolveWorker, now: float, start: Callable[[Task, float], SolveWorker]) -> SolveWorker:
-        weight = self._weight(each)
+        others = [self._is_other(one) for one in (each, *self.queue)]
+        weights = [1 / (2 * sum(others)) if is_other else 1.0 for is_other in others]
         if isinstance(each, SolveWorker):
             each.process.go_on()
         else:
             left = max(0.1, each.time_limit - now)
-            share = left * weight / (weight + sum(map(self._weight, self.queue))) if way_of(each).plans else left
-            each = start(replace(each, time_limit=share), now + left + self.options.grace * (self.others == 0))
+            share = left * weights[0] / sum(weights) if way_of(each).plans else left
+            each = start(replace(each, time_limit=share), now + left + self.options.grace * (not self.is_shared))
             self.workers.append(each)
         turn = min(self.options.first_turn, self.options.first_share * self.first.time_limit)
-        self.turn = turn * weight * 2**each.turns
-        self.until = now + self.turn
+        self.until = now + turn * weights[0] * 2**each.turns
         each.turns += 1
         return each
 
-    def _weight(self, each: Task | SolveWorker) -> float:
-        task = each if isinstance(each, Task) else each.task
-        return 1.0 if task.label == self.first.label else 1 / (2 * self.others)
+    def _is_other(self, each: Task | SolveWorker) -> bool:
+        return (each if isinstance(each, Task) else each.task).label != self.first.label
 
     def _has_time(self, each: Task | SolveWorker, now: float) -> bool:
         """Whether it may have another turn. The first task always has one."""
@@ -201,8 +188,6 @@ def _receive(inbox: Queue[tuple[SolveWorker, Message | None]], on_message: Calla
         return
     if isinstance(message, Done | Failed):
         worker.done = worker.done or message
-    elif isinstance(message, Compiling):
-        worker.ready = None if message.goes_on else worker.process.seconds()
     elif message is not None:
         on_message(worker.task, message)
     elif worker.done is None:

@@ -2,26 +2,37 @@
 
 Objects go through pipes as pickles. A process of its own gives hard limits on time and memory, survives code that
 crashes, and keeps apart libraries that cannot be loaded together. It ends as soon as its parent is gone, even if that
-was killed.
+was killed. On Linux it is a copy of the *loader*, which has imported what all workers need and stays: a start takes
+milliseconds then, in place of most of a second.
 """
 
 from __future__ import annotations
 
 import contextlib
 import ctypes
+import gc
 import os
 import pickle
+import select
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Callable, Iterator
-from typing import Any
+import traceback
+from collections.abc import Callable, Iterator, Sequence
+from functools import cache
+from importlib import import_module
+from typing import IO, Any, NoReturn
 
 import psutil
 
 START = "import runpy, sys; sys.path[:] = {path!r}; runpy.run_module({module!r}, run_name='__main__')"
+LOADED = ["solvers.dual_bound", "solvers.improve", "bounds.configurations", "bounds.events", "bounds.slot_solver"]
+"""What the loader imports: neither highspy nor ortools, which cannot be loaded together."""
+LOAD = "import sys; sys.path[:] = {path!r}; from solvers.process import load; load({names!r})"
+ASKING = threading.Lock()
 ENDINGS = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name))
 """Ctrl-C, what ends a job, and what a terminal that is closed sends."""
 
@@ -36,14 +47,16 @@ class Process:
         here = int(sys.path[0] in ("", os.getcwd()))
         path = sys.path[here:] + sys.path[:here]
         self.errors = tempfile.TemporaryFile()  # noqa: SIM115 - as long as the process
-        self.process = subprocess.Popen(
-            [sys.executable, "-P", "-c", START.format(path=path, module=module)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=self.errors,
-            env={**os.environ, "OMP_NUM_THREADS": str(threads), "OPENBLAS_NUM_THREADS": str(threads)},
-            start_new_session=True,  # Ctrl-C reaches the parent only, which then decides
-        )
+        code, pipe = START.format(path=path, module=module), subprocess.PIPE
+        environment = {**os.environ, "OMP_NUM_THREADS": str(threads), "OPENBLAS_NUM_THREADS": str(threads)}
+        self.process: Copy | subprocess.Popen[bytes]
+        try:
+            self.process = Copy(code, environment, self.errors)
+        except (OSError, ValueError):  # there is no loader
+            self.process = subprocess.Popen(
+                [sys.executable, "-P", "-c", code], stdin=pipe, stdout=pipe, stderr=self.errors, env=environment,
+                start_new_session=True,  # Ctrl-C reaches the parent only, which then decides
+            )  # fmt: skip
         assert self.process.stdin is not None  # for mypy: it is a pipe, and so is the other
         assert self.process.stdout is not None
         self.to, self.back = self.process.stdin, self.process.stdout
@@ -93,6 +106,106 @@ class Process:
         self.errors.seek(0)
         lines = self.errors.read()[-2000:].decode(errors="replace").strip().splitlines()
         return code, f"its process ended with code {code}: {lines[-1] if lines else 'it left no message'}"
+
+
+@cache
+def _loader(of: int, executable: str) -> tuple[socket.socket, object]:
+    """Start the loader of this process, which ends with it; OSError: this system has no such sockets (not Linux)."""
+    ours, theirs = socket.socketpair(type=socket.SOCK_SEQPACKET)
+    command, nothing = [executable, "-P", "-c", LOAD.format(path=sys.path, names=LOADED)], subprocess.DEVNULL
+    with theirs:
+        return ours, subprocess.Popen(
+            command, stdin=theirs.fileno(), stdout=nothing, stderr=nothing, start_new_session=True
+        )
+
+
+class Copy:
+    """What is used of `subprocess.Popen`: a copy of the loader that runs some code (OSError: there is no loader)."""
+
+    def __init__(self, code: str, environment: dict[str, str], errors: IO[bytes]) -> None:
+        with ASKING:  # two threads would start two loaders
+            loader, _ = _loader(os.getpid(), sys.executable)
+        (their_in, our_in), (our_out, their_out), (self.ended, their_end) = os.pipe(), os.pipe(), os.pipe()
+        self.stdin, self.stdout = os.fdopen(our_in, "wb"), os.fdopen(our_out, "rb")
+        self.returncode: int | None = None
+        try:
+            with ASKING:
+                socket.send_fds(loader, [b"copy"], [their_in, their_out, errors.fileno(), their_end])
+                self.pid = int(loader.recv(20))  # ValueError: it has ended
+        finally:
+            for end in (their_in, their_out, their_end):
+                os.close(end)
+        with contextlib.suppress(BrokenPipeError):
+            pickle.dump((code, environment, os.getcwd()), self.stdin)
+            self.stdin.flush()
+
+    def poll(self) -> int | None:
+        """Return its exit code, None while it runs."""
+        return self.wait() if self.returncode is not None or select.select([self.ended], [], [], 0)[0] else None
+
+    def wait(self) -> int:
+        """Wait for its end, and return its exit code."""
+        if self.returncode is None:  # no code: the loader is gone, and its copies with it
+            self.returncode = int(os.read(self.ended, 20) or -signal.SIGKILL)
+        return self.returncode
+
+    def send_signal(self, number: int) -> None:
+        """Send it a signal, if it has not ended."""
+        if self.poll() is None:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self.pid, number)
+
+    def kill(self) -> None:
+        """End it."""
+        self.send_signal(signal.SIGKILL)
+
+    def __del__(self) -> None:
+        with contextlib.suppress(AttributeError):
+            os.close(self.ended)
+
+
+def load(names: Sequence[str]) -> NoReturn:
+    """Be the loader: import modules, make a copy whenever one is asked for, and tell how each ended."""
+    for name in names:
+        import_module(name)
+    gc.freeze()
+    asking, copies = socket.socket(fileno=0), dict[int, tuple[int, int]]()
+    while True:
+        ready, *_ = select.select([0, *copies], [], [])
+        for handle in copies.keys() & ready:
+            number, ended = copies.pop(handle)
+            with contextlib.suppress(OSError):  # nobody waits for it
+                os.write(ended, b"%d" % os.waitstatus_to_exitcode(os.waitpid(number, 0)[1]))
+            os.close(ended)
+            os.close(handle)
+        if 0 in ready:
+            asked, ends, *_ = socket.recv_fds(asking, 20, 4)
+            if not asked:
+                os._exit(0)
+            if not (number := os.fork()):
+                _become(ends)
+            asking.send(b"%d" % number)
+            copies[os.pidfd_open(number)] = number, ends.pop()
+            for end in ends:
+                os.close(end)
+
+
+def _become(ends: Sequence[int]) -> NoReturn:
+    """Be the process that was asked for."""
+    try:
+        os.setsid()
+        for number, end in enumerate(ends[:3]):
+            os.dup2(end, number)
+        os.closerange(3, 1024)
+        code, environment, folder = pickle.load(sys.stdin.buffer)
+        os.chdir(folder)
+        os.environ.clear()
+        os.environ.update(environment)
+        exec(code, {"__name__": "__main__"})
+    except BaseException:
+        traceback.print_exc()
+        os._exit(1)
+    os._exit(0)
 
 
 @contextlib.contextmanager

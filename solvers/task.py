@@ -24,7 +24,7 @@ NO_TIME_LIMIT = 10.0**9
 class SolveOptions(Options):
     """The driver: who runs, when, and for how long."""
 
-    at_once: float = option(0.4, "processor seconds of quick bounds before any worker, at the most", least=0)
+    at_once: float = option(0.4, "processor seconds of quick bounds before any worker; few requests: more", least=0)
     policies: float = option(0.1, "part of the time limit that workers wait for policies, for a start", least=0, most=1)
     longest_wait: float = option(5.0, "seconds that they wait, at the most", least=0)
     referee: float = option(1.0, "part of a policy's time that the referee may take for its schedule", least=0)
@@ -32,7 +32,7 @@ class SolveOptions(Options):
     few_joint: int = option(12, "requests up to which the search over batch boundaries may prove something")
     few_exact: int = option(8, "requests beyond which `exact` begins with what can run together")
     head_start: float = option(1.5, "processor seconds of what proves after which what finds schedules begins", least=0)
-    first_turn: float = option(3.0, "seconds of the first turn of a lane's first task; turns double")
+    first_turn: float = option(1.0, "seconds of the first turn of a lane's first task; turns double")
     first_share: float = option(0.3, "part of the time limit that it takes, at the most", most=1)
     endless: float = option(60.0, "seconds of `improve` and of `bound` in a solve without a time limit")
     certify: float = option(10.0, "seconds for a certificate of a claim, at the least, without a time limit", least=0)
@@ -66,7 +66,7 @@ class Task:
     threads: int
     seed: int
     beside: tuple[str, ...] = ()
-    """Formulations that run in the same solve; `policies`: all that the machine suits do."""
+    """Formulations that run in the same solve, and policies that have run."""
     options: Mapping[str, Any] = field(default_factory=dict)
     """What the user set of the options of searches (`solvers.option_names`)."""
     constraints: bytes = b""
@@ -121,13 +121,6 @@ class Size:
 
 
 @dataclass(frozen=True)
-class Compiling:
-    """The worker begins to compile its kernels, or has ended: the first time on a machine that takes seconds."""
-
-    goes_on: bool
-
-
-@dataclass(frozen=True)
 class Done:
     """The solve ended by itself. `infeasible` means that the model has no solution at all."""
 
@@ -154,5 +147,5 @@ NEWS = News()
 Progress = Callable[[Value | None, Value | None, float], None]
 """Called several times a second with the best value, the best bound, and the seconds since the start."""
 
-Message = Horizon | Found | Bound | Tried | Size | Compiling | Done | Failed
+Message = Horizon | Found | Bound | Tried | Size | Done | Failed
 Send = Callable[[Message], None]

@@ -158,6 +158,8 @@ CONFIGURATIONS = Way("configurations",
                      "certificate", "bounds.configurations:propose_configurations", slows=True,
                      drops="that each request runs once, and how small ones pack",
                      what="the search over what can run together")
+PRICES = Way("prices", _BOUND, "certificate", "bounds.slot_prices:propose_prices", plans=True, what="prices of slots",
+             drops="that paths of requests are whole, and breaks within segments")
 CERTIFYING = (
     Way("alone", _BOUND, "certificate", "bounds.task:propose_alone", at_once=True, drops="all that requests share"),
     Way("shares", _BOUND, "certificate", "bounds.shares:propose_shares", at_once=True,
@@ -167,8 +169,7 @@ CERTIFYING = (
     Way("fresh", _BOUND, "certificate", "bounds.fresh:propose_fresh", at_once=True,
         drops="what is processed again, but for KV that does not fit: any order of batches"),
     EVENTS,
-    Way("prices", _BOUND, "certificate", "bounds.slot_prices:propose_prices",
-        drops="that paths of requests are whole, and breaks within segments"),
+    PRICES,
     SLOTS,
     CONFIGURATIONS,
     Way("speed", _BOUND, "certificate", "bounds.speed:propose_speed", slows=True,

@@ -13,7 +13,7 @@ from functools import partial
 from kvcore.errors import BadInput, MissingTool
 from solvers.option_names import holding
 from solvers.process import listen, to_parent
-from solvers.task import NEWS, Compiling, Done, Failed, Send, SolveOptions, Task
+from solvers.task import NEWS, Done, Failed, Send, SolveOptions, Task
 from solvers.ways import way_of
 
 
@@ -28,9 +28,7 @@ def main() -> None:
     try:
         with holding(task.options):
             _limit_cpu(task)
-            run = way.runner()
-            _tell_of_compiling(send)
-            send(run(_with_horizon(task, send), send))
+            send(way.runner()(_with_horizon(task, send), send))
     except BadInput as error:
         send(Failed(str(error), "bad input"))
     except MissingTool as error:
@@ -41,29 +39,6 @@ def main() -> None:
         send(Done("memory limit"))
     sys.stderr.flush()
     os._exit(0)  # solver libraries may hang or complain while they are unloaded
-
-
-def _tell_of_compiling(send: Send) -> None:
-    """Tell when numba compiles, where the way has loaded it; what is compiled already is silent."""
-    if "numba" not in sys.modules:
-        return
-    from numba.core import event
-
-    class Told(event.Listener):  # type: ignore[misc]
-        depth = 0  # what a function calls is compiled within it
-
-        def on_start(self, _: event.Event) -> None:
-            self.depth += 1
-            if self.depth == 1:
-                send(Compiling(True))
-
-        def on_end(self, _: event.Event) -> None:
-            self.depth -= 1
-            if self.depth == 0:
-                send(Compiling(False))
-
-    event.register("numba:compile", Told())
-    send(Compiling(False))  # what was loaded is no search, either
 
 
 def _limit_cpu(task: Task) -> None:

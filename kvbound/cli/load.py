@@ -53,7 +53,7 @@ def load_sweep(
     json: common.JsonOption = None,
 ) -> int:
     """Run policies on the same requests at several loads; Ctrl-C keeps the rows that are there."""
-    from solvers.driver import free_calls
+    from solvers.simulate import free_calls
 
     check_writable(csv_file, plot, json)
     loaded = free_calls(load_instance(instance), handling)

@@ -57,7 +57,7 @@ def solve(
     write = partial(units_of(loaded).named, objective=objective)
     with SolveProgress(f"solving {loaded.name}", write) as progress:
         import solvers
-        from solvers.target import target_of
+        from solvers.simulate import target_of
 
         target = None if better_than is None else target_of(better_than, loaded, objective, handling)
         result = solvers.solve(

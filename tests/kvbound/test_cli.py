@@ -432,7 +432,7 @@ def test_sigterm_keeps_the_policies_that_have_run(monkeypatch):
     def second_is_interrupted(instance, policy, *arguments, **options):
         if policy.name == "sjf":
             signal.raise_signal(signal.SIGTERM)
-        return solvers.driver.simulate_policy(instance, policy, *arguments, **options)
+        return solvers.simulate_policy(instance, policy, *arguments, **options)
 
     monkeypatch.setattr("kvbound.simulation.simulate_policy", second_is_interrupted)
     for command in (["simulate", "mars-figure1", "--policy"], ["compare", "mars-figure1", "--policies"]):

@@ -177,7 +177,6 @@ def test_bad_usage(arguments: list[str], message: str) -> None:
     assert len(error.strip().splitlines()) == 1
 
 
-@pytest.mark.processes
 def test_a_process_that_is_killed_is_one_line(tmp_path) -> None:
     lines = [
         "import os, kvbound as kv",

@@ -2,25 +2,22 @@
 
 import subprocess
 import sys
-from collections import defaultdict
 from contextlib import suppress
 from dataclasses import replace
 from unittest import mock
 
 import psutil
 import pytest
-from numba import njit
-from numba.core import event
 
 import solvers
-from kvcore import BadInput, objective_value, verify_schedule
+from bounds.tuning import chosen
+from kvcore import BadInput, Cost, CostFunction, objective_value, verify_schedule
 from kvcore.certificates import verify_certificate
 from solvers import pool
 from solvers.choice import choose
 from solvers.pool import SolveWorker, race
-from solvers.task import Bound, Compiling, Done, Found, Task
-from solvers.ways import IMPROVE
-from solvers.worker import _tell_of_compiling
+from solvers.task import Bound, Done, Found, SolveOptions, Task
+from solvers.ways import CERTIFYING, IMPROVE, WAYS
 from workloads.builtin import builtin_instance
 
 FLOW = "total-flow-time"
@@ -28,21 +25,21 @@ MARS = builtin_instance("mars-figure1")
 
 
 def ways(name, objective=FLOW):
-    chosen = choose(builtin_instance(name), objective, "auto", "auto")
-    assert [way.label for way in chosen.lanes[1]] == ["improve"]
-    return [way.label for way in chosen.lanes[0]], chosen.why
+    choice = choose(builtin_instance(name), objective, "auto", "auto")
+    assert [way.label for way in choice.lanes[1]] == ["improve"]
+    return [way.label for way in choice.lanes[0]], choice.why
 
 
 @pytest.mark.parametrize(
     ("name", "objective", "expected"),
     [
-        ("mars-figure1", "total-flow-time", ["slots", "events", "bound"]),
+        ("mars-figure1", "total-flow-time", ["slots", "events", "prices", "bound"]),
         ("mars-figure1", "makespan", ["slots", "events", "bound"]),
         ("mars-figure1", "late-requests", ["events", "bound"]),
         ("infermax-figure15", "busy-time", ["events", "bound"]),
         ("hindsight:n=30,M=30", "total-flow-time", ["configurations", "bound", "start-time on highs"]),
         ("hindsight:n=60,M=50", "total-flow-time", ["configurations", "bound", "start-time on highs"]),
-        ("mars-like:n=20", "weighted-flow-time", ["slots", "bound"]),
+        ("mars-like:n=20", "weighted-flow-time", ["slots", "prices", "bound"]),
         ("mars-like:n=40", "weighted-flow-time", ["bound"]),
         ("identical:n=40,I=4,O=3,M=100", "busy-time", ["counts", "bound"]),
         ("identical:n=40,I=4,O=3,M=100", "total-flow-time", ["bound"]),
@@ -71,10 +68,10 @@ def test_a_named_solver_is_taken_at_its_word():
 
 @pytest.mark.parametrize("asked", [("search", "auto"), ("auto", "search"), ("search", "search")])
 def test_search_means_the_exact_searches(asked):
-    chosen = choose(MARS, FLOW, *asked)
-    assert [[way.label for way in lane] for lane in chosen.lanes] == [["slots", "events"]]
-    chosen = choose(MARS, "late-requests", *asked)
-    assert [[way.label for way in lane] for lane in chosen.lanes] == [["events"]]
+    choice = choose(MARS, FLOW, *asked)
+    assert [[way.label for way in lane] for lane in choice.lanes] == [["slots", "events"]]
+    choice = choose(MARS, "late-requests", *asked)
+    assert [[way.label for way in lane] for lane in choice.lanes] == [["events"]]
     with pytest.raises(BadInput, match=r"search: slots need batches that all last one tick; .* 32 requests"):
         choose(builtin_instance("identical:n=40,I=4,O=3,M=100"), FLOW, *asked)
     with pytest.raises(BadInput, match="highs does not solve search; slots and events can"):
@@ -85,17 +82,17 @@ def test_search_means_the_exact_searches(asked):
     "asked", [("arc-flow", "highs"), ("arc-flow", "gurobi"), ("arc-flow", "lagrange"), ("auto", "lagrange")]
 )
 def test_ways_over_paths_that_are_gone_mean_prices_and_cp_sat(asked):
-    chosen = choose(MARS, FLOW, *asked)
-    assert [way.label for way in chosen.lanes[0]] == ["arc-flow on cp-sat"]
-    assert f"{asked[1]} does not solve it any more, cp-sat does" in chosen.why
+    choice = choose(MARS, FLOW, *asked)
+    assert [way.label for way in choice.lanes[0]] == ["arc-flow on cp-sat"]
+    assert f"{asked[1]} does not solve it any more, cp-sat does" in choice.why
     with pytest.raises(BadInput, match=r"arc-flow does .* not makespan; use slots, events or batch-bigm"):
         choose(MARS, "makespan", *asked)
     assert choose(MARS, FLOW, asked[0], "repair").lanes == ((IMPROVE,),)
 
 
 def test_ways_that_are_named_run():
-    chosen = choose(MARS, FLOW, "auto", "auto", ["improve", "bound", "batch-bigm", "arc-flow on cp-sat"])
-    assert [[way.label for way in lane] for lane in chosen.lanes] == [
+    choice = choose(MARS, FLOW, "auto", "auto", ["improve", "bound", "batch-bigm", "arc-flow on cp-sat"])
+    assert [[way.label for way in lane] for lane in choice.lanes] == [
         ["bound", "batch-bigm on highs", "arc-flow on cp-sat"], ["improve"]
     ]  # fmt: skip
     assert [len(choose(MARS, FLOW, "auto", "auto", [name]).lanes) for name in ("improve", "slots")] == [1, 1]
@@ -107,6 +104,20 @@ def test_ways_that_are_named_run():
             choose(MARS, FLOW, "auto", "auto", names)
     with pytest.raises(BadInput, match="not both"):
         choose(MARS, FLOW, "slots", "auto", ["slots"])
+
+
+def test_each_way_of_the_table_loads_and_says_why_an_instance_is_not_for_it():
+    """Batches of two ticks, too many requests for searches, and an objective that is no sum."""
+    crowd = builtin_instance("mars-like:n=40").replace(cost=Cost((CostFunction(busy=2),)))
+    said = {way: way.declines(crowd, "makespan") for way in WAYS.values()}
+    assert {way.formulation for way, why in said.items() if why is None} == {
+        "bound", "alone", "shares", "improve", "batch-bigm", "batch-bigm:plain", "cp-sat",
+    }  # fmt: skip
+    assert all(why is None or (len(why.split()) > 4 and "\n" not in why) for why in said.values())
+    assert [callable(way.runner()) and bool(way.proposes) for way in WAYS.values()] == [
+        way in CERTIFYING for way in WAYS.values()
+    ]
+    assert solvers.solve(MARS, formulation="shares", warm_start="serial").formulation == "shares"
 
 
 LATE = 1e9
@@ -164,7 +175,8 @@ class Stepped:
 def test_ways_of_a_lane_take_turns_and_the_first_has_two_thirds(monkeypatch):
     steps = Stepped(monkeypatch)
     lane = [task(each, time_limit=60.0) for each in ("slots", "events", "bound")]
-    ends = race([lane], lambda task, message: None, lambda: None)
+    with chosen(SolveOptions(first_turn=3.0)):
+        ends = race([lane], lambda task, message: None, lambda: None)
     assert ends == [Done("time limit")] * 3
     assert [event for event in steps.log if event[1] != "rests"] == [
         (0.0, "starts", "slots"), (3.0, "starts", "events"), (4.0, "starts", "bound"),
@@ -174,41 +186,6 @@ def test_ways_of_a_lane_take_turns_and_the_first_has_two_thirds(monkeypatch):
     ]  # fmt: skip
     assert steps.limits == {"slots": 60.0, "events": 57.0, "bound": pytest.approx(56 / 6)}
     assert steps.now <= 61
-
-
-@pytest.mark.parametrize(("ends", "begun"), [((), ["slots"]), (("slots",), ["slots", "events"])])
-def test_late_in_the_time_limit_nothing_begins_in_place_of_what_runs(monkeypatch, ends, begun):
-    steps = Stepped(monkeypatch, ends)
-    lane = [task(each, time_limit=7.0) for each in ("slots", "events", "bound")]
-    race([lane], lambda task, message: None, lambda: None)
-    assert [(what, way) for _, what, way in steps.log] == [("starts", way) for way in begun]
-
-
-def test_neither_a_turn_nor_a_head_start_counts_what_is_compiled(monkeypatch):
-    real, workers, steps = pool._receive, [], Stepped(monkeypatch)
-
-    def receive(inbox, on_message):
-        steps.now += 0.5
-        if steps.now in (1.0, 10.0):
-            inbox.put((workers[0], Compiling(steps.now == 1.0)))
-            real(inbox, on_message)
-
-    monkeypatch.setattr(pool, "_start", lambda *what: workers.append(Stepped.start(steps, *what)) or workers[-1])
-    monkeypatch.setattr(pool, "_receive", receive)
-    lanes = [[task(each, time_limit=60.0) for each in ("slots", "events")], [task("improve", time_limit=60.0)]]
-    race(lanes, lambda task, message: None, lambda: None, head_start=1.5)
-    assert steps.log[:4] == [
-        (0.0, "starts", "slots"), (11.5, "starts", "improve"), (12.5, "rests", "slots"), (12.5, "starts", "events")
-    ]  # fmt: skip
-
-
-def test_a_worker_says_when_it_compiles(monkeypatch):
-    monkeypatch.setattr(event, "_registered", defaultdict(list))
-    sent = []
-    _tell_of_compiling(sent.append)
-    inner = njit(lambda n: n + 1)
-    outer = njit(lambda n: inner(n) + 1)
-    assert [outer(1), outer(2), sent] == [3, 4, [Compiling(False), Compiling(True), Compiling(False)]]
 
 
 def test_what_is_left_in_a_lane_goes_on_without_turns(monkeypatch):

@@ -22,7 +22,7 @@ from kvcore.result import Horizon, Result
 from solvers import driver, pool, source
 from solvers.exact import exact
 from solvers.process import Process
-from solvers.task import Bound, Compiling, Done, Failed, Found, Task
+from solvers.task import Bound, Done, Failed, Found, Task
 from solvers.ways import SOLVERS, WAYS, Solver
 from tests.support.clock import Clock
 from workloads.builtin import builtin_instance
@@ -47,7 +47,6 @@ def task(instance, formulation="slots", **changes):
     return Task(**(facts | changes))
 
 
-@pytest.mark.processes
 @pytest.mark.parametrize("formulation", ["slots", "events", "search"])
 def test_each_exact_search_certifies_the_worked_example(formulation):
     result = solvers.solve(MARS, formulation=formulation, certify_limit=0)
@@ -171,7 +170,7 @@ def test_policies_end_with_the_time_limit_and_the_result_says_how_many_are_left(
     raced = mock.Mock()
     monkeypatch.setattr(driver, "race", raced)
     clock = Clock().monotonic
-    monkeypatch.setattr(driver, "time", SimpleNamespace(monotonic=clock, thread_time=clock))
+    monkeypatch.setattr(driver, "time", SimpleNamespace(monotonic=clock, process_time=clock))
     result = solvers.solve(BIG, time_limit=10)
     assert (result.status, result.stopped, result.formulation) == ("bound-only", "time limit", "shares")
     suited = sum(policy.why_not(BIG.machine) is None for policy in BY_COST)
@@ -296,7 +295,6 @@ def test_a_worker_that_starts_late_has_the_time_that_is_left(monkeypatch):
     assert began == [(60.0, 60.0), (10.0, 60.0)]
 
 
-@pytest.mark.processes
 def test_workers_do_not_take_modules_from_the_current_folder(monkeypatch, tmp_path):
     for name in ("solvers", "library", "kvcore"):
         (tmp_path / name).mkdir()
@@ -336,7 +334,6 @@ def test_a_checkout_that_is_not_installed_solves_with_its_own_version(monkeypatc
         SOLVERS["highs"].version()
 
 
-@pytest.mark.processes
 def test_memory_limit_ends_the_worker_and_keeps_what_it_found():
     result = solvers.solve(BIG, memory_limit=100)
     assert result.stopped == "memory limit"
@@ -401,7 +398,6 @@ def test_progress_is_reported_with_value_and_bound():
     assert seen == sorted(seen)
 
 
-@pytest.mark.processes
 def test_a_worker_ends_when_its_parent_is_gone():
     """Otherwise it would go on without anybody who watches its time and memory; what it prints still has a reader."""
     forever = Task(builtin_instance("hindsight:n=60,M=60,seed=1"), "total-flow-time", "bound", "bound",
@@ -412,7 +408,7 @@ def test_a_worker_ends_when_its_parent_is_gone():
         assert worker.stdout is not None
         pickle.dump(forever, worker.stdin)
         worker.stdin.flush()
-        assert isinstance(pickle.load(worker.stdout), Bound | Compiling | Found)
+        assert isinstance(pickle.load(worker.stdout), Bound | Found)
         worker.terminate()  # as Slurm does with all processes of a job: the parent decides
         worker.stdin.close()  # as the kernel does when the parent is killed
         worker.stdout.read()

@@ -1,0 +1,77 @@
+"""What policies give: a result, and what `--better-than` asks for."""
+
+from __future__ import annotations
+
+import math
+import re
+import time
+from collections.abc import Callable
+from fractions import Fraction
+
+import kvcore
+from heuristics import get_policy, run_policy, trace_policy
+from heuristics import predictions as believed
+from heuristics.registry import AnyPolicy
+from kvcore.cost import Features, OwnCost
+from kvcore.errors import BadInput
+from kvcore.instance import Instance
+from kvcore.metrics import Value, check_objective, objective_value
+from kvcore.referee import verify_schedule
+from kvcore.result import Result, SolverInfo
+
+
+def simulate_policy(
+    instance: Instance,
+    policy: AnyPolicy,
+    objective: str = "total-flow-time",
+    *,
+    handling: str = "as-given",
+    predictions: str = "exact",
+    seed: int = 0,
+    cost: Callable[[Features], float | Fraction] | None = None,
+    time_limit: float = math.inf,
+) -> Result:
+    """Return the schedule of a policy, of what `heuristics.get_policy` takes, executed by the referee (no bound).
+
+    `predictions` is what the policy believes of the requests (`heuristics.predictions`), drawn with `seed`. `cost`, in
+    place of that of the instance, gives the ticks of a batch from its `Features`, rounded up and at least 1
+    (`OwnCost`); the instance of the result has it. A policy that has not ended after `time_limit` seconds of the
+    processor raises PolicyError.
+    """
+    started = time.monotonic()
+    check_objective(objective)
+    instance = free_calls(instance if cost is None else instance.replace(cost=OwnCost(cost)), handling)
+    chosen = get_policy(policy)
+    guessed, end = believed(predictions, instance, seed), time.process_time() + time_limit
+    schedule = trace_policy(instance, chosen, guessed, go_on=lambda: time.process_time() < end).schedule
+    seconds = time.monotonic() - started
+    info = SolverInfo("policy", kvcore.__version__)
+    return Result(
+        instance, objective, schedule=schedule, solver=info, policy=chosen.name, found_by=chosen.name, seconds=seconds,
+        stopped="ended",
+    )  # fmt: skip
+
+
+def free_calls(instance: Instance, handling: str) -> Instance:
+    """Return the instance with its calls as given or free (`--handling`)."""
+    if handling not in ("as-given", "free"):
+        raise BadInput(f"handling is as-given or free, not {handling!r}")
+    return instance.with_free_calls() if handling == "free" else instance
+
+
+def target_of(text: str, instance: Instance, objective: str, handling: str) -> Value:
+    """Return the largest value that answers `--better-than` with yes.
+
+    `VALUE` asks for strictly less; `P%:POLICY` for at least P per cent less than the policy's value.
+    """
+    match = re.fullmatch(r"(\d{1,3}(?:\.\d{1,6})?)%:(\S+)", text)
+    if match is not None:
+        share = 1 - Fraction(match[1]) / 100
+        if share < 0:
+            raise BadInput(f"--better-than {text}: no schedule is more than 100 % better")
+        freed = free_calls(instance, handling)
+        value = objective_value(verify_schedule(freed, run_policy(freed, get_policy(match[2]))), objective)
+        return value * share
+    if re.fullmatch(r"\d{1,30}", text):
+        return Fraction(2 * int(text) - 1, 2) if objective != "normalized-latency" else Fraction(int(text))
+    raise BadInput(f"--better-than {text}: write a whole number of ticks, or P%:POLICY such as 10%:fcfs")
