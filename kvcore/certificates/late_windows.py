@@ -13,9 +13,9 @@ from pydantic import Field
 from kvcore.certificates.alone import is_late_alone
 from kvcore.certificates.budget import CALL, Budget
 from kvcore.certificates.proof import InvalidCertificate
-from kvcore.certificates.shares import Division, PricedSteps, Tick, deadlines
+from kvcore.certificates.shares import Division, PricedSteps, Tick
 from kvcore.certificates.steps import Integers
-from kvcore.instance import Instance
+from kvcore.instance import Instance, Request
 from kvcore.metrics import Value
 
 ONE = 2**20
@@ -115,6 +115,14 @@ def due_work(steps: PricedSteps) -> DueWork:
         rows.append((request.arrival, first_due, due, int(shares[start]) >> spare, whole >> spare))
     arrival, soon, late_due, begun, all_work = np.array(rows, dtype=np.int64).reshape(-1, 5).T.copy()
     return DueWork(late, arrival, soon, late_due, begun, all_work, bits - spare)
+
+
+def deadlines(request: Request) -> tuple[int | None, int | None]:
+    """Return by which tick a request that is not late is done, and has its first token; None: no matter when."""
+    first, last, between = request.slo_ticks
+    paced = first + (between or 0) if first is not None and request.slo and request.slo.tpot else None
+    done = min((ticks for ticks in (last, paced) if ticks is not None), default=None)
+    return (None if done is None else request.arrival + done, None if first is None else request.arrival + first)
 
 
 def least_number(inside: Integers, too_much: int) -> int:

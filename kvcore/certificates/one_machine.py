@@ -53,16 +53,3 @@ def moments(pieces: Sequence[WorkPiece], owners: int) -> list[int]:
     for piece, start, end in run(pieces):
         totals[piece.owner] += end * end - start * start
     return totals
-
-
-def least_late(jobs: Sequence[tuple[int, int]]) -> int:
-    """Return how many of the jobs (deadline, work), all there at time 0, are late at the least (Moore, Hodgson)."""
-    kept: list[int] = []
-    busy = late = 0
-    for deadline, work in sorted(jobs):
-        heappush(kept, -work)
-        busy += work
-        if busy > deadline:
-            busy += heappop(kept)
-            late += 1
-    return late

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from copy import copy
 from fractions import Fraction
-from itertools import pairwise
 from math import ceil
 from typing import Annotated, Literal
 
@@ -15,11 +13,11 @@ from pydantic import Field
 from kvcore.certificates.alone import is_late_alone
 from kvcore.certificates.budget import Budget
 from kvcore.certificates.least import least_work
-from kvcore.certificates.one_machine import WorkPiece, largest, least_late, moments
+from kvcore.certificates.one_machine import WorkPiece, largest, moments
 from kvcore.certificates.proof import InvalidCertificate, Proof
 from kvcore.certificates.steps import MOST_STEPS, Integers, StepPrices, Steps, check_size, lines
 from kvcore.cost import Cost
-from kvcore.instance import LIMIT, Instance, Request
+from kvcore.instance import LIMIT, Instance
 from kvcore.metrics import Value, check_objective, weight
 
 UNIT = 1024
@@ -95,12 +93,13 @@ class Shares(Division):
     """Every output token has a share of machine time, such that no batch is shorter than the shares of what is in it.
 
     For sums over requests, `alone` are the 1024ths of each request's time that count as if it was alone (all 0 if
-    left out). For late-requests, `windows` are disjoint spans of time in which to look for requests that are too many.
+    left out).
     """
 
     kind: Literal["shares"] = "shares"
     alone: Annotated[tuple[Proportion, ...], Field(max_length=1_000_000)] = ()
-    windows: Annotated[tuple[tuple[Tick, Tick], ...], Field(max_length=100_000)] = ()
+    windows: tuple[()] = ()
+    """Always empty: a key of files from before 0.3."""
 
     def prove(self, instance: Instance, objective: str, budget: Budget) -> Value:
         """Return the best value for one machine that interrupts at will and serves each request its shares."""
@@ -116,7 +115,7 @@ class Shares(Division):
         if objective == "max-flow-time":
             return priced.last(by_flow=True)
         if objective == "late-requests":
-            return priced.late(self.windows)
+            return priced.late()
         return priced.total(objective, self.alone)
 
     def check(self, instance: Instance) -> None:
@@ -124,8 +123,6 @@ class Shares(Division):
         super().check(instance)
         if len(self.alone) not in (0, len(instance.requests)):
             raise InvalidCertificate(f"alone has {len(self.alone)} parts for {len(instance.requests)} requests")
-        if any(start >= end for start, end in self.windows) or any(a[1] > b[0] for a, b in pairwise(self.windows)):
-            raise InvalidCertificate("windows must not be empty, nor overlap, and come in order")
 
     @property
     def why(self) -> str:
@@ -292,33 +289,10 @@ class PricedSteps:
             totals.append(int(np.dot(work[start:stop].astype(object), twice.astype(object))))
         return totals
 
-    def late(self, windows: tuple[tuple[int, int], ...]) -> int:
-        """Return how many requests are late even alone, or too many in a window of time."""
-        late, jobs, bits = self.jobs()
-        inside: list[list[tuple[int, int]]] = [[] for _ in windows]
-        for arrival, dues in jobs:
-            window = bisect_right(windows, (arrival, LIMIT)) - 1
-            if window >= 0:
-                start, end = windows[window]
-                fitting = [((due - start) << bits, work) for due, work in dues if due <= end]
-                inside[window] += fitting[:1]
-        return late + sum(least_late(jobs) for jobs in inside)
-
-    def jobs(self) -> tuple[int, list[tuple[int, list[tuple[int, int]]]], int]:
-        """Return how many requests are late even alone; of each other one its arrival, and what is due when; bits.
-
-        Due is its whole work, then that for its first token, in units of 2^-bits ticks, if it must not be late.
-        """
-        work, bits = self.shares()
-        sums, late, jobs = self.steps.sums(work), 0, []
-        for i, request in enumerate(self.instance.requests):
-            start, last = int(self.steps.first[i]), int(self.steps.first[i + 1]) - 1
-            if is_late_alone(request, int(self.done[start]), int(self.done[last])):
-                late += 1
-            else:
-                amounts = zip(deadlines(request), (sums[i], int(work[start])), strict=True)
-                jobs.append((request.arrival, [(due, amount) for due, amount in amounts if due is not None]))
-        return late, jobs, bits
+    def late(self) -> int:
+        """Return how many requests are late even alone."""
+        firsts, lasts = self.done[self.steps.first[:-1]].tolist(), self.done[self.steps.first[1:] - 1].tolist()
+        return sum(map(is_late_alone, self.instance.requests, firsts, lasts))
 
 
 def _mixture(cost: Cost, functions: tuple[int, ...]) -> tuple[Fraction, Fraction, dict[str, Fraction]]:
@@ -331,11 +305,3 @@ def _mixture(cost: Cost, functions: tuple[int, ...]) -> tuple[Fraction, Fraction
         for name, price in line.prices._asdict().items():
             prices[name] += scale * price
     return base, prefill, prices
-
-
-def deadlines(request: Request) -> tuple[int | None, int | None]:
-    """Return by which tick a request that is not late is done, and has its first token; None: no matter when."""
-    first, last, between = request.slo_ticks
-    paced = first + (between or 0) if first is not None and request.slo and request.slo.tpot else None
-    done = min((ticks for ticks in (last, paced) if ticks is not None), default=None)
-    return (None if done is None else request.arrival + done, None if first is None else request.arrival + first)

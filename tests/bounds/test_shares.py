@@ -14,10 +14,10 @@ from bounds.task import Task
 from costmodels import get_cost
 from heuristics import trace_policy
 from heuristics.policies.figure_1 import Fcfs
-from kvcore import OBJECTIVES, Call, Cost, CostFunction, Instance, Machine, Request, Segment, Slo
+from kvcore import OBJECTIVES, Call, Cost, CostFunction, Instance, Machine, Request, Segment
 from kvcore.certificates import InvalidCertificate, Shares, certify, verify_certificate
 from kvcore.certificates.certificate import rounded
-from kvcore.certificates.one_machine import WorkPiece, largest, least_late, moments
+from kvcore.certificates.one_machine import WorkPiece, largest, moments
 from kvcore.certificates.shares import RESOURCES, UNIT, PricedSteps, most_prefill
 from kvcore.certificates.steps import Steps, lines
 from kvcore.cost import TokensAbove
@@ -63,9 +63,7 @@ def proofs(instance, objective, draw):
         parts = [draw.random() for _ in proof.functions]
         functions = tuple(int(UNIT * part / sum(parts)) for part in parts)
         alone = tuple(draw.randint(0, UNIT) for _ in instance.requests)
-        ticks = sorted(draw.sample(range(20), 3))
-        windows = ((ticks[0], ticks[1]), (ticks[1], ticks[2]))
-        yield from (proof.replace(windows=windows), proof.replace(functions=functions, alone=alone))
+        yield from (proof, proof.replace(functions=functions, alone=alone))
 
 
 def compared(cases):
@@ -241,28 +239,11 @@ def test_like_requests_that_all_fit_are_exact():
     assert value - batches <= bound(instance, "busy-time", method="shares").bound <= value
 
 
-def test_windows_show_who_must_be_late():
-    """Five requests that take a batch each, in 3 ticks, alone in each batch: two are late."""
-    instance = alike(5, 1, 1, None, batch_requests=1)
-    due = instance.replace(requests=tuple(r.replace(slo=Slo(latency=3)) for r in instance.requests))
-    assert WHOLE.replace(memory=0, requests=UNIT, windows=((0, 3),)).value(due, "late-requests") == 2
-    assert WHOLE.replace(memory=0, requests=UNIT, windows=((0, 2),)).value(due, "late-requests") == 0
-
-
-def test_windows_with_first_tokens_only():
-    """Each first token takes a batch, and all four are due at 2; the rest has no deadline."""
-    instance = alike(4, 1, 3, None, batch_requests=1)
-    due = instance.replace(requests=tuple(r.replace(slo=Slo(ttft=2)) for r in instance.requests))
-    assert WHOLE.replace(memory=0, requests=UNIT, windows=((0, 2),)).value(due, "late-requests") == 2
-
-
 BAD = {
     "add up to more than 1024": WHOLE.replace(memory=UNIT, tokens=1),
     "parts of one thing": WHOLE.replace(functions=(UNIT, 1)),
     "there are 2 lines, not 1": WHOLE.replace(functions=(UNIT,)),
     "alone has 2 parts for 3 requests": WHOLE.replace(alone=(1, 1)),
-    "not be empty, nor overlap": WHOLE.replace(windows=((0, 5), (4, 6))),
-    "must not be empty": WHOLE.replace(windows=((5, 5),)),
     "cannot be shared by requests": WHOLE.replace(memory=0, requests=1),
 }
 
@@ -379,19 +360,6 @@ def test_the_greedy_order_has_the_least_moments(seed):
         values[order] = int(weights @ moments(ranked, 4))
     greedy = tuple(np.argsort(np.argsort(-weights, kind="stable")).tolist())
     assert values[greedy] == min(values.values())
-
-
-@pytest.mark.parametrize("seed", range(20))
-def test_the_fewest_late_jobs(seed):
-    draw = random.Random(seed)
-    jobs = [(draw.randint(1, 15), draw.randint(1, 5)) for _ in range(6)]
-
-    def on_time(chosen):
-        ends = np.cumsum([work for _, work in sorted(chosen)])
-        return all(end <= due for end, (due, _) in zip(ends, sorted(chosen), strict=True))
-
-    most = max(k for k in range(7) for chosen in combinations(jobs, k) if on_time(chosen))
-    assert least_late(jobs) == 6 - most
 
 
 def test_fractions_of_ticks_are_kept():

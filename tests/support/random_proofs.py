@@ -21,7 +21,8 @@ from kvcore.certificates import (
     Tree,
 )
 from kvcore.certificates.late_windows import ONE as ONE_ROW
-from kvcore.certificates.shares import UNIT, deadlines
+from kvcore.certificates.late_windows import deadlines
+from kvcore.certificates.shares import UNIT
 from kvcore.certificates.slot_graph import LocalGraphs
 from kvcore.certificates.speed import ONE
 from kvcore.certificates.steps import lines
