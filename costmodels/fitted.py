@@ -67,12 +67,12 @@ class _Kinds(NamedTuple):
 
 def fit(
     observations: Sequence[Observation], *, shape: Shape = "auto", transfers: Transfers = "overlapped",
-    duplex: bool = True, names: Sequence[str] = WORK, held_out: float = 0.2, seed: int = 0,
+    names: Sequence[str] = WORK, held_out: float = 0.2, seed: int = 0,
 ) -> Fit:  # fmt: skip
     """Fit a cost model to measured batches (see the head of this file).
 
-    `names` are the features that work may depend on; `held_out` is the share of each label that is not fitted to;
-    `duplex` makes the two directions of transfers functions of their own. BadInput if there is too little to fit to.
+    `names` are the features that work may depend on; `held_out` is the share of each label that is not fitted to.
+    BadInput if there is too little to fit to.
     """
     _check(shape, names, held_out)
     train, held = (_by_kind(part) for part in split(observations, held_out, seed))
@@ -81,7 +81,7 @@ def fit(
     works = {name: make(names, *table_of(train.work)) for name, make in SHAPES.items()}
     shapes = {name: _candidate(work, train.work, held.work) for name, work in works.items()}
     chosen = _best(shapes) if shape == "auto" else shape
-    moves = fit_transfers(train.moves, duplex) if train.moves else ()
+    moves = fit_transfers(train.moves) if train.moves else ()
     functions = joined(works[chosen], moves, transfers)
     mixed = train.mixed + held.mixed
     unseen = held.work + held.moves + mixed
