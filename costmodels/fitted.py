@@ -33,7 +33,6 @@ from kvcore.cost_file import Errors, FitReport, Observation, ShapeFit
 from kvcore.errors import BadInput, unknown
 
 __all__ = ["Errors", "Fit", "FitReport", "Observation", "Shape", "fit"]
-
 Shape = Literal["auto", "linear", "hinge", "max"]
 WORK = tuple(name for name in Features._fields if name not in (*OUT, *IN))
 TOKENS = Features._fields.index("tokens")
@@ -193,8 +192,4 @@ def _candidate(functions: Sequence[Function], train: Sequence[Observation], held
 
 def _best(shapes: dict[str, ShapeFit]) -> Literal["linear", "hinge", "max"]:
     """Return the shape with the least mean error held out (fitted, if nothing is)."""
-
-    def mean(shape: Literal["linear", "hinge", "max"]) -> float:
-        return (shapes[shape].held_out or shapes[shape].fitted).mean
-
-    return min(("linear", "hinge", "max"), key=mean)
+    return min(("linear", "hinge", "max"), key=lambda shape: (shapes[shape].held_out or shapes[shape].fitted).mean)

@@ -9,10 +9,7 @@ from collections.abc import Sequence
 from fractions import Fraction
 from typing import Literal
 
-import numpy as np
-from numpy.typing import NDArray
-
-from costmodels.least_squares import Floats, columns, fit_function, table_of
+from costmodels.least_squares import columns, fit_function, table_of
 from costmodels.rounding import Function
 from kvcore.cost_file import Observation
 from kvcore.errors import BadInput
@@ -35,7 +32,7 @@ def fit_transfers(observations: Sequence[Observation]) -> tuple[Function, ...]:
     features, seconds = table_of(observations)
     if not len(seconds):
         raise BadInput("no batch that only moves KV was measured; transfers cannot be fitted")
-    out, back = (_moves(features, names) for names in (OUT, IN))
+    out, back = (columns(names[:1], features, None)[:, 0] > 0 for names in (OUT, IN))  # who moves tokens that way
     found = []
     for names, moved, opposite in ((OUT, out, back), (IN, back, out)):
         alone = moved & ~opposite
@@ -54,9 +51,3 @@ def joined(work: Sequence[Function], moves: Sequence[Function], how: Transfers) 
     for move in moves:
         total = [function.plus(move) for function in total]
     return tuple(total)
-
-
-def _moves(features: Floats, names: Sequence[str]) -> NDArray[np.bool_]:
-    """Return the rows that move tokens in this direction."""
-    moved: NDArray[np.bool_] = columns(names[:1], features, None)[:, 0] > 0
-    return moved

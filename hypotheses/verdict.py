@@ -16,9 +16,7 @@ from kvcore.instance import Instance
 from kvcore.shown import brief
 
 TIME_LIMIT = 60.0  # seconds for one hypothesis, unless told otherwise
-
 CLAIMED = {"proved": "claimed to hold", "refuted": "claimed to fail"}  # where an optimum is only claimed
-
 MOST = 8  # requests that are described of an instance
 
 

@@ -23,8 +23,6 @@ PANELS = (
 )
 ATTAINED = ("slo_attainment", "", "share of requests\nthat meet their SLOs")
 SECONDS = Units("s", Fraction(1), Fraction(1))
-
-
 CURVES = {"value": style.VERMILLION, "bound": style.BLUE}
 
 

@@ -23,7 +23,6 @@ VERMILLION, PURPLE = "#D55E00", "#CC79A7"
 """The colours of Okabe and Ito, which colour-blind readers tell apart."""
 WHITE, GREY, LIGHT, PALE = "#FFFFFF", "#595959", "#E2E2E2", "#D6ECF9"
 SERIES, MARKERS = (BLUE, ORANGE, VERMILLION, SKY, PURPLE, BLACK), "osv^D<>pX*"  # of several kinds of dots
-
 LEGEND: dict[str, Any] = {"frameon": False, "fontsize": 7, "handleheight": 1.1}
 VECTORS = 10_000  # a chart of more bars than this stores them as an image
 SMALL = 6.5  # points of the text within a picture

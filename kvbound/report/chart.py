@@ -20,7 +20,6 @@ from kvcore.metrics import makespan
 from kvcore.trace import BatchTrace, RequestTrace, Trace
 
 CELLS = 1_500  # batch steps of all requests up to which each is a bar; beyond, those without a break are one
-
 WORK = ("prefill", "decode", "recompute")
 
 

@@ -16,7 +16,6 @@ LINES = frozenset(
 """Elements that end a line of the file."""
 
 COLOURS = {BLACK: "ink", GREY: "muted", LIGHT: "line", PALE: "pale", WHITE: "page"}  # as in report.css
-
 Child = Element | str | None
 
 
