@@ -33,7 +33,6 @@ from kvcore.cost_file import Errors, FitReport, Observation, ShapeFit
 from kvcore.errors import BadInput, unknown
 
 __all__ = ["Errors", "Fit", "FitReport", "Observation", "Shape", "fit"]
-
 Shape = Literal["auto", "linear", "hinge", "max"]
 WORK = tuple(name for name in Features._fields if name not in (*OUT, *IN))
 TOKENS = Features._fields.index("tokens")
@@ -67,12 +66,12 @@ class _Kinds(NamedTuple):
 
 def fit(
     observations: Sequence[Observation], *, shape: Shape = "auto", transfers: Transfers = "overlapped",
-    duplex: bool = True, names: Sequence[str] = WORK, held_out: float = 0.2, seed: int = 0,
+    names: Sequence[str] = WORK, held_out: float = 0.2, seed: int = 0,
 ) -> Fit:  # fmt: skip
     """Fit a cost model to measured batches (see the head of this file).
 
-    `names` are the features that work may depend on; `held_out` is the share of each label that is not fitted to;
-    `duplex` makes the two directions of transfers functions of their own. BadInput if there is too little to fit to.
+    `names` are the features that work may depend on; `held_out` is the share of each label that is not fitted to.
+    BadInput if there is too little to fit to.
     """
     _check(shape, names, held_out)
     train, held = (_by_kind(part) for part in split(observations, held_out, seed))
@@ -81,7 +80,7 @@ def fit(
     works = {name: make(names, *table_of(train.work)) for name, make in SHAPES.items()}
     shapes = {name: _candidate(work, train.work, held.work) for name, work in works.items()}
     chosen = _best(shapes) if shape == "auto" else shape
-    moves = fit_transfers(train.moves, duplex) if train.moves else ()
+    moves = fit_transfers(train.moves) if train.moves else ()
     functions = joined(works[chosen], moves, transfers)
     mixed = train.mixed + held.mixed
     unseen = held.work + held.moves + mixed
@@ -193,8 +192,4 @@ def _candidate(functions: Sequence[Function], train: Sequence[Observation], held
 
 def _best(shapes: dict[str, ShapeFit]) -> Literal["linear", "hinge", "max"]:
     """Return the shape with the least mean error held out (fitted, if nothing is)."""
-
-    def mean(shape: Literal["linear", "hinge", "max"]) -> float:
-        return (shapes[shape].held_out or shapes[shape].fitted).mean
-
-    return min(("linear", "hinge", "max"), key=mean)
+    return min(("linear", "hinge", "max"), key=lambda shape: (shapes[shape].held_out or shapes[shape].fitted).mean)

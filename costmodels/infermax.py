@@ -22,53 +22,37 @@ from kvcore.cost import Cost, CostFunction
 
 DIVISOR = 100_000
 NANOSECONDS = 1_000_000  # per millisecond
-
-LAYERS_7B = 32
-MILLISECONDS_PER_LAYER_7B = {
-    "tokens": "0.00191",  # a_o
-    "busy": "0.06486",  # b_o
-    "decode_kv": "8.513e-6",  # a_d
-    "any_decode": "0.01921",  # b_d
-    "decode_requests": "0.00074",  # s_d
-    "prefill_pairs": "1.6773e-7",  # a_p
-    "any_prefill": "0.0926",  # b_p
-    "prefill_requests": "0.001534",  # s_p
-    "prefill_kv": "9.224e-6",  # m_p
+LAYERS_7B, LAYERS_70B = 32, 80
+MILLISECONDS_PER_LAYER = {
+    "tokens": ("0.00191", "0.002"),  # a_o
+    "busy": ("0.06486", "0.159"),  # b_o
+    "decode_kv": ("8.513e-6", "1.222e-6"),  # a_d
+    "any_decode": ("0.01921", "0.081"),  # b_d
+    "decode_requests": ("0.00074", "3.92e-4"),  # s_d
+    "prefill_pairs": ("1.6773e-7", "4.309e-8"),  # a_p
+    "any_prefill": ("0.0926", "0.2112"),  # b_p
+    "prefill_requests": ("0.001534", "9.03e-4"),  # s_p
+    "prefill_kv": ("9.224e-6", "3.805e-7"),  # m_p
 }
-"""Llama-2-7B on one A100."""
+"""Llama-2-7B on one A100, and Llama-2-70B on four, without the factor g."""
 FLOOR_7B = "0.29"  # ms a layer, besides attention, of a batch of one token: Vidur's profile on an A100
-
-LAYERS_70B = 80
-MILLISECONDS_PER_LAYER_70B = {
-    "tokens": "0.002",
-    "busy": "0.159",
-    "decode_kv": "1.222e-6",
-    "any_decode": "0.081",
-    "decode_requests": "3.92e-4",
-    "prefill_pairs": "4.309e-8",
-    "any_prefill": "0.2112",
-    "prefill_requests": "9.03e-4",
-    "prefill_kv": "3.805e-7",
-}
-"""Llama-2-70B on four A100, without the factor g."""
 FLOOR_70B = "0.2106"  # ms a layer to read the weights at the bandwidth of four A100 with 80 GB; not measured
 
 
 def infermax_7b(floor: bool = False) -> Cost:
     """Return the 7B model at a tick of 1 ns: coefficients over a divisor of 100,000, which represent it exactly."""
-    return _cost(MILLISECONDS_PER_LAYER_7B, LAYERS_7B, FLOOR_7B if floor else None)
+    return _cost(0, LAYERS_7B, FLOOR_7B if floor else None)
 
 
 def infermax_70b(floor: bool = False) -> Cost:
     """Return the 70B model (without g) at a tick of 1 ns, exactly, over the same divisor."""
-    return _cost(MILLISECONDS_PER_LAYER_70B, LAYERS_70B, FLOOR_70B if floor else None)
+    return _cost(1, LAYERS_70B, FLOOR_70B if floor else None)
 
 
-def _cost(milliseconds_per_layer: Mapping[str, str], layers: int, floor: str | None) -> Cost:
+def _cost(column: int, layers: int, floor: str | None) -> Cost:
     """Return the linear function, and beside it the one with the floor, if there is one."""
-    parts = [milliseconds_per_layer]
-    if floor is not None:
-        parts.append({**milliseconds_per_layer, "tokens": "0", "busy": floor})
+    linear = {feature: both[column] for feature, both in MILLISECONDS_PER_LAYER.items()}
+    parts = [linear] if floor is None else [linear, {**linear, "tokens": "0", "busy": floor}]
     return Cost(tuple(_in_nanoseconds(part, layers) for part in parts))
 
 

@@ -180,78 +180,53 @@ class Model:
             raise BadInput(f"{self.name} has no gate in its feed-forward part, and the engine's decoder has one")
 
 
-TINY = Model("tiny", 2, 64, 4, 2, 16, 128, 256, source="no model: for tests")
-SMALL = Model("small", 2, 256, 4, 2, 64, 768, 1024, source="no model: for replays on a CPU")
-LLAMA_1B = Model("llama-3.2-1b", 16, 2048, 32, 8, 64, 8192, 128_256, tied=True, source="Llama-3.2-1B")
-LLAMA_2_7B = Model("llama-2-7b", 32, 4096, 32, 32, 128, 11_008, 32_000, source="Llama-2-7b")
-LLAMA_2_70B = Model("llama-2-70b", 80, 8192, 64, 8, 128, 28_672, 32_000, source="Llama-2-70b")
-LLAMA_3_8B = Model("llama-3-8b", 32, 4096, 32, 8, 128, 14_336, 128_256, source="Meta-Llama-3-8B")
-LLAMA_3_70B = Model("llama-3-70b", 80, 8192, 64, 8, 128, 28_672, 128_256, source="Meta-Llama-3-70B")
-VICUNA_13B = Model("vicuna-13b", 40, 5120, 40, 40, 128, 13_824, 32_000, source="vicuna-13b-v1.3")
-GPT_J_6B = Model(
-    "gpt-j-6b", 28, 4096, 16, 16, 256, 16_384, 50_400, gated=False, source="gpt-j-6B",
-    hidden_bias=True, head_bias=True, norms=1, norm_bias=True,
-)  # fmt: skip
-OPT_13B = Model(
-    "opt-13b", 40, 5120, 40, 40, 128, 20_480, 50_272, gated=False, tied=True, source="opt-13b",
-    attention_bias=True, hidden_bias=True, norm_bias=True, positions=2050,
-)  # fmt: skip
-
 SPARSE = "a batch reads at least the experts of one token (experts_read=.. for more)"
-# Qwen3: config.json of each; a norm of width 128 for queries and one for keys in each layer. Of 30B-A3B the card has
-# 30.5B parameters (3.3B of a token), 48 layers, 32 and 4 heads, 128 experts of which 8; slime has the widths, too.
-QWEN_3_8B = Model("qwen3-8b", 36, 4096, 32, 8, 128, 12_288, 151_936, extras=256, source="Qwen3-8B")
-QWEN_3_32B = Model("qwen3-32b", 64, 5120, 64, 8, 128, 25_600, 151_936, extras=256, source="Qwen3-32B")
-QWEN_3_30B = Model(
-    "qwen3-30b-a3b", 48, 2048, 32, 4, 128, 6144, 151_936, extras=256, source="Qwen3-30B-A3B; slime",
-    experts=Experts(128, 8, 768), note=SPARSE,
-)  # fmt: skip
-QWEN_3_235B = Model(
-    "qwen3-235b-a22b", 94, 4096, 64, 4, 128, 12_288, 151_936, extras=256, source="Qwen3-235B-A22B",
-    experts=Experts(128, 8, 1536), note=SPARSE,
-)  # fmt: skip
-# gpt-oss: config.json and model card; experts in MXFP4, 4 bits and 8 for each 32 numbers; a sink for each query head;
-# every second layer looks at the last 128 tokens.
 WINDOWS = f"the KV of layers with a window of 128 tokens is left out, and {SPARSE}"
-GPT_OSS_20B = Model(
-    "gpt-oss-20b", 24, 2880, 64, 8, 64, 2880, 201_088, source="gpt-oss-20b", attention_bias=True, extras=64,
-    experts=Experts(32, 4, 2880, bias=True, router_bias=True, bits=Fraction(17, 4)), windowed=12, note=WINDOWS,
-)  # fmt: skip
-GPT_OSS_120B = Model(
-    "gpt-oss-120b", 36, 2880, 64, 8, 64, 2880, 201_088, source="gpt-oss-120b", attention_bias=True, extras=64,
-    experts=Experts(128, 4, 2880, bias=True, router_bias=True, bits=Fraction(17, 4)), windowed=18, note=WINDOWS,
-)  # fmt: skip
-# DeepSeek-V3: config.json, FP8 (its scales, 0.02 %, are left out); without the module that predicts a second token.
-DEEPSEEK_V3 = Model(
-    "deepseek-v3", 61, 7168, 128, 128, 192, 18_432, 129_280, source="DeepSeek-V3", extras=1536 + 512, bits=8,
-    experts=Experts(256, 8, 2048, shared=1, dense_layers=3, router_bias=True, bits=Fraction(8)),
-    latent=Latent(query_rank=1536, rank=512, rotary=64, plain=128, value=128),
-    note=f"latent KV, which tp spreads by request; FP8 arithmetic can be twice as fast as bf16; {SPARSE}",
-)  # fmt: skip
-# Llama 4: config.json of each (text only); in Maverick every second layer has one part of 16384 instead of experts.
-# Meta's card has 400B parameters, 17B of a token, 128 experts; NVIDIA's Megatron-LM has the same shape.
 CHUNKS = f"all layers keep the whole context, where three of four need the last 8192 tokens at most; {SPARSE}"
-LLAMA_4_SCOUT = Model(
-    "llama-4-scout", 48, 5120, 40, 8, 128, 16_384, 202_048, source="Llama-4-Scout-17B-16E",
-    experts=Experts(16, 1, 8192, shared=1), note=CHUNKS,
-)  # fmt: skip
-LLAMA_4_MAVERICK = Model(
-    "llama-4-maverick", 48, 5120, 40, 8, 128, 16_384, 202_048, source="Llama-4-Maverick-17B-128E; Megatron-LM",
-    experts=Experts(128, 1, 8192, shared=1, dense_layers=24), note=CHUNKS,
-)  # fmt: skip
-
-MODELS = {
-    model.name: model
-    for model in (
-        TINY, SMALL, LLAMA_1B, GPT_J_6B, LLAMA_2_7B, LLAMA_3_8B, OPT_13B, VICUNA_13B, LLAMA_2_70B, LLAMA_3_70B,
-        QWEN_3_8B, QWEN_3_32B, QWEN_3_30B, QWEN_3_235B, GPT_OSS_20B, GPT_OSS_120B, DEEPSEEK_V3,
-        LLAMA_4_SCOUT, LLAMA_4_MAVERICK,
-    )
-}  # fmt: skip
+MODELS = {model.name: model for model in (
+    Model("tiny", 2, 64, 4, 2, 16, 128, 256, source="no model: for tests"),
+    Model("small", 2, 256, 4, 2, 64, 768, 1024, source="no model: for replays on a CPU"),
+    Model("llama-3.2-1b", 16, 2048, 32, 8, 64, 8192, 128_256, tied=True, source="Llama-3.2-1B"),
+    Model("gpt-j-6b", 28, 4096, 16, 16, 256, 16_384, 50_400, gated=False, source="gpt-j-6B",
+          hidden_bias=True, head_bias=True, norms=1, norm_bias=True),
+    Model("llama-2-7b", 32, 4096, 32, 32, 128, 11_008, 32_000, source="Llama-2-7b"),
+    Model("llama-3-8b", 32, 4096, 32, 8, 128, 14_336, 128_256, source="Meta-Llama-3-8B"),
+    Model("opt-13b", 40, 5120, 40, 40, 128, 20_480, 50_272, gated=False, tied=True, source="opt-13b",
+          attention_bias=True, hidden_bias=True, norm_bias=True, positions=2050),
+    Model("vicuna-13b", 40, 5120, 40, 40, 128, 13_824, 32_000, source="vicuna-13b-v1.3"),
+    Model("llama-2-70b", 80, 8192, 64, 8, 128, 28_672, 32_000, source="Llama-2-70b"),
+    Model("llama-3-70b", 80, 8192, 64, 8, 128, 28_672, 128_256, source="Meta-Llama-3-70B"),
+    # Qwen3: config.json of each; a norm of width 128 for queries and one for keys in each layer. Of 30B-A3B the card
+    # has 30.5B parameters (3.3B of a token), 48 layers, 32 and 4 heads, 128 experts of which 8; slime has the widths.
+    Model("qwen3-8b", 36, 4096, 32, 8, 128, 12_288, 151_936, extras=256, source="Qwen3-8B"),
+    Model("qwen3-32b", 64, 5120, 64, 8, 128, 25_600, 151_936, extras=256, source="Qwen3-32B"),
+    Model("qwen3-30b-a3b", 48, 2048, 32, 4, 128, 6144, 151_936, extras=256, source="Qwen3-30B-A3B; slime",
+          experts=Experts(128, 8, 768), note=SPARSE),
+    Model("qwen3-235b-a22b", 94, 4096, 64, 4, 128, 12_288, 151_936, extras=256, source="Qwen3-235B-A22B",
+          experts=Experts(128, 8, 1536), note=SPARSE),
+    # gpt-oss: config.json and model card; experts in MXFP4, 4 bits and 8 for each 32 numbers; a sink for each query
+    # head; every second layer looks at the last 128 tokens.
+    Model("gpt-oss-20b", 24, 2880, 64, 8, 64, 2880, 201_088, source="gpt-oss-20b", attention_bias=True, extras=64,
+          experts=Experts(32, 4, 2880, bias=True, router_bias=True, bits=Fraction(17, 4)), windowed=12, note=WINDOWS),
+    Model("gpt-oss-120b", 36, 2880, 64, 8, 64, 2880, 201_088, source="gpt-oss-120b", attention_bias=True, extras=64,
+          experts=Experts(128, 4, 2880, bias=True, router_bias=True, bits=Fraction(17, 4)), windowed=18, note=WINDOWS),
+    # DeepSeek-V3: config.json, FP8 (its scales, 0.02 %, are left out); without the module of a second token.
+    Model("deepseek-v3", 61, 7168, 128, 128, 192, 18_432, 129_280, source="DeepSeek-V3", extras=1536 + 512, bits=8,
+          experts=Experts(256, 8, 2048, shared=1, dense_layers=3, router_bias=True, bits=Fraction(8)),
+          latent=Latent(query_rank=1536, rank=512, rotary=64, plain=128, value=128),
+          note=f"latent KV, which tp spreads by request; FP8 arithmetic can be twice as fast as bf16; {SPARSE}"),
+    # Llama 4: config.json of each (text only); in Maverick every second layer has one part of 16384 in place of
+    # experts. Meta's card has 400B parameters, 17B of a token, 128 experts; NVIDIA's Megatron-LM has the same shape.
+    Model("llama-4-scout", 48, 5120, 40, 8, 128, 16_384, 202_048, source="Llama-4-Scout-17B-16E",
+          experts=Experts(16, 1, 8192, shared=1), note=CHUNKS),
+    Model("llama-4-maverick", 48, 5120, 40, 8, 128, 16_384, 202_048, source="Llama-4-Maverick-17B-128E; Megatron-LM",
+          experts=Experts(128, 1, 8192, shared=1, dense_layers=24), note=CHUNKS),
+)}  # fmt: skip
 """By name; the shapes are those of the configuration files of the published weights (`source`).
 
 Models of 2025 were compared in November 2026 with copies of these files in public repositories, not with the originals.
 """
+TINY, LLAMA_1B, LLAMA_3_8B = (MODELS[name] for name in ("tiny", "llama-3.2-1b", "llama-3-8b"))
 
 
 def get_model(name: str) -> Model:

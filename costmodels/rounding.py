@@ -9,8 +9,6 @@ exact time in ticks (at least 1) and D the integer time,
 because D is rounded up to a whole tick.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -35,7 +33,7 @@ class Function:
         """Return the seconds of a batch."""
         return sum((seconds * self._amount(name, features) for name, seconds in self.seconds.items()), Fraction(0))
 
-    def plus(self, other: Function) -> Function:
+    def plus(self, other: "Function") -> "Function":
         """Return the sum with a function that has no hinge."""
         names = dict.fromkeys((*self.seconds, *other.seconds))
         return Function(

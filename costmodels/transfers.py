@@ -1,18 +1,15 @@
 """Transfers of KV between device and host: seconds a token and seconds a move, beside the work or added to it.
 
 `overlapped`: each direction is a function of its own, so a batch lasts as long as the slowest of its work, what goes
-out and what comes in (a full-duplex link; over a half-duplex one both directions are one function). `sync`: transfers
-are added to every function of the work, because the largest of the functions counts.
+out and what comes in (the link is full-duplex). `sync`: transfers are added to every function of the work, because the
+largest of the functions counts.
 """
 
 from collections.abc import Sequence
 from fractions import Fraction
 from typing import Literal
 
-import numpy as np
-from numpy.typing import NDArray
-
-from costmodels.least_squares import Floats, columns, fit_function, table_of
+from costmodels.least_squares import columns, fit_function, table_of
 from costmodels.rounding import Function
 from kvcore.cost_file import Observation
 from kvcore.errors import BadInput
@@ -21,29 +18,21 @@ Transfers = Literal["overlapped", "sync"]
 OUT, IN = ("swap_out_tokens", "swap_outs"), ("swap_in_tokens", "swap_ins")  # tokens, moves
 
 
-def bandwidth_functions(
-    token_bytes: int, bandwidth: Fraction, move: Fraction = Fraction(0), duplex: bool = True
-) -> tuple[Function, ...]:
-    """Return the functions of a link: token_bytes / bandwidth seconds a token, and `move` seconds a move.
-
-    `bandwidth` is bytes per second one way.
-    """
-    directions = [Function({names[0]: token_bytes / bandwidth, names[1]: move}) for names in (OUT, IN)]
-    return tuple(directions) if duplex else (directions[0].plus(directions[1]),)
+def bandwidth_functions(token_bytes: int, bandwidth: Fraction) -> tuple[Function, ...]:
+    """Return the functions of a link of `bandwidth` bytes per second one way: seconds a token."""
+    return tuple(Function({tokens: token_bytes / bandwidth}) for tokens, _ in (OUT, IN))
 
 
-def fit_transfers(observations: Sequence[Observation], duplex: bool = True) -> tuple[Function, ...]:
+def fit_transfers(observations: Sequence[Observation]) -> tuple[Function, ...]:
     """Fit the functions of a link to batches that only move KV, by non-negative least squares on relative errors.
 
-    With `duplex` each direction is fitted to the batches that go its way only. BadInput if a direction is seen in
-    batches with both but never alone, or if there is nothing.
+    Each direction is fitted to the batches that go its way only. BadInput if a direction is seen in batches with both
+    but never alone, or if there is nothing.
     """
     features, seconds = table_of(observations)
     if not len(seconds):
         raise BadInput("no batch that only moves KV was measured; transfers cannot be fitted")
-    out, back = (_moves(features, names) for names in (OUT, IN))
-    if not duplex:
-        return (fit_function([*OUT, *IN], features, seconds),)
+    out, back = (columns(names[:1], features, None)[:, 0] > 0 for names in (OUT, IN))  # who moves tokens that way
     found = []
     for names, moved, opposite in ((OUT, out, back), (IN, back, out)):
         alone = moved & ~opposite
@@ -62,9 +51,3 @@ def joined(work: Sequence[Function], moves: Sequence[Function], how: Transfers) 
     for move in moves:
         total = [function.plus(move) for function in total]
     return tuple(total)
-
-
-def _moves(features: Floats, names: Sequence[str]) -> NDArray[np.bool_]:
-    """Return the rows that move tokens in this direction."""
-    moved: NDArray[np.bool_] = columns(names[:1], features, None)[:, 0] > 0
-    return moved

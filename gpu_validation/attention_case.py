@@ -1,10 +1,9 @@
 """A batch for attention: what is asked of the kernels that are compared, and what the asking costs at least."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate
+from typing import Self
 
 import torch
 from torch import Tensor
@@ -53,11 +52,6 @@ class AttentionCase:
         """Whether all requests have the same c and m."""
         return len(set(self.work)) == 1
 
-    @property
-    def decodes(self) -> bool:
-        """Whether every request has one token."""
-        return all(c == 1 for c, _ in self.work)
-
     def kv_bytes(self, size: int = 2) -> int:
         """Return the bytes of KV that one layer has to read: 2 KV D size for each token of KV."""
         return 2 * self.model.kv_heads * self.model.head_width * size * sum(self.lengths)
@@ -83,9 +77,7 @@ class CaseData:
     tables: list[list[int]]
 
     @classmethod
-    def make(
-        cls, case: AttentionCase, device: torch.device, dtype: torch.dtype, layers: int, seed: int = 0
-    ) -> CaseData:
+    def make(cls, case: AttentionCase, device: torch.device, dtype: torch.dtype, layers: int, seed: int = 0) -> Self:
         """Draw the tensors on the device; the tables are a permutation of all blocks."""
         torch.manual_seed(seed)
         model, counts = case.model, [-(-length // case.block) for length in case.lengths]

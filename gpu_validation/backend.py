@@ -5,8 +5,6 @@ and values (H is a multiple of KV; query head h reads KV head h // (H // KV)), D
 block. The KV of a layer is a view [blocks, 2, KV, BS, D] into the cache, keys at 0, values at 1, strided over layers.
 """
 
-from __future__ import annotations
-
 import ctypes
 import sys
 from collections.abc import Sequence
@@ -33,7 +31,7 @@ class Layout:
     work: Any = None  # what attention needs; the kernels: int32 [programs, 2], (request, first row of it)
     variant: Any = None  # the kernel that `work` is for, a `kernels.variants.Variant`, or what FlashInfer planned
     splits: int = 1  # programs that share the KV of a row, where the kernel splits it: enough for the longest
-    rest: Layout | None = None  # of the other rows, for another kernel: in a mixed batch `work` is the decodes
+    rest: "Layout | None" = None  # of the other rows, for another kernel: in a mixed batch `work` is the decodes
 
 
 class TorchBackend:

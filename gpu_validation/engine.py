@@ -7,8 +7,6 @@
 Arrivals and calls are clocks that are not waited for: the order of the batches already respects them.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -36,6 +34,16 @@ WARM_UP = {"cuda": 3, "cpu": 1}  # runs of a batch before it is timed, by the ty
 
 
 @dataclass
+class Swapped:
+    """A token that was swapped in: the checksums of its KV before it went out and after it came back."""
+
+    request: str
+    position: int
+    before: int
+    after: int
+
+
+@dataclass
 class ReplayResult:
     """What a replay gave. Seconds are of the device: of every batch, and of every transfer out and in."""
 
@@ -48,16 +56,6 @@ class ReplayResult:
     tokens: dict[str, list[int]]  # the context of each request, returned tokens too; -1: none was written
     logits: dict[tuple[str, int], Tensor] = field(default_factory=dict)  # with keep_logits, on the host
     swapped: list[Swapped] = field(default_factory=list)  # with check: what was swapped, token by token
-
-
-@dataclass
-class Swapped:
-    """A token that was swapped in: the checksums of its KV before it went out and after it came back."""
-
-    request: str
-    position: int
-    before: int
-    after: int
 
 
 @dataclass

@@ -1,7 +1,5 @@
 """A batch as captured CUDA graphs: one launch for all of its kernels, the next tokens included."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 
 import torch
@@ -17,7 +15,7 @@ class BatchGraph:
     still there. `keeps`: the logits that `run` gives stay until the next replay.
     """
 
-    def __init__(self, run: Callable[[], Stages], last: BatchGraph | None, keeps: bool, parts: int = 1) -> None:
+    def __init__(self, run: Callable[[], Stages], last: "BatchGraph | None", keeps: bool, parts: int = 1) -> None:
         for _ in run():  # compiles what was not compiled yet, and takes the room that it needs
             pass
         stages, logits = run(), None

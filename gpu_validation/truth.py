@@ -28,7 +28,6 @@ from gpu_validation.scenarios import WAYS, laid_out
 from kvcore.instance import Instance
 
 CLOSE, TWICE = 1.5, 2.0  # factors on the errors of the reference, norms of differences over norms of a token's logits
-
 Record = dict[str, Any]
 Named = tuple[str, ReplayResult]
 
@@ -62,10 +61,8 @@ def check_all(
     one = engine(torch.bfloat16, "torch")
     reference = _run(one, first, teacher)
     one = engine(torch.bfloat16)
-    records += [
-        swaps_are_exact(one, first, plans["swap"]),
-        *forced_logits_are_close(one, plans, teacher, wanted, reference),
-    ]
+    records.append(swaps_are_exact(one, first, plans["swap"]))
+    records += [_close(one, wanted, reference, (name, _run(one, plan, teacher))) for name, plan in plans.items()]
     if backend == "triton":
         missing = {variant.name for variant in HALF} - one.backend.used
         one = engine(strict_dtype, strict=True)
@@ -113,14 +110,6 @@ def logits_are_bitwise_equal(engine: Engine, plans: Mapping[str, EnginePlan]) ->
     ]
 
 
-def forced_logits_are_close(
-    engine: Engine, plans: Mapping[str, EnginePlan], teacher: Tensor, exact: ReplayResult, reference: ReplayResult
-) -> list[Record]:
-    """L3: every plan, forced along the teacher's tokens as the exact run and the reference were."""
-    runs = {name: _run(engine, plan, teacher) for name, plan in plans.items()}
-    return [_close(engine, exact, reference, named) for named in runs.items()]
-
-
 def teacher_of(plan: EnginePlan, run: ReplayResult) -> Tensor:
     """Return the history of a run, to force others along it."""
     history = torch.zeros(1 + len(plan.ids) * plan.width, dtype=torch.int64)
@@ -131,6 +120,7 @@ def teacher_of(plan: EnginePlan, run: ReplayResult) -> Tensor:
 
 
 def _close(engine: Engine, exact: ReplayResult, reference: ReplayResult, other: Named) -> Record:
+    """L3: a run forced along the tokens of the exact run, as the reference was."""
     ours, theirs = _distances(exact, other[1]), _distances(exact, reference)
     mean, usual = ((sum(x * x for x in each) / len(each)) ** 0.5 for each in (ours, theirs))
     flips = sum(row.argmax() != other[1].logits.get(k, row).argmax() for k, row in exact.logits.items())

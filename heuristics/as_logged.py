@@ -50,8 +50,7 @@ class LoggedRun:
 
     instance: Instance
     trace: Trace
-    restarts: int
-    """Evictions that the log does not name, read from requests that start again from their whole context."""
+    restarts: int  # evictions that the log does not name, read from requests that start again from their whole context
     differences: dict[str, LoggedDifference] = field(default_factory=dict)
     start_differences: tuple[Fraction, Fraction] = (Fraction(0), Fraction(0))
     """By how many seconds the starts of log and schedule differ, counted from the first batch: at most, and the last

@@ -86,7 +86,6 @@ NAMED: dict[str, type[Index | Staggered | Wait]] = {
 BY_COST = sorted(POLICIES.values(), key=lambda p: (p.name != "serial", isinstance(p, Ranked), p.knows != "online"))
 """Every policy, roughly the fastest first: those that test what they admit take up to three times as long."""
 
-
 AnyPolicy = str | Policy | type[Policy] | Callable[..., Any]  # what `get_policy` takes
 
 

@@ -1,7 +1,5 @@
 """One case of a family: the instances to judge, with exact optima and the values of policies on them."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
@@ -20,15 +18,6 @@ FLOW_TIME = "total-flow-time"
 
 class Undecided(Exception):
     """A limit struck before the case was decided."""
-
-
-_CLAIMS: list[Held] = []  # optima that were only claimed, since `claims` was last asked
-
-
-def claims() -> list[Held]:
-    """Return the optima that cases gave on somebody's word alone since this was last asked."""
-    taken, _CLAIMS[:] = _CLAIMS[:], []
-    return taken
 
 
 @dataclass(frozen=True)
@@ -50,6 +39,15 @@ class Held:
     def trace(self) -> Trace:
         """What executing the schedule gives."""
         return verify_schedule(self.instance, self.schedule)
+
+
+_CLAIMS: list[Held] = []  # optima that were only claimed, since `claims` was last asked
+
+
+def claims() -> list[Held]:
+    """Return the optima that cases gave on somebody's word alone since this was last asked."""
+    taken, _CLAIMS[:] = _CLAIMS[:], []
+    return taken
 
 
 @dataclass(frozen=True)

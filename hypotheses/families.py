@@ -61,7 +61,6 @@ class Hypothesis:
 
 
 Item = Instance | tuple[Instance, ...]  # one case: an instance, or several that are compared
-
 DATA = "KVBOUND_DATA"
 
 

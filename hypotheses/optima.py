@@ -20,7 +20,6 @@ SOLVE_SECONDS, PATHS_SECONDS = 30.0, 120.0  # by the exact searches, and then by
 CERTIFY_SECONDS = 5.0  # what the certificate of one optimum may take
 PROVED = ("optimal", "claimed")
 REMEMBERED = "an earlier run"
-
 _FOUND: dict[tuple[str, str], Result] = {}  # optima that were found, by the hash of the instance and the objective
 
 

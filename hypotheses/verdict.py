@@ -16,9 +16,7 @@ from kvcore.instance import Instance
 from kvcore.shown import brief
 
 TIME_LIMIT = 60.0  # seconds for one hypothesis, unless told otherwise
-
 CLAIMED = {"proved": "claimed to hold", "refuted": "claimed to fail"}  # where an optimum is only claimed
-
 MOST = 8  # requests that are described of an instance
 
 
@@ -30,26 +28,20 @@ class Verdict:
     hypothesis: Hypothesis
     held: int = 0
     undecided: int = 0
-    claimed: int = 0
-    """The cases of those judged that rest on an optimum that is claimed, not certified."""
-    complete: bool = False
-    """Whether every case of the family was judged, or one failed that ends it."""
+    claimed: int = 0  # the cases of those judged that rest on an optimum that is claimed, not certified
+    complete: bool = False  # whether every case of the family was judged, or one failed that ends it
     out_of_time: bool = False
     interrupted: bool = False
-    largest: Fraction | None = None
-    """The largest number that the predicate gave for a case."""
+    largest: Fraction | None = None  # the largest number that the predicate gave for a case
     fails: Fails | None = None
-    fails_by_claim: bool = False
-    """Whether the failure that is shown rests on such an optimum."""
+    fails_by_claim: bool = False  # whether the failure that is shown rests on such an optimum
     failing: tuple[Instance, ...] = ()
     skipped: str | None = None
     seconds: float = 0.0
     files: list[str] = field(default_factory=list)
     failed: int = 0
-    total: Fraction = Fraction(0)
-    """The sum of the numbers that the predicate gave."""
-    told: str | None = None
-    """What the predicate said of a case that held."""
+    total: Fraction = Fraction(0)  # the sum of the numbers that the predicate gave
+    told: str | None = None  # what the predicate said of a case that held
 
     def __repr__(self) -> str:
         """Return the verdict, on how many cases, and why."""

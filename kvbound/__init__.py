@@ -19,7 +19,6 @@ _ORIGIN = {
 
 __all__ = list(_ORIGIN)
 
-
 _NOTEBOOK = {
     "kvcore.instance": "Instance",
     "kvcore.result": "Result",

@@ -12,6 +12,7 @@ from heuristics.registry import AnyPolicy
 from kvbound import tables
 from kvbound.explanation import Explained, explain_all
 from kvbound.plots.frame import DRAWABLE, check_drawable
+from kvbound.plots.style import Figure
 from kvbound.simulation import Simulation, Watch, outside_schedules, policy_names, simulate_policies, unwatched
 from kvbound.tables import Cells, because, between, decimal, in_words, title
 from kvbound.units import units_of
@@ -25,8 +26,6 @@ from solvers import solve
 from solvers.dual_bound import climb
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
     from kvbound.report import Report
 
 Against = Literal["optimum", "bound"] | None  # what policies are measured against

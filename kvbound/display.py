@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 from collections.abc import Iterator, Sequence
 from functools import singledispatch
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from xml.etree.ElementTree import Element, tostring
 
 from heuristics import get_policy, trace_policy
@@ -13,6 +13,7 @@ from hypotheses.verdict import Verdict
 from kvbound.comparison import Comparison, ladder_of, verdict
 from kvbound.plots import compare_schedules, ladder, render
 from kvbound.plots.frame import check_drawable
+from kvbound.plots.style import Figure
 from kvbound.report.markup import html_table, node
 from kvbound.report.page import proof
 from kvbound.tables import Cells
@@ -22,9 +23,6 @@ from kvcore.instance import Instance, Machine
 from kvcore.result import Result
 from kvcore.stream import sizes_of
 from kvcore.trace import Trace
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 
 @singledispatch

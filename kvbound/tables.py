@@ -39,7 +39,6 @@ NAMED = 6  # the most requests that a sentence names
 CAUSES = ("total", "calls", "queued", "transfer", "recomputation")
 WASTED = {"total": "wasted", "calls": "in calls", "recomputation": "refills"}  # else as their causes
 TTFT = (("ttft", "mean"), ("ttft", "p99"))
-
 Row = Mapping[str, Any]
 Rows = Sequence[Row]  # rows as JSON has them
 Labelled = Sequence[tuple[str, Row]]  # summaries, each with its label

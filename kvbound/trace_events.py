@@ -15,7 +15,6 @@ from kvcore.trace import BatchTrace, RequestTrace, Step, Trace
 
 STEPS = 50_000  # up to this many batch steps of all requests, each is an event; beyond, decodes without a break are one
 BATCHES, TRANSFERS, FIRST = 1, 2, 3  # the threads of a process; those of the requests start at FIRST
-
 Event = dict[str, Any]
 
 

@@ -7,6 +7,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
+from kvcore.contradiction import Contradiction
+from kvcore.errors import BadInput, MissingTool
 from kvcore.files import printable
 from kvcore.instance import Instance
 from kvcore.result import Result
@@ -74,9 +76,6 @@ def run_cell(cell: Cell) -> CellRow:
 
     Values are the referee's: `solvers.solve` and `solvers.simulate_policy` believe nothing else.
     """
-    from kvcore.contradiction import Contradiction
-    from kvcore.errors import BadInput, MissingTool
-
     try:
         return cell.row(_result(cell).to_json())
     except (BadInput, MissingTool) as error:
@@ -90,7 +89,6 @@ def run_cell(cell: Cell) -> CellRow:
 
 
 def _result(cell: Cell) -> Result:
-    from kvcore.errors import BadInput
     from solvers import simulate_policy, solve
 
     if cell.instance is None:

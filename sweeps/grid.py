@@ -48,9 +48,7 @@ def cells_of(study: Study, folder: Path = Path()) -> list[Cell]:
     """Return the cells of a study, each once; paths of files start at `folder`.
 
     An instance that cannot be made (a drawn request that does not fit) gives cells that fail.
-
-    Raises:
-        BadInput: a name or a parameter is not known, or no instance of a family can be made.
+    BadInput: a name or a parameter is not known, or no instance of a family can be made.
     """
     for objective in study.objectives:
         check_objective(objective)

@@ -18,7 +18,6 @@ Axis = Scalar | list[Scalar]  # one value, a list of values, or a range of whole
 Seconds = Annotated[float, Field(ge=0.1, le=10**7)]
 Mebibytes = Annotated[int, Field(ge=100, le=10**7)]
 Names = Annotated[list[str], Field(min_length=1)]
-
 MOST_BYTES = 2**22  # a study file larger than this is refused before it is read
 DOTTED = re.compile(r"(?:\.\s*+[\w\"'-]++\s*+){50}")  # whose reading takes time in the square of its parts
 MOST = 100_000  # values that a range, and points that a grid of parameters, may have

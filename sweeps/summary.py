@@ -35,11 +35,7 @@ class SummaryRow:
     def to_json(self) -> CellRow:
         """Return the line, JSON-ready; ratios are exact fractions in text."""
         mean, worst = (None if ratio is None else str(ratio) for ratio in (self.mean, self.worst))
-        return {
-            "label": self.label, "objective": self.objective, "run": self.run, "cells": self.cells,
-            "failed": self.failed, "optimal": self.optimal, "claimed": self.claimed, "ratios": len(self.ratios),
-            "mean_ratio": mean, "worst_ratio": worst,
-        }  # fmt: skip
+        return vars(self) | {"ratios": len(self.ratios), "mean_ratio": mean, "worst_ratio": worst}
 
 
 def summarise(rows: Sequence[CellRow]) -> list[SummaryRow]:

@@ -24,9 +24,7 @@ def arrivals(
 
     The gaps are exponential, or, with `cv`, Gamma distributed with that coefficient of variation (1: exponential, more:
     bursts). The first request arrives after the first gap, the last before `minutes` are over (None: no end).
-
-    Raises:
-        BadInput: an argument is out of range, or means nothing without a rate (before the first is yielded).
+    BadInput, before the first is yielded: an argument is out of range, or means nothing without a rate.
     """
     _check(rate, cv, minutes)
     return repeat(0) if rate is None else _process(draw, tick, float(rate), cv, minutes)

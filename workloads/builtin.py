@@ -180,7 +180,6 @@ def infercept_slice(k: int, seed: int, evict: int = 0) -> Instance:
 
 SAMPLES = (3, 4, 5, 6)
 VE_SAMPLES = (3, 4)
-
 WORST_POLICIES = ("fcfs", "sjf", "vllm", "sarathi", "infercept", "mars", "augserve", "infermax")
 WORST_OBJECTIVES = ("total-flow-time", "makespan", "max-flow-time")
 WORST_SIZES = (2, 3, 4)

@@ -4,9 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 WIDTHS = (16, 32, 64, 128)  # of a head: a row of a tile is a power of two, and 16-bit products need 16
-
 SMS = 132  # multiprocessors of an H100 or H200 (data sheets): below so many programs tiles are smaller
-
 Work = list[tuple[int, int]]  # what each program does: (request, first row of it)
 
 

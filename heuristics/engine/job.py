@@ -39,14 +39,12 @@ class Job:
         self._effort = Effort(0, 0)
         self._effort_of: tuple[int, int, int] | None = None
         self.id: str = request.id
-        self.index: int = state.position
-        """Position in the instance's list of requests."""
+        self.index: int = state.position  # position in the instance's list of requests
         self.arrival: int = request.arrival
         self.prompt: int = request.prompt
         self.weight: int = request.weight
         self.slo: Slo | None = request.slo
-        self.max_new: int | None = request.max_new
-        """The output limit of each segment, which every policy may know (None: none is given)."""
+        self.max_new: int | None = request.max_new  # of each segment; every policy may know it
 
     def hold(self, device: int, host: int, blocks: int) -> None:
         """Note where the batch being decided leaves its KV; `forget` takes it back."""

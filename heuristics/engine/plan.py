@@ -35,15 +35,12 @@ class Plan:
         self.swapped_out: dict[str, int] = {}
         self.swapped_in: dict[str, int] = {}
         self.free_blocks = None if machine.block_limit is None else machine.block_limit - execution.blocks
-        """Free device blocks (None: no limit)."""
         self.free_host = None if machine.host_memory is None else machine.host_memory - execution.host
-        """Tokens that the host can still take (None: no limit)."""
         self.chunked = machine.chunked
         self.hybrid = machine.hybrid
         self.tokens_left = LIMIT if machine.batch_tokens is None else machine.batch_tokens
         self.prefill_left = LIMIT if machine.prefill_limit is None else machine.prefill_limit
-        self.longest_prefill = self.prefill_left
-        """The most prefill tokens that a batch of this policy takes; what is longer has to be split."""
+        self.longest_prefill = self.prefill_left  # what is longer has to be split
         self.requests_left = LIMIT if machine.batch_requests is None else machine.batch_requests
         self._phase: Phase | None = None  # of what was taken first
         self._owed = {job.index: job for job in view.must_work}

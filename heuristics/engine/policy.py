@@ -32,8 +32,7 @@ class Policy(ABC):
     """
 
     name: str
-    rule: str
-    """The rule in one line: the first one of the docstring, unless given."""
+    rule: str  # the rule in one line: the first one of the docstring, unless given
     source: str
     """Where it is from: what the docstring has after "Source: ", up to a semicolon or full stop, unless given."""
     knows: Knows = "online"
@@ -42,8 +41,7 @@ class Policy(ABC):
     the policy itself, by the moves it makes from the start of a call to the next work."""
     needs: tuple[str, ...] = ()
     """The switches of the machine without which it cannot run (`evict` only where memory has a limit)."""
-    settings: ClassVar[dict[str, Setting]] = {}
-    """The numbers that its name may give, by name."""
+    settings: ClassVar[dict[str, Setting]] = {}  # the numbers that its name may give, by name
 
     def __init_subclass__(cls) -> None:
         said = cleandoc(cls.__doc__ or "")

@@ -17,7 +17,6 @@ from kvcore.instance import LIMIT, Instance, Request, Segment
 KINDS = "exact, noise:P, types or bins:NxW"
 NOISE = re.compile(r"noise:([0-9]{1,3}(?:\.[0-9]{1,9})?)")
 BINS = re.compile(r"bins:([0-9]{1,9})x([0-9]{1,9})")
-
 Guess = Callable[[Request, Segment], Segment]  # what is believed of a segment of a request
 
 

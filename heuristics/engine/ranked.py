@@ -6,7 +6,7 @@ from abc import abstractmethod
 from operator import attrgetter
 from typing import Any
 
-from heuristics.engine.banker import Holding, is_safe
+from heuristics.engine.admission import Holding, is_safe
 from heuristics.engine.job import Job
 from heuristics.engine.plan import Plan
 from heuristics.engine.policy import Policy

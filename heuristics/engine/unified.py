@@ -38,27 +38,17 @@ class Unified(Policy):
     * `at_call`, `at_return`, `while_paused`: what happens to KV at a call, on return, and at each batch in between.
     """
 
-    hybrid: bool = True
-    """Whether a batch may mix prefills and decodes."""
-    chunked: bool = True
-    """Whether a prefill may be split; one that is longer than a batch takes is split in any case."""
-    prefill_tokens: int | None = None
-    """P, the most prefill tokens in a batch (None: what the machine takes)."""
-    batch_tokens: int | None = None
-    """C, the most tokens in a batch (None: what the machine takes)."""
-    prefill_first: bool = False
-    """Whether prefills go before decodes."""
-    decodes_count: bool = False
-    """Whether the decodes of a batch count against P as well."""
-    by_arrival: bool = False
-    """Whether the running requests are asked in order of arrival, whatever their phase."""
-    spare_block: bool = False
-    """Whether a decode needs a free block even where its last block has room, unless it runs alone."""
+    hybrid: bool = True  # whether a batch may mix prefills and decodes
+    chunked: bool = True  # whether a prefill may be split; one that is longer than a batch takes is split in any case
+    prefill_tokens: int | None = None  # P, the most prefill tokens in a batch (None: what the machine takes)
+    batch_tokens: int | None = None  # C, the most tokens in a batch (None: what the machine takes)
+    prefill_first: bool = False  # whether prefills go before decodes
+    decodes_count: bool = False  # whether the decodes of a batch count against P as well
+    by_arrival: bool = False  # whether the running requests are asked in order of arrival, whatever their phase
+    spare_block: bool = False  # whether a decode needs a free block even where its last has room, unless it is alone
     needs: tuple[str, ...] = ("evict", "pause")
-    swapped_wait: bool = False
-    """Whether requests on the host queue with those that wait without KV."""
-    handling: Handling = "discard"
-    """What happens to the KV of a call that the instance leaves free."""
+    swapped_wait: bool = False  # whether requests on the host queue with those that wait without KV
+    handling: Handling = "discard"  # what happens to the KV of a call that the instance leaves free
     free_calls: ClassVar[Literal["min-waste", "preserve", "own"]] = "own"
 
     def start(self, view: View) -> None:

@@ -20,9 +20,7 @@ def load_policy(text: str) -> Policy:
 
     The file is run as Python code. A class counts if it stands in the file, is a `Policy` with nothing left abstract,
     and can be made without arguments. Without a `name` it has that of its class; its docstring says its `rule`.
-
-    Raises:
-        BadInput: there is no such file, it fails, or it has no such class, or several of which none is named.
+    BadInput: there is no such file, it fails, or it has no such class, or several of which none is named.
     """
     path, _, wanted = text.partition(".py:")
     path = path if path.endswith(".py") else f"{path}.py"
@@ -54,7 +52,7 @@ class Given(Policy):
     def __init__(self, function: Callable[..., Any]) -> None:
         self.function = function
         self.name = getattr(function, "__name__", type(function).__name__)
-        self.rule = _first_line(function)
+        self.rule = (function.__doc__ or "one's own").strip().partition("\n")[0]
         self.source = "one's own"
         self.decides = len(inspect.signature(function).parameters) > 1
 
@@ -72,10 +70,6 @@ def _made(kind: type[Policy], path: str) -> Policy:
         said = {"name": kind.__name__.lower(), "rule": "one's own", "source": "one's own"}
         vars(policy).update({key: text for key, text in said.items() if not hasattr(policy, key)})
     return policy
-
-
-def _first_line(thing: Any) -> str:
-    return (thing.__doc__ or "one's own").strip().partition("\n")[0]
 
 
 def _module(path: str) -> ModuleType:

@@ -23,25 +23,16 @@ class View:
 
     machine: Machine
     cost: Cost
-    now: int = 0
-    """The tick at which the batch will start."""
-    batch: int = 0
-    """Number of the batch to be decided, from 0."""
-    arrived: list[Job] = field(default_factory=list)
-    """Those that have arrived since the policy was last asked."""
-    called: list[Job] = field(default_factory=list)
-    """Those whose call started since then (it may have ended, too)."""
-    returned: list[Job] = field(default_factory=list)
-    """Those whose call ended since then."""
-    ended: list[Job] = field(default_factory=list)
-    """Those that were done since then."""
-    present: Iterable[Job] = ()
-    """Those that have arrived and are not done, in order of arrival."""
+    now: int = 0  # the tick at which the batch will start
+    batch: int = 0  # number of the batch to be decided, from 0
+    arrived: list[Job] = field(default_factory=list)  # those that have arrived since the policy was last asked
+    called: list[Job] = field(default_factory=list)  # those whose call started since then (it may have ended, too)
+    returned: list[Job] = field(default_factory=list)  # those whose call ended since then
+    ended: list[Job] = field(default_factory=list)  # those that were done since then
+    present: Iterable[Job] = ()  # those that have arrived and are not done, in order of arrival
     continuing: Callable[[], list[Job]] = list
-    tick_seconds: Fraction = Fraction(1)
-    """Seconds of a tick, for rules that are given in seconds."""
-    block_tokens: int = 1
-    """Fine tokens for which a token of a coarse instance stands, for rules that are given in tokens."""
+    tick_seconds: Fraction = Fraction(1)  # seconds of a tick, for rules that are given in seconds
+    block_tokens: int = 1  # fine tokens for which a token of a coarse instance stands
 
     @property
     def jobs(self) -> tuple[Job, ...]:

@@ -10,7 +10,6 @@ from heuristics.engine.view import View
 from heuristics.policies.index import HEADROOM, Index, Step, title
 
 Array = Any
-
 SHARED = 0.5  # what a token takes, where no time is given, in batches of all that are present
 SHORT, LONG = 0.4, 0.7  # a batch may take so much of the time of a token; or of what the most urgent has left
 

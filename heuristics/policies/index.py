@@ -18,7 +18,6 @@ from kvcore.errors import BadInput
 from kvcore.instance import LIMIT, Handling, Instance
 
 Array = Any  # a numpy array of floats: the index only ranks
-
 LEAST = 1e-6  # ticks that a token counts at the least, so that work is never 0
 MEANS = 10.0  # R0 in means of the work that the requests present have left, where none is given
 HEADROOM = 0.1  # the share of what the requests with KV will still add to it that an admission leaves free

@@ -38,12 +38,8 @@ class InferceptAsReleased(InferceptBase):
     name = "infercept-as-released"
     knows = "predictions"
     by_arrival = True
-
-    def __init__(self, slope: Fraction = Fraction("0.00462"), offset: Fraction = Fraction("108.99")) -> None:
-        """Take the line of the profiled budgets: tokens swapped for nothing beside a batch of so many tokens."""
-        super().__init__()
-        self.base_in = slope * 384 + offset
-        self.base_out = 384 + self.base_in
+    base_in = Fraction("0.00462") * 384 + Fraction("108.99")  # tokens hidden beside 384: the profiled line
+    base_out = 384 + base_in
 
     def start(self, view: View) -> None:
         super().start(view)

@@ -23,9 +23,6 @@ class Infermax(Unified):
 
     name = "infermax"
 
-    def __init__(self, prefill_tokens: int | None = None) -> None:
-        self.prefill_tokens = prefill_tokens
-
     def order(self, jobs: list[Job]) -> list[Job]:
         return sorted(jobs, key=lambda job: (-job.device, job.arrival, job.index))
 

@@ -13,7 +13,6 @@ from heuristics.policies.index import HEADROOM, LEAST, Index, Marginal, Step, ti
 from kvcore.cost import Cost, OwnCost
 
 Array = Any
-
 MEANS = 3.0  # R0 in means of the work left: 1.5 costs 5 % at 2,000 long prompts, 10 costs 0.5 %
 
 

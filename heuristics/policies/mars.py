@@ -1,7 +1,5 @@
 """MARS and LAMPS: calls are handled as predicted before scheduling; the least memory over time goes first."""
 
-from __future__ import annotations
-
 from bisect import bisect_left, insort
 from itertools import takewhile
 from typing import Any, NamedTuple
@@ -14,6 +12,18 @@ from heuristics.engine.view import View
 from kvcore.instance import LIMIT, Handling
 
 Key = tuple[bool, int, int]
+
+
+class NextCall(NamedTuple):
+    """A call that is to come."""
+
+    context: int  # KV tokens held when it starts: what is known, and what is believed to come
+    duration: int  # ticks
+    returns: int  # tokens
+    handling: Handling  # what the instance asks for
+
+
+NO_CALL = NextCall(0, 0, 0, "preserve")  # in the last segment of a request
 
 
 class Mars(Unified):
@@ -168,18 +178,6 @@ ABLATIONS = (
         "LAMPS (arXiv 2410.18248, earlier version), Sections 4.3 to 5",
     ),
 )
-
-
-class NextCall(NamedTuple):
-    """A call that is to come."""
-
-    context: int  # KV tokens held when it starts: what is known, and what is believed to come
-    duration: int  # ticks
-    returns: int  # tokens
-    handling: Handling  # what the instance asks for
-
-
-NO_CALL = NextCall(0, 0, 0, "preserve")  # in the last segment of a request
 
 
 def next_call(job: Job) -> NextCall:

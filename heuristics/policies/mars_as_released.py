@@ -1,7 +1,5 @@
 """MARS as its released code has it, which differs from the paper in most of what it ranks by."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from fractions import Fraction
 from math import ceil
@@ -15,6 +13,14 @@ from heuristics.policies.mars import NextCall, StarvationTimers, next_call
 
 UNIT = Fraction(1, 10**7)  # seconds; the constants are whole numbers of it
 TOKEN, FIXED = 408, 169_200  # a token and the fixed part of a batch in its script, for the waste: 0.0408 ms, 16.92 ms
+
+
+class ScoreTerms(NamedTuple):
+    """What a score is computed from: M(before) + M(after) + held."""
+
+    before: int  # blocks
+    after: int  # blocks
+    held: float  # tokens times 100 ns
 
 
 class MarsAsReleased(Unified):
@@ -208,14 +214,6 @@ BATCH = 384  # tokens a batch that the formulas assume
 BLOCK = 64  # tokens a block, likewise
 ITERATION = 484_000  # a batch of 384 tokens: 10 ms and 0.1 ms a token, which the released script leaves as they are
 UNSCORED = -1.0  # the score of a request that came after the latest refresh
-
-
-class ScoreTerms(NamedTuple):
-    """What a score is computed from: M(before) + M(after) + held."""
-
-    before: int  # blocks
-    after: int  # blocks
-    held: float  # tokens times 100 ns
 
 
 def score(terms: ScoreTerms, chunk: int) -> float:

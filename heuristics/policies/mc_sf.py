@@ -14,8 +14,6 @@ from heuristics.engine.view import View
 from kvcore.instance import Handling, Machine
 
 LOOKAHEAD = 32  # for how many batches ahead the first waiting request is tested; then the engine asks again
-
-
 Array = NDArray[np.int64]
 Flags = NDArray[np.bool_]
 

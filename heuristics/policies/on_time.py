@@ -16,7 +16,6 @@ from heuristics.policies.knee import Knee
 from kvcore.instance import LIMIT
 
 Array = Any
-
 PACE = 0.9  # a batch may last for so much of the time that the most urgent decode has for a token
 SHARE = 1.0  # of a batch, first tokens get so much; 0.8 made 28 late where 1 made 22
 TIGHT = 1.5  # a decode with time for fewer mean batches a token goes before first tokens; 1 to 3 differ by 2 %

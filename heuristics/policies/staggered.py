@@ -1,12 +1,11 @@
 """Staggered starts: a few requests every so many batches, so that they do not all end at once."""
 
-from __future__ import annotations
-
 import re
 from bisect import bisect_left
 from collections.abc import Iterator
 from itertools import accumulate, pairwise, repeat
 from math import sqrt
+from typing import Self
 
 from heuristics.engine.plan import Plan
 from heuristics.engine.unified import Unified
@@ -45,7 +44,7 @@ class Staggered(McSf):
         self.given = None if size is None else (size, gap)
 
     @classmethod
-    def named(cls, name: str) -> Staggered:
+    def named(cls, name: str) -> Self:
         """Return the policy of `staggered:B,G`. BadInput: it is none."""
         found = NAME.fullmatch(name)
         if found is None:

@@ -1,9 +1,8 @@
 """WAIT: a type of requests takes part in a batch once enough new ones have gathered."""
 
-from __future__ import annotations
-
 import re
 from collections import defaultdict
+from typing import Self
 
 from heuristics.engine.job import Job
 from heuristics.engine.plan import Plan
@@ -46,7 +45,7 @@ class Wait(ServingEngine):
         self.threshold, self.count = threshold, count
 
     @classmethod
-    def named(cls, name: str) -> Wait:
+    def named(cls, name: str) -> Self:
         """Return the policy of `wait:N,COUNT`. BadInput: it is none."""
         found = NAME.fullmatch(name)
         if found is None:

@@ -1,10 +1,8 @@
 """How far a policy is from optimal on an instance, and what of that is proved."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from typing import Any
+from typing import Any, Self
 
 from heuristics import Policy, trace_policy
 from hypotheses.optima import CERTIFY_SECONDS
@@ -44,7 +42,7 @@ class Claim:
         """Whether a certificate says that `best` is the optimum."""
         return self.known is not None and self.known.status == "optimal"
 
-    def certified(self, seconds: float = CERTIFY_SECONDS) -> Claim:
+    def certified(self, seconds: float = CERTIFY_SECONDS) -> Self:
         """Return it with a certificate of its optimum, if the ladder of bounds finds one in the time."""
         if self.known is None or not self.decided or self.proved:
             return self

@@ -100,7 +100,6 @@ def search(
     try:
         run.search(family, steps, seed)
         run.shrink()
-        run.certify()
     except KeyboardInterrupt:
         run.seen.stopped = "interrupted"
     return run.seen
@@ -153,14 +152,10 @@ class _RunningSearch:
         maximise(height, family.axes(), POINTS * steps, seed)
 
     def shrink(self) -> None:
-        """Shrink the worst, whatever the time; Ctrl-C keeps the smallest so far."""
+        """Shrink the worst, whatever the time, and certify its optimum; Ctrl-C keeps the smallest so far."""
         self.seen.unshrunk, self.deadline = self.seen.claim, None
         if self.seen.claim is not None:
             self.seen.claim = shrink(self.seen.claim, self.smaller)
-
-    def certify(self) -> None:
-        """Certify the optimum of the worst."""
-        if self.seen.claim is not None:
             self.seen.claim = self.seen.claim.certified()
 
     def smaller(self, instance: Instance) -> Claim | None:

@@ -71,11 +71,8 @@ def _less(request: Request) -> Iterator[Request]:
 
 
 def _with_less(noun: Shrunk, **leasts: int) -> Iterator[Shrunk]:
-    """Yield it with one of its numbers lower, but no lower than the least."""
+    """Yield it with one of its numbers halved, or one less, but no lower than the least."""
     for name, least in leasts.items():
-        yield from (noun.replace(**{name: less}) for less in _lower(getattr(noun, name), least))
-
-
-def _lower(number: int, least: int) -> list[int]:
-    """Return smaller numbers to try: half, and one less."""
-    return sorted({less for less in (number // 2, number - 1) if least <= less < number})
+        number = getattr(noun, name)
+        lower = {less for less in (number // 2, number - 1) if least <= less < number}
+        yield from (noun.replace(**{name: less}) for less in sorted(lower))

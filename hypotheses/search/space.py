@@ -15,13 +15,9 @@ from kvcore.errors import BadInput
 from kvcore.instance import Call, Handling, Instance, Machine, Request, Segment
 
 HANDLINGS = (*get_args(Handling), "any")  # any: each call in a fixed way of its own
-
 FIXED = ("preserve", "discard", "swap")
-
 CallShape = tuple[int, int, int, int]  # duration, returns, number of the handling, tokens decoded after it
-
 Shape = tuple[int, int, int, tuple[CallShape, ...]]  # arrival, prompt, tokens before the first call, the calls
-
 MACHINE = Machine(memory=None, host_memory=0, evict=True)
 UNIT = Cost.unit()
 

@@ -77,12 +77,11 @@ HYPOTHESES = {
         note="The paper's claim is of savings on its workloads; that it never hurts is the claim tried here.",
     ),
     "infermax-figure15": Hypothesis(
-    statement="In INFERMAX's Figure 15 (O = 4), evicting lowers the least busy time for I = 1, 2, 4 .. 32, and does "
-    "not for "
-    "64 .. 1024.",
-    source="INFERMAX (arXiv 2411.07447), Section 5.1 and Figure 15",
-    states="proved",
-    family=listed(*(f"infermax-figure15:I={2**k}" for k in range(11))),
-    predicate=as_the_paper_says,
-),
+        statement="In INFERMAX's Figure 15 (O = 4), evicting lowers the least busy time for I = 1, 2, 4 .. 32, and "
+        "does not for 64 .. 1024.",
+        source="INFERMAX (arXiv 2411.07447), Section 5.1 and Figure 15",
+        states="proved",
+        family=listed(*(f"infermax-figure15:I={2**k}" for k in range(11))),
+        predicate=as_the_paper_says,
+    ),
 }  # fmt: skip

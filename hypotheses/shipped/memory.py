@@ -60,6 +60,15 @@ def less(whose: str, policy: str | None, family: Family) -> Hypothesis:
     )  # fmt: skip
 
 
+MACHINE = instances.THEORY.replace(batch_tokens=4, pause=True)
+
+
+def chunked(instance: Instance) -> Instance:
+    return instances.with_machine(instance, chunked=True)
+
+
+no_better = compared(optimal("whole"), le, optimal("chunked", chunked), "{} becomes {} with chunks")
+
 HYPOTHESES = {
     **{
         f"more-memory-{policy}": more(f"total flow time of {policy}", states, family, policy)
@@ -77,20 +86,6 @@ HYPOTHESES = {
         "optimal total TTFT", None, theory(("2 or 3", "1 to 3", "1 to 4"), (2, 3), (1, 2, 3), (1, 2, 3, 4))
     ),
     "one-token-less-vllm": less("total TTFT of vllm", "vllm", BUDGET_4),
-}
-
-
-MACHINE = instances.THEORY.replace(batch_tokens=4, pause=True)
-
-
-def chunked(instance: Instance) -> Instance:
-    return instances.with_machine(instance, chunked=True)
-
-
-no_better = compared(optimal("whole"), le, optimal("chunked", chunked), "{} becomes {} with chunks")
-
-
-HYPOTHESES |= {
     "chunking-optimum": Hypothesis(
         statement="Allowing chunked prefills never raises the optimal total flow time.",
         source="what Sarathi-Serve takes for granted; every whole prefill is one chunk",

@@ -34,6 +34,22 @@ def shorter_is_no_worse(case: Case) -> Fails | None:
     return None
 
 
+def claim(name: str, arrivals: str, limit: str, states: str) -> Hypothesis:
+    return Hypothesis(
+        statement=f"On the theory family (8 requests, M = 12, {arrivals}, seeds 0 to 7), the ratio of MC-SF's total "
+        f"flow time to the optimum is {limit} on average, or less.",
+        source=f"Jaillet et al. (arXiv 2502.07115): {limit} on average, with 40 to 60 requests",
+        states=states,
+        family=Family(
+            f"{name} with seeds 0 to 7, as one case",
+            lambda: [tuple(builtin_instance(f"{name},seed={seed}") for seed in range(8))],
+            complete=True,
+        ),
+        predicate=average_ratio_within("mc-sf", Fraction(limit)),
+        note="Smaller instances than those of the paper, whose optima are open.",
+    )
+
+
 HYPOTHESES = {
     "equal-prompts-shortest-output": Hypothesis(
         statement="With equal prompts, some optimal schedule (total flow time) starts no request before one of a "
@@ -105,32 +121,8 @@ HYPOTHESES = {
         predicate=within(run("memory-area"), 5, optimal(), "smallest volume first has {}, the optimum is {}"),
         note="The largest ratio in the family is far from the guarantee; started as in MC-SF.",
     ),
-}  # fmt: skip
-
-
-def claim(name: str, arrivals: str, limit: str, states: str) -> Hypothesis:
-    return Hypothesis(
-        statement=f"On the theory family (8 requests, M = 12, {arrivals}, seeds 0 to 7), the ratio of MC-SF's total "
-        f"flow time to the optimum is {limit} on average, or less.",
-        source=f"Jaillet et al. (arXiv 2502.07115): {limit} on average, with 40 to 60 requests",
-        states=states,
-        family=Family(
-            f"{name} with seeds 0 to 7, as one case",
-            lambda: [tuple(builtin_instance(f"{name},seed={seed}") for seed in range(8))],
-            complete=True,
-        ),
-        predicate=average_ratio_within("mc-sf", Fraction(limit)),
-        note="Smaller instances than those of the paper, whose optima are open.",
-    )
-
-
-HYPOTHESES |= {
     "mc-sf-average": claim("hindsight:n=8,M=12", "all at tick 0", "1.005", "refuted"),
     "mc-sf-average-online": claim("hindsight:n=8,M=12,T=12", "arrivals at 0 to 12", "1.047", "proved"),
-}
-
-
-HYPOTHESES |= {
     "sorted-f": Hypothesis(
         statement="Sorted-F is within 48 times the optimal total flow time.",
         source="Wang et al. (arXiv 2508.06133): 48, with all requests there at first",
@@ -153,4 +145,4 @@ HYPOTHESES |= {
         ),
         predicate=within(run("sorted-f"), 1, run("mc-sf"), "sorted-f has {}, mc-sf {}"),
     ),
-}
+}  # fmt: skip

@@ -19,12 +19,8 @@ PACKAGES = (
 )  # fmt: skip
 
 EXIT_FAILED, EXIT_BAD_INPUT, EXIT_UNDECIDED, EXIT_MISSING_TOOL, EXIT_INTERRUPTED = 1, 2, 3, 4, 130
-
-
 STARTED = time.perf_counter()  # when the command began, but for the start of Python itself
-
 HEARD: list[int] = []  # the signals that have come to end the command; 0 is `only_writes`
-
 NOTED = 6  # the most files that a note names
 LONGEST = 880  # letters of an error; of a longer one the middle is left out
 

@@ -31,7 +31,6 @@ PLACES = {
 }  # fmt: skip
 """The file in this folder and the function in it (or a group of commands), of those that are not called as both."""
 COMMANDS = {name: PLACES.get(name, f"{name}.{name}") for names, _ in GROUPS.values() for name in names.split()}
-
 STYLE: dict[str, Any] = {"add_completion": False, "rich_markup_mode": None, "pretty_exceptions_enable": False}
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from fractions import Fraction
 from itertools import takewhile
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -19,7 +18,6 @@ from kvbound.cli.costs import fit_table
 from kvbound.cli.gpu import BackendOption, DeviceOption, DtypeOption, get_backend, get_dtype
 from kvbound.cli.progress import LiveLine, plotting
 from kvbound.tables import Row, Rows, milliseconds, percent
-from kvcore.cost_file import CostFile
 from kvcore.errors import BadInput
 from kvcore.files import check_writable
 from kvcore.instance import Machine
@@ -83,8 +81,11 @@ def calibrate(
     if opened.device.type == "cpu":  # where a swap is a copy in memory, and goes over no link
         swaps = [row | {"of_link": None} for row in swaps]
     rows = point_rows(measured, found, floor_of(shape, peaks(rates), numbers.itemsize))
-    machine = machine_of(engine, capacity, points, block)
-    fit = file_of(found, measured, seconds_of_tick, shape.name, machine, about)
+    fit = cost_file(
+        found, name=f"{shape.name} on {about['device']}"[:100], tick=seconds_of_tick, model=shape.name, device=about,
+        machine=machine_of(engine, capacity, points, block), observations=[one.observation for one in measured],
+        versions={name: str(about[name]) for name in VERSIONS if about.get(name)},
+    )  # fmt: skip
     payload = {
         "device": about, "model": shape.name, "memory": capacity, "bandwidths": rates, "rows": rows, "swaps": swaps,
         "fit": found.report.model_dump(mode="json"),
@@ -136,18 +137,6 @@ def machine_of(engine: Engine, memory: int, points: Sequence[Point], block: int)
     return Machine(
         memory=memory, block=block, host_memory=host if moved else 0, evict=True, partial=True,
         batch_tokens=max(point.features.tokens for point in points),
-    )  # fmt: skip
-
-
-def file_of(
-    found: Fit, measured: Sequence[Measured], tick: Fraction, model: str, machine: Machine,
-    about: Row,
-) -> CostFile:  # fmt: skip
-    """Return the cost file of a fit, with where it was measured and all that was."""
-    versions = {name: str(about[name]) for name in VERSIONS if about.get(name)}
-    return cost_file(
-        found, name=f"{model} on {about['device']}"[:100], tick=tick, machine=machine, model=model, device=about,
-        versions=versions, observations=[one.observation for one in measured],
     )  # fmt: skip
 
 

@@ -62,10 +62,8 @@ SettingsOption = Annotated[
     list[str] | None, option("NAME=NUMBER", "set an option of a search; `kvbound options` lists all", "--option")
 ]
 TraceOption = Annotated[str | None, option("OUT.json", "write it for Perfetto and Chrome's trace viewer")]
-
 WindowOption = Annotated[str | None, option("SECONDS", "measure as if the clock were stopped then (default: the end)")]
 WideOption = Annotated[bool, typer.Option("--wide", help="show all that is measured, not what 80 columns take")]
-
 GAP = 2  # letters between the columns of a table
 
 

@@ -145,8 +145,6 @@ def _imports(name: str) -> Callable[[Callable[..., tuple[Imported, Machine | Mac
 
 
 MapOption = Annotated[str, option("KEY=COLUMN[:UNIT],..", f"which column says what: {', '.join(KEYS)}", "--map")]
-
-
 PLAIN = "arrival=arrival,prompt=prompt,decode=decode"  # the map of a file whose columns are called as the keys are
 
 

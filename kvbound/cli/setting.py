@@ -108,8 +108,6 @@ def setting_of(values: dict[str, Any]) -> CostSetting:
 
 
 takes_setting = gathers("setting", OPTIONS, setting_of)  # gives a command an argument `setting`
-
-
 HANDLINGS = ("min-waste", "preserve", "discard", "swap", "free")
 CallHandlingOption = Annotated[
     str | None,

@@ -86,7 +86,7 @@ def pictures(result: Result, plot: str | None, curves: str | None, trace: str | 
     log = plotting("plot_log", result.to_json(), units=units_of(result.instance))
     if result.trace is None:
         return [(curves, log)]
-    title, executed = _title(result), result.trace
+    title, executed = f"{result.standing}: {in_words(result, result.value)}", result.trace
     events = partial(write_trace_events, schedules=[(f"{result.instance.name}, {title}", executed)])
     return [(trace, events), (plot, plotting("compare_schedules", [(title, executed)])), (curves, log)]
 
@@ -149,10 +149,6 @@ def show_others(others: Comparison, console: Console) -> None:
     closest = [found for found in explained if found.label == nearest["label"]]
     for line in [*differences(closest, units), *causes(closest, units)]:
         console.print(line, soft_wrap=True)
-
-
-def _title(result: Result) -> str:
-    return f"{result.standing}: {in_words(result, result.value)}"
 
 
 def exit_code(result: Result, gap: float | None) -> int:

@@ -1,11 +1,9 @@
 """`kvbound sweep`: a study's grid of instances, policies and solvers, into a database."""
 
-from __future__ import annotations
-
 from fractions import Fraction
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
@@ -14,9 +12,6 @@ from kvbound.cli import EXIT_INTERRUPTED, EXIT_UNDECIDED
 from kvbound.cli.common import OUT, JsonOption, emit, option, table
 from kvbound.cli.progress import counted
 from kvcore.files import check_writable
-
-if TYPE_CHECKING:
-    from sweeps.cell import CellRow
 
 COLUMNS = ("instances", "objective", "run", "cells", "failed", "optimal", "claimed", "mean ratio", "worst ratio")
 SHOWN = ("label", "objective", "run", "cells", "failed", "optimal", "claimed")
@@ -51,12 +46,8 @@ def sweep(
     emit(json, payload, lambda console: _show(console, payload))
     if len(done.rows) < done.cells:
         return EXIT_INTERRUPTED
-    return EXIT_UNDECIDED if any(map(_undecided, done.rows)) else 0
-
-
-def _undecided(row: CellRow) -> bool:
-    """Whether a cell ended at a limit, or its process died, with nothing to show; what was declined is an answer."""
-    return bool(row["status"] == "unknown" and row["stopped"] != "declined")
+    undecided = any(row["status"] == "unknown" and row["stopped"] != "declined" for row in done.rows)
+    return EXIT_UNDECIDED if undecided else 0
 
 
 def _show(console: Console, payload: dict[str, Any]) -> None:

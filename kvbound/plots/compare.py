@@ -5,21 +5,17 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from kvbound.plots import style
 from kvbound.plots.frame import FAR, Frame, far
 from kvbound.plots.gantt import ROW, draw_gantt, draw_memory, legend, rows_height
+from kvbound.plots.style import Axes, Figure, Line2D
 from kvbound.timeline import Kind
 from kvbound.units import units_of
 from kvcore.errors import BadInput
 from kvcore.metrics import makespan
 from kvcore.trace import Trace
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
-    from matplotlib.lines import Line2D
 
 COLUMNS = 4  # the most schedules side by side; more of them fill several bands, one below the other
 ALONE = 8.3  # inches of a schedule that has a line of a page for itself

@@ -1,21 +1,16 @@
 """The time axis and the memory axis that the charts of a figure share."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from statistics import median
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple, Self
 
 from kvbound.plots import style
+from kvbound.plots.style import Axes
 from kvbound.units import Units, units_of
 from kvcore.errors import BadInput
 from kvcore.instance import Instance
 from kvcore.metrics import makespan
 from kvcore.trace import Trace
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-
 
 DRAWABLE = 200  # requests up to which schedules are drawn
 FAR = 2  # of three or more, what is more than so many times the median is left out, or drawn beyond the axis
@@ -38,7 +33,7 @@ class Frame(NamedTuple):
     top: float
 
     @classmethod
-    def of(cls, traces: Sequence[Trace]) -> Frame:
+    def of(cls, traces: Sequence[Trace]) -> Self:
         """Make axes on which all the traces can be seen."""
         last = max(traces, key=lambda trace: makespan(trace) * trace.instance.tick_seconds)
         units = units_of(last.instance)

@@ -8,18 +8,13 @@ striped one in part of either, an empty one nowhere. Heights and hatches make th
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from kvbound.plots import style
 from kvbound.plots.frame import Frame, set_time
-from kvbound.plots.style import BLACK, BLUE, GREY, ORANGE, PALE, PURPLE, SKY, VERMILLION, WHITE
+from kvbound.plots.style import BLACK, BLUE, GREY, ORANGE, PALE, PURPLE, SKY, VERMILLION, WHITE, Axes, Line2D
 from kvbound.timeline import Interval, Kind, timeline
 from kvcore.trace import Trace
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.lines import Line2D
-    from matplotlib.patches import PathPatch
 
 
 class IntervalStyle(NamedTuple):
@@ -79,15 +74,15 @@ def draw_gantt(ax: Axes, trace: Trace, frame: Frame, height: float | None = None
     if cells:
         _draw_cells(ax, trace, scale)
     roomy = (height or rows_height(trace)) >= ROW * len(rows)
-    if roomy:
-        _write_completions(ax, trace, frame)
+    for y, request in enumerate(trace.requests if roomy else ()):
+        style.write(ax, request.completion * scale, y, frame.text(request.completion * scale), offset=3)
     _set_rows(ax, list(rows), 1 if roomy else -(-len(rows) // LABELS))
     set_time(ax, frame)
     return {interval.kind for intervals in rows.values() for interval in intervals}
 
 
-def _bars(spans: list[Interval], y: int, scale: float, look: IntervalStyle, cells: bool) -> PathPatch:
-    """All bars of one kind in one row, as one path. Without cells, edges would hide the narrowest bars."""
+def _bars(spans: list[Interval], y: int, scale: float, look: IntervalStyle, cells: bool) -> Any:
+    """Return all bars of one kind in one row as one `PathPatch`. Without cells, edges would hide the narrowest bars."""
     import numpy as np
     from matplotlib.patches import PathPatch
     from matplotlib.path import Path as Outline
@@ -109,12 +104,6 @@ def _draw_cells(ax: Axes, trace: Trace, scale: float) -> None:
     for y, request in enumerate(trace.requests):
         starts = [trace.batches[step.batch].start * scale for step in request.steps]
         ax.vlines(starts, y - half, y + half, color=WHITE, linewidth=0.8)
-
-
-def _write_completions(ax: Axes, trace: Trace, frame: Frame) -> None:
-    for y, request in enumerate(trace.requests):
-        time = request.completion * frame.scale(trace)
-        style.write(ax, time, y, frame.text(time), offset=3)
 
 
 def _set_rows(ax: Axes, ids: list[str], every: int) -> None:

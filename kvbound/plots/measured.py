@@ -5,18 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from kvbound.plots import style
 from kvbound.plots.frame import far
+from kvbound.plots.style import Axes, Figure
 from kvbound.tables import Row, Rows, rate_unit
 from kvbound.units import Units, units_of_row
 from kvcore.errors import BadInput
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
-
 
 PANELS = (
     ("latency", "mean", "mean latency, {time}"),
@@ -28,8 +23,6 @@ PANELS = (
 )
 ATTAINED = ("slo_attainment", "", "share of requests\nthat meet their SLOs")
 SECONDS = Units("s", Fraction(1), Fraction(1))
-
-
 CURVES = {"value": style.VERMILLION, "bound": style.BLUE}
 
 
@@ -109,29 +102,25 @@ def draw_measure(ax: Axes, rows: Rows, name: str, part: str, unit: float = 1) ->
 
 
 def _points(rows: Rows, name: str, part: str, unit: float) -> list[tuple[float, float, bool]]:
-    """Return the load, the measure, and whether the queue grows."""
+    """Return the arrivals per second (the factor where all arrive at once), the measure, whether the queue grows."""
     points = []
     for row in rows:
         measured = row.get("measures", {}).get(name)
         if measured is not None:
+            load = row["rate"] if row["rate"] is not None else Fraction(row["factor"])
             value = float(measured[part] if part else measured) / unit
-            points.append((_load(row), value, row.get("stationary") is False))
+            points.append((float(load), value, row.get("stationary") is False))
     return points
-
-
-def _load(row: Row) -> float:
-    """Return where a row stands on the x axis: the arrivals per second, or the factor where all arrive at once."""
-    return float(row["rate"] if row["rate"] is not None else Fraction(row["factor"]))
 
 
 MOST = 3.0  # times the best known where the axis ends
 
 
-def plot_profile(lines: Rows, path: str | Path | None = None, least: float = 1.0) -> Figure:
+def plot_profile(lines: Rows, path: str | Path | None = None) -> Figure:
     """Draw a step line for each of `library.policies.profile`, highest on the left is best; write it to `path`.
 
-    `ratios` of a line, in order, are values over the best known; those above 3 are beyond the axis, which begins at
-    `least`. BadInput: there is no line.
+    `ratios` of a line, in order, are values over the best known; those above 3 are beyond the axis, which begins at 1.
+    BadInput: there is no line.
     """
     if not lines:
         raise BadInput("there is nothing to draw: no value has a best known one to compare with")
@@ -143,11 +132,11 @@ def plot_profile(lines: Rows, path: str | Path | None = None, least: float = 1.0
             look = {"linewidth": 1, "linestyle": ("-", "--", ":", "-.")[k // len(style.SERIES) % 4]}
             colour = style.SERIES[k % len(style.SERIES)]
             label = f"{line['policy']} ({len(ratios)})"
-            ax.step([least, *ratios, MOST], [0, *shares, shares[-1]], where="post", color=colour, label=label, **look)
+            ax.step([1, *ratios, MOST], [0, *shares, shares[-1]], where="post", color=colour, label=label, **look)
         ax.set_xscale("log")
-        ax.set_xlim(least, MOST)
+        ax.set_xlim(1, MOST)
         ax.set_ylim(0, 1.02)
-        ticks = [tick for tick in (0.5, 0.7, 1, 1.1, 1.25, 1.5, 2, 2.5, 3) if tick >= least]
+        ticks = (1, 1.1, 1.25, 1.5, 2, 2.5, 3)
         ax.set_xticks(ticks, [style.number(tick) for tick in ticks], minor=False)
         ax.set_xticks([], minor=True)
         ax.set_xlabel("times the best known")

@@ -5,17 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from fractions import Fraction
 from math import inf
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from kvbound.plots import style
 from kvbound.plots.frame import far
-from kvbound.plots.style import BLACK, BLUE, SKY, WHITE
+from kvbound.plots.style import BLACK, BLUE, SKY, WHITE, Axes
 from kvbound.tables import Row, Rows
 from kvbound.units import Units, units_of_row
 from kvcore.errors import BadInput
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
 
 
 def ladder(rows: Rows, ax: Axes | None = None, units: Units | None = None) -> Axes:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
-from functools import partial
 from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,15 +12,17 @@ from kvcore.errors import BadInput
 from kvcore.files import write_bytes
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
+    from matplotlib.axes import Axes as Axes
+    from matplotlib.figure import Figure as Figure
+    from matplotlib.lines import Line2D as Line2D
+else:
+    Axes = Figure = Line2D = Any  # matplotlib is loaded at the first drawing
 
 BLACK, ORANGE, SKY, BLUE = "#000000", "#E69F00", "#56B4E9", "#0072B2"
 VERMILLION, PURPLE = "#D55E00", "#CC79A7"
 """The colours of Okabe and Ito, which colour-blind readers tell apart."""
 WHITE, GREY, LIGHT, PALE = "#FFFFFF", "#595959", "#E2E2E2", "#D6ECF9"
 SERIES, MARKERS = (BLUE, ORANGE, VERMILLION, SKY, PURPLE, BLACK), "osv^D<>pX*"  # of several kinds of dots
-
 LEGEND: dict[str, Any] = {"frameon": False, "fontsize": 7, "handleheight": 1.1}
 VECTORS = 10_000  # a chart of more bars than this stores them as an image
 SMALL = 6.5  # points of the text within a picture
@@ -57,7 +58,7 @@ def new_figure(width: float, height: float) -> Figure:
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(width, height), layout="constrained")
-    setattr(figure, "_repr_svg_", partial(_svg, figure))  # noqa: B010 - what a notebook shows of it, for mypy
+    setattr(figure, "_repr_svg_", lambda: render(figure).decode())  # noqa: B010 - what a notebook shows of it, for mypy
     return figure
 
 
@@ -74,10 +75,6 @@ def sheet(width: float, height: float, path: str | Path | None) -> Iterator[Figu
 def dots(k: int) -> dict[str, Any]:
     """Return the look of the dots of the kind `k`, counted from 0."""
     return {"color": SERIES[k % len(SERIES)], "marker": MARKERS[k % len(MARKERS)], "markersize": 3}
-
-
-def _svg(figure: Figure) -> str:
-    return render(figure).decode()
 
 
 def new_axes(width: float, height: float) -> Axes:

@@ -3,28 +3,23 @@
 Above every bar lies an invisible area with that in the attribute `data-tip`, which `report.js` shows below the pointer.
 """
 
-from __future__ import annotations
-
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 from xml.etree.ElementTree import Element
 
 from kvbound.plots.compare import draw_schedule
 from kvbound.plots.frame import Frame
 from kvbound.plots.gantt import LOOKS
+from kvbound.plots.style import Axes
 from kvbound.report.markup import inline, node
 from kvbound.timeline import Interval, Kind, timeline
 from kvbound.units import Units
 from kvcore.metrics import makespan
 from kvcore.trace import BatchTrace, RequestTrace, Trace
 
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-
 CELLS = 1_500  # batch steps of all requests up to which each is a bar; beyond, those without a break are one
-
 WORK = ("prefill", "decode", "recompute")
 
 

@@ -1,19 +1,13 @@
 """Building HTML and SVG as a tree, so that no text of an instance can become markup."""
 
-from __future__ import annotations
-
 import re
 import xml.etree.ElementTree as ElementTree
 from collections.abc import Iterable, Mapping
 from importlib.resources import files
-from typing import TYPE_CHECKING
 from xml.etree.ElementTree import Element
 
-from kvbound.plots.style import BLACK, GREY, LIGHT, PALE, WHITE, render
+from kvbound.plots.style import BLACK, GREY, LIGHT, PALE, WHITE, Figure, render
 from kvbound.tables import Cells
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 LINES = frozenset(
     ("head", "body", "main", "section", "figure", "table", "thead", "tbody", "tr", "details", "dl", "p", "h1", "h2",
@@ -22,7 +16,6 @@ LINES = frozenset(
 """Elements that end a line of the file."""
 
 COLOURS = {BLACK: "ink", GREY: "muted", LIGHT: "line", PALE: "pale", WHITE: "page"}  # as in report.css
-
 Child = Element | str | None
 
 

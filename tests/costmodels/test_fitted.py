@@ -15,7 +15,7 @@ from costmodels.fitted import WORK, Observation, fit
 from costmodels.least_squares import errors, fit_function, predict, split, table_of
 from costmodels.roofline import roofline_functions
 from costmodels.rounding import longest
-from costmodels.transfers import bandwidth_functions, fit_transfers
+from costmodels.transfers import fit_transfers
 from kvcore import BadInput
 from kvcore.cost import Features
 
@@ -174,15 +174,6 @@ def test_transfers_are_recovered_each_way() -> None:
     assert [{name: pytest.approx(float(s), rel=1e-6) for name, s in f.seconds.items()} for f in found] == [
         {"swap_out_tokens": 7e-7, "swap_outs": 2e-5}, {"swap_in_tokens": 8e-7, "swap_ins": 3e-5},
     ]  # fmt: skip
-
-
-def test_a_half_duplex_link_is_one_function() -> None:
-    (found,) = fit_transfers(swaps("out", 20, 7e-7, 2e-5) + swaps("in", 20, 8e-7, 3e-5), duplex=False)
-    assert {name: float(s) for name, s in found.seconds.items()} == pytest.approx(
-        {"swap_out_tokens": 7e-7, "swap_outs": 2e-5, "swap_in_tokens": 8e-7, "swap_ins": 3e-5}, rel=1e-6
-    )
-    (given,) = bandwidth_functions(1000, Fraction(10**9), Fraction(1, 100), duplex=False)
-    assert given.value(Features(swap_out_tokens=5, swap_in_tokens=1, swap_ins=1)) == Fraction(10_006, 10**6)
 
 
 @pytest.mark.parametrize(("how", "expected"), [("overlapped", max), ("sync", lambda work, moved: work + moved)])

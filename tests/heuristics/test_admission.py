@@ -7,7 +7,7 @@ from itertools import permutations
 
 import pytest
 
-from heuristics.engine.banker import Banker, Holding, NonPreemptiveBanker, RunningRequest, is_safe
+from heuristics.engine.admission import Banker, Holding, NonPreemptiveBanker, RunningRequest, is_safe
 from heuristics.engine.demand import Demand, SoloEstimate
 from kvcore import Call, Cost, CostFunction, Machine, Request, Segment
 

@@ -4,7 +4,7 @@ import random
 
 import numpy as np
 
-from heuristics.engine.banker import is_safe
+from heuristics.engine.admission import is_safe
 from heuristics.engine.ranked import safe_batches
 from heuristics.policies.mc_sf import Occupancy, OccupancyProfile
 from kvcore import Machine

@@ -17,9 +17,7 @@ def read_jsonl(path: str | Path, columns: Sequence[str], needed: Sequence[str]) 
     """Return the table of a file with an object in each line; `null` and a key that is not there are empty fields.
 
     An object of lists of one length, such as vLLM's benchmarks write, has a row for each item.
-
-    Raises:
-        BadInput: it is no such file, its first object lacks one of the columns `needed`, or no object has a column.
+    BadInput: it is no such file, its first object lacks one of the columns `needed`, or no object has a column.
     """
     source = str(path)
     records = _records(source, path)

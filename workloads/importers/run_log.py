@@ -48,8 +48,7 @@ class RunLog(Noun):
 def read_log(path: str | Path, preset: str | None = None) -> RunLog:
     """Read a log: CSV or JSON lines (docs/runs.md), or what an engine wrote (`PRESETS`); `.gz` is unpacked.
 
-    Raises:
-        BadInput: it is none, with the line and what is wrong, or it does not say enough.
+    BadInput: it is none, with the line and what is wrong, or it does not say enough.
     """
     if preset is not None and preset not in PRESETS:
         raise BadInput(f"--preset is one of {', '.join(PRESETS)}, not {preset!r}")

@@ -59,8 +59,7 @@ class Selection:
     def pick(self, times: Sequence[Fraction]) -> list[int]:
         """Return the places of what is taken of requests that arrive at these `times`, in order of arrival.
 
-        Raises:
-            BadInput: nothing is left, or fewer than are to be taken.
+        BadInput: nothing is left, or fewer than are to be taken.
         """
         kept = sorted(range(len(times)), key=times.__getitem__)
         first, last = times[kept[0]], times[kept[-1]]
@@ -180,8 +179,7 @@ class TraceLayout:
 def read_map(text: str) -> TraceLayout:
     """Return the layout that `KEY=COLUMN[:UNIT],..` says; a column's name may hold anything but `,KEY=`.
 
-    Raises:
-        BadInput: a part is no such thing, or keys are missing or mean nothing.
+    BadInput: a part is no such thing, or keys are missing or mean nothing.
     """
     columns: dict[str, Column] = {}
     for part in re.split(r",\s*(?=\w+=)", text.strip()):
@@ -209,18 +207,12 @@ def read_map(text: str) -> TraceLayout:
 
 
 def _time(row: Row, name: str) -> Fraction:
+    """Return a date and a time of day in seconds since 1970, or a number that is not just digits, such as 1e3."""
     try:
         seconds = iso_seconds(row.text(name))
     except ValueError:
         row.refuse(name, "a date and a time of day")
-    if seconds is None:
-        return _number(row, name)
-    return seconds
-
-
-def _number(row: Row, name: str) -> Fraction:
-    """Return a number that is not just digits, such as 1e3."""
     try:
-        return row.seconds(name)
+        return row.seconds(name) if seconds is None else seconds
     except BadInput:
         row.refuse(name, "a time such as 2023-11-16 18:15:46.6805900, or seconds")
