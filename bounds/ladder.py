@@ -14,7 +14,7 @@ from kvcore.certificates import Alone, Certificate, InvalidCertificate, certify
 from kvcore.errors import BadInput, unknown
 from kvcore.files import valid
 from kvcore.instance import Instance
-from kvcore.metrics import Value, check_objective
+from kvcore.metrics import Value, check_objective, tail_of
 from kvcore.schedule import Schedule
 
 Found = Callable[[str, Certificate | Schedule], None]
@@ -38,6 +38,8 @@ class Method:
     """Whether it mostly takes so little time that a solve begins with it, before there is any worker."""
     slows: bool = False
     """Whether its bound rises as long as there is time, ever more slowly: it gets more of it (`LadderOptions`)."""
+    tails: bool = False
+    """Whether it bounds percentiles."""
 
 
 @dataclass(frozen=True)
@@ -64,11 +66,14 @@ def _later(module: str, name: str) -> Callable[[Task], Iterator[Proposal | Sched
 METHODS: dict[str, Method] = {
     method.name: method
     for method in (
-        Method("alone", "all that requests share", lambda task: iter([Proposal(Alone())]), True),
+        Method("alone", "all that requests share", lambda task: iter([Proposal(Alone())]), True,
+               tails=True),
         Method("shares", "that a batch holds whole requests: each has a share of the time of its batches",
                _later("shares", "propose_shares"), True),
         Method("late-windows", "the order of work in spans of time: no more of it is on time than fits",
                _later("late_windows", "propose_late_windows")),
+        Method("late-tail", "what late requests drop: more than a percentile leaves out take so long",
+               _later("tails", "propose_tails"), tails=True),
         Method("fresh", "what is processed again, but for KV that does not fit: any order of batches",
                _later("fresh", "propose_fresh"), True),
         Method("events", "nothing, but schedules are looked at only as far as the time allows",
@@ -146,6 +151,8 @@ class _Turn:
         self.proposals: Iterator[Proposal | Schedule] | None = None
         self.rung = Rung(method.name, 0.0, why_not="it was interrupted before its first proof")
         try:
+            if tail_of(task.objective) is not None and not method.tails:
+                raise BadInput(f"{method.name} proves nothing about {task.objective}")
             self.proposals = method.propose(task)
         except (BadInput, InvalidCertificate) as reason:
             self.rung = replace(self.rung, why_not=str(reason))

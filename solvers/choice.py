@@ -74,13 +74,13 @@ def choose(
         gone = f"; {solver} does not solve it any more, {way.solver.name} does"
         formulation, solver = way.formulation, way.solver.name
     if "search" in (formulation, solver) and {formulation, solver} <= {"search", "auto"}:
-        exact = [way for way in (SLOTS, EVENTS) if way.declines(instance, objective) is None]
+        exact = [way for way in (SLOTS, EVENTS) if way.why_not(instance, objective) is None]
         if not exact:
-            raise BadInput(f"search: {SLOTS.declines(instance, objective)}; {EVENTS.declines(instance, objective)}")
+            raise BadInput(f"search: {SLOTS.why_not(instance, objective)}; {EVENTS.why_not(instance, objective)}")
         return Choice((tuple(exact),), "search was asked for: the exact searches over slots and events")
     fitting = [way for way in WAYS.values() if formulation in ("auto", way.formulation)]
     if found := next((way for way in fitting if solver in ("auto", way.solver.name)), None):
-        if reason := found.declines(instance, objective):
+        if reason := found.why_not(instance, objective):
             raise BadInput(reason)
         if formulation == "auto":
             return Choice(((found,),), f"{solver} was asked for, {found.formulation} is what it solves")
@@ -99,7 +99,7 @@ def _named(instance: Instance, objective: str, names: Sequence[str]) -> Choice:
         if name not in labels:
             raise unknown("way", name, ["auto", *labels])
     chosen = list(dict.fromkeys(labels[name] for name in names))
-    if reasons := [reason for way in chosen if (reason := way.declines(instance, objective))]:
+    if reasons := [reason for way in chosen if (reason := way.why_not(instance, objective))]:
         raise BadInput(reasons[0])
     lanes = [tuple(way for way in chosen if way.proves is proves) for proves in (True, False)]
     return Choice(tuple(lane for lane in lanes if lane), "these ways were asked for")
@@ -109,7 +109,7 @@ def _race(instance: Instance, objective: str) -> Choice:
     """Choose all that may prove something, in turns, and beside it what finds schedules: at once if none is exact."""
     options = SolveOptions.given()
     many = len(instance.requests) > options.few_joint
-    provers = [way for way in WHY if not (many and way is EVENTS) and way.declines(instance, objective) is None]
+    provers = [way for way in WHY if not (many and way is EVENTS) and way.why_not(instance, objective) is None]
     why = WHY[provers[0]]
     if CONFIGURATIONS in provers:  # other searches see less there
         provers = [CONFIGURATIONS, LADDER, START_TIME]

@@ -14,6 +14,7 @@ from kvcore.certificates.budget import InvalidCertificate
 from kvcore.certificates.certificate import HORIZON
 from kvcore.errors import MissingTool
 from kvcore.instance import Instance
+from kvcore.metrics import tail_of
 from kvcore.rigid import why_not_rigid
 from solvers.task import Task, label
 
@@ -89,11 +90,19 @@ class Way:
     """The method in words, where `auto` chooses it to run beside another one."""
     declines: Callable[[Instance, str], str | None] = lambda instance, objective: None
     """Says why an instance and an objective are not for it; it may decline more once it runs."""
+    tails: bool = False
+    """Whether it takes percentiles."""
 
     @property
     def label(self) -> str:
         """Name it for people: the formulation, and its solver if that says more."""
         return label(self.formulation, self.solver.name)
+
+    def why_not(self, instance: Instance, objective: str) -> str | None:
+        """Say why an instance and an objective are not for it; it may decline more once it runs."""
+        if tail_of(objective) is not None and not self.tails:
+            return f"{self.formulation} does not take {objective}: improve and bound do"
+        return self.declines(instance, objective)
 
     def runner(self) -> Callable[..., Any]:
         """Load the function that carries out a task: of a `solvers.task.Task` and what sends its messages."""
@@ -171,9 +180,10 @@ SLOT_FLOW = Way("arc-flow", _CP_SAT, "solvers.slot_flow.solve:run",
 
 IMPROVE = Way("improve", Solver("improve", "nothing: policies with other parameters and priorities find schedules"),
               "solvers.improve:run", "it proves nothing", proves=False,
-              plans=True, endless=True, exact=True, what="the search among policies")
+              plans=True, endless=True, exact=True, tails=True, what="the search among policies")
 LADDER = Way("bound", Solver("bound", "lower bounds, each with a certificate"),
-             "solvers.dual_bound:run", HORIZON, plans=True, endless=True, exact=True, what="the ladder of bounds")
+             "solvers.dual_bound:run", HORIZON, plans=True, endless=True, exact=True, tails=True,
+             what="the ladder of bounds")
 
 EVERY = (SLOTS, EVENTS, COUNTS, IMPROVE, LADDER, *MODELS, CONFIGURATIONS, START_TIME, CP_SAT, SLOT_FLOW)
 WAYS = {(way.formulation, way.solver.name): way for way in EVERY}
