@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
+from math import inf
 from typing import Any
 
 import highspy
@@ -20,6 +21,7 @@ from kvcore.certificates.late_windows import MOST_WEIGHT, NEVER, ONE, DueWork, L
 from kvcore.certificates.shares import PricedSteps, Shares
 from kvcore.compiled import compiled
 from kvcore.errors import BadInput
+from kvcore.instance import Instance
 
 Floats = npt.NDArray[np.float64]
 
@@ -48,7 +50,7 @@ def propose_late_windows(task: Task) -> Iterator[Proposal]:
 
 
 def _proposals(task: Task) -> Iterator[Proposal]:
-    search = _Search(task)
+    search = WindowSearch(task)
     tried = []
     for division in search.by_load()[: WindowOptions.given().divisions]:
         if not search.has_time():
@@ -61,7 +63,7 @@ def _proposals(task: Task) -> Iterator[Proposal]:
         yield search.windows(division)
 
 
-class _Search:
+class WindowSearch:
     """The steps of the instance, and the longest time that a division took."""
 
     def __init__(self, task: Task) -> None:
@@ -72,11 +74,13 @@ class _Search:
         """Whether there is time for one more division; there always is for the first."""
         return not self.seconds or time.process_time() + self.seconds <= self.task.deadline
 
-    def due(self, division: Shares) -> DueWork:
-        """Return the work of each request and its due times."""
+    def due(self, division: Shares, instance: Instance) -> DueWork:
+        """Return the work of each request and its due times: those of `instance`, else like that of the task."""
         if division.packs not in self.steps:
             self.steps[division.packs] = PricedSteps(self.task.instance, division)
-        return due_work(self.steps[division.packs].divided(division))
+        steps = self.steps[division.packs].divided(division)
+        steps.instance = instance
+        return due_work(steps)
 
     def by_load(self) -> list[Shares]:
         """Return a division for each amount of work that has a due time, the largest first."""
@@ -85,21 +89,25 @@ class _Search:
         self.task.begin(count)
         loads: dict[float, Shares] = {}
         for division in chosen:
-            due = self.due(division)
+            due = self.due(division, self.task.instance)
             load = float(np.where(due.due < NEVER, due.whole, due.first).sum()) * 0.5**due.bits
             loads.setdefault(load, division)
         return [loads[load] for load in sorted(loads, reverse=True)]
 
-    def windows(self, division: Shares) -> Proposal:
-        """Return the windows of a division, with what they prove."""
+    def windows(self, division: Shares, instance: Instance | None = None, enough: float = inf) -> Proposal:
+        """Return the windows of a division, with what they prove: for the due times of `instance`, if that is given.
+
+        Once more than `enough` requests are late, no more windows are added.
+        """
         began = time.process_time()
-        due = self.due(division)
+        due = self.due(division, instance or self.task.instance)
         rows, options = _Rows(due), WindowOptions.given()
         for _ in range(options.rounds):
             if (
                 not rows.add()
                 or not rows.solve(max(options.least_seconds, self.task.seconds_left))
                 or self.task.is_over()
+                or due.late + rows.late.sum() > enough + options.violation
             ):
                 break
         shared = division.model_dump(exclude={"kind", "alone", "windows"})

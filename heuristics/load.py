@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from fractions import Fraction
 from itertools import pairwise
@@ -19,6 +19,8 @@ WINDOWS, WARM_UP = 10, 2
 ENOUGH = 50
 """Requests from which on it is said whether the queue grows."""
 SIGNIFICANCE = 0.01
+HALVINGS = 5
+"""Of the gap between two loads of which one has enough requests on time."""
 
 
 def scaled(instance: Instance, factor: Fraction) -> Instance:
@@ -64,6 +66,25 @@ def load_rows(
         return
     with ProcessPoolExecutor(max_workers=jobs) as pool:
         yield from pool.map(_row, cases)
+
+
+def last_kept(rows: list[dict[str, Any]], share: float, run: Callable[[Fraction], dict[str, Any]]) -> Iterator[Any]:
+    """Yield rows at loads between the last of these at which so large a share is on time, and the next, by bisection.
+
+    All rows are of one policy, or of the bound; `run` makes one. There is none to yield if all keep it, or none does.
+    """
+    kept = {Fraction(row["factor"]): keeps(row, share) for row in rows}
+    low = max((factor for factor, good in kept.items() if good), default=max(kept))
+    high = min((factor for factor in kept if factor > low), default=low)
+    for _ in range(HALVINGS if low < high else 0):
+        row = run(middle := (low + high) / 2)
+        low, high = (middle, high) if keeps(row, share) else (low, middle)
+        yield row
+
+
+def keeps(row: Mapping[str, Any], share: float) -> bool:
+    """Whether at least this share of the requests is on time."""
+    return (row.get("measures", {}).get("slo_attainment") or 0.0) >= share
 
 
 def queue_grows(trace: Trace, window: Fraction | None = None) -> bool | None:

@@ -96,8 +96,8 @@ def get_policy(name: AnyPolicy) -> Policy:
     (`Policy.decide`); one of a job is the key of an order, whose first jobs that fit are taken (`Plan.fill`).
 
     Some take parameters: `random:SEED`, `index:r0=SECONDS,group=G` and `deadline:flow=F,token=T` (either may be left
-    out), `knee:means=R0`, `on-time:share=S,pace=P`, `staggered:B,G`, `wait:N,COUNT`, and `vllm-v1..` and `sglang..` the
-    engines' own: `vllm-v1:watermark=W`.
+    out), `knee:means=R0`, `on-time:share=S,pace=P,ttft=SECONDS,latency=SECONDS`, `staggered:B,G`, `wait:N,COUNT`, and
+    `vllm-v1..` and `sglang..` the engines' own: `vllm-v1:watermark=W`.
     """
     if not isinstance(name, str):
         return as_policy(name)

@@ -6,15 +6,16 @@ of `summary` are floats, for people and plots; nothing is decided with them.
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from fractions import Fraction
 from math import lcm
-from typing import Any
+from typing import Any, NamedTuple
 
 from kvcore.errors import BadInput, did_you_mean
-from kvcore.instance import Request
+from kvcore.instance import Instance, Request, Slo
 from kvcore.trace import RequestTrace, Trace
 
 Value = int | Fraction
@@ -108,7 +109,7 @@ OBJECTIVES: dict[str, Callable[[Trace], Value]] = {
     "late-requests": late_requests,
     "normalized-latency": normalized_latency,
 }
-"""All objectives, by the name that commands and files use; all are minimised."""
+"""The objectives by name, as commands and files use it; all are minimised. Besides, percentiles: see `Tail`."""
 
 ALSO = {
     **dict.fromkeys(("latency", "mean-latency", "total-latency", "flow-time", "mean-flow-time"), "total-flow-time"),
@@ -120,7 +121,42 @@ ALSO = {
 }
 """Other names for which commands take an objective: the same schedules are best."""
 
-MEASURED = {"p50", "p90", "p95", "p99", "median", "tpot", "throughput", "goodput"}
+
+class Tail(NamedTuple):
+    """A percentile, by nearest rank, of the flow times of n requests, or of the times to their first tokens.
+
+    All but floor(n (100 - percent) / 100) requests take at most so long: of n < 100, p99 is the largest. It is above L
+    just where more than these are late that must take at most L.
+    """
+
+    percent: int
+    of_first: bool
+
+    def spared(self, n: int) -> int:
+        """Return how many of n requests may take longer."""
+        return n * (100 - self.percent) // 100
+
+    def value(self, times: Sequence[int]) -> int:
+        """Return the percentile of these times."""
+        return sorted(times)[-1 - self.spared(len(times))]
+
+    def due(self, instance: Instance, ticks: int) -> Instance:
+        """Return the instance in which those are late that take longer than `ticks`, and no others."""
+        slo = Slo(ttft=ticks) if self.of_first else Slo(latency=ticks)
+        return instance.replace(requests=tuple(request.replace(slo=slo) for request in instance.requests))
+
+
+TAILS = ("p99-flow-time", "p99-ttft")
+"""Those that are measured wherever all objectives are."""
+
+
+def tail_of(objective: str) -> Tail | None:
+    """Return the percentile that `pNN-flow-time` and `pNN-ttft` stand for (NN from 1 to 99); None: it is none."""
+    found = re.fullmatch("p([1-9][0-9]?)-(flow-time|ttft)", objective)
+    return None if found is None else Tail(int(found[1]), found[2] == "ttft")
+
+
+MEASURED = {"median", "tpot", "throughput", "goodput"}
 """Words of measures for which no optimum is sought."""
 
 SUMS = ("total-flow-time", "weighted-flow-time", "total-ttft", "normalized-latency")
@@ -144,21 +180,25 @@ def scale_of(requests: Iterable[Request], objective: str) -> int:
 
 def objective_value(trace: Trace, objective: str) -> Value:
     """Return the exact value of an objective (BadInput for a name that is none)."""
-    return OBJECTIVES[check_objective(objective)](trace)
+    tail = tail_of(check_objective(objective))
+    if tail is None:
+        return OBJECTIVES[objective](trace)
+    return tail.value([(ttft if tail.of_first else flow_time)(request) for request in trace.requests])
 
 
 def understood(objective: str) -> str:
     """Return the objective that another name for it means, such as mean-latency; else the name as it is."""
-    return ALSO.get(objective.lower().replace("_", "-"), objective)
+    name = objective.lower().replace("_", "-")
+    return ALSO.get(name, name.replace("-latency", "-flow-time") if name[:1] == "p" else objective)
 
 
 def check_objective(objective: str) -> str:
     """Return the objective's name, or raise BadInput with the names there are."""
-    if objective not in OBJECTIVES:
+    if objective not in OBJECTIVES and tail_of(objective) is None:
         near = f"; is it {ALSO[objective]}?" if objective in ALSO else did_you_mean(objective, [*OBJECTIVES, *ALSO])
         if set(objective.lower().replace("_", "-").split("-")) & MEASURED:
             near = "; `kvbound compare` and `kvbound load` measure it, nothing minimises it"
-        raise BadInput(f"no objective is called {objective!r}{near}; there are {', '.join(OBJECTIVES)}")
+        raise BadInput(f"no objective is called {objective!r}{near}; there are {', '.join((*OBJECTIVES, *TAILS))}")
     return objective
 
 
@@ -171,7 +211,7 @@ def measures(trace: Trace) -> dict[str, Any]:
     end = makespan(trace)
     generated = sum(request.request.output for request in requests)
     return {
-        **{name: _json(objective(trace)) for name, objective in OBJECTIVES.items()},
+        **{name: _json(objective_value(trace, name)) for name in (*OBJECTIVES, *TAILS)},
         "requests": {request.request.id: _request_measures(request) for request in requests},
         "throughput": _json(Fraction(generated, end)),
         "goodput": _json(Fraction(len(requests) - late_requests(trace), end)),

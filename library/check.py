@@ -42,6 +42,8 @@ from pathlib import Path
 
 OBJECTIVES = ("makespan", "busy-time", "total-flow-time", "weighted-flow-time", "max-flow-time", "total-ttft",
               "late-requests", "normalized-latency")
+TAILS = ("p99-flow-time", "p99-ttft")
+TAIL = "pNN-flow-time or pNN-ttft"
 FLOW = ("total-flow-time",)
 CELLS = 4  # of the room beside a batch, for kind `fresh` with `partial`
 
@@ -471,6 +473,22 @@ def by_objective(ones, times, busy):
     }
 
 
+def tail_of(objective):
+    """The percent and the time that a percentile is of, or None."""
+    return re.fullmatch("p([1-9][0-9]?)-(flow-time|ttft)", objective)
+
+
+def spared(objective, n):
+    """How many of n requests may take longer than the percentile: it is the least time for which no more do."""
+    return n * (100 - int(tail_of(objective)[1])) // 100
+
+
+def percentile(objective, times):
+    """The percentile of the first or last tokens, after the arrivals."""
+    firsts, lasts = zip(*times)
+    return sorted(firsts if tail_of(objective)[2] == "ttft" else lasts, reverse=True)[spared(objective, len(times))]
+
+
 def verify_schedule(instance, data):
     """The values of a schedule by objective; Broken names the first rule that it breaks."""
     schedule = shaped(data, schedule_file, "schedule")
@@ -479,7 +497,7 @@ def verify_schedule(instance, data):
     spent[0], execution = 0, Execution(instance)
     execution.run(schedule.batches)
     times = [(state.first - state.one.arrival, state.done - state.one.arrival) for state in execution.states.values()]
-    return by_objective(instance.requests, times, execution.busy)
+    return by_objective(instance.requests, times, execution.busy) | {name: percentile(name, times) for name in TAILS}
 
 
 # --- what a request needs at the least (docs/bounds.md, Shares of time) -----------------------------------------------
@@ -621,7 +639,8 @@ def alone(instance, proof, objective):
         first = max(batches[0] * step, duration(smooth, whole))
         times.append((first, first + step * sum(batches[1:]) + sum(token.wait for token in tokens)))
         busy.append(step * sum(batches))
-    return by_objective(instance.requests, times, max(busy))[objective]
+    return (percentile(objective, times) if tail_of(objective)
+            else by_objective(instance.requests, times, max(busy))[objective])
 
 
 # --- kind `shares` (docs/bounds.md, Shares of time) -------------------------------------------------------------------
@@ -751,6 +770,17 @@ def late_windows(instance, proof, objective):
             g = [before + y * ceil(ONE * min(amount, X) / X) + z * ONE * (amount > 0) for before, amount in zip(g, w)]
     spared = sum(max(0, each - ONE * 2**20) for each in g)
     return late + Fraction(max(0, gained - spared), ONE * 2**20)
+
+
+# --- kind `late-tail` (docs/bounds.md, Percentiles) -------------------------------------------------------------------
+
+
+def late_tail(instance, proof, objective):
+    """Kind `late-tail`: if all had to be on time `within` ticks, more would be late than the percentile spares."""
+    slo = {"ttft" if tail_of(objective)[2] == "ttft" else "latency": proof.within}
+    due = Box(instance, requests=[Box(one, slo=slo) for one in instance.requests])
+    late = prove(due, Box(proof.proof, claim=spared(objective, len(due.requests)) + 1), "late-requests")
+    return proof.within + 1 if late > spared(objective, len(due.requests)) else 0
 
 
 # --- kind `speed` (docs/bounds.md, Speed has a price; the head of kvcore/certificates/speed.py) -----------------------
@@ -2025,15 +2055,24 @@ def window(value, where):
     return row
 
 
+def windows(value, where):
+    """The proof inside one of kind `late-tail`."""
+    value = proof(value, where)
+    if value.kind not in ("late-windows", "events", "exhaustive"):
+        raise Bad(f"{where}: give windows or a search")
+    return value
+
+
 def node(value, where):
     """A node of a tree: a branch or a leaf."""
     return shaped(value, BRANCH if isinstance(value, dict) and "request" in value else {"prices": number}, where)
 
 
 KINDS = {  # a proof's function, its keys, and the objectives for which it is checked
-    "alone": (alone, {}, OBJECTIVES),
+    "alone": (alone, {}, (*OBJECTIVES, TAIL)),
     "shares": (shares, {**DIVISION, "alone": (none, []), "windows": (none, [])}, ("busy-time", *FLOW)),
     "late-windows": (late_windows, {**DIVISION, "rows": ([window], [])}, ("late-requests",)),
+    "late-tail": (late_tail, {"within": number, "proof": windows}, (TAIL,)),
     "prices": (lambda *given: slot_prices(*given)({}), {**PRICES, "windows": (none, [])}, FLOW),
     "tree": (tree, {"prices": [{"kind": (one_of("prices"), "prices"), **PRICES, "windows": (none, [])}],
                     "nodes": [node]}, FLOW),
@@ -2062,9 +2101,11 @@ def proof(value, where):
     return shaped(value, {"kind": text, **KINDS[kind][1]}, where)
 
 
+named = check(lambda value: isinstance(value, str) and (value in OBJECTIVES or tail_of(value)),
+              f"one of {', '.join((*OBJECTIVES, TAIL))}")
 certificate_file = {
     "format": (one_of("kvbound-certificate"), "kvbound-certificate"), "version": (one_of(1), 1),
-    "instance_sha256": text, "objective": one_of(*OBJECTIVES), "bound": claim, "why": (text, ""), "horizon": (text, ""),
+    "instance_sha256": text, "objective": named, "bound": claim, "why": (text, ""), "horizon": (text, ""),
     "made_by": (text, ""), "proof": proof,
 }
 
@@ -2072,7 +2113,7 @@ certificate_file = {
 def prove(instance, proof, objective):
     """The lower bound that the numbers of a proof give, whatever they are; Broken where its argument does not hold."""
     function, _, objectives = KINDS[proof.kind]
-    if objective not in objectives:
+    if (TAIL if tail_of(objective) else objective) not in objectives:
         raise NotChecked(f"a proof of kind {proof.kind} is not checked here for {objective}")
     return function(instance, proof, objective)
 

@@ -15,6 +15,7 @@ from collections.abc import Callable, Collection, Generator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from fractions import Fraction
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -31,7 +32,7 @@ from heuristics.policies.on_time import PACE, SHARE, OnTime
 from heuristics.policies.staggered import Staggered
 from kvcore.cost import OwnCost
 from kvcore.instance import Instance
-from kvcore.metrics import SUMS, Value, check_objective, completions, objective_value
+from kvcore.metrics import SUMS, Value, check_objective, completions, objective_value, tail_of
 from kvcore.referee import verify_schedule
 from kvcore.result import Result, SolverInfo
 from kvcore.schedule import Schedule
@@ -193,7 +194,7 @@ class _Improvement:
     def go_on(self, seed: int, ran: Collection[str] = ()) -> None:
         """Search until the rounds or the seconds are over (_OverError), also with policies, but those that have run."""
         draw, instance, objective = random.Random(seed), self.instance, self.objective
-        first_of_all = self.due() if objective == "max-flow-time" else self.tuned()
+        first_of_all = self.due() if objective == "max-flow-time" or tail_of(objective) else self.tuned()
         for tries in (_staggered(instance), self.turned(), first_of_all):
             self.follow(tries)
         self.follow(self.steered(draw), named=False)
@@ -276,14 +277,21 @@ class _Improvement:
             yield Index(r0=best)
 
     def turned(self) -> Tries:
-        """Search for the parameters of `knee` or `on-time`, one after another, in steps that become smaller."""
-        name = first_policies(self.instance, self.objective)[0]
-        if name not in ("knee", "on-time"):
-            return
+        """Search for the parameters of `knee` or `on-time`, one after another, in steps that become smaller.
+
+        For the largest flow time and for percentiles, the time that all get is one of those of `on-time`.
+        """
+        name, tail = first_policies(self.instance, self.objective)[0], tail_of(self.objective)
         make: Callable[..., Policy] = Knee if name == "knee" else OnTime
-        point = [KNEE_MEANS] if name == "knee" else [SHARE, PACE]
+        point, finest = [KNEE_MEANS] if name == "knee" else [SHARE, PACE], self.options.finest_parameter
+        if tail or self.objective == "max-flow-time":
+            make = partial(_within, "ttft" if tail and tail.of_first else "latency")
+            point = [rounded(float(self.value * self.instance.tick_seconds)), SHARE, PACE]
+            finest = self.options.finest_time
+        elif name not in ("knee", "on-time"):
+            return
         self.turned_value, step = (yield make(*point)), 2.0 if name == "knee" else 1.5
-        while step > self.options.finest_parameter and self.in_time():
+        while step > finest and self.in_time():
             for k, change in [(k, change) for k in range(len(point)) for change in (step, 1 / step)]:
                 other = [*point[:k], rounded(point[k] * change), *point[k + 1 :]]
                 value = yield make(*other)
@@ -369,6 +377,11 @@ class _Improvement:
             other = yield make(changed)
             if other <= value:
                 value, logs = other, changed
+
+
+def _within(what: str, seconds: float, share: float, pace: float, factors: Any = None) -> Policy:
+    """Return `on-time` with so many seconds for the first token or the whole of each request."""
+    return OnTime(share, pace, factors=factors, **{what: seconds})
 
 
 def first_policies(instance: Instance, objective: str) -> tuple[str, ...]:

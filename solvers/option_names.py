@@ -27,6 +27,7 @@ GROUPS = {
     "just-in-time": "bounds.just_in_time:TimelyOptions",
     "shares": "bounds.shares:SharesOptions",
     "late-windows": "bounds.late_windows:WindowOptions",
+    "late-tail": "bounds.tails:TailOptions",
     "prices": "bounds.slot_prices:PriceOptions",
     "columns": "bounds.column_generation:ColumnOptions",
     "tree": "bounds.branch_and_bound:TreeOptions",

@@ -15,6 +15,7 @@ from kvcore.certificates.budget import InvalidCertificate
 from kvcore.certificates.certificate import HORIZON
 from kvcore.errors import BadInput, MissingTool
 from kvcore.instance import Instance
+from kvcore.metrics import tail_of
 from kvcore.schedule import Schedule
 from solvers.task import Task, label
 
@@ -98,6 +99,8 @@ class Way:
     """Whether it may be stopped for a while under a time limit; not where HiGHS looks at the clock."""
     endless: bool = False
     """Whether it ends by its limit alone, so that it needs one."""
+    tails: bool = False
+    """Whether it takes percentiles."""
     why_not: str = ""
     """The function that says why an instance and an objective are not for it, as MODULE:FUNCTION, and `says` how."""
     says: str = "{}"
@@ -113,11 +116,15 @@ class Way:
 
     def proposals(self, task: bounds.task.Task) -> Iterator[bounds.task.Proposal | Schedule]:
         """Return what it proves and finds; BadInput or InvalidCertificate says why it declines."""
+        if tail_of(task.objective) is not None and not self.tails:
+            raise BadInput(f"{self.formulation} proves nothing about {task.objective}")
         found: Iterator[bounds.task.Proposal | Schedule] = _loaded(self.proposes)(task)
         return found
 
     def declines(self, instance: Instance, objective: str) -> str | None:
         """Say why an instance and an objective are not for it; it may decline more once it runs."""
+        if tail_of(objective) is not None and not self.tails:
+            return f"{self.formulation} does not take {objective}: improve and bound do"
         if self.why_not:
             reason = _loaded(self.why_not)(instance, objective)
             return reason and self.says.format(reason)
@@ -161,11 +168,14 @@ CONFIGURATIONS = Way("configurations",
 PRICES = Way("prices", _BOUND, "certificate", "bounds.slot_prices:propose_prices", plans=True, what="prices of slots",
              drops="that paths of requests are whole, and breaks within segments")
 CERTIFYING = (
-    Way("alone", _BOUND, "certificate", "bounds.task:propose_alone", at_once=True, drops="all that requests share"),
+    Way("alone", _BOUND, "certificate", "bounds.task:propose_alone", at_once=True, tails=True,
+        drops="all that requests share"),
     Way("shares", _BOUND, "certificate", "bounds.shares:propose_shares", at_once=True,
         drops="that a batch holds whole requests: each has a share of the time of its batches"),
     Way("late-windows", _BOUND, "certificate", "bounds.late_windows:propose_late_windows",
         drops="the order of work in spans of time: no more of it is on time than fits"),
+    Way("late-tail", _BOUND, "certificate", "bounds.tails:propose_tails", tails=True,
+        drops="what late requests drop: more than a percentile leaves out take so long"),
     Way("fresh", _BOUND, "certificate", "bounds.fresh:propose_fresh", at_once=True,
         drops="what is processed again, but for KV that does not fit: any order of batches"),
     EVENTS,
@@ -176,14 +186,14 @@ CERTIFYING = (
         drops="that a batch holds whole requests; a fast batch pays more for its work"),
 )
 """Those whose proofs a checker recomputes: that end by themselves, the cheapest first, then that use all time left."""
-BOUND = Way("bound", _BOUND, "certificate", plans=True, endless=True, what="the ladder of bounds")
+BOUND = Way("bound", _BOUND, "certificate", plans=True, endless=True, tails=True, what="the ladder of bounds")
 """All of them, one after another."""
 COUNTS = Way("counts", Solver("counts", "claims optima, by a search over counts of like requests; no floating point"),
              "search", run="solvers.counts.solve:run", what="the search over counts",
              horizon="the search looks at every number of batches", why_not="solvers.counts.solve:declines")
 IMPROVE = Way("improve", Solver("improve", "nothing: policies with other parameters and priorities find schedules"),
-              None, run="solvers.improve:run", plans=True, endless=True, what="the search among policies",
-              horizon="it proves nothing")
+              None, run="solvers.improve:run", plans=True, endless=True, tails=True,
+              what="the search among policies", horizon="it proves nothing")
 START_TIME = Way("start-time", _HIGHS, "solver", run="solvers.start_time:run", plans=True, rests=False,
                  what="the program of start times",
                  horizon="some optimal schedule ends within the ticks looked at (docs/start_time.md, Horizon)",

@@ -13,7 +13,7 @@ from heuristics.engine.policy import Policy
 from heuristics.engine.view import View
 from heuristics.policies.index import LEAST, Step, title
 from heuristics.policies.knee import Knee
-from kvcore.instance import LIMIT
+from kvcore.instance import LIMIT, Slo
 
 Array = Any
 PACE = 0.9  # a batch may last for so much of the time that the most urgent decode has for a token
@@ -54,21 +54,28 @@ class OnTime(Knee):
     Source: this project, after Jackson (1955) and Moore (1968), whose rule is optimal for one machine and one arrival.
     """
 
-    usage = "the on-time rule is on-time:share=S,pace=P"
+    usage = "the on-time rule is on-time:share=S,pace=P,ttft=SECONDS,latency=SECONDS"
     zero = False
     steady = Policy.steady  # the mean duration, and so who is urgent, changes with every batch
 
-    def __init__(self, share: float = SHARE, pace: float = PACE, factors: Array | None = None) -> None:
+    def __init__(
+        self, share: float = SHARE, pace: float = PACE, ttft: float | None = None, latency: float | None = None,
+        factors: Array | None = None,
+    ) -> None:  # fmt: skip
         """Set the share of the time that first tokens get, and that of the least pace for which a batch may last.
 
-        `factors` are what weights are divided by, by request.
+        `ttft` and `latency`, in seconds, take the place of what the requests ask for. `factors` are what weights are
+        divided by, by request.
         """
         super().__init__(factors=factors)
-        self.name = title("on-time", share=None if share == SHARE else share, pace=None if pace == PACE else pace)
-        self.share, self.pace = share, pace
+        given = {"share": None if share == SHARE else share, "pace": None if pace == PACE else pace}
+        self.name = title("on-time", **given, ttft=ttft, latency=latency)
+        self.share, self.pace, self.ttft, self.latency = share, pace, ttft, latency
 
     def start(self, view: View) -> None:
         super().start(view)
+        given = [None if limit is None else min(LIMIT, int(limit / self.tick)) for limit in (self.ttft, self.latency)]
+        self.slo = None if given == [None, None] else Slo(ttft=given[0], latency=given[1])
         for column in (self.marginal.token, self.marginal.decode):
             column -= LEAST  # what ends at its due time is on time
         self.after = np.zeros((2, 64))  # by index: tokens after the segment, and ticks of calls to come
@@ -90,7 +97,7 @@ class OnTime(Knee):
                 more = job.index
                 self.due = np.pad(self.due, ((0, 0), (0, more)), constant_values=inf)
                 self.late, self.weight = np.pad(self.late, (0, more)), np.pad(self.weight, (0, more))
-            self.due[:, job.index], self.weight[job.index] = due_times(job), job.weight
+            self.due[:, job.index], self.weight[job.index] = due_times(job, self.slo), job.weight
             if self.factors is not None:
                 self.weight[job.index] /= self.factors[job.index]
         for job in self._started:
@@ -177,9 +184,9 @@ class OnTime(Knee):
         return [place for place in order if place not in aside], sorted(aside, key=row.alone.__getitem__)
 
 
-def due_times(job: Job) -> tuple[float, float, float, float]:
+def due_times(job: Job, slo: Slo | None) -> tuple[float, float, float, float]:
     """Return when its first token and its end are due, the ticks between them by its TPOT, and no first token."""
-    slo = job.slo
+    slo = slo or job.slo
     if slo is None:
         return inf, inf, inf, inf
     outputs = sum(job.demand.decode)

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 from rich.console import Console
 
-from heuristics.load import load_rows, rate, scaled
+from heuristics.load import keeps, last_kept, load_rows, rate, scaled
 from kvbound.cli import EXIT_INTERRUPTED, common
 from kvbound.cli.common import OUT, POLICY, emit, option, table
 from kvbound.cli.progress import LiveLine, SolveProgress, load_instance, plotting
@@ -49,6 +49,10 @@ def load_sweep(
         float | None,
         option("S", "seconds for bounds on each load's mean latency and SLOs met, drawn as lines", min=0.1),
     ] = None,
+    keep: Annotated[
+        float | None,
+        option("PERCENT", "between the factors, look for the last load with so many on time", min=0.001, max=100),
+    ] = None,
     wide: common.WideOption = False,
     json: common.JsonOption = None,
 ) -> int:
@@ -61,6 +65,8 @@ def load_sweep(
     stop = None if window is None else fraction("--window", window)
     if bound is not None and stop is not None:
         raise BadInput("--bound is on the latency of all requests, --window leaves some out; give one of them")
+    if keep is not None and not any(request.slo for request in loaded.requests):
+        raise BadInput("no request has an SLO to keep; `kvbound import` and `generate` set them (--slo-ttft, ..)")
     names, rows, bounds = policy_names(policies), list[dict[str, Any]](), list[dict[str, Any]]()
     ended = 0
     try:
@@ -70,15 +76,41 @@ def load_sweep(
                 line.part(len(rows), len(names) * len(multiples))
         if bound is not None:
             bounds.extend(_bound(loaded, factor, bound) for factor in multiples)
+        if keep is not None:
+            for name in names:
+                known = [row for row in rows if row["policy"] == name]
+                rows.extend(last_kept(known, keep / 100, lambda at: next(load_rows(loaded, [name], [at], window=stop))))  # noqa: B023
+            if bound is not None:
+                bounds.extend(last_kept(bounds[:], keep / 100, lambda at: _bound(loaded, at, bound)))
     except KeyboardInterrupt:
         ended = EXIT_INTERRUPTED
-    draw = plotting("plot_load", rows, units=units_of(loaded), bounds=bounds) if rows else None
+    draw = plotting("plot_load", rows, units=units_of(loaded), bounds=bounds, keep=keep) if rows else None
+    kept = [] if keep is None else goodput(rows, bounds, keep / 100)
     payload = {"instance": loaded.name, "rows": rows, **({"bounds": bounds} if bounds else {})}
     emit(
-        json, payload, lambda console: _show(console, rows, bounds, units_of(loaded), wide=wide),
+        json, payload if keep is None else {**payload, "goodput": kept},
+        lambda console: _show(console, rows, bounds, kept, units_of(loaded), wide=wide),
         (csv_file, lambda file: write_text(file, as_csv(rows))), (plot, draw),
     )  # fmt: skip
     return ended
+
+
+def goodput(rows: Rows, bounds: Rows, share: float) -> list[dict[str, Any]]:
+    """Return a row for each policy with the last load at which it keeps so large a share on time, the best first.
+
+    The last is that of `no scheduler`: the least of the loads at which a bound shows that fewer are on time.
+    """
+    kept: dict[str, Row] = {}
+    for row in sorted(rows, key=lambda row: Fraction(row["factor"])):
+        if keeps(row, share):
+            kept[row["policy"]] = row
+    ranked = sorted(kept.values(), key=lambda row: Fraction(row["factor"]), reverse=True)
+    beyond = min((b for b in bounds if not keeps(b, share)), key=lambda b: Fraction(b["factor"]), default=None)
+    last = [] if beyond is None else [{**beyond, "policy": "no scheduler"}]
+    return [
+        {key: row.get(key, row["measures"].get(key)) for key in (*FACTS[:3], "slo_attainment", "goodput_per_second")}
+        for row in (*ranked, *last)
+    ]
 
 
 def _bound(instance: Instance, factor: Fraction, seconds: float) -> dict[str, Any]:
@@ -123,7 +155,7 @@ def _flat(measured: Row) -> dict[str, Any]:
     return flat | {f"waste_{part}": share for part, share in (measured.get("waste_share") or {}).items()}
 
 
-def _show(console: Console, rows: Rows, bounds: Rows, units: Units, *, wide: bool) -> None:
+def _show(console: Console, rows: Rows, bounds: Rows, kept: Rows, units: Units, *, wide: bool) -> None:
     measured = [row["measures"] for row in rows if "measures" in row]
     calls = any(each["handlings"] for each in measured)
     slos = any(each["slo_attainment"] is not None for each in measured)
@@ -140,7 +172,7 @@ def _show(console: Console, rows: Rows, bounds: Rows, units: Units, *, wide: boo
 
     cells = [
         [
-            str(Fraction(row["factor"])),
+            number(float(Fraction(row["factor"]))) if kept else str(Fraction(row["factor"])),
             number(row["rate"]),
             row["policy"],
             *(spread(row.get("measures", {}).get(name), part, units) for name, part in names),
@@ -151,6 +183,14 @@ def _show(console: Console, rows: Rows, bounds: Rows, units: Units, *, wide: boo
         for row in sorted([*rows, *bounds], key=lambda row: Fraction(row["factor"]))
     ]
     console.print(table(columns, cells, right=(0, 1, *range(3, len(columns) - 1))))
+    if kept:
+        console.print("the last load with enough on time; the first at which no scheduler has them")
+        cells = [
+            [number(float(Fraction(row["factor"]))), number(row["rate"]), row["policy"], percent(row["slo_attainment"]),
+             number(row["goodput_per_second"])]
+            for row in kept
+        ]  # fmt: skip
+        console.print(table(["load", f"rate/{per}", "policy", "SLO met", f"good/{per}"], cells, right=(0, 1, 3, 4)))
     if any(row.get("stationary") is False for row in rows):
         console.print(GROWS, soft_wrap=True)
     for row in rows:

@@ -14,7 +14,7 @@ from kvcore.certificates import InvalidCertificate, read_certificate, verify_cer
 from kvcore.errors import BadInput
 from kvcore.files import check_writable, read_schedule
 from kvcore.instance import Instance
-from kvcore.metrics import OBJECTIVES
+from kvcore.metrics import OBJECTIVES, TAILS
 
 
 def verify(
@@ -80,7 +80,7 @@ def _show(trace: Trace, console: Console) -> None:
     measured = measures(trace)
     console.print(f"valid: {len(trace.batches)} batches, every request done")
     units = units_of(trace.instance)
-    rows = [(f"{name}, {units.of(name)}", units.value(measured[name], name)) for name in OBJECTIVES]
+    rows = [(f"{name}, {units.of(name)}", units.value(measured[name], name)) for name in (*OBJECTIVES, *TAILS)]
     names = ("peak_memory", "tokens_processed", "tokens_recomputed", "tokens_swapped_out", "tokens_swapped_in")
     rows += [(f"{name.replace('_', ' ')}, {units.kv}", f"{measured[name]:,}") for name in names]
     waste = f"memory waste, {units.kv} x {units.time}"

@@ -49,11 +49,13 @@ def plot_log(row: Row, path: str | Path | None = None, units: Units | None = Non
     return figure
 
 
-def plot_load(rows: Rows, path: str | Path | None = None, units: Units = SECONDS, bounds: Rows = ()) -> Figure:
+def plot_load(
+    rows: Rows, path: str | Path | None = None, units: Units = SECONDS, bounds: Rows = (), keep: float | None = None
+) -> Figure:
     """Draw six measures over the rate of arrivals for rows of `heuristics.load.load_rows`; write it to `path` if given.
 
     `bounds`, on the mean latency and on the share that meets its SLOs, are rows of their own, and lines there. Where
-    requests have SLOs, that share takes the place of goodput.
+    requests have SLOs, that share takes the place of goodput, with a line at `keep` percent.
 
     Rows that could not run are left out. Where all requests arrive at once, the x axis is the factor of the load. A
     hollow marker is a run in which the queue grows. A policy that dwarfs the others leaves the axes, and is named.
@@ -70,6 +72,8 @@ def plot_load(rows: Rows, path: str | Path | None = None, units: Units = SECONDS
             ax.set_ylabel(label.format(time=units.time, rate=rate))
             if "arrivals" in ax.get_xlabel():
                 ax.set_xlabel(f"arrivals per {'tick' if rate == 'tick' else 'second'}")
+        if slos and keep is not None:
+            axes[5].axhline(keep / 100, color="black", linewidth=0.5)
         if bounds:
             for ax, (name, part, _) in [(axes[0], PANELS[0]), *[(axes[5], ATTAINED)] * slos]:
                 line = sorted((x, y) for x, y, _ in _points(bounds, name, part, float(units.seconds) if part else 1))

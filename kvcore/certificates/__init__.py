@@ -72,6 +72,7 @@ from kvcore.certificates.proof import InvalidCertificate, Proof
 from kvcore.certificates.shares import Shares
 from kvcore.certificates.slots import SlotPrices, Slots
 from kvcore.certificates.speed import PricedLine, Speed
+from kvcore.certificates.tail import LateTail
 from kvcore.certificates.tree import Branch, Leaf, Tree
 
 __all__ = [
@@ -83,6 +84,7 @@ __all__ = [
     "Events",
     "Fresh",
     "InvalidCertificate",
+    "LateTail",
     "LateWindows",
     "Leaf",
     "PricedLine",

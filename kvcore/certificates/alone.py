@@ -7,20 +7,21 @@ first token at least one prefill of the whole prompt, without the hinge and with
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import ClassVar, Literal
 
 from kvcore.certificates.budget import Budget
 from kvcore.certificates.least import least_batches, least_prefill, least_work
 from kvcore.certificates.proof import Proof, add_up
 from kvcore.cost import Cost
 from kvcore.instance import Instance, Request
-from kvcore.metrics import Value, check_objective, weight
+from kvcore.metrics import Value, check_objective, tail_of, weight
 
 
 class Alone(Proof):
     """Each request takes at least its own batches, each of least duration, and its calls."""
 
     kind: Literal["alone"] = "alone"
+    tails: ClassVar[bool] = True
 
     def prove(self, instance: Instance, objective: str, budget: Budget) -> Value:
         """Return what the objective is if no request waits for another: no more work than reading the instance."""
@@ -30,6 +31,8 @@ class Alone(Proof):
         if check_objective(objective) == "busy-time":
             return step * max(total for _, total in batches)
         times = [_times(instance.cost, step, request, *each) for request, each in zip(requests, batches, strict=True)]
+        if tail := tail_of(objective):
+            return tail.value([time[not tail.of_first] for time in times])
         if objective == "makespan":
             return max(request.arrival + last for request, (_, last) in zip(requests, times, strict=True))
         if objective == "max-flow-time":

@@ -15,10 +15,11 @@ from kvcore.certificates.prices import Prices
 from kvcore.certificates.shares import Shares
 from kvcore.certificates.slots import Slots
 from kvcore.certificates.speed import Speed
+from kvcore.certificates.tail import LateTail
 from kvcore.certificates.tree import Tree
 
 AnyProof = Annotated[
-    Alone | Configurations | Events | Fresh | LateWindows | Prices | Shares | Slots | Speed | Tree,
+    Alone | Configurations | Events | Fresh | LateWindows | Prices | Shares | Slots | Speed | LateTail | Tree,
     Field(discriminator="kind"),
 ]
 """Every kind of proof."""

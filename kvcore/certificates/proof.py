@@ -6,10 +6,11 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from fractions import Fraction
 from math import lcm
+from typing import ClassVar
 
 from kvcore.certificates.budget import Budget, InvalidCertificate
 from kvcore.instance import Instance, Noun
-from kvcore.metrics import Value
+from kvcore.metrics import Value, tail_of
 
 __all__ = ["InvalidCertificate", "Proof", "add_up"]
 
@@ -29,6 +30,8 @@ class Proof(Noun, ABC):
     """An argument for a lower bound, as numbers that anyone can follow; each kind has a file of its own."""
 
     kind: str
+    tails: ClassVar[bool] = False
+    """Whether it bounds percentiles."""
 
     def value(self, instance: Instance, objective: str) -> Value:
         """Return the lower bound that these numbers prove, recomputed exactly from the instance.
@@ -36,6 +39,8 @@ class Proof(Noun, ABC):
         Raises InvalidCertificate if the argument does not hold for such an instance or objective, or if that would
         take more work or memory than a `Budget` has.
         """
+        if tail_of(objective) is not None and not self.tails:
+            raise InvalidCertificate(f"{self.kind} proves nothing about {objective}")
         return self.prove(instance, objective, Budget())
 
     @abstractmethod

@@ -104,7 +104,8 @@ def test_every_request_is_served(seed):
 
 
 def test_a_name_gives_the_policy_again():
-    for name in ("on-time", "on-time:share=0.8", "on-time:pace=1", "on-time:share=0.8,pace=1"):
+    for given in ("", ":share=0.8", ":pace=1", ":share=0.8,pace=1", ":ttft=2,latency=9"):
+        name = f"on-time{given}"
         assert get_policy(name).name == name
-    with pytest.raises(BadInput, match="the on-time rule is on-time:share=S,pace=P, with numbers above 0"):
+    with pytest.raises(BadInput, match="is on-time:share=S,pace=P,ttft=SECONDS,latency=SECONDS, with numbers above 0"):
         get_policy("on-time:share=0")

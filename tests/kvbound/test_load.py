@@ -133,6 +133,41 @@ def test_no_scheduler_meets_more_slos_than_the_bound(tmp_path) -> None:
     assert given["rows"][0]["measures"]["slo_attainment"] <= 0.5
 
 
+def test_goodput_is_that_of_the_last_load_that_keeps_the_slos(tmp_path) -> None:
+    """A prompt takes two seconds, and one comes every 4, less the faster the load: from twice as fast on all queue."""
+    requests = tuple(
+        Request(id=f"R{i}", arrival=4 * i, prompt=2, segments=(Segment(decode=1),), slo=Slo(ttft=2)) for i in range(10)
+    )
+    made = Instance(machine=Machine(memory=9), cost=Cost((CostFunction(tokens=1),)), requests=requests)
+    (tmp_path / "w.json").write_text(made.to_json())
+    out, picture = tmp_path / "l.json", tmp_path / "l.svg"
+    options = (
+        "--policies",
+        "fcfs",
+        "--factors",
+        "1,3",
+        "--bound",
+        "4",
+        "--keep",
+        "90",
+        "--plot",
+        picture,
+        "--json",
+        out,
+    )
+    done = kvbound("load", tmp_path / "w.json", *options)
+    given = json.loads(out.read_text())
+    fcfs, none = given["goodput"]
+    assert [fcfs["policy"], none["policy"]] == ["fcfs", "no scheduler"]
+    assert Fraction(fcfs["factor"]) == 2 < Fraction(none["factor"]) <= 3
+    assert fcfs["goodput_per_second"] == 10 / 20
+    assert none["slo_attainment"] < 0.9 <= fcfs["slo_attainment"]
+    assert len(given["rows"]) == len(given["bounds"]) == 7
+    assert "the first at which no scheduler has them" in done.stdout
+    refused = kvbound("load", "mars-figure1", "--policies", "fcfs", "--keep", "99", code=2)
+    assert "no request has an SLO to keep" in refused.stderr
+
+
 def test_attainment_is_shown_where_there_are_slos(tmp_path) -> None:
     made = generate("fixed", n=20, rate=Fraction(2), prompt=3, output=5, seed=1, slo_ttft=Fraction(1))
     (tmp_path / "w.json").write_text(made.to_json())

@@ -54,6 +54,7 @@ from tests.support.random_proofs import (
     random_late_windows,
     random_prices,
     random_speed,
+    random_tail,
     random_tree,
     with_lines,
 )
@@ -98,7 +99,9 @@ def same_schedule(instance, data, schedule):
             check.verify_schedule(data, text)
         assert (found.value.rule, found.value.batch) == (broken.rule, broken.batch)
         return broken.rule
-    assert check.verify_schedule(data, text) == {name: objective_value(trace, name) for name in check.OBJECTIVES}
+    assert check.verify_schedule(data, text) == {
+        name: objective_value(trace, name) for name in (*check.OBJECTIVES, *check.TAILS)
+    }
     return 0
 
 
@@ -166,7 +169,8 @@ def flat(draw, seed):
 
 
 KINDS = {
-    "alone": (flat, lambda draw, instance, objective: Alone(), check.OBJECTIVES),
+    "alone": (flat, lambda draw, instance, objective: Alone(), (*check.OBJECTIVES, *check.TAILS)),
+    "late-tail": (flat, random_tail, ("p99-flow-time", "p99-ttft", "p70-flow-time", "p50-ttft")),
     "shares": (flat, random_shares, ("busy-time", *check.FLOW)),
     "late-windows": (flat, lambda draw, instance, objective: random_late_windows(draw, instance), ("late-requests",)),
     "speed": (flat, lambda draw, instance, objective: random_lines(draw, instance), check.FLOW),

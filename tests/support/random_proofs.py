@@ -8,9 +8,11 @@ from typing import Any
 from bounds.shares import corners
 from kvcore import Instance
 from kvcore.certificates import (
+    Alone,
     Branch,
     Events,
     Fresh,
+    LateTail,
     LateWindows,
     Leaf,
     PricedLine,
@@ -27,6 +29,7 @@ from kvcore.certificates.slot_graph import LocalGraphs
 from kvcore.certificates.speed import ONE
 from kvcore.certificates.steps import lines
 from kvcore.instance import alike
+from kvcore.metrics import tail_of
 
 PRICEABLE: dict[str, Any] = {"partial": False, "cost": "unit"}
 """What `tiny_instance` must fix so that prices of slots prove something."""
@@ -102,6 +105,14 @@ def random_late_windows(draw: random.Random, instance: Instance) -> LateWindows:
     division = draw.choice([corner.model_dump(exclude={"kind", "alone", "windows"}) for corner in corners(instance)])
     division = draw.choice([division, random_division(draw, instance)])
     return LateWindows(**division, rows=tuple(row() for _ in range(draw.choice([0, 1, 1, 2, 3, 8]))))
+
+
+def random_tail(draw: random.Random, instance: Instance, objective: str) -> LateTail:
+    """Draw a time near that of a request alone, and windows for it."""
+    within = max(0, int(Alone().value(instance, objective) * draw.choice([0.5, 1, 1.5, 2, 3])) + draw.randint(-1, 1))
+    tail = tail_of(objective)
+    assert tail is not None
+    return LateTail(within=within, proof=random_late_windows(draw, tail.due(instance, within)))
 
 
 def random_speed(draw: random.Random, instance: Instance) -> Speed:
