@@ -38,16 +38,11 @@ ENDINGS = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP"
 
 
 class Process:
-    """A process that runs `python -m MODULE`.
-
-    It finds modules where this one does, but in the current folder last: a folder there may be called `solvers`.
-    """
+    """A process that runs `python -m MODULE`."""
 
     def __init__(self, module: str, threads: int = 1) -> None:
-        here = int(sys.path[0] in ("", os.getcwd()))
-        path = sys.path[here:] + sys.path[:here]
         self.errors = tempfile.TemporaryFile()  # noqa: SIM115 - as long as the process
-        code, pipe = START.format(path=path, module=module), subprocess.PIPE
+        code, pipe = START.format(path=_path(), module=module), subprocess.PIPE
         environment = {**os.environ, "OMP_NUM_THREADS": str(threads), "OPENBLAS_NUM_THREADS": str(threads)}
         self.process: Copy | subprocess.Popen[bytes]
         try:
@@ -108,11 +103,17 @@ class Process:
         return code, f"its process ended with code {code}: {lines[-1] if lines else 'it left no message'}"
 
 
+def _path() -> list[str]:
+    """Return where modules are found, in the current folder last: a folder there may be called `solvers`."""
+    here = int(sys.path[0] in ("", os.getcwd()))
+    return sys.path[here:] + sys.path[:here]
+
+
 @cache
 def _loader(of: int, executable: str) -> tuple[socket.socket, object]:
     """Start the loader of this process, which ends with it; OSError: this system has no such sockets (not Linux)."""
     ours, theirs = socket.socketpair(type=socket.SOCK_SEQPACKET)
-    command, nothing = [executable, "-P", "-c", LOAD.format(path=sys.path, names=LOADED)], subprocess.DEVNULL
+    command, nothing = [executable, "-P", "-c", LOAD.format(path=_path(), names=LOADED)], subprocess.DEVNULL
     with theirs:
         return ours, subprocess.Popen(
             command, stdin=theirs.fileno(), stdout=nothing, stderr=nothing, start_new_session=True
