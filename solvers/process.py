@@ -29,7 +29,7 @@ from typing import IO, Any, NoReturn
 import psutil
 
 START = "import runpy, sys; sys.path[:] = {path!r}; runpy.run_module({module!r}, run_name='__main__')"
-LOADED = ["solvers.dual_bound", "solvers.improve", "bounds.configurations", "bounds.events", "bounds.slot_solver"]
+LOADED = ["solvers.dual_bound", "solvers.improve", "bounds.configurations", "bounds.events", "bounds.speed"]
 """What the loader imports: neither highspy nor ortools, which cannot be loaded together."""
 LOAD = "import sys; sys.path[:] = {path!r}; from solvers.process import load; load({names!r})"
 ASKING = threading.Lock()
@@ -38,16 +38,11 @@ ENDINGS = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP"
 
 
 class Process:
-    """A process that runs `python -m MODULE`.
-
-    It finds modules where this one does, but in the current folder last: a folder there may be called `solvers`.
-    """
+    """A process that runs `python -m MODULE`."""
 
     def __init__(self, module: str, threads: int = 1) -> None:
-        here = int(sys.path[0] in ("", os.getcwd()))
-        path = sys.path[here:] + sys.path[:here]
         self.errors = tempfile.TemporaryFile()  # noqa: SIM115 - as long as the process
-        code, pipe = START.format(path=path, module=module), subprocess.PIPE
+        code, pipe = START.format(path=_path(), module=module), subprocess.PIPE
         environment = {**os.environ, "OMP_NUM_THREADS": str(threads), "OPENBLAS_NUM_THREADS": str(threads)}
         self.process: Copy | subprocess.Popen[bytes]
         try:
@@ -108,11 +103,17 @@ class Process:
         return code, f"its process ended with code {code}: {lines[-1] if lines else 'it left no message'}"
 
 
+def _path() -> list[str]:
+    """Return where modules are found, in the current folder last: a folder there may be called `solvers`."""
+    here = int(sys.path[0] in ("", os.getcwd()))
+    return sys.path[here:] + sys.path[:here]
+
+
 @cache
 def _loader(of: int, executable: str) -> tuple[socket.socket, object]:
     """Start the loader of this process, which ends with it; OSError: this system has no such sockets (not Linux)."""
     ours, theirs = socket.socketpair(type=socket.SOCK_SEQPACKET)
-    command, nothing = [executable, "-P", "-c", LOAD.format(path=sys.path, names=LOADED)], subprocess.DEVNULL
+    command, nothing = [executable, "-P", "-c", LOAD.format(path=_path(), names=LOADED)], subprocess.DEVNULL
     with theirs:
         return ours, subprocess.Popen(
             command, stdin=theirs.fileno(), stdout=nothing, stderr=nothing, start_new_session=True
@@ -141,7 +142,11 @@ class Copy:
 
     def poll(self) -> int | None:
         """Return its exit code, None while it runs."""
-        return self.wait() if self.returncode is not None or select.select([self.ended], [], [], 0)[0] else None
+        os.set_blocking(self.ended, False)
+        with contextlib.suppress(BlockingIOError):
+            return self.wait()
+        os.set_blocking(self.ended, True)
+        return None
 
     def wait(self) -> int:
         """Wait for its end, and return its exit code."""
@@ -169,9 +174,11 @@ def load(names: Sequence[str]) -> NoReturn:
     for name in names:
         import_module(name)
     gc.freeze()
-    asking, copies = socket.socket(fileno=0), dict[int, tuple[int, int]]()
-    while True:
-        ready, *_ = select.select([0, *copies], [], [])
+    for number in ENDINGS:
+        signal.signal(number, signal.SIG_IGN)
+    asking, copies, parent = socket.socket(fileno=0), dict[int, tuple[int, int]](), os.getppid()
+    while os.getppid() == parent:
+        ready, *_ = select.select([0, *copies], [], [], 1.0)
         for handle in copies.keys() & ready:
             number, ended = copies.pop(handle)
             with contextlib.suppress(OSError):  # nobody waits for it
@@ -181,13 +188,14 @@ def load(names: Sequence[str]) -> NoReturn:
         if 0 in ready:
             asked, ends, *_ = socket.recv_fds(asking, 20, 4)
             if not asked:
-                os._exit(0)
+                break
             if not (number := os.fork()):
                 _become(ends)
             asking.send(b"%d" % number)
             copies[os.pidfd_open(number)] = number, ends.pop()
             for end in ends:
                 os.close(end)
+    os._exit(0)
 
 
 def _become(ends: Sequence[int]) -> NoReturn:

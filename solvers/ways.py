@@ -6,6 +6,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from importlib import import_module, metadata
 from typing import Any, Literal
 
@@ -81,6 +82,8 @@ class Way:
     """What its bounds rest on; None: it finds schedules only."""
     proposes: str = ""
     """The generator of what it proves and finds, as MODULE:FUNCTION; BadInput at its call says why it declines."""
+    finds: bool = True
+    """Whether it finds schedules."""
     run: str = "solvers.dual_bound:run"
     """The function that carries out a task in a worker process, as MODULE:FUNCTION."""
     drops: str = ""
@@ -151,6 +154,7 @@ _GUROBI = Solver("gurobi", "as HiGHS", "gurobipy", "pip install 'kvbound[gurobi]
 _CP_SAT = Solver("cp-sat", "claims optima, by clause learning over integers; no certificate of it", "ortools",
                  "pip install 'kvbound[cp-sat]'", lambda: "Apache-2.0, no limit", "ortools.sat.python.cp_model")
 _BOUND = Solver("bound", "lower bounds, each with a certificate")
+_relaxation = partial(Way, solver=_BOUND, proves="certificate", finds=False)
 
 EVENTS = Way("events", Solver("events", "optimal, by a search over batch boundaries that the checker runs again"),
              "certificate", "bounds.events:propose_events",
@@ -165,28 +169,28 @@ CONFIGURATIONS = Way("configurations",
                      "certificate", "bounds.configurations:propose_configurations", slows=True,
                      drops="that each request runs once, and how small ones pack",
                      what="the search over what can run together")
-PRICES = Way("prices", _BOUND, "certificate", "bounds.slot_prices:propose_prices", plans=True, what="prices of slots",
-             drops="that paths of requests are whole, and breaks within segments")
+PRICES = _relaxation("prices", proposes="bounds.slot_prices:propose_prices", plans=True,
+                     what="prices of slots", drops="that paths of requests are whole, and breaks within segments")
 CERTIFYING = (
-    Way("alone", _BOUND, "certificate", "bounds.task:propose_alone", at_once=True, tails=True,
-        drops="all that requests share"),
-    Way("shares", _BOUND, "certificate", "bounds.shares:propose_shares", at_once=True,
-        drops="that a batch holds whole requests: each has a share of the time of its batches"),
-    Way("late-windows", _BOUND, "certificate", "bounds.late_windows:propose_late_windows",
-        drops="the order of work in spans of time: no more of it is on time than fits"),
-    Way("late-tail", _BOUND, "certificate", "bounds.tails:propose_tails", tails=True,
-        drops="what late requests drop: more than a percentile leaves out take so long"),
-    Way("fresh", _BOUND, "certificate", "bounds.fresh:propose_fresh", at_once=True,
-        drops="what is processed again, but for KV that does not fit: any order of batches"),
+    _relaxation("alone", proposes="bounds.task:propose_alone", at_once=True, tails=True,
+                drops="all that requests share"),
+    _relaxation("shares", proposes="bounds.shares:propose_shares", at_once=True,
+                drops="that a batch holds whole requests: each has a share of the time of its batches"),
+    _relaxation("late-windows", proposes="bounds.late_windows:propose_late_windows",
+                drops="the order of work in spans of time: no more of it is on time than fits"),
+    _relaxation("late-tail", proposes="bounds.tails:propose_tails", finds=True, tails=True,
+                drops="what late requests drop: more than a percentile leaves out take so long"),
+    _relaxation("fresh", proposes="bounds.fresh:propose_fresh", finds=True, at_once=True,
+                drops="what is processed again, but for KV that does not fit: any order of batches"),
     EVENTS,
     PRICES,
     SLOTS,
     CONFIGURATIONS,
-    Way("speed", _BOUND, "certificate", "bounds.speed:propose_speed", slows=True,
-        drops="that a batch holds whole requests; a fast batch pays more for its work"),
+    _relaxation("speed", proposes="bounds.speed:propose_speed", slows=True,
+                drops="that a batch holds whole requests; a fast batch pays more for its work"),
 )
 """Those whose proofs a checker recomputes: that end by themselves, the cheapest first, then that use all time left."""
-BOUND = Way("bound", _BOUND, "certificate", plans=True, endless=True, tails=True, what="the ladder of bounds")
+BOUND = _relaxation("bound", plans=True, endless=True, tails=True, what="the ladder of bounds")
 """All of them, one after another."""
 COUNTS = Way("counts", Solver("counts", "claims optima, by a search over counts of like requests; no floating point"),
              "search", run="solvers.counts.solve:run", what="the search over counts",

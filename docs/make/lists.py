@@ -14,18 +14,21 @@ from heuristics.engine.policy import Policy
 from heuristics.registry import NAMED
 from kvcore.instance import LIMIT, Machine
 from solvers.option_names import rows_of_options
-from solvers.ways import CERTIFYING, SOLVERS
+from solvers.ways import SOLVERS, WAYS
 from workloads.builtin import BUILTIN
 
 NAMES = """# Names
 
 Written by `python -m docs.make` from the code. What the commands and the Python functions take by name: built-in
-instances, policies, methods of bounds, solvers, costs, devices, models and the options of searches.
+instances, policies, ways, solvers, costs, devices, models and the options of searches.
 """
 READ = """Peaks, as the makers publish them. The data sheets of H200, B200 and MI300X were read in pages that cite them;
 NVIDIA's NeMo RL has the bf16 of H200 and B200."""
 SEARCHES = """What `--option NAME=NUMBER` sets, and `options={NAME: NUMBER}` in Python: the numbers that steer searches.
 They change what is found, and how soon; no proof rests on them."""
+
+
+RESTS = {"certificate": "a certificate", "search": "the word of a search", "solver": "the word of a solver", None: ""}
 
 
 def names_page() -> str:
@@ -42,7 +45,10 @@ def names_page() -> str:
         *section("Instances", ("instance and its parameters", "what it is", "source"), instances),
         *section("Policies", ("policy", "rule", "knows", "source"),
                  [(f"`{name}`", policy.rule, policy.knows, policy.source) for name, policy in POLICIES.items()]),
-        *section("Bounds", ("method", "what it drops"), [(f"`{way.label}`", way.drops) for way in CERTIFYING]),
+        *section("Ways", ("way", "finds schedules", "bounds rest on", "what the bound drops"), [
+            (f"`{way.label}`", "yes" if way.finds else "", RESTS[way.proves], way.drops)
+            for way in WAYS.values()
+        ]),
         *section("Solvers", ("solver", "what it proves"), [(f"`{name}`", s.proves) for name, s in SOLVERS.items()]),
         *section("Costs", ("cost", "what it is", "tick", "machine", "source"), [
             (f"`{name}`", model.what, f"{model.tick} s", machine(model.machine), model.source)

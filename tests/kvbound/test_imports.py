@@ -30,6 +30,12 @@ def test_importing_loads_nothing_heavy(package: str) -> None:
     assert [name for name in HEAVY if name in loaded] == []
 
 
+def test_what_workers_are_copies_of_has_loaded_no_solver() -> None:
+    loaded = loaded_by("from solvers.process import LOADED; [__import__(name) for name in LOADED]")
+    assert "solvers.improve" in loaded
+    assert {"highspy", "ortools", "gurobipy"} & set(loaded) == set()
+
+
 def test_the_roof_loads_when_it_is_used() -> None:
     loaded = loaded_by("import kvbound as kv; before = set(sys.modules); kv.Instance; assert 'kvcore' not in before")
     assert "kvcore" in loaded
