@@ -17,7 +17,7 @@ from kvcore.certificates.budget import Budget, Looked
 from kvcore.certificates.options import LocalState, Option, RequestOptions
 from kvcore.certificates.proof import InvalidCertificate
 from kvcore.certificates.slot_kernels import earliest, kept_options, simulation
-from kvcore.instance import Instance, Machine, Request
+from kvcore.instance import Instance, Request
 from kvcore.metrics import SUMS, scale_of, weight
 
 Integers = npt.NDArray[np.int64]
@@ -86,18 +86,13 @@ class LocalGraphs:
     """
 
     def __init__(
-        self,
-        instance: Instance,
-        objective: str,
-        strict: bool = False,
-        *,
-        paced: bool = False,
+        self, instance: Instance, objective: str, strict: bool = False, *, paced: bool = False,
         budget: Budget | None = None,
-    ) -> None:
+    ) -> None:  # fmt: skip
         self.paced, self.budget = paced, budget or Budget()
         self.machine, self.objective, self.strict = instance.machine, objective, strict
         self.origin = 0 if objective == "busy-time" else instance.first_arrival
-        self.limits = limits(self.machine)
+        self.limits = np.array([-1 if limit is None else limit for limit in self.machine.limits], np.int64)
         self.implied: list[tuple[int, int]] = []
         """Limits that can only be exceeded together with another one, and that one."""
         self.groups: dict[Request, list[int]] = {}
@@ -348,15 +343,3 @@ def _with_options(graphs: Graphs, kept: Any) -> Graphs:
     first = np.concatenate(([0], np.cumsum(kept)))[graphs.first]
     options = {name: getattr(graphs, name)[kept] for name in ("next", *OF_OPTIONS)}
     return graphs._replace(first=first, **options)
-
-
-def limits(machine: Machine) -> Integers:
-    """Return how much there is of each of `RESOURCES` (-1: no limit)."""
-    of = (
-        machine.block_limit,
-        machine.host_memory,
-        machine.batch_tokens,
-        machine.prefill_tokens,
-        machine.batch_requests,
-    )
-    return np.array([-1 if limit is None else limit for limit in of], np.int64)
