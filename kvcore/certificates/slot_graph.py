@@ -17,7 +17,7 @@ from kvcore.certificates.budget import Budget, Looked
 from kvcore.certificates.options import LocalState, Option, RequestOptions
 from kvcore.certificates.proof import InvalidCertificate
 from kvcore.certificates.slot_kernels import earliest, kept_options, simulation
-from kvcore.instance import Instance, Request
+from kvcore.instance import Instance, Machine, Request
 from kvcore.metrics import SUMS, scale_of, weight
 
 Integers = npt.NDArray[np.int64]
@@ -92,7 +92,7 @@ class LocalGraphs:
         self.paced, self.budget = paced, budget or Budget()
         self.machine, self.objective, self.strict = instance.machine, objective, strict
         self.origin = 0 if objective == "busy-time" else instance.first_arrival
-        self.limits = np.array([-1 if limit is None else limit for limit in self.machine.limits], np.int64)
+        self.limits = limits(self.machine)
         self.implied: list[tuple[int, int]] = []
         """Limits that can only be exceeded together with another one, and that one."""
         self.groups: dict[Request, list[int]] = {}
@@ -343,3 +343,8 @@ def _with_options(graphs: Graphs, kept: Any) -> Graphs:
     first = np.concatenate(([0], np.cumsum(kept)))[graphs.first]
     options = {name: getattr(graphs, name)[kept] for name in ("next", *OF_OPTIONS)}
     return graphs._replace(first=first, **options)
+
+
+def limits(machine: Machine) -> Integers:
+    """Return how much there is of each of `RESOURCES` (-1: no limit)."""
+    return np.array([-1 if limit is None else limit for limit in machine.limits], np.int64)
