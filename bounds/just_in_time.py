@@ -66,8 +66,6 @@ def search(
     fresh = FreshSearch(instance, objective, main, 1, upper, memory=not machine.partial)
     jobs, requests, divisor = fresh.jobs, instance.requests, fresh.divisor
     linear, fixed = (np.array(part, dtype=np.int64) for part in zip(*map(line_of, functions), strict=True))
-    limits = (machine.block_limit, machine.host_memory, machine.batch_tokens, machine.prefill_tokens,
-              machine.batch_requests)  # fmt: skip
     calls = np.zeros_like(jobs.call)
     for i, request in enumerate(requests):
         calls[i, np.cumsum([segment.decode for segment in request.segments])[:-1] - 1] = 1
@@ -75,10 +73,9 @@ def search(
     p = kernels.Jobs(
         length=jobs.length, context=jobs.context, call=jobs.call, calls=calls, rest=jobs.rest,
         rate=jobs.rate + jobs.low, busy=jobs.busy, each=jobs.each, token=jobs.token, back=back, divisor=divisor,
-        block=machine.block,
-        chunked=machine.chunked, partial=machine.partial, evict=machine.evict, linear=linear, fixed=fixed,
-        limits=np.array([TOP if limit is None else limit for limit in limits], dtype=np.int64), hybrid=machine.hybrid,
-        width=width,
+        block=machine.block, chunked=machine.chunked, partial=machine.partial, evict=machine.evict, linear=linear,
+        fixed=fixed, limits=np.array([TOP if limit is None else limit for limit in machine.limits], dtype=np.int64),
+        hybrid=machine.hybrid, width=width,
     )  # fmt: skip
     f = kernels.room(len(requests), options.labels, int(jobs.length.sum()), VALUES + len(functions))
     f.ready[0] = [request.arrival * divisor for request in requests]

@@ -63,6 +63,8 @@ class OutOfTime(Exception):
 class SlotSolver:
     """Searches of one instance for one objective with rising targets, each of which leaves a proof or a schedule."""
 
+    most_tries = MOST_TRIES
+
     def __init__(
         self, task: Task, options: SlotOptions | None = None, seed: int = 0, strict: bool = False,
         local: LocalGraphs | None = None,

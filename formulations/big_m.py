@@ -38,13 +38,7 @@ class BigM(Letters):
     OBJECTIVES = tuple(OBJECTIVES)
 
     def __init__(
-        self,
-        instance: Instance,
-        objective: str,
-        batches: int,
-        *,
-        upper_bound: Value | None = None,
-        as_is: bool = False,
+        self, instance: Instance, objective: str, batches: int, *, upper_bound: Value | None = None, as_is: bool = False
     ) -> None:
         if objective not in self.OBJECTIVES:
             raise BadInput(f"{self.name} has no objective {objective!r}; it has {', '.join(self.OBJECTIVES)}")

@@ -165,12 +165,8 @@ class Starts(Clock):
     def arrival(self) -> Rows:
         """R2: t[j] >= a_i w[i,j]."""
         for i, j in self.program.every:
-            if arrival := self.after_origin(i):
-                yield self.t[j] >= arrival * self.program.w[i, j]
-
-    def after_origin(self, i: int) -> float:
-        """Return when request i arrives."""
-        return (self.program.instance.requests[i].arrival - self.origin) / self.program.scale
+            if arrival := self.program.instance.requests[i].arrival - self.origin:
+                yield self.t[j] >= arrival / self.program.scale * self.program.w[i, j]
 
     def call_starts(self) -> Rows:
         """R[j] <= E[j-1], and a call that has returned stays so: R[j-1] <= R[j]."""

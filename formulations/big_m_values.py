@@ -132,10 +132,8 @@ class _Values:
         state = State(drop=drop > 0, drop_all=drop > 0 and resident + h == 0, drop_device=dropped > 0)
         state.update(dropped=dropped, dropped_host=dropped_host, swapped_out=out, swapped_in=back, h=h, host=h > 0)
         state.update(swap_out=out > 0, swap_in=back > 0, g=g, generated=generated, w=works, c=c, m=m, fresh=fresh)
-        state.update(extends=works - decodes - fresh, hold=m + h > 0, full=g or (before["full"] and not drop))
-        state.update(
-            swap_chosen=moves["swap_chosen"], blocks_held=self.program.machine.blocks(resident + c), decodes=decodes
-        )
+        state.update(extends=works - decodes - fresh, hold=m + h > 0, swap_chosen=moves["swap_chosen"])
+        state.update(blocks_held=self.program.machine.blocks(resident + c), decodes=decodes)
         state.update(decode_kv=decodes * resident, prefill_kv=(works - decodes) * resident)
         state.update(read=resident, prefill_pairs=(works - decodes) * (c * c + 2 * c * resident))
         return state

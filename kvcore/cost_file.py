@@ -34,10 +34,7 @@ _SCHEMA = {
     "description": "The features of a batch that are not 0.",
 }
 BatchFeatures = Annotated[
-    Features,
-    PlainValidator(_features),
-    PlainSerializer(_counts, return_type=dict[str, int]),
-    WithJsonSchema(_SCHEMA),
+    Features, PlainValidator(_features), PlainSerializer(_counts, return_type=dict[str, int]), WithJsonSchema(_SCHEMA)
 ]
 
 

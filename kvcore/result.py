@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from fractions import Fraction
 from typing import Any, Literal
 
@@ -27,10 +27,6 @@ class Horizon:
     sufficient: bool
     why: str
 
-    def to_json(self) -> dict[str, Any]:
-        """Return the JSON object of the interface."""
-        return {"batches": self.batches, "sufficient": self.sufficient, "why": self.why}
-
 
 @dataclass(frozen=True)
 class SolverInfo:
@@ -40,10 +36,6 @@ class SolverInfo:
     version: str
     threads: int | None = None
     seed: int | None = None
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the JSON object of the interface."""
-        return {"name": self.name, "version": self.version, "threads": self.threads, "seed": self.seed}
 
 
 DECLINED = "no way to solve takes it"
@@ -177,10 +169,10 @@ class Result:
             "certified_bound": number(self.certified_bound, self.objective),
             "found_by": self.found_by,
             "proved_by": self.proved_by,
-            "horizon": None if self.horizon is None else self.horizon.to_json(),
+            "horizon": None if self.horizon is None else asdict(self.horizon),
             "verified": self.verified,
             "formulation": self.formulation,
-            "solver": None if self.solver is None else self.solver.to_json(),
+            "solver": None if self.solver is None else asdict(self.solver),
             "policy": self.policy,
             "seconds": round(self.seconds, 3),
             "stopped": self.stopped,

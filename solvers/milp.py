@@ -32,11 +32,7 @@ def run(task: Task, send: Send) -> Done:
 
 
 def minimise(
-    task: Task,
-    formulation: BigM,
-    found: Callable[[], None],
-    proved: Callable[[Value], None],
-    send: Send,
+    task: Task, formulation: BigM, found: Callable[[], None], proved: Callable[[Value], None], send: Send
 ) -> Done:
     """Solve a formulation: `found` is called when its variables hold a solution, `proved` with every bound."""
     matrix = MatrixModel(formulation.model)

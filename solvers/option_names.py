@@ -37,7 +37,7 @@ GROUPS = {
     "arc-flow": "solvers.slot_flow.solve:FlowOptions",
     "improve": "solvers.improve:ImproveOptions",
     "steering": "solvers.steering:SteeringOptions",
-    "neighbourhoods": "solvers.neighbourhoods.moves:NeighbourhoodOptions",
+    "neighbourhoods": "solvers.neighbourhoods.scope:NeighbourhoodOptions",
 }
 """The options of each algorithm, as MODULE:CLASS; modules are loaded when asked, as some load a compiler."""
 

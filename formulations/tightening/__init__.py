@@ -15,18 +15,17 @@ from formulations.big_m_letters import Rows
 from formulations.tightening import cost, memory, times, tokens
 
 NARROW: tuple[Callable[[BigM], None], ...] = (
-    tokens.count_by_token, tokens.narrow_constants, tokens.begin_by_token, tokens.add_full, cost.narrow_durations,
-    cost.narrow_batches, cost.narrow_digits, memory.narrow_room, times.narrow_waits, times.add_spans,
+    tokens.count_by_token, tokens.narrow_constants, cost.narrow_durations, cost.narrow_batches, cost.narrow_digits,
+    memory.narrow_room, times.narrow_waits, times.add_spans,
 )  # fmt: skip
 """What changes letters and constants, in an order in which each finds what it reads."""
 
 ROWS: tuple[Callable[[BigM], Rows], ...] = (
     tokens.token_order, tokens.call_before_next_token, tokens.no_pause_by_token, tokens.token_generation,
-    tokens.begun_by_token, tokens.phase_tokens, tokens.tokens_by_token, tokens.fullness, tokens.kept_tokens,
+    tokens.phase_tokens, tokens.tokens_by_token,
     memory.batches_until_the_end, memory.generation_packing, memory.resident_packing,
     memory.identical_requests_end_in_order,
-    times.arrival_by_token, times.time_is_spent, times.progress_takes_time, times.rest_takes_time,
-    times.longest_flow_of_the_last,
+    times.time_is_spent, times.progress_takes_time, times.rest_takes_time, times.longest_flow_of_the_last,
     cost.prefills_fit, cost.prefill_batches, cost.some_phase, cost.kv_read_by_decodes, cost.pairs_of_fresh_prefills,
     cost.pairs_by_token,
 )  # fmt: skip

@@ -8,7 +8,7 @@ from typing import Any
 
 from formulations.big_m import BigM
 from formulations.big_m_letters import Letters, Rows
-from formulations.tightening.tokens import lost_kv, makes, most_generated, outputs
+from formulations.tightening.tokens import makes, most_generated, outputs
 
 
 def narrow_room(program: BigM) -> None:
@@ -35,20 +35,20 @@ def generation_packing(program: BigM) -> Rows:
 
 
 def resident_packing(program: BigM) -> Rows:
-    """A request that lost nothing holds its context: sum of u(A_q) (y[q,j] - y[q+1,j]) - u_max away <= used[j].
+    """A request that never drops KV holds its context: sum of u(A_q) (y[q,j] - y[q+1,j]) - u_max host <= used[j].
 
-    Implied by R6; away is at least 1 if KV is lost or on the host.
+    Implied by R6.
     """
-    lost = lost_kv(program)
+    lasting = [i for i in program.requests if i not in program.droppable]
 
     def packed(i: int, u: list[float], j: int) -> Any:
         sizes = [u[program.machine.blocks(context)] for context in program.chains[i].context]
         held = sum((b - a) * program.y[i, q, j] for q, (a, b) in enumerate(pairwise(sizes), 1) if b > a)
-        away = lost(i, j) + program.host[i, j]
-        return held - sizes[-1] * program.done(i, j - 1) - sizes[most_generated(program, i, j)] * away
+        away = sizes[most_generated(program, i, j)] * program.host[i, j]
+        return held - sizes[-1] * program.done(i, j - 1) - away
 
-    for u, j in product(packings(program), program.batches):
-        yield sum(packed(i, u, j) for i in program.requests) <= program.room[j]
+    for u, j in product(packings(program) if lasting else (), program.batches):
+        yield sum(packed(i, u, j) for i in lasting) <= program.room[j]
 
 
 def packings(program: Letters) -> list[list[float]]:

@@ -34,14 +34,6 @@ def narrow_waits(program: BigM) -> None:
             at.setlb(least[i][q])
 
 
-def arrival_by_token(program: BigM) -> Rows:
-    """R2: t[j] >= a_i y[i,1,j]. Implied: the batch that generates the first token comes no later."""
-    if isinstance(program.clock, Starts):
-        for i, j in program.every:
-            if arrival := program.clock.after_origin(i):
-                yield program.clock.t[j] >= arrival * program.y[i, 1, j]
-
-
 def add_spans(program: BigM) -> None:
     """Add span[i,q,j], the time from batch j to the start of the next that passes before token q. Implied: a name."""
     if isinstance(program.clock, Starts):

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from itertools import accumulate, pairwise, product
+from itertools import accumulate, product
 from typing import Any
 
 import pyomo.environ as pyo
 
 from formulations.big_m import BigM
 from formulations.big_m_clocks import Order, Slots
-from formulations.big_m_letters import Letter, Letters, Rows
+from formulations.big_m_letters import Letters, Rows
 from formulations.chains import least_batch
 from formulations.horizon import latest_completions, latest_first_tokens
 
@@ -162,20 +161,6 @@ def narrow_constants(program: BigM) -> None:
             variable.setub(program.most_m[index])
 
 
-def begin_by_token(program: BigM) -> None:
-    """Without chunks, begun[i,k,j] = y[i,q,j], q the first token after call k: no variable. Implied: work generates."""
-    if not program.machine.chunked:
-        program.begun.update({(i, k, j): program.y[i, program.chains[i].ends[k] + 1, j] for i, k, j in program.begun})
-        program.letter("begun", ())
-        del program.rows["segment_begins"]
-
-
-def begun_by_token(program: BigM) -> Rows:
-    """begun[i,k,j] >= y[i,q,j], q the first token after call k. Implied by `segment_begins`: to generate is to work."""
-    for i, k, j in program.model.begun:
-        yield program.begun[i, k, j] >= program.y[i, program.chains[i].ends[k] + 1, j]
-
-
 # --- tokens processed and held ---------------------------------------------------------------------------------------
 
 
@@ -213,43 +198,3 @@ def tokens_by_token(program: BigM) -> Rows:
         tokens = program.chains[i].least_tokens
         needed = sum(tokens[q] * program.y[i, q, j] for q in outputs(program, i))
         yield sum(program.c[i, b] for b in range(1, j + 1)) >= needed
-
-
-def add_full(program: BigM) -> None:
-    """Add full[i,j], 1 from a generation to the next drop, where `hold` does not tell. Implied: it is a name."""
-    partly = program.machine.chunked or program.machine.partial
-    program.letter("full", product(program.droppable, program.batches) if partly else ())
-
-
-def fullness(program: BigM) -> Rows:
-    """full[j] is 1 from a generation to the next drop: full >= g, full[j] >= full[j-1] - drop[j]. Implied."""
-    letter = Letter(program.model.full)
-    for (i, j), full in letter.items():
-        yield full >= program.g[i, j]
-        yield full <= program.y[i, 1, j]
-        if j > 1:
-            yield full >= letter[i, j - 1] - program.drops(i, j)
-
-
-def lost_kv(program: BigM) -> Callable[[int, int], Any]:
-    """Return what is 1 if KV of the generated tokens of i is missing at the end of j, and 0 before the first token."""
-    full = Letter(program.model.full)
-
-    def lost(i: int, j: int) -> Any:
-        if i not in program.droppable:
-            return 0
-        kept = full[i, j] if (i, j) in full else program.hold[i, j] + program.done(i, j)
-        return program.y[i, 1, j] - kept
-
-    return lost
-
-
-def kept_tokens(program: BigM) -> Rows:
-    """KV that is not lost is held: m' + c + h >= sum of (A_q - A_{q-1}) y_q - A_O done - A_max lost. Implied."""
-    lost = lost_kv(program)
-    for i, j in program.every:
-        context = program.chains[i].context
-        steps = sum((b - a) * program.y[i, q, j] for q, (a, b) in enumerate(pairwise(context), 1))
-        missing = context[most_generated(program, i, j)] * lost(i, j)
-        held = program.processed(i, j) + program.h[i, j]
-        yield held >= steps - program.peak(i) * program.done(i, j - 1) - missing

@@ -55,6 +55,7 @@ schedule can exceed it; `None` (no limit) is never turned into a number elsewher
 
 from kvcore.certificates.alone import Alone
 from kvcore.certificates.certificate import (
+    AnyProof,
     Certificate,
     certify,
     read_certificate,
@@ -65,7 +66,6 @@ from kvcore.certificates.certificate import (
 from kvcore.certificates.configurations import Configurations
 from kvcore.certificates.events import Events
 from kvcore.certificates.fresh import Fresh
-from kvcore.certificates.kinds import AnyProof
 from kvcore.certificates.late_windows import LateWindows
 from kvcore.certificates.prices import Prices
 from kvcore.certificates.proof import InvalidCertificate, Proof

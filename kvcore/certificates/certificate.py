@@ -11,8 +11,17 @@ from weakref import WeakValueDictionary
 from pydantic import Field
 
 import kvcore
-from kvcore.certificates.kinds import AnyProof
+from kvcore.certificates.alone import Alone
+from kvcore.certificates.configurations import Configurations
+from kvcore.certificates.events import Events
+from kvcore.certificates.fresh import Fresh
+from kvcore.certificates.late_windows import LateWindows
+from kvcore.certificates.prices import Prices
 from kvcore.certificates.proof import InvalidCertificate, Proof
+from kvcore.certificates.shares import Shares
+from kvcore.certificates.slots import Slots
+from kvcore.certificates.speed import Speed
+from kvcore.certificates.tree import Tree
 from kvcore.files import parse, read_text
 from kvcore.instance import Instance, Name, Noun
 from kvcore.metrics import Value, check_objective
@@ -21,6 +30,12 @@ HORIZON = "no batches are counted: the argument holds for schedules of any lengt
 
 FINEST = 10**18
 """Fractions with larger denominators (sums over thousands of requests) are rounded down."""
+
+AnyProof = Annotated[
+    Alone | Configurations | Events | Fresh | LateWindows | Prices | Shares | Slots | Speed | Tree,
+    Field(discriminator="kind"),
+]
+"""Every kind of proof that a file may hold."""
 
 Bound = Annotated[str, Field(max_length=400, pattern=r"^-?[0-9]+(/0*[1-9][0-9]*)?$")]
 

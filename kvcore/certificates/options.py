@@ -74,7 +74,7 @@ class RequestOptions:
 
     def __init__(self, machine: Machine, request: Request) -> None:
         self.machine, self.request = machine, request
-        self.segments = len(request.segments)
+        self.limits, self.segments = machine.limits, len(request.segments)
 
     def start(self) -> LocalState:
         """Return the state at tick 0."""
@@ -181,12 +181,7 @@ class RequestOptions:
 
     def fits(self, load: Load) -> bool:
         """Whether R5, R6 and R7 allow such a batch. Loads only add up: what breaks a limit is broken for good."""
-        machine = self.machine
-        used = (load.tokens, load.prefill_tokens, load.decodes + load.prefills, load.blocks, load.host)
-        limits = (
-            machine.batch_tokens, machine.prefill_tokens, machine.batch_requests, machine.block_limit,
-            machine.host_memory,
-        )  # fmt: skip
-        return all(limit is None or amount <= limit for amount, limit in zip(used, limits, strict=True)) and (
-            machine.hybrid or not (load.decodes and load.prefills)
+        used = (load.blocks, load.host, load.tokens, load.prefill_tokens, load.decodes + load.prefills)
+        return all(limit is None or amount <= limit for amount, limit in zip(used, self.limits, strict=True)) and (
+            self.machine.hybrid or not (load.decodes and load.prefills)
         )

@@ -123,12 +123,7 @@ def prefix(values: Array) -> Array:
 
 
 def cheapest(
-    course: Course,
-    machine: Machine,
-    prices: SlotPrices,
-    arrival: int,
-    end: Callable[[Array], Array],
-    ends: Ends = (),
+    course: Course, machine: Machine, prices: SlotPrices, arrival: int, end: Callable[[Array], Array], ends: Ends = ()
 ) -> int:
     """Return what the cheapest path costs, from slot `arrival` on, with each segment in its `ends` (none: in any).
 

@@ -244,20 +244,11 @@ class PricedSteps:
         ]
 
     def total(self, objective: str, parts_alone: tuple[int, ...]) -> Fraction:
-        """Return the least sum of weighted flow times (for total-ttft: to the first tokens), by mean busy times."""
-        total, weights = 0, [weight(request, objective) for request in self.instance.requests]
-        flows, bits = self.flows(objective, weights, parts_alone)
-        for (part, shared, alone), w in zip(flows, weights, strict=True):
-            total += (part * shared + (UNIT - part) * alone) * w.numerator // w.denominator
-        return Fraction(total, UNIT << bits)
+        """Return the least sum of weighted flow times (for total-ttft: to the first tokens), by mean busy times.
 
-    def flows(
-        self, objective: str, weights: list[Fraction], parts_alone: tuple[int, ...]
-    ) -> tuple[list[tuple[int, int, int]], int]:
-        """Return (part, flow by shares, flow alone) of each request, in units of 2^-bits ticks, and bits.
-
-        Their sums, each weighted and the first counted for its part, are the least that any schedule has.
+        Each request counts by its shares for its part, and else alone.
         """
+        weights = [weight(request, objective) for request in self.instance.requests]
         goal = (self.steps.first[:-1] if objective == "total-ttft" else self.steps.first[1:] - 1).tolist()
         work, bits = self.shares()
         if objective == "total-ttft":
@@ -278,7 +269,10 @@ class PricedSteps:
                 moments(pieces, len(sums)), self._tails(work, goal), sums, self.arrivals, strict=True
             )
         ]
-        return list(zip(parts, means, alone, strict=True)), bits
+        total = 0
+        for part, mean, own, w in zip(parts, means, alone, weights, strict=True):
+            total += (part * mean + (UNIT - part) * own) * w.numerator // w.denominator
+        return Fraction(total, UNIT << bits)
 
     def _tails(self, work: Integers, goal: list[int]) -> list[int]:
         """Return for each request the sum of work times (twice) what is left after the middle of its batch."""

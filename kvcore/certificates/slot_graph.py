@@ -86,14 +86,9 @@ class LocalGraphs:
     """
 
     def __init__(
-        self,
-        instance: Instance,
-        objective: str,
-        strict: bool = False,
-        *,
-        paced: bool = False,
+        self, instance: Instance, objective: str, strict: bool = False, *, paced: bool = False,
         budget: Budget | None = None,
-    ) -> None:
+    ) -> None:  # fmt: skip
         self.paced, self.budget = paced, budget or Budget()
         self.machine, self.objective, self.strict = instance.machine, objective, strict
         self.origin = 0 if objective == "busy-time" else instance.first_arrival
@@ -352,11 +347,4 @@ def _with_options(graphs: Graphs, kept: Any) -> Graphs:
 
 def limits(machine: Machine) -> Integers:
     """Return how much there is of each of `RESOURCES` (-1: no limit)."""
-    of = (
-        machine.block_limit,
-        machine.host_memory,
-        machine.batch_tokens,
-        machine.prefill_tokens,
-        machine.batch_requests,
-    )
-    return np.array([-1 if limit is None else limit for limit in of], np.int64)
+    return np.array([-1 if limit is None else limit for limit in machine.limits], np.int64)

@@ -389,21 +389,11 @@ def expand(layer, cut, kind, graphs, slot, lists, length, tries, traced):
     reduced, net, option = lists
     requests, limits = layer.keys.shape[1], graphs.limits
     following = empty_layer(requests, traced)
-    key, chosen = np.empty(requests, np.int32), np.empty(requests, np.int32)
-    sorted_key, sorted_chosen = np.empty(requests, np.int32), np.empty(requests, np.int32)
-    place, begin, stop = np.zeros(requests, np.int64), np.zeros(requests, np.int64), np.zeros(requests, np.int64)
-    slack, left = np.zeros(requests + 1, np.int64), np.zeros(requests + 1, np.int64)
-    cost, least, rest = (
-        np.zeros(requests + 1, np.int64),
-        np.zeros(requests + 1, np.int64),
-        np.zeros(requests + 1, np.int64),
-    )
+    key, chosen, sorted_key, sorted_chosen = np.empty((4, requests), np.int32)
+    place, begin, stop = np.zeros((3, requests), np.int64)
+    slack, left, cost, least, rest = np.zeros((5, requests + 1), np.int64)
     use = np.zeros((requests + 1, RESOURCES), np.int64)
-    acts, decodes, prefills = (
-        np.zeros(requests + 1, np.bool_),
-        np.zeros(requests + 1, np.bool_),
-        np.zeros(requests + 1, np.bool_),
-    )
+    acts, decodes, prefills = np.zeros((3, requests + 1), np.bool_)
     length.fill(-1)
     for i in range(layer.size):
         if cut[i]:

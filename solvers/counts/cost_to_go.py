@@ -22,9 +22,8 @@ from itertools import pairwise
 import numpy as np
 import numpy.typing as npt
 
-from solvers.by_row import Array
 from solvers.counts.model import Operation
-from solvers.counts.vectors import Vectors, VectorStep
+from solvers.counts.vectors import Array, Vectors, VectorStep
 
 NEVER, LEAST = 2**58, -(2**60)
 

@@ -2,28 +2,45 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from solvers.by_row import Array, ByRow
 from solvers.counts.cost_to_go import NEVER, CostToGo
 from solvers.counts.model import CountOptions, Operation
-from solvers.counts.vectors import VectorStep
+from solvers.counts.vectors import Array, VectorStep
 
 Pools = npt.NDArray[np.int16]
 
 
 @dataclass
-class CountStates(ByRow):
+class CountStates:
     """States as rows: what is resident, what is in the pools, and the cost so far with the pools at their prices."""
 
     vector: Array
     pools: Pools
     cost: Array
     parent: Array
+
+    @property
+    def columns(self) -> tuple[Any, ...]:
+        """The arrays; row i of each is of state i."""
+        return self.vector, self.pools, self.cost, self.parent
+
+    def __len__(self) -> int:
+        return len(self.cost)
+
+    def take(self, which: Any) -> CountStates:
+        """Return some of the states: positions, a mask or a slice."""
+        return CountStates(*(column[which] for column in self.columns))
+
+    @staticmethod
+    def join(parts: Sequence[CountStates]) -> CountStates:
+        """Return the states of all parts."""
+        return CountStates(*(np.concatenate(column) for column in zip(*(part.columns for part in parts), strict=True)))
 
 
 class CountPass:
@@ -53,7 +70,7 @@ class CountPass:
     @property
     def bytes(self) -> int:
         """Memory of the layers."""
-        return sum(layer.bytes for layer in self.layers)
+        return sum(column.nbytes for layer in self.layers for column in layer.columns)
 
     @property
     def bound(self) -> int:

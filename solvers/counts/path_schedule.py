@@ -8,9 +8,9 @@ from itertools import pairwise
 import numpy as np
 
 from kvcore.schedule import Batch, Schedule
-from solvers.by_row import Array
 from solvers.counts.layers import CountPass, CountStates
 from solvers.counts.model import CountsModel, Progress
+from solvers.counts.vectors import Array
 
 
 def schedule_of(found: CountPass, path: list[CountStates]) -> Schedule | None:

@@ -7,10 +7,9 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from bounds.bundle import Bundle, Evaluation, Vector, maximise
-from solvers.by_row import Array
 from solvers.counts.cost_to_go import CostToGo
 from solvers.counts.model import CountOptions, CountsModel, scaled_down
-from solvers.counts.vectors import Vectors, fitting_vectors
+from solvers.counts.vectors import Array, Vectors, fitting_vectors
 
 
 def first_prices(model: CountsModel) -> Array:

@@ -7,9 +7,11 @@ from dataclasses import dataclass, replace
 from math import ceil
 
 import numpy as np
+import numpy.typing as npt
 
-from solvers.by_row import Array, repeated
 from solvers.counts.model import CountsModel, Operation
+
+Array = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -88,7 +90,8 @@ def fitting_vectors(model: CountsModel, most: int) -> Vectors | None:
         many = free // size + 1
         if int(many.sum()) > most:
             return None
-        origin, taken = repeated(many)
+        origin = np.repeat(np.arange(len(many)), many)
+        taken = np.arange(len(origin)) - np.repeat(np.cumsum(many) - many, many)
         counts = np.column_stack([counts[origin], taken])
         free = free[origin] - size * taken
     return Vectors(model, counts)

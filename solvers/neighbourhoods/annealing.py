@@ -16,10 +16,9 @@ from kvcore.trace import Trace
 from solvers.neighbourhoods import destroy_repair
 from solvers.neighbourhoods.destroy_repair import PieceLists
 from solvers.neighbourhoods.insertion import END, use
-from solvers.neighbourhoods.moves import Moves, NeighbourhoodOptions
 from solvers.neighbourhoods.pieces import read_pieces, read_schedule
 from solvers.neighbourhoods.rigid import Soft, is_rigid
-from solvers.neighbourhoods.scope import why_not
+from solvers.neighbourhoods.scope import Moves, NeighbourhoodOptions, why_not
 from solvers.neighbourhoods.tables import Array, Tables
 
 

@@ -10,17 +10,7 @@ from formulations.timing import Event, batches_of, start_early
 from kvcore.instance import Instance
 from kvcore.schedule import Schedule
 from kvcore.trace import Move, RequestTrace, Step, Trace
-from solvers.neighbourhoods.insertion import (
-    DECODE,
-    DISCARD,
-    FIRST,
-    FREE,
-    HELD,
-    HOSTED,
-    PREFILL,
-    PRESERVE,
-    SWAP,
-)
+from solvers.neighbourhoods.insertion import DECODE, DISCARD, FIRST, FREE, HELD, HOSTED, PREFILL, PRESERVE, SWAP
 from solvers.neighbourhoods.tables import Array, Tables
 
 PieceRow = tuple[int, int, int, int, int]

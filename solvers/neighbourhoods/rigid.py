@@ -6,7 +6,7 @@ import numpy as np
 
 from bounds.lagrangian import machine_prices
 from solvers.neighbourhoods.insertion import BEGIN
-from solvers.neighbourhoods.moves import NeighbourhoodOptions, Shifts
+from solvers.neighbourhoods.scope import NeighbourhoodOptions, Shifts
 from solvers.neighbourhoods.soft import Cooling, Loads, soften
 from solvers.neighbourhoods.tables import Array, Tables
 

@@ -1,15 +1,57 @@
-"""Which instances the search takes, and which objectives."""
+"""Which instances the search takes, which objectives, and its options."""
 
 from __future__ import annotations
 
+from collections import namedtuple
+from dataclasses import dataclass
+
+from bounds.tuning import Options, option
 from kvcore.instance import Instance
-from solvers.neighbourhoods.moves import NeighbourhoodOptions
 
 OBJECTIVES = ("total-flow-time", "weighted-flow-time", "normalized-latency", "total-ttft")
 """Sums over requests of a rate times the end, or the first token, of the request."""
 
 MOST_TOKENS = 2**40
 """Contexts and arrivals, summed over the requests: then no sum exceeds 64 bits."""
+
+
+@dataclass(frozen=True)
+class NeighbourhoodOptions(Options):
+    """Large neighbourhood search: destroy and repair under annealing, and for rigid requests a search over starts."""
+
+    look_seconds: float = option(0.2, "seconds between two looks at the clock")
+    hot: float = option(5.0, "slots of delay that a move may bring by and large, at the start")
+    cold: float = option(0.3, "and at the end")
+    size: int = option(6, "requests that a move takes out, at the most", least=2)
+    single: float = option(0.05, "share of the moves that take out one request", least=0, most=1)
+    anywhere: float = option(0.1, "share that take requests from anywhere in time", least=0, most=1)
+    reach: int = option(20, "the others begin or end near one another: within all slots divided by this, or 30 slots")
+    late: float = option(0.1, "share of the requests inserted later than they fit", least=0, most=1)
+    latest: int = option(15, "by so many slots, at the most")
+    unlimited: float = option(0.5, "share inserted with no limit on slots of KV on the device", least=0, most=1)
+    host_first: float = option(0.7, "share of which KV goes to the host first", least=0, most=1)
+    evicting: float = option(0.4, "share inserted with evictions, where the machine evicts", least=0, most=1)
+    most_slots: int = option(200_000, "slots that a schedule may take: arrays of slots are kept")
+    most_parts: int = option(24, "parts that a prefill is split into, at the most")
+    most_runs: int = option(24, "pieces that runs between two evictions have room for in each segment")
+    most_places: int = option(8, "changes of place, device or host, that a request has room for in each call")
+    soft_share: float = option(0.8, "part of a search over rigid requests in which memory may be exceeded", most=0.99)
+    roomy: int = option(4, "it needs memory for so many requests at their largest: with less, repairs do better")
+    most_loads: int = option(2**25, "numbers in its table of loads")
+    floor: float = option(0.25, "part of the largest price that memory costs in the last slot, too", least=0)
+    early: float = option(0.7, "part of its moves that lead to the second of these heats and prices", most=0.99)
+    heat: tuple[float, float, float] = option((10.0, 0.5, 0.25), "heat at the start, then, and at the end")
+    dear: tuple[float, float, float] = option((1.0, 2.0, 15.0), "factor of prices at the start, then, and at the end")
+    shift: int = option(8, "slots by which a request is shifted, at the most")
+    jitter: int = option(2, "slots by which exchanged requests miss each other's place, at the most", least=0)
+    neighbours: int = option(40, "exchanged requests are at most so many ranks of area apart")
+    reprice: int = option(4096, "moves between two changes of the prices")
+
+
+Moves = namedtuple("Moves", "size single anywhere reach late latest unlimited host_first evicting")
+"""The options of destroy and repair that its compiled search takes."""
+Shifts = namedtuple("Shifts", "shift jitter neighbours reprice")
+"""The options of the search over starts that its compiled part takes."""
 
 
 def why_not(instance: Instance, objective: str) -> str | None:

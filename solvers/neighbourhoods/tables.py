@@ -11,7 +11,7 @@ from kvcore.instance import Instance, Request
 from kvcore.metrics import weight
 from solvers.neighbourhoods.destroy_repair import Requests
 from solvers.neighbourhoods.insertion import DISCARD, FIRST, FREE, PRESERVE, SWAP, Grid
-from solvers.neighbourhoods.moves import NeighbourhoodOptions
+from solvers.neighbourhoods.scope import NeighbourhoodOptions
 
 Array = Any
 """A numpy array of integers, or of floats where it says so."""

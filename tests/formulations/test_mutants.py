@@ -21,10 +21,10 @@ MODELS = {"batch-bigm": killers.BIG_M, "batch-bigm:plain": killers.PLAIN}
 
 TIGHTENS = {
     "batch-bigm": {
-        "arrival_by_token", "batch_order", "batches_until_the_end", "begun_by_token", "fullness", "generation_packing",
-        "identical_requests_end_in_order", "kept_tokens", "longest_flow_of_the_last", "no_pause_by_token",
-        "pairs_by_token", "phase_tokens", "prefill_batches", "prefills_fit", "progress_takes_time", "resident_packing",
-        "rest_takes_time", "some_phase", "time_is_spent", "tokens_by_token",
+        "batch_order", "batches_until_the_end", "generation_packing", "identical_requests_end_in_order",
+        "longest_flow_of_the_last", "no_pause_by_token", "pairs_by_token", "phase_tokens", "prefill_batches",
+        "prefills_fit", "progress_takes_time", "resident_packing", "rest_takes_time", "some_phase", "time_is_spent",
+        "tokens_by_token",
     },
     "batch-bigm:plain": {"batch_order"},
 }  # fmt: skip
@@ -38,7 +38,6 @@ IMPLIED = {
         "least_duration": "progress_takes_time and rest_takes_time ask for as much of every batch with work",
         "readiness": "call_before_next_token and the windows forbid the tokens",
         "time_of_token": "time_is_spent adds up to the same time",
-        "token_generation": "kept_tokens and tokens_by_token ask for the tokens",
         "token_order": "token_generation asks for the context of the token that is made, in order",
         "work_takes_tokens": "token_generation asks for tokens where one is generated",
     }
