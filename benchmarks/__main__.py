@@ -1,18 +1,23 @@
 """`python -m benchmarks [NAME ..]`: run benchmarks, print their rows and keep them in benchmarks/results/."""
 
+import json
+import os
+import platform
 import sys
 from collections.abc import Callable
+from datetime import UTC, datetime
 from functools import partial
+from importlib import metadata
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
 from benchmarks import library, referee, simulate
-from benchmarks.record import save
 from kvbound.cli.common import people_console, table
+from kvcore.files import write_text
 from sweeps import sweep
 
-STUDIES = Path(__file__).parent / "studies"
+STUDIES, RESULTS = (Path(__file__).parent / name for name in ("studies", "results"))
 
 
 def solved(name: str) -> list[dict[str, Any]]:
@@ -32,6 +37,35 @@ BENCHMARKS: dict[str, Callable[[], list[dict[str, Any]]]] = {
     **{name: partial(solved, name) for name in ("exact", "identical", "start_time")},
 }
 SHORT = ("referee", "exact", "hour")  # those that run unless others are named
+
+
+def machine() -> dict[str, Any]:
+    """Return what the times depend on besides the code."""
+    packages = ("kvbound", "highspy", "gurobipy", "pyomo", "pydantic", "numpy")
+    versions = {name: _version(name) for name in packages}
+    return {
+        "date": datetime.now(UTC).strftime("%Y-%m-%d"),
+        "python": platform.python_version(),
+        "system": f"{platform.system()} {platform.machine()}",
+        "cores": os.cpu_count(),
+        **versions,
+    }
+
+
+def _version(package: str) -> str | None:
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def save(name: str, rows: list[dict[str, Any]]) -> Path:
+    """Write the records of one benchmark, each with the machine and the versions, as JSON lines."""
+    RESULTS.mkdir(exist_ok=True)
+    facts = machine()
+    path = RESULTS / f"{facts['date']}-{name}.jsonl"
+    write_text(path, "".join(json.dumps({"benchmark": name, **row, **facts}) + "\n" for row in rows))
+    return path
 
 
 def main(names: list[str]) -> None:

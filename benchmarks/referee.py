@@ -1,8 +1,10 @@
 """How fast the referee is: a million request-batch steps, with plain decoding and with calls in blocks."""
 
+import statistics
+import time
+from collections.abc import Callable
 from typing import Any
 
-from benchmarks.record import timed
 from kvcore import Batch, Call, Instance, Machine, Request, Schedule, Segment, verify_schedule
 
 REQUESTS, BATCHES = 100, 10_000
@@ -25,6 +27,22 @@ def with_calls() -> tuple[Instance, Schedule]:
     first = [5 if j == 0 else 2 if j % 10 == 0 else 1 for j in range(BATCHES)]
     batches = tuple(Batch(start=j, work={f"R{i}": first[j] for i in range(REQUESTS)}) for j in range(BATCHES))
     return instance, Schedule(instance_sha256=instance.sha256, batches=batches)
+
+
+def timed(run: Callable[[], Any], repeats: int) -> tuple[Any, dict[str, float]]:
+    """Run it `repeats` times; return the last result and the least, median and largest seconds."""
+    seconds = []
+    result = None
+    for _ in range(repeats):
+        started = time.perf_counter()
+        result = run()
+        seconds.append(time.perf_counter() - started)
+    return result, {
+        "seconds_min": round(min(seconds), 3),
+        "seconds_median": round(statistics.median(seconds), 3),
+        "seconds_max": round(max(seconds), 3),
+        "repeats": repeats,
+    }
 
 
 def run() -> list[dict[str, Any]]:

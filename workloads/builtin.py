@@ -132,10 +132,8 @@ def infercept_sample(k: int, evict: int = 0) -> Instance:
     """
     if evict not in (0, 1):
         raise BadInput(f"infercept-sample: evict is 0 or 1, not {evict}")
-    if not evict:
-        return _sample("infercept-sample", "infercept", k, SAMPLES)
-    sample = _sample("infercept-sample", "infercept-evict", k, SAMPLES)
-    return sample.replace(name=f"{sample.name},evict=1")
+    sample = _sample("infercept-sample", "infercept-evict" if evict else "infercept", k, SAMPLES)
+    return sample.replace(name=f"{sample.name},evict=1") if evict else sample
 
 
 def infercept_ve(k: int, chunked: int = 0) -> Instance:
@@ -149,8 +147,7 @@ def infercept_ve(k: int, chunked: int = 0) -> Instance:
     sample = _sample("infercept-ve", "infercept-ve", k, VE_SAMPLES)
     if not chunked:
         return sample
-    machine = sample.machine.replace(chunked=True)
-    return sample.replace(name=f"{sample.name},chunked=1", machine=machine)
+    return sample.replace(name=f"{sample.name},chunked=1", machine=sample.machine.replace(chunked=True))
 
 
 def _sample(name: str, file: str, k: int, sizes: tuple[int, ...]) -> Instance:

@@ -77,9 +77,7 @@ class Knee(Index):
         parts = self.marginal.step(batch)
         share = parts.max(axis=0) / (work[:most] + self.means * mean)
         value = np.cumsum(share) / self.marginal.durations(batch, parts)
-        size = len(value) - int(np.argmax(value[::-1]))
-        best: Array = parts[:, :size]
-        return best
+        return parts[:, : len(value) - int(np.argmax(value[::-1]))]
 
     def _decode(self, chosen: list[Job], running: list[Job], plan: Plan) -> None:
         """Let decodes work; where blocks lack, evict the last of those that run, unless it is the only one."""

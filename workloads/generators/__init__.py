@@ -1,18 +1,81 @@
-"""Workloads drawn from what the papers publish of theirs; `docs/data.md` says where from."""
+"""Workloads drawn from what the papers publish of theirs, one request after another; `docs/data.md` says where from."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import random
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from fractions import Fraction
+from itertools import islice
 from typing import Any
 
 from kvcore.cost import Cost
-from kvcore.csv_table import build_instance
+from kvcore.csv_table import build_instance, slo_in_ticks
+from kvcore.errors import BadInput, unknown
 from kvcore.instance import Instance, Machine, Request
+from workloads.arrivals import arrivals
 from workloads.generators.kinds import KINDS, GeneratorKind
-from workloads.generators.workload import TICK, Workload
 
 __all__ = ["KINDS", "GeneratorKind", "Workload", "generate", "instance_of"]
+TICK = Fraction(1, 40)
+MOST = 10_000_000  # requests that a workload may have
+
+
+@dataclass(frozen=True)
+class Workload:
+    """Requests of a kind: `n` of them, or those that arrive within `minutes`, or whichever ends first.
+
+    All arrive at tick 0, or at `rate` per second: a Poisson process, or with Gamma gaps of coefficient of variation
+    `cv`. Ticks are of `tick` seconds. Every request has the service-level objectives that are given: seconds to its
+    first token, and seconds of latency per token generated. What is drawn of the requests does not depend on the
+    arrivals: each has its own `random.Random`, made from the seed.
+    """
+
+    kind: str
+    n: int | None = None
+    rate: Fraction | None = None
+    cv: Fraction | None = None
+    minutes: Fraction | None = None
+    seed: int = 0
+    tick: Fraction = TICK
+    slo_ttft: Fraction | None = None
+    slo_normalized: Fraction | None = None
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if self.kind not in KINDS:
+            raise unknown("kind of requests", self.kind, KINDS)
+        for name in self.parameters:
+            if name not in KINDS[self.kind].parameters:
+                takes = ", ".join(f"--{known}" for known in KINDS[self.kind].parameters) or "none of its own"
+                raise BadInput(f"--{name} means nothing for {self.kind}; its options are {takes}")
+        if self.n is None and self.minutes is None:
+            raise BadInput("give --n, the number of requests, or --rate and --minutes")
+        if self.n is not None and not 1 <= self.n <= MOST:
+            raise BadInput(f"--n is from 1 to {MOST} requests, not {self.n}")
+        if self.tick <= 0:
+            raise BadInput(f"a tick lasts more than 0 seconds, not {self.tick}")
+
+    @property
+    def name(self) -> str:
+        """The kind and everything that was given, as one word."""
+        given = {
+            **self.parameters, "n": self.n, "rate": self.rate, "cv": self.cv, "minutes": self.minutes,
+            "slo-ttft": self.slo_ttft, "slo-normalized": self.slo_normalized, "seed": self.seed,
+        }  # fmt: skip
+        return f"{self.kind}:" + ",".join(f"{name}={value}" for name, value in given.items() if value is not None)
+
+    def requests(self) -> Iterator[Request]:
+        """Draw the requests in the order of arrival; the same each time. BadInput if there are none."""
+        drawn = KINDS[self.kind].draw(random.Random(f"{self.seed} requests"), self.tick, self.n, **self.parameters)
+        process = random.Random(f"{self.seed} arrivals")
+        times = arrivals(process, self.tick, rate=self.rate, cv=self.cv, minutes=self.minutes)
+        slo, some = slo_in_ticks(self.tick, ttft=self.slo_ttft, normalized_latency=self.slo_normalized), False
+        for time, request in zip(islice(times, self.n), drawn, strict=False):
+            some = True
+            yield request.replace(arrival=time, slo=slo)
+        if not some:
+            raise BadInput("no request arrives within --minutes; give more minutes, or a higher --rate")
 
 
 def generate(
