@@ -21,6 +21,7 @@ from kvcore.certificates.proof import InvalidCertificate, Proof
 from kvcore.certificates.shares import Shares
 from kvcore.certificates.slots import Slots
 from kvcore.certificates.speed import Speed
+from kvcore.certificates.tail import LateTail
 from kvcore.certificates.tree import Tree
 from kvcore.files import parse, read_text
 from kvcore.instance import Instance, Name, Noun
@@ -32,7 +33,7 @@ FINEST = 10**18
 """Fractions with larger denominators (sums over thousands of requests) are rounded down."""
 
 AnyProof = Annotated[
-    Alone | Configurations | Events | Fresh | LateWindows | Prices | Shares | Slots | Speed | Tree,
+    Alone | Configurations | Events | Fresh | LateWindows | Prices | Shares | Slots | Speed | LateTail | Tree,
     Field(discriminator="kind"),
 ]
 """Every kind of proof that a file may hold."""
