@@ -267,9 +267,9 @@ class _Solve:
             began, used = time.monotonic(), time.process_time()
 
             def in_time(began: float = began, used: float = used) -> bool:
-                self.report()
                 if self.guess is None:
                     return (1 + share) * (time.process_time() - used) < limit
+                self.report()
                 return (1 + share) * time.monotonic() - share * began < end
 
             policy, error = self.policies[0], None
