@@ -24,6 +24,7 @@ from solvers.dual_bound import rungs
 from solvers.option_names import takes_options
 from solvers.packing import name_of, pack, unpack
 from solvers.pool import race
+from solvers.process import prepare
 from solvers.simulate import free_calls
 from solvers.task import (
     NO_TIME_LIMIT,
@@ -110,11 +111,13 @@ def solve(
         run.bound_at_once(choice.named)
         for name, schedule in (known or {}).items():
             run.hold_policy(verify_schedule(instance, schedule), name)
+        prepare()
         run.run_policies(warm_start, limit)
         ends = [Done("time limit")]
         if run.guess is not None:
             lanes = [[run.task_of(way, lane, endless=time_limit is None) for way in lane] for lane in choice.lanes]
-            ends = run.race(lanes, run.decided, choice.head_start)
+            head_start = 0.0 if run.policies else choice.head_start  # those that are left run in `improve`
+            ends = run.race(lanes, run.decided, head_start)
         if run.guess is not None and Done("interrupted") not in ends and not (choice.named and _declined(ends)):
             run.go_through_policies(started + limit, limit)
         if run.policies and not run.decided() and (choice.named or run.guess is None):

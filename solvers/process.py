@@ -43,7 +43,7 @@ class Process:
     def __init__(self, module: str, threads: int = 1) -> None:
         self.errors = tempfile.TemporaryFile()  # noqa: SIM115 - as long as the process
         code, pipe = START.format(path=_path(), module=module), subprocess.PIPE
-        environment = {**os.environ, "OMP_NUM_THREADS": str(threads), "OPENBLAS_NUM_THREADS": str(threads)}
+        environment = {**os.environ, **_threads(threads)}
         self.process: Copy | subprocess.Popen[bytes]
         try:
             self.process = Copy(code, environment, self.errors)
@@ -116,8 +116,20 @@ def _loader(of: int, executable: str) -> tuple[socket.socket, object]:
     command, nothing = [executable, "-P", "-c", LOAD.format(path=_path(), names=LOADED)], subprocess.DEVNULL
     with theirs:
         return ours, subprocess.Popen(
-            command, stdin=theirs.fileno(), stdout=nothing, stderr=nothing, start_new_session=True
-        )
+            command, stdin=theirs.fileno(), stdout=nothing, stderr=nothing, env={**os.environ, **_threads(1)},
+            start_new_session=True,
+        )  # fmt: skip
+
+
+def _threads(number: int) -> dict[str, str]:
+    """Return what keeps numpy, when it is loaded, to so many threads."""
+    return dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"), str(number))
+
+
+def prepare() -> None:
+    """Start the loader, if there is none, without waiting for it."""
+    with ASKING, contextlib.suppress(OSError):
+        _loader(os.getpid(), sys.executable)
 
 
 class Copy:
