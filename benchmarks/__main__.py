@@ -42,13 +42,12 @@ SHORT = ("referee", "exact", "hour")  # those that run unless others are named
 def machine() -> dict[str, Any]:
     """Return what the times depend on besides the code."""
     packages = ("kvbound", "highspy", "gurobipy", "pyomo", "pydantic", "numpy")
-    versions = {name: _version(name) for name in packages}
     return {
         "date": datetime.now(UTC).strftime("%Y-%m-%d"),
         "python": platform.python_version(),
         "system": f"{platform.system()} {platform.machine()}",
         "cores": os.cpu_count(),
-        **versions,
+        **{name: _version(name) for name in packages},
     }
 
 

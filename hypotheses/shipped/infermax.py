@@ -1,17 +1,24 @@
-"""What INFERMAX says of orders of requests and of evictions: which are best, and when they are part of an optimum."""
+"""What INFERMAX says of orders and of evictions, and when they are part of an optimum; SLAI on its machine."""
 
+from collections.abc import Iterator
+from fractions import Fraction
 from operator import le
 
 from heuristics import Job
 from heuristics.policies.infermax import Infermax
 from hypotheses import Case, Fails, Hypothesis, enumerated, listed
-from hypotheses.instances import INFERMAX, LINEAR, plain_family, with_machine
-from hypotheses.predicates import compared, run
+from hypotheses.instances import INFERMAX, LINEAR, QUADRATIC, pausing, plain, plain_family, with_machine
+from hypotheses.predicates import certain, compared, run
+from kvcore.instance import Handling, Instance, Machine, Slo
 
 FAMILY = enumerated(
     "INFERMAX's machine with a budget of 4: 2 or 3 requests at tick 0, prompts 1 to 4, outputs 1 to 4, all memories",
     lambda: plain_family((2, 3), (1, 2, 3, 4), (1, 2, 3, 4), INFERMAX, LINEAR),
 )
+CONTEXTS = (4, 5, 6)
+FREED = 6
+CALL = 100  # ticks: longer than any recomputation
+MACHINE = Machine(memory=sum(CONTEXTS), host_memory=0, chunked=False)
 
 
 class LongestEvicted(Infermax):
@@ -31,6 +38,44 @@ def as_the_paper_says(case: Case) -> Fails | None:
     if (free.value < never.value) == (prompt <= 32):
         return None
     return Fails(f"I = {prompt}: {free.value} with eviction, {never.value} without", (free, never))
+
+
+def three_paused() -> Instance:
+    """Return three requests that fill the memory in their calls, and one that comes then and needs 6 tokens of it."""
+    begun = sum(context**2 for context in CONTEXTS)
+    sizes = [*((context, 2) for context in CONTEXTS), (FREED, 1, begun)]
+    return pausing(plain(sizes, sum(CONTEXTS), MACHINE, QUADRATIC), CALL, dict.fromkeys(("R1", "R2", "R3"), "free"))
+
+
+def shortest_is_best(case: Case) -> Fails | None:
+    contexts = {request.id: request.prompt for request in case.instance.requests if request.calls}
+    short: list[str] = []
+    for name in sorted(contexts, key=contexts.__getitem__):
+        if sum(contexts[chosen] for chosen in short) < FREED:
+            short.append(name)
+    fixed: dict[str, Handling] = {name: "discard" if name in short else "preserve" for name in contexts}
+    shortest = case.optimum(pausing(case.instance, CALL, fixed), label="shortest-first")
+    best = case.optimum(label="free")
+    if shortest.value == best.value:
+        return None
+    squares = sum(contexts[name] ** 2 for name in short)
+    dropped = sorted(
+        {f"{tokens} tokens of {name}" for batch in best.schedule.batches for name, tokens in batch.drop.items()}
+    )
+    return Fails(
+        f"the squares of the shortest that free {FREED} tokens sum to {squares}, that of the longest is "
+        f"{max(contexts.values()) ** 2}; dropping the shortest has a least total flow time of {shortest.value}, the "
+        f"optimum {best.value}: it drops {' and '.join(dropped)}",
+        (shortest, best),
+        certain=certain(shortest, best),
+    )
+
+
+def patient() -> Iterator[Instance]:
+    """Yield requests that may wait 100 ticks between two tokens, which is several batches."""
+    slo = Slo(tpot=Fraction(100))
+    for given in plain_family((2, 3), (1, 2, 3, 4), (1, 2, 3, 4), INFERMAX, LINEAR):
+        yield given.replace(requests=tuple(request.replace(slo=slo) for request in given.requests))
 
 
 HYPOTHESES = {
@@ -75,6 +120,36 @@ HYPOTHESES = {
         sentence="By adding a single line of this sorting, which is extremely easy to implement, we show that it can "
         "incur substantial GPU savings.",
         note="The paper's claim is of savings on its workloads; that it never hurts is the claim tried here.",
+    ),
+    "shortest-paused-eviction": Hypothesis(
+        statement="Where recomputing a context costs its square, dropping the shortest paused contexts first until "
+        "there is room is part of some optimal schedule (total flow time): contexts of 4, 5 and 6 tokens, 6 of which "
+        "are needed.",
+        source="evicting the shortest context first, INFERMAX (arXiv 2411.07447), Section 6",
+        states="refuted",
+        family=enumerated(
+            "the one instance: three requests that hold 4, 5 and 6 tokens in calls of 100 ticks and fill the memory, "
+            "and one of prompt 6 that comes as the last call begins; whole prefills of the square of their tokens",
+            lambda: [three_paused()],
+        ),
+        predicate=shortest_is_best,
+        note="A request comes back with one token more than its KV, so that the machine recomputes 5 and 6, or 7 "
+        "tokens: 61 ticks against 49.",
+    ),
+    "slai-ttft": Hypothesis(
+        statement="SLAI's total TTFT is never larger than Sarathi-Serve's.",
+        source="Bari, Hegde, de Veciana (arXiv 2508.01002): the median is lower by 53 % on ShareGPT",
+        states="refuted",
+        family=enumerated(
+            "INFERMAX's machine with a budget of 4: 2 or 3 requests at tick 0, prompts 1 to 4, outputs 1 to 4, 100 "
+            "ticks between tokens, all memories",
+            patient,
+        ),
+        predicate=compared(
+            run("slai", objective="total-ttft"), le, run("sarathi-serve", objective="total-ttft"),
+            "slai has {}, sarathi-serve {}",
+        ),
+        note="The paper's claim is of medians on its workloads; that it is never larger is the claim tried here.",
     ),
     "infermax-figure15": Hypothesis(
         statement="In INFERMAX's Figure 15 (O = 4), evicting lowers the least busy time for I = 1, 2, 4 .. 32, and "

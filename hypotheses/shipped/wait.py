@@ -35,8 +35,7 @@ def fluid() -> Iterator[Instance]:
 
 
 def memory_is_enough(case: Case) -> Fails | None:
-    runs = case.policy(Wait(2, len(case.instance.requests)))
-    return None if runs else Fails("it does not run")
+    return None if case.policy(Wait(2, len(case.instance.requests))) else Fails("it does not run")
 
 
 def nothing_waits(case: Case) -> Fails | None:
