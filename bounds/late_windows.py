@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 import highspy
@@ -20,6 +21,7 @@ from kvcore.certificates.late_windows import MOST_WEIGHT, NEVER, ONE, DueWork, L
 from kvcore.certificates.shares import PricedSteps, Shares
 from kvcore.compiled import compiled
 from kvcore.errors import BadInput
+from kvcore.metrics import Value
 
 Floats = npt.NDArray[np.float64]
 
@@ -48,17 +50,12 @@ def propose_late_windows(task: Task) -> Iterator[Proposal]:
 
 
 def _proposals(task: Task) -> Iterator[Proposal]:
-    search = _Search(task)
-    tried = []
-    for division in search.by_load()[: WindowOptions.given().divisions]:
+    search, tried = _Search(task), list[tuple[Value, Shares]]()
+    for division in chain(search.by_load()[: WindowOptions.given().divisions], mixtures(tried)):
         if not search.has_time():
             return
         yield (proposal := search.windows(division))
         tried.append((proposal.value or 0, division))
-    for division in mixtures(tried):
-        if not search.has_time():
-            return
-        yield search.windows(division)
 
 
 class _Search:
