@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import chain
 from math import inf
 from typing import Any
 
@@ -22,6 +23,7 @@ from kvcore.certificates.shares import PricedSteps, Shares
 from kvcore.compiled import compiled
 from kvcore.errors import BadInput
 from kvcore.instance import Instance
+from kvcore.metrics import Value
 
 Floats = npt.NDArray[np.float64]
 
@@ -50,17 +52,12 @@ def propose_late_windows(task: Task) -> Iterator[Proposal]:
 
 
 def _proposals(task: Task) -> Iterator[Proposal]:
-    search = WindowSearch(task)
-    tried = []
-    for division in search.by_load()[: WindowOptions.given().divisions]:
+    search, tried = WindowSearch(task), list[tuple[Value, Shares]]()
+    for division in chain(search.by_load()[: WindowOptions.given().divisions], mixtures(tried)):
         if not search.has_time():
             return
         yield (proposal := search.windows(division))
         tried.append((proposal.value or 0, division))
-    for division in mixtures(tried):
-        if not search.has_time():
-            return
-        yield search.windows(division)
 
 
 class WindowSearch:

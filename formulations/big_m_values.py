@@ -200,10 +200,8 @@ class _Values:
 
     def _late(self, i: int) -> bool:
         """Whether the request that i stands for exceeds an SLO."""
-        trace = self.traces[i]
-        arrival, limits = trace.request.arrival, trace.request.slo_ticks
-        times = (trace.first_token - arrival, trace.completion - arrival, trace.completion - trace.first_token)
-        return any(limit is not None and time > limit for time, limit in zip(times, limits, strict=True))
+        trace, arrival = self.traces[i], self.traces[i].request.arrival
+        return trace.request.is_late(trace.first_token - arrival, trace.completion - arrival)
 
     # --- how long ------------------------------------------------------------------------------------------------
 

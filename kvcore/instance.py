@@ -237,6 +237,11 @@ class Request(Noun):
         between = math.floor(slo.tpot * (self.output - 1)) if slo.tpot is not None and self.output > 1 else None
         return SloTicks(slo.ttft, last, between)
 
+    def is_late(self, first: int, last: int) -> bool:
+        """Whether it exceeds an SLO with its first token and its last one so many ticks after its arrival."""
+        taken = zip((first, last, last - first), self.slo_ticks, strict=True)
+        return any(most is not None and ticks > most for ticks, most in taken)
+
     @cached_property
     def output(self) -> int:
         """Tokens generated in all."""

@@ -38,7 +38,7 @@ class Alone(Proof):
         if objective == "max-flow-time":
             return max(last for _, last in times)
         if objective == "late-requests":
-            return sum(is_late_alone(request, *time) for request, time in zip(requests, times, strict=True))
+            return sum(request.is_late(*time) for request, time in zip(requests, times, strict=True))
         counted = 0 if objective == "total-ttft" else 1
         return add_up([weight(r, objective) * time[counted] for r, time in zip(requests, times, strict=True)])
 
@@ -52,9 +52,3 @@ def _times(cost: Cost, step: int, request: Request, first: int, total: int) -> t
     """Return ticks to the first token and to the last one, in so many batches of `step` ticks at the least."""
     begun = max(first * step, least_prefill(cost, request.prompt))
     return begun, begun + (total - first) * step + request.call_time
-
-
-def is_late_alone(request: Request, first: int, last: int) -> bool:
-    """Whether an SLO is exceeded even alone, `first` and `last` ticks after the arrival until these tokens."""
-    taken = zip((first, last, last - first), request.slo_ticks, strict=True)
-    return any(most is not None and ticks > most for ticks, most in taken)

@@ -10,7 +10,6 @@ from typing import Annotated, Literal, NamedTuple
 import numpy as np
 from pydantic import Field
 
-from kvcore.certificates.alone import is_late_alone
 from kvcore.certificates.budget import CALL, Budget
 from kvcore.certificates.proof import InvalidCertificate
 from kvcore.certificates.shares import Division, PricedSteps, Tick
@@ -106,7 +105,7 @@ def due_work(steps: PricedSteps) -> DueWork:
         steps.instance.requests, steps.steps.first[:-1].tolist(), steps.steps.first[1:].tolist(), sums, strict=True
     ):
         first, last = int(steps.done[start]), int(steps.done[stop - 1])
-        if is_late_alone(request, first, last):
+        if request.is_late(first, last):
             late += 1
             continue
         due, first_due = (NEVER if tick is None else min(tick, NEVER) for tick in deadlines(request))

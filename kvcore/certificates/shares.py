@@ -10,14 +10,13 @@ from typing import Annotated, Literal
 import numpy as np
 from pydantic import Field
 
-from kvcore.certificates.alone import is_late_alone
 from kvcore.certificates.budget import Budget
 from kvcore.certificates.least import least_work
 from kvcore.certificates.one_machine import WorkPiece, largest, moments
 from kvcore.certificates.proof import InvalidCertificate, Proof
 from kvcore.certificates.steps import MOST_STEPS, Integers, StepPrices, Steps, check_size, lines
 from kvcore.cost import Cost
-from kvcore.instance import LIMIT, Instance
+from kvcore.instance import LIMIT, Instance, Request
 from kvcore.metrics import Value, check_objective, weight
 
 UNIT = 1024
@@ -286,7 +285,7 @@ class PricedSteps:
     def late(self) -> int:
         """Return how many requests are late even alone."""
         firsts, lasts = self.done[self.steps.first[:-1]].tolist(), self.done[self.steps.first[1:] - 1].tolist()
-        return sum(map(is_late_alone, self.instance.requests, firsts, lasts))
+        return sum(map(Request.is_late, self.instance.requests, firsts, lasts))
 
 
 def _mixture(cost: Cost, functions: tuple[int, ...]) -> tuple[Fraction, Fraction, dict[str, Fraction]]:
