@@ -395,7 +395,7 @@ def first_policies(instance: Instance, objective: str) -> tuple[str, ...]:
 def other_policies(instance: Instance, objective: str) -> Tries:
     """Run the other policies, roughly the fastest first."""
     early: tuple[str, ...] = WITH_CALLS if any(len(request.segments) > 1 for request in instance.requests) else ()
-    early += ("first-tokens",) * (objective == "total-ttft")
+    early += ("first-tokens",) * objective.endswith("ttft")
     for name in dict.fromkeys((*early, *OTHERS, *(policy.name for policy in BY_COST))):
         yield get_policy(name)
 

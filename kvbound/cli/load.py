@@ -85,7 +85,7 @@ def load_sweep(
     except KeyboardInterrupt:
         ended = EXIT_INTERRUPTED
     draw = plotting("plot_load", rows, units=units_of(loaded), bounds=bounds, keep=keep) if rows else None
-    payload = {"instance": loaded.name, "rows": rows, **({"bounds": bounds} if bounds else {})}
+    payload: dict[str, Any] = {"instance": loaded.name, "rows": rows, **({"bounds": bounds} if bounds else {})}
     if keep is not None:
         payload["goodput"] = goodput(rows, bounds, keep / 100)
     emit(
