@@ -122,19 +122,24 @@ def _bound(instance: Instance, factor: Fraction, seconds: float) -> dict[str, An
     flow, method = _least(loaded, FLOW, factor, seconds / (1 + slos))
     measures: dict[str, Any] = {"latency": {"mean": float(Fraction(flow) * loaded.tick_seconds / requests)}}
     if slos:
-        late, by = _least(loaded, LATE, factor, seconds / 2)
+        try:
+            late, by = _least(loaded, LATE, factor, seconds / 2, "late-windows")
+        except BadInput:  # too little time for a division; the ladder may have something quicker
+            late, by = _least(loaded, LATE, factor, seconds / 2)
         measures["slo_attainment"] = float(1 - Fraction(late) / requests)
         method = f"{method}, {by}"
     return {"factor": str(factor), "rate": None if arrivals is None else float(arrivals), "policy": "lower bound",
             "method": method, "measures": measures}  # fmt: skip
 
 
-def _least(instance: Instance, objective: str, factor: Fraction, seconds: float) -> tuple[Value, str | None]:
+def _least(
+    instance: Instance, objective: str, factor: Fraction, seconds: float, method: str = "auto"
+) -> tuple[Value, str | None]:
     """Return a lower bound on an objective, 0 if none is found, and the method."""
     from solvers.dual_bound import climb
 
     with SolveProgress(f"bound at load {factor}", partial(units_of(instance).named, objective=objective)) as progress:
-        found = climb(instance, objective, time_limit=seconds, progress=progress)
+        found = climb(instance, objective, method=method, time_limit=seconds, progress=progress)
     if found.stopped == "interrupted":
         raise KeyboardInterrupt
     return found.bound or 0, found.formulation
