@@ -194,8 +194,9 @@ class _Improvement:
     def go_on(self, seed: int, *, others: bool = True) -> None:
         """Search until the rounds or the seconds are over (_OverError); `others`: the other policies run, too."""
         draw, instance, objective = random.Random(seed), self.instance, self.objective
-        first_of_all = self.due() if objective == "max-flow-time" or tail_of(objective) else self.tuned()
-        for tries in (_staggered(instance), self.turned(), first_of_all):
+        first = [self.turned(), self.due() if tail_of(objective) else self.tuned()]
+        first = [self.due(), self.turned()] if objective == "max-flow-time" else first
+        for tries in (_staggered(instance), *first):
             self.follow(tries)
         self.follow(self.steered(draw), named=False)
         if others:
