@@ -16,6 +16,7 @@ from kvcore.certificates.proof import InvalidCertificate
 from kvcore.certificates.shares import Shares
 from kvcore.certificates.tail import LateTail
 from kvcore.errors import BadInput
+from kvcore.instance import LIMIT
 from kvcore.metrics import Tail, Value, objective_value, tail_of
 from kvcore.referee import verify_schedule
 from kvcore.schedule import Schedule
@@ -50,7 +51,7 @@ class _TailSearch:
 
     def climb(self) -> Iterator[Proposal | Schedule]:
         """Yield proofs: by windows of one division after another, then by the search over batch boundaries."""
-        step, windows = self.low, WindowSearch(self.late(self.low))
+        step, windows = self.low, WindowSearch(self.late(LIMIT))  # none is late: all work counts
         for division in windows.by_load()[: WindowOptions.given().divisions]:
             yield from self.by_windows(windows, division, step)
             step = self.least

@@ -68,15 +68,16 @@ def load_rows(
         yield from pool.map(_row, cases)
 
 
-def last_kept(rows: list[dict[str, Any]], share: float, run: Callable[[Fraction], dict[str, Any]]) -> Iterator[Any]:
+def last_kept(
+    rows: Sequence[Mapping[str, Any]], share: float, run: Callable[[Fraction], dict[str, Any]]
+) -> Iterator[Any]:
     """Yield rows at loads between the last of these at which so large a share is on time, and the next, by bisection.
 
     All rows are of one policy, or of the bound; `run` makes one. There is none to yield if all keep it, or none does.
     """
-    kept = {Fraction(row["factor"]): keeps(row, share) for row in rows}
-    low = max((factor for factor, good in kept.items() if good), default=max(kept))
-    high = min((factor for factor in kept if factor > low), default=low)
-    for _ in range(HALVINGS if low < high else 0):
+    low = max((Fraction(row["factor"]) for row in rows if keeps(row, share)), default=Fraction(0))
+    high = min((Fraction(row["factor"]) for row in rows if Fraction(row["factor"]) > low), default=low)
+    for _ in range(HALVINGS if 0 < low < high else 0):
         row = run(middle := (low + high) / 2)
         low, high = (middle, high) if keeps(row, share) else (low, middle)
         yield row

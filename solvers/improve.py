@@ -194,8 +194,9 @@ class _Improvement:
     def go_on(self, seed: int, ran: Collection[str] = ()) -> None:
         """Search until the rounds or the seconds are over (_OverError), also with policies, but those that have run."""
         draw, instance, objective = random.Random(seed), self.instance, self.objective
-        first_of_all = self.due() if objective == "max-flow-time" or tail_of(objective) else self.tuned()
-        for tries in (_staggered(instance), self.turned(), first_of_all):
+        first = [self.turned(), self.due() if tail_of(objective) else self.tuned()]
+        first = [self.due(), self.turned()] if objective == "max-flow-time" else first
+        for tries in (_staggered(instance), *first):
             self.follow(tries)
         self.follow(self.steered(draw), named=False)
         self.follow(other_policies(instance, objective, ran))
@@ -394,7 +395,7 @@ def first_policies(instance: Instance, objective: str) -> tuple[str, ...]:
 def other_policies(instance: Instance, objective: str, ran: Collection[str] = ()) -> Tries:
     """Run the other policies but those that have run, roughly the fastest first."""
     early: tuple[str, ...] = WITH_CALLS if any(len(request.segments) > 1 for request in instance.requests) else ()
-    early += ("first-tokens",) * (objective == "total-ttft")
+    early += ("first-tokens",) * objective.endswith("ttft")
     for name in dict.fromkeys((*early, *OTHERS, *(policy.name for policy in BY_COST))):
         if name not in ran:
             yield get_policy(name)

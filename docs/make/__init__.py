@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from docs.make.api import api_page
+from docs.make.engines import engines_page
 from docs.make.lists import measured_page, names_page, rules_page
 from docs.make.pictures import PICTURES
 from docs.make.reference import reference_page
@@ -14,6 +15,7 @@ def texts() -> dict[str, str]:
     """Return the generated pages by their path in docs/."""
     return {
         "api.md": api_page(FOLDER.parent),
+        "engines.md": engines_page(),
         "measured.md": measured_page(),
         "names.md": names_page(),
         "reference.md": reference_page(FOLDER.parent),

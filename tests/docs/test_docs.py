@@ -11,6 +11,7 @@ import pytest
 from _pytest.mark import ParameterSet
 
 from docs.make.api import MEMBERS
+from docs.make.engines import measured, summary
 from heuristics import Plan, View, run_policy
 from heuristics.policies.serial import Serial
 from tests.support.commands import kvbound
@@ -85,6 +86,12 @@ def test_the_readme_is_short() -> None:
     text = (ROOT / "README.md").read_text(encoding="utf-8")
     assert len(text.split()) <= 800  # as `wc -w` counts: all blocks included
     assert "(docs/tutorial.md)" in text.splitlines()[-1]
+
+
+def test_the_table_of_engines_in_the_readme_is_that_of_its_page() -> None:
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    lines = [line.strip("| ") for line in summary(measured()) if "no-evict" not in line and "| bound |" not in line]
+    assert "\n".join(lines) in text
 
 
 def test_the_interface_names_all_that_a_policy_may_use() -> None:

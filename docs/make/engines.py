@@ -1,0 +1,135 @@
+"""The page of engines beside certified bounds, and the small table of it that the README has."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from statistics import geometric_mean
+from typing import Any
+
+from docs.make.lists import RECORDS, table
+
+FLOW, TTFT, LATE = OBJECTIVES = ("total-flow-time", "p99-ttft", "late-requests")
+TITLES = ("Mean latency without calls, s", "p99 TTFT, s", "Late requests")
+PAGE = """# Engines beside certified bounds
+
+Written by `python -m docs.make` from `benchmarks/records/engines.jsonl`, which `python -m benchmarks.against_bounds`
+makes in about twenty minutes of one core. How far are engines, and the policies of papers, from what any scheduler
+could do?
+"""
+SETTING = """
+## The cases
+
+A hundred requests each: the first of Azure's hours of code and of conversation, InferCept's mixture (four calls a
+request), prompts of 12,000 tokens with 200 outputs; or four sessions of coding agents, those that the memory holds
+(other ones for each model), with and without host memory. At load 1 the arrivals take as long as all work takes at the
+least. Costs: `infermax-7b`; rooflines of Llama 3 8B on an H100, and 70B on four. A request is late if its first token
+takes more than a second, or all of it more than a second and 50 ms a token, calls apart.
+
+*best* is the best schedule of these policies and of twelve more that `improve` tried (for agents, of five others). It
+knows all lengths ahead, as the bound does; engines do not. *ratio* is best over the certified bound.
+"""
+Row = dict[str, Any]
+Rows = Sequence[Row]
+
+
+def measured() -> Rows:
+    """Return a row for each case."""
+    return [json.loads(line) for line in (RECORDS / "engines.jsonl").read_text(encoding="utf-8").splitlines()]
+
+
+def engines_page() -> str:
+    """Return docs/engines.md."""
+    rows = measured()
+    parts = [line for name, title in zip(OBJECTIVES, TITLES, strict=True) for line in _part(rows, name, title)]
+    return "\n".join([PAGE, *_said(rows), "", *summary(rows), SETTING, *parts])
+
+
+def summary(rows: Rows) -> Iterator[str]:
+    """Yield the small table: how far each policy is from the bounds, over all cases."""
+    late, names = f"late of {sum(row['requests'] for row in rows):,}", [*_policies(rows), "best", "bound"]
+    yield from table(
+        ("policy", "latency / bound", "p99 TTFT / bound", late),
+        [(_code(name), f"{_ratio(rows, FLOW, name):.2f}", f"{_ratio(rows, TTFT, name):.2f}", f"{_late(rows, name):,}")
+         for name in names],
+    )  # fmt: skip
+
+
+def _said(rows: Rows) -> Iterator[str]:
+    """Yield what the tables say, in five sentences."""
+    names = _policies(rows)
+    flow, ttft, late = (
+        {name: get(name) for name in (*names, "best", "bound")}
+        for get in (lambda n: _ratio(rows, FLOW, n), lambda n: _ratio(rows, TTFT, n), lambda n: _late(rows, n))
+    )
+    first, last = min(names, key=flow.__getitem__), max(names, key=flow.__getitem__)
+    quick, few = min(names, key=ttft.__getitem__), min(names, key=late.__getitem__)
+    winners = Counter(min(names, key=lambda name: _value(row, FLOW, name)) for row in rows)
+    plain, host = (
+        {row["model"]: row for row in rows if row["workload"] == name} for name in ("agents", "agents, host memory")
+    )
+    gains = {model: _value(plain[model], FLOW, "best") / _value(host[model], FLOW, "best") for model in plain}
+    model = max(gains, key=gains.__getitem__)
+    pairs = [
+        [_shown(_value(row[model], FLOW, name)) for row in (plain, host)] for name in ("best", "infercept", "vllm-v1")
+    ]
+    yield (f"* Mean latency is {flow[first]:.2f} (`{first}`) to {flow[last]:.2f} times (`{last}`) the least that is "
+           f"certified to be possible, as geometric means of {len(rows)} cases; schedules at {flow['best']:.2f} times "
+           "were found.")  # fmt: skip
+    yield (f"* For the p99 of TTFT the best policy is `{quick}`, {ttft[quick]:.2f} times the bound, and what was found "
+           f"{ttft['best']:.2f} times.")  # fmt: skip
+    yield (f"* Of {sum(row['requests'] for row in rows):,} requests `{few}` makes {late[few]:,} late and `vllm-v1` "
+           f"{late['vllm-v1']:,}; {late['best']:,} are enough, and {late['bound']:,} are late, "
+           "whoever schedules.")  # fmt: skip
+    yield f"* No policy is the best: {', '.join(f'`{name}` {n}' for name, n in winners.most_common())} times each."
+    best, infercept, vllm = (" to ".join(pair) for pair in pairs)
+    yield (f"* Host memory takes sessions of agents on {model} from {best} s at best (`infercept`: "
+           f"{infercept}; `vllm-v1`: {vllm}).")  # fmt: skip
+
+
+def _part(rows: Rows, objective: str, title: str) -> Iterator[str]:
+    """Yield the table of an objective."""
+    names = (*_policies(rows), "best", "bound")
+    yield from (f"## {title}", "")
+    yield from table(
+        ("requests", "model", *map(_code, names), "ratio"),
+        [
+            (row["workload"], row["model"], *(_shown(_value(row, objective, n)) for n in names), _gap(row, objective))
+            for row in rows
+        ],
+    )
+    yield ""
+
+
+def _policies(rows: Rows) -> list[str]:
+    return [name for name in rows[0][FLOW]["policies"] if all(name in row[FLOW]["policies"] for row in rows)]
+
+
+def _code(name: str) -> str:
+    return name if name in ("best", "bound") else f"`{name}`"
+
+
+def _value(row: Row, objective: str, name: str) -> float:
+    """Return the value of a policy, the best one, or the bound; latency without calls."""
+    found = row[objective]
+    value: float = found[name] if name in ("best", "bound") else found["policies"][name]
+    return value - (row["called"] if objective == FLOW else 0)
+
+
+def _shown(value: float) -> str:
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
+
+
+def _gap(row: Row, objective: str) -> str:
+    best, bound = (_value(row, objective, name) for name in ("best", "bound"))
+    return "" if objective == LATE and not bound and best else f"{best / bound if best > bound else 1:.2f}"
+
+
+def _ratio(rows: Rows, objective: str, name: str) -> float:
+    """Return the geometric mean over the cases of a value over the bound."""
+    return geometric_mean(_value(row, objective, name) / _value(row, objective, "bound") for row in rows)
+
+
+def _late(rows: Rows, name: str) -> int:
+    return int(sum(_value(row, LATE, name) for row in rows))
