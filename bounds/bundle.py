@@ -6,8 +6,6 @@ of all cuts, as in the boxstep method of Marsten, Hogan and Blankenship, 1975). 
 well and shrinks where they do not.
 """
 
-from __future__ import annotations
-
 import math
 import time
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Column generation: prices from the linear program, paths from the prices, until no path is cheaper."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -5,8 +5,6 @@ Networks with more and more requests, the largest first, take turns; each begins
 which its bound is no less.
 """
 
-from __future__ import annotations
-
 import time
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence

@@ -4,8 +4,6 @@ What `kvcore/certificates/evictions.py` does exactly, on arrays, is done here sl
 `rows` [4, slots] are the prices of device blocks, host tokens, and tokens and requests of a batch.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

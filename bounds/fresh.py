@@ -1,7 +1,5 @@
 """Orders of fresh work, one function of the cost after another, with ever more labels."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """HiGHS without a word on standard output, where results in JSON go."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import highspy

@@ -4,8 +4,6 @@ Prices are found by generating paths, one request at a time (Dantzig and Wolfe's
 the paths known so far within the limits, its duals are new prices, and at these each request finds its cheapest path.
 """
 
-from __future__ import annotations
-
 import heapq
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass

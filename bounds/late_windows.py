@@ -1,7 +1,5 @@
 """Windows of time with more work than time: rows of a linear program, generated, whose duals are their weights."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass

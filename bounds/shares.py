@@ -1,7 +1,5 @@
 """Shares of time: which lines of the cost to weigh, and what the fixed part of a batch is shared by."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Compiled: what the cheapest ways of requests take of each slot, for the prices of `slots`."""
 
-from __future__ import annotations
-
 from kvcore.certificates.slot_kernels import DEVICE, HOST, NEVER, RESOURCES
 from kvcore.compiled import compiled
 

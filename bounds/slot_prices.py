@@ -1,7 +1,5 @@
 """The method that prices slots of time."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass

@@ -3,8 +3,6 @@
 It raises a target until the search finds a schedule below it, which the referee judges, or until nothing is below it.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import suppress

@@ -1,7 +1,5 @@
 """Subgradient ascent: the prices of a Lagrangian relaxation follow what is taken beyond the limits."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Searches with rising targets: each leaves a proof that no schedule is below its target, or a schedule that is."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from fractions import Fraction
 from typing import NamedTuple, Protocol

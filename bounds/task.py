@@ -1,7 +1,5 @@
 """What a method of bounding is given, and what it gives."""
 
-from __future__ import annotations
-
 import math
 import time
 from collections.abc import Callable, Iterator

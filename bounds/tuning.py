@@ -1,7 +1,5 @@
 """Options: the numbers that steer a search, in a frozen object for each algorithm, a field each with its effect."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar

@@ -7,8 +7,6 @@ first token. `legs` [k, LEG] and `starts` [k, 2, START] are the numbers of `path
 in which a segment may end (`HIGH` never falls from one segment to the next); all prices are per slot.
 """
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 import numpy as np

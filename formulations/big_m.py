@@ -5,8 +5,6 @@ One constraint is one method: its name is that of its rows, its docstring the in
 batches start is in `big_m_clocks`, how long they last in `big_m_cost`, and the proofs are in `docs/formulation.md`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from itertools import product
 from typing import Any

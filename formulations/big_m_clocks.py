@@ -6,8 +6,6 @@ move that a call orders then falls on the next slot; with `evict` and ordered sw
 may consist of an ordered swap and an eviction), and `Starts` is used.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from itertools import product
 from typing import Any

@@ -1,7 +1,5 @@
 """How long a batch lasts in the Big-M program: D >= f/q for each cost function, with every feature linear."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 from itertools import product
 from typing import Any

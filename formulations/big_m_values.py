@@ -1,7 +1,5 @@
 """The values of the Big-M program's variables: from a known schedule, and back to a schedule."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Any

@@ -3,8 +3,6 @@
 The checkers of certificates have their own (`kvcore/certificates/least.py`) and share nothing with this.
 """
 
-from __future__ import annotations
-
 from functools import cached_property
 from itertools import accumulate
 

@@ -4,8 +4,6 @@ It shares no line and no idea of linearisation with the Pyomo models: conditions
 attention term is a product, minima are minima. At most `batches` batches, the unused ones at the end.
 """
 
-from __future__ import annotations
-
 from fractions import Fraction
 from typing import Any
 

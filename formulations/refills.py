@@ -31,8 +31,6 @@ j batches last no longer, for every j; with nothing to wait for, no token is lat
 tokens and a decode last 82 + 1.
 """
 
-from __future__ import annotations
-
 from kvcore.cost import CostFunction
 from kvcore.instance import Instance
 

@@ -1,7 +1,5 @@
 """The earliest start times of given batches, and the unit in which models count time."""
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence

@@ -5,8 +5,6 @@
 For the searches that a checker runs again, both give the same integers, which a test compares.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """What stops everything: a bound above the value of a schedule that the referee passed. One of the two is wrong."""
 
-from __future__ import annotations
-
 import json
 import tempfile
 from pathlib import Path

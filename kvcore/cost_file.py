@@ -1,7 +1,5 @@
 """Cost files: a cost model with what it was measured on, how well it fits, and what was measured."""
 
-from __future__ import annotations
-
 import json
 from typing import Annotated, Any, Literal
 

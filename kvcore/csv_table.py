@@ -1,7 +1,5 @@
 """Reading a table strictly and exactly, row by row; whatever is wrong with it is said with its line and column."""
 
-from __future__ import annotations
-
 import csv
 import gzip
 import io

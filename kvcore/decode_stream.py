@@ -4,8 +4,6 @@
 The tests execute random schedules by both and compare the traces, and what is broken.
 """
 
-from __future__ import annotations
-
 from array import array
 from collections import Counter
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """Reading `name:key=value,key=value`, and exact numbers, as a user types them."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Collection
 from fractions import Fraction

@@ -76,8 +76,6 @@ batches of the slot processes it (at most C each). So the sum of x[i] is at most
 the device at one tick. QED
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise

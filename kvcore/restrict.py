@@ -32,8 +32,6 @@ after bulk has at most 1 + h tokens.
   its first token, and where P is limited, a coarse decode is a fine one.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from dataclasses import dataclass, field
 from itertools import accumulate

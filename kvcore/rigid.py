@@ -1,7 +1,5 @@
 """Rigid instances: a schedule is one start time per request. When that is so, and kinds of requests that are alike."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from dataclasses import dataclass
 from functools import cached_property

@@ -4,8 +4,6 @@ They are made from the classes that read the files, and say what a single key ma
 once (unique ids, every request fits alone) is checked on reading only.
 """
 
-from __future__ import annotations
-
 import json
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """How things show themselves in a console: in one line, whatever they hold."""
 
-from __future__ import annotations
-
 from reprlib import Repr
 
 from pydantic import BaseModel

@@ -1,7 +1,5 @@
 """The state of a request during an execution."""
 
-from __future__ import annotations
-
 from kvcore.instance import Request
 from kvcore.trace import CallTrace, RequestTrace
 

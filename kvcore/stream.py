@@ -1,7 +1,5 @@
 """Writing an instance file of any number of requests without holding them, and counting what it holds."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Iterable, Iterator

@@ -4,8 +4,6 @@
 KVBOUND_DATA (docs/data.md).
 """
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess

@@ -1,7 +1,5 @@
 """Every way of ours on every open instance: what is better is kept, and the database of a sweep says what was tried."""
 
-from __future__ import annotations
-
 import math
 import time
 from collections.abc import Iterable

@@ -1,7 +1,5 @@
 """How far policies, and schedules of others, are from the best known of every instance."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from fractions import Fraction

@@ -1,7 +1,5 @@
 """The table of the library, `records/README.md`: how many are solved, the gap by size, policies, and every record."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Sequence
 from fractions import Fraction
 from itertools import groupby

@@ -1,7 +1,5 @@
 """Which formulation and solver run for an instance, and why."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

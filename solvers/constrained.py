@@ -5,8 +5,6 @@ it is not started from, and its value is a guess. The model with the batches and
 either has the best that obeys, or it says that the best is worse; then it is solved for a larger value.
 """
 
-from __future__ import annotations
-
 import time
 import traceback
 from collections.abc import Iterable

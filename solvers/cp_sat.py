@@ -1,7 +1,5 @@
 """OR-Tools CP-SAT, for the constraint program, inside a worker process."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Gurobi, when it is installed; the licence that comes with the wheel is limited in size and is reported as such."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

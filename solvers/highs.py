@@ -1,7 +1,5 @@
 """HiGHS, the embedded default solver."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable
 from typing import Any

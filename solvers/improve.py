@@ -67,6 +67,7 @@ class ImproveOptions(Options):
     finest_time: float = option(1.01, "the same for two flow times, or times of a token", least=1)
     moves: int = option(2_000, "moves of destroy and repair that count as a round")
     runs: int = option(200, "compiled runs of the index rule that count as a round")
+    quick: float = option(0.2, "part of the time for the fastest policies, where a solve has not run them", most=1)
     first: float = option(1.0, "processor seconds for a first policy, or half of all if that is more", least=0)
     reserve: float = option(2.0, "so many times the last run of the engine is kept free for the next one", least=0)
 
@@ -193,7 +194,9 @@ class _Improvement:
 
     def go_on(self, seed: int, ran: Collection[str] = ()) -> None:
         """Search until the rounds or the seconds are over (_OverError), also with policies, but those that have run."""
-        draw, instance, objective = random.Random(seed), self.instance, self.objective
+        draw, instance, objective, ran = random.Random(seed), self.instance, self.objective, {*ran}
+        if ran:
+            self.follow(self.quick(ran))
         first = [self.turned(), self.due() if tail_of(objective) else self.tuned()]
         first = [self.due(), self.turned()] if objective == "max-flow-time" else first
         for tries in (_staggered(instance), *first):
@@ -203,6 +206,14 @@ class _Improvement:
         if why_not(instance, objective) is None:
             self.repair(seed)
         self.follow(self.perturbed(draw), named=False)
+
+    def quick(self, ran: set[str]) -> Tries:
+        """Run policies that have not run, the fastest first, in a part of the time."""
+        end = self.began + self.options.quick * self.seconds
+        for policy in BY_COST:
+            if policy.name not in ran and time.monotonic() < end:
+                ran.add(policy.name)
+                yield policy
 
     def _keep(self, trace: Trace, name: str | None) -> None:
         self.schedule, self.value, self.name = trace.schedule, objective_value(trace, self.objective), name

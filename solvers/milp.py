@@ -1,7 +1,5 @@
 """Solving a Pyomo formulation with a MILP solver, inside a worker process."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable
 from dataclasses import replace

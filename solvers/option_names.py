@@ -1,7 +1,5 @@
 """Options of searches by their names, GROUP.NAME: which there are, and the objects that a user's values make."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import Field, fields

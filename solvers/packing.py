@@ -1,7 +1,5 @@
 """Functions of the user on their way to a worker process: by value, so that lambdas and notebooks do."""
 
-from __future__ import annotations
-
 import pickle
 from collections.abc import Callable, Sequence
 from typing import Any

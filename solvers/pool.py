@@ -1,7 +1,5 @@
 """Runs tasks in worker processes, side by side, under hard limits of time and memory."""
 
-from __future__ import annotations
-
 import contextlib
 import pickle
 import signal

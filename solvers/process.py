@@ -6,8 +6,6 @@ was killed. On Linux it is a copy of the *loader*, which has imported what all w
 milliseconds then, in place of most of a second.
 """
 
-from __future__ import annotations
-
 import contextlib
 import ctypes
 import gc

@@ -1,7 +1,5 @@
 """The code that proves, as a hash: what it remembers holds for this very code."""
 
-from __future__ import annotations
-
 import hashlib
 from functools import cache
 from pathlib import Path

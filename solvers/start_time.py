@@ -1,7 +1,5 @@
 """Requests that run from start to end as an integer program over their starts, for HiGHS (`docs/start_time.md`)."""
 
-from __future__ import annotations
-
 import time
 from dataclasses import dataclass, replace
 from functools import cached_property

@@ -1,7 +1,5 @@
 """Compiled: a run of the index rule (`heuristics.policies.index`) in floating point, which only proposes."""
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 import numpy as np

@@ -1,7 +1,5 @@
 """What a solve is asked to do, and what it reports while it runs; both cross a process boundary."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal

@@ -1,7 +1,5 @@
 """The one table of ways: what finds schedules, what proves bounds, or both; a new one is a module and a row."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from collections.abc import Callable, Iterator

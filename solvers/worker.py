@@ -1,7 +1,5 @@
 """The worker process: one task in, messages out (`python -m solvers.worker`; the parent is `solvers.pool`)."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import pickle

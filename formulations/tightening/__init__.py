@@ -5,8 +5,6 @@ the program describes, by the rules alone; the tests look at random ones (`tests
 holds in some optimal schedule only names its program in `tests/reductions`, which makes it of any other.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import partial
 

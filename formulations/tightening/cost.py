@@ -1,7 +1,5 @@
 """The cost of a batch, token by token: what its phases, its reads and its pairs are at least."""
 
-from __future__ import annotations
-
 from itertools import product
 
 from formulations.big_m import BigM

@@ -1,7 +1,5 @@
 """What fits into the memory together, and the order of batches and of requests that are alike."""
 
-from __future__ import annotations
-
 from fractions import Fraction
 from itertools import pairwise, product
 from typing import Any

@@ -1,7 +1,5 @@
 """Times, where they are variables: what lies between two tokens takes its time."""
 
-from __future__ import annotations
-
 from itertools import pairwise, product
 from typing import Any
 

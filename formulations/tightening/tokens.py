@@ -1,7 +1,5 @@
 """Token by token: a variable says by which batch each token is generated, and every constant is a context."""
 
-from __future__ import annotations
-
 from itertools import accumulate, product
 from typing import Any
 

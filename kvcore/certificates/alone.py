@@ -5,8 +5,6 @@ less. For token q a request takes ceil((A_q - kept) / P) batches (docs/bounds.md
 first token at least one prefill of the whole prompt, without the hinge and with the pairs of one token less.
 """
 
-from __future__ import annotations
-
 from typing import ClassVar, Literal
 
 from kvcore.certificates.budget import Budget

@@ -5,8 +5,6 @@ With a target, a search looks at all schedules of which the prices do not show t
 is nothing but starts.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Annotated, Literal
 

@@ -44,8 +44,6 @@ remaining processing time). After its next token a request needs what it takes a
 those that follow it. So no schedule is better than the state that comes next, wherever the search stops.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction

@@ -23,8 +23,6 @@ the host is kept, unless it has no room at all. After the last slot all prices a
 that comes there pays for no prefill.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 

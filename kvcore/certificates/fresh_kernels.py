@@ -1,7 +1,5 @@
 """The sweep of `fresh.py`, over arrays: compiled by numba where it is installed, and the same in plain Python."""
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 import numpy as np

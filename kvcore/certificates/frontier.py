@@ -4,8 +4,6 @@ Three parts may be replaced, each by itself: the state, what makes one state as 
 least. All numbers are below 2^62: `events.py` refuses what is larger.
 """
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 import numpy as np

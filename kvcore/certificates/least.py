@@ -1,7 +1,5 @@
 """What a request needs at the very least, whatever the schedule: the checkers' own, apart from the formulations'."""
 
-from __future__ import annotations
-
 from kvcore.cost import Cost, Features
 from kvcore.instance import Instance, Machine, Request
 

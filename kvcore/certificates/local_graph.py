@@ -12,8 +12,6 @@ What is left at the least is a recursion over the graph, so no option leads to l
   it; or by tokens, prefill tokens, requests. So f/q is at least the sum of the shares of requests.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from itertools import chain
 from typing import Any, NamedTuple

@@ -1,7 +1,5 @@
 """One machine that may interrupt its work: the exact optima that bounds by shares of time rest on."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from heapq import heappop, heappush
 from typing import NamedTuple

@@ -16,8 +16,6 @@ So payments depend on the ends of segments only, and the cheapest ends are found
 arrays are exact integers, indexed by slot.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property

@@ -7,8 +7,6 @@ Let u[t, r] be what a schedule takes of resource r in slot t, at most the limit 
 and each request pays at least what its cheapest path does (`paths.py`). `docs/bounds.md` has the proofs.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Iterable
 from fractions import Fraction

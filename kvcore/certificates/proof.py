@@ -1,7 +1,5 @@
 """What every proof of a lower bound has in common."""
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from fractions import Fraction

@@ -4,8 +4,6 @@ A step of a local graph is a tick: an option of a batch (`options.py`), or idlin
 but what a simulation shows to be no better, and the simulation is computed here.
 """
 
-from __future__ import annotations
-
 from functools import cached_property
 from itertools import pairwise
 from typing import Any, NamedTuple

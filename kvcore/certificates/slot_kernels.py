@@ -3,8 +3,6 @@
 All numbers are whole. `slots.check_size` makes sure, in unbounded integers, that no sum here reaches 2^61.
 """
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 import numpy as np

@@ -4,8 +4,6 @@ Nothing of the file is believed: prices only say what a state is worth, and thei
 prove less. `docs/bounds.md` has the argument, section "A search to run again".
 """
 
-from __future__ import annotations
-
 from fractions import Fraction
 from typing import Annotated, Literal
 

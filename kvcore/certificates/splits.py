@@ -20,8 +20,6 @@ same tick and none calls, so that every batch may start when the one before ends
 busy-time the machine may wait.)
 """
 
-from __future__ import annotations
-
 from kvcore.instance import Instance
 
 

@@ -4,8 +4,6 @@ A *step* is an output token q of a request. What the request processes after tok
 generates q is the work *for* q. `docs/bounds.md` proves what is claimed here, in the section "Shares of time".
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 

@@ -1,7 +1,5 @@
 """Percentiles by late requests: if more must take longer than a time than the percentile leaves out, it is above."""
 
-from __future__ import annotations
-
 from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field

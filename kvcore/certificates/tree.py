@@ -6,8 +6,6 @@ branches above the leaf say: `paths.py` counts what is paid by the slots in whic
 of all tokens. A leaf in which some request has no such path holds no schedule.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from fractions import Fraction
 from typing import Annotated, Literal

@@ -14,8 +14,6 @@ busy J + a, with a the cost of all requests pulled once and never dropped. Every
 value that it cut.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from itertools import pairwise
 

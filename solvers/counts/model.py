@@ -12,8 +12,6 @@ KV and are left out. Change a schedule of least cost so that no rule breaks and 
 3. *Time.* For busy-time every batch may wait for the last arrival; for the makespan all arrive at once. QED
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from dataclasses import dataclass, replace
 from typing import NamedTuple

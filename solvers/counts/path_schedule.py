@@ -1,7 +1,5 @@
 """From a path through the layers to a schedule of requests."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from itertools import pairwise
 

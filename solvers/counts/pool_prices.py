@@ -1,7 +1,5 @@
 """Prices of the pools that make the bound for a number of batches large; whole numbers, so that it is exact."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The search over counts of like requests in a worker process."""
 
-from __future__ import annotations
-
 import time
 
 from heuristics import best_schedule

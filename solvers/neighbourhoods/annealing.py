@@ -1,7 +1,5 @@
 """Better schedules by destroy and repair: see `docs/arc_flow.md`."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterator
 

@@ -3,8 +3,6 @@
 `cost[i]` of request i is its rate times the slot that counts.
 """
 
-from __future__ import annotations
-
 import math
 from typing import Any, NamedTuple
 

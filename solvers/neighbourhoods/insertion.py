@@ -6,8 +6,6 @@ begin to end - 1: `resident` is the KV after the growth of the first of them, `t
 decode grows by one token a slot; kinds HELD and HOSTED only keep their KV.
 """
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 import numpy as np

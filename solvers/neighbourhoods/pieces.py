@@ -1,7 +1,5 @@
 """From pieces to a schedule, and back."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Requests that are one block in time: a start each, searched with memory that may be exceeded, then made to fit."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from bounds.lagrangian import machine_prices

@@ -1,7 +1,5 @@
 """Which instances the search takes, which objectives, and its options."""
 
-from __future__ import annotations
-
 from collections import namedtuple
 from dataclasses import dataclass
 

@@ -5,8 +5,6 @@ costs. `load[i]` are the blocks of request i by batch, with `pad` zeros before a
 floats, which propose only: what comes out is inserted anew, in integers.
 """
 
-from __future__ import annotations
-
 import math
 from typing import Any, NamedTuple
 

@@ -1,7 +1,5 @@
 """An instance as arrays: segments, rates and limits. Slots count from the first arrival."""
 
-from __future__ import annotations
-
 from functools import cached_property
 from typing import Any
 

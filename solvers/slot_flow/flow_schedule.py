@@ -1,7 +1,5 @@
 """From a flow to a schedule: a path for each request, and what it does on it."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

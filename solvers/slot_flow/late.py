@@ -12,8 +12,6 @@
    slot with or without KV, and holds the same memory in it.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from kvcore.certificates.slot_graph import Integers, LocalGraphs

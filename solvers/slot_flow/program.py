@@ -1,7 +1,5 @@
 """The flow over (state, tick) that prices leave, as a program in integers for CP-SAT."""
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from collections.abc import Callable

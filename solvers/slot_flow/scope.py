@@ -1,7 +1,5 @@
 """Which instances the way takes."""
 
-from __future__ import annotations
-
 from bounds.slot_solver import SlotOptions, options_at_most
 from kvcore.certificates.prices import FLOWS
 from kvcore.instance import Instance

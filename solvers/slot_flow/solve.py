@@ -1,7 +1,5 @@
 """The way as a whole: prices, better schedules, fixing, and CP-SAT on the steps that are left, in turns."""
 
-from __future__ import annotations
-
 import time
 from contextlib import suppress
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Compiled: the steps between ticks that prices leave to a schedule below a target."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The steps that a schedule below the target of a search may take, as the arcs of a flow."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np
