@@ -97,6 +97,8 @@ class Speed(Division):
 
     `lines` are more lines of the cost with prices of their own, paid for work alone. Where there are any, all but first
     tokens pay for their last batch only.
+
+    Where it is `ordered`, the first token comes in one of the `cells` of a slot, all of the same length.
     """
 
     kind: Literal["speed"] = "speed"
@@ -110,6 +112,7 @@ class Speed(Division):
     fees: Annotated[tuple[Weights, ...], Field(max_length=1_000_000)] = ()
     within: Tick = 0
     lines: Annotated[tuple[PricedLine, ...], Field(max_length=16)] = ()
+    cells: Annotated[int, Field(ge=1, le=64)] = 1
 
     def prove(self, instance: Instance, objective: str, budget: Budget) -> Value:
         """Return what all requests take and pay at the least, less all prices times the length of their slots.
@@ -232,31 +235,51 @@ class PricedWork:
         start, rest, least = arrival + begin, alone - begin, rate * alone * self.unit
         work = int(main.work[first + self.proof.ordered : last + 1].sum()) * FINE * ONE**2 * UNIT
         best, later, ordered = None, 0, others and self.proof.ordered
-        for turn in range(min(start // slot, free), (stop if ordered else min(start // slot, free)) + 1):
-            ready, sure = max(start, turn * slot) if ordered else start, 0
-            if best is not None and rate * (ready + rest - arrival) * self.unit >= best:
-                break
-            if ordered:  # the first token comes in the slot `turn`
-                by = all_by(before, turn, 0)
-                if by is None:
-                    continue
-                sure = by
+        known = [0] * (stop + 1)  # what the others pay at the least, by the slot of the end
+
+        def total(turn: int, cell: int, cells: int) -> int | None:
+            """Return the least where the first token comes in this cell of the slot `turn` (None: too early)."""
+            close, ready, early = turn * slot - (-slot * (cell + 1) // cells), start, 0
+            if ordered:
+                ready = max(start, turn * slot + slot * cell // cells)
+                by = all_by(before, turn, (turn + 1) * slot - close)
+                if by is None or (turn < free and close <= start):
+                    return None
+                early = by
             tokens = Tokens(self, main, need, each, ready, fees, besides)
             beyond = Tokens(self, main, FINE * (len(heaviest) - 1), each, ready, {})
+            found = None
             for end in range(min(ready // slot, free) if self.objective in SUMS else stop, stop + 1):
-                taken = rate * (max(end * slot, ready) - arrival) * self.unit + sure
-                if best is not None and taken + later >= best:
+                taken = rate * (max(end * slot, ready) - arrival) * self.unit + early
+                least = min((each for each in (best, found) if each is not None), default=None)
+                if least is not None and taken + later >= least:
                     break
-                paid = tokens.ending(end, rate) if self.objective in SUMS else tokens.by(end, spare)
-                early = 0 if ordered else all_by(before, end, after + spare)
-                if paid is None or early is None or (end < free and (end + 1) * slot < ready + rest):
+                if (end < free and (end + 1) * slot < ready + rest) or (least is not None and taken + known[end] >= least):
                     continue
-                total = taken + paid + early
-                if heaviest[1:] and (best is None or total < best):
-                    total += beyond.beyond(end, heaviest)
-                if best is None or total < best:
+                paid = tokens.ending(end, rate) if self.objective in SUMS else tokens.by(end, spare)
+                by = 0 if ordered else all_by(before, end, after + spare)
+                if paid is None or by is None:
+                    continue
+                known[end] = max(known[end], paid)
+                paid += taken + by
+                if heaviest[1:] and (least is None or paid < least):
+                    paid += beyond.beyond(end, heaviest)
+                if found is None or paid < found:
                     self.budget.spend("prices of work", 20 * len(self.prices))
-                    best, far = total, (arrival + total // max(1, rate * self.unit)) // slot
+                    found = paid
+            return found
+
+        for turn in range(min(start // slot, free), (stop if ordered else min(start // slot, free)) + 1):
+            if best is not None and rate * (max(start, turn * slot * ordered) + rest - arrival) * self.unit >= best:
+                break
+            cells = self.proof.cells if ordered and turn < free else 1
+            for cell, many in [(0, 1), *((cell, cells) for cell in range(cells if cells > 1 else 0))]:
+                found = total(turn, cell, many)
+                if found is None or (best is not None and found >= best):
+                    if cell == 0 and many == 1:
+                        break
+                elif many == cells:
+                    best, far = found, (arrival + found // max(1, rate * self.unit)) // slot
                     later = work * min(self.prices[arrival // slot : far + 2], default=0) if rate else 0
         return max(best or 0, least)
 
