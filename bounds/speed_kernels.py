@@ -5,6 +5,7 @@ What `kvcore/certificates/speed.py` does exactly; but the slot, or cell, in whic
 
 from __future__ import annotations
 
+import math
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -123,7 +124,7 @@ def first_pieces(cost, room, place, n, price, work, fee, part, ratios, rooms, sp
 
 @compiled
 def cheapest(cost, room, n, others, more, m):
-    """Return what a first token pays in the cheapest of n sorted pieces and m others (FAR: there is too little room)."""
+    """Return what a first token pays in the cheapest of n sorted pieces and m others (FAR: too little room)."""
     paid, left, k = 0.0, 1.0, 0
     for j in range(m + 1):
         while k < n and (j == m or cost[k] <= others[j]):
@@ -159,8 +160,8 @@ def pay(work, shape, fees, prices, usages):
         start, best, chosen = min(last, int(begin // slot)), FAR, -1
         low, ordered = min(last, int(arrival // slot)), shape.ordered and work.first[i] > 0
         cells = shape.cells if ordered else 1
-        goal, later, rest, length = last, 0.0, alone - begin, slot / cells
-        since = begun = min(last * cells, int(begin // length))
+        goal, later, rest = last, 0.0, alone - begin
+        since = begun = min(last * cells, int(begin // (slot / cells)))
         place0, stop0 = fees.first[i] - fees.start[i], fees.first[i + 1]
         every = need * each + work.extra[i] + (0 if ordered else work.first[i])
         known[start:] = 0.0
@@ -169,8 +170,9 @@ def pay(work, shape, fees, prices, usages):
             n1, total1, done = 0, 0.0, low
             counts[:], totals[:] = 0, 0.0
             for cell in range(since, (last * cells if ordered and turn == 0 else since) + 1):  # that of the first token
-                first, upto = cell // cells, (cell + 1) * length
-                ready = max(begin, cell * length)
+                first, within = cell // cells, cell % cells
+                upto = first * slot + math.ceil(slot * (within + 1) / cells)
+                ready = max(begin, first * slot + math.floor(slot * within / cells))
                 if turn == 0 and rate * (ready + rest - arrival) + later >= best:
                     break
                 n, total, n2, total2, sure, until = 0, 0.0, 0, 0.0, 0.0, goal
@@ -207,7 +209,8 @@ def pay(work, shape, fees, prices, usages):
                                 rooms[k] = span1 * room1[k]
                         sure = cheapest(cost1, free1, n1, others, rooms, more1) if work.first[i] > 0 else 0.0
                         for k in range(lines):
-                            others[0], rooms[0] = prices[k + 1, min(s, last - 1)] * work.heads[k, i], span1 / work.quick[k, i]
+                            others[0] = prices[k + 1, min(s, last - 1)] * work.heads[k, i]
+                            rooms[0] = span1 / work.quick[k, i]
                             sure += cheapest(costs[k], frees[k], counts[k], others, rooms, min(1, more1))
                         if ordered and turn == 0:
                             if sure >= FAR:

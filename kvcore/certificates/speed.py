@@ -10,10 +10,12 @@ those of the page: lam a price, F the fixed part of a line, f of it not shared, 
 2. *Slots.* phi is convex: within a slot constant speed is cheapest. Its tangent at 1 / (1 - f x) = g is
    (g^2 f x - (g - 1)^2) / f; the tangents of g and g' meet at f x = 1 - 2 / (g + g'). So a slot has room for tokens in
    pieces at rising prices lam w g^2; the cheapest are taken first.
-3. *Groups.* The first token comes by C[i] less the time that the others take. The others begin after it (`ordered`: in
-   its slot or later, for each slot) and count as sum over q of min(w[q], w) / w tokens of one work w. The n(h) tokens
-   with more than w + h pay for h at least the n(h) cheapest pieces up to C[i]. Over all h: the heaviest tokens are in
-   the cheapest pieces.
+3. *Groups.* The first token comes by C[i] less the time that the others take. The others begin after it and count as
+   sum over q of min(w[q], w) / w tokens of one work w. The n(h) tokens with more than w + h pay for h at least the n(h)
+   cheapest pieces up to C[i]. Over all h: the heaviest tokens are in the cheapest pieces.
+   Where it is `ordered`, V[i] is the least over cells: if the first token comes at F in [s, e), its work is paid in
+   slots cut at e, that of the others in slots cut at s. So no more than a cell of time is used twice. A cell as long
+   as its slot bounds all cells in it, and the others pay no less the later they begin: what cannot be better is left.
 4. *Ends.* If C[i] is in slot s, time before s, or before the others can begin, is charged whole. n tokens in a part tau
    of s cost tau + lam w tau phi(n / tau), at least n times the least of (1 + lam w phi(x)) / x, where tangents meet.
    After the last slot only time costs.
@@ -254,7 +256,9 @@ class PricedWork:
                 least = min((each for each in (best, found) if each is not None), default=None)
                 if least is not None and taken + later >= least:
                     break
-                if (end < free and (end + 1) * slot < ready + rest) or (least is not None and taken + known[end] >= least):
+                if end < free and (end + 1) * slot < ready + rest:
+                    continue
+                if least is not None and taken + known[end] >= least:
                     continue
                 paid = tokens.ending(end, rate) if self.objective in SUMS else tokens.by(end, spare)
                 by = 0 if ordered else all_by(before, end, after + spare)

@@ -165,6 +165,12 @@ EARLY_LINES = alike(2, 1, 2, None, ROOF)
 ROOF_PRICES = Speed(functions=(UNIT, 0, 0), slot=2, scale=40, price=(0,) * 40, ordered=True,
                     lines=(PricedLine(functions=(0, UNIT, 0), price=tuple(range(79, 0, -2))),))  # fmt: skip
 """In the second line alone, falling from 2 to 0: who ends at 40 pays 60 by then; who ends at 80 pays 20."""
+COARSE_PRICES = ROOF_PRICES.replace(slot=6, price=(0,) * 14, cells=2, lines=(
+    PricedLine(functions=(0, UNIT, 0), price=tuple(range(77, 0, -6))),))  # fmt: skip
+"""The same in slots of 6."""
+STEEP_PRICES = ROOF_PRICES.replace(slot=4, price=(0,) * 15, lines=(
+    PricedLine(functions=(0, UNIT, 0), price=tuple(range(87, 0, -6))),))  # fmt: skip
+"""Falling faster: who begins later pays less."""
 HALVES = Speed(functions=(UNIT, 0), slot=30, scale=1, price=(1,), fee=UNIT, fees=((1,),))
 """Each pays half of the batch."""
 
@@ -203,7 +209,7 @@ MUTANTS = {
     "the others begin a slot after the first": ("turn * slot + slot * cell", "turn * slot + slot + slot * cell"),
     "the others begin a cell after the first": ("slot + slot * cell //", "slot + slot * (cell + 1) //"),
     "the first token comes a cell early": ("(-slot * (cell + 1)", "(-slot * cell"),
-    "others that begin later pay twice": ("max(known[end], paid)", "2 * paid"),
+    "others that begin later pay twice": ("max(known[end], paid)", "9 * paid"),
     "pieces that are needed are forgotten": ("self.pieces[-1][1] >= self.need", "self.pieces[-1][1] >= self.need // 2"),
     "dear pieces stay where the last slot is cheaper": ("while more and place >= 0 and", "while False and"),
 }
@@ -253,7 +259,7 @@ def known_proofs():
     coarse = Speed(functions=(UNIT, 0), slot=60, scale=1, price=(1,))
     drawn = [(k, case) for k, case in enumerate(all_cases(range(8))) if ALL or k in NOTICING]
     made = [(SERIAL, FLOW, 90, coarse), (TOGETHER, FLOW, 60, HALVES), (EARLY_LINES, FLOW, 120, ROOF_PRICES)]
-    made += [(EARLY_LINES, FLOW, 120, ROOF_PRICES.replace(cells=2))]
+    made += [(EARLY_LINES, FLOW, 120, prices) for prices in (COARSE_PRICES, STEEP_PRICES)]
     return made + [(*case, proof) for k, case in drawn for proof in proofs(*case[:2], k, 16)]
 
 
@@ -442,4 +448,4 @@ def test_slots_that_are_passed_by_are_counted_first() -> None:
         ratios=tuple(range(65, 128)), ordered=True, within=298,
     )  # fmt: skip
     with pytest.raises(InvalidCertificate, match="prices of work would take too long to check"):
-        proof.prove(instance, "max-flow-time", Budget(4 * 10**9))
+        proof.prove(instance, "max-flow-time", Budget(2 * 10**9))
