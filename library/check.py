@@ -807,7 +807,8 @@ class Batches:
 
     def __init__(self, proof, F, f):
         self.F, self.f, self.ordered, self.fee = F, f, proof.ordered, Fraction(proof.fee, 1024)
-        self.slot, self.cells, self.price, self.level = proof.slot, proof.cells, proof.price, Fraction(proof.level, 1024)
+        self.slot, self.cells, self.price = proof.slot, proof.cells, proof.price
+        self.level = Fraction(proof.level, 1024)
         self.ratios, self.pieces = [Fraction(1), *(Fraction(ratio, 64) for ratio in proof.ratios)], cache(self.pieces)
 
     def pieces(self, w, least=0):
