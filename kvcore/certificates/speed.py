@@ -236,7 +236,8 @@ class PricedWork:
             besides = [(row, int(row.work[first + 1 : last + 1].min())) for row in lines]
         start, rest, least = arrival + begin, alone - begin, rate * alone * self.unit
         work = int(main.work[first + self.proof.ordered : last + 1].sum()) * FINE * ONE**2 * UNIT
-        best, later, ordered = None, 0, others and self.proof.ordered
+        best: int | None = None
+        later, ordered = 0, others and self.proof.ordered
         known = [0] * (stop + 1)  # what the others pay at the least, by the slot of the end
 
         def total(turn: int, cell: int, cells: int) -> int | None:
@@ -250,7 +251,7 @@ class PricedWork:
                 early = by
             tokens = Tokens(self, main, need, each, ready, fees, besides)
             beyond = Tokens(self, main, FINE * (len(heaviest) - 1), each, ready, {})
-            found = None
+            found: int | None = None
             for end in range(min(ready // slot, free) if self.objective in SUMS else stop, stop + 1):
                 taken = rate * (max(end * slot, ready) - arrival) * self.unit + early
                 least = min((each for each in (best, found) if each is not None), default=None)
