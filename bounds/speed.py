@@ -55,9 +55,10 @@ class SpeedOptions(Options):
     sharp: float = option(32.0, "down to the mean time alone divided by this")
     gains: float = option(1.01, "so many times as much is a gain", least=1)
     scale: int = option(2**24, "prices of the certificate are whole multiples of one part in so many")
-    ordered_pairs: int = option(2 * 10**6, "pairs of slots up to which first tokens are ordered", least=0)
-    pairs_per_second: float = option(1e5, "pairs that it looks at in a second")
-    check_rounds: float = option(50.0, "it takes as long as so many rounds")
+    ordered_pairs: int = option(8 * 10**6, "pairs of a cell and a slot up to which first tokens are ordered", least=0)
+    pairs_per_second: float = option(4e4, "pairs that the check looks at in a second")
+    check_rounds: float = option(20.0, "it takes as long as so many rounds")
+    cells: int = option(4, "parts of a slot, in one of which the first token comes", most=64)
     unordered: float = option(2 / 3, "part of the time in which prices rise without that order", most=1)
     trial_rounds: int = option(60, "rounds in which two divisions are compared, at the most")
     trial_parts: float = option(6.0, "each takes the time divided by this", least=2)
@@ -139,8 +140,8 @@ class _Search:
         several = None if best is None else self._several()
         if best is not None and several is not None:
             each = max(0.0, end - time.process_time()) / self.options.trial_parts
-            for one in (best, several):
-                one.rise(2 * self.options.trial_rounds, time.process_time() + each)
+            for one, rounds in ((best, 2 * self.options.trial_rounds), (several, self.options.rounds)):
+                one.rise(rounds, time.process_time() + each)  # several begin lower
             if several.value > best.value:
                 self.best = several
                 several.rise_finer(end)
@@ -228,7 +229,8 @@ class Ascent:
         first = first_prices if self.within is None else window_prices
         slot, self.price = first(self.work, totals, inflated, needs.slots)
         self.division = division.replace(slot=slot)
-        self.shape = Shape(float(slot), fixed, np.array([1.0, *(ratio / ONE for ratio in self.options.ratios)]), False)
+        ratios = np.array([1.0, *(ratio / ONE for ratio in self.options.ratios)])
+        self.shape = Shape(float(slot), fixed, ratios, False, self.options.cells if self.within is None else 1)
         self.slope, kind = 0.0, int(not needs.sums)
         self.patience, self.smaller = self.options.patience[kind], self.options.shrink[kind]
         if division.lines:
@@ -311,7 +313,7 @@ class Ascent:
         paid = self.value + self.shape.slot * self.best[0].sum()
         slots = paid / (self.work.rate @ self.work.requests) / self.shape.slot  # no request looks at more, in the mean
         slots = slots if self.within is None else self.value / self.shape.slot
-        pairs = times * len(self.work.arrival) * slots**2 / 2
+        pairs = times * self.shape.cells * len(self.work.arrival) * slots**2 / 2
         in_time = self.options.pairs_per_second * (deadline - time.process_time())
         return bool(pairs <= min(self.options.ordered_pairs, in_time))
 
@@ -375,8 +377,9 @@ class Ascent:
         whole, *others = (tuple(int(each) for each in row) for row in np.floor(price * self.options.scale))
         lines = [one.replace(price=row) for one, row in zip(self.division.lines, others, strict=True)]
         proof = self.division.replace(
-            price=whole, lines=tuple(lines), ordered=self.shape.ordered or self.ordered_by(deadline)
-        )
+            price=whole, lines=tuple(lines), ordered=self.shape.ordered or self.ordered_by(deadline),
+            cells=self.shape.cells,
+        )  # fmt: skip
         if self.within is not None:
             self.price, self.within, less = np.array([whole]) / self.options.scale, self.value, self.options.tolerance
             while self._above()[0] <= self.options.surplus * self.shape.slot * self.price.sum() and self.within > 1:

@@ -1,10 +1,11 @@
 """Compiled: the cheapest speeds of requests under prices of work, in floating point: they only propose prices.
 
-What `kvcore/certificates/speed.py` does exactly; but the slot in which a first token comes counts as whole.
+What `kvcore/certificates/speed.py` does exactly; but the slot, or cell, in which a first token comes counts as whole.
 """
 
 from __future__ import annotations
 
+import math
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -45,13 +46,14 @@ class Work(NamedTuple):
 class Shape(NamedTuple):
     """What slots are like: their length, the fixed part of a batch, and the ratios at which tangents touch, 1 first.
 
-    Where it is `ordered`, the other tokens begin after the first.
+    Where it is `ordered`, the other tokens begin after the first, which comes in one of the `cells` of a slot.
     """
 
     slot: float
     fixed: float
     ratios: Any
     ordered: bool
+    cells: int = 1
 
 
 class Fees(NamedTuple):
@@ -121,12 +123,17 @@ def first_pieces(cost, room, place, n, price, work, fee, part, ratios, rooms, sp
 
 
 @compiled
-def cheapest(cost, room, n):
-    """Return what a whole first token pays in the cheapest of n sorted pieces (FAR: there is too little room)."""
-    paid, left = 0.0, 1.0
-    for k in range(n):
-        paid += min(left, room[k]) * cost[k]
-        left -= min(left, room[k])
+def cheapest(cost, room, n, others, more, m):
+    """Return what a first token pays in the cheapest of n sorted pieces and m others (FAR: too little room)."""
+    paid, left, k = 0.0, 1.0, 0
+    for j in range(m + 1):
+        while k < n and (j == m or cost[k] <= others[j]):
+            paid += min(left, room[k]) * cost[k]
+            left -= min(left, room[k])
+            k += 1
+        if j < m:
+            paid += min(left, more[j]) * others[j]
+            left -= min(left, more[j])
     return FAR if left > 1e-9 else paid
 
 
@@ -143,6 +150,7 @@ def pay(work, shape, fees, prices, usages):
     cost2, free2, place2 = np.empty(size), np.empty(size), np.empty(size, np.int64)
     costs, frees, places = np.empty((lines, size)), np.empty((lines, size)), np.empty((lines, size), np.int64)
     counts, totals = np.zeros(lines, np.int64), np.zeros(lines)
+    others, rooms = np.empty(pieces), np.empty(pieces)
     value, known = 0.0, np.zeros(last + 1)
     for i in range(len(work.arrival)):
         arrival, begin, need, rate, each = work.arrival[i], work.begin[i], work.count[i], work.rate[i], work.each[i]
@@ -150,8 +158,10 @@ def pay(work, shape, fees, prices, usages):
         pieces = speeds(work.least[i], shape, room, ticks, means)
         pieces1 = speeds(work.time[i], shape, room1, ticks1, means1)
         start, best, chosen = min(last, int(begin // slot)), FAR, -1
-        low, since, begun = min(last, int(arrival // slot)), start, start
-        goal, later, rest, ordered = last, 0.0, alone - begin, shape.ordered and work.first[i] > 0
+        low, ordered = min(last, int(arrival // slot)), shape.ordered and work.first[i] > 0
+        cells = shape.cells if ordered else 1
+        goal, later, rest = last, 0.0, alone - begin
+        since = begun = min(last * cells, int(begin // (slot / cells)))
         place0, stop0 = fees.first[i] - fees.start[i], fees.first[i + 1]
         every = need * each + work.extra[i] + (0 if ordered else work.first[i])
         known[start:] = 0.0
@@ -159,17 +169,21 @@ def pay(work, shape, fees, prices, usages):
         for turn in range(2):
             n1, total1, done = 0, 0.0, low
             counts[:], totals[:] = 0, 0.0
-            for first in range(since, (last if ordered and turn == 0 else since) + 1):  # the slot of the first token
-                ready = max(begin, first * slot)
+            for cell in range(since, (last * cells if ordered and turn == 0 else since) + 1):  # that of the first token
+                first, within = cell // cells, cell % cells
+                upto = first * slot + math.ceil(slot * (within + 1) / cells)
+                ready = max(begin, first * slot + math.floor(slot * within / cells))
                 if turn == 0 and rate * (ready + rest - arrival) + later >= best:
                     break
                 n, total, n2, total2, sure, until = 0, 0.0, 0, 0.0, 0.0, goal
                 for s in range(first, goal + 1):
                     span = slot if s * slot >= ready else (s + 1) * slot - ready
                     if heads and (s == first or not ordered):
-                        close = last if s == last else s - (0 if ordered else int(work.after[i] // slot))
+                        close = last if s == last else s - (1 - turn if ordered else int(work.after[i] // slot))
                         while done <= close:
                             mark, span1 = done * len(shape.ratios), min(slot, (done + 1) * slot - arrival)
+                            if ordered and done == s:
+                                span1 = upto - max(arrival, s * slot)
                             for k in range(lines):
                                 each1 = 0.0 if done == last else prices[k + 1, done] * work.heads[k, i]
                                 room2 = 1.0 if done == last else span1 / work.quick[k, i]
@@ -187,9 +201,17 @@ def pay(work, shape, fees, prices, usages):
                                     room1[:pieces1], span1, mark, total1,
                                 )  # fmt: skip
                             done += 1
-                        sure = cheapest(cost1, free1, n1) if work.first[i] > 0 else 0.0
+                        more1, span1 = 0, upto - max(arrival, s * slot)
+                        if ordered and turn == 0 and s < last:  # the cell, besides the slots before
+                            more1, fee = pieces1, part * fees.ticks[place0 + s] if place0 + s < stop0 else 0.0
+                            for k in range(pieces1):
+                                others[k] = price[s] * (work.first[i] * (part + fast * shape.ratios[k] ** 2) + fee)
+                                rooms[k] = span1 * room1[k]
+                        sure = cheapest(cost1, free1, n1, others, rooms, more1) if work.first[i] > 0 else 0.0
                         for k in range(lines):
-                            sure += cheapest(costs[k], frees[k], counts[k])
+                            others[0] = prices[k + 1, min(s, last - 1)] * work.heads[k, i]
+                            rooms[0] = span1 / work.quick[k, i]
+                            sure += cheapest(costs[k], frees[k], counts[k], others, rooms, min(1, more1))
                         if ordered and turn == 0:
                             if sure >= FAR:
                                 break
@@ -277,7 +299,7 @@ def pay(work, shape, fees, prices, usages):
                         if turn == 0:
                             known[s] = paid - sure
                         if left <= 1e-12 * need and paid < best:
-                            best, chosen, begun = paid, s, first
+                            best, chosen, begun = paid, s, cell
                             far = min(last, int((arrival + best / rate) // slot) + 1)
                             later = 0.0 if far == last else every * price[low : far + 1].min()
                     if s < last:

@@ -837,7 +837,8 @@ class Batches:
 
     def __init__(self, proof, F, f):
         self.F, self.f, self.ordered, self.fee = F, f, proof.ordered, Fraction(proof.fee, 1024)
-        self.slot, self.price, self.level = proof.slot, proof.price, Fraction(proof.level, 1024)
+        self.slot, self.cells, self.price = proof.slot, proof.cells, proof.price
+        self.level = Fraction(proof.level, 1024)
         self.ratios, self.pieces = [Fraction(1), *(Fraction(ratio, 64) for ratio in proof.ratios)], cache(self.pieces)
 
     def pieces(self, w, least=0):
@@ -872,11 +873,11 @@ class Batches:
         heads += [Tokens(self, w, 1, r, fees)] if others else []
         ordered, rate, later = self.ordered and bool(others), rate * ONE, work.chain - work.d[0]
         besides = [(row, each) for row, _, each in lines if others]
-        for T in range(min(begin // slot, S), S + 1) if ordered else [0]:
-            ready = max(begin, T * slot)
+        known = [0] * (S + 1)  # what the others pay at the least, by the slot of the end: no less if they begin later
+        for ready, close in self.firsts(begin) if ordered else [(begin, None)]:
             if rate * (ready + rest - r) >= best:
                 break
-            fixed = all_by(heads, (T + 1) * slot) if ordered and T < S else 0
+            fixed = all_by(heads, close) if close else 0
             if fixed is None:
                 continue
             tail, growth = Tokens(self, level, count, ready, fees, besides), Tokens(self, level, len(more), ready, {})
@@ -884,13 +885,22 @@ class Batches:
                 end, time = (s + 1) * slot, rate * (max(s * slot, ready) - r) + fixed
                 if time >= best:
                     break
-                if s < S and end < ready + rest:
+                if (s < S and end < ready + rest) or time + known[s] >= best:
                     continue
                 early = all_by(heads, end - later) if not ordered and s < S else 0
                 timed = tail.ending(s, self.price[s] if s < S else 0, rate)
+                known[s] = max(known[s], timed or 0)
                 if early is not None and timed is not None and time + timed + early < best:
                     best = min(best, time + timed + early + (growth.heaviest(s, more) if more and s < S else 0))
         return Fraction(max(best if best < inf else 0, rate * chain), ONE)
+
+    def firsts(self, begin):
+        """When the first token comes, none before `begin`: from and before a tick (None: after all slots), by cell."""
+        slot, n, S = self.slot, self.cells, len(self.price)
+        for k in range(min(begin // slot, S) * n, S * n):
+            if -(-slot * (k + 1) // n) > begin:
+                yield max(begin, slot * k // n), -(-slot * (k + 1) // n)
+        yield max(begin, S * slot), None
 
 
 ONE = 2**64
@@ -2078,7 +2088,7 @@ KINDS = {  # a proof's function, its keys, and the objectives for which it is ch
                     "nodes": [node]}, FLOW),
     "speed": (speed, {**DIVISION, "slot": integer(1), "scale": integer(1), "price": [price], "level": (part, 0),
                       "ratios": ([integer(65)], []), "ordered": (switch, False), "within": (number, 0),
-                      "fee": (part, 0), "fees": ([[number]], []),
+                      "fee": (part, 0), "fees": ([[number]], []), "cells": (integer(1, 64), 1),
                       "lines": ([{"functions": [part], "price": ([price], [])}], [])}, FLOW),
     "configurations": (configurations, {"scale": (integer(1), 1), "memory": [number],
                                         "starts": [optional(integer(-inf))], "target": (optional(integer(1)), None),

@@ -10,10 +10,12 @@ those of the page: lam a price, F the fixed part of a line, f of it not shared, 
 2. *Slots.* phi is convex: within a slot constant speed is cheapest. Its tangent at 1 / (1 - f x) = g is
    (g^2 f x - (g - 1)^2) / f; the tangents of g and g' meet at f x = 1 - 2 / (g + g'). So a slot has room for tokens in
    pieces at rising prices lam w g^2; the cheapest are taken first.
-3. *Groups.* The first token comes by C[i] less the time that the others take. The others begin after it (`ordered`: in
-   its slot or later, for each slot) and count as sum over q of min(w[q], w) / w tokens of one work w. The n(h) tokens
-   with more than w + h pay for h at least the n(h) cheapest pieces up to C[i]. Over all h: the heaviest tokens are in
-   the cheapest pieces.
+3. *Groups.* The first token comes by C[i] less the time that the others take. The others begin after it and count as
+   sum over q of min(w[q], w) / w tokens of one work w. The n(h) tokens with more than w + h pay for h at least the n(h)
+   cheapest pieces up to C[i]. Over all h: the heaviest tokens are in the cheapest pieces.
+   Where it is `ordered`, V[i] is the least over cells: if the first token comes at F in [s, e), its work is paid in
+   slots cut at e, that of the others in slots cut at s. So no more than a cell of time is used twice. A cell as long
+   as its slot bounds all cells in it, and the others pay no less the later they begin: what cannot be better is left.
 4. *Ends.* If C[i] is in slot s, time before s, or before the others can begin, is charged whole. n tokens in a part tau
    of s cost tau + lam w tau phi(n / tau), at least n times the least of (1 + lam w phi(x)) / x, where tangents meet.
    After the last slot only time costs.
@@ -97,6 +99,8 @@ class Speed(Division):
 
     `lines` are more lines of the cost with prices of their own, paid for work alone. Where there are any, all but first
     tokens pay for their last batch only.
+
+    Where it is `ordered`, the first token comes in one of the `cells` of a slot, all of the same length.
     """
 
     kind: Literal["speed"] = "speed"
@@ -110,6 +114,7 @@ class Speed(Division):
     fees: Annotated[tuple[Weights, ...], Field(max_length=1_000_000)] = ()
     within: Tick = 0
     lines: Annotated[tuple[PricedLine, ...], Field(max_length=16)] = ()
+    cells: Annotated[int, Field(ge=1, le=64)] = 1
 
     def prove(self, instance: Instance, objective: str, budget: Budget) -> Value:
         """Return what all requests take and pay at the least, less all prices times the length of their slots.
@@ -231,32 +236,55 @@ class PricedWork:
             besides = [(row, int(row.work[first + 1 : last + 1].min())) for row in lines]
         start, rest, least = arrival + begin, alone - begin, rate * alone * self.unit
         work = int(main.work[first + self.proof.ordered : last + 1].sum()) * FINE * ONE**2 * UNIT
-        best, later, ordered = None, 0, others and self.proof.ordered
-        for turn in range(min(start // slot, free), (stop if ordered else min(start // slot, free)) + 1):
-            ready, sure = max(start, turn * slot) if ordered else start, 0
-            if best is not None and rate * (ready + rest - arrival) * self.unit >= best:
-                break
-            if ordered:  # the first token comes in the slot `turn`
-                by = all_by(before, turn, 0)
-                if by is None:
-                    continue
-                sure = by
+        best: int | None = None
+        later, ordered = 0, others and self.proof.ordered
+        known = [0] * (stop + 1)  # what the others pay at the least, by the slot of the end
+
+        def total(turn: int, cell: int, cells: int) -> int | None:
+            """Return the least where the first token comes in this cell of the slot `turn` (None: too early)."""
+            close, ready, early = turn * slot - (-slot * (cell + 1) // cells), start, 0
+            if ordered:
+                ready = max(start, turn * slot + slot * cell // cells)
+                by = all_by(before, turn, (turn + 1) * slot - close)
+                if by is None or (turn < free and close <= start):
+                    return None
+                early = by
             tokens = Tokens(self, main, need, each, ready, fees, besides)
             beyond = Tokens(self, main, FINE * (len(heaviest) - 1), each, ready, {})
+            found: int | None = None
             for end in range(min(ready // slot, free) if self.objective in SUMS else stop, stop + 1):
-                taken = rate * (max(end * slot, ready) - arrival) * self.unit + sure
-                if best is not None and taken + later >= best:
+                taken = rate * (max(end * slot, ready) - arrival) * self.unit + early
+                least = min((each for each in (best, found) if each is not None), default=None)
+                if least is not None and taken + later >= least:
                     break
-                paid = tokens.ending(end, rate) if self.objective in SUMS else tokens.by(end, spare)
-                early = 0 if ordered else all_by(before, end, after + spare)
-                if paid is None or early is None or (end < free and (end + 1) * slot < ready + rest):
+                if end < free and (end + 1) * slot < ready + rest:
                     continue
-                total = taken + paid + early
-                if heaviest[1:] and (best is None or total < best):
-                    total += beyond.beyond(end, heaviest)
-                if best is None or total < best:
+                if least is not None and taken + known[end] >= least:
+                    continue
+                paid = tokens.ending(end, rate) if self.objective in SUMS else tokens.by(end, spare)
+                by = 0 if ordered else all_by(before, end, after + spare)
+                if paid is None or by is None:
+                    continue
+                known[end] = max(known[end], paid)
+                paid += taken + by
+                if heaviest[1:] and (least is None or paid < least):
+                    paid += beyond.beyond(end, heaviest)
+                if found is None or paid < found:
                     self.budget.spend("prices of work", 20 * len(self.prices))
-                    best, far = total, (arrival + total // max(1, rate * self.unit)) // slot
+                    found = paid
+            return found
+
+        for turn in range(min(start // slot, free), (stop if ordered else min(start // slot, free)) + 1):
+            if best is not None and rate * (max(start, turn * slot * ordered) + rest - arrival) * self.unit >= best:
+                break
+            cells = self.proof.cells if ordered and turn < free else 1
+            for cell, many in [(0, 1), *((cell, cells) for cell in range(cells if cells > 1 else 0))]:
+                found = total(turn, cell, many)
+                if found is None or (best is not None and found >= best):
+                    if cell == 0 and many == 1:
+                        break
+                elif many == cells:
+                    best, far = found, (arrival + found // max(1, rate * self.unit)) // slot
                     later = work * min(self.prices[arrival // slot : far + 2], default=0) if rate else 0
         return max(best or 0, least)
 

@@ -165,6 +165,12 @@ EARLY_LINES = alike(2, 1, 2, None, ROOF)
 ROOF_PRICES = Speed(functions=(UNIT, 0, 0), slot=2, scale=40, price=(0,) * 40, ordered=True,
                     lines=(PricedLine(functions=(0, UNIT, 0), price=tuple(range(79, 0, -2))),))  # fmt: skip
 """In the second line alone, falling from 2 to 0: who ends at 40 pays 60 by then; who ends at 80 pays 20."""
+COARSE_PRICES = ROOF_PRICES.replace(slot=6, price=(0,) * 14, cells=2, lines=(
+    PricedLine(functions=(0, UNIT, 0), price=tuple(range(77, 0, -6))),))  # fmt: skip
+"""The same in slots of 6."""
+STEEP_PRICES = ROOF_PRICES.replace(slot=4, price=(0,) * 15, lines=(
+    PricedLine(functions=(0, UNIT, 0), price=tuple(range(87, 0, -6))),))  # fmt: skip
+"""Falling faster: who begins later pays less."""
 HALVES = Speed(functions=(UNIT, 0), slot=30, scale=1, price=(1,), fee=UNIT, fees=((1,),))
 """Each pays half of the batch."""
 
@@ -199,8 +205,11 @@ MUTANTS = {
     ),
     "other tokens pay twice in a line": ("(other.prices, ONE**2", "(other.prices, 2 * ONE**2"),
     "too early ends are none": ("* slot < ready + rest)", "* slot < ready + 2 * rest)"),
-    "the first token comes a slot early": ("(before, turn, 0)", "(before, turn - 1, 0)"),
-    "the others begin a slot after the first": ("max(start, turn * slot)", "max(start, turn * slot + slot)"),
+    "the first token comes a slot early": ("all_by(before, turn, ", "all_by(before, turn - 1, "),
+    "the others begin a slot after the first": ("turn * slot + slot * cell", "turn * slot + slot + slot * cell"),
+    "the others begin a cell after the first": ("slot + slot * cell //", "slot + slot * (cell + 1) //"),
+    "the first token comes a cell early": ("(-slot * (cell + 1)", "(-slot * cell"),
+    "others that begin later pay twice": ("max(known[end], paid)", "9 * paid"),
     "pieces that are needed are forgotten": ("self.pieces[-1][1] >= self.need", "self.pieces[-1][1] >= self.need // 2"),
     "dear pieces stay where the last slot is cheaper": ("while more and place >= 0 and", "while False and"),
 }
@@ -250,6 +259,7 @@ def known_proofs():
     coarse = Speed(functions=(UNIT, 0), slot=60, scale=1, price=(1,))
     drawn = [(k, case) for k, case in enumerate(all_cases(range(8))) if ALL or k in NOTICING]
     made = [(SERIAL, FLOW, 90, coarse), (TOGETHER, FLOW, 60, HALVES), (EARLY_LINES, FLOW, 120, ROOF_PRICES)]
+    made += [(EARLY_LINES, FLOW, 120, prices) for prices in (COARSE_PRICES, STEEP_PRICES)]
     return made + [(*case, proof) for k, case in drawn for proof in proofs(*case[:2], k, 16)]
 
 
@@ -271,7 +281,8 @@ def test_requests_one_after_another_are_exact():
 
 def test_prices_of_a_second_line_count():
     """Both take and pay 100, of which 80 are taken off in all, but for the slots in which first tokens end."""
-    assert 118 < ROOF_PRICES.value(EARLY_LINES, FLOW) <= 120 == exhaustive_optimum(EARLY_LINES, FLOW)[0]
+    values = [ROOF_PRICES.replace(cells=cells).value(EARLY_LINES, FLOW) for cells in (1, 2)]
+    assert 118 < values[0] < values[1] <= 120 == exhaustive_optimum(EARLY_LINES, FLOW)[0]
     assert ROOF_PRICES.replace(lines=()).value(EARLY_LINES, FLOW) == 80
     with pytest.raises(InvalidCertificate, match="a line has prices in more than 3 slots"):
         ROOF_PRICES.replace(price=(0,) * 3).value(EARLY_LINES, FLOW)
@@ -426,7 +437,7 @@ def test_light_load_pays_for_speed():
 
 
 def test_slots_that_are_passed_by_are_counted_first() -> None:
-    """Each turn passes all slots by: 300 of 64 pieces took seconds that nobody had counted, 2^18 of them days."""
+    """Each turn passes all slots by: 300 of 64 pieces took seconds that nobody had counted."""
     machine = Machine(memory=10**9, batch_requests=4)
     cost = Cost((CostFunction(busy=100, tokens=1, divisor=100),))
     instance = Instance(
@@ -437,4 +448,4 @@ def test_slots_that_are_passed_by_are_counted_first() -> None:
         ratios=tuple(range(65, 128)), ordered=True, within=298,
     )  # fmt: skip
     with pytest.raises(InvalidCertificate, match="prices of work would take too long to check"):
-        proof.prove(instance, "max-flow-time", Budget(4 * 10**9))
+        proof.prove(instance, "max-flow-time", Budget(3_020_000_000))

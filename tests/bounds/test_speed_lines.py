@@ -106,7 +106,7 @@ def crowd(n: int) -> Instance:
 
 def test_two_lines_prove_more_than_one():
     instance = crowd(9)
-    with chosen(SpeedOptions(rounds=30, trial_rounds=20, ordered_pairs=4000, most_slots=300)):
+    with chosen(SpeedOptions(rounds=30, trial_rounds=20, ordered_pairs=16_000, most_slots=300)):
         search = _Search(Task(instance, FLOW, NEVER))
         search.begin()
         one = search.best

@@ -128,7 +128,8 @@ def random_speed(draw: random.Random, instance: Instance) -> Speed:
         slot=draw.choice([1, 1, 2, 3, 5, 9, 20, 60]), scale=scale, price=tuple(draw.choice(shapes)),
         level=draw.choice([0, UNIT, draw.randint(0, UNIT)]),
         ratios=tuple(sorted(draw.sample(range(ONE + 1, 400), draw.randint(0, 6)))),
-        ordered=draw.random() < 0.5, fee=draw.choice([0, UNIT, draw.randint(0, UNIT)]),
+        ordered=draw.random() < 0.5, cells=draw.choice([1, 1, 2, 3, 7]),
+        fee=draw.choice([0, UNIT, draw.randint(0, UNIT)]),
         fees=tuple(tuple(draw.randint(0, 9) for _ in range(draw.randint(0, slots + 1)))
                    for _ in alike(instance.requests)) if draw.random() < 0.7 else (),
     )  # fmt: skip
