@@ -76,6 +76,9 @@ def _narrow(task: Task) -> Iterator[Schedule]:
                 if timely is not None:
                     upper = objective_value(verify_schedule(instance, timely), task.objective)
                     yield timely
+            for near in just_in_time.search_near(instance, task.objective, upper, task.is_over):
+                upper = objective_value(verify_schedule(instance, near), task.objective)
+                yield near
     machine, variants = instance.machine, [instance]
     longest = max(request.peak for request in instance.requests)
     if (machine.chunked or machine.partial) and (machine.prefill_limit or longest) >= longest:

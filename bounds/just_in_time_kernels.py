@@ -56,6 +56,8 @@ class Jobs(NamedTuple):
     limits: Any
     hybrid: bool
     width: int  # labels with the same tokens left that are followed
+    order: Any  # [tokens left, requests]: the next token of each in an order to keep to
+    slack: int  # by how many tokens a request may be before it, or behind
 
 
 class Labels(NamedTuple):
@@ -336,6 +338,9 @@ def add(p, f, at, now):
         key = mixed(key, f.token[new, i])
         for c in range(4):
             f.moves[new, i, c] = f.chosen[i, c]
+    for i in range(n):
+        if abs(f.token[new, i] - p.order[f.tokens[new], i]) > p.slack:
+            return
     f.key[new], f.bound[new] = key, max(f.bound[at], least(p, f, new))
     if f.bound[new] >= f.count[BEST] or is_covered(p, f, new):
         return

@@ -214,6 +214,7 @@ class FreshSearch:
     def __init__(
         self, instance: Instance, objective: str, function: int, labels: int, upper: Value | None = None,
         budget: Budget | None = None, fee: int = 0, memory: bool = False, levels: Sequence[int] = (),
+        cells: int = CELLS,
     ) -> None:  # fmt: skip
         """Prepare the search. Raises InvalidCertificate if it is not for such an instance, or has no hope."""
         check_size(instance, objective)
@@ -237,7 +238,7 @@ class FreshSearch:
         self.divisor = instance.cost.functions[function].divisor
         self.before = sum(rate * request.arrival for rate, request in zip(rates, requests, strict=True))
         self.target = None if upper is None else ceil(upper * self.unit)
-        self.jobs = _jobs(instance, objective, function, fee, memory, rates, self.target, self.before, levels)
+        self.jobs = _jobs(instance, objective, function, fee, memory, rates, self.target, self.before, levels, cells)
         size = 116 + 48 * len(requests)
         (budget or Budget()).spend(f"a search of {labels} labels", LABEL_WORK * labels, size * labels)
         f = self.labels = kernels.room(len(requests), labels)
@@ -300,7 +301,7 @@ def _fixed(instance: Instance, function: int) -> int:
 
 def _jobs(
     instance: Instance, objective: str, function: int, fee: int, memory: bool, rates: list[int], target: int | None,
-    before: int, levels: Sequence[int],
+    before: int, levels: Sequence[int], cells: int,
 ) -> kernels.Jobs:  # fmt: skip
     """Return the chains of tokens, as one function of the cost has them."""
     line, requests, busy = instance.cost.functions[function], instance.requests, _fixed(instance, function)
@@ -338,7 +339,7 @@ def _jobs(
         **{name: np.array(each, dtype=np.int64) for name, each in names.items()}, busy=busy, each=line.tokens, fee=fee,
         budget=most, rate=np.array([rate - low for rate in rates]), low=low, target=min(kernels.LARGE, below),
         token=token, chunked=machine.chunked, limited=memory and not machine.partial,
-        cells=CELLS if memory and machine.partial else 0, fixed=fixed, again=again, block=machine.block, out=out,
+        cells=cells if memory and machine.partial else 0, fixed=fixed, again=again, block=machine.block, out=out,
         back=back,
         blocks=min(kernels.LARGE, machine.memory or kernels.LARGE) // machine.block,
         levels=np.array([0] if machine.host_memory == 0 else [*levels, kernels.LARGE]),

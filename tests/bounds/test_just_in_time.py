@@ -4,7 +4,7 @@ from random import Random
 
 import pytest
 
-from bounds.just_in_time import search, why_not
+from bounds.just_in_time import search, search_near, why_not
 from kvcore import CostFunction, objective_value, verify_schedule
 from kvcore.cost import Cost
 from library.library import Library
@@ -53,6 +53,26 @@ def test_schedules_obey_the_rules_and_most_are_optimal():
     optimal, count = found(few(range(60), 3), 300)
     assert count >= 5
     assert optimal >= 0.8 * count
+
+
+def test_tokens_keep_to_an_order():
+    in_turn, both = 0, 0
+    for seed in few(range(60), 3):
+        tiny = free(seed)
+        order = [(i,) for i, request in reversed([*enumerate(tiny.requests)]) for _ in range(request.output)]
+        schedule = search(tiny, FLOW, 300, order=order, slack=0)
+        if schedule is not None:
+            ends = [one.completion for one in verify_schedule(tiny, schedule).requests]
+            assert ends == sorted(ends, reverse=True)
+            in_turn, both = in_turn + 1, both + (len(ends) > 1)
+    assert min(in_turn, both) >= 5
+
+
+@pytest.mark.slow
+def test_schedules_near_the_best_order_without_a_host_are_better():
+    instance = Library().instance(Library().record("real-3-ve-s3"))
+    *_, best = search_near(instance, FLOW, 26_920_335)
+    assert objective_value(verify_schedule(instance, best), FLOW) <= 26_072_307
 
 
 @pytest.mark.slow
