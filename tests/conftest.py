@@ -7,3 +7,5 @@ from solvers import process
 process.LOADED.append("pyomo.environ")
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # in a shell's background job; some tests send it to themselves
     signal.signal(signal.SIGINT, signal.default_int_handler)
+if hasattr(signal, "SIGHUP") and signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:  # under nohup
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)

@@ -81,7 +81,7 @@ def test_shares_begin_no_proof_that_would_not_end_by_the_deadline(monkeypatch):
     assert len(evaluated) > 2
     evaluated.clear()
     monkeypatch.setattr("bounds.shares.time", Clock())  # an evaluation takes a second, and so does each look
-    list(propose_shares(Task(TIGHT, FLOW, 5)))
+    list(propose_shares(Task(TIGHT, FLOW, 4)))
     assert len(evaluated) == 2
 
 

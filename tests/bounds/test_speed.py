@@ -204,7 +204,7 @@ MUTANTS = {
         "2 * int(row.work[first]), arrival, {})",
     ),
     "other tokens pay twice in a line": ("(other.prices, ONE**2", "(other.prices, 2 * ONE**2"),
-    "too early ends are none": ("* slot < ready + rest)", "* slot < ready + 2 * rest)"),
+    "too early ends are none": ("* slot < ready + rest:", "* slot < ready + 2 * rest:"),
     "the first token comes a slot early": ("all_by(before, turn, ", "all_by(before, turn - 1, "),
     "the others begin a slot after the first": ("turn * slot + slot * cell", "turn * slot + slot + slot * cell"),
     "the others begin a cell after the first": ("slot + slot * cell //", "slot + slot * (cell + 1) //"),

@@ -89,10 +89,10 @@ def test_the_ladder_does_not_pass_it_on(schedule, monkeypatch):
 )
 def test_commands_end_with_code_1_and_one_line(command, monkeypatch):
     monkeypatch.setattr("hypotheses.optima._FOUND", {})
-    monkeypatch.setattr(Alone, "prove", lambda *_: 31)
+    monkeypatch.setattr(Alone, "prove", lambda *_: 32)
     said = kvbound(*command, code=1).stderr
     assert said.count("\n") == 1
-    assert "that none is below 31; one of the two is wrong, please report what is in" in said
+    assert "that none is below 32; one of the two is wrong, please report what is in" in said
     assert set(written()) == {"instance", "schedule", "bound"}
 
 
