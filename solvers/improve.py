@@ -135,7 +135,7 @@ def run(task: Task, send: Send) -> Done:
         task.instance, task.objective, task.time_limit, None, None, lambda schedule: send(Found(schedule, None))
     )
     with suppress(_OverError):
-        search.start(task.start)
+        search.start(task.start, task.beside)
         search.go_on(task.seed, task.beside)
     return Done("time limit")
 
@@ -172,14 +172,16 @@ class _Improvement:
     value: Value = field(init=False)
     name: str | None = field(init=False)
 
-    def start(self, given: Schedule | str | None) -> None:
-        """Take the schedule to start from. _OverError: a policy does not end within the seconds."""
+    def start(self, given: Schedule | str | None, ran: Collection[str] = ()) -> None:
+        """Take the schedule to start from, that of a fast policy where some have run. _OverError: none ends in time."""
         if isinstance(given, Schedule):
             self._keep(verify_schedule(self.instance, given), None)
             return
         part = self.seconds / (1 + SolveOptions.given().referee)  # the referee has the rest
         limit = math.inf if self.rounds is not None else max(self.options.first, part)
-        for name in first_policies(self.instance, self.objective) if given is None else (given,):
+        suited = (each.name for each in BY_COST if ran and each.why_not(self.instance.machine) is None)
+        fast = [name for name in suited if name not in ran][:1]
+        for name in (*fast, *first_policies(self.instance, self.objective)) if given is None else (given,):
             end = time.process_time() + limit
             try:
                 trace = trace_policy(self.instance, get_policy(name), go_on=lambda: time.process_time() < end)  # noqa: B023
@@ -196,6 +198,7 @@ class _Improvement:
         """Search until the rounds or the seconds are over (_OverError), also with policies, but those that have run."""
         draw, instance, objective, ran = random.Random(seed), self.instance, self.objective, {*ran}
         if ran:
+            ran.add(str(self.name))
             self.follow(self.quick(ran))
         first = [self.turned(), self.due() if tail_of(objective) else self.tuned()]
         first = [self.due(), self.turned()] if objective == "max-flow-time" else first
@@ -209,7 +212,7 @@ class _Improvement:
 
     def quick(self, ran: set[str]) -> Tries:
         """Run policies that have not run, the fastest first, in a part of the time."""
-        end = self.began + self.options.quick * self.seconds
+        end = time.monotonic() + self.options.quick * self.seconds
         for policy in BY_COST:
             if policy.name not in ran and time.monotonic() < end:
                 ran.add(policy.name)
