@@ -50,7 +50,7 @@ def test_bounds_are_never_above_the_truth_and_meet_it(start):
     draw, met, by_windows = random.Random(start), 0, 0
     for instance, objective, value in cases(start):
         *_, last = [
-            rung for rung in rungs(instance, objective, ladder(instance), time_limit=9) if rung.bound is not None
+            rung for rung in rungs(instance, objective, ladder(instance), time_limit=10.0**6) if rung.bound is not None
         ]
         assert last.bound <= value, instance.name
         met += last.bound == value
