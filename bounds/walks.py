@@ -128,7 +128,7 @@ def walk(route, prices, stride, path):
             lows[k, s] = low
             points = (slots - 1 - low) // stride + 1 if low < slots else 0
             beyond, _ = after(slots + decode, k, route, table)
-            best[k, s, points] = beyond + held[k, s, max(slots - count + 1, 0)]
+            best[k, s, points] = beyond + held[k, s, slots]
             where[k, s, points] = slots
             for i in range(points - 1, -1, -1):
                 f = low + i * stride

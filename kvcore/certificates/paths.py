@@ -194,7 +194,8 @@ def least_since(price: Array, earliest: int) -> Array:
 class _Option:
     """The cost of each slot of the first token under one start, of the slots before it too; `best`: from there on.
 
-    The last entry stands for all slots after the last one, whose parts of prefills may lie there too: these are free.
+    The last entry stands for all slots after the last one, whose parts of prefills may lie there too: these are free,
+    but what is kept is held up to the last slot.
     """
 
     def __init__(
@@ -205,7 +206,9 @@ class _Option:
         held = _holding(leg, start, machine, prices)
         self.held = prefix(held)
         first = np.arange(slots + 1)
-        mine = cost + self.held[np.maximum(first - start.slots + 1, 0)]
+        begin = np.maximum(first - start.slots + 1, 0)
+        begin[-1] = slots
+        mine = cost + self.held[begin]
         mine[:-1] += start.need * least_since(prices.tokens, earliest)
         mine[:-1] += start.slots * least_since(prices.requests, earliest)
         for j in range(1, min(start.slots, slots)):
