@@ -57,18 +57,13 @@ def refute(seeds, prices_each):
 
 
 def test_no_schedule_is_below_a_bound():
-    assert refute(few(range(400)), 2) > 100
-
-
-@pytest.mark.slow
-def test_no_schedule_is_below_a_bound_thousands_of_times():
-    assert refute(range(400, 8000), 8) > 10_000
+    assert refute(few(range(8000), 180), 2) > 100
 
 
 @pytest.mark.parametrize("profile", NAMES)
 def test_no_prices_prove_more_than_the_optimum(profile):
     met = 0
-    for seed, instance, objective, optimum in optima(profile, few(range(12)), FLOWS, max_states=800, **PRICEABLE):
+    for seed, instance, objective, optimum in optima(profile, few(range(240), 120), FLOWS, max_states=800, **PRICEABLE):
         draw = random.Random(seed)
         for _ in range(40):
             assert random_prices(draw, instance).value(instance, objective) <= optimum, instance.name
@@ -76,15 +71,6 @@ def test_no_prices_prove_more_than_the_optimum(profile):
         assert found <= optimum
         met += found == optimum
     assert met >= 1
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("profile", NAMES)
-def test_no_prices_prove_more_than_the_optimum_hundreds_of_times(profile):
-    for seed, instance, objective, optimum in optima(profile, range(12, 250), FLOWS, max_states=1500, **PRICEABLE):
-        draw = random.Random(seed)
-        for _ in range(100):
-            assert random_prices(draw, instance).value(instance, objective) <= optimum, instance.name
 
 
 @pytest.mark.parametrize("seed", range(6))

@@ -75,19 +75,11 @@ def compared(cases):
 
 
 def test_no_bound_exceeds_an_optimum():
-    cases = all_optima(few(range(2), 2))
+    cases = all_optima(few(range(100), 100))
     found = list(compared(cases))
     assert [case for case in found if case[2] > case[3]] == []
     assert len(found) > 25
     assert sum(case[2] == case[3] for case in found) > len(found) // 4
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("start", range(100, 200, 20))
-def test_no_bound_exceeds_any_of_many_optima(start):
-    found = list(compared(all_optima(range(start, start + 20), 200)))
-    assert [case for case in found if case[2] > case[3]] == []
-    assert sum(case[2] == case[3] for case in found) > 100
 
 
 @pytest.mark.parametrize("objective", OBJECTIVES)

@@ -4,20 +4,27 @@ What survives is listed here too, with its reason: rows that only tighten, and r
 must change no optimum, and a step in the wrong direction must be caught.
 """
 
+import csv
 import json
 import subprocess
 import sys
 from functools import cache
+from pathlib import Path
 
 import pyomo.environ as pyo
 import pytest
 
-from tests.support import killers
 from tests.support.differential import question, questions
 from tests.support.few import ALL, few
 from tests.support.mutants import KINDS, Mutant, answer, is_caught, mutants_of, mutate, program_of
 
-MODELS = {"batch-bigm": killers.BIG_M, "batch-bigm:plain": killers.PLAIN}
+KILLERS = {"batch-bigm": {}, "batch-bigm:plain": {}, "cp-sat": {}}
+"""Planted errors by model: the place, what is done to it, and the question that catches it."""
+with (Path(__file__).parents[1] / "data" / "killers.csv").open() as rows:
+    for model, place, kind, found in list(csv.reader(rows))[1:]:
+        KILLERS[model][place, kind] = int(found) if found.isdigit() else found
+CP_SAT = KILLERS["cp-sat"]
+MODELS = {model: KILLERS[model] for model in ("batch-bigm", "batch-bigm:plain")}
 
 TIGHTENS = {
     "batch-bigm": {
@@ -144,7 +151,7 @@ def test_rows_that_only_tighten_change_no_optimum(model):
 
 
 def test_what_is_implied_is_needed_by_the_plain_model():
-    missing = {name for name in IMPLIED["batch-bigm"] if (name, "dropped") not in killers.PLAIN}
+    missing = {name for name in IMPLIED["batch-bigm"] if (name, "dropped") not in MODELS["batch-bigm:plain"]}
     assert missing == {"call_before_next_token", "token_order"}  # the plain model says both by segment_ends
 
 
@@ -155,7 +162,7 @@ def test_a_model_without_an_error_is_not_caught():
 
 
 def test_planted_errors_can_be_taken_back():
-    asked = question(next(seed for seed in killers.BIG_M.values() if isinstance(seed, int)))
+    asked = question(next(seed for seed in MODELS["batch-bigm"].values() if isinstance(seed, int)))
     built = program_of("batch-bigm", asked)
     for mutant in mutants_of(built):
         mutate(built, mutant)()
@@ -175,7 +182,7 @@ def ask_cp_sat(mutants):
 
 def test_planted_errors_in_the_constraint_program_are_caught():
     pytest.importorskip("ortools", reason="OR-Tools is not installed (extra cp-sat)")
-    mutants = [(*mutant, seed) for mutant, seed in one_of_each(killers.CP_SAT).items()]
+    mutants = [(*mutant, seed) for mutant, seed in one_of_each(CP_SAT).items()]
     outcomes = ask_cp_sat(mutants)
     assert [mutant for mutant, caught in zip(mutants, outcomes, strict=True) if not caught] == []
 
@@ -184,5 +191,5 @@ def test_every_statement_of_the_constraint_program_has_a_mutant():
     pytest.importorskip("ortools", reason="OR-Tools is not installed (extra cp-sat)")
     script = "import json, tests.support.cp_sat_mutants as m; print(json.dumps(sorted(set(m.PLACES.values()))))"
     process = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
-    caught = {place for place, _ in killers.CP_SAT}
+    caught = {place for place, _ in CP_SAT}
     assert set(json.loads(process.stdout)) - caught == set(NOT_NEEDED) - caught

@@ -136,19 +136,11 @@ def questions(profile, seeds):
 @pytest.mark.parametrize("profile", PROFILES)
 def test_no_method_proves_more_than_the_optimum(profile):
     asked = 0
-    for instance, objective, optimum in questions(profile, few(range(8), 4)):
+    for instance, objective, optimum in questions(profile, few(range(160), 80)):
         for rung in rungs(instance, objective, ladder(instance), time_limit=NEVER):
             assert rung.bound is None or rung.bound <= optimum, (instance.name, objective, rung.method)
             asked += rung.bound is not None
     assert asked >= 1
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("profile", PROFILES)
-def test_no_method_proves_more_than_the_optimum_at_length(profile):
-    for instance, objective, optimum in questions(profile, range(8, 160)):
-        for rung in rungs(instance, objective, ladder(instance), time_limit=NEVER):
-            assert rung.bound is None or rung.bound <= optimum, (instance.name, objective, rung.method)
 
 
 def mutate(draw, node):
@@ -202,15 +194,9 @@ def fuzz(seeds, rounds):
 
 
 def test_a_mutated_certificate_proves_nothing_false():
-    verified, refused = fuzz(few(range(12)), 60)
+    verified, refused = fuzz(few(range(150), 75), 60)
     assert verified > 30
     assert refused > 15
-
-
-@pytest.mark.slow
-def test_a_mutated_certificate_proves_nothing_false_at_length():
-    verified, refused = fuzz(range(12, 150), 300)
-    assert min(verified, refused) > 3000
 
 
 # --- commands --------------------------------------------------------------------------------------------------------

@@ -121,14 +121,8 @@ def compare(seeds, evict=True):
 
 @pytest.mark.parametrize("evict", [True, False])
 def test_no_way_costs_less(evict):
-    compared, same = compare(few(range(300), 6), evict)
+    compared, same = compare(few(range(6000), 120), evict)
     assert same > compared / 2
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("evict", [True, False])
-def test_no_way_costs_less_thousands_of_times(evict):
-    compare(range(300, 6000), evict)
 
 
 TOKEN = Walk._token

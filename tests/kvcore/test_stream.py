@@ -4,7 +4,7 @@ import random
 from collections import Counter
 
 from kvcore import Batch, Call, Instance, InvalidSchedule, Machine, Request, Schedule, Segment, verify_schedule
-from tests.kvcore.test_properties import agree
+from tests.fuzz.referee import agree
 from tests.support.few import few
 from tests.support.random_schedules import fold, mutate, random_instance, random_schedule
 from tests.support.second_referee import execute

@@ -34,13 +34,7 @@ def compare(profile, seeds, trees):
 
 @pytest.mark.parametrize("profile", NAMES)
 def test_no_tree_proves_more_than_the_optimum(profile):
-    compare(profile, few(range(12), 4), 30)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("profile", NAMES)
-def test_no_tree_proves_more_than_the_optimum_thousands_of_times(profile):
-    compare(profile, range(20, 250), 100)
+    compare(profile, few(range(240), 80), 30)
 
 
 @pytest.mark.parametrize(("by", "after"), [(-1, 0), (0, 2)], ids=["by a slot less", "after two more"])
@@ -95,12 +89,7 @@ def refute(seeds):
 
 
 def test_no_schedule_pays_less_than_the_paths_that_end_as_it_does():
-    assert refute(few(range(600))) > 100
-
-
-@pytest.mark.slow
-def test_no_schedule_pays_less_than_the_paths_that_end_as_it_does_thousands_of_times():
-    assert refute(range(600, 12_000)) > 5000
+    assert refute(few(range(12_000), 180)) > 100
 
 
 def branch(slot=5, segment=0, request=MARS.requests[0].id):

@@ -9,7 +9,6 @@ import random
 import re
 import subprocess
 import sys
-from collections import Counter
 from fractions import Fraction
 from pathlib import Path
 
@@ -22,13 +21,10 @@ from kvcore import (
     Cost,
     CostFunction,
     Instance,
-    InvalidSchedule,
     Machine,
     Request,
     Schedule,
     Segment,
-    objective_value,
-    verify_schedule,
 )
 from kvcore.certificates import (
     Alone,
@@ -48,7 +44,6 @@ from tests.bounds.test_configuration_search import priced
 from tests.kvcore.test_configurations import random_proof as random_configurations
 from tests.support.exhaustive import exhaustive_optimum
 from tests.support.few import few
-from tests.support.policy_instances import crowded_instance
 from tests.support.random_proofs import (
     PRICEABLE,
     random_late_windows,
@@ -58,7 +53,7 @@ from tests.support.random_proofs import (
     random_tree,
     with_lines,
 )
-from tests.support.random_schedules import mutate, random_instance, random_schedule
+from tests.support.random_schedules import random_instance
 from tests.support.rigid import rigid
 from tests.support.tiny_instances import PROFILES, tiny_instance
 
@@ -83,53 +78,7 @@ def test_it_needs_nothing_but_the_standard_library():
         assert {name.split(".")[0] for name in names} <= sys.stdlib_module_names
 
 
-# --- schedules ---------------------------------------------------------------------------------------------------
-
-
-def same_schedule(instance, data, schedule):
-    """Assert that the referee and check.py agree; return the rule broken, 0 if none."""
-    text = json.loads(schedule.to_json())
-    trace, broken = None, None
-    try:
-        trace = verify_schedule(instance, schedule)
-    except InvalidSchedule as refusal:
-        broken = refusal
-    if broken is not None:
-        with pytest.raises(check.Broken, match=f"R{broken.rule} is broken in batch {broken.batch}") as found:
-            check.verify_schedule(data, text)
-        assert (found.value.rule, found.value.batch) == (broken.rule, broken.batch)
-        return broken.rule
-    assert check.verify_schedule(data, text) == {
-        name: objective_value(trace, name) for name in (*check.OBJECTIVES, *check.TAILS)
-    }
-    return 0
-
-
-@pytest.mark.parametrize("seed", few(range(24), 6))
-def test_random_schedules_and_mutants_of_them(seed):
-    draw, rules = random.Random(seed), Counter()
-    for _ in range(15):
-        instance = random_instance(draw)
-        data, schedule = loaded(instance), random_schedule(draw, instance)
-        assert check.sha256(data) == instance.sha256
-        assert same_schedule(instance, data, schedule) == 0
-        rules.update(same_schedule(instance, data, mutate(draw, instance, schedule)) for _ in range(12))
-    assert len(rules) >= 9
-
-
-@pytest.mark.parametrize("seed", few(range(24), 6))
-def test_schedules_of_policies(seed):
-    draw, instance, valid = random.Random(seed), crowded_instance(seed), 0
-    data = loaded(instance)
-    for policy in POLICIES:
-        try:
-            schedule = kv.simulate(instance, policy).schedule
-        except BadInput:
-            continue
-        valid += same_schedule(instance, data, schedule) == 0
-        for _ in range(3):
-            same_schedule(instance, data, mutate(draw, instance, schedule))
-    assert valid
+# --- schedules (random ones: tests/fuzz/referee.py) --------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

@@ -37,13 +37,7 @@ PROFILES = ["any", "no-calls", "calls-fixed", "calls-free", "two-calls", "evict"
 
 
 def test_proves_the_optimum():
-    assert min(check(0, len(few(range(24), 3)), *PROFILES)) >= 3
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("profile", PROFILES)
-def test_proves_the_optimum_of_many(profile):
-    assert check(24, 300, profile)[0] > 100
+    assert min(check(0, len(few(range(300), 38)), *PROFILES)) >= 3
 
 
 @pytest.mark.parametrize("asked", ["cp-sat", pytest.param("lagrange", marks=pytest.mark.slow)])

@@ -106,11 +106,11 @@ def scan(first, last, tries):
             outcome = is_caught(*mutant, asked.seed)
             if outcome:
                 caught.add(mutant)
-                print(f"    {mutant}: {asked.seed},", flush=True)
+                print("cp-sat", *mutant, asked.seed, sep=",", flush=True)
             elif outcome is False:
                 alive[mutant] += 1
     for mutant in sorted(alive.keys() - caught):
-        print(f"    {mutant}: None,")
+        print("cp-sat", *mutant, None, sep=",")
 
 
 if __name__ == "__main__":

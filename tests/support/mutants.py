@@ -2,7 +2,7 @@
 
 A mutant is caught by a question if the answer is not the optimum of the exhaustive search with a valid schedule.
 `python -m tests.support.mutants FORMULATION [FIRST LAST TRIES]` looks for questions that catch its mutants and prints
-them.
+them as rows of `tests/data/killers.csv`.
 """
 
 import sys
@@ -115,7 +115,7 @@ def killers(formulation, seeds, tries, only=()):
 def main(formulation, first="0", last="200", tries="20", *only):
     seeds = [*MADE, *range(int(first), int(last))]
     for mutant, seed in killers(formulation, seeds, int(tries), only):
-        print(f"    {tuple(mutant)}: {seed},", flush=True)
+        print(formulation, *mutant, seed, sep=",", flush=True)
 
 
 if __name__ == "__main__":
