@@ -7,7 +7,7 @@ which its bound is no less.
 
 import time
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -46,6 +46,7 @@ class ConfigurationOptions(Options):
     most_numbers: int = option(30_000_000, "starts times windows, at most")
     growth: float = option(3.0, "the next network is taken to be so many times as large")
     rounds: int = option(10, "there has to be time for so many rounds in it")
+    first_proof: float = option(1.0, "processor seconds up to the first proof; each after it takes twice as long")
     check: float = option(2.0, "so many times what building a network takes is left for checking the proof", least=0)
     glance: float = option(2e-3, "a network is left where no more than this part of the bound seems to be gained")
     worth: float = option(5e-5, "and the last one, where no more than this")
@@ -126,14 +127,25 @@ class Stage:
 
     def improve(
         self, x: Vector, bundle: Bundle, size: float, worth: float, deadline: float
-    ) -> tuple[Evaluation, float]:
-        """Return the best prices found, and the size of the box at the end; `worth` is a fraction of the bound."""
-        worth *= self.evaluate(x).value
-        deadline -= ConfigurationOptions.given().check * self.building
-        return maximise(
-            self.evaluate, x, bundle, linear=self.linear, low=np.zeros(len(x)), high=self.high, scale=self.scale,
-            size=size, worth=worth, deadline=deadline,
-        )  # fmt: skip
+    ) -> Generator[Configurations, None, tuple[Vector, float]]:
+        """Yield proofs, each in twice the time of the one before; return the best prices and the size of the box.
+
+        `worth` is a fraction of the bound. On KeyboardInterrupt the best so far comes first.
+        """
+        options = ConfigurationOptions.given()
+        deadline, part = deadline - options.check * self.building, options.first_proof
+        while True:
+            end = min(deadline, time.process_time() + part)
+            try:
+                best, size = maximise(
+                    self.evaluate, x, bundle, linear=self.linear, low=np.zeros(len(x)), high=self.high,
+                    scale=self.scale, size=size, worth=worth * self.evaluate(x).value, deadline=end,
+                )  # fmt: skip
+                x, part = best.x, 2 * part
+            finally:
+                yield self.proof(self.best.x)
+            if end == deadline or time.process_time() < end:
+                return x, size
 
     def evaluate(self, x: Vector) -> Evaluation:
         """Return the bound under these prices."""
@@ -206,17 +218,11 @@ def proofs(instance: Instance, objective: str, deadline: float) -> Iterator[Conf
     x, size, bundle = np.zeros(len(pricing.kinds) + pricing.windows), pricing.priced / 4, Bundle()
     inside: list[int] = []
     for stage in _stages(pricing, options):
-        try:
-            best, size = stage.improve(stage.enter(x, inside), bundle, size, options.glance, deadline)
-        finally:
-            yield stage.proof(stage.best.x)
-        x, inside, size = best.x, stage.inside, max(1.0, 4 * size)
+        x, size = yield from stage.improve(stage.enter(x, inside), bundle, size, options.glance, deadline)
+        inside, size = stage.inside, max(1.0, 4 * size)
         if time.process_time() + options.growth * (stage.building + options.rounds * stage.evaluating) > deadline:
             break
-    try:
-        stage.improve(x, bundle, size, options.worth, deadline)
-    finally:
-        yield stage.proof(stage.best.x)
+    yield from stage.improve(x, bundle, size, options.worth, deadline)
 
 
 def _stages(pricing: WindowPricing, options: ConfigurationOptions) -> Iterator[Stage]:

@@ -29,7 +29,7 @@ class SolveOptions(Options):
     written_out: int = option(50_000, "batches up to which the schedule to start from is written out for workers")
     few_joint: int = option(12, "requests up to which the search over batch boundaries may prove something")
     few_exact: int = option(8, "requests beyond which `exact` begins with what can run together")
-    head_start: float = option(1.5, "processor seconds of what proves after which what finds schedules begins", least=0)
+    head_start: float = option(0.5, "processor seconds of what proves after which what finds schedules begins", least=0)
     first_turn: float = option(1.0, "seconds of the first turn of a lane's first task; turns double")
     first_share: float = option(0.3, "part of the time limit that it takes, at the most", most=1)
     endless: float = option(60.0, "seconds of `improve` and of `bound` in a solve without a time limit")

@@ -164,7 +164,7 @@ SLOTS = Way("slots", Solver("slots", "optimal, by a search over slots that the c
             drops="nothing: all batches of one tick are searched, as far as prices do not exclude them")
 CONFIGURATIONS = Way("configurations",
                      Solver("configurations", "optimal, by a search over starts that the checker runs again"),
-                     "certificate", "bounds.configurations:propose_configurations", slows=True,
+                     "certificate", "bounds.configurations:propose_configurations", slows=True, plans=True,
                      drops="that each request runs once, and how small ones pack",
                      what="the search over what can run together")
 PRICES = _relaxation("prices", proposes="bounds.slot_prices:propose_prices", plans=True,

@@ -132,7 +132,7 @@ def steps(seconds: float, rounds: int | None) -> Iterator[tuple[int, float, floa
         return
     began, made, now, look = time.monotonic(), 0, 1_000, NeighbourhoodOptions.given().look_seconds
     while (passed := time.monotonic() - began) < seconds:
-        if made:
+        if passed:  # a coarse clock may not have moved
             now = int(made / passed * min(look, seconds - passed)) + 1
         yield now, passed / seconds, min(1.0, (passed + look) / seconds)
         made += now
