@@ -25,7 +25,6 @@ from gpu_validation.kernels.variants import VARIANTS
 from gpu_validation.measure import facts
 from gpu_validation.peers import ours
 from gpu_validation.scenarios import workload
-from gpu_validation.swap import movers
 from gpu_validation.truth import check_all
 from kvcore.files import write_text
 
@@ -51,7 +50,6 @@ def preflight(device: torch.device) -> Iterator[Row]:
             for model in (LLAMA_1B, LLAMA_3_8B):
                 wrong = _attention(name, model, dtype, device)
                 yield _row(f"{name}, {dtype}, D {model.head_width}", wrong, size == 2 and model is LLAMA_1B)
-    yield _row("a driver that copies in batches", "" if len(movers(device)) > 1 else "is not here", needed=False)
 
 
 def _row(what: str, wrong: str, needed: bool) -> Row:

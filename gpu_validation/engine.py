@@ -26,7 +26,7 @@ from gpu_validation.graphs import BatchGraph, Stages
 from gpu_validation.measure import DeviceClock, Mark, cuda
 from gpu_validation.model import Decoder, Inputs, parameters
 from gpu_validation.plan import BatchPlan, EnginePlan, synthetic_plan
-from gpu_validation.swap import Swapper, movers
+from gpu_validation.swap import Swapper
 
 PARTS = 4  # groups of layers of a batch that reads what it swaps in: the KV of one comes while others work
 KEPT = 16  # plans kept on the device
@@ -45,11 +45,9 @@ class Swapped:
 
 @dataclass
 class ReplayResult:
-    """What a replay gave. Seconds are of the device: of every batch, and of every transfer out and in."""
+    """What a replay gave."""
 
-    batch_seconds: list[float]
-    out_seconds: list[float]
-    in_seconds: list[float]
+    batch_seconds: list[float]  # of the device, with the transfers of the batch
     wall_seconds: float  # from before the first batch was started to when all was done, by the host's clock
     launch_seconds: list[float]  # by the host's clock, to start each batch, which bounds shorter ones
     graph_batches: int  # batches that ran as a captured graph
@@ -79,10 +77,7 @@ class _Loaded(NamedTuple):
 
 
 class Engine:
-    """A model on a device with its caches, which grow to what the plans need.
-
-    Blocks are copied by the last of `movers` that the device has. BadInput for a model that does not fit on it.
-    """
+    """A model on a device with its caches, which grow to what the plans need. BadInput if it does not fit there."""
 
     def __init__(
         self, model: Model, backend: TorchBackend, *, dtype: torch.dtype = torch.bfloat16, seed: int = 0
@@ -94,7 +89,6 @@ class Engine:
         backend.prepare(model.heads, model.kv_heads, model.head_width, dtype)
         self.decoder = Decoder(model, backend, dtype, seed)
         self.clock = DeviceClock(self.device)
-        self.mover = list(movers(self.device))[-1]
         on_gpu = self.device.type == "cuda"
         self.captures = on_gpu and backend.captures  # whether batches run as graphs
         self.cache = Cache(model, 0, 0, 1, dtype, self.device)
@@ -149,14 +143,13 @@ class Engine:
     # --- a replay ------------------------------------------------------------------------------------------------
 
     def run(
-        self, plan: EnginePlan, *, pipelined: bool = False, keep_logits: bool = False, teacher: Tensor | None = None,
-        poison: bool = False, check: bool = False,
+        self, plan: EnginePlan, *, keep_logits: bool = False, teacher: Tensor | None = None, poison: bool = False,
+        check: bool = False,
     ) -> ReplayResult:  # fmt: skip
         """Replay a plan.
 
         Args:
             plan: from `make_plan`.
-            pipelined: transfers may go on beside later batches; otherwise a batch ends when its own are done, too.
             keep_logits: keep those of every generated token.
             teacher: int64 [1 + requests * width], the history to be forced (`EnginePlan.history`'s places); what is
                 generated is not written then.
@@ -164,7 +157,7 @@ class Engine:
             check: compare the checksums of what is swapped (slow, synchronous).
         """
         self.reserve([plan])
-        replay = _Replay(self, plan, pipelined, keep_logits, poison, check)
+        replay = _Replay(self, plan, keep_logits, poison, check)
         loaded = self._load(plan, teacher is None, keep_logits, self.captures)
         known = loaded.known if teacher is None else teacher
         self._history[: len(known)].copy_(known)
@@ -176,14 +169,12 @@ class Engine:
         for step in loaded.steps:
             marks.append(replay.step(step))
             moments.append(time.perf_counter())
-        replay.swapper.wait_for_all()
         self.clock.synchronize()
         wall, launches = time.perf_counter() - moments[0], [end - begin for begin, end in pairwise(moments)]
-        out, back = replay.swapper.seconds()
         seconds = [self.clock.seconds(*both) for both in marks]
         graph_batches = sum(step.graph is not None for step in loaded.steps)
         tokens, logits = self._tokens(plan), replay.named_logits()
-        return ReplayResult(seconds, out, back, wall, launches, graph_batches, tokens, logits, replay.swapped)
+        return ReplayResult(seconds, wall, launches, graph_batches, tokens, logits, replay.swapped)
 
     def time_batch(
         self, work: Sequence[tuple[int, int]], swap_out_tokens: int = 0, swap_in_tokens: int = 0, repeats: int = 7, *,
@@ -205,7 +196,7 @@ class Engine:
         replay = _Replay(self, plan)
         self.clock.synchronize()
         warm_up = WARM_UP[self.device.type]
-        marks = [replay.step(step, alone=True) for _ in range(warm_up + repeats)]
+        marks = [replay.step(step) for _ in range(warm_up + repeats)]
         self.clock.synchronize()
         return [self.clock.seconds(*both) for both in marks[warm_up:]]
 
@@ -223,17 +214,15 @@ class Engine:
 
     def _upload(self, plan: EnginePlan, writes: bool, keeps: bool, graphs: bool) -> list[_Step]:
         """Put everything that the batches read on the device, and capture them."""
-        steps, ins = [], -1
+        steps = []
         for batch in plan.batches:
-            ins += batch.back is not None
-            reads = batch.back is not None and batch.after_in == ins and self._streams is not None
             places, sampled = batch.places(plan.width), batch.sampled()
             targets = places[sampled] + 1 if writes else 0 * sampled
             lengths = [work.resident + work.tokens for work in batch.work]
             layout = self.backend.layout(batch.starts(), lengths, [work.table for work in batch.work])
             rows = (places, batch.positions(), batch.slots(plan.block), sampled, targets)
             put = [torch.from_numpy(row).to(self.device) for row in rows]
-            parts = min(PARTS, self.model.layers) if reads else 1
+            parts = min(PARTS, self.model.layers) if batch.work_after_back and self._streams is not None else 1
             steps.append(_Step(batch, put[0], Inputs(put[0], put[1], put[2], put[3], layout), put[4], parts))
             if graphs and batch.work:
                 self._last = steps[-1].graph = BatchGraph(partial(self.forward, steps[-1]), self._last, keeps, parts)
@@ -261,24 +250,20 @@ class _Replay:
     """One replay under way: makes the moves of each batch, and runs its work."""
 
     def __init__(
-        self, engine: Engine, plan: EnginePlan, pipelined: bool = False, keep_logits: bool = False,
-        poison: bool = False, check: bool = False,
-    ) -> None:  # fmt: skip
-        self.engine, self.plan, self.cache, self.pipelined = engine, plan, engine.cache, pipelined
+        self, engine: Engine, plan: EnginePlan, keep_logits: bool = False, poison: bool = False, check: bool = False
+    ) -> None:
+        self.engine, self.plan, self.cache = engine, plan, engine.cache
         self.keep_logits, self.poison, self.check = keep_logits, poison, check
-        self.swapper = Swapper(engine.cache, movers(engine.device)[engine.mover], engine.clock, engine._streams)
+        self.swapper = Swapper(engine.cache, engine.clock, engine._streams)
         self.swapped: list[Swapped] = []
         self._sums: dict[tuple[int, int], int] = {}  # (request, position): checksum when it went out
         self._logits: list[tuple[BatchPlan, Tensor]] = []
 
-    def step(self, step: _Step, alone: bool = False) -> tuple[Mark, Mark]:
-        """Make the moves of a batch in the order of `docs/semantics.md`, start its work, return its marks in time.
-
-        `alone`: the next batch, and its transfers, wait for all transfers of this one.
-        """
+    def step(self, step: _Step) -> tuple[Mark, Mark]:
+        """Make the moves of a batch in the order of `docs/semantics.md`, start its work, return its marks in time."""
         start = self.engine.clock.mark()
         self._move(step.batch, step.parts)
-        self.swapper.wait(step.batch.after_out, -1 if step.parts > 1 else step.batch.after_in)
+        self.swapper.wait(out=step.batch.work_after_out, back=step.batch.work_after_back and step.parts == 1)
         stages = step.graph.replay() if step.graph is not None else self.engine.forward(step)
         for part in range(step.parts) if step.batch.work else ():
             if step.parts > 1:
@@ -286,8 +271,7 @@ class _Replay:
             logits = next(stages)
             if self.keep_logits and logits is not None:
                 self._logits.append((step.batch, logits))
-        if alone or not self.pipelined:
-            self.swapper.wait_for_all()
+        self.swapper.end_batch()
         return start, self.engine.clock.mark()
 
     def _move(self, batch: BatchPlan, parts: int = 1) -> None:
@@ -297,19 +281,19 @@ class _Replay:
             self.engine.clock.synchronize()
         if self.poison:
             self.cache.host[batch.freed_host] = float("nan")
-        if batch.out is not None:
+        if batch.out:
             if checked:
-                self._note(batch.out.pieces)
-            self.swapper.start(batch.out, 0)
+                self._note(batch.out)
+            self.swapper.start(batch.out, True)
         if checked:
             self.engine.clock.synchronize()
         if self.poison:
             self.cache.pool[batch.freed] = float("nan")
-        if batch.back is not None:
-            self.swapper.start(batch.back, 1, parts)
+        if batch.back:
+            self.swapper.start(batch.back, False, batch.back_after_out, parts)
             if checked:
                 self.engine.clock.synchronize()
-                self._compare(batch.back.pieces)
+                self._compare(batch.back)
         for block, offset in batch.tails if self.poison else ():
             self.cache.pool[block, ..., offset:, :] = float("nan")
 

@@ -35,30 +35,24 @@ class DeviceWork(NamedTuple):
 
 
 @dataclass
-class Transfer:
-    """All that a batch swaps in one direction; it waits for the transfers `after_out` and `after_in` (-1: for none).
-
-    Transfers are numbered from 0, those out and those in apart.
-    """
-
-    pieces: list[Piece]
-    after_out: int
-    after_in: int
-
-
-@dataclass
 class BatchPlan:
-    """One batch: what moves, what works, and which transfers the work waits for."""
+    """One batch: what works, what moves out of the device and back, and what is freed."""
 
     work: tuple[DeviceWork, ...]
-    out: Transfer | None = None
-    back: Transfer | None = None
-    after_out: int = -1
-    after_in: int = -1
+    out: list[Piece] = field(default_factory=list)
+    back: list[Piece] = field(default_factory=list)
     freed: list[int] = field(default_factory=list)  # device blocks freed since the last batch, up to the swap-outs
     freed_host: list[int] = field(default_factory=list)  # host blocks freed since then, up to the drops
     tails: list[tuple[int, int]] = field(default_factory=list)
     """After the moves: (device block, first token of it that is not held), of the requests that moved."""
+
+    def __post_init__(self) -> None:
+        """Note who waits: what comes in for what goes out, and the work for either, where they touch the same block."""
+        touched = {block for work in self.work for block in work.table} if self.out or self.back else set()
+        device, host = {piece.device for piece in self.out}, {piece.host for piece in self.out}
+        self.back_after_out = any(piece.device in device or piece.host in host for piece in self.back)
+        self.work_after_out = not touched.isdisjoint(device)
+        self.work_after_back = any(piece.device in touched for piece in self.back)
 
     def starts(self) -> list[int]:
         """Return the first row of each request, and the number of rows."""
@@ -152,9 +146,7 @@ def synthetic_plan(
     for i, tokens in ((n, swap_out_tokens), (n + 1, swap_in_tokens)):
         allocator.grow(i, tokens)
     allocator.swap_out(n + 1, swap_in_tokens)
-    order = _Order()
-    out = order.transfer("out", allocator.swap_out(n, swap_out_tokens))
-    back = order.transfer("in", allocator.swap_in(n + 1, swap_in_tokens))
+    out, back = allocator.swap_out(n, swap_out_tokens), allocator.swap_in(n + 1, swap_in_tokens)
     for i, (tokens, _) in enumerate(work):
         allocator.grow(i, tokens)
     works = tuple(DeviceWork(i, m, c, allocator.table(i), True) for i, (c, m) in enumerate(work))
@@ -165,48 +157,12 @@ def synthetic_plan(
     return EnginePlan(ids, block, width, given, [batch], allocator.device.made, allocator.host.made)
 
 
-class _Order:
-    """Which transfers touched which blocks, as long as another may have to wait for them."""
-
-    def __init__(self) -> None:
-        self.count = {"out": 0, "in": 0}
-        self.device: dict[str, dict[int, int]] = {"out": {}, "in": {}}  # the last transfer that touched a device block
-        self.host: dict[str, dict[int, int]] = {"out": {}, "in": {}}
-
-    def transfer(self, direction: str, pieces: list[Piece]) -> Transfer | None:
-        """Number a transfer in a direction, which waits for those before it that touched its blocks."""
-        if not pieces:
-            return None
-        after = {
-            way: max(max(self.device[way].get(p.device, -1), self.host[way].get(p.host, -1)) for p in pieces)
-            for way in ("out", "in")
-        }
-        for piece in pieces:
-            self.device[direction][piece.device] = self.host[direction][piece.host] = self.count[direction]
-        self.count[direction] += 1
-        return Transfer(pieces, after["out"], after["in"])
-
-    def work(self, works: Sequence[DeviceWork]) -> tuple[int, int]:
-        """Return the transfers out and in that the work of a batch waits for, and forget what it has waited for."""
-        if not (self.device["out"] or self.device["in"]):
-            return -1, -1
-        touched = {block for work in works for block in work.table}
-        waits = []
-        for last in self.device.values():
-            wait = max((number for block, number in last.items() if block in touched), default=-1)
-            for block in [block for block, number in last.items() if number <= wait]:
-                del last[block]
-            waits.append(wait)
-        return waits[0], waits[1]
-
-
 class _Planner:
     """Plans the batches of a trace one after another."""
 
     def __init__(self, instance: Instance, trace: Trace) -> None:
         self.instance = instance
         self.allocator = Allocator(len(instance.requests), instance.machine.block)
-        self.order = _Order()
         self.steps: list[dict[int, Step]] = [{} for _ in trace.batches]
         for i, request in enumerate(trace.requests):
             for step in request.steps:
@@ -219,15 +175,12 @@ class _Planner:
         for i, tokens in self.index(batch.drop):
             self.allocator.drop(i, tokens)
         freed_host = self.allocator.host.collect()
-        pieces = [piece for i, tokens in self.index(batch.swap_out) for piece in self.allocator.swap_out(i, tokens)]
-        out = self.order.transfer("out", pieces)
+        out = [piece for i, tokens in self.index(batch.swap_out) for piece in self.allocator.swap_out(i, tokens)]
         freed = self.allocator.device.collect()
-        pieces = [piece for i, tokens in self.index(batch.swap_in) for piece in self.allocator.swap_in(i, tokens)]
-        back = self.order.transfer("in", pieces)
+        back = [piece for i, tokens in self.index(batch.swap_in) for piece in self.allocator.swap_in(i, tokens)]
         tails = [tail for i in sorted({i for i, _ in moved}) for tail in self.allocator.tail(i)]
         work = tuple(self.work(i, tokens, self.steps[j][i]) for i, tokens in self.index(batch.work))
-        after_out, after_in = self.order.work(work)
-        plan = BatchPlan(work, out, back, after_out, after_in, freed, freed_host, tails)
+        plan = BatchPlan(work, out, back, freed, freed_host, tails)
         self.compare(j, traced.device, traced.host)
         for work_done in work:
             if self.last[work_done.request] == j:

@@ -1,30 +1,25 @@
 """Swaps beside the work: how blocks are copied between the pools, two streams of their own on a GPU, and who waits.
 
-There are two ways to copy, behind one interface: `move(cache, pieces, out, layers)` on the current stream. Runs of
-neighbouring blocks are one copy; a part of a block is a copy for each layer, side and head, whose tokens lie together.
+Runs of neighbouring blocks are one copy; a part of a block is a copy for each layer, side and head, whose tokens lie
+together.
 
-A transfer waits for the work before its batch (which read or wrote its blocks) and for the transfers that its plan
-names. The work of a batch waits for the transfers that its plan names: those that bring the KV that it reads, and those
-that have to leave a block before it is written again. On the CPU everything happens in order at once.
+A transfer waits for all work and transfers of the batches before, and one in for the one out of its batch if its plan
+says so. So does the work of a batch, which brings the KV that it reads in before, and lets what it overwrites out. On
+the CPU everything happens in order at once.
 """
 
-import ctypes
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, nullcontext, suppress
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
-from functools import cache as once
 
 import torch
 from torch import Tensor
 
-from costmodels.models import TINY
 from gpu_validation.allocator import Piece
 from gpu_validation.cache import Cache, layer_groups
-from gpu_validation.measure import DeviceClock, Mark, cuda
-from gpu_validation.plan import Transfer
+from gpu_validation.measure import DeviceClock, Mark
 
 ALL = slice(None)
-Mover = Callable[[Cache, list[Piece], bool, slice], None]  # the last is which layers
 
 
 def runs(pieces: list[Piece]) -> list[tuple[int, int, int]]:
@@ -53,126 +48,55 @@ def copies(cache: Cache, pieces: list[Piece], layers: slice) -> Iterator[tuple[T
             yield from zip(*(side[:, tokens].unbind() for side in sides), strict=True)
 
 
-def by_run(cache: Cache, pieces: list[Piece], out: bool, layers: slice = ALL) -> None:
-    """One asynchronous copy a run; what the CPU does too."""
+def move(cache: Cache, pieces: list[Piece], out: bool, layers: slice = ALL) -> None:
+    """Copy the pieces between the pools, on the current stream; what the CPU does too."""
     for device, host in copies(cache, pieces, layers):
         source, target = (device, host) if out else (host, device)
         target.copy_(source, non_blocking=True)
 
 
-class _Attributes(ctypes.Structure):
-    """CUmemcpyAttributes: the order in which the source may be read, two hints of location (unused), flags."""
-
-    _fields_ = (
-        ("order", ctypes.c_int),
-        ("source", ctypes.c_int * 2),
-        ("target", ctypes.c_int * 2),
-        ("flags", ctypes.c_uint),
-    )
-
-
-_IN_STREAM_ORDER = 1
-
-
-@once
-def _batch_copy() -> Callable[..., int] | None:
-    """Return cuMemcpyBatchAsync of the driver, None where it is not there: that of CUDA 13, or the one of 12.8.
-
-    The older one has one argument more, before the stream: where the index of a copy that fails goes.
-    """
-    try:
-        driver = ctypes.CDLL("libcuda.so.1")
-    except OSError:
-        return None
-    pointer, size = ctypes.c_void_p, ctypes.c_size_t
-    given = [pointer, pointer, pointer, size, pointer, pointer, size]
-    for name, extra in (("cuMemcpyBatchAsync_v2", []), ("cuMemcpyBatchAsync", [ctypes.byref(size())])):
-        if (function := getattr(driver, name, None)) is not None:
-            function.restype, function.argtypes = ctypes.c_int, [*given, *[pointer] * len(extra), pointer]
-            return lambda *arguments: int(function(*arguments[:-1], *extra, arguments[-1]))
-    return None
-
-
-def by_batch(cache: Cache, pieces: list[Piece], out: bool, layers: slice = ALL) -> None:
-    """All copies in one call of the driver; needs a stream that is not the default one."""
-    function = _batch_copy()
-    if function is None:
-        raise RuntimeError("the driver has no cuMemcpyBatchAsync")
-    pairs = list(copies(cache, pieces, layers))
-    n = len(pairs)
-    pointers, sizes = ctypes.c_uint64 * n, ctypes.c_size_t * n
-    device, host = pointers(*(a.data_ptr() for a, _ in pairs)), pointers(*(b.data_ptr() for _, b in pairs))
-    target, source = (host, device) if out else (device, host)
-    attributes, first = _Attributes(order=_IN_STREAM_ORDER), ctypes.c_size_t(0)
-    stream = torch.cuda.current_stream(cache.pool.device).cuda_stream
-    lengths = sizes(*(a.nbytes for a, _ in pairs))
-    code = function(target, source, lengths, n, ctypes.byref(attributes), ctypes.byref(first), 1, stream)
-    if code:
-        raise RuntimeError(f"cuMemcpyBatchAsync failed with CUresult {code} for {n} copies")
-
-
-@once
-def movers(device: torch.device) -> dict[str, Mover]:
-    """Return the movers of this device by name; one that cannot copy a block there and back is none."""
-    found: dict[str, Mover] = {"runs": by_run}
-    if device.type == "cuda" and _batch_copy() is not None:
-        cache = Cache(TINY, 2, 2, 2, torch.float32, device)
-        cache.randomize(0)
-        with suppress(RuntimeError), cuda.stream(cuda.Stream()):
-            by_batch(cache, [Piece(0, 0, 0, 1, 0, 2, True)], True)
-            by_batch(cache, [Piece(0, 0, 1, 1, 0, 2, True)], False)
-            cuda.synchronize()
-            if torch.equal(cache.pool[0], cache.pool[1]):
-                found["batch"] = by_batch
-    return found
-
-
 @dataclass
 class Swapper:
-    """The transfers of one replay. `out` and `back` make them, `wait` lets the work wait for them."""
+    """The transfers of a batch under way. The work waits for them by `wait`, and at its end by `end_batch`."""
 
     cache: Cache
-    mover: Mover
     clock: DeviceClock
     streams: tuple[torch.cuda.Stream, torch.cuda.Stream] | None = None  # out, in; None on a CPU
-    marks: tuple[list[tuple[Mark, Mark]], list[tuple[Mark, Mark]]] = field(default_factory=lambda: ([], []))
-    """Start and end of every transfer out, and of every transfer in."""
-    parts: list[Mark] = field(default_factory=list)  # the ends of the groups of layers of the last transfer in
+    ends: dict[bool, Mark] = field(default_factory=dict)  # of the transfer out (True), and of the one in
+    parts: list[Mark] = field(default_factory=list)  # the ends of the groups of layers of the last transfer
 
-    def start(self, transfer: Transfer, direction: int, parts: int = 1) -> None:
-        """Start a transfer to the host (direction 0), or to the device (1), in so many groups of layers."""
-        with self._on_stream(direction):
-            self.wait(transfer.after_out, transfer.after_in)
-            start = self.clock.mark()
+    def start(self, pieces: list[Piece], out: bool, after_out: bool = False, parts: int = 1) -> None:
+        """Start a transfer to the host (`out`) or to the device, in so many groups of layers."""
+        with self._on_stream(out):
+            self.wait(out=after_out)
             self.parts = []
             for layers in layer_groups(self.cache.pool.shape[1], parts) if parts > 1 else [ALL]:
-                self.mover(self.cache, transfer.pieces, direction == 0, layers)
+                move(self.cache, pieces, out, layers)
                 self.parts.append(self.clock.mark())
-            self.marks[direction].append((start, self.parts[-1]))
+            self.ends[out] = self.parts[-1]
 
-    def _on_stream(self, direction: int) -> AbstractContextManager[object]:
+    def _on_stream(self, out: bool) -> AbstractContextManager[object]:
         """Make the stream of the direction the current one, behind all the work that was started so far."""
         if self.streams is None:
             return nullcontext()
-        self.streams[direction].wait_stream(torch.cuda.current_stream())
-        return torch.cuda.stream(self.streams[direction])
+        stream = self.streams[0 if out else 1]
+        stream.wait_stream(torch.cuda.current_stream())
+        return torch.cuda.stream(stream)
 
-    def wait(self, *numbers: int) -> None:
-        """Let the current stream wait for the transfers out and in of these numbers and all before them (-1: none)."""
-        for number, marks in zip(numbers, self.marks, strict=True):
-            if number >= 0 and self.streams is not None:
-                torch.cuda.current_stream().wait_event(marks[number][1])
+    def wait(self, *, out: bool = False, back: bool = False) -> None:
+        """Let the current stream wait for the transfer out of this batch, and for the one in."""
+        for direction in [True] * out + [False] * back:
+            self._wait_for(self.ends[direction])
 
     def wait_for_part(self, part: int) -> None:
         """Let the work wait for a group of layers of the last transfer in."""
+        self._wait_for(self.parts[part])
+
+    def end_batch(self) -> None:
+        """Let the work wait for the transfers of this batch."""
+        self.wait(out=True in self.ends, back=False in self.ends)
+        self.ends.clear()
+
+    def _wait_for(self, mark: Mark) -> None:
         if self.streams is not None:
-            torch.cuda.current_stream().wait_event(self.parts[part])
-
-    def wait_for_all(self) -> None:
-        """Let the work wait for all transfers started so far: synchronous swapping."""
-        self.wait(*(len(marks) - 1 for marks in self.marks))
-
-    def seconds(self) -> tuple[list[float], list[float]]:
-        """Return the seconds of every transfer out and of every transfer in; only when all have happened."""
-        out, back = ([self.clock.seconds(start, end) for start, end in marks] for marks in self.marks)
-        return out, back
+            torch.cuda.current_stream().wait_event(mark)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate, takewhile
 from typing import Any, ClassVar, Literal, NamedTuple
 
@@ -231,17 +231,22 @@ class Unified(Policy):
         within = [tokens for tokens in rooms if tokens > 0]
         beyond = len(plan.work) - len(within)
         steps = min(within, default=LIMIT)
-        available = self.available(plan) - self.spare_block
+        available = self._unreserved(plan, {}) - self.spare_block  # the work is done
         return steps if not beyond and available >= 0 else max(1, min(steps, 1 + available // max(1, beyond)))
 
     # --- memory --------------------------------------------------------------------------------------------------
 
     def available(self, plan: Plan) -> int:
         """Return the device blocks that are neither held nor reserved."""
+        return self._unreserved(plan, plan.work)
+
+    def _unreserved(self, plan: Plan, work: Mapping[str, int]) -> int:
+        """Return the free blocks beside what is reserved for those that hold less after so many tokens of work."""
         if plan.free_blocks is None:
             return LIMIT
-        blocks = self.machine.blocks
-        return plan.free_blocks - sum(max(0, blocks(most) - job.blocks) for job, most in self.reserved.values())
+        blocks, reserved = self.machine.blocks, self.reserved.values()
+        held = ((blocks(job.device + work.get(job.id, 0)), most) for job, most in reserved)
+        return plan.free_blocks - sum(max(0, blocks(most) - now) for now, most in held)
 
     def _promise(self, job: Job) -> int:
         """Return the blocks that are reserved for it beside those it holds."""

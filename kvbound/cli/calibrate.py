@@ -70,7 +70,7 @@ def calibrate(
     with LiveLine("calibrating") as line:
         with watched(opened.device) as clocks:
             measured, interrupted = measure(engine, points, repeats, seed, time_limit, block=block, told=line.part)
-        about |= {"mover": engine.mover, **clocks}
+        about |= clocks
     try:
         found = fitted(measured, opened.device.type, seed)
     except BadInput:  # too few

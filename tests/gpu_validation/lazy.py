@@ -5,36 +5,34 @@ Where somebody waits for both directions, either may come first.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
-from gpu_validation.plan import Transfer
-from gpu_validation.swap import ALL, Swapper
+from gpu_validation import swap
 
 
-class LazySwapper(Swapper):
-    """Queues transfers; each happens only when somebody waits for it, or for a later one of its direction."""
+class LazySwapper(swap.Swapper):
+    """Queues the transfers of a batch; each happens only when somebody waits for it."""
 
-    def __init__(self, *arguments: Any, first: int) -> None:
+    def __init__(self, *arguments: Any, first: bool) -> None:
         super().__init__(*arguments)
-        self.first = first
-        self.queued: tuple[list[Transfer], list[Transfer]] = ([], [])
+        self.first = first  # the direction that happens first where both are waited for
+        self.queued: dict[bool, Callable[[], None]] = {}
         self.late = 0
 
-    def start(self, transfer: Transfer, direction: int, parts: int = 1) -> None:
-        self.queued[direction].append(transfer)
+    def start(self, pieces: Any, out: bool, after_out: bool = False, parts: int = 1) -> None:
+        self.queued[out] = partial(self.happen, pieces, out, after_out)
 
-    def _happen(self, direction: int, number: int) -> None:
-        while len(self.marks[direction]) <= number:
-            transfer = self.queued[direction][len(self.marks[direction])]
-            self.wait(transfer.after_out, transfer.after_in)
-            if len(self.marks[direction]) <= number:
-                self.mover(self.cache, transfer.pieces, direction == 0, ALL)
-                self.marks[direction].append((0.0, 0.0))
+    def happen(self, pieces: Any, out: bool, after_out: bool) -> None:
+        self.wait(out=after_out)
+        swap.move(self.cache, pieces, out)
 
-    def wait(self, *numbers: int) -> None:
-        self.late += any(number >= len(marks) for number, marks in zip(numbers, self.marks, strict=True))
-        for direction in (self.first, 1 - self.first):
-            self._happen(direction, numbers[direction])
+    def wait(self, *, out: bool = False, back: bool = False) -> None:
+        for direction in (self.first, not self.first):
+            if (out if direction else back) and direction in self.queued:
+                self.late += 1
+                self.queued.pop(direction)()
 
-    def wait_for_all(self) -> None:
-        self.wait(*(len(queue) - 1 for queue in self.queued))
+    def end_batch(self) -> None:
+        self.wait(out=True, back=True)

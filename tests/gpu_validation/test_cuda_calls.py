@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import ctypes
 from collections.abc import Iterator
 from contextlib import contextmanager
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -14,9 +12,7 @@ import torch
 import gpu_validation.graphs
 from costmodels.models import TINY
 from gpu_validation import swap
-from gpu_validation.allocator import Piece
 from gpu_validation.backend import TorchBackend
-from gpu_validation.cache import Cache
 from gpu_validation.engine import Engine
 from tests.gpu_validation.test_engine import workload_plan
 from tests.gpu_validation.test_plan import in_and_out_again
@@ -76,11 +72,13 @@ def recorded(monkeypatch: pytest.MonkeyPatch) -> tuple[Engine, Streams]:
     engine, streams = Engine(TINY, TorchBackend(), dtype=torch.float64), Streams(monkeypatch)
     engine.clock.on_gpu, engine._streams = True, (streams.out, streams.back)
 
-    def mover(cache: Any, pieces: Any, out: bool, layers: slice) -> None:
-        streams.note("copies")
-        swap.by_run(cache, pieces, out, layers)
+    move = swap.move
 
-    monkeypatch.setattr("gpu_validation.engine.movers", lambda device: {"runs": mover})
+    def noted_move(*arguments: Any) -> None:
+        streams.note("copies")
+        move(*arguments)
+
+    monkeypatch.setattr(swap, "move", noted_move)
     forward = engine.decoder.forward
 
     def noted(*arguments: Any) -> Iterator[Any]:
@@ -94,65 +92,20 @@ def recorded(monkeypatch: pytest.MonkeyPatch) -> tuple[Engine, Streams]:
 
 def test_transfers_and_work_wait_as_the_plan_says(monkeypatch: pytest.MonkeyPatch) -> None:
     engine, streams = recorded(monkeypatch)
-    run = engine.run(in_and_out_again(), pipelined=True)
+    run = engine.run(in_and_out_again())
     assert streams.log == [
         ("work", "works"),
         ("out", "waits for all on work"), ("out", "copies"), ("work", "waits for out 0"), ("work", "works"),
-        ("in", "waits for all on work"), ("in", "waits for out 0"), ("in", "copies"), ("work", "works"),
-        ("out", "waits for all on work"), ("out", "waits for out 0"), ("out", "waits for in 0"), ("out", "copies"),
-        ("in", "waits for all on work"), ("in", "waits for out 1"), ("in", "waits for in 0"), ("in", "copies"),
-        ("in", "copies"),  # half of the layers each, as this batch reads what comes in
-        ("work", "waits for out 1"), ("work", "waits for in 1"), ("work", "works"),
-        ("work", "waits for in 2"), ("work", "works"),
-        ("work", "works"),
+        ("work", "waits for out 0"),
+        ("in", "waits for all on work"), ("in", "copies"), ("work", "works"), ("work", "waits for in 0"),
+        ("out", "waits for all on work"), ("out", "copies"),
+        ("in", "waits for all on work"), ("in", "waits for out 1"), ("in", "copies"), ("in", "copies"),
+        ("work", "waits for out 1"), ("work", "waits for in 1"), ("work", "works"),  # half of the layers each, as ..
+        ("work", "waits for in 2"), ("work", "works"),  # .. this batch reads what comes in
         ("work", "waits for out 1"), ("work", "waits for in 2"),
+        ("work", "works"),
     ]  # fmt: skip
-    assert run.out_seconds == run.in_seconds == [0.002, 0.002]
-    assert run.batch_seconds == [0.002] * 6
-
-
-@pytest.mark.parametrize(
-    ("pipelined", "after_the_copies"),
-    [(False, ["waits for out 0", "works", "waits for out 0"]), (True, ["waits for out 0", "works"])],
-)
-def test_a_batch_ends_with_its_transfers_only_where_they_are_overlapped(
-    pipelined: bool, after_the_copies: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    engine, streams = recorded(monkeypatch)
-    engine.run(in_and_out_again(), pipelined=pipelined)
-    first, second = streams.log.index(("out", "copies")), streams.log.index(("in", "waits for all on work"))
-    assert [what for name, what in streams.log[first:second] if name == "work"] == after_the_copies
-
-
-def test_the_batch_copy_hands_over_pointers_and_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
-    calls: list[tuple[int, int]] = []
-
-    def driver(
-        target: Any, source: Any, sizes: Any, count: int, attributes: Any, first: Any, n: int, stream: int
-    ) -> int:
-        assert (n, first._obj.value, attributes._obj.order, stream) == (1, 0, 1, 77)
-        assert ctypes.sizeof(attributes._obj) == 24
-        for k in range(count):
-            ctypes.memmove(target[k], source[k], sizes[k])
-        calls.append((count, sum(sizes)))
-        return 0
-
-    pieces = [Piece(0, 0, 4, 2, 0, 4, True), Piece(0, 1, 5, 3, 0, 4, True), Piece(0, 2, 2, 0, 1, 3, False)]
-    monkeypatch.setattr(swap, "_batch_copy", lambda: driver)
-    monkeypatch.setattr(torch.cuda, "current_stream", lambda device: SimpleNamespace(cuda_stream=77))
-    for out in (True, False):
-        pools = []
-        for mover in (swap.by_run, swap.by_batch):
-            cache = Cache(TINY, 6, 6, 4, torch.float32, torch.device("cpu"))
-            cache.randomize(3)
-            mover(cache, pieces, out)
-            pools.append((cache.pool, cache.host))
-        assert all(torch.equal(a, b) for a, b in zip(*pools, strict=True))
-    parts = TINY.layers * 2 * TINY.kv_heads
-    assert calls == [(1 + parts, 10 * TINY.kv_bytes(4))] * 2
-    monkeypatch.setattr(swap, "_batch_copy", lambda: lambda *arguments: 1)
-    with pytest.raises(RuntimeError, match="cuMemcpyBatchAsync failed with CUresult 1 for 9 copies"):
-        swap.by_batch(cache, pieces, True)
+    assert run.batch_seconds == [0.002] * 5
 
 
 class Graph:
@@ -202,26 +155,6 @@ def test_a_batch_in_parts_is_a_graph_for_each(monkeypatch: pytest.MonkeyPatch) -
     assert captured[3:] == ["replays 0", "replays 1", "replays 2"]
     assert last is not logits
     assert torch.equal(last, logits)
-
-
-@pytest.mark.parametrize(
-    ("symbols", "extra"),
-    [(("cuMemcpyBatchAsync_v2", "cuMemcpyBatchAsync"), 0), (("cuMemcpyBatchAsync",), 1), ((), None)],
-)
-def test_the_driver_s_newest_batch_copy_is_taken(
-    symbols: tuple[str, ...], extra: int | None, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The older one is given a place for the index of the copy that fails, before the stream."""
-    asked = list[int]()
-    functions = {name: lambda *arguments: asked.append(len(arguments)) or 0 for name in symbols}
-    monkeypatch.setattr(swap.ctypes, "CDLL", lambda name: SimpleNamespace(**functions))
-    swap._batch_copy.cache_clear()
-    found = swap._batch_copy()
-    swap._batch_copy.cache_clear()
-    assert (found is None) == (extra is None)
-    if found is not None:
-        assert found(*range(8)) == 0
-        assert asked == [8 + extra]
 
 
 @pytest.mark.parametrize("way", ["recompute", "swap-part"])

@@ -41,7 +41,7 @@ def changed_run(change: Any) -> tuple[tuple[str, ReplayResult], tuple[str, Repla
     """Two runs of one token each: logits (3, 2, 0), and those changed."""
     logits = torch.tensor([3.0, 2.0, 0.0])
     return tuple(
-        (name, ReplayResult([], [], [], 0.0, [], 0, {"R": [token]}, {("R", 1): row}))
+        (name, ReplayResult([], 0.0, [], 0, {"R": [token]}, {("R", 1): row}))
         for name, row, token in (("a", logits, 0), ("b", logits + torch.tensor(change), 0))
     )
 
@@ -62,14 +62,14 @@ def test_l0_swaps_are_exact(dtype: torch.dtype, block: int) -> None:
 
 def test_l0_fails_for_one_lost_number(monkeypatch: pytest.MonkeyPatch) -> None:
     plans = plans_of(("preserve", "swap"))
-    copy = swap.by_run
+    copy = swap.move
 
     def lossy(cache: Cache, pieces: list[Piece], out: bool, layers: slice) -> None:
         copy(cache, pieces, out, layers)
         if not out:
             cache.pool[pieces[0].device, 1, 1, 0, 0, 3] *= 1 + 2**-7
 
-    monkeypatch.setattr("gpu_validation.engine.movers", lambda device: {"runs": lossy})
+    monkeypatch.setattr(swap, "move", lossy)
     record = truth.swaps_are_exact(torch_engine(torch.bfloat16), plans["preserve"], plans["swap"])
     assert not record["holds"]
     assert record["wrong_checksums"] > 0
@@ -160,9 +160,7 @@ def test_l3_fails_where_the_error_is_more_than_that_of_the_reference(
     record = truth._close(torch_engine(torch.float32), exact, reference, other)
     assert (record["holds"], record["flips"]) == (holds, flips)
     assert record["relative_worst"] == pytest.approx(torch.tensor(change).norm().item() / 13**0.5, rel=1e-5)
-    missing = truth._close(
-        torch_engine(torch.float32), exact, reference, ("none", ReplayResult([], [], [], 0, [], 0, {}))
-    )
+    missing = truth._close(torch_engine(torch.float32), exact, reference, ("none", ReplayResult([], 0, [], 0, {})))
     assert not missing["holds"]
 
 
@@ -170,7 +168,7 @@ def test_one_token_far_off_is_not_hidden_by_the_mean() -> None:
     runs = []
     for off in (0.0, 0.1, 0.25):
         rows = {("R", k): torch.tensor([3.0, 2.0 + (off if k == 7 or off == 0.1 else 0.0)]) for k in range(50)}
-        runs.append(ReplayResult([], [], [], 0.0, [], 0, {}, rows))
+        runs.append(ReplayResult([], 0.0, [], 0, {}, rows))
     exact, reference, other = runs
     record = truth._close(torch_engine(torch.float32), exact, reference, ("s", other))
     assert record["relative_mean"] < record["reference_mean"]
