@@ -10,12 +10,12 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
-import bounds
 from benchmarks.data import AGENTS, MIXTURE, made
 from heuristics import Unsuited, get_policy, trace_policy
 from heuristics.load import scaled
 from kvcore.instance import Instance, Slo
 from kvcore.metrics import SUMS, objective_value
+from solvers.dual_bound import climb
 from solvers.improve import improve
 
 RECORD = Path(__file__).parent / "records" / "engines.jsonl"
@@ -53,9 +53,9 @@ def case(workload: str, model: str) -> Instance:
     (source, load), (cost, memory) = WORKLOADS[workload], MODELS[model]
     instance = made(f"{source} --cost {cost} --memory {memory}", f"{workload}, {model}")
     if load is not None:
-        *_, rung = bounds.climb(instance, "busy-time", method="shares")
+        least = climb(instance, "busy-time", method="shares").bound
         last = max(request.arrival for request in instance.requests)
-        factor = Fraction(f"{float(load * last / int(rung.bound or 1)):.3g}")
+        factor = Fraction(f"{float(load * last / int(least or 1)):.3g}")
         instance = scaled(instance, factor).replace(name=instance.name)
     first, token = (int(seconds / instance.tick_seconds) for seconds in (FIRST, TOKEN))
     return instance.replace(
@@ -82,8 +82,8 @@ def measured(workload: str, model: str) -> dict[str, Any]:
     for objective, seconds in SECONDS.items():
         values = {name: objective_value(trace, objective) for name, trace in traces.items()}
         best, by = min((value, name) for name, value in values.items())
-        *_, rung = (r for r in bounds.climb(instance, objective, time_limit=seconds) if r.bound is not None)
-        bound = max(rung.bound or 0, 0)
+        proved = climb(instance, objective, time_limit=seconds)
+        bound = max(proved.bound or 0, 0)
         if best > bound and not is_long:
             better = improve(instance, objective, rounds=ROUNDS)
             if better.value is not None and better.value < best:
@@ -92,7 +92,7 @@ def measured(workload: str, model: str) -> dict[str, Any]:
         unit = unit / len(instance.requests) if objective in SUMS else unit
         found[objective] = {
             "policies": {name: float(value * unit) for name, value in values.items() if name in POLICIES},
-            "best": float(best * unit), "by": by, "bound": float(bound * unit), "method": rung.method,
+            "best": float(best * unit), "by": by, "bound": float(bound * unit), "method": proved.formulation,
         }  # fmt: skip
     called = sum(request.call_time for request in instance.requests) * instance.tick_seconds / len(instance.requests)
     facts = {"workload": workload, "model": model, "requests": len(instance.requests), "called": float(called)}
