@@ -88,7 +88,7 @@ def measured(workload: str, model: str) -> dict[str, Any]:
             better = improve(instance, objective, rounds=ROUNDS)
             if better.value is not None and better.value < best:
                 best, by = better.value, better.policy or "improve"
-        unit = 1 if objective == "late-requests" else instance.tick_seconds
+        unit = Fraction(1) if objective == "late-requests" else instance.tick_seconds
         unit = unit / len(instance.requests) if objective in SUMS else unit
         found[objective] = {
             "policies": {name: float(value * unit) for name, value in values.items() if name in POLICIES},

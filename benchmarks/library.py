@@ -7,13 +7,15 @@ compares two such files. A value is over the better of the two, a bound is what 
 import json
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
 from kvbound.cli.common import people_console, table
 from kvbound.plots import plot_profile
+from kvcore.instance import Instance
+from kvcore.result import Result
 from library import Library
 from library.library import exact
 from library.policies import over
@@ -34,7 +36,7 @@ CHOSEN = (
     "azure-conv-7b-0-100", "azure-code-70b-1000-100",
     "agents-4-m150k-s0", "worst-mars-makespan-n4-v3", "slo-toolbench-r4", "slo-mixed-r8",
 )  # fmt: skip
-WAYS = {
+WAYS: dict[str, Callable[[Instance, str], Result]] = {
     "auto": lambda instance, objective: solve(instance, objective, time_limit=SECONDS),
     "improve": lambda instance, objective: improve(instance, objective, seconds=SECONDS),
     "bound": lambda instance, objective: climb(instance, objective, time_limit=SECONDS),

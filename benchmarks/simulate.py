@@ -58,9 +58,14 @@ def measured(name: str, policy: str) -> dict[str, Any] | None:
 def _measure(name: str, policy: str) -> dict[str, Any] | None:
     instance = made(TRACES[name])
     clock = [time.process_time()]
+
+    def go_on() -> bool:
+        clock.append(time.process_time())
+        return True
+
     started = clock[0]
     try:
-        trace = trace_policy(instance, get_policy(policy), go_on=lambda: clock.append(time.process_time()) is None)
+        trace = trace_policy(instance, get_policy(policy), go_on=go_on)
     except Unsuited:
         return None
     except BadInput as error:

@@ -69,7 +69,7 @@ class Vllm:
     def __init__(self, root: Path) -> None:
         Engine(root, "vllm", REAL)
         self.torch = import_module("torch")
-        for module, given in {
+        stand_ins: dict[str, dict[str, Any]] = {
             "vllm.v1.structured_output.request": {
                 "StructuredOutputRequest": Loose(from_sampling_params=lambda _: None)
             },
@@ -80,7 +80,8 @@ class Vllm:
             },
             "vllm.envs": {"VLLM_KV_CACHE_LAYOUT": None, "VLLM_PREFIX_CACHE_RETENTION_INTERVAL": None},
             "vllm.logger": {"init_logger": lambda name: _Log(logging.getLogger(name), {})},
-        }.items():  # fmt: skip
+        }  # fmt: skip
+        for module, given in stand_ins.items():
             vars(import_module(module)).update(given)
         core = "vllm.v1.core"
         self.classes = {
