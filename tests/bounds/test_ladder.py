@@ -154,4 +154,4 @@ def test_a_method_whose_numbers_no_certificate_holds_says_so(method, number):
     mars = builtin_instance("mars-like:n=20")
     heavy = mars.replace(requests=tuple(request.replace(weight=10**15) for request in mars.requests))
     with pytest.raises(BadInput, match=f"{method}: a certificate cannot hold its numbers: {number}.0.: must be less"):
-        climbed(heavy, "weighted-flow-time", time_limit=60, method=method)
+        climbed(heavy, "weighted-flow-time", time_limit=1e6, method=method)

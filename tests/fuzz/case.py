@@ -6,7 +6,7 @@ import contextlib
 import json
 import traceback
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import count
 from random import Random
@@ -130,3 +130,13 @@ def judge(part: Part, case: Case, seen: Counter[str]) -> Finding | None:
     seen.update(counts)
     seen["answered"] += 1
     return None
+
+
+def looked_at(part: Part, numbers: Sequence[int]) -> Counter[str]:
+    """Judge the cases of some numbers, for a test: nothing is wrong with any; return what was seen."""
+    seen: Counter[str] = Counter()
+    for number in numbers:
+        for case in part.cases(0, number):
+            finding = judge(part, case, seen)
+            assert finding is None, f"{part.name} {number}: {finding.detail}"
+    return seen

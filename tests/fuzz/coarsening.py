@@ -6,15 +6,44 @@ from collections import Counter
 from collections.abc import Iterator
 from random import Random
 
-from kvcore import OBJECTIVES, BadInput, coarsen, objective_value, verify_schedule
+from heuristics import PolicyError, Unsuited, get_policy, run_policy
+from kvcore import OBJECTIVES, BadInput, Instance, Schedule, coarsen, objective_value, verify_schedule
+from kvcore.trace import Trace
 from tests.fuzz.case import Case, Part, Skip, Wrong
 from tests.fuzz.draw import TRAITS, traits
-from tests.kvcore.test_coarsen import BOUNDED, completions, random_grid, some_schedule
 from tests.support.coarse_instances import fine_for_relax, fine_for_restrict
 from tests.support.exhaustive import TooManyStates, exhaustive_optimum
 from tests.support.projection import project
+from tests.support.random_schedules import random_schedule
 
 SIZES = ([2], [3], [4], [8])
+STATES = 400
+"""States of an exhaustive search of a case."""
+BOUNDED = ("makespan", "total-flow-time", "weighted-flow-time", "max-flow-time")
+PARALLEL = ("fcfs", "sjf", "mars-order")
+EVICTING = ("vllm", "sarathi", "infercept", "mars", "augserve")
+HARD = ("parallel", "drop", "swap_out", "swap_in", "full", "early")
+"""What schedules that are lifted should have: work in parallel, moves of each kind, a full memory, an early end."""
+
+
+def some_schedule(draw: Random, of: Instance) -> Schedule:
+    """A random schedule, which is often serial; or that of a policy, which works in parallel."""
+    try:
+        if draw.random() < 0.5:
+            return run_policy(of, get_policy(draw.choice(EVICTING if of.machine.evict else PARALLEL)))
+        return random_schedule(draw, of)
+    except (PolicyError, Unsuited, AssertionError):  # it deadlocks, or is too long to be drawn
+        return run_policy(of, get_policy("serial"))
+
+
+def completions(trace: Trace) -> dict[str, int]:
+    return {item.request.id: item.completion for item in trace.requests}
+
+
+def random_grid(draw: Random, sizes: list[int]) -> dict[str, int]:
+    block = draw.choice(sizes)
+    slot = draw.choice([block, block, block, 2 * block, max(1, block // 2), block + 1])
+    return {"block_tokens": block, "slot_ticks": slot, "headroom_ticks": draw.choice([0, min(block, slot) // 2, None])}
 
 
 def make(draw: Random) -> Iterator[Case]:
@@ -67,13 +96,20 @@ def relaxed(case: Case, coarse, draw: Random, seen: Counter[str]) -> None:
         bound = coarsen.fine_bound(coarse, objective, objective_value(image, objective))
         if bound > objective_value(trace, objective):
             raise Wrong(f"relax: {objective} above that of the fine schedule", bound)
+    if not small(fine, coarse):
+        return
     try:
-        below, exact = (exhaustive_optimum(i, case.objective, max_states=1500)[0] for i in (coarse, fine))
+        below, exact = (exhaustive_optimum(i, case.objective, max_states=STATES)[0] for i in (coarse, fine))
     except TooManyStates:
         return
     if coarsen.fine_bound(coarse, case.objective, below) > exact:
         raise Wrong("relax: the bound is above the fine optimum", f"{below} coarse, {exact} fine")
     seen["relax against the optimum"] += 1
+
+
+def small(fine: Instance, coarse: Instance) -> bool:
+    """Whether an exhaustive search is tried."""
+    return len(fine.requests) <= 2 and coarse.coarsening.block_tokens <= 3
 
 
 def restricted(case: Case, coarse, draw: Random, seen: Counter[str]) -> None:
@@ -83,9 +119,16 @@ def restricted(case: Case, coarse, draw: Random, seen: Counter[str]) -> None:
     for id, completion in completions(below).items():
         if not slot * (completion - 1) < completions(trace)[id] <= slot * completion:
             raise Wrong("restrict: a completion is not in its slot", id)
+        seen["early"] += slot * completion > completions(trace)[id]
+    seen["parallel"] += any(len(batch.work) > 1 for batch in trace.schedule.batches)
+    seen["full"] += any(batch.device == coarse.machine.memory for batch in below.batches)
+    for kind in ("drop", "swap_out", "swap_in"):
+        seen[kind] += any(getattr(batch, kind) for batch in trace.schedule.batches)
+    if not small(fine, coarse):
+        return
     try:
-        _, best = exhaustive_optimum(coarse, case.objective, max_states=1500)
-        exact, _ = exhaustive_optimum(fine, case.objective, max_states=1500)
+        _, best = exhaustive_optimum(coarse, case.objective, max_states=STATES)
+        exact, _ = exhaustive_optimum(fine, case.objective, max_states=STATES)
     except TooManyStates:
         return
     lifted = coarsen.lift(best, fine, coarse)
@@ -97,7 +140,7 @@ def restricted(case: Case, coarse, draw: Random, seen: Counter[str]) -> None:
 OTHERS = ("feature ", "slo ", "two ", "divisor ", "switch chunked=False", "limit host_memory=null", "limit memory=null",
           *(f"objective {name}" for name in OBJECTIVES if name not in BOUNDED))  # fmt: skip
 """What no instance that is coarsened has."""
-REACH = {trait for trait in TRAITS if not trait.startswith(OTHERS)} | {"relax", "restrict", "headroom"}
+REACH = {*HARD} | {trait for trait in TRAITS if not trait.startswith(OTHERS)} | {"relax", "restrict", "headroom"}
 PART = Part(
     "coarsening",
     make,

@@ -27,6 +27,7 @@ from tests.gpu_validation.lazy import LazySwapper
 from tests.gpu_validation.reference import decoded
 from tests.gpu_validation.test_plan import in_and_out_again
 from tests.support.build import batch, instance, request, schedule
+from tests.support.few import few
 from tests.support.mars_schedules import PUBLISHED, mars
 from tests.support.random_schedules import random_instance, random_schedule
 
@@ -74,7 +75,7 @@ def test_the_ways_of_a_workload_generate_the_tokens_of_the_reference(engine: Eng
 
 def test_random_schedules_generate_the_tokens_of_the_reference(engine: Engine) -> None:
     swapped = 0
-    for seed in range(100, 115):
+    for seed in few(range(100, 400), 20):
         draw = random.Random(seed)
         made = random_instance(draw)
         plan = make_plan(made, random_schedule(draw, made))
@@ -83,15 +84,6 @@ def test_random_schedules_generate_the_tokens_of_the_reference(engine: Engine) -
         assert all(token.before == token.after for token in run.swapped)
         swapped += len(run.swapped)
     assert swapped > 0
-
-
-@pytest.mark.slow
-def test_more_random_schedules_generate_the_tokens_of_the_reference(engine: Engine) -> None:
-    for seed in range(200, 500):
-        draw = random.Random(seed)
-        made = random_instance(draw)
-        plan = make_plan(made, random_schedule(draw, made))
-        assert engine.run(plan, poison=True, check=True).tokens == decoded(engine.decoder, plan, engine.seed)
 
 
 def test_an_untied_and_a_tied_model_decode(engine: Engine) -> None:

@@ -7,22 +7,25 @@ from collections.abc import Iterator
 
 import pytest
 
-from heuristics import POLICIES, Job, Policy, Unified, Unsuited, get_policy, trace_policy
+from heuristics import POLICIES, STARTERS, Job, Policy, Unified, Unsuited, get_policy, trace_policy
 from kvcore import Batch, Call, Instance, Request, Segment
 from kvcore.trace import RequestTrace, Trace
 from tests.heuristics.test_compression import serving
 from tests.support.few import ALL, few
+from tests.support.policy_instances import crowded_instance
 
 CLAIRVOYANT = [name for name, policy in POLICIES.items() if policy.knows == "clairvoyant"]
 OTHERS = [name for name in POLICIES if name not in CLAIRVOYANT]
 
 
-def instances(seeds: range) -> Iterator[Instance]:
-    """Scarce memory, calls and arrivals, on machines that evict, and on machines that do not."""
+def instances(seeds: range, any_machine: bool) -> Iterator[Instance]:
+    """Scarce memory, calls and arrivals, on machines that evict, on machines that do not, and on any."""
     for seed in seeds:
         instance = serving(seed)
         yield instance
         yield instance.replace(machine=instance.machine.replace(evict=False))
+        if any_machine:
+            yield crowded_instance(seed)
 
 
 def decided(trace: Trace, tick: int) -> list[Batch]:
@@ -85,7 +88,7 @@ def leak(policy: Policy, instance: Instance, draw: random.Random) -> tuple[bool,
 def test_what_is_hidden_changes_nothing_that_was_decided(name: str) -> None:
     draw = random.Random(name)
     ran = different = 0
-    for instance in instances(few(range(50), 9)):
+    for instance in instances(few(range(50), 9), get_policy(name) in STARTERS):
         for _ in range(2):
             seen = leak(get_policy(name), instance, draw)
             if seen is not None:

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-import random
 from collections import Counter
 from fractions import Fraction
-from functools import cache
 
 import pytest
 
@@ -24,17 +22,10 @@ from kvcore.trace import BatchTrace
 from tests.support.build import batch, instance, request, schedule
 from tests.support.commands import kvbound
 from tests.support.mars_schedules import PUBLISHED, mars
-from tests.support.random_schedules import random_instance, random_schedule
+from tests.support.random_schedules import random_trace
 from workloads.builtin import builtin_instance
 
 SEEDS = range(40)
-
-
-@cache
-def random_trace(seed: int) -> Trace:
-    draw = random.Random(seed)
-    drawn = random_instance(draw)
-    return verify_schedule(drawn, random_schedule(draw, drawn))
 
 
 @pytest.mark.parametrize("seed", SEEDS)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import random
 import subprocess
 import sys
 import xml.etree.ElementTree as ElementTree
@@ -27,7 +26,7 @@ from kvcore import BadInput, CostFunction, Trace, verify_schedule
 from kvcore.metrics import completions, makespan
 from tests.support.build import batch, instance, request, schedule
 from tests.support.mars_schedules import PUBLISHED, mars
-from tests.support.random_schedules import random_instance, random_schedule
+from tests.support.random_schedules import random_trace
 
 ROOT = Path(__file__).parents[2]
 
@@ -35,13 +34,6 @@ ROOT = Path(__file__).parents[2]
 @cache
 def published(name: str) -> Trace:
     return verify_schedule(mars(), PUBLISHED[name].schedule(mars()))
-
-
-@cache
-def random_trace(seed: int) -> Trace:
-    draw = random.Random(seed)
-    drawn = random_instance(draw)
-    return verify_schedule(drawn, random_schedule(draw, drawn))
 
 
 def one_request(decode: int, duration: int = 1, tick_seconds: Fraction = Fraction(1), **machine) -> Trace:

@@ -127,19 +127,13 @@ def test_no_way_costs_less(evict):
 
 TOKEN = Walk._token
 MUTANTS = {
-    "a refill of fewer parts holds more": lambda self, resident, kept, since, then: TOKEN(
-        self, resident + (kept == 0), kept, since, then
-    ),
-    "KV that was kept is one token more": lambda self, resident, kept, since, then: TOKEN(
-        self, resident, min(kept + 1, resident - 1) if kept else 0, since, then
-    ),
-    "batches since a slot too late": lambda self, resident, kept, since, then: TOKEN(
-        self, resident, kept, since + 2, then
-    ),
-    "the time after a token is one slot longer": lambda self, resident, kept, since, then: TOKEN(
-        self, resident, kept, since, evictions._Next(then.cost, then.rest + 1, then.end)
-    ),
-}
+    "a refill of fewer parts holds more": lambda self, held, kept, *when: TOKEN(self, held + (kept == 0), kept, *when),
+    "KV that was kept is one token more": lambda self, held, kept, *when: TOKEN(
+        self, held, min(kept + 1, held - 1) if kept else 0, *when),
+    "batches since a slot too late": lambda self, held, kept, since, then: TOKEN(self, held, kept, since + 2, then),
+    "the time after a token is one slot longer": lambda self, held, kept, since, then: TOKEN(
+        self, held, kept, since, evictions._Next(then.cost, then.rest + 1, then.end)),
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", MUTANTS)

@@ -87,32 +87,20 @@ def test_no_windows_prove_more_than_the_truth(start):
     assert seen["by windows"] > 2
 
 
-def whole_from_the_first(monkeypatch):
-    """All work of a request is due with its first token."""
-    inside = DueWork.inside
-    monkeypatch.setattr(DueWork, "inside", lambda self, *ends: inside(self._replace(first=self.whole), *ends))
+INSIDE = DueWork.inside
+PLANTED = {
+    "all work of a request is due with its first token": (
+        DueWork, "inside", lambda self, *ends: INSIDE(self._replace(first=self.whole), *ends)),
+    "earlier arrivals": (DueWork, "inside", lambda self, start, end: INSIDE(self, start - 1, end)),
+    "shorter": (DueWork, "units", lambda self, ticks: (ticks - 1) << self.bits),
+    "one more": (late_windows, "least_number", lambda inside, much: least_number(inside, much) + 1),
+    "late more than once": (late_windows, "sum", lambda amounts: 0),
+}  # fmt: skip
 
 
-def one_more(monkeypatch):
-    monkeypatch.setattr(late_windows, "least_number", lambda inside, much: least_number(inside, much) + 1)
-
-
-def late_more_than_once(monkeypatch):
-    monkeypatch.setattr(late_windows, "sum", lambda amounts: 0, raising=False)
-
-
-def earlier_arrivals(monkeypatch):
-    inside = DueWork.inside
-    monkeypatch.setattr(DueWork, "inside", lambda self, start, end: inside(self, start - 1, end))
-
-
-def shorter(monkeypatch):
-    monkeypatch.setattr(DueWork, "units", lambda self, ticks: (ticks - 1) << self.bits)
-
-
-@pytest.mark.parametrize("plant", [whole_from_the_first, one_more, late_more_than_once, earlier_arrivals, shorter])
-def test_a_planted_error_is_noticed(plant, monkeypatch):
-    plant(monkeypatch)
+@pytest.mark.parametrize("error", PLANTED)
+def test_a_planted_error_is_noticed(error, monkeypatch):
+    monkeypatch.setattr(*PLANTED[error], raising=False)
     assert above(0)[0]
 
 

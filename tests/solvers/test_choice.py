@@ -212,7 +212,7 @@ def test_a_worker_that_rests_does_not_outlive_its_parent():
     )
     made = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
     with suppress(psutil.NoSuchProcess):
-        psutil.Process(int(made.stdout)).wait(timeout=60)
+        psutil.Process(int(made.stdout)).wait()
 
 
 def test_a_claim_belongs_to_the_schedule_sent_with_it():
@@ -234,7 +234,7 @@ def test_policies_improve_and_the_ladder_bounds_in_a_worker(solver, finds):
     def enough():
         return "stopped early" if any(finds or (isinstance(x, Bound) and x.value == 29) for x in sent) else None
 
-    race([[task(solver, time_limit=60.0)]], lambda task, message: sent.append(message), enough)
+    race([[task(solver, time_limit=1e6)]], lambda task, message: sent.append(message), enough)
     found = [objective_value(verify_schedule(MARS, each.schedule), FLOW) for each in sent if isinstance(each, Found)]
     proved = [verify_certificate(MARS, each.certificate) for each in sent if isinstance(each, Bound)]
     assert found if finds else proved  # of the ladder, some methods find schedules, too

@@ -8,9 +8,23 @@ from __future__ import annotations
 
 import random
 from fractions import Fraction
+from functools import cache
 from typing import Any
 
-from kvcore import Batch, Call, Cost, CostFunction, Instance, Machine, Request, Schedule, Segment, Slo
+from kvcore import (
+    Batch,
+    Call,
+    Cost,
+    CostFunction,
+    Instance,
+    Machine,
+    Request,
+    Schedule,
+    Segment,
+    Slo,
+    Trace,
+    verify_schedule,
+)
 from kvcore.cost import TokensAbove
 from tests.support.second_referee import KINDS, World
 
@@ -119,6 +133,14 @@ def random_schedule(draw: random.Random, instance: Instance, carriers: float = 0
     batches = _grow(draw, instance, one_by_one=True)
     assert batches is not None, "running the requests one after another always works"
     return _schedule(instance, batches)
+
+
+@cache
+def random_trace(seed: int) -> Trace:
+    """The trace of a random schedule of a random instance."""
+    draw = random.Random(seed)
+    drawn = random_instance(draw)
+    return verify_schedule(drawn, random_schedule(draw, drawn))
 
 
 def _schedule(instance: Instance, batches: list[Batch]) -> Schedule:

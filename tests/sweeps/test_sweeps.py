@@ -415,9 +415,10 @@ def kill_in_the_middle(
     wait_for(lambda: not any(worker.is_running() and worker.status() != "zombie" for worker in workers))
 
 
-def check_resumes(folder: Path, count: int, jobs: int, kills: int) -> None:
-    write_policies(folder)
-    study = write_study(folder, "Slow", count=count)
+@pytest.mark.parametrize(("count", "jobs", "kills"), [(12, 1, 1), pytest.param(80, 2, 6, marks=pytest.mark.slow)])
+def test_a_killed_sweep_goes_on_where_it_was(tmp_path: Path, count: int, jobs: int, kills: int) -> None:
+    write_policies(tmp_path)
+    study = write_study(tmp_path, "Slow", count=count)
     for kill in range(kills):
         kill_in_the_middle(study, 3, *(["--resume"] if kill else []), jobs=jobs)
     kept = stored(study)
@@ -426,17 +427,8 @@ def check_resumes(folder: Path, count: int, jobs: int, kills: int) -> None:
     assert (told["cells"], told["failed"], told["run"]) == (count, 0, count - len(kept))
     assert set(kept) < set(stored(study)), "what was finished is as it was"
     assert len(stored(study)) == count
-    assert count <= runs(folder) <= count + kills * jobs, "only what was under way at a kill was run twice"
+    assert count <= runs(tmp_path) <= count + kills * jobs, "only what was under way at a kill was run twice"
     assert json.loads(kvbound("sweep", study, "--resume", "--json", "-").stdout)["run"] == 0
-
-
-def test_a_killed_sweep_goes_on_where_it_was(tmp_path: Path) -> None:
-    check_resumes(tmp_path, count=12, jobs=1, kills=1)
-
-
-@pytest.mark.slow
-def test_a_sweep_killed_many_times_goes_on_where_it_was(tmp_path: Path) -> None:
-    check_resumes(tmp_path, count=80, jobs=2, kills=6)
 
 
 @pytest.mark.slow
