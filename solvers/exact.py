@@ -20,7 +20,7 @@ from kvcore.metrics import objective_value
 from kvcore.referee import verify_schedule
 from kvcore.result import Horizon, Result, SolverInfo
 from kvcore.schedule import Schedule
-from solvers.task import SolveOptions
+from solvers.job import SolveOptions
 
 CLIMBS: dict[str, Callable[[bounds.task.Task], Iterator[Proposal | Schedule]]] = {
     "slots": slot_solver.climb,
