@@ -4,7 +4,7 @@ from itertools import pairwise
 
 import pytest
 
-from bounds import events
+from bounds import events, slot_solver
 from bounds.events import EventOptions
 from bounds.task import Proposal, Task
 from bounds.tuning import chosen
@@ -16,15 +16,16 @@ from kvcore.cost import CostFunction
 from kvcore.errors import BadInput
 from kvcore.schedule import Schedule
 from solvers.dual_bound import run
-from solvers.exact import CLIMBS, exact
+from solvers.exact import exact
 from solvers.job import NEWS, Bound, Found, Job
+from solvers.ways import EVENTS
 from tests.support.clock import Clock
 from tests.support.exhaustive import TooManyStates, exhaustive_optimum
 from tests.support.few import few
 from tests.support.tiny_instances import PROFILES, tiny_instance
 from workloads.builtin import builtin_instance
 
-GENERAL = {name: CLIMBS[name] for name in ("slots", "events")}
+GENERAL = {"slots": slot_solver.climb, "events": events.climb}
 """The searches for requests that need not run from start to end."""
 MAX_STATES = 1000
 ALL = tuple(OBJECTIVES)
@@ -230,7 +231,7 @@ def test_narrow_searches_find_schedules_that_are_never_below_the_optimum():
 
 def test_a_time_limit_leaves_a_schedule_and_a_bound(monkeypatch):
     clock = Clock()
-    for module in ("solvers.exact", "bounds.task"):
+    for module in ("solvers.exact", "solvers.dual_bound", "bounds.task"):
         monkeypatch.setattr(f"{module}.time", clock)
     rigid = builtin_instance("hindsight")
     pausing = rigid.replace(machine=rigid.machine.replace(pause=True))  # else configurations prove it
@@ -246,7 +247,7 @@ def test_a_time_limit_leaves_a_schedule_and_a_bound(monkeypatch):
 
 def test_a_search_that_is_full_leaves_a_valid_bound(monkeypatch):
     monkeypatch.setattr(events, "MOST_STATES", 50)
-    monkeypatch.setattr("solvers.exact.CLIMBS", {"events": events.climb})
+    monkeypatch.setattr("solvers.exact.EXACT", (EVENTS,))
     with chosen(EventOptions(narrow_states=50)):
         result = exact(MARS)
     assert 0 < result.bound < 29 <= result.value
