@@ -4,28 +4,22 @@ import math
 import time
 from collections.abc import Iterable
 from contextlib import nullcontext
-from fractions import Fraction
-from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
 from kvcore.errors import BadInput, MissingTool, unknown
 from kvcore.files import read_text, write_text
-from kvcore.metrics import Value
 from kvcore.result import Result
 from library.library import OURS, TRIED, Improved, Library, origin
 from solvers import solve
-from solvers.dual_bound import climb
 from solvers.source import code_version
-from solvers.ways import CERTIFYING, SOLVERS
 from solvers.ways import WAYS as TABLE
 from sweeps.cell import Cell
 from sweeps.export import as_csv
 from sweeps.run import Watch
 from sweeps.store import Store
 
-BOUNDING = {"bound": "auto"} | {way.label: way.label for way in CERTIFYING if way.solver is SOLVERS["bound"]}
-WAYS = tuple(dict.fromkeys(("improve", "auto", *BOUNDING, *(way.label for way in TABLE.values()))))
+WAYS = tuple(dict.fromkeys(("improve", "auto", "bound", *(way.label for way in TABLE.values()))))
 """Policies with changes and repair, what `solve` chooses, the ladder of bounds; then each of the others."""
 
 COLUMNS = (
@@ -126,7 +120,7 @@ def _try(library: Library, cell: Cell, store: Store) -> list[Improved]:
         store.add(cell, cell.failure(str(error), "declined"))
         return []
     improved = []
-    for offer, by in ((result.schedule, result.found_by), (result.certificate, result.formulation)):
+    for offer, by in ((result.schedule, result.found_by), (result.certificate, result.proved_by)):
         if offer is not None:
             how = cell.run if by in (None, cell.run) else f"{cell.run}: {by}"
             found = origin(OURS, how, time.monotonic() - began)
@@ -139,15 +133,9 @@ def _try(library: Library, cell: Cell, store: Store) -> list[Improved]:
 
 def _result(library: Library, cell: Cell) -> Result:
     """Run a way on an instance, from what the library knows of it."""
-    record, instance, objective = library.record(cell.name), cell.instance, cell.objective
-    limit, seed = cell.options["seconds"], cell.options["seed"]
+    schedule, instance = library.schedule(library.record(cell.name), cell.objective), cell.instance
     assert instance is not None  # for mypy: the library has made it
-    if cell.run in BOUNDING:
-        value = record.objectives[objective].value
-        upper: Value | None = None if value is None else Fraction(value)
-        return climb(instance, objective, method=BOUNDING[cell.run], time_limit=limit, upper=upper)
-    schedule = library.schedule(record, objective)
-    known = {} if schedule is None else {"library": schedule}
-    formulation, _, solver = cell.run.partition(" on ")
-    way = partial(solve, formulation=formulation, solver=solver or "auto", known=known)
-    return way(instance, objective, time_limit=limit, seed=seed)
+    return solve(
+        instance, cell.objective, ways=[cell.run], known={} if schedule is None else {"library": schedule},
+        time_limit=cell.options["seconds"], seed=cell.options["seed"],
+    )  # fmt: skip

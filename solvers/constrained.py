@@ -22,37 +22,37 @@ from kvcore.metrics import Value, objective_value
 from kvcore.referee import InvalidSchedule, verify_schedule
 from kvcore.result import Horizon
 from kvcore.schedule import Schedule
+from solvers.job import Bound, Done, Failed, Found, Job, Send, SolveOptions
 from solvers.milp import minimise
 from solvers.packing import Constraint, name_of, unpack
-from solvers.task import Bound, Done, Failed, Found, Send, SolveOptions, Task
 
 
-def run(task: Task, send: Send) -> Done | Failed:
+def run(job: Job, send: Send) -> Done | Failed:
     """Solve until the batches are enough for the best schedule found; schedules and bounds are sent as they come."""
-    return _Run(task, send).solve()
+    return _Run(job, send).solve()
 
 
 class _Run:
     """The best schedule that obeys so far, and why the latest one found does not."""
 
-    def __init__(self, task: Task, send: Send) -> None:
-        self.task, self.send = task, send
-        self.functions = unpack(task.constraints)
-        self.ends = time.monotonic() + task.time_limit
+    def __init__(self, job: Job, send: Send) -> None:
+        self.job, self.send = job, send
+        self.functions = unpack(job.constraints)
+        self.ends = time.monotonic() + job.time_limit
         self.schedule: Schedule | None = None
         self.value: Value | None = None
         self.refused = ""
 
     def solve(self) -> Done | Failed:
         """Solve with the batches and ticks that schedules of some value have, until one of that value is found."""
-        assert self.task.upper_bound is not None
-        limit = self.task.upper_bound
+        assert self.job.upper_bound is not None
+        limit = self.job.upper_bound
         for _ in range(SolveOptions.given().doublings + 1):
             horizon = self.enough(limit)
             self.send(horizon)
             done = self.solve_with(horizon, limit)
             if self.value is None and not done.infeasible:
-                return Failed(f"{self.task.label}: {self.refused}") if self.refused else done
+                return Failed(f"{self.job.label}: {self.refused}") if self.refused else done
             if self.value is not None and (done.stop != "proved" or not horizon.sufficient or self.value <= limit):
                 return done
             if self.value is None and horizon.sufficient:
@@ -61,19 +61,19 @@ class _Run:
             if time.monotonic() > self.ends:
                 return Done("time limit")
         names = ", ".join(map(name_of, self.functions))
-        raise BadInput(f"no schedule of {self.task.objective} {limit // 2} or less obeys the constraints: {names}")
+        raise BadInput(f"no schedule of {self.job.objective} {limit // 2} or less obeys the constraints: {names}")
 
     def solve_with(self, horizon: Horizon, limit: Value) -> Done:
         """Solve the model that has every schedule of at most `limit`; up to there its bounds hold for all."""
-        task = self.task
-        model = BigM(task.instance, task.objective, horizon.batches, upper_bound=limit, as_is=True)
-        if not task.formulation.endswith(":plain"):
+        job = self.job
+        model = BigM(job.instance, job.objective, horizon.batches, upper_bound=limit, as_is=True)
+        if not job.formulation.endswith(":plain"):
             tighten(model)
         model.write()
         rows = add(model, self.functions)
         if self.schedule is not None:
-            model.warm_start(verify_schedule(task.instance, self.schedule))
-        left = replace(task, time_limit=self.ends - time.monotonic())
+            model.warm_start(verify_schedule(job.instance, self.schedule))
+        left = replace(job, time_limit=self.ends - time.monotonic())
         return minimise(
             left,
             model,
@@ -89,18 +89,18 @@ class _Run:
         except InvalidSchedule as broken:
             self.refused = str(broken)
             return
-        trace = verify_schedule(self.task.instance, schedule)
+        trace = verify_schedule(self.job.instance, schedule)
         model.warm_start(trace)
-        value = objective_value(trace, self.task.objective)
+        value = objective_value(trace, self.job.objective)
         if not all(_holds(row) for row in rows):
-            self.refused = f"the schedule found, of {self.task.objective} {value}, does not obey once it is executed"
+            self.refused = f"the schedule found, of {self.job.objective} {value}, does not obey once it is executed"
         elif self.value is None or value < self.value:
             self.schedule, self.value = schedule, value
             self.send(Found(schedule, None))
 
     def enough(self, value: Value) -> Horizon:
         """Return the batches that every schedule of at most `value` has at most, if there is an argument."""
-        instance, objective = self.task.instance, self.task.objective
+        instance, objective = self.job.instance, self.job.objective
         found = by_busy_time(instance, objective, value) or by_last_completion(instance, objective, value)
         if found is None:
             return replace(sufficient_batches(instance, objective, value), sufficient=False)

@@ -4,25 +4,25 @@ import math
 from typing import Any
 
 from kvcore.referee import verify_schedule
-from solvers.task import Bound, Done, Found, Send, Size, Stop, Task
+from solvers.job import Bound, Done, Found, Job, Send, Size, Stop
 
 
-def run(task: Task, send: Send) -> Done:
-    """Build the constraint program of `task` and solve it; schedules and bounds are sent as they come."""
+def run(job: Job, send: Send) -> Done:
+    """Build the constraint program of `job` and solve it; schedules and bounds are sent as they come."""
     from ortools.sat.python import cp_model
 
     from formulations.cp_sat import CpSat
 
-    assert task.batches is not None
-    program = CpSat(task.instance, task.objective, task.batches, upper_bound=task.upper_bound)
-    if task.start is not None:
-        program.hint(verify_schedule(task.instance, task.start))
+    assert job.batches is not None
+    program = CpSat(job.instance, job.objective, job.batches, upper_bound=job.upper_bound)
+    if job.start is not None:
+        program.hint(verify_schedule(job.instance, job.start))
     proto = program.model.Proto()
     send(Size(len(proto.constraints), len(proto.variables), 0))
     solver = cp_model.CpSolver()
-    solver.parameters.num_workers = task.threads
-    solver.parameters.random_seed = task.seed
-    solver.parameters.max_time_in_seconds = task.time_limit
+    solver.parameters.num_workers = job.threads
+    solver.parameters.random_seed = job.seed
+    solver.parameters.max_time_in_seconds = job.time_limit
 
     class Reporter(cp_model.CpSolverSolutionCallback):  # type: ignore[misc]
         """Sends every solution that is found."""

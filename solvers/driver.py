@@ -21,25 +21,25 @@ from kvcore.schedule import Schedule
 from kvcore.trace import Trace
 from solvers.choice import choose
 from solvers.dual_bound import rungs
-from solvers.option_names import takes_options
-from solvers.packing import name_of, pack, unpack
-from solvers.pool import race
-from solvers.process import prepare
-from solvers.simulate import free_calls
-from solvers.task import (
+from solvers.job import (
     NO_TIME_LIMIT,
     Bound,
     Done,
     Failed,
     Found,
+    Job,
     Message,
     Progress,
     Size,
     SolveOptions,
     Stop,
-    Task,
     Tried,
 )
+from solvers.option_names import takes_options
+from solvers.packing import name_of, pack, unpack
+from solvers.pool import race
+from solvers.process import prepare
+from solvers.simulate import free_calls
 from solvers.ways import BOUND, CERTIFYING, SOLVERS, WAYS, Way
 
 
@@ -103,9 +103,9 @@ def solve(
     choice = choose(instance, objective, formulation, solver, ways)
     limit = NO_TIME_LIMIT if time_limit is None else time_limit
     first, packed = choice.lanes[0][0], pack(constraints) if constraints else b""
-    task = Task(instance, objective, first.formulation, first.solver.name, None, None, None, limit, memory_limit,
+    job = Job(instance, objective, first.formulation, first.solver.name, None, None, None, limit, memory_limit,
                 threads, seed, options=options or {}, constraints=packed)  # fmt: skip
-    run = _Solve(task, started, gap, target, progress)
+    run = _Solve(job, started, gap, target, progress)
     ends: list[Done | Failed] = [Done("interrupted")]
     try:
         run.bound_at_once(choice.named)
@@ -115,7 +115,7 @@ def solve(
         run.run_policies(warm_start, limit)
         ends = [Done("time limit")]
         if run.guess is not None:
-            lanes = [[run.task_of(way, lane, endless=time_limit is None) for way in lane] for lane in choice.lanes]
+            lanes = [[run.job_of(way, lane, endless=time_limit is None) for way in lane] for lane in choice.lanes]
             head_start = 0.0 if run.policies else choice.head_start  # those that are left run in `improve`
             ends = run.race(lanes, run.decided, head_start)
         if run.guess is not None and Done("interrupted") not in ends and not (choice.named and _declined(ends)):
@@ -153,10 +153,10 @@ def _is_short(schedule: Schedule) -> bool:
 class _Solve:
     """What is known while the workers run: the best schedule, the best bound, and where each comes from.
 
-    `task` is what all tasks have in common, with the first of the ways.
+    `job` is what all jobs have in common, with the first of the ways.
     """
 
-    task: Task
+    job: Job
     started: float
     gap: float | None = None
     target: Value | None = None
@@ -173,11 +173,11 @@ class _Solve:
     """Those that have run, by name."""
     reported: float = 0.0
     bound: Value | None = None
-    bounded_by: Task | None = None
+    bounded_by: Job | None = None
     kind: BoundKind | None = None
     certificate: Certificate | None = None
     certified_by: str | None = None
-    claimant: Task | None = None
+    claimant: Job | None = None
     """What claimed the value, where a certificate was looked for after that."""
     certifying: dict[str, Any] = field(default_factory=dict)
     """What that came to, for the result."""
@@ -191,22 +191,22 @@ class _Solve:
     sizes: dict[str, Size] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.instance, self.objective = self.task.instance, self.task.objective
+        self.instance, self.objective = self.job.instance, self.job.objective
         self.horizons = {way.label: Horizon(0, True, way.horizon) for way in WAYS.values() if way.horizon}
 
-    def task_of(self, way: Way, beside: Sequence[Way] = (), *, endless: bool = False) -> Task:
-        """Return the task of a way, from what is known on; without a time limit what is endless gets one."""
-        left = max(0.1, self.task.time_limit - self.seconds)
+    def job_of(self, way: Way, beside: Sequence[Way] = (), *, endless: bool = False) -> Job:
+        """Return the job of a way, from what is known on; without a time limit what is endless gets one."""
+        left = max(0.1, self.job.time_limit - self.seconds)
         return replace(
-            self.task, formulation=way.formulation, solver=way.solver.name, upper_bound=self.guess, start=self._start(),
+            self.job, formulation=way.formulation, solver=way.solver.name, upper_bound=self.guess, start=self._start(),
             time_limit=min(left, SolveOptions.given().endless) if endless and way.endless else left,
             beside=(*(other.formulation for other in beside), *self.ran),
         )  # fmt: skip
 
     def race(
-        self, lanes: Sequence[Sequence[Task]], finished: Callable[[], Stop | None], head_start: float = 0.0
+        self, lanes: Sequence[Sequence[Job]], finished: Callable[[], Stop | None], head_start: float = 0.0
     ) -> list[Done | Failed]:
-        """Run tasks in worker processes, and take in what they report."""
+        """Run jobs in worker processes, and take in what they report."""
         return race(
             lanes, self.receive, finished, tick=self.report, best_known=lambda: self.value, head_start=head_start
         )
@@ -215,8 +215,8 @@ class _Solve:
         """Let the ladder of bounds go on, until a certificate meets the value that is claimed, or time is up."""
         began, self.claimant, self.ladder = self.seconds, self.bounded_by, []
         limit = min(seconds, NO_TIME_LIMIT)
-        task = replace(self.task_of(BOUND), upper_bound=self.value, time_limit=limit, constraints=b"")
-        ends = self.race([[task]], lambda: None)
+        job = replace(self.job_of(BOUND), upper_bound=self.value, time_limit=limit, constraints=b"")
+        ends = self.race([[job]], lambda: None)
         self.interrupted = Done("interrupted") in ends
         self.notes += [end.message for end in ends if isinstance(end, Failed)]
         self.certifying = {"certifying_seconds": round(self.seconds - began, 3), "ladder": self.ladder}
@@ -228,7 +228,7 @@ class _Solve:
 
     def bound_at_once(self, named: bool) -> None:
         """Prove what takes little time: that no request is faster than alone, and, where no way is named, some more."""
-        options, limit, self.heard = SolveOptions.given(), self.task.time_limit, not named
+        options, limit, self.heard = SolveOptions.given(), self.job.time_limit, not named
         quick = CERTIFYING[:1] if named else [way for way in CERTIFYING if way.at_once]
         seconds = options.at_once * max(1.0, options.few_joint / len(self.instance.requests))
         for rung in rungs(
@@ -236,9 +236,9 @@ class _Solve:
             time_limit=min(seconds, options.policies * limit), late=min(options.longest_wait, limit / 2),
         ):  # fmt: skip
             if rung.certificate is not None:
-                task = replace(self.task, formulation=rung.method, solver="bounds")
-                self.horizons[task.label] = Horizon(0, True, rung.certificate.horizon)
-                self.hold_certificate(rung.certificate, task, rung.method)
+                job = replace(self.job, formulation=rung.method, solver="bounds")
+                self.horizons[job.label] = Horizon(0, True, rung.certificate.horizon)
+                self.hold_certificate(rung.certificate, job, rung.method)
 
     def run_policies(self, warm_start: str, limit: float) -> None:
         """Find a schedule to start from; `policies` keeps those that have not ended in their part of the time limit."""
@@ -289,7 +289,7 @@ class _Solve:
         """Hold the schedule of a policy, which knows nothing of constraints that a user adds, or only its value."""
         value = objective_value(trace, self.objective)
         self.guess = value if self.guess is None else min(value, self.guess)
-        if holds and not self.task.constraints:
+        if holds and not self.job.constraints:
             self.hold(trace, policy, expand=_is_short(trace.schedule))
 
     def hold(self, trace: Trace, by: str, claimed: Value | None = None, *, expand: bool = False) -> None:
@@ -306,54 +306,54 @@ class _Solve:
     def _start(self) -> Schedule | None:
         return self.schedule if self.schedule is not None and _is_short(self.schedule) else None
 
-    def receive(self, task: Task, message: Message) -> None:
+    def receive(self, job: Job, message: Message) -> None:
         """Take in what a worker reports."""
         if isinstance(message, Horizon):
-            self.horizons[task.label] = message
+            self.horizons[job.label] = message
         elif isinstance(message, Found):
-            if self.task.constraints and not task.formulation.startswith("batch-bigm"):
+            if self.job.constraints and not job.formulation.startswith("batch-bigm"):
                 return  # a schedule of a way that knows nothing of them
             if message.claimed is not None and self.value is not None and message.claimed >= self.value:
                 return
             try:
-                self.hold(verify_schedule(self.instance, message.schedule), task.label, message.claimed)
+                self.hold(verify_schedule(self.instance, message.schedule), job.label, message.claimed)
             except InvalidSchedule as broken:
-                self.rejected.append(f"{task.label}: {broken}")
+                self.rejected.append(f"{job.label}: {broken}")
         elif isinstance(message, Bound):
-            self.take_bound(task, message)
+            self.take_bound(job, message)
         elif isinstance(message, Size):
-            self.sizes[task.formulation] = message
+            self.sizes[job.formulation] = message
         elif isinstance(message, Tried):
             self.ladder.append(message.row)
 
-    def take_bound(self, task: Task, message: Bound) -> None:
+    def take_bound(self, job: Job, message: Bound) -> None:
         """Take in a bound; the checker recomputes the certificate that comes with it, if one does."""
         if message.certificate is None:
-            self.tighten(message.value, task, message.kind, message.by)
+            self.tighten(message.value, job, message.kind, message.by)
             return
         try:
             recompute(self.instance, self.objective, message.certificate)
         except InvalidCertificate as broken:
-            self.rejected.append(f"{task.label}: {broken}")
+            self.rejected.append(f"{job.label}: {broken}")
         else:
-            self.hold_certificate(message.certificate, task, message.by or task.label)
+            self.hold_certificate(message.certificate, job, message.by or job.label)
 
-    def hold_certificate(self, certificate: Certificate, task: Task, by: str) -> None:
+    def hold_certificate(self, certificate: Certificate, job: Job, by: str) -> None:
         """Keep a certificate, and its bound, if it is the best."""
         if self.certificate is None or certificate.value > self.certificate.value:
             self.certificate, self.certified_by = certificate, by
-        self.tighten(certificate.value, task, "certificate", by)
+        self.tighten(certificate.value, job, "certificate", by)
 
-    def tighten(self, bound: Value, task: Task, kind: BoundKind | None = None, by: str = "") -> None:
+    def tighten(self, bound: Value, job: Job, kind: BoundKind | None = None, by: str = "") -> None:
         """Keep a bound if it is the best; one with a proved horizon beats any without, any other beats `alone`."""
-        new = (self._proves(task), bound)
+        new = (self._proves(job), bound)
         old = None if self.bound is None else (self._bound_is_proved(), self.bound)
         is_better = old is None or new > old
         if is_better:
-            self._note("bound", bound, by or task.label)
+            self._note("bound", bound, by or job.label)
         if is_better or (new == old and (kind == "certificate" or self._is_first())):
-            self.bound, self.bounded_by = bound, task
-            self.kind = kind or WAYS[task.formulation, task.solver].proves
+            self.bound, self.bounded_by = bound, job
+            self.kind = kind or WAYS[job.formulation, job.solver].proves
 
     def decided(self) -> Stop | None:
         """Return why the workers can stop, if they can."""
@@ -379,9 +379,9 @@ class _Solve:
         """Whether the bound holds for schedules of any number of batches."""
         return self.bounded_by is not None and self._proves(self.bounded_by)
 
-    def _proves(self, task: Task) -> bool:
-        """Whether the task looks at all schedules."""
-        return task.label in self.horizons and self.horizons[task.label].sufficient
+    def _proves(self, job: Job) -> bool:
+        """Whether the job looks at all schedules."""
+        return job.label in self.horizons and self.horizons[job.label].sufficient
 
     def _is_first(self) -> bool:
         """Whether the bound was there before the workers."""
@@ -405,10 +405,10 @@ class _Solve:
         failed = DECLINED if _declined(ends) else "solver failure"
         ended = next((end.stop for end in ends if isinstance(end, Done)), failed)
         stopped: str = "proved" if is_proved else self.decided() or ended
-        task = self.claimant or self.bounded_by or self.task
+        job = self.claimant or self.bounded_by or self.job
         certified = self.certificate is not None and self.certificate.value == self.bound
         by_word = None if self.bounded_by is None else self.bounded_by.label
-        version = SOLVERS[task.solver].version() if task.solver in SOLVERS else kvcore.__version__
+        version = SOLVERS[job.solver].version() if job.solver in SOLVERS else kvcore.__version__
         return Result(
             self.instance,
             self.objective,
@@ -419,18 +419,18 @@ class _Solve:
             certificate=self.certificate,
             found_by=self.found_by,
             proved_by=self.certified_by if certified else by_word,
-            horizon=self._horizon(self.bounded_by or self.task),
-            formulation=task.formulation,
-            solver=SolverInfo(task.solver, version, task.threads, task.seed),
+            horizon=self._horizon(self.bounded_by or self.job),
+            formulation=job.formulation,
+            solver=SolverInfo(job.solver, version, job.threads, job.seed),
             seconds=self.seconds,
             stopped="interrupted" if self.interrupted else stopped,
             extra=self._extra(failures, why),
         )
 
-    def _horizon(self, task: Task) -> Horizon:
+    def _horizon(self, job: Job) -> Horizon:
         """Return the horizon of the bound; a search has none, so the batches of the schedule stand there."""
         unknown = Horizon(0, False, "there was no time to say how many batches are enough")
-        horizon = self.horizons.get(task.label, unknown)
+        horizon = self.horizons.get(job.label, unknown)
         if horizon.sufficient and not horizon.batches and self.schedule is not None:
             return replace(horizon, batches=len(self.schedule.batches))
         return horizon
@@ -444,12 +444,12 @@ class _Solve:
                 name: {"rows": size.rows, "columns": size.columns, "nonzeros": size.nonzeros}
                 for name, size in self.sizes.items()
             }
-        if self.task.constraints:
-            extra["constraints"] = [name_of(constraint) for constraint in unpack(self.task.constraints)]
+        if self.job.constraints:
+            extra["constraints"] = [name_of(constraint) for constraint in unpack(self.job.constraints)]
         elif self.instance.coarsening is not None and isinstance(self.bound, int) and self._bound_is_proved():
             extra["fine_bound"] = fine_bound(self.instance, self.objective, self.bound)
-        if self.task.options:
-            extra["options"] = self.task.options
+        if self.job.options:
+            extra["options"] = self.job.options
         if self.rejected:
             extra["rejected"] = self.rejected
         if failures or self.notes:

@@ -20,8 +20,8 @@ from kvcore.metrics import Value, check_objective, objective_value
 from kvcore.referee import verify_schedule
 from kvcore.result import Horizon, Result, SolverInfo, number
 from kvcore.schedule import Schedule
+from solvers.job import NEWS, Bound, Done, Found, Job, Progress, Send, Stop, Tried
 from solvers.option_names import takes_options
-from solvers.task import NEWS, Bound, Done, Found, Progress, Send, Stop, Task, Tried
 from solvers.ways import BOUND, CERTIFYING, Way, way_of
 
 GONE = {"exhaustive": "events", "windows": "prices", "unlimited-memory": "shares"}
@@ -153,10 +153,10 @@ class _Turn:
         return float(self.rung.bound) + gained / max(took, 1e-9) * max(0.0, self.task.deadline - time.process_time())
 
 
-def run(task: Task, send: Send) -> Done:
-    """Carry out a task in a worker process: all of the ladder, or one way, which finds schedules, too."""
-    best, proved, end = task.upper_bound, list[Value](), time.process_time() + task.time_limit
-    everything = way_of(task) is BOUND
+def run(job: Job, send: Send) -> Done:
+    """Carry out a job in a worker process: all of the ladder, or one way, which finds schedules, too."""
+    best, proved, end = job.upper_bound, list[Value](), time.process_time() + job.time_limit
+    everything = way_of(job) is BOUND
 
     def found(way: str, what: Certificate | Schedule) -> None:
         nonlocal best
@@ -164,16 +164,16 @@ def run(task: Task, send: Send) -> Done:
             proved.append(what.value)
             send(Bound(what.value, "certificate", what, way))
         else:
-            value = objective_value(verify_schedule(task.instance, what), task.objective)
+            value = objective_value(verify_schedule(job.instance, what), job.objective)
             best = value if best is None else min(value, best)
             send(Found(what, value))
 
     for rung in rungs(
-        task.instance, task.objective, ladder(task.instance, task.beside) if everything else [way_of(task)],
-        time_limit=task.time_limit, upper=task.upper_bound, finds=not everything, news=lambda: NEWS.value, found=found,
+        job.instance, job.objective, ladder(job.instance, job.beside) if everything else [way_of(job)],
+        time_limit=job.time_limit, upper=job.upper_bound, finds=not everything, news=lambda: NEWS.value, found=found,
     ):  # fmt: skip
         if everything:
-            send(Tried(rung.row(task.objective)))
+            send(Tried(rung.row(job.objective)))
         elif rung.bound is None and rung.why_not:
             raise BadInput(rung.why_not)
     known = min((value for value in (best, NEWS.value) if value is not None), default=inf)

@@ -4,30 +4,23 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator
 from functools import cache
 
-import bounds.task
 import kvcore
-from bounds import configurations, events, slot_solver
-from bounds.task import Proposal
 from heuristics import best_schedule
-from kvcore.certificates import Alone, certify
+from kvcore.certificates import Alone, Certificate, certify
 from kvcore.certificates.certificate import HORIZON
-from kvcore.errors import BadInput
 from kvcore.instance import Instance, Machine, Request, Segment
 from kvcore.metrics import objective_value
 from kvcore.referee import verify_schedule
 from kvcore.result import Horizon, Result, SolverInfo
 from kvcore.schedule import Schedule
-from solvers.task import SolveOptions
+from solvers.dual_bound import rungs
+from solvers.job import SolveOptions
+from solvers.ways import CONFIGURATIONS, EVENTS, SLOTS
 
-CLIMBS: dict[str, Callable[[bounds.task.Task], Iterator[Proposal | Schedule]]] = {
-    "slots": slot_solver.climb,
-    "events": events.climb,
-    "configurations": configurations.climb,
-}
-"""The searches by their names, in the order in which `exact` tries them where requests are few."""
+EXACT = (SLOTS, EVENTS, CONFIGURATIONS)
+"""The searches, in the order in which `exact` tries them where requests are few."""
 
 
 def exact(
@@ -47,28 +40,31 @@ def exact(
     """
     compile_searches()
     began, started = time.process_time(), time.monotonic()
-    deadline = math.inf if time_limit is None else began + time_limit
+    limit = math.inf if time_limit is None else time_limit
     by, schedule = ("start", start) if start is not None else best_schedule(instance, objective)[:2]
     value = objective_value(verify_schedule(instance, schedule), objective)
     proved_by, certificate = "alone", certify(instance, objective, Alone())
     failed: list[str] = []
+
+    def found(way: str, what: Certificate | Schedule) -> None:
+        nonlocal by, schedule, value, proved_by, certificate
+        if isinstance(what, Certificate):
+            if what.value > certificate.value:
+                proved_by, certificate = way, what
+        elif (better := objective_value(verify_schedule(instance, what), objective)) < value:
+            by, schedule, value = way, what, better
+
     many = len(instance.requests) > SolveOptions.given().few_exact
-    for name, climb in sorted(CLIMBS.items(), key=lambda each: many and each[0] != "configurations"):
-        if value == certificate.value or time.process_time() > deadline:
-            break
-        try:
-            for found in climb(bounds.task.Task(instance, objective, deadline, value)):
-                if isinstance(found, Schedule):
-                    better = objective_value(verify_schedule(instance, found), objective)
-                    if better < value:
-                        by, schedule, value = name, found, better
-                elif found.value is None or found.value > certificate.value:
-                    proved_by, certificate = name, certify(instance, objective, *found)
-                if value == certificate.value:
-                    break
-        except BadInput as error:
-            failed.append(str(error))
-    stopped = "time limit" if time.process_time() > deadline else "limit of the search"
+    ways = sorted(EXACT, key=lambda way: many and way is not CONFIGURATIONS)
+    if value > certificate.value:
+        for rung in rungs(
+            instance, objective, ways, time_limit=max(0.0, limit - (time.process_time() - began)), upper=value,
+            late=math.inf, finds=True, news=lambda: value, found=found,
+        ):  # fmt: skip
+            failed += [rung.why_not] if rung.why_not else []
+            if value == certificate.value:
+                break
+    stopped = "time limit" if time.process_time() > began + limit else "limit of the search"
     return Result(
         instance, objective, schedule, bound=certificate.value, bound_kind="certificate", certificate=certificate,
         found_by=by, proved_by=proved_by, horizon=Horizon(0, True, HORIZON), formulation="exact",
@@ -82,5 +78,4 @@ def compile_searches() -> None:
     """Run the searches on a tiny instance, so that what they need is compiled."""
     rigid = Machine(memory=4, chunked=False, evict=False, pause=False)
     tiny = Instance(machine=rigid, requests=(Request(id="A", prompt=1, segments=(Segment(decode=2),)),))
-    for climb in CLIMBS.values():
-        list(climb(bounds.task.Task(tiny, "total-flow-time")))
+    list(rungs(tiny, "total-flow-time", EXACT, time_limit=math.inf))

@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 
 from kvcore.errors import MissingTool
+from solvers.job import Done, Job, Stop
 from solvers.matrix import Array, MatrixModel
-from solvers.task import Done, Stop, Task
 from solvers.ways import SOLVERS
 
 SIZE_LIMIT = 2000
@@ -30,16 +30,16 @@ def licence() -> str:
 
 
 def minimise(
-    matrix: MatrixModel, task: Task, on_solution: Callable[[Array], None], on_bound: Callable[[float], None]
+    matrix: MatrixModel, job: Job, on_solution: Callable[[Array], None], on_bound: Callable[[float], None]
 ) -> Done:
     """Run Gurobi; report every improving solution and dual bound as they come."""
     gurobipy = SOLVERS["gurobi"].load("gurobipy")
     GRB = gurobipy.GRB
     environment = _environment(gurobipy)
     model = gurobipy.Model(env=environment)
-    model.Params.TimeLimit = task.time_limit
-    model.Params.Threads = task.threads
-    model.Params.Seed = task.seed
+    model.Params.TimeLimit = job.time_limit
+    model.Params.Threads = job.threads
+    model.Params.Seed = job.seed
     model.Params.MIPGap = 0
     kinds = np.where(matrix.integer, GRB.INTEGER, GRB.CONTINUOUS)
     x = model.addMVar(len(matrix.c), lb=matrix.lower, ub=matrix.upper, obj=matrix.c, vtype=kinds)

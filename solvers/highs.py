@@ -6,22 +6,20 @@ from typing import Any
 
 import numpy as np
 
+from solvers.job import Done, Job, Stop
 from solvers.matrix import Array, MatrixModel
-from solvers.task import Done, Stop, Task
 from solvers.ways import SOLVERS
 
 
 def minimise(
-    matrix: MatrixModel, task: Task, on_solution: Callable[[Array], None], on_bound: Callable[[float], None]
+    matrix: MatrixModel, job: Job, on_solution: Callable[[Array], None], on_bound: Callable[[float], None]
 ) -> Done:
     """Run HiGHS; report every improving solution and dual bound as they come."""
     highspy = SOLVERS["highs"].load("highspy")
     highs = (
         SOLVERS["highs"]
         .load("bounds.highs")
-        .Silent(
-            time_limit=task.time_limit, threads=task.threads, random_seed=task.seed, mip_rel_gap=0.0, mip_abs_gap=1e-9
-        )
+        .Silent(time_limit=job.time_limit, threads=job.threads, random_seed=job.seed, mip_rel_gap=0.0, mip_abs_gap=1e-9)
     )
     highs.passModel(_lp(highspy, matrix))
     start = matrix.start()

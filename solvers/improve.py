@@ -37,12 +37,12 @@ from kvcore.referee import verify_schedule
 from kvcore.result import Result, SolverInfo
 from kvcore.schedule import Schedule
 from kvcore.trace import Trace
+from solvers.job import Done, Found, Job, Progress, Send, SolveOptions
 from solvers.neighbourhoods import improve as repair
 from solvers.neighbourhoods import why_not
 from solvers.option_names import takes_options
 from solvers.simulate import free_calls
 from solvers.steering import Runs, applies, steer
-from solvers.task import Done, Found, Progress, Send, SolveOptions, Task
 
 FIRST = ("index", "sjf", "serial")
 """What is run for a start, where none is given: the first that the machine suits. Before it, `first_policies`."""
@@ -129,14 +129,14 @@ def improve(
     )  # fmt: skip
 
 
-def run(task: Task, send: Send) -> Done:
-    """Carry out a task in a worker process; schedules are sent as they come."""
+def run(job: Job, send: Send) -> Done:
+    """Carry out a job in a worker process; schedules are sent as they come."""
     search = _Improvement(
-        task.instance, task.objective, task.time_limit, None, None, lambda schedule: send(Found(schedule, None))
+        job.instance, job.objective, job.time_limit, None, None, lambda schedule: send(Found(schedule, None))
     )
     with suppress(_OverError):
-        search.start(task.start, task.beside)
-        search.go_on(task.seed, task.beside)
+        search.start(job.start, job.beside)
+        search.go_on(job.seed, job.beside)
     return Done("time limit")
 
 

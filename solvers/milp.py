@@ -9,19 +9,19 @@ from formulations import make
 from formulations.big_m import BigM
 from kvcore.metrics import Value
 from kvcore.referee import verify_schedule
+from solvers.job import Bound, Done, Found, Job, Send, Size
 from solvers.matrix import Array, MatrixModel
-from solvers.task import Bound, Done, Found, Send, Size, Task
 
 
-def run(task: Task, send: Send) -> Done:
-    """Build the model of `task`, start it from its schedule, solve it; schedules and bounds are sent as they come."""
-    assert task.batches is not None
+def run(job: Job, send: Send) -> Done:
+    """Build the model of `job`, start it from its schedule, solve it; schedules and bounds are sent as they come."""
+    assert job.batches is not None
     started = time.monotonic()
-    formulation = make(task.formulation, task.instance, task.objective, task.batches, upper_bound=task.upper_bound)
-    if task.start is not None:
-        formulation.warm_start(verify_schedule(task.instance, task.start))
+    formulation = make(job.formulation, job.instance, job.objective, job.batches, upper_bound=job.upper_bound)
+    if job.start is not None:
+        formulation.warm_start(verify_schedule(job.instance, job.start))
     return minimise(
-        replace(task, time_limit=task.time_limit - (time.monotonic() - started)),
+        replace(job, time_limit=job.time_limit - (time.monotonic() - started)),
         formulation,
         lambda: send(Found(formulation.schedule(), None)),
         lambda bound: send(Bound(bound)),
@@ -30,7 +30,7 @@ def run(task: Task, send: Send) -> Done:
 
 
 def minimise(
-    task: Task, formulation: BigM, found: Callable[[], None], proved: Callable[[Value], None], send: Send
+    job: Job, formulation: BigM, found: Callable[[], None], proved: Callable[[Value], None], send: Send
 ) -> Done:
     """Solve a formulation: `found` is called when its variables hold a solution, `proved` with every bound."""
     matrix = MatrixModel(formulation.model)
@@ -44,6 +44,6 @@ def minimise(
         if abs(bound) < 1e20:  # solvers say "none yet" by an infinity of their own
             proved(formulation.objective_bound(bound))
 
-    solver = import_module(f"solvers.{task.solver}")
-    done: Done = solver.minimise(matrix, replace(task, time_limit=max(0.5, task.time_limit)), on_solution, on_bound)
+    solver = import_module(f"solvers.{job.solver}")
+    done: Done = solver.minimise(matrix, replace(job, time_limit=max(0.5, job.time_limit)), on_solution, on_bound)
     return done

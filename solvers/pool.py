@@ -1,4 +1,4 @@
-"""Runs tasks in worker processes, side by side, under hard limits of time and memory."""
+"""Runs jobs in worker processes, side by side, under hard limits of time and memory."""
 
 import contextlib
 import pickle
@@ -12,8 +12,8 @@ from dataclasses import dataclass, replace
 from queue import Empty, Queue
 
 from kvcore.metrics import Value
+from solvers.job import Done, Failed, Job, Message, SolveOptions, Stop
 from solvers.process import Process, undisturbed
-from solvers.task import Done, Failed, Message, SolveOptions, Stop, Task
 from solvers.ways import way_of
 
 RESTS = sys.platform == "linux"
@@ -24,7 +24,7 @@ RESTS = sys.platform == "linux"
 class SolveWorker:
     """One worker process and how it ended; `done` is None while it runs."""
 
-    task: Task
+    job: Job
     process: Process
     ends: float
     """Seconds after the start of the race at which it is ended."""
@@ -47,16 +47,16 @@ class SolveWorker:
 
 
 class Lane:
-    """Tasks that take turns: one runs, and the others rest or have yet to start.
+    """Jobs that take turns: one runs, and the others rest or have yet to start.
 
     The first one gets two thirds of the time, as long as it goes on, and the others share the rest; one that plans its
     time is told its share, and one that cannot rest begins only where time is left for ten first turns. Where they take
     turns nobody gets seconds of grace.
     """
 
-    def __init__(self, tasks: Sequence[Task]) -> None:
-        self.first, self.is_shared, self.options = tasks[0], len(tasks) > 1, SolveOptions.given()
-        self.queue: deque[Task | SolveWorker] = deque(tasks)
+    def __init__(self, jobs: Sequence[Job]) -> None:
+        self.first, self.is_shared, self.options = jobs[0], len(jobs) > 1, SolveOptions.given()
+        self.queue: deque[Job | SolveWorker] = deque(jobs)
         self.workers: list[SolveWorker] = []
         self.running: SolveWorker | None = None
         self.until = 0.0
@@ -71,14 +71,14 @@ class Lane:
             return True
         return sum(each.process.seconds() for each in self.workers if each.done is None) >= seconds
 
-    def go_on(self, now: float, start: Callable[[Task, float], SolveWorker]) -> None:
+    def go_on(self, now: float, start: Callable[[Job, float], SolveWorker]) -> None:
         """Give the next one its turn, if that of the one before is over."""
         last = self.running
         self.queue = deque(each for each in self.queue if self._has_time(each, now))
         goes_on = last is not None and last.done is None
         following = next((each for each in self.queue if not goes_on or self._is_in_time(each, now)), None)
         if last is not None and last.done is None:
-            rests = RESTS and (way_of(last.task).rests or not last.task.is_limited)
+            rests = RESTS and (way_of(last.job).rests or not last.job.is_limited)
             if now < self.until or following is None or not rests:
                 return
             last.process.rest()
@@ -87,7 +87,7 @@ class Lane:
             self.queue.remove(following)
         self.running = None if following is None else self._begin(following, now, start)
 
-    def _begin(self, each: Task | SolveWorker, now: float, start: Callable[[Task, float], SolveWorker]) -> SolveWorker:
+    def _begin(self, each: Job | SolveWorker, now: float, start: Callable[[Job, float], SolveWorker]) -> SolveWorker:
         others = [self._is_other(one) for one in (each, *self.queue)]
         weights = [1 / (2 * sum(others)) if is_other else 1.0 for is_other in others]
         if isinstance(each, SolveWorker):
@@ -102,30 +102,30 @@ class Lane:
         each.turns += 1
         return each
 
-    def _is_in_time(self, each: Task | SolveWorker, now: float) -> bool:
+    def _is_in_time(self, each: Job | SolveWorker, now: float) -> bool:
         is_late = now + 10 * self.options.first_turn > self.first.time_limit
         return isinstance(each, SolveWorker) or way_of(each).rests or not is_late
 
-    def _is_other(self, each: Task | SolveWorker) -> bool:
-        return (each if isinstance(each, Task) else each.task).label != self.first.label
+    def _is_other(self, each: Job | SolveWorker) -> bool:
+        return (each if isinstance(each, Job) else each.job).label != self.first.label
 
-    def _has_time(self, each: Task | SolveWorker, now: float) -> bool:
-        """Whether it may have another turn. The first task always has one."""
-        if isinstance(each, Task):
+    def _has_time(self, each: Job | SolveWorker, now: float) -> bool:
+        """Whether it may have another turn. The first job always has one."""
+        if isinstance(each, Job):
             return not self.workers or now < each.time_limit
         return each.done is None and now < each.ends
 
 
 def race(
-    lanes: Sequence[Sequence[Task]],
-    on_message: Callable[[Task, Message], None],
+    lanes: Sequence[Sequence[Job]],
+    on_message: Callable[[Job, Message], None],
     finished: Callable[[], Stop | None],
     *,
     tick: Callable[[], None] = lambda: None,
     best_known: Callable[[], Value | None] = lambda: None,
     head_start: float = 0.0,
 ) -> list[Done | Failed]:
-    """Run lanes of tasks side by side until each task ended, or `finished()` gives a reason to stop them.
+    """Run lanes of jobs side by side until each job ended, or `finished()` gives a reason to stop them.
 
     The first lane has a head start, in processor seconds of its search, unless nothing is left in it before.
 
@@ -135,7 +135,7 @@ def race(
     """
     inbox: Queue[tuple[SolveWorker, Message | None]] = Queue()
     started = time.monotonic()
-    running = [Lane(tasks) for tasks in lanes]
+    running = [Lane(jobs) for jobs in lanes]
 
     def workers() -> list[SolveWorker]:
         return [worker for lane in running for worker in lane.workers]
@@ -147,7 +147,7 @@ def race(
             for lane in running if reason is None else ():
                 if lane is running[0] or lane.workers or running[0].has_searched(now, head_start):
                     with undisturbed():
-                        lane.go_on(now, lambda task, ends: _start(task, inbox, ends))
+                        lane.go_on(now, lambda job, ends: _start(job, inbox, ends))
             is_over = reason is not None or all(lane.is_over() for lane in running)
             if is_over and all(worker.done is not None for worker in workers()):
                 break
@@ -169,10 +169,10 @@ def race(
     return [worker.done for worker in workers() if worker.done is not None] or [Done("interrupted")]
 
 
-def _start(task: Task, inbox: Queue[tuple[SolveWorker, Message | None]], ends: float) -> SolveWorker:
-    worker = SolveWorker(task, Process("solvers.worker", task.threads), ends)
+def _start(job: Job, inbox: Queue[tuple[SolveWorker, Message | None]], ends: float) -> SolveWorker:
+    worker = SolveWorker(job, Process("solvers.worker", job.threads), ends)
     with contextlib.suppress(BrokenPipeError):  # it ended at once; the reader says so
-        worker.process.send(task)
+        worker.process.send(job)
     threading.Thread(target=_read, args=(worker, inbox), daemon=True).start()
     return worker
 
@@ -187,7 +187,7 @@ def _read(worker: SolveWorker, inbox: Queue[tuple[SolveWorker, Message | None]])
             return
 
 
-def _receive(inbox: Queue[tuple[SolveWorker, Message | None]], on_message: Callable[[Task, Message], None]) -> None:
+def _receive(inbox: Queue[tuple[SolveWorker, Message | None]], on_message: Callable[[Job, Message], None]) -> None:
     try:
         worker, message = inbox.get(timeout=0.1)
     except Empty:
@@ -195,7 +195,7 @@ def _receive(inbox: Queue[tuple[SolveWorker, Message | None]], on_message: Calla
     if isinstance(message, Done | Failed):
         worker.done = worker.done or message
     elif message is not None:
-        on_message(worker.task, message)
+        on_message(worker.job, message)
     elif worker.done is None:
         worker.done = _unexpected(worker)
 
@@ -204,7 +204,7 @@ def _unexpected(worker: SolveWorker) -> Done | Failed:
     code, how = worker.process.death()
     if hasattr(signal, "SIGXCPU") and code == -signal.SIGXCPU:
         return Done("time limit")
-    return Failed(f"{worker.task.label}: {how}")
+    return Failed(f"{worker.job.label}: {how}")
 
 
 def _limit(worker: SolveWorker, elapsed: float, reason: Stop | None) -> None:
@@ -212,5 +212,5 @@ def _limit(worker: SolveWorker, elapsed: float, reason: Stop | None) -> None:
         worker.end(reason)
     elif elapsed > worker.ends:
         worker.end("time limit")
-    elif worker.process.memory_mib() > worker.task.memory_limit:
+    elif worker.process.memory_mib() > worker.job.memory_limit:
         worker.end("memory limit")

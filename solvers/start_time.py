@@ -14,8 +14,8 @@ from kvcore.instance import Instance
 from kvcore.metrics import Value
 from kvcore.rigid import kinds_of, memory_of
 from kvcore.schedule import Schedule
+from solvers.job import Bound, Done, Found, Job, Send, Size
 from solvers.matrix import Array, MatrixModel
-from solvers.task import Bound, Done, Found, Send, Size, Task
 
 
 @dataclass(frozen=True)
@@ -25,23 +25,23 @@ class StartTimeOptions(Options):
     most_numbers: int = option(20_000_000, "nonzeros of a program that is still built")
 
 
-def run(task: Task, send: Send) -> Done:
-    """Build the program of `task`, start it from its schedule, solve it; schedules and bounds are sent as they come."""
+def run(job: Job, send: Send) -> Done:
+    """Build the program of `job`, start it from its schedule, solve it; schedules and bounds are sent as they come."""
     from solvers.highs import minimise
 
     began = time.monotonic()
-    program = StartTimes(task.instance, task.objective, task.upper_bound)
+    program = StartTimes(job.instance, job.objective, job.upper_bound)
     if program.numbers > StartTimeOptions.given().most_numbers:
         return Done("memory limit")
-    program.build(task.start)
+    program.build(job.start)
     send(Size(*program.size))
 
     def on_bound(bound: float) -> None:
         if abs(bound) < 1e20:  # HiGHS says "none yet" by an infinity
             send(Bound(objective_bound(bound, 1, 1)))
 
-    left = max(0.5, task.time_limit - (time.monotonic() - began))
-    return minimise(program, replace(task, time_limit=left), lambda x: send(Found(*program.schedule(x))), on_bound)
+    left = max(0.5, job.time_limit - (time.monotonic() - began))
+    return minimise(program, replace(job, time_limit=left), lambda x: send(Found(*program.schedule(x))), on_bound)
 
 
 class StartTimes(MatrixModel):

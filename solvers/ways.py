@@ -16,7 +16,7 @@ from kvcore.errors import BadInput, MissingTool
 from kvcore.instance import Instance
 from kvcore.metrics import tail_of
 from kvcore.schedule import Schedule
-from solvers.task import Task, label
+from solvers.job import Job, label
 
 
 @dataclass(frozen=True)
@@ -71,7 +71,7 @@ class Way:
     """What finds schedules, or proves bounds: a formulation, and what solves it.
 
     Where it yields `bounds.task.Proposal`s and schedules (`proposes`), each proof becomes a certificate, and
-    `solvers.dual_bound` runs it; a solver of others, which calls back, has a `run(task, send)`.
+    `solvers.dual_bound` runs it; a solver of others, which calls back, has a `run(job, send)`.
     """
 
     formulation: str
@@ -83,7 +83,7 @@ class Way:
     finds: bool = True
     """Whether it finds schedules."""
     run: str = "solvers.dual_bound:run"
-    """The function that carries out a task in a worker process, as MODULE:FUNCTION."""
+    """The function that carries out a job in a worker process, as MODULE:FUNCTION."""
     drops: str = ""
     """What its relaxation leaves out, in words."""
     what: str = ""
@@ -112,7 +112,7 @@ class Way:
         return label(self.formulation, self.solver.name)
 
     def runner(self) -> Callable[..., Any]:
-        """Load the function that carries out a task: of a `solvers.task.Task` and what sends its messages."""
+        """Load the function that carries out a job: of a `solvers.job.Job` and what sends its messages."""
         return _loaded(self.run)
 
     def proposals(self, task: bounds.task.Task) -> Iterator[bounds.task.Proposal | Schedule]:
@@ -215,9 +215,9 @@ WAYS = {(way.formulation, way.solver.name): way for way in
 either of them alone stands for."""
 
 
-def way_of(task: Task) -> Way:
-    """Return the way of a task."""
-    return WAYS[task.formulation, task.solver]
+def way_of(job: Job) -> Way:
+    """Return the way of a job."""
+    return WAYS[job.formulation, job.solver]
 
 
 SOLVERS = {way.solver.name: way.solver for way in WAYS.values()}

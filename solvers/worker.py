@@ -1,4 +1,4 @@
-"""The worker process: one task in, messages out (`python -m solvers.worker`; the parent is `solvers.pool`)."""
+"""The worker process: one job in, messages out (`python -m solvers.worker`; the parent is `solvers.pool`)."""
 
 import contextlib
 import os
@@ -9,24 +9,24 @@ from dataclasses import replace
 from functools import partial
 
 from kvcore.errors import BadInput, MissingTool
+from solvers.job import NEWS, Done, Failed, Job, Send, SolveOptions
 from solvers.option_names import holding
 from solvers.process import listen, to_parent
-from solvers.task import NEWS, Done, Failed, Send, SolveOptions, Task
 from solvers.ways import way_of
 
 
 def main() -> None:
-    """Read a task from standard input, carry it out, and send its messages; then come values that others find."""
+    """Read a job from standard input, carry it out, and send its messages; then come values that others find."""
     send = to_parent()
-    task: Task = pickle.load(sys.stdin.buffer)
+    job: Job = pickle.load(sys.stdin.buffer)
     listen(partial(setattr, NEWS, "value"))
-    way = way_of(task)
-    if task.constraints:
+    way = way_of(job)
+    if job.constraints:
         way = replace(way, run="solvers.constrained:run")
     try:
-        with holding(task.options):
-            _limit_cpu(task)
-            send(way.runner()(_with_horizon(task, send), send))
+        with holding(job.options):
+            _limit_cpu(job)
+            send(way.runner()(_with_horizon(job, send), send))
     except BadInput as error:
         send(Failed(str(error), "bad input"))
     except MissingTool as error:
@@ -39,26 +39,26 @@ def main() -> None:
     os._exit(0)  # solver libraries may hang or complain while they are unloaded
 
 
-def _limit_cpu(task: Task) -> None:
+def _limit_cpu(job: Job) -> None:
     """Let the kernel end the process where neither it nor its parent does."""
     with contextlib.suppress(ImportError, OSError, ValueError):  # no such limits on this system
         import resource
 
-        seconds = int(time.process_time() + task.threads * task.time_limit + SolveOptions.given().grace) + 1
+        seconds = int(time.process_time() + job.threads * job.time_limit + SolveOptions.given().grace) + 1
         resource.setrlimit(resource.RLIMIT_CPU, (seconds, resource.getrlimit(resource.RLIMIT_CPU)[1]))
 
 
-def _with_horizon(task: Task, send: Send) -> Task:
-    """Return the task with the number of batches to look at, where it needs one; it is reported."""
-    if task.batches is not None or task.upper_bound is None or way_of(task).horizon:
-        return task
-    if task.constraints:  # a policy's schedule says nothing of them
-        return task
+def _with_horizon(job: Job, send: Send) -> Job:
+    """Return the job with the number of batches to look at, where it needs one; it is reported."""
+    if job.batches is not None or job.upper_bound is None or way_of(job).horizon:
+        return job
+    if job.constraints:  # a policy's schedule says nothing of them
+        return job
     from formulations.horizon import sufficient_batches
 
-    horizon = sufficient_batches(task.instance, task.objective, task.upper_bound)
+    horizon = sufficient_batches(job.instance, job.objective, job.upper_bound)
     send(horizon)
-    return replace(task, batches=horizon.batches)
+    return replace(job, batches=horizon.batches)
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ from kvcore.schedule import Schedule
 from solvers.counts.batch_numbers import CountSearch
 from solvers.counts.model import CountOptions, count_model
 from solvers.counts.vectors import fitting_vectors
-from solvers.task import NEWS, Bound, Done, Found, Send, Stop, Task
+from solvers.job import NEWS, Bound, Done, Found, Job, Send, Stop
 
 
 class _Stopped(Exception):
@@ -28,20 +28,20 @@ def declines(instance: Instance, objective: str) -> str | None:
     return None
 
 
-def run(task: Task, send: Send) -> Done:
-    """Carry out a task; schedules and bounds are sent as they come."""
-    model = count_model(task.instance, task.objective)
+def run(job: Job, send: Send) -> Done:
+    """Carry out a job; schedules and bounds are sent as they come."""
+    model = count_model(job.instance, job.objective)
     vectors = None if model is None else fitting_vectors(model, CountOptions.given().most_vectors)
     if vectors is None:
-        raise BadInput(declines(task.instance, task.objective) or "counts: there are too many ways to fill the memory")
-    deadline = time.process_time() + task.time_limit
+        raise BadInput(declines(job.instance, job.objective) or "counts: there are too many ways to fill the memory")
+    deadline = time.process_time() + job.time_limit
     told = 0
-    schedule = task.start or best_schedule(task.instance, task.objective)[1]
-    best = int(objective_value(verify_schedule(task.instance, schedule), task.objective))
+    schedule = job.start or best_schedule(job.instance, job.objective)[1]
+    best = int(objective_value(verify_schedule(job.instance, schedule), job.objective))
 
     def hold(found: Schedule) -> int:
         nonlocal best
-        value = int(objective_value(verify_schedule(task.instance, found), task.objective))
+        value = int(objective_value(verify_schedule(job.instance, found), job.objective))
         if value < best:
             best = value
             send(Found(found, value))
@@ -56,7 +56,7 @@ def run(task: Task, send: Send) -> Done:
             search.best = min(search.best, int(NEWS.value))
         if time.process_time() > deadline:
             raise _Stopped("time limit")
-        if search.bytes > task.memory_limit * 1_000_000:
+        if search.bytes > job.memory_limit * 1_000_000:
             raise _Stopped("memory limit")
 
     search = CountSearch(vectors, best, hold, check)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from bounds.slot_solver import OutOfTime, SlotSolver
-from bounds.task import Task as Proving
+from bounds.task import Task
 from bounds.tuning import Options, option
 from heuristics import best_schedule
 from kvcore.certificates import Alone
@@ -19,11 +19,11 @@ from kvcore.metrics import Value, objective_value, scale_of
 from kvcore.referee import InvalidSchedule, verify_schedule
 from kvcore.schedule import Schedule
 from solvers import neighbourhoods
+from solvers.job import NEWS, Bound, Done, Found, Job, Send, Size, Stop
 from solvers.slot_flow.flow_schedule import read_schedule
 from solvers.slot_flow.late import late_segments
 from solvers.slot_flow.scope import why_not
 from solvers.slot_flow.steps import FlowSteps, steps_below
-from solvers.task import NEWS, Bound, Done, Found, Send, Size, Stop, Task
 
 
 @dataclass(frozen=True)
@@ -39,32 +39,32 @@ class FlowOptions(Options):
     most_steps: int = option(300_000, "with more steps left, prices and better schedules go on without CP-SAT")
 
 
-def run(task: Task, send: Send) -> Done:
-    """Carry out a task in a worker process; schedules and bounds are sent as they come."""
+def run(job: Job, send: Send) -> Done:
+    """Carry out a job in a worker process; schedules and bounds are sent as they come."""
     import ortools  # noqa: F401 - it may not be there, and then nothing is begun
 
-    return Done(SlotFlow(task, send).run())
+    return Done(SlotFlow(job, send).run())
 
 
 class SlotFlow:
     """One solve: the best schedule, its value and the best bound so far, in units of 1/`unit` of the objective."""
 
-    def __init__(self, task: Task, send: Send) -> None:
-        if reason := why_not(task.instance, task.objective):
+    def __init__(self, job: Job, send: Send) -> None:
+        if reason := why_not(job.instance, job.objective):
             raise BadInput(f"arc-flow {reason}; use slots, events or batch-bigm")
-        self.task, self.send, self.turns, self.options = task, send, 0, FlowOptions.given()
+        self.job, self.send, self.turns, self.options = job, send, 0, FlowOptions.given()
         self.started = time.monotonic()
-        self.deadline = self.started + task.time_limit
-        self.unit = scale_of(task.instance.requests, task.objective)
-        self.bound, self.cutoff = 0, 2**62 if task.upper_bound is None else int(task.upper_bound * self.unit)
-        self._prove(int(Alone().value(task.instance, task.objective) * self.unit))
-        self.schedule = task.start or best_schedule(task.instance, task.objective)[1]
+        self.deadline = self.started + job.time_limit
+        self.unit = scale_of(job.instance.requests, job.objective)
+        self.bound, self.cutoff = 0, 2**62 if job.upper_bound is None else int(job.upper_bound * self.unit)
+        self._prove(int(Alone().value(job.instance, job.objective) * self.unit))
+        self.schedule = job.start or best_schedule(job.instance, job.objective)[1]
         self._hold(self.schedule)
 
     def run(self) -> Stop:
         """Run until the bound meets the best schedule, or time is up."""
-        late = late_segments(self.task.instance)
-        for instance in [self.task.instance] if late is None else [late, self.task.instance]:
+        late = late_segments(self.job.instance)
+        for instance in [self.job.instance] if late is None else [late, self.job.instance]:
             try:
                 self._search(instance)
             except OutOfTime:
@@ -100,19 +100,19 @@ class SlotFlow:
 
     def _hold(self, schedule: Schedule) -> None:
         """Keep and report a schedule if it is better than the best known."""
-        value = objective_value(verify_schedule(self.task.instance, schedule), self.task.objective)
+        value = objective_value(verify_schedule(self.job.instance, schedule), self.job.objective)
         if value * self.unit < self.cutoff:
             self.schedule, self.cutoff = schedule, int(value * self.unit)
             self.send(Found(schedule, value))
 
     def _improve(self, seconds: float) -> None:
         """Destroy and repair the best schedule for so many seconds, or until it meets the bound."""
-        instance, objective = self.task.instance, self.task.objective
+        instance, objective = self.job.instance, self.job.objective
         if self.is_done() or neighbourhoods.why_not(instance, objective) is not None:
             return
         self.turns += 1
         found = neighbourhoods.improve(
-            instance, objective, self.schedule, seconds=min(seconds, self.time_left), seed=self.task.seed + self.turns,
+            instance, objective, self.schedule, seconds=min(seconds, self.time_left), seed=self.job.seed + self.turns,
             target=self.bound // self.unit,
         )  # fmt: skip
         self._hold(found)
@@ -120,12 +120,12 @@ class SlotFlow:
     # --- the flow ------------------------------------------------------------------------------------------------
 
     def _search(self, instance: Instance) -> None:
-        """Search flows of the task's instance, or of one that allows more, in turns with repairs, for its best."""
+        """Search flows of the job's instance, or of one that allows more, in turns with repairs, for its best."""
         if self.is_done():
             return
         end, effort, is_over = time.process_time() + self.time_left, self.options.effort, False
-        local = LocalGraphs(instance, self.task.objective, paced=instance is not self.task.instance)
-        solver = SlotSolver(Proving(instance, self.task.objective, end, None, end), seed=self.task.seed, local=local)
+        local = LocalGraphs(instance, self.job.objective, paced=instance is not self.job.instance)
+        solver = SlotSolver(Task(instance, self.job.objective, end, None, end), seed=self.job.seed, local=local)
         solver.root = solver.first_prices(self.cutoff)
         seconds = self.options.repair_first * len(instance.requests) + time.monotonic() - self.started
         self._improve(min(seconds, self.options.repair_share * self.time_left))
@@ -151,16 +151,16 @@ class SlotFlow:
         table = steps_below(search, self.options.most_steps)
         if table is None:
             return False
-        is_late, task = search.local.paced, self.task
+        is_late, job = search.local.paced, self.job
         steps = FlowSteps(search, table, every_tick=is_late)
-        program = FlowProgram(search, steps, task.instance.machine.batch_tokens if is_late else None)
+        program = FlowProgram(search, steps, job.instance.machine.batch_tokens if is_late else None)
         self.send(Size(*program.size, 0))
 
         def found(flow: Integers) -> None:
             with suppress(InvalidSchedule):  # a budget that the graphs do not have, or an eviction that is no batch
-                self._hold(read_schedule(task.instance, search, steps, flow))
+                self._hold(read_schedule(job.instance, search, steps, flow))
 
         def prove(cost: int) -> bool:
             return self._prove(cost - search.local.base())
 
-        return program.solve(self.time_left, effort, task.threads, task.seed, found=found, prove=prove)
+        return program.solve(self.time_left, effort, job.threads, job.seed, found=found, prove=prove)

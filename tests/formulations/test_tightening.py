@@ -20,7 +20,7 @@ from formulations.tightening import NARROW, ROWS
 from kvcore import objective_value, verify_schedule
 from solvers import milp
 from solvers.exact import exact
-from solvers.task import Bound, Found, Task
+from solvers.job import Bound, Found, Job
 from tests.reductions.early import closed
 from tests.support.differential import drawn
 from tests.support.few import ALL, few
@@ -70,9 +70,9 @@ def test_every_tightening_says_why(tightening):
 
 def proved(formulation, solver, instance, objective, batches, upper_bound):
     """Return what the referee makes of the schedule found, and the bound."""
-    task = Task(instance, objective, formulation, solver, batches, upper_bound, None, 1e6, 4000, 1, 0)
+    job = Job(instance, objective, formulation, solver, batches, upper_bound, None, 1e6, 4000, 1, 0)
     sent = []
-    milp.run(task, sent.append)
+    milp.run(job, sent.append)
     schedule = [message.schedule for message in sent if isinstance(message, Found)][-1]
     value = objective_value(verify_schedule(instance, schedule), objective)
     return value, max(message.value for message in sent if isinstance(message, Bound))

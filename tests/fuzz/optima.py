@@ -17,8 +17,8 @@ from kvcore.certificates.splits import whole_prefills
 from kvcore.metrics import Value
 from kvcore.rigid import why_not_rigid
 from solvers.exact import exact
+from solvers.job import Bound, Found, Job
 from solvers.slot_flow.scope import why_not as why_not_flow
-from solvers.task import Bound, Found, Task
 from solvers.ways import WAYS
 from tests.fuzz.case import Case, Part, Skip, Wrong
 from tests.fuzz.draw import AIMED, CORNERS, NEEDED, objective, tiny, traits
@@ -129,10 +129,10 @@ def by_task(
     case: Case, value: Value, formulation: str, solver: str, batches: int | None = None, upper: Value | None = None,
     seconds: float = 30.0, start: Schedule | None = None,
 ) -> bool:  # fmt: skip
-    """Run a task of the driver in this process; say whether it has proved the optimum."""
+    """Run a job of the driver in this process; say whether it has proved the optimum."""
     sent: list[Any] = []
-    task = Task(case.instance, case.objective, formulation, solver, batches, upper, start, seconds, 4000, 1, 0)
-    done = WAYS[formulation, solver].runner()(task, sent.append)
+    job = Job(case.instance, case.objective, formulation, solver, batches, upper, start, seconds, 4000, 1, 0)
+    done = WAYS[formulation, solver].runner()(job, sent.append)
     bound = max((message.value for message in sent if isinstance(message, Bound)), default=0)
     found = [start, *(message.schedule for message in sent if isinstance(message, Found))][-1]
     proved = done.stop == "proved"  # HiGHS keeps its own time

@@ -20,7 +20,7 @@ from kvcore.errors import BadInput
 from kvcore.files import read_instance
 from kvcore.instance import Call, Instance, Machine, Request, Segment
 from kvcore.result import Result
-from solvers.exact import CLIMBS, exact
+from solvers.exact import exact
 from tests.support.commands import kvbound
 from tests.support.exhaustive import exhaustive_optimum
 
@@ -262,7 +262,7 @@ def test_an_interrupted_search_keeps_the_worst_so_far() -> None:
 
 
 def test_an_interrupted_optimum_ends_the_search(monkeypatch) -> None:
-    monkeypatch.setitem(CLIMBS, "slots", lambda *_: signal.raise_signal(signal.SIGINT))
+    monkeypatch.setattr("bounds.slot_solver.propose_slots", lambda *_: signal.raise_signal(signal.SIGINT))
     assert search(TINY, "fcfs").stopped == "interrupted"
 
 

@@ -28,7 +28,7 @@ from kvcore.instance import Instance
 from kvcore.metrics import objective_value
 from kvcore.referee import verify_schedule
 from kvcore.result import Result
-from solvers.exact import CLIMBS, exact
+from solvers.exact import EXACT, exact
 from tests.support.clock import Clock
 from tests.support.commands import kvbound
 from tests.support.exhaustive import exhaustive_optimum
@@ -94,9 +94,9 @@ def test_what_cannot_be_finished_is_undecided(monkeypatch: pytest.MonkeyPatch) -
         raise MissingTool("cp-sat is not installed")
 
     hard = listed("hindsight:n=10,M=30,seed=3")
-    monkeypatch.delitem(CLIMBS, "configurations")  # it would prove it
+    monkeypatch.setattr("solvers.exact.EXACT", EXACT[:2])  # the third would prove it
     clock = Clock()
-    for module in ("solvers.exact", "bounds.task"):
+    for module in ("solvers.exact", "solvers.dual_bound", "bounds.task"):
         monkeypatch.setattr(f"{module}.time", clock)
     monkeypatch.setattr("hypotheses.optima.exact", exact)
     monkeypatch.setattr("hypotheses.optima.solve", missing)
@@ -291,7 +291,7 @@ def test_a_signal_while_the_search_runs_ends_the_check(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: signal.Signals
 ) -> None:
     """It is not an answer to the hypothesis, nor a reason to go on."""
-    monkeypatch.setitem(CLIMBS, "slots", lambda *_: signal.raise_signal(number))
+    monkeypatch.setattr("bounds.slot_solver.propose_slots", lambda *_: signal.raise_signal(number))
     monkeypatch.setattr("hypotheses.optima._FOUND", {})
     asking = tmp_path / "asking.py"
     write(asking, "proved", "case.optimum() and None")

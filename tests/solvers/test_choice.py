@@ -15,8 +15,8 @@ from kvcore import BadInput, Cost, CostFunction, objective_value, verify_schedul
 from kvcore.certificates import verify_certificate
 from solvers import pool
 from solvers.choice import choose
+from solvers.job import Bound, Done, Found, Job, SolveOptions
 from solvers.pool import SolveWorker, race
-from solvers.task import Bound, Done, Found, SolveOptions, Task
 from solvers.ways import CERTIFYING, IMPROVE, WAYS
 from workloads.builtin import builtin_instance
 
@@ -124,27 +124,27 @@ LATE = 1e9
 """Seconds after which nothing happens in a test."""
 
 
-def task(solver="slots", **changes):
-    return replace(Task(MARS, FLOW, solver, solver, None, None, None, LATE, 4000, 1, 0), **changes)
+def job(solver="slots", **changes):
+    return replace(Job(MARS, FLOW, solver, solver, None, None, None, LATE, 4000, 1, 0), **changes)
 
 
 def test_a_second_lane_is_not_started_once_the_first_has_proved_it():
     ended = []
 
-    def receive(task, message):
+    def receive(job, message):
         if isinstance(message, Found):
-            ended.append(task.solver)
+            ended.append(job.solver)
 
     def finished():
         return "proved" if ended else None
 
-    ends = race([[task()], [task("improve")]], receive, finished, head_start=LATE / 2)
+    ends = race([[job()], [job("improve")]], receive, finished, head_start=LATE / 2)
     assert len(ends) == 1
     assert set(ended) == {"slots"}
 
 
 def test_a_second_lane_starts_early_if_the_first_has_nothing_left_to_do():
-    ends = race([[task()], [task()]], lambda task, message: None, lambda: None, head_start=LATE / 2)
+    ends = race([[job()], [job()]], lambda job, message: None, lambda: None, head_start=LATE / 2)
     assert [type(end) for end in ends] == [Done, Done]
 
 
@@ -158,15 +158,15 @@ class Stepped:
         monkeypatch.setattr(pool, "_receive", self.receive)
         monkeypatch.setattr(pool, "RESTS", True)
 
-    def start(self, task, inbox, ends):
+    def start(self, job, inbox, ends):
         def note(what):
-            return lambda: self.log.append((self.now, what, task.solver))
+            return lambda: self.log.append((self.now, what, job.solver))
 
-        self.limits[task.solver] = task.time_limit
+        self.limits[job.solver] = job.time_limit
         began, moves = self.now, {"rest": note("rests"), "go_on": note("goes on")}
         process = mock.Mock(memory_mib=lambda: 0, seconds=lambda: self.now - began, **moves)
         note("starts")()
-        return SolveWorker(task, process, ends, Done("memory limit") if task.solver in self.ends else None)
+        return SolveWorker(job, process, ends, Done("memory limit") if job.solver in self.ends else None)
 
     def receive(self, inbox, on_message):
         self.now += 0.5
@@ -174,9 +174,9 @@ class Stepped:
 
 def test_ways_of_a_lane_take_turns_and_the_first_has_two_thirds(monkeypatch):
     steps = Stepped(monkeypatch)
-    lane = [task(each, time_limit=60.0) for each in ("slots", "events", "bound")]
+    lane = [job(each, time_limit=60.0) for each in ("slots", "events", "bound")]
     with chosen(SolveOptions(first_turn=3.0)):
-        ends = race([lane], lambda task, message: None, lambda: None)
+        ends = race([lane], lambda job, message: None, lambda: None)
     assert ends == [Done("time limit")] * 3
     assert [event for event in steps.log if event[1] != "rests"] == [
         (0.0, "starts", "slots"), (3.0, "starts", "events"), (4.0, "starts", "bound"),
@@ -190,8 +190,8 @@ def test_ways_of_a_lane_take_turns_and_the_first_has_two_thirds(monkeypatch):
 
 def test_what_is_left_in_a_lane_goes_on_without_turns(monkeypatch):
     steps = Stepped(monkeypatch, ends=("slots", "events"))
-    lane = [task(each, time_limit=60.0) for each in ("slots", "events", "bound")]
-    race([lane, [task("improve", time_limit=60.0)]], lambda task, message: None, lambda: None, head_start=1.5)
+    lane = [job(each, time_limit=60.0) for each in ("slots", "events", "bound")]
+    race([lane, [job("improve", time_limit=60.0)]], lambda job, message: None, lambda: None, head_start=1.5)
     assert steps.log == [
         (0.0, "starts", "slots"), (0.5, "starts", "events"), (1.0, "starts", "bound"), (2.5, "starts", "improve")
     ]  # fmt: skip
@@ -201,10 +201,10 @@ def test_what_is_left_in_a_lane_goes_on_without_turns(monkeypatch):
 def test_a_worker_that_rests_does_not_outlive_its_parent():
     script = (
         "import os, signal\n"
-        "from tests.solvers.test_choice import task\n"
+        "from tests.solvers.test_choice import job\n"
         "from solvers.process import Process\n"
         "process = Process('solvers.worker')\n"
-        "process.send(task('improve'))\n"
+        "process.send(job('improve'))\n"
         "process.receive()\n"
         "process.rest()\n"
         "print(process.process.pid, flush=True)\n"
@@ -218,12 +218,12 @@ def test_a_worker_that_rests_does_not_outlive_its_parent():
 def test_a_claim_belongs_to_the_schedule_sent_with_it():
     found = []
 
-    def receive(task, message):
+    def receive(job, message):
         if isinstance(message, Found):
             found.append(message)
 
-    race([[task("events")]], receive, lambda: None, best_known=lambda: 29)  # news without a schedule
-    values = [objective_value(verify_schedule(task().instance, f.schedule), "total-flow-time") for f in found]
+    race([[job("events")]], receive, lambda: None, best_known=lambda: 29)  # news without a schedule
+    values = [objective_value(verify_schedule(job().instance, f.schedule), "total-flow-time") for f in found]
     assert values == [f.claimed for f in found] != []
 
 
@@ -234,7 +234,7 @@ def test_policies_improve_and_the_ladder_bounds_in_a_worker(solver, finds):
     def enough():
         return "stopped early" if any(finds or (isinstance(x, Bound) and x.value == 29) for x in sent) else None
 
-    race([[task(solver, time_limit=1e6)]], lambda task, message: sent.append(message), enough)
+    race([[job(solver, time_limit=1e6)]], lambda job, message: sent.append(message), enough)
     found = [objective_value(verify_schedule(MARS, each.schedule), FLOW) for each in sent if isinstance(each, Found)]
     proved = [verify_certificate(MARS, each.certificate) for each in sent if isinstance(each, Bound)]
     assert found if finds else proved  # of the ladder, some methods find schedules, too

@@ -12,8 +12,8 @@ from formulations.big_m import BigM
 from solvers.constrained import add
 from solvers.driver import _Solve
 from solvers.exact import exact
+from solvers.job import Found, Job, Message
 from solvers.packing import pack, unpack
-from solvers.task import Found, Message, Task
 from solvers.ways import BOUND, MODELS
 
 ONE = kv.Segment(decode=2)
@@ -123,11 +123,11 @@ def test_what_the_ladder_finds_without_the_constraints_is_not_taken(monkeypatch:
     """It bounds all schedules, and the best of these is none that the constraint allows."""
     free, receive, sent = kv.solve(PAIR), _Solve.receive, []
 
-    def with_more(run: _Solve, task: Task, message: Message) -> None:
-        if task.formulation == BOUND.formulation:
+    def with_more(run: _Solve, job: Job, message: Message) -> None:
+        if job.formulation == BOUND.formulation:
             sent.append(free.schedule)
-            receive(run, task, Found(free.schedule, None))
-        receive(run, task, message)
+            receive(run, job, Found(free.schedule, None))
+        receive(run, job, message)
 
     monkeypatch.setattr(_Solve, "receive", with_more)
     held = kv.solve(PAIR, constraints=[waits])
@@ -142,11 +142,11 @@ def test_constraints_are_of_batch_bigm() -> None:
 
 def test_a_policy_is_not_believed() -> None:
     """Its schedule, better than the constrained optimum, is not taken; the bound `alone` holds with any rows."""
-    task = Task(PAIR, "total-flow-time", "batch-bigm", "highs", None, None, None, 1, 1000, 1, 0)
-    run = _Solve(replace(task, constraints=pack([waits])), 0.0)
+    job = Job(PAIR, "total-flow-time", "batch-bigm", "highs", None, None, None, 1, 1000, 1, 0)
+    run = _Solve(replace(job, constraints=pack([waits])), 0.0)
     run.bound_at_once(True)
     run.run_policies("best", 1.0)
-    assert (run.value, run.schedule, run.task_of(MODELS[0]).start) == (None, None, None)
+    assert (run.value, run.schedule, run.job_of(MODELS[0]).start) == (None, None, None)
     assert run.guess >= run.bound > 0
 
 

@@ -21,8 +21,8 @@ from kvcore.certificates import Alone, certify, verify_certificate
 from kvcore.result import Horizon, Result
 from solvers import driver, pool, source
 from solvers.exact import exact
+from solvers.job import Bound, Done, Failed, Found, Job
 from solvers.process import Process
-from solvers.task import Bound, Done, Failed, Found, Task
 from solvers.ways import SOLVERS, WAYS, Solver
 from tests.support.clock import Clock
 from workloads.builtin import builtin_instance
@@ -38,13 +38,13 @@ def solved():
     return solvers.solve(MARS)
 
 
-def task(instance, formulation="slots", **changes):
+def job(instance, formulation="slots", **changes):
     facts = {
         "instance": instance, "objective": "total-flow-time", "formulation": formulation, "solver": formulation,
         "batches": None, "upper_bound": None, "start": None, "time_limit": 60.0, "memory_limit": 4000, "threads": 1,
         "seed": 0,
     }  # fmt: skip
-    return Task(**(facts | changes))
+    return Job(**(facts | changes))
 
 
 @pytest.mark.parametrize("formulation", ["slots", "events", "search"])
@@ -109,8 +109,8 @@ def test_the_log_says_when_what_was_found_and_proved():
 
 
 def test_a_false_certificate_of_a_worker_is_refused():
-    run = driver._Solve(task(MARS), 0.0)
-    asked = task(MARS, "start-time", solver="highs")
+    run = driver._Solve(job(MARS), 0.0)
+    asked = job(MARS, "start-time", solver="highs")
     run.horizons[asked.label] = Horizon(0, True, "of a worker")
     false = certify(MARS, "total-flow-time", Alone()).replace(bound="29")
     run.receive(asked, Bound(29, "certificate", false))
@@ -190,7 +190,7 @@ def test_shares_of_time_are_there_before_any_worker(monkeypatch):
 
 @pytest.mark.parametrize(("named", "starts"), [({}, 0), ({"formulation": "batch-bigm"}, 1)])
 def test_a_bound_that_is_there_before_the_workers_decides_unless_a_way_is_named(monkeypatch, named, starts):
-    start = mock.Mock(side_effect=lambda task, inbox, ends: pool.SolveWorker(task, mock.Mock(), ends, Done("proved")))
+    start = mock.Mock(side_effect=lambda job, inbox, ends: pool.SolveWorker(job, mock.Mock(), ends, Done("proved")))
     monkeypatch.setattr(pool, "_start", start)
     result = solvers.solve(BIG.replace(requests=BIG.requests[:1]), **named)
     assert (result.status, result.stopped, result.proved_by) == ("optimal", "proved", "alone")
@@ -198,11 +198,11 @@ def test_a_bound_that_is_there_before_the_workers_decides_unless_a_way_is_named(
 
 
 def test_a_bound_below_alone_is_not_taken():
-    run = driver._Solve(task(MARS), 0.0)
+    run = driver._Solve(job(MARS), 0.0)
     run.bound_at_once(True)
     alone = run.bound
-    run.receive(task(MARS, "cp-sat", solver="cp-sat"), Bound(-6))
-    run.receive(task(MARS), Bound(-6))
+    run.receive(job(MARS, "cp-sat", solver="cp-sat"), Bound(-6))
+    run.receive(job(MARS), Bound(-6))
     assert (run.bound, run.bounded_by.formulation) == (alone, "alone")
 
 
@@ -219,7 +219,7 @@ def test_ctrl_c_while_a_worker_starts_comes_when_it_can_be_ended(monkeypatch, nu
     monkeypatch.setattr(pool, "Process", Slow)
     before = {each: signal.signal(each, signal.default_int_handler) for each in (signal.SIGTERM, signal.SIGHUP)}
     try:
-        assert pool.race([[task(MARS)]], lambda *_: None, lambda: None) == [Done("interrupted")]
+        assert pool.race([[job(MARS)]], lambda *_: None, lambda: None) == [Done("interrupted")]
         assert signal.getsignal(signal.SIGTERM) is signal.default_int_handler
     finally:
         for each, handler in before.items():
@@ -284,14 +284,14 @@ def test_a_worker_that_starts_late_has_the_time_that_is_left(monkeypatch):
     """Not what was left when it started, counted from the start of the race: it ended seconds after it began."""
     now, began = [0.0], []
 
-    def start(task, inbox, ends):
-        began.append((task.time_limit, ends))
+    def start(job, inbox, ends):
+        began.append((job.time_limit, ends))
         now[0] += 50.0
-        return pool.SolveWorker(task, mock.Mock(), ends, Done("time limit"))
+        return pool.SolveWorker(job, mock.Mock(), ends, Done("time limit"))
 
     monkeypatch.setattr(pool.time, "monotonic", lambda: now[0])
     monkeypatch.setattr(pool, "_start", start)
-    pool.race([[task(MARS), task(MARS)]], lambda *_: None, lambda: None)
+    pool.race([[job(MARS), job(MARS)]], lambda *_: None, lambda: None)
     assert began == [(60.0, 60.0), (10.0, 60.0)]
 
 
@@ -303,7 +303,7 @@ def test_workers_do_not_take_modules_from_the_current_folder(monkeypatch, tmp_pa
     path = [str(ROOT), *sys.path]
     for first in ("", str(tmp_path)):
         monkeypatch.setattr(sys, "path", [first, *path])
-        assert pool.race([[task(MARS)]], lambda *_: None, lambda: None)[0].stop == "proved"
+        assert pool.race([[job(MARS)]], lambda *_: None, lambda: None)[0].stop == "proved"
 
 
 def test_a_worker_that_the_kernel_ends_for_its_time_is_out_of_time(monkeypatch, tmp_path):
@@ -311,7 +311,7 @@ def test_a_worker_that_the_kernel_ends_for_its_time_is_out_of_time(monkeypatch, 
     script.write_text("#!/bin/sh\nkill -XCPU $$\n")
     script.chmod(0o755)
     monkeypatch.setattr(sys, "executable", str(script))
-    assert pool.race([[task(MARS)]], lambda *_: None, lambda: None) == [Done("time limit")]
+    assert pool.race([[job(MARS)]], lambda *_: None, lambda: None) == [Done("time limit")]
 
 
 def test_a_solver_that_cannot_be_loaded_says_why(monkeypatch, tmp_path):
@@ -341,8 +341,8 @@ def test_memory_limit_ends_the_worker_and_keeps_what_it_found():
 
 
 def test_a_schedule_that_the_referee_refuses_is_never_held():
-    run = driver._Solve(task(MARS), 0.0)
-    asked = task(MARS, "counts")
+    run = driver._Solve(job(MARS), 0.0)
+    asked = job(MARS, "counts")
     good = solved().schedule
     bad = good.model_copy(update={"batches": good.batches[:-1]})
     run.receive(asked, Found(bad, 1))
@@ -374,7 +374,7 @@ def test_statuses_keep_unknown_bound_only_and_infeasible_apart():
 
 def test_a_crashing_worker_is_one_clear_line(monkeypatch):
     monkeypatch.setattr(sys, "executable", "/bin/false")
-    ends = pool.race([[task(MARS)]], lambda *_: None, lambda: None)
+    ends = pool.race([[job(MARS)]], lambda *_: None, lambda: None)
     assert isinstance(ends[0], Failed)
     assert "its process ended with code 1" in ends[0].message
 
@@ -400,7 +400,7 @@ def test_progress_is_reported_with_value_and_bound():
 
 def test_a_worker_ends_when_its_parent_is_gone():
     """Otherwise it would go on without anybody who watches its time and memory; what it prints still has a reader."""
-    forever = Task(builtin_instance("hindsight:n=60,M=60,seed=1"), "total-flow-time", "bound", "bound",
+    forever = Job(builtin_instance("hindsight:n=60,M=60,seed=1"), "total-flow-time", "bound", "bound",
                    None, None, None, 1e9, 1000, 1, 0)  # fmt: skip
     worker = subprocess.Popen([sys.executable, "-m", "solvers.worker"], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     try:

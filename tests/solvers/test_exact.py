@@ -4,10 +4,9 @@ from itertools import pairwise
 
 import pytest
 
-from bounds import events
+from bounds import events, slot_solver
 from bounds.events import EventOptions
-from bounds.task import Proposal
-from bounds.task import Task as Search
+from bounds.task import Proposal, Task
 from bounds.tuning import chosen
 from kvcore import OBJECTIVES, Call, Cost, Instance, Machine, Request, Segment, objective_value, verify_schedule
 from kvcore.certificates import events as core
@@ -17,15 +16,16 @@ from kvcore.cost import CostFunction
 from kvcore.errors import BadInput
 from kvcore.schedule import Schedule
 from solvers.dual_bound import run
-from solvers.exact import CLIMBS, exact
-from solvers.task import NEWS, Bound, Found, Task
+from solvers.exact import exact
+from solvers.job import NEWS, Bound, Found, Job
+from solvers.ways import EVENTS
 from tests.support.clock import Clock
 from tests.support.exhaustive import TooManyStates, exhaustive_optimum
 from tests.support.few import few
 from tests.support.tiny_instances import PROFILES, tiny_instance
 from workloads.builtin import builtin_instance
 
-GENERAL = {name: CLIMBS[name] for name in ("slots", "events")}
+GENERAL = {"slots": slot_solver.climb, "events": events.climb}
 """The searches for requests that need not run from start to end."""
 MAX_STATES = 1000
 ALL = tuple(OBJECTIVES)
@@ -127,7 +127,7 @@ def test_the_machine_waits_where_an_ordered_swap_out_would_overfill_the_host():
     instance = Instance(name="full host", machine=machine, cost=Cost.unit(), requests=requests)
     assert exhaustive_optimum(instance, "weighted-flow-time")[0] == 2607
     for climb in GENERAL.values():
-        *_, last = climb(Search(instance, "weighted-flow-time"))
+        *_, last = climb(Task(instance, "weighted-flow-time"))
         assert worth(instance, "weighted-flow-time", last) == 2607
 
 
@@ -175,7 +175,7 @@ def test_schedules_improve_bounds_rise_and_neither_passes_the_optimum():
         for name, climb in GENERAL.items():
             if name == "slots" and (not instance.cost.always_one_tick or objective in ("late-requests", "total-ttft")):
                 continue
-            found = list(climb(Search(instance, objective)))
+            found = list(climb(Task(instance, objective)))
             values = [worth(instance, objective, each) for each in found if isinstance(each, Schedule)]
             proved = [worth(instance, objective, each) for each in found if isinstance(each, Proposal)]
             assert all(before > after for before, after in pairwise(values)), (name, instance.name, objective)
@@ -188,21 +188,21 @@ def test_schedules_improve_bounds_rise_and_neither_passes_the_optimum():
 def test_nothing_is_looked_for_but_what_is_better_than_the_news():
     for climb in GENERAL.values():
         for told in (29, 28):  # nobody has a schedule of 28: the search believes it
-            found = list(climb(Search(MARS, "total-flow-time", upper=31, news=lambda told=told: told)))
+            found = list(climb(Task(MARS, "total-flow-time", upper=31, news=lambda told=told: told)))
             assert told <= worth(MARS, "total-flow-time", found[-1]) <= 29
             assert [each for each in found if isinstance(each, Schedule)] == [] or climb is events.climb
 
 
 @pytest.mark.parametrize("name", GENERAL)
 def test_a_worker_sends_schedules_and_certificates(name, monkeypatch):
-    task, sent = Task(MARS, "total-flow-time", name, name, None, 31, None, 1e9, 4000, 1, 0), []
-    assert run(task, sent.append).stop == "proved"
+    job, sent = Job(MARS, "total-flow-time", name, name, None, 31, None, 1e9, 4000, 1, 0), []
+    assert run(job, sent.append).stop == "proved"
     assert [each.claimed for each in sent if isinstance(each, Found)][-1] == 29
     certificates = [each.certificate for each in sent if isinstance(each, Bound)]
     assert verify_certificate(MARS, certificates[-1]) == 29
     monkeypatch.setattr(NEWS, "value", 29)
     sent.clear()
-    assert run(task, sent.append).stop == "proved"
+    assert run(job, sent.append).stop == "proved"
     assert max(each.value for each in sent if isinstance(each, Bound)) == 29
 
 
@@ -231,7 +231,7 @@ def test_narrow_searches_find_schedules_that_are_never_below_the_optimum():
 
 def test_a_time_limit_leaves_a_schedule_and_a_bound(monkeypatch):
     clock = Clock()
-    for module in ("solvers.exact", "bounds.task"):
+    for module in ("solvers.exact", "solvers.dual_bound", "bounds.task"):
         monkeypatch.setattr(f"{module}.time", clock)
     rigid = builtin_instance("hindsight")
     pausing = rigid.replace(machine=rigid.machine.replace(pause=True))  # else configurations prove it
@@ -247,7 +247,7 @@ def test_a_time_limit_leaves_a_schedule_and_a_bound(monkeypatch):
 
 def test_a_search_that_is_full_leaves_a_valid_bound(monkeypatch):
     monkeypatch.setattr(events, "MOST_STATES", 50)
-    monkeypatch.setattr("solvers.exact.CLIMBS", {"events": events.climb})
+    monkeypatch.setattr("solvers.exact.EXACT", (EVENTS,))
     with chosen(EventOptions(narrow_states=50)):
         result = exact(MARS)
     assert 0 < result.bound < 29 <= result.value

@@ -9,7 +9,7 @@ import pytest
 import kvbound as kv
 from bounds.tuning import chosen
 from solvers import option_names
-from solvers.task import SolveOptions
+from solvers.job import SolveOptions
 from tests.support.commands import run_kvbound
 from tests.support.rigid import rigid
 from workloads.builtin import builtin_instance
@@ -30,7 +30,7 @@ CONSTANTS = {
     "solvers/neighbourhoods/scope.py: MOST_TOKENS": "no sum of 64 bits overflows",
     "solvers/slot_flow/step_kernels.py: IDLE": "stands for the option of a tick between batches",
     "solvers/steering_kernels.py: CLOSE": "what rounding of floats may add to a batch",
-    "solvers/task.py: NO_TIME_LIMIT": "stands for infinity, in seconds",
+    "solvers/job.py: NO_TIME_LIMIT": "stands for infinity, in seconds",
 }
 """Numbers at the top of a module that are no options, and why: another value would be wrong."""
 

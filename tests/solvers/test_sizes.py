@@ -15,8 +15,8 @@ from kvcore.instance import Call, Instance, Request, Segment
 from kvcore.result import DECLINED
 from solvers import driver
 from solvers.exact import exact
+from solvers.job import Bound, Done, Failed, Job
 from solvers.pool import race
-from solvers.task import Bound, Done, Failed, Task
 from tests.support.exhaustive import TooManyStates, exhaustive_optimum
 from tests.support.few import few
 from tests.support.tiny_instances import PROFILES, tiny_instance
@@ -93,10 +93,10 @@ def test_auto_holds_a_schedule_and_a_bound_whatever_the_sizes(instance, objectiv
 )
 def test_the_next_of_a_lane_runs_if_one_declines(instance, reserve, proved):
     bounds = []
-    declining = Task(instance, "weighted-flow-time", "arc-flow", "cp-sat", None, None, None, 1e9, 4000, 1, 0)
+    declining = Job(instance, "weighted-flow-time", "arc-flow", "cp-sat", None, None, None, 1e9, 4000, 1, 0)
 
-    def receive(task, message):
-        if task.solver == reserve and isinstance(message, Bound):
+    def receive(job, message):
+        if job.solver == reserve and isinstance(message, Bound):
             bounds.append(message.value)
 
     lane = [declining, replace(declining, formulation=reserve, solver=reserve)]

@@ -9,8 +9,8 @@ from bounds.tuning import chosen
 from kvcore import objective_value, verify_schedule
 from kvcore.rigid import OBJECTIVES
 from solvers import start_time
+from solvers.job import Bound, Found, Job
 from solvers.start_time import StartTimeOptions, StartTimes
-from solvers.task import Bound, Found, Task
 from tests.support.exhaustive import exhaustive_optimum
 from tests.support.few import few
 from tests.support.rigid import rigid
@@ -31,7 +31,7 @@ def solve(instance, objective=FLOW, upper=None, start=None, time_limit=1e6):
             values.append(message.claimed)
 
     done = start_time.run(
-        Task(instance, objective, "start-time", "highs", None, upper, start, time_limit, 2000, 1, 0), send
+        Job(instance, objective, "start-time", "highs", None, upper, start, time_limit, 2000, 1, 0), send
     )
     return done, min(values, default=None), max(bounds, default=None)
 

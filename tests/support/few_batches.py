@@ -10,8 +10,8 @@ import pytest
 
 from kvcore.metrics import Value
 from kvcore.result import Horizon
+from solvers.job import Bound, Done, Failed, Job, Message
 from solvers.pool import race
-from solvers.task import Bound, Done, Failed, Message, Task
 
 
 def look_at(
@@ -21,16 +21,16 @@ def look_at(
     bounds: list[Value] = []
 
     def told(
-        lanes: list[list[Task]], receive: Callable[[Task, Message], None], *_: Any, **__: Any
+        lanes: list[list[Job]], receive: Callable[[Job, Message], None], *_: Any, **__: Any
     ) -> list[Done | Failed]:
-        def hear(task: Task, message: Message) -> None:
+        def hear(job: Job, message: Message) -> None:
             if isinstance(message, Bound):
                 bounds.append(message.value)
-            receive(task, message)
+            receive(job, message)
 
-        task = replace(lanes[0][0], batches=batches)
-        receive(task, Horizon(batches, False, "so many were tried"))
-        return race([[task]], hear, lambda: "stopped early" if bounds and until(bounds) else None)
+        job = replace(lanes[0][0], batches=batches)
+        receive(job, Horizon(batches, False, "so many were tried"))
+        return race([[job]], hear, lambda: "stopped early" if bounds and until(bounds) else None)
 
     monkeypatch.setattr("solvers.driver.race", told)
     return bounds

@@ -15,8 +15,8 @@ from pyomo.common.errors import InfeasibleConstraintException
 from formulations import make
 from kvcore import InvalidSchedule, objective_value, verify_schedule
 from solvers import highs
+from solvers.job import Job
 from solvers.matrix import MatrixModel
-from solvers.task import Task
 from tests.support.differential import MADE, question
 
 KINDS = ("dropped", "tighter", "looser")
@@ -70,8 +70,8 @@ def answer(program, asked):
         matrix, found, bounds = MatrixModel(program.model), [], []
     except InfeasibleConstraintException:  # a row without variables is broken
         return "infeasible", None
-    task = Task(asked.instance, asked.objective, program.name, "highs", 1, None, None, 1e6, 4000, 1, 0)
-    done = highs.minimise(matrix, task, found.append, bounds.append)
+    job = Job(asked.instance, asked.objective, program.name, "highs", 1, None, None, 1e6, 4000, 1, 0)
+    done = highs.minimise(matrix, job, found.append, bounds.append)
     if done.infeasible or not found:
         return "infeasible", None
     for variable in program.model.component_data_objects(pyo.Var):  # what no row mentions any more is no column

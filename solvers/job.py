@@ -30,7 +30,7 @@ class SolveOptions(Options):
     few_joint: int = option(12, "requests up to which the search over batch boundaries may prove something")
     few_exact: int = option(8, "requests beyond which `exact` begins with what can run together")
     head_start: float = option(0.5, "processor seconds of what proves after which what finds schedules begins", least=0)
-    first_turn: float = option(1.0, "seconds of the first turn of a lane's first task; turns double")
+    first_turn: float = option(1.0, "seconds of the first turn of a lane's first job; turns double")
     first_share: float = option(0.3, "part of the time limit that it takes, at the most", most=1)
     endless: float = option(60.0, "seconds of `improve` and of `bound` in a solve without a time limit")
     certify: float = option(10.0, "seconds for a certificate of a claim, at the least, without a time limit", least=0)
@@ -44,7 +44,7 @@ def label(formulation: str, solver: str) -> str:
 
 
 @dataclass(frozen=True)
-class Task:
+class Job:
     """One solve in one worker process.
 
     `batches` is the horizon (None: the worker computes and reports it) and `upper_bound` the value of a known schedule;
@@ -99,7 +99,7 @@ class Bound:
     certificate: Certificate | None = None
     """What proves this very value to anyone, if there is such a thing."""
     by: str = ""
-    """The method of bounding, where the task has several."""
+    """The method of bounding, where the job has several."""
 
 
 @dataclass(frozen=True)
