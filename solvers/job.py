@@ -23,6 +23,7 @@ class SolveOptions(Options):
     """The driver: who runs, when, and for how long."""
 
     at_once: float = option(0.4, "processor seconds of quick bounds before any worker; few requests: more", least=0)
+    quick_tokens: int = option(100_000, "tokens of output for which quick bounds take a second, about")
     policies: float = option(0.1, "part of the time limit that workers wait for policies, for a start", least=0, most=1)
     longest_wait: float = option(5.0, "seconds that they wait, at the most", least=0)
     referee: float = option(1.0, "part of a policy's time that the referee may take for its schedule", least=0)
