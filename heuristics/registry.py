@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 from heuristics.engine.policy import Policy
@@ -12,29 +13,44 @@ from heuristics.engine.user_policy import as_policy, load_policy
 from heuristics.policies.augserve import ABLATIONS as AUGSERVE
 from heuristics.policies.augserve import AugServe
 from heuristics.policies.deadline import Deadline
-from heuristics.policies.figure_1 import Fcfs, MarsOrder, Sjf, SjfApi
+from heuristics.policies.figure_1 import Fcfs, MarsOrder, RandomOrder, Sjf, SjfApi
 from heuristics.policies.first_tokens import FirstTokens
 from heuristics.policies.index import Index
-from heuristics.policies.infercept import Infercept, InferceptElapsed, InferceptProfiled
+from heuristics.policies.infercept import (
+    STEPS,
+    ByDuration,
+    ByType,
+    ImprovedDiscard,
+    Infercept,
+    InferceptElapsed,
+    InferceptProfiled,
+    Preserve,
+    Swap,
+)
 from heuristics.policies.infercept_as_released import InferceptAsReleased
-from heuristics.policies.infercept_steps import STEPS, ByDuration, ByType, ImprovedDiscard, Preserve, Swap
-from heuristics.policies.infermax import Infermax, InfermaxHistogram, eviction_free, table_1
+from heuristics.policies.infermax import (
+    Infermax,
+    InfermaxHistogram,
+    Sarathi,
+    SarathiServe,
+    Vllm,
+    VllmVidur,
+    eviction_free,
+    table_1,
+)
 from heuristics.policies.knee import Knee
-from heuristics.policies.listed import RandomOrder
 from heuristics.policies.mars import ABLATIONS as MARS
 from heuristics.policies.mars import Mars
 from heuristics.policies.mars_as_released import MarsAsReleased
 from heuristics.policies.mc_sf import McSf, MemoryArea
 from heuristics.policies.on_time import OnTime
 from heuristics.policies.rank import RANKINGS, RankAsReleased, Ranking, Srpt
-from heuristics.policies.sarathi import Sarathi, SarathiServe
 from heuristics.policies.serial import Serial
 from heuristics.policies.sglang import SGLang
 from heuristics.policies.slai import Slai
 from heuristics.policies.sorted_f import SortedF
 from heuristics.policies.staggered import Staggered
 from heuristics.policies.trtllm import TensorRtLlm
-from heuristics.policies.vllm import Vllm, VllmVidur
 from heuristics.policies.vllm_v1 import VllmV1
 from heuristics.policies.wait import Wait
 from kvcore.errors import BadInput, did_you_mean
@@ -78,10 +94,8 @@ FAMILIES: dict[str, tuple[Policy, ...]] = {
 
 POLICIES: dict[str, Policy] = {policy.name: policy for family in FAMILIES.values() for policy in family}
 
-NAMED: dict[str, type[Index | Staggered | Wait]] = {
-    "index": Index, "knee": Knee, "deadline": Deadline, "on-time": OnTime, "staggered": Staggered, "wait": Wait,
-}  # fmt: skip
-"""Policies with parameters, by the word before the colon."""
+SET = {name: policy for name, policy in POLICIES.items() if policy.settings} | {"wait": Wait()}
+"""Policies whose names may give numbers, by the word before the colon."""
 
 BY_COST = sorted(POLICIES.values(), key=lambda p: (p.name != "serial", isinstance(p, Ranked), p.knows != "online"))
 """Every policy, roughly the fastest first: those that test what they admit take up to three times as long."""
@@ -95,19 +109,14 @@ def get_policy(name: AnyPolicy) -> Policy:
     A Policy is returned as it is, one is made of a class of them, and of a function: one of a view and a plan decides
     (`Policy.decide`); one of a job is the key of an order, whose first jobs that fit are taken (`Plan.fill`).
 
-    Some take parameters: `random:SEED`, `index:r0=SECONDS,group=G` and `deadline:flow=F,token=T` (either may be left
-    out), `knee:means=R0`, `on-time:share=S,pace=P,ttft=SECONDS,latency=SECONDS`, `staggered:B,G`, `wait:N,COUNT`, and
-    `vllm-v1..` and `sglang..` the engines' own: `vllm-v1:watermark=W`.
+    Some take numbers, by name or in order, each of which may be left out: `index:r0=SECONDS,group=G`,
+    `staggered:B,G`, `vllm-v1:watermark=W`; `kvbound policies NAME` lists them. `wait:N,COUNT` needs both.
     """
     if not isinstance(name, str):
         return as_policy(name)
-    if name.startswith("random:") and name.removeprefix("random:").isdecimal():
-        return RandomOrder(int(name.removeprefix("random:")))
     kind, colon, _ = name.partition(":")
-    if colon and kind in NAMED:
-        return NAMED[kind].named(name)
-    if colon and kind in POLICIES and POLICIES[kind].settings:
-        return POLICIES[kind].set(name)
+    if colon and kind in SET:
+        return SET[kind].set(name)
     if name.endswith(".py") or ".py:" in name:
         return load_policy(name)
     if name not in POLICIES:
@@ -116,28 +125,16 @@ def get_policy(name: AnyPolicy) -> Policy:
     return POLICIES[name]
 
 
-def best_schedule(
-    instance: Instance, objective: str, policies: Iterable[str | Policy] | None = None
-) -> tuple[str, Schedule, Trace]:
-    """Run policies and return the name, schedule and trace of the one with the smallest value; the first of equal ones.
+def best_schedule(instance: Instance, objective: str) -> tuple[str, Schedule, Trace]:
+    """Run the `STARTERS`; return name, schedule and trace of the smallest value, the first of equal ones.
 
-    The schedule has every batch written out, as the models that start from it need it.
-    `policies` are names or policies (None: the `STARTERS`, of which `serial` always succeeds). One that is unsuited, or
-    ends with a PolicyError, is passed over; if all do, the last error is raised. BadInput for an unknown name or
-    objective, or if `policies` is empty.
+    The schedule has every batch written out, as the models that start from it need it. BadInput: no such objective.
     """
     check_objective(objective)
-    chosen = [get_policy(p) if isinstance(p, str) else p for p in (STARTERS if policies is None else policies)]
-    if not chosen:
-        raise BadInput("no policy was given; name at least one")
-    found, failures = list[tuple[str, Trace]](), list[BadInput]()
-    for policy in chosen:
-        try:
+    found = list[tuple[str, Trace]]()
+    for policy in STARTERS:
+        with suppress(PolicyError, Unsuited):  # `serial` always succeeds
             found.append((policy.name, trace_policy(instance, policy)))
-        except (PolicyError, Unsuited) as error:
-            failures.append(error)
-    if not found:
-        raise failures[-1]
     name, best = min(found, key=lambda pair: objective_value(pair[1], objective))
     trace = verify_schedule(instance, best.expanded())
     return name, trace.schedule, trace

@@ -10,7 +10,7 @@ from math import ceil
 from pydantic import ValidationError
 
 from heuristics import get_policy, predictions, run_policy, with_min_waste_handlings
-from heuristics.policies.listed import Listed
+from heuristics.policies.figure_1 import Listed
 from hypotheses.case import Case, Fails, Held, Undecided, ratio
 from hypotheses.families import Predicate
 from hypotheses.instances import with_machine

@@ -68,7 +68,7 @@ from heuristics import Plan as Plan
 from heuristics import Job as Job
 from heuristics import Ranked as Ranked
 from heuristics import Unified as Unified
-from heuristics.policies.listed import Listed as Listed
+from heuristics.policies.figure_1 import Listed as Listed
 from heuristics import run_policy as run_policy
 from heuristics import PolicyError as PolicyError
 from heuristics import Unsuited as Unsuited

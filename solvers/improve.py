@@ -24,10 +24,10 @@ import kvcore
 from bounds.tuning import Options, option
 from heuristics import BY_COST, Policy, PolicyError, Unsuited, get_policy, trace_policy
 from heuristics.policies.deadline import Deadline
+from heuristics.policies.figure_1 import Listed
 from heuristics.policies.index import MEANS, Index, mean_work
 from heuristics.policies.knee import MEANS as KNEE_MEANS
 from heuristics.policies.knee import Knee, has_knee
-from heuristics.policies.listed import Listed
 from heuristics.policies.on_time import PACE, SHARE, OnTime
 from heuristics.policies.staggered import Staggered
 from kvcore.cost import OwnCost

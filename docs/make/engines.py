@@ -9,27 +9,10 @@ from statistics import geometric_mean
 from typing import Any
 
 from docs.make.lists import RECORDS, table
+from docs.make.pages import PAGES
 
 FLOW, TTFT, LATE = OBJECTIVES = ("total-flow-time", "p99-ttft", "late-requests")
 TITLES = ("Mean latency without calls, s", "p99 TTFT, s", "Late requests")
-PAGE = """# Engines beside certified bounds
-
-Written by `python -m docs.make` from `benchmarks/records/engines.jsonl`, which `python -m benchmarks.against_bounds`
-makes in about twenty minutes of one core. How far are engines, and the policies of papers, from what any scheduler
-could do?
-"""
-SETTING = """
-## The cases
-
-A hundred requests each: the first of Azure's hours of code and of conversation, InferCept's mixture (four calls a
-request), prompts of 12,000 tokens with 200 outputs; or four sessions of coding agents, those that the memory holds
-(other ones for each model), with and without host memory. At load 1 the arrivals take as long as all work takes at the
-least. Costs: `infermax-7b`; rooflines of Llama 3 8B on an H100, and 70B on four. A request is late if its first token
-takes more than a second, or all of it more than a second and 50 ms a token, calls apart.
-
-*best* is the best schedule of these policies and of twelve more that `improve` tried (for agents, of five others). It
-knows all lengths ahead, as the bound does; engines do not. *ratio* is best over the certified bound.
-"""
 Row = dict[str, Any]
 Rows = Sequence[Row]
 
@@ -43,7 +26,7 @@ def engines_page() -> str:
     """Return docs/engines.md."""
     rows = measured()
     parts = [line for name, title in zip(OBJECTIVES, TITLES, strict=True) for line in _part(rows, name, title)]
-    return "\n".join([PAGE, *_said(rows), "", *summary(rows), SETTING, *parts])
+    return "\n".join([PAGES["engines"]["head"], *_said(rows), "", *summary(rows), PAGES["engines"]["setting"], *parts])
 
 
 def summary(rows: Rows) -> Iterator[str]:

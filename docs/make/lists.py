@@ -8,31 +8,22 @@ from pathlib import Path
 from typing import Any
 
 from costmodels import COSTS, DEVICES, MODELS
+from docs.make.pages import PAGES
 from heuristics import POLICIES
 from heuristics.engine import admission, min_waste
 from heuristics.engine.policy import Policy
-from heuristics.registry import NAMED
+from heuristics.policies.wait import Wait
 from kvcore.instance import LIMIT, Machine
 from solvers.option_names import rows_of_options
 from solvers.ways import SOLVERS, WAYS
 from workloads.builtin import BUILTIN
-
-NAMES = """# Names
-
-Written by `python -m docs.make` from the code. What the commands and the Python functions take by name: built-in
-instances, policies, ways, solvers, costs, devices, models and the options of searches.
-"""
-READ = """Peaks, as the makers publish them. The data sheets of H200, B200 and MI300X were read in pages that cite them;
-NVIDIA's NeMo RL has the bf16 of H200 and B200."""
-SEARCHES = """What `--option NAME=NUMBER` sets, and `options={NAME: NUMBER}` in Python: the numbers that steer searches.
-They change what is found, and how soon; no proof rests on them."""
-
 
 RESTS = {"certificate": "a certificate", "search": "the word of a search", "solver": "the word of a solver", None: ""}
 
 
 def names_page() -> str:
     """Return docs/names.md."""
+    words = PAGES["names"]
     instances = [
         (f"`{family.usage(name)}`", family.what, family.source)
         for name, family in BUILTIN.items()
@@ -41,7 +32,7 @@ def names_page() -> str:
     worst = "at most n requests, on which the policy is far from the least value of the objective; n is 2, 3 or 4"
     instances.append(("`worst-POLICY-OBJECTIVE:n=4`", worst, "found by `kvbound search`"))
     return "\n".join([
-        NAMES,
+        words["head"],
         *section("Instances", ("instance and its parameters", "what it is", "source"), instances),
         *section("Policies", ("policy", "rule", "knows", "source"),
                  [(f"`{name}`", policy.rule, policy.knows, policy.source) for name, policy in POLICIES.items()]),
@@ -58,13 +49,13 @@ def names_page() -> str:
             (f"`{d.name}`", f"{d.memory / 2**30:g} GiB", f"{d.bandwidth / 1e9:,.0f} GB/s",
              f"{d.flops / 1e12:.1f} TFLOP/s", f"{d.link / 1e9:g} GB/s", d.source)
             for d in DEVICES.values()
-        ], READ),
+        ], words["peaks"]),
         *section("Models", ("model", "parameters", "weights", "KV a token", "source", "what its roofline cannot say"), [
             (f"`{m.name}`", f"{m.parameters:,}", f"{m.weight_bytes / 1e9:.1f} GB", f"{m.kv_bytes() / 1024:g} KiB",
              m.source, m.note)
             for m in MODELS.values()
         ]),
-        *section("Options of searches", ("option", "default", "effect", "value"), rows_of_options(), SEARCHES),
+        *section("Options of searches", ("option", "default", "effect", "value"), rows_of_options(), words["searches"]),
     ])  # fmt: skip
 
 
@@ -89,24 +80,15 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
     yield from (f"| {' | '.join(row)} |" for row in rows)
 
 
-RULES = """# The rules of all policies
-
-Written by `python -m docs.make` from the code. [policies.md](policies.md) says how to choose one, and how to write
-one; [names.md](names.md#policies) has a line on each.
-
-## The admission test
-"""
-
-
 def rules_page() -> str:
     """Return docs/rules.md: what several policies share, then each policy."""
     classes = {type(policy): None for policy in POLICIES.values()}
     shared = {base: None for one in classes for base in one.__mro__[1:] if issubclass(base, Policy)}
     names = {one: [name for name, policy in POLICIES.items() if type(policy) is one] for one in classes}
-    lines = [RULES, text_of(admission), "## The min-waste rule\n", text_of(min_waste)]
+    lines = [PAGES["rules"]["head"], text_of(admission), "## The min-waste rule\n", text_of(min_waste)]
     lines += [line for base in shared if base is not Policy and base not in classes for line in described(base, [])]
     lines += [line for one, known in names.items() for line in described(one, known)]
-    lines += [line for name, one in NAMED.items() if one not in names for line in described(one, [f"{name}:.."])]
+    lines += described(Wait, ["wait:.."])
     return "\n".join(lines)
 
 
@@ -121,7 +103,7 @@ def described(one: type, names: list[str]) -> Iterator[str]:
     settings = one.settings if issubclass(one, Policy) else {}
     if settings:
         values = ((key, getattr(one, key), setting.does) for key, setting in settings.items())
-        rows = ((f"`{key}`", "none" if value == LIMIT else f"{value}", does) for key, value, does in values)
+        rows = ((f"`{key}`", "none" if value in (None, LIMIT) else f"{value}", does) for key, value, does in values)
         yield "\n".join(table(("setting", "default", "what it sets"), rows)) + "\n"
 
 
@@ -133,29 +115,13 @@ def text_of(documented: Any) -> str:
 RECORDS = Path(__file__).parents[2] / "benchmarks" / "records"
 """A file for each section, in the order of their names: `title`, `date`, `command`, `about`, and `tables`, each with
 `columns`, `rows` and perhaps `notes`; a `diary`, and a table with `shown = false`, stay in the record."""
-MEASURED = """# Measurements
-
-What can kvbound prove, how far are policies from the best, and what does each take? Each section has its command, its
-date, its result and its setup. Seconds are orders of magnitude, since other work ran beside. `python -m docs.make`
-writes this page from `benchmarks/records`, which have more.
-
-| | |
-|---|---|
-| machine | two cores of an AMD EPYC, no GPU; one thread a solve |
-| versions | Python 3.11, HiGHS 1.15.1, OR-Tools 9.15, Gurobi 13.0.3 |
-| value | of a schedule, by the referee |
-| bound | proved; *certified*: recomputed by the checker |
-| gap | (value - bound) / bound |
-| real requests | [the traces](data.md) in `KVBOUND_DATA`: InferCept's *mixture*, Azure conversations, agent sessions |
-| other tables | [claims of papers](fidelity.md), [worst ratios](worst.md), [verdicts](verdicts.md) |
-"""
 
 
 def measured_page() -> str:
     """Return docs/measured.md."""
     records = [tomllib.loads(path.read_text(encoding="utf-8")) for path in sorted(RECORDS.glob("*.toml"))]
     shown = [record for record in records if any(part.get("shown", True) for part in record["tables"])]
-    return "\n".join([MEASURED, *(line for record in shown for line in lines(record))])
+    return "\n".join([PAGES["measured"]["head"], *(line for record in shown for line in lines(record))])
 
 
 def lines(record: dict[str, Any]) -> Iterator[str]:

@@ -9,6 +9,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+from docs.make.pages import PAGES
+
 
 class Constraint(NamedTuple):
     """A constraint: the file and the line of its function, its class and its name, its docstring in one line."""
@@ -52,47 +54,15 @@ PROGRAMS: dict[str, tuple[ConstraintClass, ...]] = {
     "cp-sat": (ConstraintClass("cp_sat.py", "CpSat", "Rule by rule"),),
 }
 
-ABOUT = {
-    "batch-bigm": "The Big-M program\n\n`batch-bigm`. Proofs, symbols and what each row buys are in "
-    "[formulation.md](formulation.md). The tables of tightening are of `batch-bigm` only: they add to the rows of "
-    "`batch-bigm:plain`, or take the place of rows of the same name. Counted by token, it has no `termination`, "
-    "`non_decreasing_length` and `segment_ends`.",
-    "cp-sat": "The constraint program\n\n`cp-sat`. Conditions are implications, minima are minima, the attention term "
-    "is a product: nothing is linearised, so a method states a rule for one request or one batch in several CP-SAT "
-    "constraints.",
-}
-INTRODUCTION = """# Formulation reference
-
-Written by `python -m docs.make` from the code; the tests compare the two. Each constraint is one method (of the
-tightening, one function). Its name is also the name of the rows in the model, its docstring the inequality, and the
-link leads to it. *Rules* are those of [semantics.md](semantics.md#the-rules) that the docstring names; a row without
-one links variables, tightens, or serves an objective.
-
-*INFERMAX* is the number of the equation in that paper (Kim, Hong, Gulcehre and Ailamaki, *Optimizing LLM Inference for
-Database Systems*, Section 5) from which a row is taken. In short, with e = 1 for an eviction in batch j:
-
-| equation | what it says there |
-|---|---|
-| no number | g over all batches adds up to O; S grows by g |
-| (1) | m is 0 if e = 1, else the m before plus c |
-| (2) | c is 0 if e = 1, else at most S - m before the batch |
-| (3) | g is 1 if c = S - m before the batch, else 0 |
-| (4) | c over all requests is at most C, m over all requests at most M |
-| (5) | (1) with a Big-M constant |
-
-The paper has no calls, swaps, blocks or start times: those rows are ours. Arrivals are a remark there (S and m are 0
-while the accumulated time is less than the arrival).
-"""
-
 
 def reference_page(root: Path) -> str:
     """Return docs/reference.md for the repository at `root`."""
-    return "\n".join([INTRODUCTION, *(line for name in PROGRAMS for line in program_lines(root, name))])
+    return "\n".join([PAGES["reference"]["head"], *(line for name in PROGRAMS for line in program_lines(root, name))])
 
 
 def program_lines(root: Path, name: str) -> Iterator[str]:
     """Yield the lines of one formulation: a table for each class."""
-    yield from (f"## {ABOUT[name]}", "")
+    yield from (f"## {PAGES['reference'][name]}", "")
     for part in PROGRAMS[name]:
         if len(PROGRAMS[name]) > 1:
             yield from (f"### {part.heading}", "")

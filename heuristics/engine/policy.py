@@ -17,7 +17,7 @@ from kvcore.shown import brief
 
 
 class Setting(NamedTuple):
-    """A number that a policy's name may give, `POLICY:key=number,..`; the attribute of that name has the default."""
+    """A number that a policy's name may give; the attribute of that name has the default (None: there is none)."""
 
     does: str  # what it sets, in a line
     least: float = 0
@@ -70,21 +70,27 @@ class Policy(ABC):
         return self
 
     def set(self, name: str) -> Self:
-        """Return it with the numbers of a name, `POLICY:key=number,..`. A key may lack its first words if one ends so.
+        """Return it with the numbers of a name, `POLICY:key=number,..`, or the first ones in order, `POLICY:number,..`.
 
-        BadInput: it has no such setting, one is given twice, or the number is out of range.
+        A key may lack its first words if one ends so. BadInput: it has no such setting, one is given twice, or the
+        number is out of range.
         """
         new = copy(self)
         new.name = name
-        seen = set[str]()
-        for part in name.partition(":")[2].split(","):
+        seen, given = set[str](), name.partition(":")[2]
+        parts = given.split(",")
+        if "=" not in given:
+            keys = [*self.settings, *parts[len(self.settings) :]]
+            parts = [f"{key}={part}" for key, part in zip(keys, parts, strict=False)]
+        for part in parts:
             key, _, text = part.strip().partition("=")
             found = [one for one in self.settings if one == key or one.endswith(f"_{key}")]
             if len(found) != 1:
                 raise unknown(f"setting of {name.partition(':')[0]}", key, self.settings)
             if found[0] in seen:
                 raise BadInput(f"{name!r}: {found[0]} is given twice")
-            setting, kind = self.settings[found[0]], type(getattr(self, found[0]))
+            setting, default = self.settings[found[0]], getattr(self, found[0])
+            kind = float if default is None else type(default)
             try:
                 number = kind(text)
             except ValueError:

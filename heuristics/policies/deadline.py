@@ -1,11 +1,12 @@
 """The deadline rule: the latest to end first, in batches as long as the most urgent can bear."""
 
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
 from heuristics.engine.job import Job
 from heuristics.engine.plan import Plan
+from heuristics.engine.policy import Setting
 from heuristics.engine.view import View
 from heuristics.policies.index import HEADROOM, Index, Step, title
 
@@ -29,8 +30,12 @@ class Deadline(Index):
     Source: this project; a batch is as long as the least slack for a token lets it.
     """
 
-    usage = "the deadline rule is deadline:flow=SECONDS,token=SECONDS"
-    zero = False
+    flow: float | None = None
+    token: float | None = None
+    settings: ClassVar[dict[str, Setting]] = {
+        "flow": Setting("F, the target for the flow time, in seconds", least=1e-6),
+        "token": Setting("T, seconds; without it, half of a batch with a token of each that is present", least=1e-6),
+    }
 
     def __init__(self, flow: float | None = None, token: float | None = None) -> None:
         """Set F and T, in seconds."""

@@ -1,10 +1,15 @@
-"""The rule of Figure 1: a key orders the requests, and one is admitted if all can still finish."""
+"""The rule of Figure 1 of MARS in several orders: a request is admitted if all can still finish."""
 
+from __future__ import annotations
+
+import random
 from collections.abc import Sequence
+from typing import Any, ClassVar
 
 from heuristics.engine.job import Job
+from heuristics.engine.policy import Setting
 from heuristics.engine.ranked import Ranked
-from kvcore.errors import BadInput
+from heuristics.engine.view import View
 
 
 class Fcfs(Ranked):
@@ -55,7 +60,7 @@ class SjfApi(Ranked):
 
 
 class MarsOrder(Ranked):
-    """Least remaining memory-time first, calls' waste included, or a given order of ids; admitted as in `fcfs`.
+    """Least remaining memory-time first, calls' waste included; admitted as in `fcfs`.
 
     The key is the KV that the request will hold, integrated over the ticks of its batches if it runs alone, plus the
     waste of its coming calls under their handlings, in token-ticks:
@@ -76,14 +81,46 @@ class MarsOrder(Ranked):
 
     name = "mars-order"
 
-    def __init__(self, order: Sequence[str] = ()) -> None:
-        """Take an order of ids that goes before the key; requests that are not in it come last, by memory-time.
+    def key(self, job: Job) -> int:
+        return job.area
 
-        BadInput if an id stands in it twice.
-        """
-        if len(set(order)) < len(order):
-            raise BadInput(f"the order names a request twice: {', '.join(order)}")
-        self.order = {id: place for place, id in enumerate(order)}
 
-    def key(self, job: Job) -> tuple[int, int]:
-        return self.order.get(job.id, len(self.order)), job.area
+class Listed(Ranked):
+    """Figure 1's rule in a given order, such as that in which a schedule completes the requests.
+
+    Guarantee: nothing is known. It never deadlocks and never evicts.
+    Running time: that of fcfs.
+    Source: list scheduling; a means of local search.
+    """
+
+    name = "listed"
+
+    def __init__(self, keys: Sequence[Any]) -> None:
+        """Set the key of each request of the instance, in their order; the smallest goes first."""
+        self.keys = keys
+
+    def key(self, job: Job) -> Any:
+        return self.keys[job.index]
+
+
+class RandomOrder(Ranked):
+    """Figure 1's rule in a random order: one number is drawn for each request, from the seed and its id.
+
+    Guarantee: nothing is known. It never deadlocks and never evicts.
+    Running time: O(n log n + c h log h) for a batch of n requests present, h holding KV, c tested for admission.
+    Source: a reference, to see what an order is worth.
+    """
+
+    name = "random"
+    seed: int = 0
+    settings: ClassVar[dict[str, Setting]] = {"seed": Setting("of the draw")}
+
+    def start(self, view: View) -> None:
+        super().start(view)
+        self._drawn: dict[str, int] = {}
+
+    def key(self, job: Job) -> int:
+        number = self._drawn.get(job.id)
+        if number is None:
+            number = self._drawn[job.id] = random.Random(f"{self.seed}:{job.id}").getrandbits(64)
+        return number

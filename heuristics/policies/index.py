@@ -1,20 +1,18 @@
 """The index rule: the shortest work first, in batches as large as pays."""
 
-import re
 from collections.abc import Callable, Iterable, Sequence
-from math import inf
-from typing import Any, NamedTuple, Self
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
 from heuristics.engine.job import Job
 from heuristics.engine.plan import Plan
+from heuristics.engine.policy import Setting
 from heuristics.engine.run import Unsuited
 from heuristics.engine.unified import Unified
 from heuristics.engine.view import View
 from heuristics.policies.mc_sf import least_waste_handling
 from kvcore.cost import Cost, OwnCost
-from kvcore.errors import BadInput
 from kvcore.instance import LIMIT, Handling, Instance
 
 Array = Any  # a numpy array of floats: the index only ranks
@@ -81,22 +79,6 @@ class Marginal:
         return np.maximum(1.0, (fixed + hinged + np.cumsum(parts, axis=1)).max(axis=0))
 
 
-def settings(name: str, usage: str, *, zero: bool = True) -> dict[str, Any]:
-    """Return the numbers of `POLICY:key=number,..`; BadInput says how to write it, by its `usage`.
-
-    A key is one of the usage's, and there once; a number is at least 0, or above 0.
-    """
-    try:
-        pairs = [part.split("=", 1) for part in name.partition(":")[2].split(",")]
-        numbers = {key: float(text) for key, text in pairs}
-    except ValueError:
-        numbers = {}
-    in_range = all((number >= 0 if zero else number > 0) and number < inf for number in numbers.values())
-    if not in_range or len(numbers) < len(name.split(",")) or not numbers.keys() <= {*re.findall(r"(\w+)=", usage)}:
-        raise BadInput(f"{usage}, with numbers {'of at least' if zero else 'above'} 0, not {name!r}")
-    return numbers
-
-
 def title(kind: str, **given: float | None) -> str:
     """Return the name of a policy with the numbers that are given, `POLICY:key=number,..`."""
     parts = [f"{key}={value:g}" for key, value in given.items() if value is not None]
@@ -123,8 +105,12 @@ class Index(Unified):
 
     knows = "predictions"
     swapped_wait = True
-    usage = "the index rule is index:r0=SECONDS,group=G"
-    zero = True  # whether its numbers may be 0
+    r0: float | None = None
+    group: float = GROUP
+    settings: ClassVar[dict[str, Setting]] = {
+        "r0": Setting("R0 in seconds; without one, ten times the mean R"),
+        "group": Setting("losses since the last prefill, over any_prefill, at which new requests join"),
+    }
 
     def __init__(
         self,
@@ -141,11 +127,6 @@ class Index(Unified):
         """
         self.name = title("index", r0=r0, group=None if group == GROUP else group)
         self.r0, self.group, self.factors, self.steps, self.chunks = r0, group, factors, steps, chunks
-
-    @classmethod
-    def named(cls, name: str) -> Self:
-        """Return the policy of a name as `usage` has it, without what may be left out. BadInput: it is none."""
-        return cls(**settings(name, cls.usage, zero=cls.zero))
 
     def start(self, view: View) -> None:
         super().start(view)

@@ -7,7 +7,7 @@ from heuristics.engine.job import Job
 from heuristics.engine.plan import Plan
 from heuristics.engine.unified import first_come
 from heuristics.engine.view import View
-from heuristics.policies.infercept_base import InferceptBase, forward
+from heuristics.policies.infercept import InferceptBase, forward
 from kvcore.instance import LIMIT
 
 

@@ -2,12 +2,13 @@
 
 from collections.abc import Sequence
 from math import inf
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
 from heuristics.engine.job import Job
 from heuristics.engine.plan import Plan
+from heuristics.engine.policy import Setting
 from heuristics.engine.view import View
 from heuristics.policies.index import HEADROOM, LEAST, Index, Marginal, Step, title
 from kvcore.cost import Cost, OwnCost
@@ -36,7 +37,8 @@ class Knee(Index):
     """
 
     needs = ("evict", "pause", "hybrid", "chunked")
-    usage = "the knee rule is knee:means=R0"
+    means: float = MEANS
+    settings: ClassVar[dict[str, Setting]] = {"means": Setting("R0 in means of R")}
 
     def __init__(self, means: float = MEANS, factors: Array | None = None) -> None:
         """Set R0 in means of R, and what R is multiplied with, by request."""

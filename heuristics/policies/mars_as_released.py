@@ -34,9 +34,9 @@ class MarsAsReleased(Unified):
 
     *Order*: the score of a request is M(b) + 64 b T + M(a) if its call is preserved and M(b) + M(b + a) if not, M(x)
     being n (n+1)/2 chunks of c = max(1, 384 - tokens in the running batch) tokens for n = ceil(64 x / c), with b the
-    blocks of prompt and predicted output, a those of predicted output and return. It is computed anew for each batch,
-    or in each (`skip` + 1)-th: a request that came in between has score -1, and goes first. Admission stops at the
-    first that lacks memory after the paused target was dropped; memory is given out chunk by chunk.
+    blocks of prompt and predicted output, a those of predicted output and return. It is computed anew for each batch.
+    Admission stops at the first that lacks memory after the paused target was dropped; memory is given out chunk by
+    chunk.
 
     *Starvation*: a request that ran before, and then waits for 100 batches on end, goes first until its next call, from
     the batch after. (The released quantum of 100,000 iterations of running is longer than any segment.)
@@ -56,8 +56,7 @@ class MarsAsReleased(Unified):
     knows = "predictions"
     by_arrival = True
 
-    def __init__(self, skip: int = 0, threshold: int = 100) -> None:
-        self.skip = skip
+    def __init__(self, threshold: int = 100) -> None:
         self.threshold = threshold
 
     def start(self, view: View) -> None:
@@ -65,7 +64,6 @@ class MarsAsReleased(Unified):
         self.units = view.tick_seconds / UNIT
         self.queue: dict[int, Job] = {}  # those that wait
         self.terms: dict[int, ScoreTerms] = {}
-        self.scores: dict[int, float] = {}  # of the latest refresh
         self.promoted: set[int] = set()
         self.timers = StarvationTimers()
         self.wastes: dict[int, tuple[Fraction, bool]] = {}  # of the coming call; whether it is to be recomputed
@@ -167,12 +165,14 @@ class MarsAsReleased(Unified):
 
     def fill_waiting(self, plan: Plan) -> None:
         """Admit in order of the score, up to the first that lacks memory once the paused target is dropped."""
-        asked = bool(self.queue) and plan.tokens_left > 0
-        if self._batch % (self.skip + 1) == 0 and (asked or self.skip):
-            chunk = max(BATCH - self.in_flight(), 1)
-            self.scores |= {index: score(self.terms[index], chunk) for index in self.queue}
-        while asked and self.queue and plan.tokens_left > 0:
-            job = min(self.queue.values(), key=self._place)
+        chunk = max(BATCH - self.in_flight(), 1)
+        scores = {index: score(self.terms[index], chunk) for index in self.queue} if plan.tokens_left > 0 else {}
+
+        def place(job: Job) -> tuple[bool, float, int, int]:
+            return job.index not in self.promoted, scores[job.index], job.arrival, job.index
+
+        while self.queue and plan.tokens_left > 0:
+            job = min(self.queue.values(), key=place)
             tokens = 0 if job.index in self._evicted else plan.chunk(job)
             if not tokens or not self._make_room(job, tokens, plan):
                 return
@@ -180,9 +180,6 @@ class MarsAsReleased(Unified):
             del self.queue[job.index]
             self.timers.cancel(job.index)
             self.prefilling.append(job)
-
-    def _place(self, job: Job) -> tuple[bool, float, int, int]:
-        return job.index not in self.promoted, self.scores.get(job.index, UNSCORED), job.arrival, job.index
 
     def _make_room(self, job: Job, tokens: int, plan: Plan) -> bool:
         while not self._fits(job, tokens, plan):
@@ -193,9 +190,8 @@ class MarsAsReleased(Unified):
         return True
 
     def steady(self, view: View, plan: Plan) -> int:
-        """Return for how many batches no request begins to starve, no score is refreshed, and memory is as reserved."""
-        steps = min(super().steady(view, plan), self.timers.next_expiry() - view.batch)
-        return steps if not self.skip else min(steps, self.skip + 1 - view.batch % (self.skip + 1))
+        """Return for how many batches no request begins to starve, and memory is as reserved."""
+        return min(super().steady(view, plan), self.timers.next_expiry() - view.batch)
 
 
 def _blocks(tokens: int) -> int:
@@ -213,7 +209,6 @@ def _terms(job: Job, call: NextCall, duration: float, *, recompute: bool) -> Sco
 BATCH = 384  # tokens a batch that the formulas assume
 BLOCK = 64  # tokens a block, likewise
 ITERATION = 484_000  # a batch of 384 tokens: 10 ms and 0.1 ms a token, which the released script leaves as they are
-UNSCORED = -1.0  # the score of a request that came after the latest refresh
 
 
 def score(terms: ScoreTerms, chunk: int) -> float:

@@ -3,13 +3,13 @@
 from collections.abc import Iterable
 from heapq import heappop, heappush
 from math import inf
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
 from heuristics.engine.job import Job
 from heuristics.engine.plan import Plan
-from heuristics.engine.policy import Policy
+from heuristics.engine.policy import Policy, Setting
 from heuristics.engine.view import View
 from heuristics.policies.index import LEAST, Step, title
 from heuristics.policies.knee import Knee
@@ -54,8 +54,16 @@ class OnTime(Knee):
     Source: this project, after Jackson (1955) and Moore (1968), whose rule is optimal for one machine and one arrival.
     """
 
-    usage = "the on-time rule is on-time:share=S,pace=P,ttft=SECONDS,latency=SECONDS"
-    zero = False
+    share: float = SHARE
+    pace: float = PACE
+    ttft: float | None = None
+    latency: float | None = None
+    settings: ClassVar[dict[str, Setting]] = {
+        "share": Setting("the share of the time that first tokens get", least=1e-6),
+        "pace": Setting("the share of the least pace of a decode for which a batch may last", least=1e-6),
+        "ttft": Setting("seconds, in place of what the requests ask for", least=1e-6),
+        "latency": Setting("seconds, likewise", least=1e-6),
+    }
     steady = Policy.steady  # the mean duration, and so who is urgent, changes with every batch
 
     def __init__(

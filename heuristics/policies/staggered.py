@@ -1,23 +1,21 @@
 """Staggered starts: a few requests every so many batches, so that they do not all end at once."""
 
-import re
 from bisect import bisect_left
 from collections.abc import Iterator
 from itertools import accumulate, pairwise, repeat
 from math import sqrt
-from typing import Self
+from typing import ClassVar
 
 from heuristics.engine.plan import Plan
+from heuristics.engine.policy import Setting
 from heuristics.engine.unified import Unified
 from heuristics.engine.view import View
 from heuristics.policies.mc_sf import McSf
 from kvcore.cost import OwnCost
-from kvcore.errors import BadInput
 from kvcore.instance import LIMIT
 
 GENERATIONS = 4  # so many outputs before the end, the rate of starts is taken for steady
 SLACK = 0.75  # of the saw-tooth's height a plan leaves free, so that the last fit although groups wait
-NAME = re.compile(r"staggered:([1-9][0-9]{0,8}),([1-9][0-9]{0,8})")
 
 
 class Staggered(McSf):
@@ -38,18 +36,17 @@ class Staggered(McSf):
     Source: this project.
     """
 
-    def __init__(self, size: int | None = None, gap: int = 1) -> None:
-        """Set B, the requests of a group (None: it finds B and G itself), and G, the batches between two."""
-        self.name = "staggered" if size is None else f"staggered:{size},{gap}"
-        self.given = None if size is None else (size, gap)
+    size: int = 0
+    gap: int = 1
+    settings: ClassVar[dict[str, Setting]] = {
+        "size": Setting("B, the most requests of a group (0: it finds B and G itself)", least=1, most=10**9),
+        "gap": Setting("G, the batches between two groups at least", least=1, most=10**9),
+    }
 
-    @classmethod
-    def named(cls, name: str) -> Self:
-        """Return the policy of `staggered:B,G`. BadInput: it is none."""
-        found = NAME.fullmatch(name)
-        if found is None:
-            raise BadInput(f"staggered starts are staggered:B,G (B requests every G batches), not {name!r}")
-        return cls(int(found[1]), int(found[2]))
+    def __init__(self, size: int = 0, gap: int = 1) -> None:
+        """Set B and G."""
+        self.name = f"staggered:{size},{gap}" if size else "staggered"
+        self.size, self.gap = size, gap
 
     def start(self, view: View) -> None:
         super().start(view)
@@ -62,7 +59,7 @@ class Staggered(McSf):
         if not self.waiting or (plan.work and self._batch < self._next):
             return
         if self._groups is None:
-            self._groups = iter(self._planned()) if self.given is None else repeat(self.given)
+            self._groups = repeat((self.size, self.gap)) if self.size else iter(self._planned())
             self._group = next(self._groups)
         size, gap = self._group
         later, self.waiting = self.waiting[size:], self.waiting[:size]

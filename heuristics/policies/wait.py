@@ -1,18 +1,15 @@
 """WAIT: a type of requests takes part in a batch once enough new ones have gathered."""
 
-import re
 from collections import defaultdict
-from typing import Self
+from typing import ClassVar, Self
 
 from heuristics.engine.job import Job
 from heuristics.engine.plan import Plan
-from heuristics.engine.policy import Policy
+from heuristics.engine.policy import Policy, Setting
 from heuristics.engine.run import Unsuited
 from heuristics.engine.serving import ServingEngine
 from heuristics.engine.view import View
 from kvcore.errors import BadInput
-
-NAME = re.compile(r"wait:([1-9][0-9]{0,8}),([1-9][0-9]{0,8})")
 
 
 class Wait(ServingEngine):
@@ -39,18 +36,24 @@ class Wait(ServingEngine):
     knows = "predictions"
     needs = ("hybrid", "pause")
 
-    def __init__(self, threshold: int, count: int) -> None:
+    settings: ClassVar[dict[str, Setting]] = {
+        "threshold": Setting("N, new requests of a type with which it takes part", least=1, most=10**9),
+        "count": Setting("requests that are to come in all", least=1, most=10**9),
+    }
+    threshold: int = 0
+    count: int = 0
+
+    def __init__(self, threshold: int = 0, count: int = 0) -> None:
         """Set N, and the number of requests that are to come."""
         self.name = f"wait:{threshold},{count}"
         self.threshold, self.count = threshold, count
 
-    @classmethod
-    def named(cls, name: str) -> Self:
-        """Return the policy of `wait:N,COUNT`. BadInput: it is none."""
-        found = NAME.fullmatch(name)
-        if found is None:
+    def set(self, name: str) -> Self:
+        """Return it with both its numbers. BadInput: one is missing or none."""
+        new = super().set(name)
+        if not (new.threshold and new.count):
             raise BadInput(f"WAIT is wait:N,COUNT (the threshold, and how many requests will come), not {name!r}")
-        return cls(int(found[1]), int(found[2]))
+        return new
 
     def start(self, view: View) -> None:
         super().start(view)

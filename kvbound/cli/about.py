@@ -8,6 +8,7 @@ from rich.console import Console
 
 from heuristics import POLICIES, get_policy
 from heuristics.engine.policy import Policy
+from heuristics.registry import SET
 from kvbound.cli.common import JsonOption, emit, table
 from kvcore.errors import MissingTool
 from kvcore.instance import LIMIT
@@ -61,9 +62,9 @@ def policies(
 
     def show(console: Console) -> None:
         console.print(table(("policy", "knows", "rule", "source"), cells))
-        named = "index:r0=SECONDS,group=G, deadline:flow=F,token=T, staggered:B,G, wait:N,COUNT"
-        console.print(f"with parameters: random:SEED, {named}")
-        console.print("vllm-v1.. and sglang.. have the engines' settings: `kvbound policies vllm-v1`")
+        console.print(
+            f"with numbers, as in index:r0=0.5,group=1 (`kvbound policies NAME` lists them): {', '.join(SET)}"
+        )
 
     emit(json, {"rows": rows}, show)
 
@@ -81,7 +82,7 @@ def _policy(policy: Policy, json: str | None) -> None:
             console.print(f"{key}: {words}")
         if settings:
             cells = [
-                (row["setting"], "none" if row["value"] == LIMIT else f"{row['value']}", row["does"])
+                (row["setting"], "none" if row["value"] in (None, LIMIT) else f"{row['value']}", row["does"])
                 for row in settings
             ]
             console.print(table(("setting", "value", "what it sets"), cells))

@@ -60,5 +60,7 @@ def test_a_name_gives_the_policy_again():
 
 @pytest.mark.parametrize("given", ["", "flow", "flow=0", "token=inf", "r0=1", "flow=1,token", "flow=1,flow=2"])
 def test_a_wrong_name_is_refused(given):
-    with pytest.raises(BadInput, match="the deadline rule is deadline:flow=SECONDS,token=SECONDS, with numbers above"):
+    with pytest.raises(
+        BadInput, match=r"(flow|token) is a number of at least 1e-06|no setting of deadline|is given twice"
+    ):
         get_policy(f"deadline:{given}")

@@ -101,7 +101,7 @@ def test_no_batch_goes_beyond_the_knee(seed):
 
 def test_a_name_gives_the_policy_again():
     assert [get_policy(name).name for name in ("knee", "knee:means=3", "knee:means=0.5")] == [
-        "knee", "knee", "knee:means=0.5",
+        "knee", "knee:means=3", "knee:means=0.5",
     ]  # fmt: skip
-    with pytest.raises(BadInput, match="the knee rule is knee:means=R0, with numbers of at least 0"):
+    with pytest.raises(BadInput, match="no setting of knee is called 'r0'"):
         get_policy("knee:r0=3")

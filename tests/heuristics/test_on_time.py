@@ -107,5 +107,5 @@ def test_a_name_gives_the_policy_again():
     for given in ("", ":share=0.8", ":pace=1", ":share=0.8,pace=1", ":ttft=2,latency=9"):
         name = f"on-time{given}"
         assert get_policy(name).name == name
-    with pytest.raises(BadInput, match="is on-time:share=S,pace=P,ttft=SECONDS,latency=SECONDS, with numbers above 0"):
+    with pytest.raises(BadInput, match="share is a number of at least 1e-06, not '0'"):
         get_policy("on-time:share=0")

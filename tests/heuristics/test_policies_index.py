@@ -7,8 +7,8 @@ from itertools import pairwise
 import pytest
 
 from heuristics import Job, Plan, Unsuited, get_policy, run_policy, trace_policy
+from heuristics.policies.figure_1 import Listed
 from heuristics.policies.index import HEADROOM, LEAST, MEANS, Index, mean_work
-from heuristics.policies.listed import Listed
 from heuristics.policies.staggered import rates
 from kvcore import Cost, CostFunction, Instance, Machine, Request
 from kvcore.cost import OwnCost
@@ -206,14 +206,15 @@ def test_the_mean_work() -> None:
     "name", ["index:", "index:r0", "index:r0=-1", "index:r0=inf", "index:beta=1", "index:r0=a", "index:r0=1,3"]
 )
 def test_parameters_that_the_rule_does_not_have(name: str) -> None:
-    with pytest.raises(BadInput, match="the index rule is index:r0=SECONDS,group=G, with numbers of at least 0, not"):
+    with pytest.raises(BadInput, match=r"r0 is a number of at least 0|no setting of index is called"):
         get_policy(name)
 
 
 def test_names_make_the_policy_again() -> None:
     for name in ("index", "index:group=0", "index:r0=0,group=2", "index:r0=1e-06", "staggered", "staggered:6,49"):
         assert get_policy(name).name == name
-    with pytest.raises(BadInput, match=r"staggered starts are staggered:B,G .* not 'staggered:0,4'"):
+    assert (get_policy("staggered:6,49").size, get_policy("staggered:6,49").gap) == (6, 49)
+    with pytest.raises(BadInput, match=r"size is an integer of at least 1 and at most .*, not '0'"):
         get_policy("staggered:0,4")
 
 

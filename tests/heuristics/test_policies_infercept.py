@@ -8,10 +8,8 @@ import pytest
 
 from costmodels import GPT_J_6B, get_cost
 from heuristics import Unsuited, get_policy, run_policy, trace_policy
-from heuristics.policies.infercept import InferceptProfiled
+from heuristics.policies.infercept import ByDuration, InferceptProfiled, forward, hidden
 from heuristics.policies.infercept_as_released import InferceptAsReleased
-from heuristics.policies.infercept_base import forward, hidden
-from heuristics.policies.infercept_steps import ByDuration
 from heuristics.registry import FAMILIES
 from kvcore import Batch, Cost, CostFunction, Features, Instance, Machine, Request, measures
 from kvcore.metrics import completions, handlings

@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from heuristics import Ranked, Unsuited, get_policy, run_policy, trace_policy
-from heuristics.policies.figure_1 import Fcfs, MarsOrder, Sjf, SjfApi
-from heuristics.policies.listed import RandomOrder
+from heuristics.policies.figure_1 import Fcfs, MarsOrder, RandomOrder, Sjf, SjfApi
 from heuristics.policies.rank import RankAsReleased
 from kvcore import BadInput, Call, Instance, Request, Segment
 from kvcore.metrics import completions
@@ -218,7 +217,7 @@ def test_a_random_order_is_drawn_once_and_from_its_seed() -> None:
     assert ends[0] == ends[1] == ends[2]
     assert sorted(ends[0].values()) == sorted(ends[3].values()) == [4, 8, 12, 16, 20, 24]  # one after another
     assert ends[0] != ends[3]
-    with pytest.raises(BadInput, match="no policy is called 'random:x'"):
+    with pytest.raises(BadInput, match="seed is an integer of at least 0, not 'x'"):
         get_policy("random:x")
 
 

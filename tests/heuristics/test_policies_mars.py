@@ -167,13 +167,13 @@ def crowd(seed: int) -> Instance:
 
 VARIANTS = [
     Mars(threshold=3), Mars(refresh=2), Mars(refresh=7, threshold=5), Mars(10, 4, new_may_starve=False),
-    MarsAsReleased(skip=2), MarsAsReleased(threshold=4), MarsAsReleased(skip=4, threshold=6),
+    MarsAsReleased(threshold=4),
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize("policy", few(VARIANTS, 3), ids=lambda policy: f"{policy.name} {vars(policy)}"[:40])
 def test_what_is_repeated_is_what_would_be_decided_with_other_parameters(policy: Mars | MarsAsReleased) -> None:
-    names = ("threshold", "refresh", "skip", "ranked", "new_may_starve")
+    names = ("threshold", "refresh", "ranked", "new_may_starve")
     parameters = {name: value for name, value in vars(policy).items() if name in names}
     for seed in few(range(40)):
         for instance in (serving(seed), crowd(seed)):
@@ -260,17 +260,15 @@ def test_released_scores() -> None:
     assert score(ScoreTerms(2, 1, 0.0), 1) == ITERATION * (128 * 129 // 2 + 64 * 65 // 2)  # 64 chunks a block
 
 
-def test_released_order_is_by_time_held_and_new_ones_jump_ahead_with_skips() -> None:
+def test_released_order_is_by_time_held() -> None:
     """One at a time fits. `held` is preserved over its call, which outweighs everything; `plain` makes no call."""
     first = simple("first", 100, 10)
     held = simple("held", 110, 2, 1, arrival=1, duration=40_000)
     plain = simple("plain", 120, 2, arrival=2)
     instance = released(first, held, plain, memory=128)
-    # scores are computed for each batch, or in batches 0 and 100 only: then both are new, and the earlier goes first
-    for policy, order in ((MarsAsReleased(), ["plain", "held"]), (MarsAsReleased(skip=99), ["held", "plain"])):
-        requests = trace_policy(instance, policy).requests[1:]
-        first = {request.request.id: request.request.arrival + ttft(request) for request in requests}
-        assert sorted(first, key=first.__getitem__) == order
+    requests = trace_policy(instance, MarsAsReleased()).requests[1:]
+    first = {request.request.id: request.request.arrival + ttft(request) for request in requests}
+    assert sorted(first, key=first.__getitem__) == ["plain", "held"]
 
 
 def test_released_starvation_protects_only_who_has_run() -> None:
