@@ -7,7 +7,7 @@ from concurrent.futures import ProcessPoolExecutor
 from contextlib import suppress
 
 import kvbound as kv
-from bounds import events, slot_solver
+from bounds import events, just_in_time, slot_solver
 from bounds.task import Task
 from heuristics import best_schedule
 from kvcore import BadInput, Cost, CostFunction, Instance, Machine, Request, Segment
@@ -36,6 +36,11 @@ def boundaries() -> None:
     list(events.climb(Task(builtin_instance("mars-figure1"), "late-requests")))
 
 
+def in_time() -> None:
+    """The search near an order of tokens."""
+    just_in_time.search(PLAIN.replace(requests=PLAIN.requests[:3]), FLOW, 30)
+
+
 def ladder() -> None:
     """The other methods of bounding."""
     for name in ("mars-figure1", "infercept-sample:k=3,evict=1"):
@@ -59,5 +64,5 @@ def paths() -> None:
 
 if __name__ == "__main__":
     with ProcessPoolExecutor(min(4, os.cpu_count() or 1)) as pool:
-        for job in [pool.submit(task) for task in (slots, boundaries, paths, ladder)]:
+        for job in [pool.submit(task) for task in (in_time, slots, boundaries, paths, ladder)]:
             job.result()

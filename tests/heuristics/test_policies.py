@@ -302,25 +302,22 @@ def test_a_wrong_policy_ends_with_one_clear_error(act: Callable[[View, Plan], ob
     assert "\n" not in str(caught.value)
 
 
-def test_a_policy_that_exceeds_the_memory() -> None:
-    instance = Instance(machine=Machine(memory=6), requests=(simple(4, 3), simple(4, 3, id="B")))
-    with pytest.raises(
-        PolicyError,
-        match=r"odd breaks .* R6 in batch 0: the requests occupy 8 blocks of 1 = 8, memory is 6",
-    ):
-        run_policy(instance, Online(lambda view, plan: [plan.take(job) for job in view.ready]))
-
-
-def test_a_policy_that_pauses_where_the_machine_does_not() -> None:
-    instance = Instance(machine=Machine(memory=9, pause=False), requests=(simple(1, 3), simple(1, 3, id="B")))
-    with pytest.raises(PolicyError, match=r"odd breaks .* R5 in batch 1: request A: it pauses within a segment"):
-        run_policy(instance, Online(lambda view, plan: plan.take(view.jobs[view.batch % 2])))
-
-
-def test_a_policy_that_loops() -> None:
-    instance = Instance(machine=Machine(memory=9, host_memory=9, evict=True), requests=(simple(1, 3),))
-    with pytest.raises(PolicyError, match=r"odd breaks .* R11 in batch 129: it loops: the last 128 batches"):
-        run_policy(instance, Online(thrash))
+@pytest.mark.parametrize(
+    ("machine", "requests", "act", "message"),
+    [
+        ({"memory": 6}, [simple(4, 3), simple(4, 3, id="B")], lambda view, plan: [plan.take(job) for job in view.ready],
+         r"R6 in batch 0: the requests occupy 8 blocks of 1 = 8, memory is 6"),
+        ({"memory": 9, "pause": False}, [simple(1, 3), simple(1, 3, id="B")],
+         lambda view, plan: plan.take(view.jobs[view.batch % 2]),
+         r"R5 in batch 1: request A: it pauses within a segment"),
+        ({"memory": 9, "host_memory": 9, "evict": True}, [simple(1, 3)], thrash,
+         r"R11 in batch 129: it loops: the last 128 batches"),
+    ],
+    ids=["exceeds the memory", "pauses", "loops"],
+)  # fmt: skip
+def test_a_policy_that_breaks_what_the_machine_says(machine, requests, act, message: str) -> None:
+    with pytest.raises(PolicyError, match=rf"odd breaks .* {message}"):
+        run_policy(Instance(machine=Machine(**machine), requests=tuple(requests)), Online(act))
 
 
 def test_an_error_while_it_starts() -> None:

@@ -2,6 +2,7 @@
 
 from contextlib import suppress
 from fractions import Fraction
+from functools import cache
 from itertools import accumulate, pairwise, zip_longest
 from pathlib import Path
 from random import Random
@@ -72,6 +73,11 @@ def cases(seeds, change=lambda instance: instance):
             continue
 
 
+@cache
+def any_cases():
+    return list(cases(SEEDS))
+
+
 def no_worse(instance, before, after, objectives=PACED, of=None):
     """Assert that the schedule `after` is valid and no worse than `before` (one of the instance `of`)."""
     old, new = verify_schedule(of or instance, before), verify_schedule(instance, after)
@@ -80,12 +86,12 @@ def no_worse(instance, before, after, objectives=PACED, of=None):
 
 
 def test_early():
-    for instance, schedule in cases(SEEDS):
+    for instance, schedule in any_cases():
         no_worse(instance, schedule, early(instance, schedule))
 
 
 def test_closed():
-    for instance, schedule in cases(SEEDS):
+    for instance, schedule in any_cases():
         found = closed(instance, schedule)
         no_worse(instance, schedule, found)
         old, new = (verify_schedule(instance, each) for each in (schedule, found))
@@ -97,7 +103,7 @@ def test_closed():
 
 
 def test_waits():
-    for instance, schedule in cases(SEEDS):
+    for instance, schedule in any_cases():
         there = at_once(instance)
         found = without_waits(instance, schedule)
         no_worse(there, schedule, found, ["busy-time"], of=instance)
@@ -107,7 +113,7 @@ def test_waits():
 
 def test_exchange():
     done = 0
-    for instance, schedule in cases(SEEDS):
+    for instance, schedule in any_cases():
         alike = [
             (a.id, b.id) for a in instance.requests for b in instance.requests if a.shape == b.shape and a.id < b.id
         ]

@@ -162,6 +162,8 @@ def replaced(old: str, new: str) -> str:
         (replaced("chat,2,,4", "chat,3,,4"), "line 5: segment must be 2, the next one of .*, it is '3'"),
         (replaced("chat,2,,4", "chat,1,,4"), "line 5: segment must be another: line 3 has the same one"),
         (replaced("aaaaaaaa1,chat,2", ",chat,2"), "line 5: request_key must be a name .*, it is empty"),
+        (replaced("bbbbbbbb1,math,0", "b\x07bbbbbbb1,math,0"),
+         "line 6: request_key must be a name of 1 to 90 printable characters"),
         (replaced("math,0,40,1,0,0,text_bpe", "math"), "line 6: 2 fields, the header names 8 columns"),
         (replaced("text_bpe", '"text'), "line 6: not a CSV file: unexpected end of data"),
         (TWO.encode("utf-16"), "not UTF-8 text"),
@@ -182,6 +184,10 @@ def test_a_bad_mixture_is_answered_in_one_line(file, text: str | bytes, message:
         ({"tick": Fraction(0)}, "a tick lasts more than 0 seconds, not 0"),
         ({"rate": Fraction(-1)}, "the rate of arrivals is from 1/1000000 to 1000000 per second, not -1"),
         ({"machine": Machine(memory=10)}, "request chat-aaaaaaaa can never fit: its last token needs 30 tokens"),
+        ({"minutes": Fraction(1)}, "--minutes means nothing without --rate, the requests a second"),
+        ({"minutes": Fraction(1), "rate": Fraction(1), "take": 2}, "--take draws requests without replacement, --min"),
+        ({"minutes": Fraction(1, 1000), "rate": Fraction(1, 1000)}, "no request arrives within --minutes"),
+        ({"minutes": Fraction(0), "rate": Fraction(1)}, "arrivals go on for more than 0 and at most"),
     ],
 )
 def test_bad_options_are_answered_in_one_line(file, options: dict, message: str) -> None:
@@ -202,25 +208,6 @@ def test_requests_that_arrive_within_minutes_are_drawn_with_replacement(file) ->
     assert arrivals == sorted(arrivals)
     assert arrivals[-1] <= 120 * 40
     assert read.name == "infercept:rate=1/2,minutes=2,seed=1"
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"minutes": Fraction(1)}, "--minutes means nothing without --rate, the requests a second"),
-        ({"minutes": Fraction(1), "rate": Fraction(1), "take": 2}, "--take draws requests without replacement, --min"),
-        ({"minutes": Fraction(1, 1000), "rate": Fraction(1, 1000)}, "no request arrives within --minutes"),
-        ({"minutes": Fraction(0), "rate": Fraction(1)}, "arrivals go on for more than 0 and at most"),
-    ],
-)
-def test_bad_minutes_are_answered_in_one_line(file, options: dict, message: str) -> None:
-    with pytest.raises(BadInput, match=message):
-        read_infercept(file(TWO), **options)
-
-
-def test_a_name_that_cannot_be_printed_is_refused(file) -> None:
-    with pytest.raises(BadInput, match="line 6: request_key must be a name of 1 to 90 printable characters"):
-        read_infercept(file(replaced("bbbbbbbb1,math,0", "b\x07bbbbbbb1,math,0")))
 
 
 def test_missing_and_huge_files_are_refused(tmp_path: Path) -> None:
