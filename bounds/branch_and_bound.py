@@ -14,14 +14,14 @@ from math import ceil
 
 import numpy as np
 
-from bounds import walks
 from bounds.column_generation import Master, improve
 from bounds.lagrangian import Floats, Ints, Oracle, PricePoint, RequestPath, SlotPricing, proof_of
 from bounds.task import LadderOptions, Proposal, Task
 from bounds.tuning import Options, option
-from bounds.walks import DECODE, FAR, HIGH, LOW, PAUSE
+from bounds.walks import FAR
 from kvcore.certificates import Branch, Leaf, Prices, Tree
 from kvcore.certificates.budget import MOST_WORK, Budget
+from kvcore.certificates.path_kernels import CONTEXT, DECODE, HIGH, LOW, PAUSE
 from kvcore.certificates.prices import kinds, spend
 
 
@@ -148,7 +148,7 @@ class TreeSearch:
             shares, ends = np.array([share for share, _ in paths]), np.array([ends for _, ends in paths])
             mean = shares @ ends / shares.sum()
             spread = shares @ np.abs(ends - mean) / shares.sum()
-            size = node.legs[k][:, walks.CONTEXT] + node.legs[k][:, DECODE]
+            size = node.legs[k][:, CONTEXT] + node.legs[k][:, DECODE]
             for segment in np.flatnonzero(spread > 1e-6):
                 slot = int(min(mean[segment], ends[:, segment].max() - 1))
                 if slot < self.oracle.slots:

@@ -10,7 +10,7 @@ import numpy as np
 from bounds.highs import Silent
 from bounds.lagrangian import Floats, Ints, Oracle, PricePoint, RequestPath
 from bounds.tuning import Options, option
-from bounds.walks import HIGH, LOW
+from kvcore.certificates.path_kernels import HIGH, LOW
 
 INFINITY, NONE = highspy.kHighsInf, np.zeros(0, np.int32)
 
@@ -37,7 +37,9 @@ class Master:
         self.oracle = oracle
         kinds = oracle.pricing.kinds
         self.counts = np.array([kind.count for kind in kinds], float)
-        self.late = np.array([kind.rate * (max(oracle.slots - kind.arrival, 0) + kind.least) for kind in kinds])
+        self.late = np.array(
+            [kind.route.rate * (max(oracle.slots - kind.route.arrival, 0) + kind.least) for kind in kinds]
+        )
         self.paths: list[RequestPath] = []
         self.known: set[tuple[int, bytes]] = set()
         self.row = np.full(oracle.room.size, -1)  # of each limit, if it has one

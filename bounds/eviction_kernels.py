@@ -8,10 +8,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from bounds.walks import CONTEXT, COUNT, DECODE, EARLIEST, FAR, HIGH, KEPT, LEAST, LOW, PAUSE, PRESERVED, fill_least
+from kvcore.certificates import path_kernels as at
 from kvcore.compiled import compiled
-
-DEVICE, HOST, TOKENS, REQUESTS = range(4)
 
 
 class Token(NamedTuple):
@@ -26,16 +24,16 @@ class Token(NamedTuple):
 @compiled
 def lies(rows, tokens, block, t):
     """Return what KV pays in slot t where it is cheaper, on the device or the host."""
-    return min(rows[DEVICE, t] * -(-tokens // block), rows[HOST, t] * tokens)
+    return min(rows[at.DEVICE, t] * -(-tokens // block), rows[at.HOST, t] * tokens)
 
 
 @compiled
 def make(route, k, done, keeps):
     """Return the token of leg k after `done` ones, with the KV before it kept or dropped."""
-    resident = route.legs[k, CONTEXT] + done
-    kept = 0 if not keeps else resident - 1 if done else route.starts[k, 0, KEPT]
+    resident = route.legs[k, at.CONTEXT] + done
+    kept = 0 if not keeps else resident - 1 if done else route.starts[k, 0, at.KEPT]
     parts = 1 if route.part == 0 else -(-(resident - kept) // route.part)
-    return Token(resident, kept, parts, route.legs[k, EARLIEST] + done)
+    return Token(resident, kept, parts, route.legs[k, at.EARLIEST] + done)
 
 
 @compiled
@@ -43,7 +41,7 @@ def cost_at(token, route, chunked, rows, least, f):
     """Return what a token pays that is generated in slot f; `least` [2, slots]: least prices of batches up to f."""
     need = token.resident - token.kept
     now = 1 if chunked else need
-    cost = rows[DEVICE, f] * -(-token.resident // route.block) + now * rows[TOKENS, f] + rows[REQUESTS, f]
+    cost = rows[at.DEVICE, f] * -(-token.resident // route.block) + now * rows[at.TOKENS, f] + rows[at.REQUESTS, f]
     cost += (need - now) * least[0, f] + (token.parts - 1) * least[1, f]
     for j in range(1, min(token.parts, f + 1)):
         cost += lies(rows, max(token.kept, token.resident - j * route.part), route.block, f - j)
@@ -58,9 +56,9 @@ def fill_token(token, route, chunked, rows, then, beyond, values):
     """
     slots = rows.shape[1]
     least = np.zeros((2, slots))
-    if rows[TOKENS].any() or rows[REQUESTS].any():
-        fill_least(rows[TOKENS], token.since, least[0])
-        fill_least(rows[REQUESTS], token.since, least[1])
+    if rows[at.TOKENS].any() or rows[at.REQUESTS].any():
+        at.fill_least(rows[at.TOKENS], token.since, least[0])
+        at.fill_least(rows[at.REQUESTS], token.since, least[1])
     held = 0.0
     for t in range(slots, -1, -1):
         f = t + token.parts - 1
@@ -76,10 +74,10 @@ def fill_token(token, route, chunked, rows, then, beyond, values):
 @compiled
 def cost_in_call(route, k, rows, fee):
     """Fill `fee` [slots + 1] with the sums before each slot of what KV pays in the call before leg k."""
-    kept = route.starts[k, 0, KEPT]
+    kept = route.starts[k, 0, at.KEPT]
     for t in range(rows.shape[1]):
-        on_device = rows[DEVICE, t] * -(-kept // route.block)
-        fee[t + 1] = fee[t] + (on_device if route.legs[k, PRESERVED] else lies(rows, kept, route.block, t))
+        on_device = rows[at.DEVICE, t] * -(-kept // route.block)
+        fee[t + 1] = fee[t] + (on_device if route.legs[k, at.PRESERVED] else lies(rows, kept, route.block, t))
 
 
 @compiled
@@ -91,14 +89,14 @@ def late(values, token, beyond, rate, r):
 @compiled
 def after_call(route, k, rate, dropped, kept, fee, beyond, c):
     """Return the cost of a leg whose call began before slot c, where it goes on from, and whether KV is kept."""
-    pause, slots = route.legs[k - 1, PAUSE], len(dropped) - 1
+    pause, slots = route.legs[k - 1, at.PAUSE], len(dropped) - 1
     r = c + pause
     anew, on = make(route, k, 0, False), make(route, k, 0, True)
     if on.kept == 0:
         return late(dropped, anew, beyond, rate, r), r, False
     in_call = fee[min(r, slots)] - fee[min(c, slots)]
     keep = in_call + late(kept, on, beyond, rate, r)
-    if route.legs[k, COUNT] == 2:
+    if route.legs[k, at.COUNT] == 2:
         drop, start = late(dropped, anew, beyond, rate, r), r
     else:
         drop, start = in_call + late(dropped, anew, beyond, rate, r + 1), r + 1
@@ -115,15 +113,15 @@ def walk_with_evictions(route, chunked, rows, use, path):
     slots, K = rows.shape[1], len(legs)
     first = np.zeros(K + 1, np.int64)
     for k in range(K):
-        first[k + 1] = first[k] + legs[k, DECODE]
+        first[k + 1] = first[k] + legs[k, at.DECODE]
     kept, dropped = np.zeros((first[K], slots + 1)), np.zeros((first[K], slots + 1))
     fee = np.zeros((K, slots + 1))
     then = rate * (np.arange(slots + 1) - arrival)
     for k in range(K - 1, -1, -1):
         for c in range(slots + 1):
-            if not legs[k, LOW] < c <= legs[k, HIGH] + 1:
-                then[c] = FAR
-        for done in range(legs[k, DECODE] - 1, -1, -1):
+            if not legs[k, at.LOW] < c <= legs[k, at.HIGH] + 1:
+                then[c] = at.NEVER
+        for done in range(legs[k, at.DECODE] - 1, -1, -1):
             i, beyond = first[k] + done, after_last(route, k, slots) - rate * done
             fill_token(make(route, k, done, False), route, chunked, rows, then, beyond, dropped[i])
             if done:
@@ -145,7 +143,7 @@ def walk_with_evictions(route, chunked, rows, use, path):
 @compiled
 def after_last(route, k, slots):
     """Return what leg k costs, but for the rate times the slot of its first token, if that is after the last one."""
-    return FAR if route.legs[k, HIGH] < slots else route.rate * (1 + route.legs[k, LEAST] - route.arrival)
+    return at.NEVER if route.legs[k, at.HIGH] < slots else route.rate * (1 + route.legs[k, at.LEAST] - route.arrival)
 
 
 @compiled
@@ -158,10 +156,10 @@ def follow_evicted(route, chunked, rows, first, kept, dropped, fee, use, path):
         if k:
             beyond = after_last(route, k, slots)
             _, r, keeps = after_call(route, k, rate, dropped[first[k]], kept[first[k]], fee[k], beyond, c)
-            if keeps or legs[k, COUNT] == 1:
-                end = min(slots, c + legs[k - 1, PAUSE])
-                hold(rows, route.starts[k, 0, KEPT], route.block, legs[k, PRESERVED], c, end, use)
-        for done in range(legs[k, DECODE]):
+            if keeps or legs[k, at.COUNT] == 1:
+                end = min(slots, c + legs[k - 1, at.PAUSE])
+                hold(rows, route.starts[k, 0, at.KEPT], route.block, legs[k, at.PRESERVED], c, end, use)
+        for done in range(legs[k, at.DECODE]):
             i = first[k] + done
             if done:
                 keeps = r >= slots or kept[i, r] <= dropped[i, r + 1]
@@ -179,7 +177,7 @@ def follow_evicted(route, chunked, rows, first, kept, dropped, fee, use, path):
             if f < slots:
                 take(token, route, chunked, rows, f, use)
             r = f + 1
-        c, path[k, 0] = r, r - legs[k, DECODE]
+        c, path[k, 0] = r, r - legs[k, at.DECODE]
 
 
 @compiled
@@ -187,10 +185,10 @@ def hold(rows, tokens, block, on_device, begin, end, use):
     """Add KV that lies somewhere in the slots `begin` to `end` - 1."""
     if tokens:
         for t in range(begin, end):
-            if not on_device and rows[HOST, t] * tokens < rows[DEVICE, t] * -(-tokens // block):
-                use[HOST, t] += tokens
+            if not on_device and rows[at.HOST, t] * tokens < rows[at.DEVICE, t] * -(-tokens // block):
+                use[at.HOST, t] += tokens
             else:
-                use[DEVICE, t] += -(-tokens // block)
+                use[at.DEVICE, t] += -(-tokens // block)
 
 
 @compiled
@@ -198,11 +196,11 @@ def take(token, route, chunked, rows, f, use):
     """Add what a token takes that is generated in slot f."""
     need = token.resident - token.kept
     now = 1 if chunked else need
-    use[DEVICE, f] += -(-token.resident // route.block)
-    use[TOKENS, f] += now
-    use[REQUESTS, f] += 1
+    use[at.DEVICE, f] += -(-token.resident // route.block)
+    use[at.TOKENS, f] += now
+    use[at.REQUESTS, f] += 1
     for j in range(1, min(token.parts, f + 1)):
         hold(rows, max(token.kept, token.resident - j * route.part), route.block, False, f - j, f - j + 1, use)
-    for row, amount in ((TOKENS, need - now), (REQUESTS, token.parts - 1)):
+    for row, amount in ((at.TOKENS, need - now), (at.REQUESTS, token.parts - 1)):
         if amount and token.since <= f:
             use[row, token.since + np.argmin(rows[row, token.since : f + 1])] += amount

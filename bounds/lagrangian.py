@@ -14,7 +14,8 @@ import numpy.typing as npt
 from bounds import walks
 from bounds.eviction_kernels import walk_with_evictions
 from kvcore.certificates import Prices
-from kvcore.certificates.paths import ANY_LATER, Course
+from kvcore.certificates.path_kernels import DECODE, DEVICE, EARLIEST, HIGH, HOST, LOW, PriceArrays, Route, price_arrays
+from kvcore.certificates.paths import Course
 from kvcore.certificates.prices import FLOWS, kinds, why_not
 from kvcore.errors import BadInput
 from kvcore.instance import Instance, Request
@@ -22,7 +23,6 @@ from kvcore.metrics import weight
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
-DEVICE, HOST = range(2)
 ROWS = ("device", "host", "tokens", "requests")
 
 SIZE = 2**56
@@ -35,10 +35,7 @@ class PricedKind:
 
     request: Request
     count: int
-    arrival: int
-    rate: float
-    legs: Ints
-    starts: Ints
+    route: Route
     least: int
 
 
@@ -58,25 +55,15 @@ class SlotPricing:
         alike = [(request, 1) for request in instance.requests] if apart else kinds(instance).items()
         self.kinds = [self._kind(request, count) for request, count in alike]
         machine = self.machine
-        self.part = (machine.prefill_limit if machine.chunked else None) or 0
         limits = (machine.block_limit, machine.host_memory, machine.batch_tokens, machine.batch_requests)
         self.limits = np.array([float(limit or 0) for limit in limits])
 
     def _kind(self, request: Request, count: int) -> PricedKind:
-        course = Course(self.machine, request)
-        arrival = request.arrival - self.origin
-        legs = np.zeros((len(course.legs), 9), np.int64)
-        legs[:, walks.HIGH] = ANY_LATER
-        starts = np.zeros((len(course.legs), 2, 3), np.int64)
-        for k, leg in enumerate(course.legs):
-            least = course.least[k] - min(start.slots for start in leg.starts)
-            earliest = arrival + course.least[0] - course.least[k]
-            numbers = (leg.context, leg.decode, leg.pause, leg.handling == "preserve", len(leg.starts), least, earliest)
-            legs[k, : walks.LOW] = numbers
-            for s, start in enumerate(leg.starts):
-                starts[k, s] = (start.kept, start.need, start.slots)
-        rate = float(weight(request, self.objective)) if self.objective in FLOWS else 0.0
-        return PricedKind(request, count, arrival, rate, legs, starts, course.least[0])
+        course, rate = Course(self.machine, request), 0.0
+        if self.objective in FLOWS:
+            rate = float(weight(request, self.objective))
+        route = course.route(request.arrival - self.origin, rate)
+        return PricedKind(request, count, route, course.least[0])
 
 
 @dataclass(frozen=True)
@@ -112,24 +99,22 @@ class Oracle:
         self.pieces = -(-slots // piece)
         self.room = pricing.limits[:, None] * np.minimum(piece, slots - piece * np.arange(self.pieces))
         self.best = PricePoint(np.zeros(self.room.shape), -np.inf, [])
-        self.legs = [kind.legs for kind in pricing.kinds]
+        self.legs = [kind.route.legs for kind in pricing.kinds]
         self.alone: list[RequestPath] = []
         self.alone = self.evaluate(self.best.prices).paths
 
     def evaluate(self, prices: Floats) -> PricePoint:
         """Return the bound at these prices (roughly, if the stride is above 1), and the paths."""
         rows = self.spread(prices)
-        sums = np.concatenate([[0.0], np.cumsum(rows[DEVICE])])
-        moments = np.concatenate([[0.0], np.cumsum(rows[DEVICE] * np.arange(self.slots))])
         if self.pricing.machine.host_memory == 0:
             rows[HOST] = rows[DEVICE]  # nothing can be there: no cheaper than the device
-        paid, paths = 0.0, []
+        paid, paths, priced = 0.0, [], price_arrays(rows)
         for k, kind in enumerate(self.pricing.kinds):
             if self.alone and self._is_free(self.alone[k], prices):
                 paid += kind.count * self.alone[k].cost
                 paths.append(self.alone[k])
                 continue
-            total, use, ends = self._path(k, walks.PriceArrays(rows, sums, moments))
+            total, use, ends = self._path(k, priced)
             paid += kind.count * total
             paths.append(RequestPath(k, total - float((use * prices).sum()), use, ends))
         point = PricePoint(prices, paid - float((prices * self.room).sum()), paths)
@@ -138,14 +123,14 @@ class Oracle:
 
     def _is_free(self, path: RequestPath, prices: Floats) -> bool:
         """Whether a path pays no price, and ends when it may."""
-        low, high = self.legs[path.kind][:, [walks.LOW, walks.HIGH]].T
+        low, high = self.legs[path.kind][:, [LOW, HIGH]].T
         return not (path.use * prices).any() and bool(((low <= path.ends) & (path.ends <= high)).all())
 
-    def _path(self, k: int, prices: walks.PriceArrays) -> tuple[float, Floats, Ints]:
-        kind, legs, pricing = self.pricing.kinds[k], self.legs[k], self.pricing
+    def _path(self, k: int, prices: PriceArrays) -> tuple[float, Floats, Ints]:
+        legs, pricing = self.legs[k], self.pricing
         path = np.zeros((len(legs), 3), np.int64)
         use = np.zeros((len(self.pricing.limits), self.slots))
-        route = walks.Route(legs, kind.starts, pricing.part, pricing.machine.block, kind.arrival, kind.rate)
+        route = pricing.kinds[k].route._replace(legs=legs)
         if pricing.machine.evict:
             total = walk_with_evictions(route, pricing.machine.chunked, prices.rows, use, path)
         else:
@@ -153,7 +138,7 @@ class Oracle:
             walks.add_use(route, path, prices.rows, use)
         use[self.pricing.limits == 0] = 0
         by_piece = use if self.piece == 1 else np.add.reduceat(use, np.arange(0, self.slots, self.piece), axis=1)
-        return total, by_piece, path[:, 0] + legs[:, walks.DECODE] - 1
+        return total, by_piece, path[:, 0] + legs[:, DECODE] - 1
 
     def excess(self, point: PricePoint) -> Floats:
         """Return what the paths take beyond the limits, [rows, pieces]; rows without a limit never do."""
@@ -211,16 +196,17 @@ def _jobs(pricing: SlotPricing) -> Iterator[tuple[int, float, float]]:
     """Yield for each segment: its earliest slot, the weight of its request per volume, and its own volume."""
     blocks = pricing.machine.blocks
     for kind in pricing.kinds:
-        volumes = [sum(blocks(int(leg[0]) + j) for j in range(int(leg[1]))) for leg in kind.legs]
-        for leg, volume in zip(kind.legs, volumes, strict=True):
-            yield from [(int(leg[walks.EARLIEST]), kind.rate / sum(volumes), float(volume))] * kind.count
+        legs = kind.route.legs
+        volumes = [sum(blocks(int(leg[0]) + j) for j in range(int(leg[1]))) for leg in legs]
+        for leg, volume in zip(legs, volumes, strict=True):
+            yield from [(int(leg[EARLIEST]), kind.route.rate / sum(volumes), float(volume))] * kind.count
 
 
 def proof_of(pricing: SlotPricing, prices: Floats) -> Prices:
     """Return prices per slot [rows, slots] as whole numbers, as fine as the checker's sums allow."""
     slots, total = prices.shape[1], float(prices.sum()) + 1e-9
-    largest = max((k.request.peak + slots + k.least) * len(k.legs) for k in pricing.kinds)
-    rate = max(k.rate * (slots + k.least + k.request.arrival + k.request.peak) for k in pricing.kinds)
+    largest = max((k.request.peak + slots + k.least) * len(k.route.legs) for k in pricing.kinds)
+    rate = max(k.route.rate * (slots + k.least + k.request.arrival + k.request.peak) for k in pricing.kinds)
     scale = 2 ** int(np.clip(np.log2(SIZE / (8 * largest * total + rate + 1)), 0, 30))
     device, host, tokens, requests = (_whole(row * scale) for row in prices)
     if pricing.machine.host_memory == 0:

@@ -8,11 +8,12 @@ import numpy as np
 
 from bounds.branch_and_bound import propose_tree
 from bounds.column_generation import generate
-from bounds.lagrangian import DEVICE, Floats, Oracle, SlotPricing, first_prices, proof_of
+from bounds.lagrangian import Floats, Oracle, SlotPricing, first_prices, proof_of
 from bounds.subgradient import ascend
 from bounds.task import Proposal, Task
 from bounds.tuning import Options, option
 from kvcore.certificates.budget import Budget
+from kvcore.certificates.path_kernels import DEVICE
 from kvcore.certificates.prices import kinds, spend
 from kvcore.errors import BadInput
 

@@ -2,7 +2,7 @@
 
 `inlined` is the same, made part of what calls it. `fast` may change the order of sums, for what only proposes.
 
-For the searches that a checker runs again, both give the same integers, which a test compares.
+For what a checker computes, both give the same integers, which a test compares.
 """
 
 from collections.abc import Callable

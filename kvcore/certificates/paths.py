@@ -12,8 +12,8 @@ token in slot f = e - d + 1 with A tokens resident. Then, in every schedule, the
 4. *Batches.* A - m tokens up to slot f, in as few batches as these need, and the j-th further token by slot f + j: each
    at the least price since the segment can have begun.
 
-So payments depend on the ends of segments only, and the cheapest ends are found backwards, in O(slots) a segment. All
-arrays are exact integers, indexed by slot.
+So payments depend on the ends of segments only, and the cheapest ends are found backwards, in O(slots) a segment
+(`path_kernels.py`). All arrays are exact integers, indexed by slot.
 """
 
 from collections.abc import Callable, Sequence
@@ -23,13 +23,14 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
+from kvcore.certificates import path_kernels as kernels
+from kvcore.certificates.path_kernels import NEVER as NEVER
+from kvcore.certificates.path_kernels import PriceArrays, Route, least_cost, least_costs, price_arrays
 from kvcore.instance import Machine, Request
 
 Array = npt.NDArray[np.int64]
 Ends = Sequence[tuple[int, int]]
 """The first and the last slot in which each segment may end; none of the last is a slot after the last price."""
-NEVER = 2**60
-"""What a path costs that is not allowed: more than any other. Tables are cut off there."""
 ANY_LATER = 2**62
 """The last slot of an end that may be in any."""
 
@@ -68,7 +69,7 @@ class Course:
     """The segments of a request on a machine."""
 
     def __init__(self, machine: Machine, request: Request) -> None:
-        self.part = machine.prefill_limit if machine.chunked else None
+        self.part, self.block = machine.prefill_limit if machine.chunked else None, machine.block
         legs: list[Leg] = []
         known = request.prompt
         handling, kept = None, 0
@@ -98,6 +99,22 @@ class Course:
             least.append(first + leg.decode - 1 + leg.pause + least[-1])
         return least[:0:-1]
 
+    def route(self, arrival: int, rate: float, ends: Ends = ()) -> Route:
+        """Return the request as the kernels take it, with what a slot of its time costs.
+
+        Segments end before the last slot in which a later one may end.
+        """
+        legs, starts = np.zeros((len(self.legs), 9), np.int64), np.zeros((len(self.legs), 2, 3), np.int64)
+        for k, (leg, earliest) in enumerate(zip(self.legs, earliest_slots(self, arrival), strict=True)):
+            least = self.least[k] - min(start.slots for start in leg.starts)
+            numbers = (leg.context, leg.decode, leg.pause, leg.handling == "preserve", len(leg.starts), least, earliest)
+            legs[k, : kernels.LOW] = numbers
+            for s, start in enumerate(leg.starts):
+                starts[k, s] = start.kept, start.need, start.slots
+        legs[:, kernels.LOW :] = ends or (0, ANY_LATER)
+        legs[:, kernels.HIGH] = np.minimum.accumulate(legs[::-1, kernels.HIGH])[::-1]
+        return Route(legs, starts, self.part or 0, self.block, arrival, rate)
+
 
 @dataclass(frozen=True)
 class SlotPrices:
@@ -110,9 +127,10 @@ class SlotPrices:
     requests: Array
 
     @cached_property
-    def device_sums(self) -> tuple[Array, Array]:
-        """Sums over the slots before each, [slots + 1]: of the price, and of the price times the slot."""
-        return prefix(self.device), prefix(self.device * np.arange(len(self.device)))
+    def arrays(self) -> PriceArrays:
+        """The prices as the kernels take them."""
+        host = np.zeros_like(self.device) if self.host is None else self.host
+        return price_arrays(np.array([self.device, host, self.tokens, self.requests]))
 
 
 def prefix(values: Array) -> Array:
@@ -120,28 +138,14 @@ def prefix(values: Array) -> Array:
     return np.concatenate([np.zeros(1, np.int64), np.cumsum(values)])
 
 
-def cheapest(
-    course: Course, machine: Machine, prices: SlotPrices, arrival: int, end: Callable[[Array], Array], ends: Ends = ()
-) -> int:
+def cheapest(course: Course, prices: SlotPrices, arrival: int, rate: int, ends: Ends = ()) -> int:
     """Return what the cheapest path costs, from slot `arrival` on, with each segment in its `ends` (none: in any).
 
-    `end(c)` is the cost of completing before slot c, never falling.
-    After the last slot all prices are 0. Where no path is allowed, it costs `NEVER` or more.
+    Completing before slot c costs rate (c - arrival). After the last slot all prices are 0. Where no path is allowed,
+    it costs `NEVER` or more.
     """
-    slots = len(prices.device)
-    earliest = earliest_slots(course, arrival)
-    after = end
-    for k in range(len(course.legs) - 1, -1, -1):
-        leg = course.legs[k]
-        first = np.arange(slots + 1)
-        cost = _device(leg, machine, prices, first) + _decodes(leg, prices, first, earliest[k])
-        cost += after(first + leg.decode)
-        cost, late = allowed(cost, first + leg.decode, ends[k:]), late_end(end, ends[k:])
-        options = [_Option(leg, start, machine, prices, course.part, cost, earliest[k]) for start in leg.starts]
-        least = course.least[k] - min(start.slots for start in leg.starts)
-        after = _After(options, 0 if k == 0 else course.legs[k - 1].pause, least, late, slots)
-    assert isinstance(after, _After)
-    return int(after(np.array([arrival]))[0])
+    route = course.route(arrival, rate, ends)
+    return int(least_cost(route, least_costs(route, prices.arrays, 1)))
 
 
 def allowed(cost: Array, c: Array, ends: Ends) -> Array:
@@ -164,88 +168,8 @@ def earliest_slots(course: Course, arrival: int) -> list[int]:
     return [total - least for least in course.least]
 
 
-def _device(leg: Leg, machine: Machine, prices: SlotPrices, first: Array) -> Array:
-    """Return sum over j < d of price[f + j] * blocks(A + j), for each slot f of the first token."""
-    slots, (sums, moments) = len(prices.device), prices.device_sums
-    last = np.minimum(first + leg.decode, slots)
-    if machine.block == 1:
-        return (leg.context - first) * (sums[last] - sums[first]) + moments[last] - moments[first]
-    cost = machine.blocks(leg.context) * (sums[last] - sums[first])
-    for j in range(machine.block - (leg.context - 1) % machine.block, leg.decode, machine.block):
-        cost += sums[last] - sums[np.minimum(first + j, slots)]
-    return cost
-
-
-def _decodes(leg: Leg, prices: SlotPrices, first: Array, earliest: int) -> Array:
-    """Return what the tokens after the first take of batches: a token and a place each, at the least prices so far."""
-    slots = len(prices.device)
-    sums = prefix(least_since(prices.tokens, earliest) + least_since(prices.requests, earliest))
-    later = np.minimum(first + 1, slots)
-    return sums[np.maximum(np.minimum(first + leg.decode, slots), later)] - sums[later]
-
-
 def least_since(price: Array, earliest: int) -> Array:
     """Return the least price in the slots from `earliest` to each, or 0 before."""
     least = np.zeros_like(price)
     least[earliest:] = np.minimum.accumulate(price[earliest:])
     return least
-
-
-class _Option:
-    """The cost of each slot of the first token under one start, of the slots before it too; `best`: from there on.
-
-    The last entry stands for all slots after the last one, whose parts of prefills may lie there too: these are free,
-    but what is kept is held up to the last slot.
-    """
-
-    def __init__(
-        self, leg: Leg, start: Start, machine: Machine, prices: SlotPrices, part: int | None, cost: Array, earliest: int
-    ) -> None:
-        slots = len(prices.device)
-        self.start = start
-        held = _holding(leg, start, machine, prices)
-        self.held = prefix(held)
-        first = np.arange(slots + 1)
-        begin = np.maximum(first - start.slots + 1, 0)
-        begin[-1] = slots
-        mine = cost + self.held[begin]
-        mine[:-1] += start.need * least_since(prices.tokens, earliest)
-        mine[:-1] += start.slots * least_since(prices.requests, earliest)
-        for j in range(1, min(start.slots, slots)):
-            tokens = leg.context - j * (part or 0)
-            fee = held if tokens <= start.kept else prices.device * machine.blocks(tokens)
-            mine[j:slots] += fee[: slots - j]
-        self.best = np.minimum.accumulate(mine[::-1])[::-1]
-
-
-def _holding(leg: Leg, start: Start, machine: Machine, prices: SlotPrices) -> Array:
-    """Return what KV kept through a call pays per slot: on the device, or where it may go, the cheaper place."""
-    if not start.kept:
-        return np.zeros_like(prices.device)
-    device = prices.device * machine.blocks(start.kept)
-    if leg.handling == "preserve":
-        return device
-    return np.zeros_like(device) if prices.host is None else np.minimum(device, prices.host * start.kept)
-
-
-@dataclass(frozen=True)
-class _After:
-    """The cost of what follows, by the slot c before which the segment before ended."""
-
-    options: list[_Option]
-    pause: int
-    least: int
-    """Slots from the first token of the segment that follows to the completion."""
-    end: Callable[[Array], Array]
-    slots: int
-
-    def __call__(self, c: Array) -> Array:
-        least: Array = np.min([self._one(option, c) for option in self.options], axis=0)
-        return least
-
-    def _one(self, option: _Option, c: Array) -> Array:
-        first = c + self.pause + option.start.slots - 1
-        inside = option.best[np.minimum(first, self.slots)]
-        beyond = option.held[-1] + self.end(first + self.least + 1)
-        cost: Array = np.where(first <= self.slots, inside, beyond) - option.held[np.minimum(c, self.slots)]
-        return cost

@@ -96,7 +96,7 @@ class Prices(Proof):
         course = Course(machine, request)
         if machine.evict:
             return Walk(course, machine, rows, lambda c: rate * (c - arrival), ends).cheapest(arrival)
-        return cheapest(course, machine, rows, arrival, lambda c: rate * (c - arrival), ends)
+        return cheapest(course, rows, arrival, rate, ends)
 
     def _rate(self, request: Request, objective: str) -> int:
         """Return what a slot of flow time costs in units of the scale, rounded down."""
@@ -149,12 +149,14 @@ def kinds(instance: Instance) -> Counter[Request]:
 
 def spend(budget: Budget, machine: Machine, alike: Iterable[Request], slots: int) -> None:
     """Count what cheapest paths take (InvalidCertificate: more than there is left)."""
-    calls = sum(_calls(machine, request, slots) for request in alike)
-    budget.spend(f"prices of {slots} slots", calls * (CALL + 4 * slots), 8 * slots * 60)
+    found = list(alike)
+    calls = sum(_calls(machine, request, slots) for request in found)
+    arrays = max(60, *(5 * len(request.segments) for request in found))
+    budget.spend(f"prices of {slots} slots", calls * (CALL + 4 * slots), 8 * slots * arrays)
 
 
 def _calls(machine: Machine, request: Request, slots: int) -> int:
-    """Return about how many calls of numpy over all slots its cheapest path takes."""
+    """Return about how many loops over all slots its cheapest path takes."""
     legs = Course(machine, request).legs
     if machine.evict:
         course = Course(machine, request)

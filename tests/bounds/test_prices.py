@@ -7,10 +7,9 @@ import pytest
 from pydantic import ValidationError
 
 import kvbound as kv
-from bounds import walks
 from bounds.lagrangian import Oracle, SlotPricing, machine_prices
 from kvcore import Cost, Machine, objective_value, verify_schedule
-from kvcore.certificates import InvalidCertificate, Prices, certify
+from kvcore.certificates import InvalidCertificate, Prices, certify, path_kernels
 from kvcore.certificates.paths import Course, SlotPrices, cheapest
 from kvcore.certificates.prices import FLOWS
 from kvcore.errors import BadInput
@@ -86,7 +85,11 @@ def test_compiled_ways_cost_what_the_checker_says(seed):
         rows = np.array([getattr(prices, name) or (0,) * prices.slots for name in names]) / prices.scale
         if instance.machine.host_memory == 0:
             prices = prices.replace(host=prices.device)
-        assert float(prices.value(instance, "weighted-flow-time")) == pytest.approx(oracle.evaluate(rows).bound)
+        point = oracle.evaluate(rows)
+        assert float(prices.value(instance, "weighted-flow-time")) == pytest.approx(point.bound)
+        for kind, path in zip(pricing.kinds, point.paths, strict=True):  # what it takes and pays is all but its time
+            time = kind.route.rate * (path.ends[-1] + 1 - kind.route.arrival)
+            assert path.ends[-1] >= prices.slots or path.cost == pytest.approx(time)
         compared += 1
     assert compared == 12
 
@@ -96,10 +99,10 @@ def test_a_lone_request_pays_by_hand():
     course = Course(MARS.machine, MARS.requests[0])
     assert [leg.context for leg in course.legs] == [1, 6]
     prices = SlotPrices(*(np.zeros(30, np.int64),) * 4)
-    assert cheapest(course, MARS.machine, prices, 0, lambda c: 100 * c) == 800
+    assert cheapest(course, prices, 0, 100) == 800
     one = np.ones(30, np.int64)
     device = SlotPrices(one, np.zeros(30, np.int64), np.zeros(30, np.int64), np.zeros(30, np.int64))
-    assert cheapest(course, MARS.machine, device, 0, lambda c: 100 * c) == 800 + 15 + 2 * 5 + 6
+    assert cheapest(course, device, 0, 100) == 800 + 15 + 2 * 5 + 6
 
 
 MARS = builtin.builtin_instance("mars-figure1")
@@ -182,9 +185,9 @@ def test_the_worked_example_is_proved_with_free_calls():
 
 def test_legs_are_named_as_the_kernels_read_them():
     pricing = SlotPricing(MARS, "total-flow-time")
-    assert pricing.kinds[0].legs[0, walks.DECODE] == 5
-    assert pricing.kinds[0].legs[1, walks.PRESERVED] == 1
-    assert pricing.kinds[0].starts[1, 0, walks.KEPT] == 5
+    assert pricing.kinds[0].route.legs[0, path_kernels.DECODE] == 5
+    assert pricing.kinds[0].route.legs[1, path_kernels.PRESERVED] == 1
+    assert pricing.kinds[0].route.starts[1, 0, path_kernels.KEPT] == 5
 
 
 def test_a_linear_program_that_fails_keeps_the_prices_known(monkeypatch):

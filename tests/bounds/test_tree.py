@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from bounds.lagrangian import ROWS, Oracle, SlotPricing
-from bounds.walks import DECODE, FAR, HIGH, LOW, PAUSE
+from bounds.walks import FAR
+from kvcore.certificates.path_kernels import DECODE, HIGH, LOW, PAUSE
 from kvcore.certificates.paths import ANY_LATER, NEVER
 from tests.support.random_proofs import PRICEABLE, random_prices
 from tests.support.tiny_instances import PROFILES, tiny_instance

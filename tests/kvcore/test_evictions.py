@@ -107,7 +107,7 @@ def compare(seeds, evict=True):
             if evict:
                 found = Walk(course, machine, prices, end, ends).cheapest(request.arrival)
             else:
-                found = cheapest(course, machine, prices, request.arrival, end, ends)
+                found = cheapest(course, prices, request.arrival, rate, ends)
             least = cheapest_of_all(machine, request, rows, rate, ends)
             assert found <= least, (seed, request.id)
             compared += 1

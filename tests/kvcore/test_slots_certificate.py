@@ -123,6 +123,12 @@ for seed in few(range(3000, 3012)):
     for target in (least, least + 2):
         _, outcome = solver.run(target)
         print("search", seed, outcome.proved, outcome.states, outcome.tries, outcome.cost)
+from random import Random
+from tests.support.random_proofs import PRICEABLE, random_prices
+from tests.support.tiny_instances import PROFILES, tiny_instance
+for seed in range(9):
+    instance = tiny_instance(seed, **PROFILES["calls-free"] | PRICEABLE)
+    print("search", seed, random_prices(Random(seed), instance).value(instance, "weighted-flow-time"))
 """
 
 
@@ -135,7 +141,7 @@ def test_the_plain_functions_do_the_same() -> None:
         return [line for line in made.stdout.splitlines() if line.startswith("search")]  # HiGHS may say who it is
 
     compiled = counts()
-    assert len(compiled) == 2 * len(few(range(12)))
+    assert len(compiled) == 2 * len(few(range(12))) + 9
     assert counts(NUMBA_DISABLE_JIT="1") == compiled
 
 

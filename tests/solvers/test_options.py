@@ -20,7 +20,6 @@ CONSTANTS = {
     "bounds/just_in_time_kernels.py: NO": "stands for none of something",
     "bounds/just_in_time_kernels.py: BEST": "the place of a number",
     "bounds/just_in_time_kernels.py: MOST_OPTIONS": "room for all options there can be",
-    "bounds/walks.py: FAR": "stands for infinity, where sums of floats must not overflow",
     "bounds/lagrangian.py: SIZE": "sums of the checker stay below 2^62",
     "bounds/speed_kernels.py: FAR": "stands for infinity",
     "solvers/counts/cost_to_go.py: NEVER, LEAST": "no sum of 64 bits overflows",

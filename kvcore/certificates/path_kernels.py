@@ -1,0 +1,171 @@
+"""Compiled where numba is installed: the cheapest path of one request through priced slots, as `paths.py` counts it.
+
+All is exact where prices and rates are whole numbers; with floats it only proposes prices. `legs` [k, LEG] and `starts`
+[k, 2, START] are those of `paths.Course`: `LEAST` is the slots from a segment's first token to the completion,
+`EARLIEST` the slot in which it can begin, and `LOW` and `HIGH` are the slots between which it may end (`HIGH` never
+falls from one segment to the next).
+"""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from kvcore.compiled import compiled
+
+CONTEXT, DECODE, PAUSE, PRESERVED, COUNT, LEAST, EARLIEST, LOW, HIGH = range(9)
+KEPT, NEED, SLOTS = range(3)
+DEVICE, HOST, TOKENS, REQUESTS = range(4)
+NEVER = 2**60
+"""What a path costs that is not allowed: more than any other. Tables are cut off there."""
+
+
+class Route(NamedTuple):
+    """One kind of request: its legs and their starts, tokens of a prefill part, the block, its arrival and rate."""
+
+    legs: Any
+    starts: Any
+    part: int
+    block: int
+    arrival: int
+    rate: Any
+
+
+class PriceArrays(NamedTuple):
+    """Prices of device blocks, host tokens, and tokens and requests of a batch [4, slots].
+
+    `sums` and `moments` [slots + 1] add up the device's price, and that times the slot, over the slots before each.
+    """
+
+    rows: Any
+    sums: Any
+    moments: Any
+
+
+def price_arrays(rows: Any) -> PriceArrays:
+    """Return prices [4, slots], and the sums of the device's."""
+    device = rows[DEVICE]
+    sums, moments = (np.append(0, np.cumsum(each)) for each in (device, device * np.arange(len(device))))
+    return PriceArrays(rows, sums, moments)
+
+
+class LeastCosts(NamedTuple):
+    """By segment and start: least costs by first slot (each `stride`-th from `lows` on), and what holding KV costs.
+
+    The cost of a first slot is the least from there on, less what is `held` up to the slot in which the start begins.
+    """
+
+    best: Any
+    held: Any
+    lows: Any
+    stride: int
+
+
+@compiled
+def fill_least(price, earliest, least):
+    """Fill `least` with the least price since slot `earliest` (0 before)."""
+    low = price[0]
+    for t in range(len(price)):
+        if t <= earliest:
+            low = price[t]
+        low = min(low, price[t])
+        least[t] = low if t >= earliest else 0
+
+
+@compiled
+def place(first, low, stride):
+    """Return the place in `best` of a first slot, or of the next one that is looked at."""
+    return (max(first - low, 0) + stride - 1) // stride
+
+
+@compiled
+def after(c, k, route, table):
+    """Return the cost of what follows segment k that ends before slot c, and the start of the next one."""
+    legs, starts, _, _, arrival, rate = route
+    best, held, lows, stride = table
+    slots = held.shape[2] - 1
+    if not legs[k, LOW] < c <= legs[k, HIGH] + 1:
+        return NEVER, 0
+    if k == len(legs) - 1:
+        return rate * (c - arrival), 0
+    least, chosen = NEVER, 0
+    for s in range(legs[k + 1, COUNT]):
+        first = c + legs[k, PAUSE] + starts[k + 1, s, SLOTS] - 1
+        if first < slots:
+            cost = best[k + 1, s, (max(first - lows[k + 1, s], 0) + stride - 1) // stride]
+        elif legs[k + 1, HIGH] < slots:
+            cost = NEVER
+        else:
+            cost = held[k + 1, s, slots] + rate * (first + legs[k + 1, LEAST] + 1 - arrival)
+        cost -= held[k + 1, s, min(c, slots)]
+        if cost < least:
+            least, chosen = cost, s
+    return least, chosen
+
+
+@compiled
+def holding(kept, preserved, block, rows, t):
+    """Return what KV kept through a call pays in slot t: on the device, or where it may go, the cheaper place."""
+    on_device = rows[DEVICE, t] * -(-kept // block)
+    return on_device if preserved else min(on_device, rows[HOST, t] * kept)
+
+
+@compiled
+def least_costs(route, prices, stride):
+    """Return the least costs of all segments, from the last back.
+
+    Segments from the slot after the last one on have their first token at their earliest.
+    """
+    legs, starts, part, block, _, _ = route
+    rows, sums, moments = prices
+    slots, K = rows.shape[1], len(legs)
+    best, held = np.empty((K, 2, slots // stride + 2), rows.dtype), np.zeros((K, 2, slots + 1), rows.dtype)
+    table = LeastCosts(best, held, np.zeros((K, 2), np.int64), stride)
+    tokens, requests, work = np.zeros(slots, rows.dtype), np.zeros(slots, rows.dtype), np.zeros(slots + 1, rows.dtype)
+    priced, hosted = rows[TOKENS].any() or rows[REQUESTS].any(), rows[HOST].any()
+    for k in range(K - 1, -1, -1):
+        context, decode = legs[k, CONTEXT], legs[k, DECODE]
+        if priced:
+            fill_least(rows[TOKENS], legs[k, EARLIEST], tokens)
+            fill_least(rows[REQUESTS], legs[k, EARLIEST], requests)
+            for t in range(slots):
+                work[t + 1] = work[t] + tokens[t] + requests[t]
+        for s in range(legs[k, COUNT]):
+            kept, need, count = starts[k, s, KEPT], starts[k, s, NEED], starts[k, s, SLOTS]
+            if kept > 0 and (hosted or legs[k, PRESERVED]):
+                for t in range(legs[k - 1, EARLIEST], slots):
+                    held[k, s, t + 1] = held[k, s, t] + holding(kept, legs[k, PRESERVED], block, rows, t)
+            low = table.lows[k, s] = min(slots, legs[k, EARLIEST] + count - 1)
+            points = (slots - 1 - low) // stride + 1
+            best[k, s, points] = after(slots + decode, k, route, table)[0] + held[k, s, slots]
+            for i in range(points - 1, -1, -1):
+                f = low + i * stride
+                best[k, s, i] = best[k, s, i + 1]
+                cost, _ = after(f + decode, k, route, table)
+                if cost >= NEVER:
+                    continue
+                end = min(f + decode, slots)
+                if block == 1:
+                    cost += (context - f) * (sums[end] - sums[f]) + moments[end] - moments[f]
+                else:
+                    cost += -(-context // block) * (sums[end] - sums[f])
+                    for j in range(block - (context - 1) % block, decode, block):
+                        cost += sums[end] - sums[min(f + j, slots)]
+                cost += need * tokens[f] + count * requests[f] + work[end] - work[f + 1]
+                cost += held[k, s, max(f - count + 1, 0)]
+                for j in range(1, min(count, f + 1)):
+                    resident = context - j * part
+                    if resident > kept:
+                        cost += rows[DEVICE, f - j] * -(-resident // block)
+                    else:
+                        cost += held[k, s, f - j + 1] - held[k, s, f - j]
+                best[k, s, i] = min(best[k, s, i], cost)
+    return table
+
+
+@compiled
+def least_cost(route, table):
+    """Return what the cheapest path costs (`NEVER` or more: there is none that ends its segments as it must)."""
+    slots, first = table.held.shape[2] - 1, route.arrival + route.starts[0, 0, SLOTS] - 1
+    if first < slots:
+        return table.best[0, 0, place(first, table.lows[0, 0], table.stride)]
+    return NEVER if route.legs[0, HIGH] < slots else route.rate * (first + route.legs[0, LEAST] + 1 - route.arrival)
