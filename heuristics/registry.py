@@ -17,8 +17,8 @@ from heuristics.policies.figure_1 import Fcfs, MarsOrder, RandomOrder, Sjf, SjfA
 from heuristics.policies.first_tokens import FirstTokens
 from heuristics.policies.index import Index
 from heuristics.policies.infercept import (
+    BY_DURATION,
     STEPS,
-    ByDuration,
     ByType,
     ImprovedDiscard,
     Infercept,
@@ -29,14 +29,14 @@ from heuristics.policies.infercept import (
 )
 from heuristics.policies.infercept_as_released import InferceptAsReleased
 from heuristics.policies.infermax import (
+    EVICTION_FREE,
+    TABLE_1,
     Infermax,
     InfermaxHistogram,
     Sarathi,
     SarathiServe,
     Vllm,
     VllmVidur,
-    eviction_free,
-    table_1,
 )
 from heuristics.policies.knee import Knee
 from heuristics.policies.mars import ABLATIONS as MARS
@@ -46,11 +46,13 @@ from heuristics.policies.mc_sf import McSf, MemoryArea
 from heuristics.policies.on_time import OnTime
 from heuristics.policies.rank import RANKINGS, RankAsReleased, Ranking, Srpt
 from heuristics.policies.serial import Serial
+from heuristics.policies.sglang import VARIANTS as SGLANG
 from heuristics.policies.sglang import SGLang
 from heuristics.policies.slai import Slai
 from heuristics.policies.sorted_f import SortedF
 from heuristics.policies.staggered import Staggered
-from heuristics.policies.trtllm import TensorRtLlm
+from heuristics.policies.trtllm import VARIANTS as TRTLLM
+from heuristics.policies.vllm_v1 import VARIANTS as VLLM_V1
 from heuristics.policies.vllm_v1 import VllmV1
 from heuristics.policies.wait import Wait
 from kvcore.errors import BadInput, did_you_mean
@@ -64,25 +66,16 @@ STARTERS = (Fcfs(), Sjf(), SjfApi(), MarsOrder(), Serial())  # policies that nev
 
 FAMILIES: dict[str, tuple[Policy, ...]] = {
     "the rule of Figure 1": STARTERS,
-    "engines of today": (
-        VllmV1("vllm-v1"), VllmV1("vllm-v1-cached", cached=True), VllmV1("vllm-v1-first-chunk", gate=False),
-        VllmV1("vllm-v1-priority", priority=True), VllmV1("vllm-v1-priority-0.32", priority=True, ends_step=True),
-        VllmV1("vllm-v1-async", ahead=True),
-        SGLang("sglang"), SGLang("sglang-cached", cached=True), SGLang("sglang-overlap", ahead=True),
-        *(
-            TensorRtLlm(f"trtllm-{name}{suffix}", utilize=utilize, cached=bool(suffix))
-            for name, utilize in (("no-evict", False), ("max-utilization", True)) for suffix in ("", "-cached")
-        ),
-    ),
+    "engines of today": (VllmV1(), *VLLM_V1, SGLang(), *SGLANG, *TRTLLM),
     "INFERMAX": (
-        Vllm(), VllmVidur(), Sarathi(), SarathiServe(), *table_1(), *eviction_free(), *map(Ranking, RANKINGS),
+        Vllm(), VllmVidur(), Sarathi(), SarathiServe(), *TABLE_1, *EVICTION_FREE, *map(Ranking, RANKINGS),
         *(RankAsReleased(Ranking(row)) for row in RANKINGS), Infermax(), InfermaxHistogram(),
     ),
     "InferCept": (
         ImprovedDiscard(), Preserve(), Swap(),
         *STEPS, ByType(),
         Infercept(), InferceptProfiled(), InferceptElapsed(), InferceptAsReleased(),
-        ByDuration("infercept-hs", discard_from=None), ByDuration("infercept-hd", swap_from=None), ByDuration(),
+        *BY_DURATION,
     ),
     "MARS and LAMPS": (Mars(), *MARS, MarsAsReleased()),
     "AugServe": (AugServe(), *AUGSERVE),

@@ -6,7 +6,7 @@ import re
 from abc import ABC, abstractmethod
 from copy import copy
 from inspect import cleandoc
-from typing import ClassVar, Literal, NamedTuple, Self
+from typing import Any, ClassVar, Literal, NamedTuple, Self
 
 from heuristics.engine.job import Knows
 from heuristics.engine.plan import Plan
@@ -64,9 +64,9 @@ class Policy(ABC):
         missing = [name for name in self.needs if not getattr(machine, name) and not (enough and name == "evict")]
         return f"it needs a machine with {' and '.join(missing)}" if missing else None
 
-    def called(self, name: str, rule: str, source: str | None = None) -> Self:
-        """Return it, whose switches make it another policy, with a name, a rule and perhaps a source of its own."""
-        self.name, self.rule, self.source = name, rule, source or self.source
+    def called(self, name: str, rule: str, source: str | None = None, **switches: Any) -> Self:
+        """Return it with switches that make it another policy, a name, a rule and perhaps a source of its own."""
+        vars(self).update(switches, name=name, rule=rule, source=source or self.source)
         return self
 
     def set(self, name: str) -> Self:

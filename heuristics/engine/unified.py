@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, insort
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from itertools import accumulate, takewhile
+from itertools import takewhile
 from typing import Any, ClassVar, Literal, NamedTuple
 
 from heuristics.engine.job import Job
@@ -174,20 +174,14 @@ class Unified(Policy):
         if not jobs or (needed <= self.available(plan) and plan.decode_on(jobs)):
             return  # all of them decode, so their order does not matter
         jobs = self.order(jobs)
-        self._decode_in_order(jobs, jobs, plan)
+        self._go_on(jobs, jobs, plan)
 
-    def _decode_in_order(self, jobs: Sequence[Job], running: Sequence[Job], plan: Plan) -> None:
-        """Let running decodes process their token, together as far as memory surely lasts; where it lacks, evict."""
-        while (jobs := [job for job in jobs if job.index not in self._evicted]) and plan.takes("decode"):
-            room = self.available(plan) - self.spare_block
-            fit = min(len(jobs), max(0, room))
-            if self.machine.block > 1:
-                growths = accumulate(job.device % self.machine.block == 0 for job in jobs)
-                fit = sum(1 for _ in takewhile(room.__ge__, growths))
-            first, jobs = jobs[: max(1, fit)], jobs[max(1, fit) :]
-            for job in () if fit and plan.decode_on(first) else first:
-                if job.index not in self._evicted and plan.chunk(job):
-                    self._take_or_evict(job, 1, running, plan)
+    def _go_on(self, jobs: Sequence[Job], running: Sequence[Job], plan: Plan) -> None:
+        """Let running requests process what they may in order; where memory lacks, evict."""
+        for job in jobs:
+            tokens = 0 if job.index in self._evicted else plan.chunk(job)
+            if tokens:
+                self._take_or_evict(job, tokens, running, plan)
 
     def fill_prefilling(self, plan: Plan) -> None:
         """Let running requests go on with their prefills, which may evict others that have not been taken."""
@@ -204,10 +198,7 @@ class Unified(Policy):
         before = self.decoding[: bisect_left(self.decoding, min(map(first_come, self.prefilling)), key=first_come)]
         room = self.available(plan) - self.spare_block
         together = before and self._unreserved_growth(before) <= room and plan.decode_on(before)
-        for job in running[len(before) :] if together else running:
-            tokens = 0 if job.index in self._evicted else plan.chunk(job)
-            if tokens:
-                self._take_or_evict(job, tokens, running, plan)
+        self._go_on(running[len(before) :] if together else running, running, plan)
 
     def fill_swapped(self, plan: Plan) -> None:
         """Bring requests back from the host, in order, up to the first that does not fit."""

@@ -2,7 +2,6 @@
 
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
-from itertools import count
 from typing import Any
 
 from heuristics.engine.job import Job, Knows
@@ -41,10 +40,7 @@ class InferceptBase(Unified):
 
     batch_tokens = 384  # the saturation point S of InferCept's two models, where the machine gives no smaller
     needs = ("evict", "pause", "chunked")
-
-    def __init__(self, *, swaps: bool = True) -> None:
-        """Say whether KV is swapped at all."""
-        self.swaps = swaps
+    swaps: bool = True  # whether KV is swapped at all
 
     def start(self, view: View) -> None:
         super().start(view)
@@ -290,10 +286,11 @@ class Swap(ImprovedDiscard):
 
 
 STEPS = (
-    InferceptBase(swaps=False).called(
+    InferceptBase().called(
         "infercept-chunked-discard",
         "Decodes, then chunks up to 384 tokens, by original arrival; calls discard",
         "InferCept (arXiv 2402.01869), Section 5.2",
+        swaps=False,
     ),
     InferceptBase().called(
         "infercept-swap",
@@ -338,15 +335,8 @@ class ByDuration(InferceptBase):
 
     name = "infercept-hb"
     knows = "predictions"
-
-    def __init__(self, name: str = "infercept-hb", swap_from: int | None = 4, discard_from: int | None = 7) -> None:
-        """Take the seconds from which a call swaps, and from which it discards (None: never)."""
-        super().__init__()
-        self.name = name
-        self.swap_from, self.discard_from = swap_from, discard_from
-        parts = (("discard", discard_from), ("swap", swap_from))
-        said = ", ".join(f"of {seconds} s {what}" for what, seconds in parts if seconds is not None)
-        self.rule = f"Chunks beside decodes; calls {said}, shorter ones preserve"
+    swap_from: int | None = 4  # seconds (None: never)
+    discard_from: int | None = 7
 
     def start(self, view: View) -> None:
         super().start(view)
@@ -358,6 +348,13 @@ class ByDuration(InferceptBase):
             self.discard(job, plan)
         elif self.swap_from is not None and seconds >= self.swap_from and self.host_takes(job, plan):
             self.swap(job, plan)
+
+
+BY_DURATION = (
+    ByDuration().called("infercept-hs", "Chunks; calls of 4 s swap, shorter ones preserve", discard_from=None),
+    ByDuration().called("infercept-hd", "Chunks; calls of 7 s discard, shorter ones preserve", swap_from=None),
+    ByDuration(),
+)
 
 
 class Infercept(InferceptBase):
@@ -432,19 +429,8 @@ class InferceptElapsed(Infercept):
         return self.now - job.call_start
 
     def steady(self, view: View, plan: Plan) -> int:
-        """Return for how many batches no call has lasted long enough to be dropped.
-
-        The waste of discarding grows as the others decode; that of now is too little, so that this is at most what it
-        could be.
-        """
-        most = super().steady(view, plan)
-        ticks = [self.first_drop(job) for job in self.holding.values() if not job.host]
-        return most if not ticks else min(most, batches_until(min(ticks), view, plan, self.decoding))
-
-    def first_drop(self, job: Job) -> int:
-        """Return the first tick at which its call would be dropped, were the waste of discarding that of now."""
-        assert job.call_start is not None  # for mypy: it is in a call
-        return job.call_start + self.wastes[job.index][1] // (2 * job.device) + 1
+        """Return for how many batches nothing changes: one while a call may have lasted long enough to be dropped."""
+        return 1 if any(not job.host for job in self.holding.values()) else super().steady(view, plan)
 
 
 class InferceptProfiled(InferceptElapsed):
@@ -469,10 +455,6 @@ class InferceptProfiled(InferceptElapsed):
     def expected(self, job: Job) -> int:
         calls, ticks = self.profile.get(call_type(job), (0, 0))
         return ticks // calls if calls else super().expected(job)
-
-    def first_drop(self, job: Job) -> int:
-        """Return the first tick at which its call would be dropped: never, where only events change the mean."""
-        return LIMIT if call_type(job) in self.profile else super().first_drop(job)
 
 
 def forward(tokens: int, decodes: int = 0) -> Features:
@@ -513,18 +495,3 @@ def adds_transfers(function: CostFunction) -> bool:
 def call_type(job: Job) -> str:
     """Return the type of its calls: the id up to the first dash."""
     return job.id.partition("-")[0]
-
-
-def batches_until(tick: int, view: View, plan: Plan, decoding: list[Job]) -> int:
-    """Return how many batches of these decodes start before `tick`, the first of them at `view.now`."""
-    r = len(plan.work)
-    kv = sum(job.device for job in decoding) - r  # as the first batch read it
-    features = Features(busy=1, any_decode=1, tokens=r, generated=r, decode_requests=r, decode_kv=max(0, kv))
-    if tick >= LIMIT:
-        return LIMIT
-    start = view.now
-    for batches, ticks in zip(count(1), view.cost.durations(features), strict=False):
-        start += ticks
-        if start >= tick:
-            return batches
-    raise AssertionError("the durations have no end")

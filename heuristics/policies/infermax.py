@@ -151,12 +151,6 @@ class Table1(Unified):
     Source: INFERMAX (arXiv 2411.07447), Section 3.1, Algorithm 1, and Table 1.
     """
 
-    def __init__(self, name: str, rule: str, **switches: Any) -> None:
-        """Take a name, a rule, and the switches of `Unified` that are not as there."""
-        self.name = name
-        self.rule = rule
-        vars(self).update(switches)
-
 
 ROWS: dict[str, tuple[str, dict[str, Any]]] = {
     "vllm": (
@@ -176,13 +170,10 @@ ROWS: dict[str, tuple[str, dict[str, Any]]] = {
 """Table 1, without what all rows share: order of arrival, and the last comer is evicted."""
 
 
-def table_1() -> list[Table1]:
-    """Return the rows that have no file of their own."""
-    return [
-        Table1(name, f"{rule}; the last comer is evicted", **switches)
-        for name, (rule, switches) in ROWS.items()
-        if name not in ("vllm", "sarathi", "sarathi-serve")
-    ]
+TABLE_1 = [
+    Table1().called(name, f"{rule}; the last comer is evicted", **switches)
+    for name, (rule, switches) in ROWS.items() if name not in ("vllm", "sarathi", "sarathi-serve")
+]  # fmt: skip
 
 
 class EvictionFree(Table1):
@@ -204,11 +195,9 @@ class EvictionFree(Table1):
         return max(job.known, job.peak)
 
 
-def eviction_free() -> list[EvictionFree]:
-    """Return the variants of all rows of Table 1."""
-    return [
-        EvictionFree(
-            f"{name}-ef", f"{rule}; admitted once the most KV it will ever hold is free (hypothetical)", **switches
-        )
-        for name, (rule, switches) in ROWS.items()
-    ]
+EVICTION_FREE = [
+    EvictionFree().called(
+        f"{name}-ef", f"{rule}; admitted once the most KV it will ever hold is free (hypothetical)", **switches
+    )
+    for name, (rule, switches) in ROWS.items()
+]

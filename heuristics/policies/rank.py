@@ -3,7 +3,6 @@
 from abc import abstractmethod
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Sequence
-from itertools import groupby
 from operator import itemgetter
 from typing import Any
 
@@ -93,19 +92,6 @@ class PreemptiveOrder(Unified):
 
     def _place(self, job: Job) -> tuple[Any, int]:
         return self.rank(job), job.index
-
-    def _go_on(self, jobs: Sequence[Job], running: Sequence[Job], plan: Plan) -> None:
-        """Let these running requests go on in order, decodes that follow each other at once if memory lasts."""
-        for decodes, pairs in groupby(zip(jobs, plan.decoding(jobs), strict=True), key=lambda pair: pair[1] > 0):
-            group = [job for job, _ in pairs]
-            if decodes:
-                self._decode_in_order(group, running, plan)
-            for job in () if decodes else group:
-                if plan.tokens_left < 1:
-                    return
-                tokens = 0 if job.index in self._evicted else plan.chunk(job)
-                if tokens:
-                    self._take_or_evict(job, tokens, running, plan)
 
     def _let_in(self, entry: Entry, running: Sequence[Job], plan: Plan) -> bool:
         """Admit a waiting request, if need be by evicting running ones that come after it; return whether it was."""

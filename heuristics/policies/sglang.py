@@ -46,6 +46,8 @@ class SGLang(PlansAhead):
     for batch (benchmarks/engines). Order `fcfs`, prefills and decodes apart; r is a double, as there.
     """
 
+    name = "sglang"
+    rule = "Prefills alone and first, admitted beside a share of the output limits; the fewest outputs are retracted"
     source = "SGLang 0.5.23, srt/managers/schedule_policy.py and scheduler.py"
     prefill_tokens = 8192
     new_token_ratio: float = 0.7
@@ -58,15 +60,6 @@ class SGLang(PlansAhead):
         "max_running_requests": Setting("requests that run, beside the machine's own limit", least=1),
         "ignore_eos": Setting("1: all requests are of fixed length, and their whole limits are kept free", most=1),
     }
-
-    def __init__(self, name: str, *, cached: bool = False, ahead: bool = False) -> None:
-        self.name = name
-        self.cached, self.ahead = cached, ahead
-        freed = "freed KV stays until needed" if cached else "calls discard"
-        self.rule = (
-            "Prefills alone and first, admitted beside a share of the output limits; "
-            f"the fewest outputs are retracted; {freed}{'; planned as the batch before starts' if ahead else ''}"
-        )
 
     def start(self, view: View) -> None:
         super().start(view)
@@ -204,3 +197,9 @@ class SGLang(PlansAhead):
         """Lower r by that many decode steps."""
         for _ in range(min(steps, STEPS + 1)):
             self.ratio = max(self.ratio - (self.first - self.least) / STEPS, self.least)
+
+
+VARIANTS = (
+    SGLang().called("sglang-cached", "As sglang; freed KV stays until its memory is needed", cached=True),
+    SGLang().called("sglang-overlap", "As sglang; a batch is planned as the one before it starts", ahead=True),
+)

@@ -3,6 +3,7 @@
 from bisect import insort
 from collections.abc import Iterator
 from heapq import merge
+from typing import Any
 
 from heuristics.engine.job import Job
 from heuristics.engine.plan import Plan
@@ -36,16 +37,10 @@ class TensorRtLlm(ServingEngine):
     (0a949d3) and scheduledBlocksManager.h (1ce9149); chunks FIRST_COME_FIRST_SERVED.
     """
 
+    needs = ("hybrid", "chunked", "pause")
     whole_blocks = False
+    utilize: bool = False
     source = "TensorRT-LLM, batch_manager/capacityScheduler.cpp (02a10fe), microBatchScheduler.cpp (0a949d3)"
-
-    def __init__(self, name: str, *, utilize: bool, cached: bool = False) -> None:
-        self.name = name
-        self.utilize, self.cached = utilize, cached
-        self.needs = ("hybrid", "chunked", "pause", *(("evict",) if utilize else ()))
-        admitted = "the last started pauses" if utilize else "prompt and output limit are reserved"
-        freed = "freed KV stays until needed" if cached else "calls discard"
-        self.rule = f"First come first served, decodes first, then chunks; {admitted}; {freed}"
 
     def start(self, view: View) -> None:
         super().start(view)
@@ -150,3 +145,17 @@ class TensorRtLlm(ServingEngine):
     def most(self, job: Job) -> int:
         """Return the blocks of its prompt and output limit, or all where the memory has fewer."""
         return min(self.machine.block_limit or LIMIT, self.machine.blocks(job.known + self.limit(job)))
+
+
+RULES: dict[str, tuple[str, dict[str, Any]]] = {
+    "no-evict": ("prompt and output limit are reserved", {}),
+    "max-utilization": ("the last started pauses", {"utilize": True, "needs": (*TensorRtLlm.needs, "evict")}),
+}
+VARIANTS = tuple(
+    TensorRtLlm().called(
+        f"trtllm-{name}{suffix}", f"First come first served, decodes first, then chunks; {rule}; {freed}",
+        cached=bool(suffix), **switches,
+    )
+    for name, (rule, switches) in RULES.items()
+    for suffix, freed in (("", "calls discard"), ("-cached", "freed KV stays until needed"))
+)  # fmt: skip

@@ -34,7 +34,14 @@ class VllmV1(PlansAhead):
     defaults of V1: chunked prefills, the gate of 2026 (`scheduler_reserve_full_isl`), no watermark, no threshold.
     """
 
+    name = "vllm-v1"
+    rule = (
+        "One token budget, running before waiting, first come first served, admitted if all of it fits; calls discard"
+    )
     source = "vLLM 0.33.0, vllm/v1/core/sched/scheduler.py"
+    gate: bool = True
+    priority: bool = False
+    ends_step: bool = False
     needs = ("hybrid", "chunked", "pause", "evict")
     keeps_ended = True
     watermark: float = 0.0
@@ -47,25 +54,6 @@ class VllmV1(PlansAhead):
         "max_num_seqs": Setting("requests that run, beside the machine's own limit", least=1),
         "prefill_schedule_interval": Setting("batches from a prefill to the next, unless some were left", least=1),
     }
-
-    def __init__(
-        self,
-        name: str,
-        *,
-        gate: bool = True,
-        cached: bool = False,
-        priority: bool = False,
-        ends_step: bool = False,
-        ahead: bool = False,
-    ) -> None:
-        self.name = name
-        self.gate, self.cached, self.priority, self.ends_step, self.ahead = gate, cached, priority, ends_step, ahead
-        order = "larger weight first" if priority else "first come first served"
-        order += ", who preempts itself ends the step" if ends_step else ""
-        admitted = f"memory for {'all its tokens' if gate else 'its first chunk'} is free"
-        freed = "freed KV stays until needed" if cached else "calls discard"
-        planned = "; planned as the batch before starts" if ahead else ""
-        self.rule = f"One token budget, running before waiting, {order}, admitted if {admitted}; {freed}{planned}"
 
     def start(self, view: View) -> None:
         super().start(view)
@@ -169,6 +157,17 @@ class VllmV1(PlansAhead):
             self.running.append(self.waiting.pop(0))
             self.take(job, tokens, plan)
         self.backlog = bool(self.waiting) if not self.defers else self.backlog
+
+
+VARIANTS = (
+    VllmV1().called("vllm-v1-cached", "As vllm-v1; freed KV stays until its memory is needed", cached=True),
+    VllmV1().called("vllm-v1-first-chunk", "As vllm-v1; admitted if its first chunk fits", gate=False),
+    VllmV1().called("vllm-v1-priority", "As vllm-v1; larger weights first", priority=True),
+    VllmV1().called(
+        "vllm-v1-priority-0.32", "As vllm-v1-priority; who preempts itself ends the step", priority=True, ends_step=True
+    ),
+    VllmV1().called("vllm-v1-async", "As vllm-v1; a batch is planned as the one before it starts", ahead=True),
+)
 
 
 def _pay(left: dict[str, int], job: Job, tokens: int) -> None:

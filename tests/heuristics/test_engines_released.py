@@ -95,7 +95,7 @@ def test_a_batch_that_takes_part_of_a_preempted_requests_kv_cannot_admit_it() ->
     """M = 12, C = 8: B holds 3 that stay, of which A's token takes 1. vLLM admits B in that batch; R4 forbids it."""
     c = Request(id="C", prompt=1, segments=(Segment(decode=5, call=Call(duration=1, returns=2)), Segment(decode=3)))
     given = serving(12, request("A", 1, 6), request("B", 3, 4, 3), c, batch_tokens=8, partial=True)
-    policy = VllmV1("admits", cached=True)
+    policy = VllmV1().called("admits", "", cached=True)
     assert moves(given, "vllm-v1-cached", 6)[5] == ({"A": 1}, {"B": 1})
     vars(policy)["may_join"] = lambda job, plan: True
     with pytest.raises(PolicyError, match="R4"):

@@ -8,7 +8,7 @@ import pytest
 
 from costmodels import GPT_J_6B, get_cost
 from heuristics import Unsuited, get_policy, run_policy, trace_policy
-from heuristics.policies.infercept import ByDuration, InferceptProfiled, forward, hidden
+from heuristics.policies.infercept import InferceptProfiled, forward, hidden
 from heuristics.policies.infercept_as_released import InferceptAsReleased
 from heuristics.registry import FAMILIES
 from kvcore import Batch, Cost, CostFunction, Features, Instance, Machine, Request, measures
@@ -221,7 +221,6 @@ def test_by_duration(name: str, expected: list[str]) -> None:
         of = two(duration, host_memory=None).replace(tick_seconds=Fraction(1, 2))
         found.append(handlings(trace_policy(of, get_policy(name)))["A/1"])
     assert found == expected
-    assert ByDuration("x", swap_from=2, discard_from=None).rule.endswith("calls of 2 s swap, shorter ones preserve")
 
 
 # --- as released -----------------------------------------------------------------------------------------------------

@@ -103,7 +103,7 @@ def test_the_fewest_outputs_are_retracted_and_the_ratio_follows() -> None:
             if plan.dropped:
                 self.ratio_after = self.ratio
 
-    policy = Watched("sglang")
+    policy = Watched()
     given = serving(39, request("A", 2, 20, max_new=20), request("B", 2, 20, 1, max_new=20))
     trace = trace_policy(given, policy, compress=False)
     assert [batch.drop for batch in trace.schedule.batches if batch.drop] == [{"B": 19}]
@@ -121,7 +121,7 @@ def test_the_ratio_falls_with_each_decode_repeated_or_not(compress: bool) -> Non
                 assert [job.id for job in view.arrived] == ["B"]
                 self.seen = self.ratio
 
-    policy = Watched("sglang")
+    policy = Watched()
     trace_policy(serving(None, request("A", 2, 1000), request("B", 2, 1, 400)), policy, compress=compress)
     assert policy.seen == pytest.approx(0.7 - 399 * (0.7 - 0.098) / 600)
     policy.lower(10**6)
