@@ -15,7 +15,7 @@ from kvcore.certificates.proof import InvalidCertificate, Proof
 from kvcore.certificates.slot_graph import local_graphs
 from kvcore.certificates.slot_search import SlotSearch, Vector
 from kvcore.instance import LIMIT, Instance, Noun
-from kvcore.metrics import Value, scale_of
+from kvcore.metrics import SUMS, Value, scale_of
 
 MOST_STATES, MOST_TRIES = 4_000_000, 1_000_000_000
 """Joint states, and options of a request tried in them, that a checker looks at."""
@@ -95,8 +95,8 @@ def why_not(instance: Instance, objective: str) -> str | None:
     """Say why the search does not take an instance and an objective (None: it does)."""
     if not instance.cost.always_one_tick:
         return "need batches that all last one tick"
-    if objective == "late-requests":
-        return "prove sums and the largest times, not late-requests"
+    if objective not in (*SUMS, "makespan", "busy-time", "max-flow-time"):
+        return f"prove sums and the largest times, not {objective}"
     if len(instance.requests) > MOST_REQUESTS:
         return f"take at most {MOST_REQUESTS} requests"
     return None

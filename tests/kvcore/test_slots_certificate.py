@@ -191,6 +191,7 @@ def test_what_is_refused_is_named(monkeypatch) -> None:
 def test_many_requests_and_slow_batches_are_declined() -> None:
     crowd = figure1().replace(requests=tuple(figure1().requests[0].replace(id=str(i)) for i in range(101)))
     assert why_not(crowd, "total-flow-time") == "take at most 100 requests"
+    assert why_not(crowd, "p99-ttft") == "prove sums and the largest times, not p99-ttft"
     with pytest.raises(BadInput, match="slots take at most 100 requests"):
         SlotSolver(Task(crowd, "total-flow-time"))
 
