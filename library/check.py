@@ -1336,23 +1336,25 @@ def exhaustive(instance, proof, objective):
     """
     if len(instance.requests) > 32:
         raise NotChecked("more than 32 requests are not searched")
+    if objective == "late-requests" and any((one.slo or {}).get("tpot") is not None for one in instance.requests):
+        raise NotChecked("with a TPOT, waits that only make the first token late are not searched")
     search, first = Search(instance, objective), Execution(instance)
-    least = {search.key(first): search.bound(first)}  # of states that are as good as each other, the least bound
-    waiting, tried = [(search.bound(first), 0, first)], 0
-    while waiting and waiting[0][0] < proof.claim:
+    least = {search.key(first): search.rank(first)}  # of states that are as good as each other, the least
+    waiting, tried = [(search.rank(first), 0, first)], 0
+    while waiting and waiting[0][0][0] < proof.claim:
         known, _, execution = heapq.heappop(waiting)
         if all(state.done is not None for state in execution.states.values()):
-            return known
+            return known[0]
         for following in search.following(execution) if known == least[search.key(execution)] else ():
             tried += 1
             if tried > MOST_TRIED:
-                raise NotChecked(f"it claims {proof.claim}; so far it is known that no schedule is below {known}")
+                raise NotChecked(f"it claims {proof.claim}; so far it is known that no schedule is below {known[0]}")
             if following is not None:
-                key, bound = search.key(following), search.bound(following)
-                if bound < min(proof.claim, least.get(key, inf)):
+                key, rank = search.key(following), search.rank(following)
+                if rank < min((proof.claim,), least.get(key, (inf,))):
                     spend(500 * len(instance.requests), "its states")
-                    least[key] = bound
-                    heapq.heappush(waiting, (bound, -tried, following))
+                    least[key] = rank
+                    heapq.heappush(waiting, (rank, -tried, following))
     return proof.claim
 
 
@@ -1395,12 +1397,14 @@ class Search:
 
     def bound(self, execution):
         """No schedule from here on is below it: of each request alone, and of all together."""
+        if self.objective == "late-requests":
+            return sum(self.is_late(i, state, execution.clock) for i, state in enumerate(execution.states.values()))
         flows, ends, needs, clock, makespan = [], [], [], execution.clock, 0
         for i, state in enumerate(execution.states.values()):
             end = state.done
             if end is None:
-                ticks, tail, need = self.need(i, state.generated, state.m + state.h)
-                end = max(clock, state.ready) + ticks + tail
+                need = self.need(i, state.generated, state.m + state.h)[2]
+                end = self.soonest(i, state, clock)[1]
                 ends.append(end)
                 needs.append(need)
             makespan = max(makespan, end)
@@ -1411,19 +1415,41 @@ class Search:
         return {"busy-time": execution.busy + busy[-1], "makespan": max(makespan, clock + busy[-1]),
                 "max-flow-time": max(flows)}[self.objective]
 
+    def soonest(self, i, state, clock):
+        """The first and the last token of a request, at the earliest."""
+        if state.done is not None:
+            return state.first, state.done
+        ticks, tail, _ = self.need(i, state.generated, state.m + state.h)
+        token = max(clock, state.ready) + ticks
+        return token if state.first is None else state.first, token + tail
+
+    def is_late(self, i, state, clock):
+        """Whether a request is late whatever follows."""
+        return is_late(state.one, *(tick - state.one.arrival for tick in self.soonest(i, state, clock)))
+
     def rows(self, execution):
         """By request what decides what it may do: those with the same row may change places."""
         worked, states = () if self.machine.pause else execution.worked, execution.states.values()
         return [(kind, state.generated, state.m, state.h, max(0, state.ready - execution.clock), state.window or "",
                  state.due or 0, state.id in worked) for kind, state in zip(self.kinds, states)]
 
+    def counted(self, execution):
+        """The same, and whether it is late for good, where that counts."""
+        late, states = self.objective == "late-requests", enumerate(execution.states.values())
+        return [(*row, late and self.is_late(i, state, execution.clock))
+                for row, (i, state) in zip(self.rows(execution), states)]
+
     def key(self, execution):
-        """What decides what may follow. Of two states with the same key, the one of the lower bound is as good.
+        """What decides what may follow. Of two states with the same key, the one of the lower rank is as good.
 
         For what follows one may follow the other, as much later or earlier, and then both cost as much more than their
-        bounds; but for max-flow-time, which counts from the arrivals, they are compared at the same tick.
+        bounds, or the earlier no more; but for max-flow-time they are compared at the same tick.
         """
-        return (execution.clock if self.objective == "max-flow-time" else 0), *sorted(self.rows(execution))
+        return (execution.clock if self.objective == "max-flow-time" else 0), *sorted(self.counted(execution))
+
+    def rank(self, execution):
+        """The bound; of as many late requests, the earlier state."""
+        return self.bound(execution), execution.clock if self.objective == "late-requests" else 0
 
     def following(self, execution):
         """What may be next: after a wait for the next arrival or return, or a batch at once (None if it breaks a rule).
@@ -1438,7 +1464,7 @@ class Search:
             waited.clock = later
             yield waited
         choices = []  # like requests next to each other
-        for row, state in sorted(zip(self.rows(execution), execution.states.values()), key=lambda each: each[0]):
+        for row, state in sorted(zip(self.counted(execution), execution.states.values()), key=lambda each: each[0]):
             alike = choices and choices[-1][0] == row
             options = choices[-1][2] if alike else list(self.options(state, execution))
             choices.append((row, state.id, options))
@@ -2095,7 +2121,8 @@ KINDS = {  # a proof's function, its keys, and the objectives for which it is ch
                                         "tries": (integer(0, 10**9), 0)}, FLOW),
     **dict.fromkeys(("events", "exhaustive"), (exhaustive, {"states": integer(1), "target": (optional(number), None),
                                                             "free_drops": (switch, False)},
-                                               ("makespan", "busy-time", "max-flow-time", "total-flow-time"))),
+                                               ("makespan", "busy-time", "max-flow-time", "total-flow-time",
+                                                "late-requests"))),
     "fresh": (fresh, {"function": (integer(0), 0), "fee": (integer(0), 0), "memory": (switch, False),
                       "levels": ([number], []), "labels": integer(1), "target": (optional(number), None)}, FLOW),
     "slots": (slots, {"target": integer(1), "scale": integer(1, 2**30), "prices": [SLOTS], "strict": (switch, False),

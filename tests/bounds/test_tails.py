@@ -17,22 +17,12 @@ from solvers.choice import choose
 from solvers.dual_bound import ladder, rungs
 from solvers.improve import improve
 from tests.kvcore.test_late_windows import MANY, batches, request
-from tests.support.exhaustive import TooManyStates, exhaustive_optimum
+from tests.support.exhaustive import TooManyStates, exhaustive_optimum, least_percentile
 from tests.support.few import few
 from tests.support.random_proofs import random_late_windows
 from tests.support.tiny_instances import tiny_instance
 
 NAMES = ("p99-flow-time", "p99-ttft", "p70-flow-time", "p60-ttft", "p30-flow-time")
-
-
-def truth(instance, objective):
-    """Return the least time for which, by enumeration, no more than the spared are late."""
-    tail, within = tail_of(objective), 0
-    while exhaustive_optimum(tail.due(instance, within), "late-requests", max_states=400)[0] > tail.spared(
-        len(instance.requests)
-    ):
-        within += 1
-    return within
 
 
 @cache
@@ -41,7 +31,7 @@ def cases(start, size=15):
     for seed in range(start, start + size):
         with suppress(TooManyStates):
             instance, objective = tiny_instance(seed, **MANY | {"slo": False}), NAMES[seed % len(NAMES)]
-            found.append((instance, objective, truth(instance, objective)))
+            found.append((instance, objective, least_percentile(instance, objective, max_states=400)[0]))
     return found
 
 
@@ -59,6 +49,9 @@ def test_bounds_are_never_above_the_truth_and_meet_it(start):
             proved = LateTail(within=max(0, within), proof=drawn).value(instance, objective)
             assert proved <= value, instance.name
             by_windows += proved == value > 0
+        data, search = check.read_instance(json.loads(instance.to_json())), check.Box(kind="events", states=1)
+        for within, proved in ((value - 1, value), (value, 0)):
+            assert check.late_tail(data, check.Box(within=within, proof=search), objective) == proved, instance.name
     assert met > 0.9 * len(cases(start)) > 5
     assert by_windows
 
@@ -69,7 +62,7 @@ def test_of_fewer_than_a_hundred_p99_is_the_largest():
         with suppress(TooManyStates):
             instance = tiny_instance(seed, requests=(2, 3))
             largest = exhaustive_optimum(instance, "max-flow-time", max_states=400)[0]
-            assert truth(instance, "p99-flow-time") == largest
+            assert least_percentile(instance, "p99-flow-time", max_states=400)[0] == largest
 
 
 def test_a_percentile_is_solved_and_both_checkers_refuse_a_tampered_certificate():

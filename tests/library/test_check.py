@@ -25,6 +25,7 @@ from kvcore import (
     Request,
     Schedule,
     Segment,
+    Slo,
 )
 from kvcore.certificates import (
     Alone,
@@ -250,11 +251,18 @@ def test_the_last_prefill_before_a_decode_holds_its_blocks():
     assert check.prove(loaded(instance), read(proof), "busy-time") == proof.value(instance, "busy-time")
 
 
+def in_time(instance, seed):
+    """Requests that are late after some ticks, of their first token or of all: without a TPOT."""
+    draw = random.Random(seed)
+    slos = [{"latency": draw.randint(3, 40)}, {"ttft": draw.randint(2, 20), "normalized_latency": draw.randint(3, 15)}]
+    return instance.replace(requests=tuple(one.replace(slo=Slo(**draw.choice(slos))) for one in instance.requests))
+
+
 @pytest.mark.parametrize("seed", few(range(1, 21), 2))
 def test_what_is_looked_at_exhaustively(seed):
     """An optimum is proved, and what is above it is refused, for every switch of the machine."""
     objective = SEARCHED[seed % len(SEARCHED)]
-    instance = tiny_instance(seed, requests=2, prompt=(1, 2), decode=(1, 2), calls=(0, 1))
+    instance = in_time(tiny_instance(seed, requests=2, prompt=(1, 2), decode=(1, 2), calls=(0, 1)), seed)
     optimum = exhaustive_optimum(instance, objective, max_states=300_000)[0]
     for claim in (optimum, optimum + 1):
         proof = Events(states=1)
@@ -274,7 +282,8 @@ def test_like_requests_and_whole_prefills(seed):
     coefficients = {name: draw.randint(0, 4) for name in names}
     cost = CostFunction(divisor=draw.choice([1, 3]), busy=draw.randint(1, 20), prefill_kv=seed % 4, **coefficients)
     prompt, many = (3, 2) if seed % 2 else (1, 3)
-    requests = tuple(Request(id=f"R{k}", prompt=prompt, segments=(Segment(decode=2),)) for k in range(many))
+    slo = Slo(latency=draw.randint(2, 60))
+    requests = tuple(Request(id=f"R{k}", prompt=prompt, segments=(Segment(decode=2),), slo=slo) for k in range(many))
     machine = Machine(memory=draw.choice([4, 5, 6]), evict=seed % 3 > 0, pause=seed % 2 > 0, hybrid=draw.random() < 0.8)
     instance = Instance(machine=machine, cost=Cost((cost,)), requests=requests)
     for objective in SEARCHED:
@@ -540,6 +549,9 @@ def test_what_is_not_checked_is_said(tmp_path, capsys):
     many = Instance(machine=Machine(memory=6), cost=Cost((CostFunction(busy=1),)), requests=alike)
     with pytest.raises(check.NotChecked, match="more than 32 requests are not searched"):
         check.prove(loaded(many), check.Box(kind="exhaustive", states=1, claim=1), "makespan")
+    paced = many.replace(requests=(alike[0].replace(slo=Slo(tpot=1)),))
+    with pytest.raises(check.NotChecked, match="with a TPOT, waits that only make the first token late"):
+        check.prove(loaded(paced), check.Box(kind="exhaustive", states=1, claim=1), "late-requests")
     files = [tmp_path / "many.json", tmp_path / "claim.json"]
     claim = Certificate(instance_sha256=many.sha256, objective="makespan", bound="1", proof=Events(states=1))
     for path, content in zip(files, (many, claim), strict=True):
