@@ -227,7 +227,7 @@ def put(p, f, at, batch, left):
         if batch >> i & 1:
             again = pick == 1
             room -= -(-need // p.block)
-            if where == PART:
+            if where == PART and p.limited:  # with `cells` more may be there than `device`
                 lacks += max(0, need - f.device[at, i])
             elif where == AWAY and not again:
                 moves += kept * p.back
