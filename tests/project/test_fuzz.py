@@ -63,7 +63,7 @@ def test_a_wrong_referee_is_found_and_made_small(monkeypatch):
 
     monkeypatch.setattr(validator, "verify_schedule", generous)
     part = referee.PART
-    wrong = found(part, range(10, 60))
+    wrong = found(part, range(60))
     assert wrong.kind == "referee is wrong about R7"
     small = shrink(part, wrong)
     assert small.kind == wrong.kind
@@ -81,7 +81,7 @@ def test_a_wrong_bound_is_found_made_small_and_looked_at_again(monkeypatch, tmp_
 
     monkeypatch.setattr(Alone, "value", wrong)
     state, sent = State(tmp_path, SEED), []
-    look(bounds.PART, SEED, 32, Counter(), sent.append)
+    look(bounds.PART, SEED, 153, Counter(), sent.append)
     (_, number, first), *_, (_, _, small), (_, _, seen, kinds, _) = sent
     assert first.kind == small.kind == "bound alone above the optimum"
     request = Request(id="R1", prompt=1, weight=2, segments=(Segment(decode=1),))
