@@ -35,7 +35,7 @@ from collections import Counter, namedtuple
 from copy import copy
 from fractions import Fraction
 from functools import cache
-from itertools import accumulate, combinations, groupby, product
+from itertools import accumulate, groupby, product
 from math import ceil, inf, lcm
 from operator import add, le, mul
 from pathlib import Path
@@ -1770,42 +1770,6 @@ def fresh_tokens(one):
         new = 1 + (segment.call.returns if segment.call else 0)
 
 
-# --- kind `pairs` (the head of kvcore/certificates/pairs.py) ----------------------------------------------------------
-
-
-def pairs(instance, proof, objective):
-    """Kind `pairs`: each two requests, tick by tick, in one batch only where their contexts fit together."""
-    machine, given, n = instance.machine, instance.requests, len(instance.requests)
-    if not always_one_tick(instance.cost):
-        raise Broken("batches may last more than a tick")
-    if n < 2:
-        raise Broken("there are no two requests")
-    room = inf if machine.memory is None else machine.memory // machine.block
-    budget, begin = machine.batch_tokens if machine.chunked else None, min(one.arrival for one in given)
-    chains, apart = [], 1 in (machine.batch_requests, machine.batch_tokens)
-    for one in given:
-        ticks, context = [0] * (one.arrival - begin), 0
-        for new, call in fresh_tokens(one):
-            context += new
-            before = blocks(new, budget) - 1 if budget else 0
-            spend(before + call, "chains of ticks")
-            ticks += [1] * before + [blocks(context, machine.block)] + [0] * call
-        chains.append(ticks)
-
-    total = 0
-    for one, other in combinations(chains, 2):
-        spend(2 * len(one) * len(other), "steps of pairs of requests")
-        row, ends = list(range(len(other) + 1)), [2 * len(other) + len(one)]  # the least steps to each place of `other`
-        for u, held in enumerate(one, 1):
-            diagonal, row = row, [u]
-            for v, its_held in enumerate(other):
-                fits = not held or not its_held or (not apart and held + its_held <= room)
-                row.append(1 + min(diagonal[v] if fits else inf, diagonal[v + 1], row[v]))
-            ends.append(2 * row[-1] + len(one) - u)
-        total += min(*ends, *(2 * t + len(other) - v for v, t in enumerate(row)))
-    return Fraction(total, n - 1) - sum(one.arrival - begin for one in given)
-
-
 def in_turns(jobs):
     """The least sum of ends of jobs (release, work) on one machine that may interrupt: the least left goes first."""
     waiting, ready, now, total = sorted(jobs), [], 0, 0
@@ -2161,7 +2125,6 @@ KINDS = {  # a proof's function, its keys, and the objectives for which it is ch
                                                 "late-requests"))),
     "fresh": (fresh, {"function": (integer(0), 0), "fee": (integer(0), 0), "memory": (switch, False),
                       "levels": ([number], []), "labels": integer(1), "target": (optional(number), None)}, FLOW),
-    "pairs": (pairs, {}, FLOW),
     "slots": (slots, {"target": integer(1), "scale": integer(1, 2**30), "prices": [SLOTS], "strict": (switch, False),
                       "states": integer(0, 4 * 10**6), "tries": integer(0, 10**9)}, OBJECTIVES[:6] + OBJECTIVES[7:]),
 }
