@@ -141,7 +141,8 @@ def test_goodput_is_that_of_the_last_load_that_keeps_the_slos(tmp_path) -> None:
     made = Instance(machine=Machine(memory=9), cost=Cost((CostFunction(tokens=1),)), requests=requests)
     (tmp_path / "w.json").write_text(made.to_json())
     out, picture = tmp_path / "l.json", tmp_path / "l.svg"
-    options = ("--policies", "fcfs", "--factors", "1,3", "--bound", 10**6, "--keep", 90, "--plot", picture, "--json", out)
+    limits = ("--factors", "1,3", "--bound", 10**6, "--keep", 90)
+    options = ("--policies", "fcfs", *limits, "--plot", picture, "--json", out)
     done = kvbound("load", tmp_path / "w.json", *options)
     given = json.loads(out.read_text())
     fcfs, none = given["goodput"]
