@@ -15,7 +15,7 @@ from heuristics import Unsuited, get_policy, trace_policy
 from heuristics.load import scaled
 from kvcore.instance import Instance, Slo
 from kvcore.metrics import SUMS, objective_value
-from solvers.dual_bound import climb
+from solvers.dual_bound import best_bound
 from solvers.improve import improve
 
 RECORD = Path(__file__).parent / "records" / "engines.jsonl"
@@ -53,7 +53,7 @@ def case(workload: str, model: str) -> Instance:
     (source, load), (cost, memory) = WORKLOADS[workload], MODELS[model]
     instance = made(f"{source} --cost {cost} --memory {memory}", f"{workload}, {model}")
     if load is not None:
-        least = climb(instance, "busy-time", method="shares").bound
+        least = best_bound(instance, "busy-time", method="shares").bound
         last = max(request.arrival for request in instance.requests)
         factor = Fraction(f"{float(load * last / int(least or 1)):.3g}")
         instance = scaled(instance, factor).replace(name=instance.name)
@@ -82,7 +82,7 @@ def measured(workload: str, model: str) -> dict[str, Any]:
     for objective, seconds in SECONDS.items():
         values = {name: objective_value(trace, objective) for name, trace in traces.items()}
         best, by = min((value, name) for name, value in values.items())
-        proved = climb(instance, objective, time_limit=seconds)
+        proved = best_bound(instance, objective, time_limit=seconds)
         bound = max(proved.bound or 0, 0)
         if best > bound and not is_long:
             better = improve(instance, objective, rounds=ROUNDS)

@@ -20,7 +20,7 @@ from library import Library
 from library.library import exact
 from library.policies import over
 from solvers import solve
-from solvers.dual_bound import climb
+from solvers.dual_bound import best_bound
 from solvers.improve import improve
 
 SECONDS = 4.0  # for each way on each instance
@@ -39,7 +39,7 @@ CHOSEN = (
 WAYS: dict[str, Callable[[Instance, str], Result]] = {
     "auto": lambda instance, objective: solve(instance, objective, time_limit=SECONDS),
     "improve": lambda instance, objective: improve(instance, objective, seconds=SECONDS),
-    "bound": lambda instance, objective: climb(instance, objective, time_limit=SECONDS),
+    "bound": lambda instance, objective: best_bound(instance, objective, time_limit=SECONDS),
 }
 
 

@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from bounds import walks
 from bounds.bundle import Bundle, Evaluation, Vector, maximise
-from bounds.targets import Attempt, rising_targets
+from bounds.rising_targets import Attempt, rising_targets
 from bounds.task import Proposal, Task
 from bounds.tuning import Options, option
 from kvcore.certificates import Configurations, InvalidCertificate

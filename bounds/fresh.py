@@ -8,7 +8,7 @@ from math import inf
 from bounds.task import Proposal, Task
 from bounds.tuning import Options, option
 from formulations.timing import start_early
-from kvcore.certificates.fresh import MOST_LABELS, Fresh, FreshSearch, Look, can_bind, chain_of, check_size, most_fee
+from kvcore.certificates.fresh import MOST_LABELS, Fresh, FreshSearch, Outcome, can_bind, chain_of, check_size, most_fee
 from kvcore.instance import Instance
 from kvcore.referee import InvalidSchedule
 from kvcore.schedule import Batch, Schedule
@@ -66,7 +66,7 @@ def _proofs(task: Task) -> Iterator[Proposal | Schedule]:
         labels = min(labels * options.growth, MOST_LABELS)
 
 
-def in_order(instance: Instance, look: Look) -> Schedule:
+def in_order(instance: Instance, look: Outcome) -> Schedule:
     """Return the schedule of an order, in no more batches than its budgets ask for, started as early as possible.
 
     Raises InvalidSchedule where the referee refuses it.

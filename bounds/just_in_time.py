@@ -82,7 +82,7 @@ def search(
     for i, request in enumerate(requests):
         calls[i, np.cumsum([segment.decode for segment in request.segments])[:-1] - 1] = 1
     back = max(line.swap_in_tokens * divisor // line.divisor for line in functions)
-    p = kernels.Jobs(
+    p = kernels.Chains(
         length=jobs.length, context=jobs.context, call=jobs.call, calls=calls, rest=jobs.rest,
         rate=jobs.rate + jobs.low, busy=jobs.busy, each=jobs.each, token=jobs.token, back=back, divisor=divisor,
         block=machine.block, chunked=machine.chunked, partial=machine.partial, evict=machine.evict, linear=linear,
@@ -136,7 +136,7 @@ def _kept(length: NDArray[np.int64], order: Sequence[Sequence[int]]) -> NDArray[
     return kept
 
 
-def _schedule(instance: Instance, p: kernels.Jobs, f: kernels.Labels) -> Schedule:
+def _schedule(instance: Instance, p: kernels.Chains, f: kernels.Labels) -> Schedule:
     """Return the schedule of the best end."""
     at, batches, ids = int(f.followed[0]), list[Batch](), [request.id for request in instance.requests]
     while at:

@@ -33,7 +33,7 @@ MOST_OPTIONS = 12
 """Options of a request, at the most."""
 
 
-class Jobs(NamedTuple):
+class Chains(NamedTuple):
     """Requests as chains of tokens to generate, and the machine; times are in ticks times `divisor`."""
 
     length: Any
@@ -52,7 +52,7 @@ class Jobs(NamedTuple):
     partial: bool
     evict: bool
     linear: Any  # [functions, counts of a load]
-    fixed: Any  # as in `frontier.Setting`, and so are the next two
+    fixed: Any  # as in `frontier.Problem`, and so are the next two
     limits: Any
     hybrid: bool
     width: int  # labels with the same tokens left that are followed

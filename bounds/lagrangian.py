@@ -22,8 +22,6 @@ from kvcore.metrics import weight
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
-ROWS = ("device", "host", "tokens", "requests")
-
 SIZE = 2**56
 """Sums that the checker adds up stay below; see `Prices`."""
 
@@ -41,7 +39,7 @@ class PricedKind:
 class SlotPricing:
     """What requests share: limits of the rows, and for each kind of request its segments.
 
-    The rows are those of `ROWS`. With `apart` each request is a kind of its own.
+    The rows are those of `kvcore.certificates.prices.ROWS`. With `apart` each request is a kind of its own.
     """
 
     def __init__(self, instance: Instance, objective: str, *, apart: bool = False) -> None:

@@ -11,10 +11,10 @@ from typing import Any
 
 import numpy as np
 
+from bounds.rising_targets import Attempt, rising_targets
 from bounds.slot_kernels import demand
 from bounds.slot_prices import propose_prices
 from bounds.subgradient import Floats, ascend
-from bounds.targets import Attempt, rising_targets
 from bounds.task import Proposal, Task, most_options
 from bounds.tuning import Options, option
 from formulations.timing import MOVES, Event, batches_of, start_early
@@ -246,26 +246,20 @@ class SlotSolver:
         return search.vectors[chosen[best]].prices / self.options.scale
 
 
-def declines(instance: Instance, objective: str) -> str | None:
-    """Say why the search is not begun (None: it is); it may still find more options than a local graph takes."""
+def check(instance: Instance, objective: str) -> None:
+    """Raise BadInput where no search is begun; it may still find more options than a local graph takes."""
     reason, limits = why_not(instance, objective), SlotOptions.given()
     if reason is None and len(instance.requests) > limits.most_requests:
         reason = f"are searched for at most {limits.most_requests} requests"
     if reason is None and (options := options_at_most(instance)) > limits.most_options:
         reason = f"are searched where requests have few options, and these may have {options}; coarsen the instance"
-    return reason
+    if reason is not None:
+        raise BadInput(f"slots {reason}")
 
 
 def options_at_most(instance: Instance) -> int:
     """Return about how many options local graphs have at the most, ticks of waiting included."""
     return most_options(instance) + sum(request.arrival + request.call_time for request in instance.requests)
-
-
-def check(instance: Instance, objective: str) -> None:
-    """Raise BadInput where no search is begun."""
-    reason = declines(instance, objective)
-    if reason is not None:
-        raise BadInput(f"slots {reason}")
 
 
 def propose_slots(task: Task) -> Iterator[Proposal | Schedule]:

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bounds.shares import corners
-from bounds.speed_kernels import Fees, Shape, Work, pay, pay_by
+from bounds.speed_kernels import Fees, RequestWork, Shape, pay, pay_by
 from bounds.task import Proposal, Task
 from bounds.tuning import Options, option
 from kvcore.certificates.budget import Budget
@@ -414,7 +414,7 @@ class _Needs:
         self.arrival = np.array([request.arrival - instance.first_arrival for request in chosen], float)
         self.rate = np.array([float(weight(request, self.objective)) if self.sums else 1.0 for request in chosen])
 
-    def divided(self, division: Speed) -> tuple[Work, float, Floats]:
+    def divided(self, division: Speed) -> tuple[RequestWork, float, Floats]:
         """Return what they need in floating point, the fixed part of a batch, and all work in each line [lines, n]."""
         steps, first = self.steps.divided(division), self.steps.steps.first
         rows = [self.steps.divided(division.row(line)) for line in division.lines]
@@ -448,7 +448,7 @@ class _Needs:
             return np.maximum(max(1.0, whole), fixed + work)
 
         amount = np.where(more & (each > 0), parts / np.maximum(each, 1e-300), np.maximum(count, 1))
-        return Work(
+        return RequestWork(
             self.requests, self.arrival, alone, self.rate, np.where(more, before, 0.0), fastest(before),
             np.where(more, alone - begun, 0.0), amount,
             self.arrival + np.where(more, begun, 0.0), each, np.maximum(fastest(each), np.where(more, least, 0.0)),
@@ -464,7 +464,7 @@ class _Needs:
         return heads[self.one], np.minimum.reduceat(others, first[:-1])[self.one], sums[self.one]
 
 
-def first_prices(work: Work, totals: Floats, inflated: float, slots: int) -> tuple[int, Floats]:
+def first_prices(work: RequestWork, totals: Floats, inflated: float, slots: int) -> tuple[int, Floats]:
     """Return the ticks of a slot, of so many, and prices: the duals of least mean busy times with interruptions.
 
     Each line serves the largest weight for its work. While it serves j, which ends at e, the price falls by weight /
@@ -479,7 +479,7 @@ def first_prices(work: Work, totals: Floats, inflated: float, slots: int) -> tup
 Served = tuple[WorkPiece, int, int]
 
 
-def _served(work: Work, size: Floats) -> tuple[list[Served], Floats]:
+def _served(work: RequestWork, size: Floats) -> tuple[list[Served], Floats]:
     """Return what one machine serves, in 1024ths of ticks, and how fast the price of each request falls."""
     falls = work.rate / size
     rank = np.argsort(np.argsort(-falls, kind="stable"))
@@ -509,7 +509,7 @@ def _line_prices(served: list[Served], falls: Floats, slot: int, slots: int) -> 
 class Rows:
     """The part of each request in the fixed part of batches, by slot from its arrival on: those of a slot make 1."""
 
-    def __init__(self, work: Work, shape: Shape, slots: int) -> None:
+    def __init__(self, work: RequestWork, shape: Shape, slots: int) -> None:
         self.work, self.shape, self.options = work, shape, SpeedOptions.given()
         self.start = np.minimum(work.arrival // shape.slot, slots - 1).astype(np.int64)
         count = np.minimum(self.options.reach, slots - self.start)
@@ -548,7 +548,7 @@ class Rows:
         return tuple(tuple(np.trim_zeros(row, "b").tolist()) for row in rows)
 
 
-def window_prices(work: Work, totals: Floats, inflated: float, slots: int) -> tuple[int, Floats]:
+def window_prices(work: RequestWork, totals: Floats, inflated: float, slots: int) -> tuple[int, Floats]:
     """Return the ticks of a slot, of so many, and prices: 1 where the last one of a window waits longest, as they come.
 
     Elsewhere they are the option `outside`.
@@ -568,7 +568,7 @@ def window_prices(work: Work, totals: Floats, inflated: float, slots: int) -> tu
 
 
 def evaluate(
-    work: Work, shape: Shape, price: Floats, fees: Fees | None = None, within: float | None = None
+    work: RequestWork, shape: Shape, price: Floats, fees: Fees | None = None, within: float | None = None
 ) -> tuple[float, Floats]:
     """Return what requests take and pay (`within` a flow time: pay) above the prices, and a subgradient."""
     usage, none = 0 * price, np.zeros(len(work.arrival) + 1, np.int64)

@@ -15,7 +15,7 @@ from kvcore.compiled import compiled
 FAR = 1e300
 
 
-class Work(NamedTuple):
+class RequestWork(NamedTuple):
     """Of each request, [n]: arrival, least time alone, what a tick of it costs; and of its groups of tokens.
 
     `first` work for the token that comes before all others, its least `time` and the ticks `after` it (0 work: there

@@ -76,7 +76,7 @@ def walk_with_evictions(route, chunked, rows, use, path):
     """
     legs, slots = route.legs, rows.shape[1]
     shape = legs[:, at.DECODE].sum(), slots + 1
-    tables = evicted.Tables(np.zeros(shape), np.zeros(shape), np.zeros((len(legs), slots + 1)))
+    tables = evicted.CostTables(np.zeros(shape), np.zeros(shape), np.zeros((len(legs), slots + 1)))
     total = evicted.least_cost(route, chunked, rows, tables)
     c, i = route.arrival, 0
     for k in range(len(legs)):

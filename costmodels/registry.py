@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from fractions import Fraction
 
+from costmodels.cost_files import as_model, read_cost
 from costmodels.cost_model import CostModel
-from costmodels.files import as_model, read_cost
 from costmodels.infercept import infercept_6b, infercept_13b
 from costmodels.infermax import infermax_7b, infermax_70b
 from costmodels.machines import GPT_J_6B, INFERMAX_7B, INFERMAX_70B, VICUNA_13B

@@ -14,7 +14,7 @@ import pyomo.environ as pyo
 from formulations.big_m_clocks import Starts, TickClock, make_clock
 from formulations.big_m_cost import BatchCost
 from formulations.big_m_letters import Letters, Rows
-from formulations.big_m_values import read_schedule, set_values
+from formulations.big_m_values import schedule_of, set_values
 from formulations.timing import objective_bound, start_early
 from kvcore.errors import BadInput
 from kvcore.instance import Instance
@@ -421,4 +421,4 @@ class BigM(Letters):
 
         Raises InvalidSchedule if rounding the values gives none.
         """
-        return read_schedule(self)
+        return schedule_of(self)

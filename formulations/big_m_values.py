@@ -21,7 +21,7 @@ State = Letter
 """What one request does and holds in one batch of the model: a value for each letter."""
 
 
-def read_schedule(program: Letters) -> Schedule:
+def schedule_of(program: Letters) -> Schedule:
     """Return the schedule that the values of the variables describe; moves of an idle slot belong to the next batch."""
     requests = [(i, request.id) for i, request in enumerate(program.instance.requests)]
     batches: list[Batch] = []

@@ -21,8 +21,8 @@ from costmodels.models import Model
 from gpu_validation.allocator import Piece
 from gpu_validation.backend import TorchBackend
 from gpu_validation.cache import Cache
+from gpu_validation.cuda_graphs import BatchGraph, Stages
 from gpu_validation.devices import check_device_memory, check_host_memory
-from gpu_validation.graphs import BatchGraph, Stages
 from gpu_validation.measure import DeviceClock, Mark, cuda
 from gpu_validation.model import Decoder, Inputs, parameters
 from gpu_validation.plan import BatchPlan, EnginePlan, synthetic_plan

@@ -1,8 +1,8 @@
 """Claims as scripts: what is believed of scheduling, the instances it is tried on, and what came of it."""
 
 from hypotheses.case import Case, Fails, Held, Undecided
-from hypotheses.families import STATES, Family, Hypothesis, drawn, enumerated, listed
-from hypotheses.files import load, save, shipped
+from hypotheses.hypothesis import STATES, Family, Hypothesis, drawn, enumerated, listed
+from hypotheses.hypothesis_files import load, save, shipped
 from hypotheses.verdict import Verdict, check
 
 __all__ = [

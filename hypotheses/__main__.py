@@ -3,7 +3,7 @@
 import json
 import sys
 
-from hypotheses.files import COUNTEREXAMPLES, save, shipped
+from hypotheses.hypothesis_files import COUNTEREXAMPLES, save, shipped
 from hypotheses.page import PAGE, RECORDS, kept, page, read_records
 from hypotheses.verdict import check
 from kvcore.files import write_text

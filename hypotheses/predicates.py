@@ -7,7 +7,7 @@ from typing import Any
 
 from heuristics import Policy
 from hypotheses.case import FLOW_TIME, Case, Fails, Held, Undecided, ratio
-from hypotheses.families import Predicate
+from hypotheses.hypothesis import Predicate
 from kvcore.instance import Instance
 
 Change = Callable[[Instance], Instance]

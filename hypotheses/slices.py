@@ -13,8 +13,8 @@ from functools import cache
 from pathlib import Path
 
 from costmodels.registry import get_cost
-from hypotheses.families import DATA, Family
-from hypotheses.instances import with_machine
+from hypotheses.hypothesis import DATA, Family
+from hypotheses.small_instances import with_machine
 from kvcore.coarsen import coarsen
 from kvcore.instance import Instance, Machine, Request
 from workloads.importers import infercept_slice, read_agent_traces, read_azure, read_infercept

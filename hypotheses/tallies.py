@@ -12,9 +12,9 @@ from pydantic import ValidationError
 from heuristics import get_policy, predictions, run_policy, with_min_waste_handlings
 from heuristics.policies.figure_1 import Listed
 from hypotheses.case import Case, Fails, Held, Undecided, ratio
-from hypotheses.families import Predicate
-from hypotheses.instances import with_machine
+from hypotheses.hypothesis import Predicate
 from hypotheses.predicates import Make
+from hypotheses.small_instances import with_machine
 from kvcore.instance import Handling, Instance, Request
 from kvcore.metrics import Value
 

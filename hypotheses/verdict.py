@@ -11,7 +11,7 @@ from typing import Any
 
 import kvcore
 from hypotheses.case import Case, Fails, Undecided, claims
-from hypotheses.families import Hypothesis
+from hypotheses.hypothesis import Hypothesis
 from kvcore.instance import Instance
 from kvcore.shown import brief
 

@@ -81,7 +81,7 @@ from kvbound.named import compare as compare
 from kvbound.comparison import Comparison as Comparison
 from kvbound.explanation import explain as explain
 from kvbound.explanation import Explanation as Explanation
-from kvbound.graphs import request_graph as request_graph
+from kvbound.option_graph import request_graph as request_graph
 
 # The model to take elsewhere
 from formulations import make as make_model
@@ -95,7 +95,7 @@ from hypotheses import Hypothesis as Hypothesis
 from hypotheses import Verdict as Verdict
 from hypotheses import check as check
 from hypotheses import listed as listed
-from hypotheses.files import load as load_hypothesis
+from hypotheses.hypothesis_files import load as load_hypothesis
 from hypotheses.search import SearchSpace as SearchSpace
 from hypotheses.search import search as search
 from sweeps import sweep as sweep

@@ -23,7 +23,7 @@ from kvcore.result import Result
 from kvcore.schedule import Schedule
 from kvcore.trace import Trace
 from solvers import solve
-from solvers.dual_bound import climb
+from solvers.dual_bound import best_bound
 
 if TYPE_CHECKING:
     from kvbound.report import Report
@@ -87,7 +87,7 @@ def compare(
         ]
         with watch(f"{instance.name}: {against}, {WORDS[kind]}") as progress:
             if against == "bound":
-                optima[kind] = climb(freed, objective, time_limit=time_limit, progress=progress)
+                optima[kind] = best_bound(freed, objective, time_limit=time_limit, progress=progress)
             else:
                 known = {label: schedule for _, label, schedule in sorted(rows, key=lambda row: row[0])[:1]}
                 optima[kind] = solve(

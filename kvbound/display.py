@@ -11,13 +11,13 @@ from xml.etree.ElementTree import Element, tostring
 from heuristics import get_policy, trace_policy
 from hypotheses.verdict import Verdict
 from kvbound.comparison import Comparison, ladder_of, verdict
+from kvbound.instance_text import facts_in_words, request_cells
 from kvbound.plots import compare_schedules, ladder, render
 from kvbound.plots.frame import check_drawable
 from kvbound.plots.style import Figure
 from kvbound.report.markup import html_table, node
 from kvbound.report.page import proof
 from kvbound.tables import Cells
-from kvbound.words import facts_in_words, request_cells
 from kvcore.errors import BadInput
 from kvcore.instance import Instance, Machine
 from kvcore.result import Result

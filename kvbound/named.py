@@ -47,7 +47,7 @@ solve = by_name(driver.solve)
 simulate = by_name(policies.simulate_policy)
 exact = by_name(exact_searches.exact)
 improve = by_name(improvement.improve)
-bound = by_name(dual_bound.climb)
+bound = by_name(dual_bound.best_bound)
 compare = by_name(comparison.compare)
 
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from kvcore.errors import BadInput, unknown
 from kvcore.instance import Instance
-from solvers.job import SolveOptions
+from solvers.messages import SolveOptions
 from solvers.ways import (
     BOUND,
     CONFIGURATIONS,

@@ -22,12 +22,12 @@ from kvcore.metrics import Value, objective_value
 from kvcore.referee import InvalidSchedule, verify_schedule
 from kvcore.result import Horizon
 from kvcore.schedule import Schedule
-from solvers.job import Bound, Done, Failed, Found, Job, Send, SolveOptions
+from solvers.messages import Bound, Done, Failed, Found, Send, SolveJob, SolveOptions
 from solvers.milp import minimise
 from solvers.packing import Constraint, name_of, unpack
 
 
-def run(job: Job, send: Send) -> Done | Failed:
+def run(job: SolveJob, send: Send) -> Done | Failed:
     """Solve until the batches are enough for the best schedule found; schedules and bounds are sent as they come."""
     return _Run(job, send).solve()
 
@@ -35,7 +35,7 @@ def run(job: Job, send: Send) -> Done | Failed:
 class _Run:
     """The best schedule that obeys so far, and why the latest one found does not."""
 
-    def __init__(self, job: Job, send: Send) -> None:
+    def __init__(self, job: SolveJob, send: Send) -> None:
         self.job, self.send = job, send
         self.functions = unpack(job.constraints)
         self.ends = time.monotonic() + job.time_limit

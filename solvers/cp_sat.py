@@ -4,10 +4,10 @@ import math
 from typing import Any
 
 from kvcore.referee import verify_schedule
-from solvers.job import Bound, Done, Found, Job, Send, Size, Stop
+from solvers.messages import Bound, Done, Found, Send, Size, SolveJob, Stop
 
 
-def run(job: Job, send: Send) -> Done:
+def run(job: SolveJob, send: Send) -> Done:
     """Build the constraint program of `job` and solve it; schedules and bounds are sent as they come."""
     from ortools.sat.python import cp_model
 

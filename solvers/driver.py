@@ -21,16 +21,16 @@ from kvcore.schedule import Schedule
 from kvcore.trace import Trace
 from solvers.choice import choose
 from solvers.dual_bound import rungs
-from solvers.job import (
+from solvers.messages import (
     NO_TIME_LIMIT,
     Bound,
     Done,
     Failed,
     Found,
-    Job,
     Message,
     Progress,
     Size,
+    SolveJob,
     SolveOptions,
     Stop,
     Tried,
@@ -103,7 +103,7 @@ def solve(
     choice = choose(instance, objective, formulation, solver, ways)
     limit = NO_TIME_LIMIT if time_limit is None else time_limit
     first, packed = choice.lanes[0][0], pack(constraints) if constraints else b""
-    job = Job(instance, objective, first.formulation, first.solver.name, None, None, None, limit, memory_limit,
+    job = SolveJob(instance, objective, first.formulation, first.solver.name, None, None, None, limit, memory_limit,
                 threads, seed, options=options or {}, constraints=packed)  # fmt: skip
     run = _Solve(job, started, gap, target, progress)
     ends: list[Done | Failed] = [Done("interrupted")]
@@ -156,7 +156,7 @@ class _Solve:
     `job` is what all jobs have in common, with the first of the ways.
     """
 
-    job: Job
+    job: SolveJob
     started: float
     gap: float | None = None
     target: Value | None = None
@@ -173,11 +173,11 @@ class _Solve:
     """Those that have run, by name."""
     reported: float = 0.0
     bound: Value | None = None
-    bounded_by: Job | None = None
+    bounded_by: SolveJob | None = None
     kind: BoundKind | None = None
     certificate: Certificate | None = None
     certified_by: str | None = None
-    claimant: Job | None = None
+    claimant: SolveJob | None = None
     """What claimed the value, where a certificate was looked for after that."""
     certifying: dict[str, Any] = field(default_factory=dict)
     """What that came to, for the result."""
@@ -194,7 +194,7 @@ class _Solve:
         self.instance, self.objective = self.job.instance, self.job.objective
         self.horizons = {way.label: Horizon(0, True, way.horizon) for way in WAYS.values() if way.horizon}
 
-    def job_of(self, way: Way, beside: Sequence[Way] = (), *, endless: bool = False) -> Job:
+    def job_of(self, way: Way, beside: Sequence[Way] = (), *, endless: bool = False) -> SolveJob:
         """Return the job of a way, from what is known on; without a time limit what is endless gets one."""
         left = max(0.1, self.job.time_limit - self.seconds)
         return replace(
@@ -204,7 +204,7 @@ class _Solve:
         )  # fmt: skip
 
     def race(
-        self, lanes: Sequence[Sequence[Job]], finished: Callable[[], Stop | None], head_start: float = 0.0
+        self, lanes: Sequence[Sequence[SolveJob]], finished: Callable[[], Stop | None], head_start: float = 0.0
     ) -> list[Done | Failed]:
         """Run jobs in worker processes, and take in what they report."""
         return race(
@@ -308,7 +308,7 @@ class _Solve:
     def _start(self) -> Schedule | None:
         return self.schedule if self.schedule is not None and _is_short(self.schedule) else None
 
-    def receive(self, job: Job, message: Message) -> None:
+    def receive(self, job: SolveJob, message: Message) -> None:
         """Take in what a worker reports."""
         if isinstance(message, Horizon):
             self.horizons[job.label] = message
@@ -328,7 +328,7 @@ class _Solve:
         elif isinstance(message, Tried):
             self.ladder.append(message.row)
 
-    def take_bound(self, job: Job, message: Bound) -> None:
+    def take_bound(self, job: SolveJob, message: Bound) -> None:
         """Take in a bound; the checker recomputes the certificate that comes with it, if one does."""
         if message.certificate is None:
             self.tighten(message.value, job, message.kind, message.by)
@@ -340,13 +340,13 @@ class _Solve:
         else:
             self.hold_certificate(message.certificate, job, message.by or job.label)
 
-    def hold_certificate(self, certificate: Certificate, job: Job, by: str) -> None:
+    def hold_certificate(self, certificate: Certificate, job: SolveJob, by: str) -> None:
         """Keep a certificate, and its bound, if it is the best."""
         if self.certificate is None or certificate.value > self.certificate.value:
             self.certificate, self.certified_by = certificate, by
         self.tighten(certificate.value, job, "certificate", by)
 
-    def tighten(self, bound: Value, job: Job, kind: BoundKind | None = None, by: str = "") -> None:
+    def tighten(self, bound: Value, job: SolveJob, kind: BoundKind | None = None, by: str = "") -> None:
         """Keep a bound if it is the best; one with a proved horizon beats any without, any other beats `alone`."""
         new = (self._proves(job), bound)
         old = None if self.bound is None else (self._bound_is_proved(), self.bound)
@@ -381,7 +381,7 @@ class _Solve:
         """Whether the bound holds for schedules of any number of batches."""
         return self.bounded_by is not None and self._proves(self.bounded_by)
 
-    def _proves(self, job: Job) -> bool:
+    def _proves(self, job: SolveJob) -> bool:
         """Whether the job looks at all schedules."""
         return job.label in self.horizons and self.horizons[job.label].sufficient
 
@@ -429,7 +429,7 @@ class _Solve:
             extra=self._extra(failures, why),
         )
 
-    def _horizon(self, job: Job) -> Horizon:
+    def _horizon(self, job: SolveJob) -> Horizon:
         """Return the horizon of the bound; a search has none, so the batches of the schedule stand there."""
         unknown = Horizon(0, False, "there was no time to say how many batches are enough")
         horizon = self.horizons.get(job.label, unknown)

@@ -20,7 +20,7 @@ from kvcore.metrics import Value, check_objective, objective_value
 from kvcore.referee import verify_schedule
 from kvcore.result import Horizon, Result, SolverInfo, number
 from kvcore.schedule import Schedule
-from solvers.job import NEWS, Bound, Done, Found, Job, Progress, Send, Stop, Tried
+from solvers.messages import NEWS, Bound, Done, Found, Progress, Send, SolveJob, Stop, Tried
 from solvers.option_names import takes_options
 from solvers.ways import BOUND, CERTIFYING, Way, way_of
 
@@ -153,7 +153,7 @@ class _Turn:
         return float(self.rung.bound) + gained / max(took, 1e-9) * max(0.0, self.task.deadline - time.process_time())
 
 
-def run(job: Job, send: Send) -> Done:
+def run(job: SolveJob, send: Send) -> Done:
     """Carry out a job in a worker process: all of the ladder, or one way, which finds schedules, too."""
     best, proved, end = job.upper_bound, list[Value](), time.process_time() + job.time_limit
     everything = way_of(job) is BOUND
@@ -182,7 +182,7 @@ def run(job: Job, send: Send) -> Done:
 
 
 @takes_options
-def climb(
+def best_bound(
     instance: Instance,
     objective: str = "total-flow-time",
     *,

@@ -16,7 +16,7 @@ from kvcore.referee import verify_schedule
 from kvcore.result import Horizon, Result, SolverInfo
 from kvcore.schedule import Schedule
 from solvers.dual_bound import rungs
-from solvers.job import SolveOptions
+from solvers.messages import SolveOptions
 from solvers.ways import CONFIGURATIONS, EVENTS, SLOTS
 
 EXACT = (SLOTS, EVENTS, CONFIGURATIONS)

@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 
 from kvcore.errors import MissingTool
-from solvers.job import Done, Job, Stop
 from solvers.matrix import Array, MatrixModel
+from solvers.messages import Done, SolveJob, Stop
 from solvers.ways import SOLVERS
 
 SIZE_LIMIT = 2000
@@ -30,7 +30,7 @@ def licence() -> str:
 
 
 def minimise(
-    matrix: MatrixModel, job: Job, on_solution: Callable[[Array], None], on_bound: Callable[[float], None]
+    matrix: MatrixModel, job: SolveJob, on_solution: Callable[[Array], None], on_bound: Callable[[float], None]
 ) -> Done:
     """Run Gurobi; report every improving solution and dual bound as they come."""
     gurobipy = SOLVERS["gurobi"].load("gurobipy")

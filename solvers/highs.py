@@ -6,13 +6,13 @@ from typing import Any
 
 import numpy as np
 
-from solvers.job import Done, Job, Stop
 from solvers.matrix import Array, MatrixModel
+from solvers.messages import Done, SolveJob, Stop
 from solvers.ways import SOLVERS
 
 
 def minimise(
-    matrix: MatrixModel, job: Job, on_solution: Callable[[Array], None], on_bound: Callable[[float], None]
+    matrix: MatrixModel, job: SolveJob, on_solution: Callable[[Array], None], on_bound: Callable[[float], None]
 ) -> Done:
     """Run HiGHS; report every improving solution and dual bound as they come."""
     highspy = SOLVERS["highs"].load("highspy")

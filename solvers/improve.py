@@ -37,7 +37,7 @@ from kvcore.referee import verify_schedule
 from kvcore.result import Result, SolverInfo
 from kvcore.schedule import Schedule
 from kvcore.trace import Trace
-from solvers.job import Done, Found, Job, Progress, Send, SolveOptions
+from solvers.messages import Done, Found, Progress, Send, SolveJob, SolveOptions
 from solvers.neighbourhoods import improve as repair
 from solvers.neighbourhoods import why_not
 from solvers.option_names import takes_options
@@ -129,7 +129,7 @@ def improve(
     )  # fmt: skip
 
 
-def run(job: Job, send: Send) -> Done:
+def run(job: SolveJob, send: Send) -> Done:
     """Carry out a job in a worker process; schedules are sent as they come."""
     search = _Improvement(
         job.instance, job.objective, job.time_limit, None, None, lambda schedule: send(Found(schedule, None))

@@ -9,11 +9,11 @@ from formulations import make
 from formulations.big_m import BigM
 from kvcore.metrics import Value
 from kvcore.referee import verify_schedule
-from solvers.job import Bound, Done, Found, Job, Send, Size
 from solvers.matrix import Array, MatrixModel
+from solvers.messages import Bound, Done, Found, Send, Size, SolveJob
 
 
-def run(job: Job, send: Send) -> Done:
+def run(job: SolveJob, send: Send) -> Done:
     """Build the model of `job`, start it from its schedule, solve it; schedules and bounds are sent as they come."""
     assert job.batches is not None
     started = time.monotonic()
@@ -30,7 +30,7 @@ def run(job: Job, send: Send) -> Done:
 
 
 def minimise(
-    job: Job, formulation: BigM, found: Callable[[], None], proved: Callable[[Value], None], send: Send
+    job: SolveJob, formulation: BigM, found: Callable[[], None], proved: Callable[[Value], None], send: Send
 ) -> Done:
     """Solve a formulation: `found` is called when its variables hold a solution, `proved` with every bound."""
     matrix = MatrixModel(formulation.model)

@@ -15,7 +15,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 GROUPS = {
-    "solve": "solvers.job:SolveOptions",
+    "solve": "solvers.messages:SolveOptions",
     "ladder": "bounds.task:LadderOptions",
     "slots": "bounds.slot_solver:SlotOptions",
     "configurations": "bounds.configurations:ConfigurationOptions",

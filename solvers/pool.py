@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from queue import Empty, Queue
 
 from kvcore.metrics import Value
-from solvers.job import Done, Failed, Job, Message, SolveOptions, Stop
+from solvers.messages import Done, Failed, Message, SolveJob, SolveOptions, Stop
 from solvers.process import Process, undisturbed
 from solvers.ways import way_of
 
@@ -24,7 +24,7 @@ RESTS = sys.platform == "linux"
 class SolveWorker:
     """One worker process and how it ended; `done` is None while it runs."""
 
-    job: Job
+    job: SolveJob
     process: Process
     ends: float
     """Seconds after the start of the race at which it is ended."""
@@ -54,9 +54,9 @@ class Lane:
     turns nobody gets seconds of grace.
     """
 
-    def __init__(self, jobs: Sequence[Job]) -> None:
+    def __init__(self, jobs: Sequence[SolveJob]) -> None:
         self.first, self.is_shared, self.options = jobs[0], len(jobs) > 1, SolveOptions.given()
-        self.queue: deque[Job | SolveWorker] = deque(jobs)
+        self.queue: deque[SolveJob | SolveWorker] = deque(jobs)
         self.workers: list[SolveWorker] = []
         self.running: SolveWorker | None = None
         self.until = 0.0
@@ -71,7 +71,7 @@ class Lane:
             return True
         return sum(each.process.seconds() for each in self.workers if each.done is None) >= seconds
 
-    def go_on(self, now: float, start: Callable[[Job, float], SolveWorker]) -> None:
+    def go_on(self, now: float, start: Callable[[SolveJob, float], SolveWorker]) -> None:
         """Give the next one its turn, if that of the one before is over."""
         last = self.running
         self.queue = deque(each for each in self.queue if self._has_time(each, now))
@@ -87,7 +87,9 @@ class Lane:
             self.queue.remove(following)
         self.running = None if following is None else self._begin(following, now, start)
 
-    def _begin(self, each: Job | SolveWorker, now: float, start: Callable[[Job, float], SolveWorker]) -> SolveWorker:
+    def _begin(
+        self, each: SolveJob | SolveWorker, now: float, start: Callable[[SolveJob, float], SolveWorker]
+    ) -> SolveWorker:
         others = [self._is_other(one) for one in (each, *self.queue)]
         weights = [1 / (2 * sum(others)) if is_other else 1.0 for is_other in others]
         if isinstance(each, SolveWorker):
@@ -102,23 +104,23 @@ class Lane:
         each.turns += 1
         return each
 
-    def _is_in_time(self, each: Job | SolveWorker, now: float) -> bool:
+    def _is_in_time(self, each: SolveJob | SolveWorker, now: float) -> bool:
         is_late = now + 10 * self.options.first_turn > self.first.time_limit
         return isinstance(each, SolveWorker) or way_of(each).rests or not is_late
 
-    def _is_other(self, each: Job | SolveWorker) -> bool:
-        return (each if isinstance(each, Job) else each.job).label != self.first.label
+    def _is_other(self, each: SolveJob | SolveWorker) -> bool:
+        return (each if isinstance(each, SolveJob) else each.job).label != self.first.label
 
-    def _has_time(self, each: Job | SolveWorker, now: float) -> bool:
+    def _has_time(self, each: SolveJob | SolveWorker, now: float) -> bool:
         """Whether it may have another turn. The first job always has one."""
-        if isinstance(each, Job):
+        if isinstance(each, SolveJob):
             return not self.workers or now < each.time_limit
         return each.done is None and now < each.ends
 
 
 def race(
-    lanes: Sequence[Sequence[Job]],
-    on_message: Callable[[Job, Message], None],
+    lanes: Sequence[Sequence[SolveJob]],
+    on_message: Callable[[SolveJob, Message], None],
     finished: Callable[[], Stop | None],
     *,
     tick: Callable[[], None] = lambda: None,
@@ -169,7 +171,7 @@ def race(
     return [worker.done for worker in workers() if worker.done is not None] or [Done("interrupted")]
 
 
-def _start(job: Job, inbox: Queue[tuple[SolveWorker, Message | None]], ends: float) -> SolveWorker:
+def _start(job: SolveJob, inbox: Queue[tuple[SolveWorker, Message | None]], ends: float) -> SolveWorker:
     worker = SolveWorker(job, Process("solvers.worker", job.threads), ends)
     with contextlib.suppress(BrokenPipeError):  # it ended at once; the reader says so
         worker.process.send(job)
@@ -187,7 +189,7 @@ def _read(worker: SolveWorker, inbox: Queue[tuple[SolveWorker, Message | None]])
             return
 
 
-def _receive(inbox: Queue[tuple[SolveWorker, Message | None]], on_message: Callable[[Job, Message], None]) -> None:
+def _receive(inbox: Queue[tuple[SolveWorker, Message | None]], on_message: Callable[[SolveJob, Message], None]) -> None:
     try:
         worker, message = inbox.get(timeout=0.1)
     except Empty:

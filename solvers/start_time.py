@@ -14,8 +14,8 @@ from kvcore.instance import Instance
 from kvcore.metrics import Value
 from kvcore.rigid import kinds_of, memory_of
 from kvcore.schedule import Schedule
-from solvers.job import Bound, Done, Found, Job, Send, Size
 from solvers.matrix import Array, MatrixModel
+from solvers.messages import Bound, Done, Found, Send, Size, SolveJob
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,7 @@ class StartTimeOptions(Options):
     most_numbers: int = option(20_000_000, "nonzeros of a program that is still built")
 
 
-def run(job: Job, send: Send) -> Done:
+def run(job: SolveJob, send: Send) -> Done:
     """Build the program of `job`, start it from its schedule, solve it; schedules and bounds are sent as they come."""
     from solvers.highs import minimise
 

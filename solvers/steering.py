@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 
 from bounds.tuning import Options, option
-from heuristics.policies.index import GROUP, Index, Marginal, Steps
+from heuristics.policies.index import GROUP, Index, Marginal, Windows
 from kvcore.cost import OwnCost
 from kvcore.instance import LIMIT, Instance
-from solvers.steering_kernels import Costs, Jobs, Limits, simulate
+from solvers.steering_kernels import Costs, Limits, Requests, simulate
 
 Array = Any
 OBJECTIVES: dict[str, Callable[[Array, Array, Array, Array], float]] = {
@@ -65,11 +65,11 @@ def steer(run: Runs, r0: float, draw: random.Random, go_on: Callable[[int], bool
         else:
             parts = chunks.copy()
             parts[first] = draw.choice((LIMIT, int(run.prompt[first]), draw.randint(1, most)))
-        value, _ = run(Steps(window, *np.exp(others[:2])), np.exp(others[2]), parts)
+        value, _ = run(Windows(window, *np.exp(others[:2])), np.exp(others[2]), parts)
         if value <= best:
             best, logs, chunks = value, others, parts
     back = np.argsort(run.order)
-    return Index(steps=Steps(window, *np.exp(logs[:2])), factors=np.exp(logs[2])[back], chunks=chunks[back])
+    return Index(steps=Windows(window, *np.exp(logs[:2])), factors=np.exp(logs[2])[back], chunks=chunks[back])
 
 
 class Runs:
@@ -87,15 +87,17 @@ class Runs:
 
     def once(self, r0: float) -> tuple[float, float]:
         """Return the value, in ticks, and the last end, in seconds, with one R0, in seconds."""
-        return self(Steps(LIMIT, np.array([r0]), np.array([GROUP])))
+        return self(Windows(LIMIT, np.array([r0]), np.array([GROUP])))
 
-    def __call__(self, steps: Steps, factors: Array | None = None, chunks: Array | None = None) -> tuple[float, float]:
+    def __call__(
+        self, steps: Windows, factors: Array | None = None, chunks: Array | None = None
+    ) -> tuple[float, float]:
         """Return the value, in ticks, and the last end, in seconds."""
         n = len(self.arrival)
         factors, chunks = np.ones(n) if factors is None else factors, np.full(n, LIMIT) if chunks is None else chunks
-        jobs = Jobs(self.arrival, self.prompt, self.output, factors, chunks)
+        jobs = Requests(self.arrival, self.prompt, self.output, factors, chunks)
         first, end = simulate(
-            self.costs, self.limits, jobs, Steps(steps.seconds / self.tick, steps.r0 / self.tick, steps.group)
+            self.costs, self.limits, jobs, Windows(steps.seconds / self.tick, steps.r0 / self.tick, steps.group)
         )
         value = self.objective(first - self.arrival, end - self.arrival, self.output, self.weight)
         return (float(value) if np.isfinite(end).all() else np.inf), float(end.max()) * self.tick

@@ -38,7 +38,7 @@ class Limits(NamedTuple):
     requests: int
 
 
-class Jobs(NamedTuple):
+class Requests(NamedTuple):
     """The requests by arrival: in ticks and tokens, with the factor of the work and the most tokens of a prefill."""
 
     arrival: Array
@@ -48,7 +48,7 @@ class Jobs(NamedTuple):
     chunks: Array
 
 
-class Run(NamedTuple):
+class RunState(NamedTuple):
     """Where a run stands: of a request its KV, what it lacks, tokens to go, work, and whether it joins.
 
     Besides, who is present, in order; the batch; and what that takes by each function of the cost.
@@ -78,12 +78,12 @@ def adds(costs, k, resident, tokens, decodes):
 def simulate(costs, limits, jobs, steps):
     """Return when each request has its first token and its end, by `Index`; infinite where nothing can work.
 
-    `steps` are `heuristics.policies.index.Steps` in ticks.
+    `steps` are `heuristics.policies.index.Windows` in ticks.
     """
     n = len(jobs.arrival)
     held, lacks, present, batch = np.zeros((4, n), np.int64)
     joins, parts = np.zeros(n, np.bool_), np.zeros(len(costs.busy))
-    run = Run(held, lacks, jobs.output.copy(), np.zeros(n), joins, present, batch, parts)
+    run = RunState(held, lacks, jobs.output.copy(), np.zeros(n), joins, present, batch, parts)
     first, end = np.full(n, np.inf), np.full(n, np.inf)
     shared, extra = np.max(costs.busy + costs.any_decode), np.max(costs.any_prefill)
     now, come, count, done, memory, lost = 0.0, 0, 0, 0, 0, 0.0

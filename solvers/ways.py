@@ -16,7 +16,7 @@ from kvcore.errors import BadInput, MissingTool
 from kvcore.instance import Instance
 from kvcore.metrics import tail_of
 from kvcore.schedule import Schedule
-from solvers.job import Job, label
+from solvers.messages import SolveJob, label
 
 
 @dataclass(frozen=True)
@@ -112,7 +112,7 @@ class Way:
         return label(self.formulation, self.solver.name)
 
     def runner(self) -> Callable[..., Any]:
-        """Load the function that carries out a job: of a `solvers.job.Job` and what sends its messages."""
+        """Load the function that carries out a job: of a `solvers.messages.SolveJob` and what sends its messages."""
         return _loaded(self.run)
 
     def proposals(self, task: bounds.task.Task) -> Iterator[bounds.task.Proposal | Schedule]:
@@ -192,7 +192,7 @@ BOUND = _relaxation("bound", plans=True, endless=True, tails=True, what="the lad
 """All of them, one after another."""
 COUNTS = Way("counts", Solver("counts", "claims optima, by a search over counts of like requests; no floating point"),
              "search", run="solvers.counts.solve:run", what="the search over counts",
-             horizon="the search looks at every number of batches", why_not="solvers.counts.solve:declines")
+             horizon="the search looks at every number of batches", why_not="solvers.counts.solve:why_not")
 IMPROVE = Way("improve", Solver("improve", "nothing: policies with other parameters and priorities find schedules"),
               None, run="solvers.improve:run", plans=True, endless=True, tails=True,
               what="the search among policies", horizon="it proves nothing")
@@ -215,7 +215,7 @@ WAYS = {(way.formulation, way.solver.name): way for way in
 either of them alone stands for."""
 
 
-def way_of(job: Job) -> Way:
+def way_of(job: SolveJob) -> Way:
     """Return the way of a job."""
     return WAYS[job.formulation, job.solver]
 

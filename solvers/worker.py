@@ -9,7 +9,7 @@ from dataclasses import replace
 from functools import partial
 
 from kvcore.errors import BadInput, MissingTool
-from solvers.job import NEWS, Done, Failed, Job, Send, SolveOptions
+from solvers.messages import NEWS, Done, Failed, Send, SolveJob, SolveOptions
 from solvers.option_names import holding
 from solvers.process import listen, to_parent
 from solvers.ways import way_of
@@ -18,7 +18,7 @@ from solvers.ways import way_of
 def main() -> None:
     """Read a job from standard input, carry it out, and send its messages; then come values that others find."""
     send = to_parent()
-    job: Job = pickle.load(sys.stdin.buffer)
+    job: SolveJob = pickle.load(sys.stdin.buffer)
     listen(partial(setattr, NEWS, "value"))
     way = way_of(job)
     if job.constraints:
@@ -39,7 +39,7 @@ def main() -> None:
     os._exit(0)  # solver libraries may hang or complain while they are unloaded
 
 
-def _limit_cpu(job: Job) -> None:
+def _limit_cpu(job: SolveJob) -> None:
     """Let the kernel end the process where neither it nor its parent does."""
     with contextlib.suppress(ImportError, OSError, ValueError):  # no such limits on this system
         import resource
@@ -48,7 +48,7 @@ def _limit_cpu(job: Job) -> None:
         resource.setrlimit(resource.RLIMIT_CPU, (seconds, resource.getrlimit(resource.RLIMIT_CPU)[1]))
 
 
-def _with_horizon(job: Job, send: Send) -> Job:
+def _with_horizon(job: SolveJob, send: Send) -> SolveJob:
     """Return the job with the number of batches to look at, where it needs one; it is reported."""
     if job.batches is not None or job.upper_bound is None or way_of(job).horizon:
         return job

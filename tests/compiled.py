@@ -13,7 +13,7 @@ from heuristics import best_schedule
 from kvcore import BadInput, Cost, CostFunction, Instance, Machine, Request, Segment
 from solvers import dual_bound, neighbourhoods
 from solvers.improve import improve
-from solvers.slot_flow.steps import steps_below
+from solvers.slot_flow.arcs import arcs_below
 from workloads.builtin import builtin_instance
 
 FLOW = "total-flow-time"
@@ -59,7 +59,7 @@ def paths() -> None:
     solver = slot_solver.SlotSolver(Task(instance, FLOW))
     search = slot_solver.SlotSearch(solver.local, 10**4, 64)
     solver.ascend_root(search, 1)
-    steps_below(search, 10)
+    arcs_below(search, 10)
 
 
 if __name__ == "__main__":

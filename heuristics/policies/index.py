@@ -30,7 +30,7 @@ class Step(NamedTuple):
     decodes: Array
 
 
-class Steps(NamedTuple):
+class Windows(NamedTuple):
     """R0, in seconds, and `group` for windows of time of so many seconds from the first arrival on."""
 
     seconds: float
@@ -117,7 +117,7 @@ class Index(Unified):
         r0: float | None = None,
         group: float = GROUP,
         factors: Array | None = None,
-        steps: Steps | None = None,
+        steps: Windows | None = None,
         chunks: Array | None = None,
     ) -> None:
         """Set R0 in seconds (None: ten times the mean of R), `group`, and what R is multiplied with, by request.

@@ -10,7 +10,7 @@ from kvcore.errors import BadInput
 from kvcore.instance import Instance
 from kvcore.metrics import Value, check_objective, objective_value
 from kvcore.result import Result
-from solvers.dual_bound import climb
+from solvers.dual_bound import best_bound
 from solvers.exact import exact
 
 SECONDS = 5.0  # what one exact search may take
@@ -46,7 +46,7 @@ class Claim:
         """Return it with a certificate of its optimum, if the ladder of bounds finds one in the time."""
         if self.known is None or not self.decided or self.proved:
             return self
-        found = climb(self.instance, self.objective, time_limit=seconds, upper=self.best)
+        found = best_bound(self.instance, self.objective, time_limit=seconds, upper=self.best)
         if found.bound is None or found.bound < self.bound:
             return self
         known = replace(

@@ -3,7 +3,7 @@
 from itertools import product
 
 from hypotheses import Case, Fails, Hypothesis, enumerated
-from hypotheses.instances import calling
+from hypotheses.small_instances import calling
 from kvcore.instance import Instance, Machine
 
 N = 4

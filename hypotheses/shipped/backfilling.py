@@ -3,7 +3,7 @@
 from itertools import permutations
 
 from hypotheses import Case, Fails, Hypothesis, drawn
-from hypotheses.instances import drawn_plain, earliest_starts, flow_time, starting_at
+from hypotheses.small_instances import drawn_plain, earliest_starts, flow_time, starting_at
 
 
 def never_hurts(case: Case) -> Fails | None:

@@ -5,8 +5,8 @@ from itertools import product
 
 from hypotheses import Case, Fails, Hypothesis, enumerated
 from hypotheses.case import Held
-from hypotheses.instances import PER_TOKEN, QUADRATIC, THEORY, paused, placed
 from hypotheses.predicates import within
+from hypotheses.small_instances import PER_TOKEN, QUADRATIC, THEORY, paused, placed
 from kvcore.instance import Instance
 from kvcore.schedule import Batch
 

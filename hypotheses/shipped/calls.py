@@ -4,13 +4,14 @@ from itertools import product
 from operator import eq, ge
 
 from heuristics import with_min_waste_handlings
-from hypotheses import Case, Fails, Hypothesis, drawn, enumerated, instances
+from hypotheses import Case, Fails, Hypothesis, drawn, enumerated
+from hypotheses import small_instances as small
 from hypotheses.case import Held
 from hypotheses.predicates import compared, never_hurts, optimal
 
 
 def fixed(case: Case) -> list[Held]:
-    return [case.optimum(instance, label="fixed") for instance in instances.fixed_handlings(case.instance)]
+    return [case.optimum(instance, label="fixed") for instance in small.fixed_handlings(case.instance)]
 
 
 def best_fixed(case: Case) -> Held:
@@ -28,8 +29,8 @@ def one_is_enough(case: Case) -> Fails | None:
     return Fails(f"{best} takes a discard and a swap; with one kind alone it is more", (shown,))
 
 
-HOST = instances.CALLS_HOST
-FASTER = (instances.with_faster_call, "a call that is one tick faster", ("slow", "fast"))
+HOST = small.CALLS_HOST
+FASTER = (small.with_faster_call, "a call that is one tick faster", ("slow", "fast"))
 
 HYPOTHESES = {
     "always-offload": Hypothesis(
@@ -39,7 +40,7 @@ HYPOTHESES = {
         family=enumerated(
             "2 requests with a call each of 1 or 3 ticks, prompts 1 or 2, 2 tokens a batch, a host that holds all, "
             "one tick a batch and one for each token moved, every memory that matters",
-            lambda: instances.calling_family((1, 3), HOST.replace(host_memory=None), instances.SWAP_COST),
+            lambda: small.calling_family((1, 3), HOST.replace(host_memory=None), small.SWAP_COST),
         ),
         predicate=compared(
             optimal("preserve", lambda instance: instance.with_calls_handled("preserve")), ge,
@@ -55,7 +56,7 @@ HYPOTHESES = {
         family=enumerated(
             "2 requests with a call each of 1 or 3 ticks, prompts 1 or 2, one token before and after, 2 tokens a "
             "batch, 2 tokens on the host, every memory that matters",
-            lambda: instances.calling_family((1, 3), HOST, decodes=(1,)),
+            lambda: small.calling_family((1, 3), HOST, decodes=(1,)),
         ),
         predicate=compared(
             best_fixed, eq, optimal("free"), "the best handlings fixed beforehand give {}, free handling {}"
@@ -68,7 +69,7 @@ HYPOTHESES = {
         family=enumerated(
             "2 requests with a call each of 1 or 3 ticks, prompts 1 or 2, 2 tokens a batch, 2 tokens on the host, "
             "every memory that matters",
-            lambda: instances.calling_family((1, 3), HOST),
+            lambda: small.calling_family((1, 3), HOST),
         ),
         predicate=compared(
             optimal("least-waste", with_min_waste_handlings), eq, optimal("free"),
@@ -84,7 +85,7 @@ HYPOTHESES = {
             "a request of prompt 1 and 2 tokens before its call, and one of 3 and 3, calls of 3 or 4 ticks, one token "
             "after; 2 tokens a batch, 2 tokens on the host, every memory that matters",
             lambda: (
-                instances.calling([(1, 2, one, 0, 1), (3, 3, two, 0, 1)], HOST.replace(memory=memory))
+                small.calling([(1, 2, one, 0, 1), (3, 3, two, 0, 1)], HOST.replace(memory=memory))
                 for one, two, memory in product((3, 4), (3, 4), range(6, 9))
             ),
         ),
@@ -97,10 +98,10 @@ HYPOTHESES = {
         family=enumerated(
             "2 requests with a free call each of 1 or 3 ticks, prompts 1 or 2, 2 tokens a batch, every memory that "
             "matters",
-            lambda: instances.calling_family((1, 3), instances.CALLS),
+            lambda: small.calling_family((1, 3), small.CALLS),
         ),
         predicate=never_hurts(
-            lambda instance: instances.with_machine(instance, host_memory=2), "room on the host", ("no-host", "host")
+            lambda instance: small.with_machine(instance, host_memory=2), "room on the host", ("no-host", "host")
         ),
     ),
     "faster-call-optimum": Hypothesis(
@@ -110,7 +111,7 @@ HYPOTHESES = {
         family=enumerated(
             "2 requests with a free call each of 1 or 3 ticks, prompts 1 or 2, 2 tokens a batch, no room on the host, "
             "every memory that matters",
-            lambda: instances.calling_family((1, 3), instances.CALLS),
+            lambda: small.calling_family((1, 3), small.CALLS),
         ),
         predicate=never_hurts(*FASTER),
     ),
@@ -122,7 +123,7 @@ HYPOTHESES = {
             family=drawn(
                 "3 requests, each with 1 free call at most, 4 tokens a batch, eviction, room on the host",
                 1000,
-                lambda draw, name: instances.drawn_instance(draw, name, instances.EVICTING),
+                lambda draw, name: small.drawn_instance(draw, name, small.EVICTING),
             ),
             predicate=never_hurts(*FASTER, policy),
         )

@@ -7,8 +7,8 @@ from operator import le
 from heuristics import Job
 from heuristics.policies.infermax import Infermax
 from hypotheses import Case, Fails, Hypothesis, enumerated, listed
-from hypotheses.instances import INFERMAX, LINEAR, QUADRATIC, pausing, plain, plain_family, with_machine
 from hypotheses.predicates import certain, compared, run
+from hypotheses.small_instances import INFERMAX, LINEAR, QUADRATIC, pausing, plain, plain_family, with_machine
 from kvcore.instance import Handling, Instance, Machine, Slo
 
 FAMILY = enumerated(

@@ -5,7 +5,8 @@ from fractions import Fraction
 from functools import partial
 from operator import le
 
-from hypotheses import Family, Hypothesis, drawn, enumerated, instances
+from hypotheses import Family, Hypothesis, drawn, enumerated
+from hypotheses import small_instances as small
 from hypotheses.predicates import compared, never_hurts, optimal, run, within
 from kvcore.instance import Instance
 
@@ -15,25 +16,25 @@ def theory(
 ) -> Family:
     return enumerated(
         "the theory model: {} requests at tick 0, prompts {}, outputs {}, every memory that matters".format(*words),
-        lambda: instances.plain_family(counts, prompts, outputs),
+        lambda: small.plain_family(counts, prompts, outputs),
     )
 
 
 BUDGET_4 = enumerated(
     "INFERMAX's machine (budget 4): 2 or 3 requests at tick 0, prompts 1 to 3, outputs 1 to 4, every memory that "
     "matters",
-    lambda: instances.plain_family((2, 3), (1, 2, 3), (1, 2, 3, 4), instances.INFERMAX),
+    lambda: small.plain_family((2, 3), (1, 2, 3), (1, 2, 3, 4), small.INFERMAX),
 )
 LARGER = drawn(
     "the theory model: 5 requests at tick 0, prompts and outputs of 1 to 4, memory up to twice the largest peak",
     800,
-    lambda draw, name: instances.drawn_plain(draw, 5, 4),
+    lambda draw, name: small.drawn_plain(draw, 5, 4),
 )
 
 
 def one_more(instance: Instance) -> Instance:
     """Return the instance with one token of memory more."""
-    return instances.with_machine(instance, memory=(instance.machine.memory or 0) + 1)
+    return small.with_machine(instance, memory=(instance.machine.memory or 0) + 1)
 
 
 def more(whose: str, states: str, family: Family, policy: str | None) -> Hypothesis:
@@ -60,11 +61,11 @@ def less(whose: str, policy: str | None, family: Family) -> Hypothesis:
     )  # fmt: skip
 
 
-MACHINE = instances.THEORY.replace(batch_tokens=4, pause=True)
+MACHINE = small.THEORY.replace(batch_tokens=4, pause=True)
 
 
 def chunked(instance: Instance) -> Instance:
-    return instances.with_machine(instance, chunked=True)
+    return small.with_machine(instance, chunked=True)
 
 
 no_better = compared(optimal("whole"), le, optimal("chunked", chunked), "{} becomes {} with chunks")
@@ -93,7 +94,7 @@ HYPOTHESES = {
         family=enumerated(
             "2 requests at tick 0, prompts 1 to 4, outputs 1 or 2, batches of 4 ticks and one per token and token of "
             "KV read",
-            lambda: instances.plain_family((2,), range(1, 5), (1, 2), MACHINE, instances.LINEAR),
+            lambda: small.plain_family((2,), range(1, 5), (1, 2), MACHINE, small.LINEAR),
         ),
         predicate=never_hurts(chunked, "chunks", ("whole", "chunked")),
     ),
@@ -105,7 +106,7 @@ HYPOTHESES = {
         family=enumerated(
             "3 or 4 requests at tick 0, prompts 2 to 4, output 1, 4 tokens a batch, 3 ticks and one a token, all "
             "memories",
-            lambda: instances.plain_family((3, 4), (2, 3, 4), (1,), MACHINE, instances.FIXED),
+            lambda: small.plain_family((3, 4), (2, 3, 4), (1,), MACHINE, small.FIXED),
         ),
         predicate=no_better,
     ),
@@ -116,7 +117,7 @@ HYPOTHESES = {
         states="proved",
         family=enumerated(
             "2 requests at tick 0, prompts 1 to 4, outputs 1 or 2, 4 tokens a batch, one tick a token, all memories",
-            lambda: instances.plain_family((2,), range(1, 5), (1, 2), MACHINE, instances.PER_TOKEN),
+            lambda: small.plain_family((2,), range(1, 5), (1, 2), MACHINE, small.PER_TOKEN),
         ),
         predicate=no_better,
     ),

@@ -5,10 +5,10 @@ from functools import partial
 
 from heuristics import with_min_waste_handlings
 from hypotheses import Hypothesis, tallies
-from hypotheses.families import Predicate
-from hypotheses.instances import with_machine
+from hypotheses.hypothesis import Predicate
 from hypotheses.predicates import optimal, run, within
 from hypotheses.slices import LONG, SMALL, one_by_one, together
+from hypotheses.small_instances import with_machine
 from kvcore.instance import Instance
 
 EVICTING = partial(with_machine, evict=True)

@@ -6,7 +6,7 @@ from itertools import product
 from costmodels import get_cost
 from hypotheses import Case, Fails, Hypothesis, enumerated
 from hypotheses.case import Held
-from hypotheses.instances import paused, placed
+from hypotheses.small_instances import paused, placed
 from kvcore.instance import Instance
 from kvcore.schedule import Batch
 

@@ -5,7 +5,8 @@ from functools import partial
 from itertools import permutations
 from operator import eq, le
 
-from hypotheses import Case, Fails, Family, Hypothesis, drawn, enumerated, instances
+from hypotheses import Case, Fails, Family, Hypothesis, drawn, enumerated
+from hypotheses import small_instances as small
 from hypotheses.case import Held
 from hypotheses.predicates import average_ratio_within, compared, optimal, run, within
 from workloads.builtin import builtin_instance
@@ -13,20 +14,20 @@ from workloads.builtin import builtin_instance
 
 def best_list(case: Case) -> Held:
     instance = case.instance
-    lists = (instances.earliest_starts(instance, order) for order in permutations(range(len(instance.requests))))
-    starts = min(lists, key=lambda starts: instances.flow_time(instance, starts))
-    return case.held("best-list", instances.starting_at(instance, starts))
+    lists = (small.earliest_starts(instance, order) for order in permutations(range(len(instance.requests))))
+    starts = min(lists, key=lambda starts: small.flow_time(instance, starts))
+    return case.held("best-list", small.starting_at(instance, starts))
 
 
 def best_in_order(case: Case) -> Held:
-    return case.held("in-order", instances.starting_at(case.instance, instances.best_starts_in_order(case.instance)))
+    return case.held("in-order", small.starting_at(case.instance, small.best_starts_in_order(case.instance)))
 
 
 def shorter_is_no_worse(case: Case) -> Fails | None:
     long = case.policy("mc-sf", label="longer")
     assert long is not None
     for i in range(len(case.instance.requests)):
-        shorter = instances.with_shorter_output(case.instance, i)
+        shorter = small.with_shorter_output(case.instance, i)
         short = None if shorter is None else case.policy("mc-sf", shorter, label="shorter")
         if short is not None and short.value > long.value:
             id = case.instance.requests[i].id
@@ -58,7 +59,7 @@ HYPOTHESES = {
         states="refuted",
         family=enumerated(
             "the theory model: 2 to 4 requests at tick 0 with prompts of 1, outputs 1 to 4, all memories",
-            lambda: instances.plain_family((2, 3, 4), (1,), range(1, 5)),
+            lambda: small.plain_family((2, 3, 4), (1,), range(1, 5)),
         ),
         predicate=compared(
             best_in_order, eq, optimal(), "in order of output length at best {}, the optimum is {}"
@@ -72,10 +73,10 @@ HYPOTHESES = {
         states="refuted",
         family=enumerated(
             "the theory model: 2 to 4 requests at tick 0, prompts 1 or 2, outputs 1 or 3, every memory that matters",
-            lambda: instances.plain_family((2, 3, 4), (1, 2), (1, 3)),
+            lambda: small.plain_family((2, 3, 4), (1, 2), (1, 3)),
         ),
         predicate=compared(
-            optimal("never-evicting"), le, optimal("evicting", partial(instances.with_machine, evict=True)),
+            optimal("never-evicting"), le, optimal("evicting", partial(small.with_machine, evict=True)),
             "never evicting has {}, evicting {}",
         ),
     ),
@@ -86,7 +87,7 @@ HYPOTHESES = {
         states="refuted",
         family=enumerated(
             "the theory model: 2 to 4 requests at tick 0, prompts 1 or 2, outputs 2 or 5, every memory that matters",
-            lambda: instances.plain_family((2, 3, 4), (1, 2), (2, 5)),
+            lambda: small.plain_family((2, 3, 4), (1, 2), (2, 5)),
         ),
         predicate=compared(best_list, eq, optimal(), "the best list schedule has {}, the optimum {}"),
         note="Waiting although a request fits staggers the ends.",
@@ -100,7 +101,7 @@ HYPOTHESES = {
             "the theory model: 4 requests at tick 0, prompts and outputs of 1 to 4, memory up to twice the largest "
             "peak",
             2000,
-            lambda draw, name: instances.drawn_plain(draw, 4, 4),
+            lambda draw, name: small.drawn_plain(draw, 4, 4),
         ),
         predicate=shorter_is_no_worse,
     ),
@@ -114,7 +115,7 @@ HYPOTHESES = {
             "largest peak",
             lambda: (
                 instance
-                for instance in instances.plain_family((3, 4), (1, 2), (1, 2, 3))
+                for instance in small.plain_family((3, 4), (1, 2), (1, 2, 3))
                 if 2 * max(request.peak for request in instance.requests) <= (instance.machine.memory or 0)
             ),
         ),
@@ -129,7 +130,7 @@ HYPOTHESES = {
         states="proved",
         family=enumerated(
             "the theory model: 3 or 4 requests at tick 0, prompts 1 or 4, outputs 1 or 3, all memories",
-            lambda: instances.plain_family((3, 4), (1, 4), (1, 3)),
+            lambda: small.plain_family((3, 4), (1, 4), (1, 3)),
         ),
         predicate=within(run("sorted-f"), 48, optimal(), "sorted-f has {}, the optimum is {}: over 48 times"),
         note="The largest ratio in the family is far from the guarantee; started as in MC-SF.",
@@ -141,7 +142,7 @@ HYPOTHESES = {
         family=drawn(
             "the theory model: 4 requests at tick 0, prompts and outputs up to 5, memory up to twice the largest peak",
             2000,
-            lambda draw, name: instances.drawn_plain(draw, 4, 5),
+            lambda draw, name: small.drawn_plain(draw, 4, 5),
         ),
         predicate=within(run("sorted-f"), 1, run("mc-sf"), "sorted-f has {}, mc-sf {}"),
     ),

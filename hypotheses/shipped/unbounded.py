@@ -6,8 +6,8 @@ from math import isqrt
 
 from hypotheses import Case, Fails, Hypothesis, enumerated
 from hypotheses.case import ratio
-from hypotheses.instances import THEORY, plain, starting_at
 from hypotheses.predicates import run, within
+from hypotheses.small_instances import THEORY, plain, starting_at
 from kvcore.instance import Instance, Machine
 
 K = 8

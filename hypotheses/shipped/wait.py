@@ -6,7 +6,7 @@ from itertools import combinations, product
 
 from heuristics.policies.wait import Wait
 from hypotheses import Case, Fails, Hypothesis, Undecided, enumerated
-from hypotheses.instances import THEORY, plain
+from hypotheses.small_instances import THEORY, plain
 from kvcore.instance import Instance
 
 TYPES = tuple(product((1, 3), (1, 2, 3)))

@@ -33,9 +33,9 @@ def bound(
     write = partial(units_of(loaded).named, objective=objective)
     with SolveProgress(f"bounding {loaded.name}", write) as progress:
         from solvers import free_calls
-        from solvers.dual_bound import climb
+        from solvers.dual_bound import best_bound
 
-        result = climb(
+        result = best_bound(
             free_calls(loaded, handling), objective, method=method, time_limit=time_limit, options=settings_of(option),
             progress=progress,
         )  # fmt: skip

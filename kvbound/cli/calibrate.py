@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.console import Console
 
-from costmodels.files import cost_file
+from costmodels.cost_files import cost_file
 from costmodels.fitted import Fit
 from costmodels.models import get_model
 from kvbound.cli import EXIT_INTERRUPTED

@@ -29,7 +29,7 @@ def check(
     json: JsonOption = None,
 ) -> int:
     """Try hypotheses: proved on a family, no counterexample found, refuted by a smallest one, or undecided."""
-    from hypotheses.files import find, save
+    from hypotheses.hypothesis_files import find, save
     from hypotheses.verdict import check as judge
 
     check_writable(json)

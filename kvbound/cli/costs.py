@@ -6,10 +6,10 @@ import typer
 from rich.console import Console
 
 from costmodels import COSTS, DEVICES, MODELS, CostModel, get_cost
+from costmodels.cost_files import read_cost
 from costmodels.devices import GIB
-from costmodels.files import read_cost
 from kvbound.cli.common import AlignedTable, JsonOption, emit, table
-from kvbound.words import coefficients
+from kvbound.instance_text import coefficients
 from kvcore.cost_file import Errors, FitReport, ShapeFit
 
 NameArgument = Annotated[

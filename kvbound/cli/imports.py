@@ -11,7 +11,7 @@ from typing import Annotated, Any
 
 import typer
 
-from costmodels.files import as_model, cost_file, write_cost
+from costmodels.cost_files import as_model, cost_file, write_cost
 from costmodels.fitted import fit
 from costmodels.vidur import read_vidur
 from kvbound.cli.app import STYLE

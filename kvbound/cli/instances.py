@@ -8,9 +8,9 @@ from rich.console import Console
 from kvbound.cli.common import InstanceArgument, JsonOption, emit, option, table
 from kvbound.cli.progress import load_instance
 from kvbound.cli.verify import show_invalid
+from kvbound.instance_text import facts_in_words, request_cells
 from kvbound.simulation import match_handling
 from kvbound.waste import wasted, wasted_cells
-from kvbound.words import facts_in_words, request_cells
 from kvcore.files import read_schedule
 from kvcore.instance import Instance
 from kvcore.referee import InvalidSchedule, verify_schedule

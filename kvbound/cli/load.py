@@ -130,10 +130,10 @@ def _bound(instance: Instance, factor: Fraction, seconds: float) -> dict[str, An
 
 def _least(instance: Instance, objective: str, factor: Fraction, seconds: float) -> tuple[Value, str | None]:
     """Return a lower bound on an objective, 0 if none is found, and the method."""
-    from solvers.dual_bound import climb
+    from solvers.dual_bound import best_bound
 
     with SolveProgress(f"bound at load {factor}", partial(units_of(instance).named, objective=objective)) as progress:
-        found = climb(instance, objective, time_limit=seconds, progress=progress)
+        found = best_bound(instance, objective, time_limit=seconds, progress=progress)
     if found.stopped == "interrupted":
         raise KeyboardInterrupt
     return found.bound or 0, found.formulation

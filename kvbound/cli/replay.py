@@ -10,7 +10,7 @@ import typer
 from rich.console import Console
 
 from costmodels import get_cost
-from costmodels.files import read_cost
+from costmodels.cost_files import read_cost
 from costmodels.models import Model, get_model
 from costmodels.retime import with_cost
 from kvbound.cli import EXIT_FAILED, EXIT_INTERRUPTED, common

@@ -9,7 +9,7 @@ from rich.console import Console
 from kvbound.cli import EXIT_INTERRUPTED, EXIT_UNDECIDED, only_writes
 from kvbound.cli.common import OUT, POLICY, JsonOption, ObjectiveOption, as_file, emit, option, table
 from kvbound.cli.progress import LiveLine
-from kvbound.words import SWITCHES, request_cells
+from kvbound.instance_text import SWITCHES, request_cells
 from kvcore.errors import BadInput, unknown
 from kvcore.files import check_writable
 from kvcore.instance import LIMIT, Instance, Machine

@@ -11,6 +11,7 @@ from xml.etree.ElementTree import Element
 import kvcore
 from kvbound import tables
 from kvbound.explanation import Explained
+from kvbound.instance_text import facts_in_words, request_cells
 from kvbound.plots import ladder
 from kvbound.plots.frame import DRAWABLE, FAR, Frame, far
 from kvbound.plots.gantt import LOOKS
@@ -19,7 +20,6 @@ from kvbound.report.chart import Bar, bars_of
 from kvbound.report.markup import asset, html_table, inline, node, page
 from kvbound.tables import Cells, causes, differences, in_words
 from kvbound.units import Units, units_of
-from kvbound.words import facts_in_words, request_cells
 from kvcore.instance import Instance
 from kvcore.metrics import OBJECTIVES, makespan
 from kvcore.result import Result

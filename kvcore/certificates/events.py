@@ -57,7 +57,7 @@ from pydantic import Field
 
 from kvcore.certificates import frontier
 from kvcore.certificates.budget import Budget
-from kvcore.certificates.frontier import LARGEST, LAST, LATE, NO, SUM, Setting
+from kvcore.certificates.frontier import LARGEST, LAST, LATE, NO, SUM, Problem
 from kvcore.certificates.local_graph import SWAPPED, TOO_LARGE, LocalGraph, local_graph
 from kvcore.certificates.options import Load
 from kvcore.certificates.proof import InvalidCertificate, Proof
@@ -108,7 +108,7 @@ class Events(Proof):
 
 
 @dataclass(frozen=True)
-class Look:
+class Outcome:
     """What a search came to: a bound; where it is the optimum, a schedule that attains it."""
 
     bound: Value
@@ -123,7 +123,7 @@ class Look:
 
 def find(
     instance: Instance, objective: str, states: int = MOST_STATES, upper: Value | None = None, free_drops: bool = False
-) -> Look:
+) -> Outcome:
     """Search until an optimum is found, or nothing is left below `upper`, or `states` states were seen.
 
     Raises InvalidCertificate if the instance is too large.
@@ -178,7 +178,7 @@ class EventSearch:
         f.least[0] = frontier.least(s, f, f.child, label)
         frontier.store(s, f, 0, NO, label, int(f.least[0]))
 
-    def run(self, states: int | None = None, stops: Callable[[], bool] = lambda: False) -> Look:
+    def run(self, states: int | None = None, stops: Callable[[], bool] = lambda: False) -> Outcome:
         """Go on until so many states were seen in all (at most as many as there is room for), or it is over.
 
         It also ends when `stops` says so, which is asked from time to time.
@@ -197,7 +197,7 @@ class EventSearch:
         found, is_over = code == frontier.FOUND, code in (frontier.EMPTY, frontier.FOUND)
         if is_over or code == frontier.PAUSED:
             states = max(1, min(states, max(int(f.count[frontier.ROWS]), -(-int(f.count[frontier.TRIED]) // TRIES))))
-        return Look(value, states, found, is_over, self._schedule(int(f.heap[0])) if found else None)
+        return Outcome(value, states, found, is_over, self._schedule(int(f.heap[0])) if found else None)
 
     def _schedule(self, row: int) -> Schedule:
         """Return the schedule that led to a row. For busy-time, each batch waits until all calls have returned."""
@@ -260,7 +260,7 @@ def line_of(function: CostFunction) -> tuple[list[int], list[int]]:
 def setting(
     instance: Instance, objective: str, requests: Sequence[Request], groups: Sequence[int], graph: LocalGraph,
     target: int | None, width: int = TOP,
-) -> Setting:  # fmt: skip
+) -> Problem:  # fmt: skip
     """Return what a search takes. Raises InvalidCertificate where a number could become too large."""
     machine, functions = instance.machine, instance.cost.functions
     kind = {"makespan": LAST, "busy-time": LAST, "max-flow-time": LARGEST, "late-requests": LATE}.get(objective, SUM)
@@ -285,7 +285,7 @@ def setting(
     ticks = to_first if objective == "total-ttft" else to_done
     work, tail = graph.next_token(linear, ticks, over, far)
     columns = graph.load[:, : frontier.TRANSFERRED], graph.load[:, SWAPPED].sum(axis=1), graph.load @ linear.T
-    return Setting(
+    return Problem(
         first=graph.first, load=np.column_stack(columns), to=graph.to, away=graph.away,
         touches=graph.moves.any(axis=1), kept=graph.kept, ready=graph.ready,
         alike=graph.left if graph.empty.any() else graph.ready, empty=graph.empty,

@@ -49,7 +49,7 @@ class Token(NamedTuple):
     since: int
 
 
-class Tables(NamedTuple):
+class CostTables(NamedTuple):
     """Least costs of each token by the slot from which on its work may begin, with the KV before it kept or dropped.
 
     All are [rows, slots + 1].
@@ -172,4 +172,4 @@ def least_cost(route, chunked, rows, tables):
 
 def cheapest(route: at.Route, chunked: bool, rows: Any) -> int:
     """Return what the cheapest path costs, in whole numbers (`NEVER` or more: there is none that ends as it must)."""
-    return int(least_cost(route, chunked, rows, Tables(*np.zeros((3, 1, rows.shape[1] + 1), np.int64))))
+    return int(least_cost(route, chunked, rows, CostTables(*np.zeros((3, 1, rows.shape[1] + 1), np.int64))))

@@ -196,7 +196,7 @@ class Fresh(Proof):
 
 
 @dataclass(frozen=True)
-class Look:
+class Outcome:
     """What a search came to."""
 
     bound: Value
@@ -248,7 +248,7 @@ class FreshSearch:
         f.bound[0] = kernels.least(self.jobs, f, 0)
         push(f, 0)
 
-    def run(self, labels: int | None = None, stops: Callable[[], bool] = lambda: False) -> Look:
+    def run(self, labels: int | None = None, stops: Callable[[], bool] = lambda: False) -> Outcome:
         """Go on until there are so many labels in all, or it is over; or `stops` says so, which is asked at times."""
         f, code = self.labels, kernels.PAUSED
         labels = self.most if labels is None else min(labels, self.most)
@@ -260,7 +260,7 @@ class FreshSearch:
         if is_over or code == kernels.PAUSED:
             labels = min(labels, max(int(f.count[ROWS]) + 1, -(-int(f.count[TRIED]) // TRIES)))
         value = bound if self.objective == "normalized-latency" else ceil(bound)
-        return Look(value, labels, is_over, self._order(int(f.heap[0])) if code == kernels.FOUND else None)
+        return Outcome(value, labels, is_over, self._order(int(f.heap[0])) if code == kernels.FOUND else None)
 
     def _order(self, at: int) -> tuple[tuple[int, ...], ...]:
         f, masks = self.labels, list[int]()
@@ -302,7 +302,7 @@ def _fixed(instance: Instance, function: int) -> int:
 def _jobs(
     instance: Instance, objective: str, function: int, fee: int, memory: bool, rates: list[int], target: int | None,
     before: int, levels: Sequence[int], cells: int,
-) -> kernels.Jobs:  # fmt: skip
+) -> kernels.Chains:  # fmt: skip
     """Return the chains of tokens, as one function of the cost has them."""
     line, requests, busy = instance.cost.functions[function], instance.requests, _fixed(instance, function)
     machine = instance.machine
@@ -335,7 +335,7 @@ def _jobs(
         raise InvalidCertificate("numbers are too large to be added up")
     low, length = min(rates), [len(chain) for chain in chains]
     names = {"call": call, "rest": rest, "length": length, "context": context, "lost": lost}
-    return kernels.Jobs(
+    return kernels.Chains(
         **{name: np.array(each, dtype=np.int64) for name, each in names.items()}, busy=busy, each=line.tokens, fee=fee,
         budget=most, rate=np.array([rate - low for rate in rates]), low=low, target=min(kernels.LARGE, below),
         token=token, chunked=machine.chunked, limited=memory and not machine.partial,

@@ -21,7 +21,7 @@ EMPTY, FOUND, FULL, TIRED, PAUSED = range(5)
 no more tries, or a pause."""
 
 
-class Jobs(NamedTuple):
+class Chains(NamedTuple):
     """Requests as chains of tokens to generate; all times are in ticks times the divisor of the cost function."""
 
     length: Any  # [requests]: tokens to generate
@@ -481,15 +481,11 @@ def room(requests: int, labels: int) -> Labels:
         return np.zeros(shape, dtype=np.int64)
 
     return Labels(
-        token=numbers(labels + 1, requests), time=numbers(labels + 1), ends=numbers(labels + 1),
-        bound=numbers(labels + 1), ready=numbers(labels + 1, requests), open=numbers(labels + 1, requests),
-        where=numbers(labels + 1, requests), kept=numbers(labels + 1, requests),
-        device=numbers(labels + 1, requests), away=numbers(labels + 1, requests),
-        most=numbers(requests), comes=numbers(requests), place=numbers(labels + 1), pick=numbers(requests),
-        goes=numbers(requests),
-        has=numbers(requests), since=numbers(requests), early=numbers(requests), later=numbers(requests),
-        parent=numbers(labels + 1), batch=numbers(labels + 1),
-        is_open=np.zeros(labels + 1, dtype=np.bool_),
-        key=numbers(labels + 1), next=numbers(labels + 1), heads=numbers(2 * labels + 1), tokens=numbers(labels + 1),
-        heap=numbers(labels + 1), count=numbers(4), waits=numbers(requests), works=numbers(requests),
+        **{name: numbers(labels + 1, requests) for name in
+           ("token", "ready", "open", "where", "kept", "device", "away")},
+        **{name: numbers(labels + 1) for name in
+           ("time", "ends", "bound", "parent", "batch", "key", "next", "tokens", "heap", "place")},
+        **{name: numbers(requests) for name in
+           ("waits", "works", "pick", "goes", "has", "since", "early", "later", "most", "comes")},
+        is_open=np.zeros(labels + 1, dtype=np.bool_), heads=numbers(2 * labels + 1), count=numbers(4),
     )  # fmt: skip

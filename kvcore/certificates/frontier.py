@@ -31,7 +31,7 @@ ZERO, ONE = np.int64(0), np.int64(1)
 """Numbers to begin with: for each that is written as a constant, numba compiles what is called with it once more."""
 
 
-class Setting(NamedTuple):
+class Problem(NamedTuple):
     """What does not change during a search: the local graph, the machine, the cost, the objective."""
 
     first: Any

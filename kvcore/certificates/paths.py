@@ -117,7 +117,7 @@ class Course:
 
 
 @dataclass(frozen=True)
-class SlotPrices:
+class PriceRows:
     """Prices per slot, [slots]: of a device block, a host token, a token of the batch, a request of the batch."""
 
     device: Array
@@ -133,7 +133,7 @@ class SlotPrices:
         return price_arrays(np.array([self.device, host, self.tokens, self.requests]))
 
 
-def cheapest(course: Course, prices: SlotPrices, arrival: int, rate: int, ends: Ends = ()) -> int:
+def cheapest(course: Course, prices: PriceRows, arrival: int, rate: int, ends: Ends = ()) -> int:
     """Return what the cheapest path costs, from slot `arrival` on, with each segment in its `ends` (none: in any).
 
     Completing before slot c costs rate (c - arrival). After the last slot all prices are 0. Where no path is allowed,

@@ -18,12 +18,13 @@ from pydantic import Field
 
 from kvcore.certificates import evictions
 from kvcore.certificates.budget import CALL, Budget
-from kvcore.certificates.paths import Array, Course, Ends, SlotPrices, cheapest
+from kvcore.certificates.paths import Array, Course, Ends, PriceRows, cheapest
 from kvcore.certificates.proof import InvalidCertificate, Proof
 from kvcore.instance import Instance, Machine, Request
 from kvcore.metrics import Value, weight
 
 FLOWS = ("total-flow-time", "weighted-flow-time", "normalized-latency")
+ROWS = ("device", "host", "tokens", "requests")
 MOST_SLOTS = 2**21
 
 Price = Annotated[int, Field(ge=0, le=2**50)]
@@ -71,25 +72,19 @@ class Prices(Proof):
     @staticmethod
     def _limits(machine: Machine) -> dict[str, int | None]:
         """Return what there is of each in a slot (None: no limit)."""
-        return {
-            "device": machine.block_limit,
-            "host": machine.host_memory,
-            "tokens": machine.batch_tokens,
-            "requests": machine.batch_requests,
-        }
+        limits = machine.block_limit, machine.host_memory, machine.batch_tokens, machine.batch_requests
+        return dict(zip(ROWS, limits, strict=True))
 
-    def _prices(self, name: str) -> tuple[int, ...]:
-        rows: dict[str, tuple[int, ...]] = {
-            "device": self.device, "host": self.host, "tokens": self.tokens, "requests": self.requests
-        }  # fmt: skip
-        return rows[name]
+    @cached_property
+    def _prices(self) -> dict[str, tuple[int, ...]]:
+        return {name: getattr(self, name) for name in ROWS}
 
     def _cost_of_limits(self, machine: Machine) -> int:
         """Return what all limits cost at these prices."""
-        return sum((limit or 0) * sum(self._prices(name)) for name, limit in self._limits(machine).items())
+        return sum((limit or 0) * sum(self._prices[name]) for name, limit in self._limits(machine).items())
 
     def _cheapest(
-        self, machine: Machine, objective: str, origin: int, rows: SlotPrices, request: Request, ends: Ends = ()
+        self, machine: Machine, objective: str, origin: int, rows: PriceRows, request: Request, ends: Ends = ()
     ) -> int:
         """Return what the cheapest path costs."""
         arrival, rate = request.arrival - origin, self._rate(request, objective)
@@ -102,11 +97,11 @@ class Prices(Proof):
         """Return what a slot of flow time costs in units of the scale, rounded down."""
         return int(weight(request, objective) * self.scale)
 
-    def _rows(self, machine: Machine) -> SlotPrices:
+    def _rows(self, machine: Machine) -> PriceRows:
         device, tokens, requests = (self._row(row) for row in (self.device, self.tokens, self.requests))
         if machine.evict and machine.host_memory == 0:
-            return SlotPrices(device, device, tokens, requests)  # nothing can be there: no cheaper than the device
-        return SlotPrices(device, None if machine.host_memory is None else self._row(self.host), tokens, requests)
+            return PriceRows(device, device, tokens, requests)  # nothing can be there: no cheaper than the device
+        return PriceRows(device, None if machine.host_memory is None else self._row(self.host), tokens, requests)
 
     def _row(self, row: tuple[int, ...]) -> Array:
         return np.array(row + (0,) * (self.slots - len(row)), np.int64)
@@ -116,9 +111,9 @@ class Prices(Proof):
         if reason is not None:
             raise InvalidCertificate(f"prices of slots {reason}")
         for name, limit in self._limits(instance.machine).items():
-            if limit is None and self._prices(name) and name != "host":
+            if limit is None and self._prices[name] and name != "host":
                 raise InvalidCertificate(f"prices of {name}, which have no limit")
-        longest = max(len(row) for row in self._all_rows)
+        longest = max(map(len, self._prices.values()))
         if longest > self.slots:
             raise InvalidCertificate(f"{longest} prices for {self.slots} slots")
 
@@ -131,12 +126,8 @@ class Prices(Proof):
             raise InvalidCertificate(f"its prices are too large for request {request.id}: sums could exceed 64 bits")
 
     @cached_property
-    def _all_rows(self) -> list[tuple[int, ...]]:
-        return [self.device, self.host, self.tokens, self.requests]
-
-    @cached_property
     def _total(self) -> int:
-        return sum(map(sum, self._all_rows))
+        return sum(map(sum, self._prices.values()))
 
     @property
     def why(self) -> str:

@@ -161,7 +161,7 @@ Fees = dict[int, int]
 """What a token pays besides for its work, by slot."""
 
 
-class Row(NamedTuple):
+class CostLine(NamedTuple):
     """One line of the cost: prices, the share of each step, the fixed part of a batch, and what is not shared of it.
 
     Shares and fixed parts are in units of 2^-bits ticks; the 1024ths `fee` of prices are not paid by speed.
@@ -188,10 +188,10 @@ class PricedWork:
         works = [work >> (bits - self.bits) for work, bits in shares]
         self.prices = (*proof.price, 0)
         fixed = int(self.steps.mixed[0] * 2**self.bits * (UNIT - proof.shared) / UNIT)
-        self.rows = [Row(self.prices, works[0], whole[0], fixed, proof.fee, (ONE, *proof.ratios))]
+        self.rows = [CostLine(self.prices, works[0], whole[0], fixed, proof.fee, (ONE, *proof.ratios))]
         for line, work, base in zip(proof.lines, works[1:], whole[1:], strict=True):
             prices = line.price + (0,) * (len(self.prices) - len(line.price))
-            self.rows.append(Row(prices, work, base, base, UNIT, (ONE,)))
+            self.rows.append(CostLine(prices, work, base, base, UNIT, (ONE,)))
         self.origin = instance.first_arrival
         self.unit = FINE * ONE**2 * UNIT << self.bits
         """What is paid is counted in such parts of 1/scale, times ticks."""
@@ -223,7 +223,7 @@ class PricedWork:
             stop, spare = (due - 1) // slot, -due % slot
         main, *lines = self.rows
         heaviest, need, each, after = [0], FINE, int(main.work[first]), alone - int(done[first])
-        others, besides = last > first, list[tuple[Row, int]]()
+        others, besides = last > first, list[tuple[CostLine, int]]()
         before = [Tokens(self, main, need, each, arrival, fees)] if others else []
         before += [Tokens(self, row, need, int(row.work[first]), arrival, {}) for row in lines]
         if others:
@@ -296,8 +296,8 @@ class Tokens:
     """
 
     def __init__(
-        self, slots: PricedWork, row: Row, need: int, work: int, begin: int, fees: Fees,
-        besides: list[tuple[Row, int]] | None = None,
+        self, slots: PricedWork, row: CostLine, need: int, work: int, begin: int, fees: Fees,
+        besides: list[tuple[CostLine, int]] | None = None,
     ) -> None:  # fmt: skip
         self.slots, self.row, self.work, self.begin, self.fees = slots, row, work, begin, fees
         self.besides = [(other.prices, ONE**2 * UNIT * more) for other, more in besides or ()]

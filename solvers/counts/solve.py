@@ -11,7 +11,7 @@ from kvcore.schedule import Schedule
 from solvers.counts.batch_numbers import CountSearch
 from solvers.counts.model import CountOptions, count_model
 from solvers.counts.vectors import fitting_vectors
-from solvers.job import NEWS, Bound, Done, Found, Job, Send, Stop
+from solvers.messages import NEWS, Bound, Done, Found, Send, SolveJob, Stop
 
 
 class _Stopped(Exception):
@@ -21,19 +21,19 @@ class _Stopped(Exception):
         self.why = why
 
 
-def declines(instance: Instance, objective: str) -> str | None:
+def why_not(instance: Instance, objective: str) -> str | None:
     """Say why requests are not counted (None: they are, if there are not too many ways to fill the memory)."""
     if count_model(instance, objective) is None:
         return "counts are for busy-time or makespan, one linear cost, no calls (docs/search.md, Counts)"
     return None
 
 
-def run(job: Job, send: Send) -> Done:
+def run(job: SolveJob, send: Send) -> Done:
     """Carry out a job; schedules and bounds are sent as they come."""
     model = count_model(job.instance, job.objective)
     vectors = None if model is None else fitting_vectors(model, CountOptions.given().most_vectors)
     if vectors is None:
-        raise BadInput(declines(job.instance, job.objective) or "counts: there are too many ways to fill the memory")
+        raise BadInput(why_not(job.instance, job.objective) or "counts: there are too many ways to fill the memory")
     deadline = time.process_time() + job.time_limit
     told = 0
     schedule = job.start or best_schedule(job.instance, job.objective)[1]

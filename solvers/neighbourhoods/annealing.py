@@ -12,12 +12,12 @@ from kvcore.referee import InvalidSchedule, verify_schedule
 from kvcore.schedule import Schedule
 from kvcore.trace import Trace
 from solvers.neighbourhoods import destroy_repair
+from solvers.neighbourhoods.arrays import Array, InstanceArrays
 from solvers.neighbourhoods.destroy_repair import PieceLists
 from solvers.neighbourhoods.insertion import END, use
-from solvers.neighbourhoods.pieces import read_pieces, read_schedule
+from solvers.neighbourhoods.pieces import read_pieces, schedule_of
 from solvers.neighbourhoods.rigid import Soft, is_rigid
 from solvers.neighbourhoods.scope import Moves, NeighbourhoodOptions, why_not
-from solvers.neighbourhoods.tables import Array, Tables
 
 
 def improve(
@@ -47,7 +47,7 @@ def improve(
     run = Annealing(given, objective, seed)
     run.run(seconds, rounds, target)
     try:
-        found = read_schedule(instance, run.tables, run.best_plan, run.best_count)
+        found = schedule_of(instance, run.arrays, run.best_plan, run.best_count)
     except InvalidSchedule:  # an eviction in a slot that is no batch
         return schedule
     values = [objective_value(trace, objective) for trace in (verify_schedule(instance, found), given)]
@@ -58,28 +58,28 @@ class Annealing:
     """A schedule in pieces, and the best one found so far."""
 
     def __init__(self, given: Trace, objective: str, seed: int) -> None:
-        self.tables, self.options = Tables(given.instance, objective), NeighbourhoodOptions.given()
+        self.arrays, self.options = InstanceArrays(given.instance, objective), NeighbourhoodOptions.given()
         self.moves = Moves(*(getattr(self.options, name) for name in Moves._fields))
-        self.plan, self.count = read_pieces(given, self.tables)
+        self.plan, self.count = read_pieces(given, self.arrays)
         ends = int(self.plan[:, :, END].max())
         self.slots = ends + ends // 8 + 64
         self._insert_anew()
-        self.room = self.tables.room(self.slots)
+        self.room = self.arrays.room(self.slots)
         for plan, count in zip(self.plan, self.count, strict=True):
-            use(self.room, self.tables.switches[0], plan, count, -1)
+            use(self.room, self.arrays.switches[0], plan, count, -1)
         self.best_plan, self.best_count, self.best = self.plan.copy(), self.count.copy(), np.inf
         destroy_repair.seed_draws(seed)
         self._anneal(0, 1.0, 1.0)
 
     def value(self) -> float:
         """Return the objective of the best schedule found, but for what does not depend on the schedule."""
-        tables = self.tables
-        return self.best - float(tables.rate @ tables.arrival)
+        arrays = self.arrays
+        return self.best - float(arrays.rate @ arrays.arrival)
 
     def run(self, seconds: float, rounds: int | None, target: int | None) -> None:
         """Search until time is up, `rounds` moves are made, or the value is at most `target`."""
         hot, cold, soft = self.options.hot, self.options.cold, self.options.soft_share
-        if is_rigid(self.tables):
+        if is_rigid(self.arrays):
             hot = cold
             self._soften(soft * seconds, rounds and int(soft * rounds))
             seconds, rounds = (1 - soft) * seconds, rounds and rounds - int(soft * rounds)
@@ -90,7 +90,7 @@ class Annealing:
 
     def _insert_anew(self) -> None:
         """Take the plan of all requests inserted one by one, by arrival or by area, where that is better."""
-        t, least = self.tables, self._cost(self.plan, self.count)
+        t, least = self.arrays, self._cost(self.plan, self.count)
         for order in (np.argsort(t.arrival, kind="stable"), np.argsort(t.area, kind="stable")):
             plan, count = np.zeros_like(self.plan), np.zeros_like(self.count)
             room = t.room(self.slots)
@@ -100,22 +100,22 @@ class Annealing:
 
     def _cost(self, plan: Array, count: Array) -> float:
         lists = PieceLists(plan, count)
-        return float(sum(destroy_repair.price(i, lists, self.tables.requests) for i in range(len(count))))
+        return float(sum(destroy_repair.price(i, lists, self.arrays.requests) for i in range(len(count))))
 
     def _soften(self, seconds: float, rounds: int | None) -> None:
-        soft = Soft(self.tables, self.plan, self.slots)
+        soft = Soft(self.arrays, self.plan, self.slots)
         soft.run(0, 0.0, 0.0)
         for now, share, then in steps(seconds, rounds):
             soft.run(now, share, then)
         order, release = soft.order()
-        t, room = self.tables, self.tables.room(self.slots)
+        t, room = self.arrays, self.arrays.room(self.slots)
         plan, count = np.zeros_like(self.plan), np.zeros_like(self.count)
         if destroy_repair.build(order, release, room, t.grid(self.slots), t.requests, PieceLists(plan, count)):
             self.plan, self.count, self.room = plan, count, room
             self._anneal(0, 1.0, 1.0)
 
     def _anneal(self, rounds: int, hot: float, cold: float) -> None:
-        t, heat = self.tables, float(self.tables.rate.mean())
+        t, heat = self.arrays, float(self.arrays.rate.mean())
         self.best = destroy_repair.anneal(
             rounds, hot * heat, cold * heat, self.room, t.grid(self.slots), t.requests,
             PieceLists(self.plan, self.count), PieceLists(self.best_plan, self.best_count), self.best, self.moves,

@@ -27,7 +27,7 @@ from solvers.neighbourhoods.insertion import (
 
 
 class Requests(NamedTuple):
-    """What is known of the requests, as arrays: those of `Tables`."""
+    """What is known of the requests, as arrays: those of `InstanceArrays`."""
 
     arrival: Any
     segments: Any

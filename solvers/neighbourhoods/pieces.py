@@ -8,18 +8,18 @@ from formulations.timing import Event, batches_of, start_early
 from kvcore.instance import Instance
 from kvcore.schedule import Schedule
 from kvcore.trace import Move, RequestTrace, Step, Trace
+from solvers.neighbourhoods.arrays import Array, InstanceArrays
 from solvers.neighbourhoods.insertion import DECODE, DISCARD, FIRST, FREE, HELD, HOSTED, PREFILL, PRESERVE, SWAP
-from solvers.neighbourhoods.tables import Array, Tables
 
 PieceRow = tuple[int, int, int, int, int]
 """A piece: kind, first slot, slot after the last, resident tokens, tokens processed in each slot."""
 
 
-def read_schedule(instance: Instance, tables: Tables, plan: Array, count: Array) -> Schedule:
+def schedule_of(instance: Instance, arrays: InstanceArrays, plan: Array, count: Array) -> Schedule:
     """Return the schedule in which request i does the first count[i] pieces of plan[i], started early."""
     done: list[tuple[str, Iterator[Event]]] = []
     for i, request in enumerate(instance.requests):
-        segments = tables.segments[tables.first[i] : tables.first[i + 1]].tolist()
+        segments = arrays.segments[arrays.first[i] : arrays.first[i + 1]].tolist()
         done.append((request.id, events(plan[i, : count[i]].tolist(), segments)))
     return start_early(instance, batches_of(done)[1]).schedule
 
@@ -47,14 +47,14 @@ def events(pieces: list[PieceRow], segments: list[PieceRow]) -> Iterator[Event]:
                 k, called, in_window = k + 1, True, True
 
 
-def read_pieces(trace: Trace, tables: Tables) -> tuple[Array, Array]:
+def read_pieces(trace: Trace, arrays: InstanceArrays) -> tuple[Array, Array]:
     """Return the plan of every request in an executed schedule whose batches last one tick, and the counts."""
-    starts = [batch.start - tables.origin for batch in trace.batches]
+    starts = [batch.start - arrays.origin for batch in trace.batches]
     rows = [
-        _pieces(request, starts, _ends(tables.segments[tables.first[i] : tables.first[i + 1]].tolist()))
+        _pieces(request, starts, _ends(arrays.segments[arrays.first[i] : arrays.first[i + 1]].tolist()))
         for i, request in enumerate(trace.requests)
     ]
-    plan = np.zeros((len(rows), max(tables.pieces, *map(len, rows), 1), 5), np.int64)
+    plan = np.zeros((len(rows), max(arrays.pieces, *map(len, rows), 1), 5), np.int64)
     for i, each in enumerate(rows):
         plan[i, : len(each)] = each
     return plan, np.array([len(each) for each in rows])

@@ -3,44 +3,44 @@
 import numpy as np
 
 from bounds.lagrangian import machine_prices
+from solvers.neighbourhoods.arrays import Array, InstanceArrays
 from solvers.neighbourhoods.insertion import BEGIN
 from solvers.neighbourhoods.scope import NeighbourhoodOptions, Shifts
 from solvers.neighbourhoods.soft import Cooling, Loads, soften
-from solvers.neighbourhoods.tables import Array, Tables
 
 
-def is_rigid(tables: Tables) -> bool:
+def is_rigid(arrays: InstanceArrays) -> bool:
     """Whether a request is one block of memory in time, nothing else is limited, and memory holds several of them."""
-    longest, options = int(tables.segments[:, 1].max()), NeighbourhoodOptions.given()
+    longest, options = int(arrays.segments[:, 1].max()), NeighbourhoodOptions.given()
     return (
-        len(tables.segments) == len(tables.arrival)
-        and not tables.has_budgets
-        and bool(options.roomy * int(tables.peak_blocks.max()) <= tables.limits[0])
-        and len(tables.arrival) * 7 * (longest + options.shift + options.jitter) <= options.most_loads
-        and bool(tables.peak_blocks.sum() < 2**23)  # so that floats of 32 bits are exact
+        len(arrays.segments) == len(arrays.arrival)
+        and not arrays.has_budgets
+        and bool(options.roomy * int(arrays.peak_blocks.max()) <= arrays.limits[0])
+        and len(arrays.arrival) * 7 * (longest + options.shift + options.jitter) <= options.most_loads
+        and bool(arrays.peak_blocks.sum() < 2**23)  # so that floats of 32 bits are exact
     )
 
 
 class Soft:
     """The search over starts."""
 
-    def __init__(self, tables: Tables, plan: Array, slots: int) -> None:
-        self.tables, self.options = tables, NeighbourhoodOptions.given()
+    def __init__(self, arrays: InstanceArrays, plan: Array, slots: int) -> None:
+        self.arrays, self.options = arrays, NeighbourhoodOptions.given()
         self.shifts = Shifts(*(getattr(self.options, name) for name in Shifts._fields))
         self.start: Array = plan[:, 0, BEGIN].copy()
-        self.length: Array = tables.segments[:, 1].copy()
+        self.length: Array = arrays.segments[:, 1].copy()
         self.pad = 3 * (int(self.length.max()) + self.shifts.shift + self.shifts.jitter)
         self.load = self._loads()
-        self.over: Array = np.full(slots, -tables.limits[0], np.float32)
+        self.over: Array = np.full(slots, -arrays.limits[0], np.float32)
         for i, (start, length) in enumerate(zip(self.start, self.length, strict=True)):
             self.over[start : start + length] += self.blocks(i)
         jobs = zip(
-            tables.arrival.tolist(), (1 / tables.area).tolist(), (tables.area * tables.rate).tolist(), strict=True
+            arrays.arrival.tolist(), (1 / arrays.area).tolist(), (arrays.area * arrays.rate).tolist(), strict=True
         )
-        worth = machine_prices(jobs, float(tables.limits[0]), slots)
+        worth = machine_prices(jobs, float(arrays.limits[0]), slots)
         worth = np.pad(worth, (0, slots - len(worth)))
         self.worth: Array = (worth + self.options.floor * worth.max()).astype(np.float32)
-        self.rank: Array = np.argsort(tables.area, kind="stable")
+        self.rank: Array = np.argsort(arrays.area, kind="stable")
 
     def blocks(self, i: int) -> Array:
         """Return the blocks of request i by batch."""
@@ -50,14 +50,14 @@ class Soft:
         """Make `rounds` moves, while the share of all moves that are made goes from `share` to `then`."""
         ways = self.options.heat, self.options.dear
         hot, cold, dear, dearer = (_at(values, x, self.options.early) for values in ways for x in (share, then))
-        rate = self.tables.rate
+        rate = self.arrays.rate
         cooling = Cooling(hot * rate.mean(), cold * rate.mean(), dear, dearer)
-        loads = Loads(self.load, self.pad, self.length, self.tables.arrival, rate, self.rank)
+        loads = Loads(self.load, self.pad, self.length, self.arrays.arrival, rate, self.rank)
         soften(rounds, cooling, self.shifts, self.worth, self.over, loads, self.start)
 
     def order(self) -> tuple[Array, Array]:
         """Return an order in which to insert the requests, those that fit first, and from when on each."""
-        room = np.full(len(self.over), self.tables.limits[0])
+        room = np.full(len(self.over), self.arrays.limits[0])
         early: list[int] = []
         late: list[int] = []
         for i in self.rank.tolist():
@@ -67,11 +67,11 @@ class Soft:
                 window -= self.blocks(i).astype(np.int64)
             (early if fits else late).append(i)
         release = self.start.copy()
-        release[late] = self.tables.arrival[late]
+        release[late] = self.arrays.arrival[late]
         return np.array(early + late), release
 
     def _loads(self) -> Array:
-        block, segments = self.tables.switches[0], self.tables.segments
+        block, segments = self.arrays.switches[0], self.arrays.segments
         batch = np.arange(self.length.max())
         blocks = -(-(segments[:, :1] + batch) // block) * (batch < self.length[:, None])
         return np.pad(blocks.astype(np.float32), ((0, 0), (self.pad, self.pad)))

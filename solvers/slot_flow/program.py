@@ -10,34 +10,34 @@ from ortools.sat.python import cp_model
 
 from kvcore.certificates.slot_graph import Integers
 from kvcore.certificates.slot_search import SlotSearch
+from solvers.slot_flow.arc_kernels import IDLE, OPTION, TICK
+from solvers.slot_flow.arcs import FlowArcs
 from solvers.slot_flow.late import fresh_tokens
-from solvers.slot_flow.step_kernels import IDLE, OPTION, TICK
-from solvers.slot_flow.steps import FlowSteps
 
 
 class FlowProgram:
-    """How many requests of each kind take each step, below the target of the search.
+    """How many requests of each kind take each arc, below the target of the search.
 
     `budget`: up to each tick no more tokens are processed for the first time than so many in each; where the graphs of
     the search are paced, and have no budgets themselves.
     """
 
-    def __init__(self, search: SlotSearch, steps: FlowSteps, budget: int | None) -> None:
-        self.search, self.steps, self.counts = search, steps, search.local.counts
+    def __init__(self, search: SlotSearch, arcs: FlowArcs, budget: int | None) -> None:
+        self.search, self.arcs, self.counts = search, arcs, search.local.counts
         self.model = cp_model.CpModel()
         self.flow: list[Any] = []
-        """Variables: how many requests take the steps that share one."""
-        self.variable = np.zeros(len(steps.table), np.int64)
-        """The place of each step's variable."""
-        self.ticks = np.searchsorted(steps.table[:, TICK], np.arange(steps.slots + 1)).tolist()
+        """Variables: how many requests take the arcs that share one."""
+        self.variable = np.zeros(len(arcs.table), np.int64)
+        """The place of each arc's variable."""
+        self.ticks = np.searchsorted(arcs.table[:, TICK], np.arange(arcs.slots + 1)).tolist()
         self.flow_goes_on()
         self.all_come_to_an_end()
-        for tick in range(steps.slots):
+        for tick in range(arcs.slots):
             here = slice(self.ticks[tick], self.ticks[tick + 1])
             self.limits_of_a_tick(here)
-            self.either(here, steps.idles, steps.batches)
+            self.either(here, arcs.idles, arcs.batches)
             if not search.graphs.hybrid:
-                self.either(here, steps.decodes, steps.prefills)
+                self.either(here, arcs.decodes, arcs.prefills)
         if budget is not None:
             self.tokens_so_far(budget)
         self.better_than_known()
@@ -48,7 +48,7 @@ class FlowProgram:
         return len(self.model.proto.constraints), len(self.model.proto.variables)
 
     def total(self, here: slice, amounts: Any) -> Any:
-        """Return the sum over steps of their flow times `amounts`, of these steps."""
+        """Return the sum over arcs of their flow times `amounts`, of these arcs."""
         terms = Counter[int]()
         some = np.flatnonzero(amounts)
         for v, amount in zip(self.variable[here][some].tolist(), amounts[some].tolist(), strict=True):
@@ -56,37 +56,37 @@ class FlowProgram:
         return cp_model.LinearExpr.weighted_sum([self.flow[v] for v in terms], list(terms.values()))
 
     def flow_goes_on(self) -> None:
-        """All requests of a kind leave its start, and each node that they come to; one way in and out is one step."""
-        steps, begins = self.steps, dict(zip(self.steps.start.tolist(), self.counts.tolist(), strict=True))
-        order = np.argsort(steps.head, kind="stable")
-        coming = np.split(order, np.searchsorted(steps.head[order], np.arange(1, steps.nodes)))[1:]
-        leaving = np.split(np.arange(len(order)), np.searchsorted(steps.node, np.arange(1, steps.nodes)))[1:]
+        """All requests of a kind leave its start, and each node that they come to; one way in and out is one arc."""
+        arcs, begins = self.arcs, dict(zip(self.arcs.start.tolist(), self.counts.tolist(), strict=True))
+        order = np.argsort(arcs.head, kind="stable")
+        coming = np.split(order, np.searchsorted(arcs.head[order], np.arange(1, arcs.nodes)))[1:]
+        leaving = np.split(np.arange(len(order)), np.searchsorted(arcs.node, np.arange(1, arcs.nodes)))[1:]
         for node, (into, out) in enumerate(zip(coming, leaving, strict=True), 1):
             if len(into) == len(out) == 1:
                 self.variable[out] = self.variable[into]
                 continue
-            for step in out.tolist():
-                self.variable[step] = len(self.flow)
-                self.flow.append(self.model.new_int_var(0, int(self.counts[steps.kind[step]]), ""))
+            for arc in out.tolist():
+                self.variable[arc] = len(self.flow)
+                self.flow.append(self.model.new_int_var(0, int(self.counts[arcs.kind[arc]]), ""))
             come = sum((self.flow[v] for v in self.variable[into].tolist()), begins.get(node, 0))
             self.model.add(sum(self.flow[v] for v in self.variable[out].tolist()) == come)
 
     def all_come_to_an_end(self) -> None:
-        """All requests of a kind take a last step; it follows from the flow, and says more of the cost."""
+        """All requests of a kind take a last arc; it follows from the flow, and says more of the cost."""
         for kind, count in enumerate(self.counts.tolist()):
-            last = (self.steps.head == 0) & (self.steps.kind == kind)
+            last = (self.arcs.head == 0) & (self.arcs.kind == kind)
             self.model.add(self.total(slice(None), last.astype(int)) == count)
 
     def limits_of_a_tick(self, here: slice) -> None:
         """What is taken in a tick is at most each limit that can bind there."""
         for r, limit in enumerate(self.search.graphs.limits.tolist()):
-            use, most = self.steps.use[here, r], np.zeros(len(self.counts), np.int64)
-            np.maximum.at(most, self.steps.kind[here], use)
+            use, most = self.arcs.use[here, r], np.zeros(len(self.counts), np.int64)
+            np.maximum.at(most, self.arcs.kind[here], use)
             if 0 <= limit < int(self.counts @ most):
                 self.model.add(self.total(here, use) <= limit)
 
     def either(self, here: slice, ones: Any, others: Any) -> None:
-        """In a tick no step is one of both: idling where there is a batch, or decodes and prefills without `hybrid`."""
+        """In a tick no arc is one of both: idling where there is a batch, or decodes and prefills without `hybrid`."""
         ones, others, most = ones[here].astype(int), others[here].astype(int), int(self.counts.sum())
         if ones.any() and others.any():
             is_one = self.model.new_bool_var("")
@@ -95,16 +95,16 @@ class FlowProgram:
 
     def tokens_so_far(self, budget: int) -> None:
         """Up to the end of each tick, no more tokens are processed for the first time than there were budgets."""
-        option, tokens = self.steps.table[:, OPTION], fresh_tokens(self.search.local)[self.search.reduced.option]
+        option, tokens = self.arcs.table[:, OPTION], fresh_tokens(self.search.local)[self.search.reduced.option]
         fresh = np.where(option == IDLE, 0, tokens[option])
         everything = sum(int(n) * r.peak for n, r in zip(self.counts, self.search.local.groups, strict=True))
-        for tick in range(min(self.steps.slots, everything // budget)):
+        for tick in range(min(self.arcs.slots, everything // budget)):
             so_far = slice(0, self.ticks[tick + 1])
             self.model.add(self.total(so_far, fresh[so_far]) <= budget * (tick + 1))
 
     def better_than_known(self) -> None:
-        """The cost of all steps is least, and below the target."""
-        cost = self.total(slice(None), self.steps.cost)
+        """The cost of all arcs is least, and below the target."""
+        cost = self.total(slice(None), self.arcs.cost)
         self.model.add(cost <= self.search.goal)
         self.model.minimize(cost)
 
@@ -114,7 +114,7 @@ class FlowProgram:
     ) -> bool:  # fmt: skip
         """Say whether the best flow, or that there is none, could be proved in the time.
 
-        `found` takes better flows [steps]; `prove` takes bounds of their cost, and says whether to end. `effort` is in
+        `found` takes better flows [arcs]; `prove` takes bounds of their cost, and says whether to end. `effort` is in
         seconds that CP-SAT counts itself.
         """
         solver, above = cp_model.CpSolver(), self.search.goal + 1

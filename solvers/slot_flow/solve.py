@@ -19,11 +19,11 @@ from kvcore.metrics import Value, objective_value, scale_of
 from kvcore.referee import InvalidSchedule, verify_schedule
 from kvcore.schedule import Schedule
 from solvers import neighbourhoods
-from solvers.job import NEWS, Bound, Done, Found, Job, Send, Size, Stop
-from solvers.slot_flow.flow_schedule import read_schedule
+from solvers.messages import NEWS, Bound, Done, Found, Send, Size, SolveJob, Stop
+from solvers.slot_flow.arcs import FlowArcs, arcs_below
+from solvers.slot_flow.flow_schedule import schedule_of
 from solvers.slot_flow.late import late_segments
 from solvers.slot_flow.scope import why_not
-from solvers.slot_flow.steps import FlowSteps, steps_below
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class FlowOptions(Options):
     most_steps: int = option(300_000, "with more steps left, prices and better schedules go on without CP-SAT")
 
 
-def run(job: Job, send: Send) -> Done:
+def run(job: SolveJob, send: Send) -> Done:
     """Carry out a job in a worker process; schedules and bounds are sent as they come."""
     import ortools  # noqa: F401 - it may not be there, and then nothing is begun
 
@@ -49,7 +49,7 @@ def run(job: Job, send: Send) -> Done:
 class SlotFlow:
     """One solve: the best schedule, its value and the best bound so far, in units of 1/`unit` of the objective."""
 
-    def __init__(self, job: Job, send: Send) -> None:
+    def __init__(self, job: SolveJob, send: Send) -> None:
         if reason := why_not(job.instance, job.objective):
             raise BadInput(f"arc-flow {reason}; use slots, events or batch-bigm")
         self.job, self.send, self.turns, self.options = job, send, 0, FlowOptions.given()
@@ -148,17 +148,17 @@ class SlotFlow:
         """Let CP-SAT find the best flow among what fixing leaves; say whether it has proved that it is."""
         from solvers.slot_flow.program import FlowProgram  # it loads OR-Tools, which may not be there
 
-        table = steps_below(search, self.options.most_steps)
+        table = arcs_below(search, self.options.most_steps)
         if table is None:
             return False
         is_late, job = search.local.paced, self.job
-        steps = FlowSteps(search, table, every_tick=is_late)
+        steps = FlowArcs(search, table, every_tick=is_late)
         program = FlowProgram(search, steps, job.instance.machine.batch_tokens if is_late else None)
         self.send(Size(*program.size, 0))
 
         def found(flow: Integers) -> None:
             with suppress(InvalidSchedule):  # a budget that the graphs do not have, or an eviction that is no batch
-                self._hold(read_schedule(job.instance, search, steps, flow))
+                self._hold(schedule_of(job.instance, search, steps, flow))
 
         def prove(cost: int) -> bool:
             return self._prove(cost - search.local.base())

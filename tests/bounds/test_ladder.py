@@ -12,7 +12,7 @@ from bounds.task import Proposal, Task
 from kvcore import Instance, Machine, Request, Segment
 from kvcore.certificates import Alone, InvalidCertificate, Shares, verify_certificate
 from kvcore.errors import BadInput
-from solvers.dual_bound import climb as climbed
+from solvers.dual_bound import best_bound as climbed
 from solvers.dual_bound import rungs
 from solvers.ways import CERTIFYING, SOLVERS, WAYS, Way
 from tests.support.clock import Clock

@@ -10,7 +10,7 @@ import kvbound as kv
 from bounds.lagrangian import Oracle, SlotPricing, machine_prices
 from kvcore import Cost, Machine, objective_value, verify_schedule
 from kvcore.certificates import InvalidCertificate, Prices, certify, path_kernels
-from kvcore.certificates.paths import Course, SlotPrices, cheapest
+from kvcore.certificates.paths import Course, PriceRows, cheapest
 from kvcore.certificates.prices import FLOWS
 from kvcore.errors import BadInput
 from kvcore.files import parse
@@ -98,10 +98,10 @@ def test_a_lone_request_pays_by_hand():
     """R1: five tokens with 1 to 5 resident, a call of 2 slots that keeps 5, and one token with 6."""
     course = Course(MARS.machine, MARS.requests[0])
     assert [leg.context for leg in course.legs] == [1, 6]
-    prices = SlotPrices(*(np.zeros(30, np.int64),) * 4)
+    prices = PriceRows(*(np.zeros(30, np.int64),) * 4)
     assert cheapest(course, prices, 0, 100) == 800
     one = np.ones(30, np.int64)
-    device = SlotPrices(one, np.zeros(30, np.int64), np.zeros(30, np.int64), np.zeros(30, np.int64))
+    device = PriceRows(one, np.zeros(30, np.int64), np.zeros(30, np.int64), np.zeros(30, np.int64))
     assert cheapest(course, device, 0, 100) == 800 + 15 + 2 * 5 + 6
 
 

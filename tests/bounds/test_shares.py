@@ -22,7 +22,7 @@ from kvcore.certificates.shares import RESOURCES, UNIT, PricedSteps, most_prefil
 from kvcore.certificates.steps import Steps, lines
 from kvcore.cost import TokensAbove
 from kvcore.metrics import objective_value
-from solvers.dual_bound import climb as bound
+from solvers.dual_bound import best_bound as bound
 from tests.support.exhaustive import exhaustive_optimum
 from tests.support.few import few
 from tests.support.optima import optima

@@ -5,10 +5,11 @@ import random
 import numpy as np
 import pytest
 
-from bounds.lagrangian import ROWS, Oracle, SlotPricing
+from bounds.lagrangian import Oracle, SlotPricing
 from bounds.walks import FAR
 from kvcore.certificates.path_kernels import DECODE, HIGH, LOW, PAUSE
 from kvcore.certificates.paths import ANY_LATER, NEVER
+from kvcore.certificates.prices import ROWS
 from tests.support.random_proofs import PRICEABLE, random_prices
 from tests.support.tiny_instances import PROFILES, tiny_instance
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from costmodels import COSTS, DEVICES, MODELS, get_cost
-from costmodels.files import as_model, cost_file, read_cost, write_cost
+from costmodels.cost_files import as_model, cost_file, read_cost, write_cost
 from costmodels.fitted import Observation, fit
 from kvcore import BadInput, Machine
 from kvcore.cost import Features

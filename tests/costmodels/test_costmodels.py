@@ -79,8 +79,6 @@ def test_an_unknown_cost_is_answered_in_one_line() -> None:
 
 
 def test_costs_load_neither_scipy_nor_torch() -> None:
-    code = (
-        "import sys, costmodels, costmodels.files; print([n for n in ('scipy', 'torch', 'triton') if n in sys.modules])"
-    )
+    code = "import sys, costmodels.cost_files; print([n for n in ('scipy', 'torch', 'triton') if n in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"

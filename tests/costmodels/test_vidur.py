@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from costmodels import get_cost
-from costmodels.files import read_cost
+from costmodels.cost_files import read_cost
 from costmodels.fitted import fit
 from costmodels.infermax import FLOOR_7B, FLOOR_70B, LAYERS_7B, LAYERS_70B
 from costmodels.models import MODELS

@@ -19,8 +19,8 @@ from kvcore import Instance, Machine, Request, Segment, Slo, objective_value, ve
 from kvcore.certificates.events import find
 from solvers import milp
 from solvers.exact import exact
-from solvers.job import Bound, Found, Job
 from solvers.matrix import MatrixModel
+from solvers.messages import Bound, Found, SolveJob
 from tests.support.differential import COVERING, MADE, TRAITS, Question, questions, traits
 from tests.support.exhaustive import exhaustive_optimum
 from tests.support.few import ALL, few
@@ -41,7 +41,9 @@ def by_events(asked):
 def by_milp(formulation, asked):
     """A formulation on HiGHS; every other question comes with the optimum as upper bound."""
     sent, upper_bound = [], asked.optimum if isinstance(asked.seed, int) and asked.seed % 3 else None
-    job = Job(asked.instance, asked.objective, formulation, "highs", asked.batches, upper_bound, None, 1e6, 4000, 1, 0)
+    job = SolveJob(
+        asked.instance, asked.objective, formulation, "highs", asked.batches, upper_bound, None, 1e6, 4000, 1, 0
+    )
     milp.run(job, sent.append)
     schedules = [message.schedule for message in sent if isinstance(message, Found)]
     return schedules[-1], max(message.value for message in sent if isinstance(message, Bound))

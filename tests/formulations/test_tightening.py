@@ -20,7 +20,7 @@ from formulations.tightening import NARROW, ROWS
 from kvcore import objective_value, verify_schedule
 from solvers import milp
 from solvers.exact import exact
-from solvers.job import Bound, Found, Job
+from solvers.messages import Bound, Found, SolveJob
 from tests.reductions.early import closed
 from tests.support.differential import drawn
 from tests.support.few import ALL, few
@@ -70,7 +70,7 @@ def test_every_tightening_says_why(tightening):
 
 def proved(formulation, solver, instance, objective, batches, upper_bound):
     """Return what the referee makes of the schedule found, and the bound."""
-    job = Job(instance, objective, formulation, solver, batches, upper_bound, None, 1e6, 4000, 1, 0)
+    job = SolveJob(instance, objective, formulation, solver, batches, upper_bound, None, 1e6, 4000, 1, 0)
     sent = []
     milp.run(job, sent.append)
     schedule = [message.schedule for message in sent if isinstance(message, Found)][-1]

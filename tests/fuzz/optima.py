@@ -17,7 +17,7 @@ from kvcore.certificates.splits import whole_prefills
 from kvcore.metrics import Value, tail_of
 from kvcore.rigid import why_not_rigid
 from solvers.exact import exact
-from solvers.job import Bound, Found, Job
+from solvers.messages import Bound, Found, SolveJob
 from solvers.slot_flow.scope import why_not as why_not_flow
 from solvers.ways import WAYS
 from tests.fuzz.case import Case, Part, Skip, Wrong
@@ -133,7 +133,7 @@ def by_task(
 ) -> bool:  # fmt: skip
     """Run a job of the driver in this process; say whether it has proved the optimum."""
     sent: list[Any] = []
-    job = Job(case.instance, case.objective, formulation, solver, batches, upper, start, seconds, 4000, 1, 0)
+    job = SolveJob(case.instance, case.objective, formulation, solver, batches, upper, start, seconds, 4000, 1, 0)
     done = WAYS[formulation, solver].runner()(job, sent.append)
     bound = max((message.value for message in sent if isinstance(message, Bound)), default=0)
     found = [start, *(message.schedule for message in sent if isinstance(message, Found))][-1]

@@ -13,7 +13,7 @@ from types import SimpleNamespace
 import pytest
 
 from costmodels import get_cost
-from costmodels.files import read_cost
+from costmodels.cost_files import read_cost
 from costmodels.models import LLAMA_1B, TINY
 from gpu_validation.bandwidth import floor_of, swap_rows
 from gpu_validation.calibration import (

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 
-import gpu_validation.graphs
+import gpu_validation.cuda_graphs
 from costmodels.models import TINY
 from gpu_validation import swap
 from gpu_validation.backend import TorchBackend
@@ -145,7 +145,7 @@ def test_a_batch_in_parts_is_a_graph_for_each(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(torch.cuda, "CUDAGraph", Part)
     monkeypatch.setattr(torch.cuda, "graph", capture)
     logits = torch.ones(2)
-    made = gpu_validation.graphs.BatchGraph(lambda: iter([None, None, logits]), None, True, 3)
+    made = gpu_validation.cuda_graphs.BatchGraph(lambda: iter([None, None, logits]), None, True, 3)
     assert pools == [None, "of graph 0", "of graph 1"]
     stages = made.replay()
     assert next(stages) is None
@@ -169,7 +169,7 @@ def test_every_batch_is_warmed_up_and_captured_once_in_one_pool(monkeypatch: pyt
         streams.note("captures")
         yield
 
-    class Recorded(gpu_validation.graphs.BatchGraph):
+    class Recorded(gpu_validation.cuda_graphs.BatchGraph):
         def __init__(self, run: Any, *rest: Any) -> None:
             def noted() -> Iterator[Any]:
                 streams.note("works")

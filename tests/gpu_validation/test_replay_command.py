@@ -10,7 +10,7 @@ from itertools import count
 import pytest
 import torch
 
-from costmodels.files import write_cost
+from costmodels.cost_files import write_cost
 from gpu_validation.calibration import SIZES
 from gpu_validation.engine import Engine
 from heuristics import get_policy, trace_policy

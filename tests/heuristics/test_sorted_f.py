@@ -12,7 +12,7 @@ import pytest
 from heuristics import get_policy, trace_policy
 from heuristics.policies import sorted_f
 from heuristics.policies.sorted_f import least_f
-from hypotheses.instances import plain
+from hypotheses.small_instances import plain
 from kvcore.metrics import completions
 from tests.support.few import few
 

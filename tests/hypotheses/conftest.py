@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from solvers.dual_bound import climb
+from solvers.dual_bound import best_bound
 from solvers.exact import exact
 
 
@@ -21,4 +21,4 @@ def no_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
     for module in ("hypotheses.optima", "hypotheses.search.ratio"):
         monkeypatch.setattr(f"{module}.exact", unlimited)
     forever = {"time_limit": math.inf}
-    monkeypatch.setattr("hypotheses.search.ratio.climb", lambda *of, **told: climb(*of, **told | forever))
+    monkeypatch.setattr("hypotheses.search.ratio.best_bound", lambda *of, **told: best_bound(*of, **told | forever))

@@ -16,10 +16,10 @@ from unittest import mock
 import pytest
 
 from hypotheses import Case, Fails, Family, Hypothesis, Undecided, check, enumerated, listed, load, shipped
-from hypotheses.files import COUNTEREXAMPLES, save
-from hypotheses.instances import best_starts_in_order, earliest_starts, flow_time, plain, starting_at
+from hypotheses.hypothesis_files import COUNTEREXAMPLES, save
 from hypotheses.page import PAGE, kept, page, read_records
 from hypotheses.predicates import compared, optimal, run
+from hypotheses.small_instances import best_starts_in_order, earliest_starts, flow_time, plain, starting_at
 from hypotheses.verdict import CLAIMED
 from kvcore.certificates import read_certificate, verify_certificate
 from kvcore.errors import BadInput, MissingTool
@@ -153,7 +153,8 @@ def test_a_counterexample_is_saved_so_that_verify_accepts_it(tmp_path: Path) -> 
     (place / one["schedule"]).write_text("an earlier one")
     earlier = {file.name: file.read_bytes() for file in place.iterdir()}
     for writes in range(6):
-        with mock.patch("hypotheses.files.write_text", side_effect=ended_after(writes)), suppress(KeyboardInterrupt):
+        ended = mock.patch("hypotheses.hypothesis_files.write_text", side_effect=ended_after(writes))
+        with ended, suppress(KeyboardInterrupt):
             save(verdict, tmp_path)
         assert earlier.items() <= {file.name: file.read_bytes() for file in place.iterdir()}.items()
     assert len(save(verdict, tmp_path)) == len(earlier)

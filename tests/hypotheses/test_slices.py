@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from hypotheses import Case, Fails, Family, Held, Hypothesis, Undecided, check, enumerated, shipped
-from hypotheses.instances import calling, plain, with_machine
 from hypotheses.page import page, read_records
 from hypotheses.predicates import optimal, run
 from hypotheses.slices import LONG, SMALL, Kind
+from hypotheses.small_instances import calling, plain, with_machine
 from hypotheses.tallies import INDICES, any_handling, any_order, best_of, best_stays_best, kv_time, lower_in_sum
 from kvcore.instance import Instance, Machine
 from solvers.source import code_version

@@ -15,7 +15,7 @@ from kvcore.referee import verify_schedule
 from kvcore.result import Horizon, Result
 from solvers.driver import _Solve
 from solvers.exact import exact
-from solvers.job import Bound, Done, Job
+from solvers.messages import Bound, Done, SolveJob
 from tests.support.commands import kvbound
 from workloads.builtin import builtin_instance
 
@@ -66,7 +66,7 @@ def test_a_certificate_above_a_value_is_written_whatever_the_horizon(schedule, m
 
 
 def test_the_driver_does_not_pass_it_on(schedule, monkeypatch):
-    job = Job(MARS, FLOW, "bound", "bound", None, None, None, 60.0, 1000, 1, 0)
+    job = SolveJob(MARS, FLOW, "bound", "bound", None, None, None, 60.0, 1000, 1, 0)
     run = _Solve(job, 0.0)
     run.hold(verify_schedule(MARS, schedule), "fcfs")
     monkeypatch.setattr(Alone, "prove", lambda *_: 31)

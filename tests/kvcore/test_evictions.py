@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from kvcore.certificates import evictions
-from kvcore.certificates.paths import ANY_LATER, NEVER, Course, SlotPrices, cheapest
+from kvcore.certificates.paths import ANY_LATER, NEVER, Course, PriceRows, cheapest
 from tests.support.few import few
 from tests.support.tiny_instances import tiny_instance
 
@@ -96,7 +96,7 @@ def compare(seeds, evict=True):
         elif machine.host_memory == 0:
             rows["host"], arrays["host"] = rows["device"], arrays["device"]
         for request in instance.requests:
-            course, prices, ends = Course(machine, request), SlotPrices(**arrays), some_ends(draw, request, slots)
+            course, prices, ends = Course(machine, request), PriceRows(**arrays), some_ends(draw, request, slots)
             if evict:
                 route = course.route(request.arrival, rate, ends)
                 found = evictions.cheapest(route, machine.chunked, prices.arrays.rows)

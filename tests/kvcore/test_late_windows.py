@@ -15,7 +15,7 @@ from kvcore.certificates import InvalidCertificate, LateWindows, Shares, late_wi
 from kvcore.certificates.late_windows import ONE, DueWork, least_number
 from kvcore.certificates.shares import UNIT, PricedSteps
 from kvcore.certificates.steps import lines
-from solvers.dual_bound import climb
+from solvers.dual_bound import best_bound
 from tests.support.exhaustive import TooManyStates, exhaustive_optimum
 from tests.support.few import few
 from tests.support.random_proofs import random_late_windows
@@ -112,7 +112,7 @@ def test_a_window_by_hand():
     assert LateWindows(**shared, rows=((0, 20, 0, ONE),)).value(instance, LATE) == 1
     assert LateWindows(**shared, rows=((0, 19, ONE, ONE), (1, 20, ONE, ONE))).value(instance, LATE) == 0
     assert LateWindows(**shared, rows=((0, 20, 10 * ONE, 0),)).value(instance, LATE) == 0  # each is late once
-    found = climb(instance, LATE, method="late-windows")
+    found = best_bound(instance, LATE, method="late-windows")
     assert found.bound == exhaustive_optimum(instance, LATE)[0] == 1
 
 
@@ -121,7 +121,7 @@ def test_overlapping_windows_add_up():
     times = ((0, 15), (0, 15), (12, 31), (12, 31))
     those = [request(f"R{i}", arrival, ttft=due - arrival) for i, (arrival, due) in enumerate(times)]
     instance = batches(*those, batch_requests=1)
-    windows = climb(instance, LATE, method="late-windows")
+    windows = best_bound(instance, LATE, method="late-windows")
     assert windows.bound == exhaustive_optimum(instance, LATE)[0] == 2
 
 
@@ -130,7 +130,7 @@ def test_the_last_token_of_a_prompt_may_be_a_decode(prompt, decode, slo):
     """One prefill token a batch does not keep two requests apart (counted so, one of them would be late)."""
     instance = batches(*(request(name, 0, prompt, decode, **slo) for name in "AB"), batch_tokens=10, prefill_tokens=1)
     assert exhaustive_optimum(instance, LATE)[0] == 0
-    found = climb(instance, LATE, method="late-windows")
+    found = best_bound(instance, LATE, method="late-windows")
     assert found.bound == 0
 
 
@@ -149,6 +149,6 @@ def test_what_does_not_hold_is_refused(text):
 
 def test_a_method_without_due_times_says_so():
     with pytest.raises(BadInput, match="no request has an SLO"):
-        climb(batches(request("A").replace(slo=None)), LATE, method="late-windows")
+        best_bound(batches(request("A").replace(slo=None)), LATE, method="late-windows")
     with pytest.raises(BadInput, match="prove nothing about makespan"):
-        climb(batches(request("A")), "makespan", method="late-windows")
+        best_bound(batches(request("A")), "makespan", method="late-windows")

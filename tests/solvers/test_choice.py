@@ -15,7 +15,7 @@ from kvcore import BadInput, Cost, CostFunction, objective_value, verify_schedul
 from kvcore.certificates import verify_certificate
 from solvers import pool
 from solvers.choice import choose
-from solvers.job import Bound, Done, Found, Job, SolveOptions
+from solvers.messages import Bound, Done, Found, SolveJob, SolveOptions
 from solvers.pool import SolveWorker, race
 from solvers.ways import CERTIFYING, IMPROVE, WAYS
 from workloads.builtin import builtin_instance
@@ -125,7 +125,7 @@ LATE = 1e9
 
 
 def job(solver="slots", **changes):
-    return replace(Job(MARS, FLOW, solver, solver, None, None, None, LATE, 4000, 1, 0), **changes)
+    return replace(SolveJob(MARS, FLOW, solver, solver, None, None, None, LATE, 4000, 1, 0), **changes)
 
 
 def test_a_second_lane_is_not_started_once_the_first_has_proved_it():

@@ -12,7 +12,7 @@ from formulations.big_m import BigM
 from solvers.constrained import add
 from solvers.driver import _Solve
 from solvers.exact import exact
-from solvers.job import Found, Job, Message
+from solvers.messages import Found, Message, SolveJob
 from solvers.packing import pack, unpack
 from solvers.ways import BOUND, MODELS
 
@@ -123,7 +123,7 @@ def test_what_the_ladder_finds_without_the_constraints_is_not_taken(monkeypatch:
     """It bounds all schedules, and the best of these is none that the constraint allows."""
     free, receive, sent = kv.solve(PAIR), _Solve.receive, []
 
-    def with_more(run: _Solve, job: Job, message: Message) -> None:
+    def with_more(run: _Solve, job: SolveJob, message: Message) -> None:
         if job.formulation == BOUND.formulation:
             sent.append(free.schedule)
             receive(run, job, Found(free.schedule, None))
@@ -142,7 +142,7 @@ def test_constraints_are_of_batch_bigm() -> None:
 
 def test_a_policy_is_not_believed() -> None:
     """Its schedule, better than the constrained optimum, is not taken; the bound `alone` holds with any rows."""
-    job = Job(PAIR, "total-flow-time", "batch-bigm", "highs", None, None, None, 1, 1000, 1, 0)
+    job = SolveJob(PAIR, "total-flow-time", "batch-bigm", "highs", None, None, None, 1, 1000, 1, 0)
     run = _Solve(replace(job, constraints=pack([waits])), 0.0)
     run.bound_at_once(True)
     run.run_policies("best", 1.0)

@@ -16,7 +16,7 @@ from solvers.counts import CountSearch, count_model, fitting_vectors
 from solvers.counts.cost_to_go import NEVER, CostToGo
 from solvers.counts.pool_prices import first_prices
 from solvers.counts.solve import run
-from solvers.job import NEWS, Bound, Found, Job
+from solvers.messages import NEWS, Bound, Found, SolveJob
 from tests.support.exhaustive import TooManyStates, exhaustive_optimum
 from tests.support.few import ALL, few
 from workloads.builtin import builtin_instance
@@ -59,7 +59,7 @@ def like_requests(seed):
 def solved(instance, objective="busy-time", start=None):
     """Run the worker in this process; return its best value and bound, both proved by the end, and its schedule."""
     sent = []
-    job = Job(instance, objective, "counts", "counts", None, None, start, 1e9, 4000, 1, 0)
+    job = SolveJob(instance, objective, "counts", "counts", None, None, start, 1e9, 4000, 1, 0)
     assert run(job, sent.append).stop == "proved"
     schedule = next((each.schedule for each in sent[::-1] if isinstance(each, Found)), start)
     schedule = schedule or best_schedule(instance, objective)[1]
@@ -101,7 +101,7 @@ def test_a_start_and_the_news_are_taken_in(monkeypatch):
     sent = []
     monkeypatch.setattr(NEWS, "value", value)
     worst = run_policy(instance, get_policy("serial"))
-    job = Job(instance, "busy-time", "counts", "counts", None, None, worst, 1e9, 4000, 1, 0)
+    job = SolveJob(instance, "busy-time", "counts", "counts", None, None, worst, 1e9, 4000, 1, 0)
     assert run(job, sent.append).stop == "proved"
     assert sent[-1] == Bound(value)
 

@@ -21,7 +21,7 @@ from kvcore.certificates import Alone, certify, verify_certificate
 from kvcore.result import Horizon, Result
 from solvers import driver, pool, source
 from solvers.exact import exact
-from solvers.job import Bound, Done, Failed, Found, Job
+from solvers.messages import Bound, Done, Failed, Found, SolveJob
 from solvers.process import Process
 from solvers.ways import SOLVERS, WAYS, Solver
 from tests.support.clock import Clock
@@ -44,7 +44,7 @@ def job(instance, formulation="slots", **changes):
         "batches": None, "upper_bound": None, "start": None, "time_limit": 60.0, "memory_limit": 4000, "threads": 1,
         "seed": 0,
     }  # fmt: skip
-    return Job(**(facts | changes))
+    return SolveJob(**(facts | changes))
 
 
 @pytest.mark.parametrize("formulation", ["slots", "events", "search"])
@@ -400,7 +400,7 @@ def test_progress_is_reported_with_value_and_bound():
 
 def test_a_worker_ends_when_its_parent_is_gone():
     """Otherwise it would go on without anybody who watches its time and memory; what it prints still has a reader."""
-    forever = Job(builtin_instance("hindsight:n=60,M=60,seed=1"), "total-flow-time", "bound", "bound",
+    forever = SolveJob(builtin_instance("hindsight:n=60,M=60,seed=1"), "total-flow-time", "bound", "bound",
                    None, None, None, 1e9, 1000, 1, 0)  # fmt: skip
     worker = subprocess.Popen([sys.executable, "-m", "solvers.worker"], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     try:

@@ -17,7 +17,7 @@ from kvcore.errors import BadInput
 from kvcore.schedule import Schedule
 from solvers.dual_bound import run
 from solvers.exact import exact
-from solvers.job import NEWS, Bound, Found, Job
+from solvers.messages import NEWS, Bound, Found, SolveJob
 from solvers.ways import EVENTS
 from tests.support.clock import Clock
 from tests.support.exhaustive import TooManyStates, exhaustive_optimum
@@ -195,7 +195,7 @@ def test_nothing_is_looked_for_but_what_is_better_than_the_news():
 
 @pytest.mark.parametrize("name", GENERAL)
 def test_a_worker_sends_schedules_and_certificates(name, monkeypatch):
-    job, sent = Job(MARS, "total-flow-time", name, name, None, 31, None, 1e9, 4000, 1, 0), []
+    job, sent = SolveJob(MARS, "total-flow-time", name, name, None, 31, None, 1e9, 4000, 1, 0), []
     assert run(job, sent.append).stop == "proved"
     assert [each.claimed for each in sent if isinstance(each, Found)][-1] == 29
     certificates = [each.certificate for each in sent if isinstance(each, Bound)]

@@ -10,10 +10,10 @@ from heuristics import best_schedule, get_policy, trace_policy
 from kvcore import BadInput, Machine, objective_value, verify_schedule
 from solvers.neighbourhoods import OBJECTIVES, improve, why_not
 from solvers.neighbourhoods.annealing import Annealing
+from solvers.neighbourhoods.arrays import InstanceArrays
 from solvers.neighbourhoods.insertion import DEVICE, Grid, fit, use
-from solvers.neighbourhoods.pieces import read_pieces, read_schedule
+from solvers.neighbourhoods.pieces import read_pieces, schedule_of
 from solvers.neighbourhoods.rigid import Soft, is_rigid
-from solvers.neighbourhoods.tables import Tables
 from tests.support.build import batch, request, schedule
 from tests.support.build import instance as make
 from tests.support.exhaustive import TooManyStates, exhaustive_optimum
@@ -63,9 +63,9 @@ def test_often_the_optimum_and_never_worse(profile, least):
 def test_a_schedule_in_pieces_is_the_same_schedule(profile):
     for instance, objective, start, before in questions(profile, few(range(30, 60))):
         trace = verify_schedule(instance, start)
-        tables = Tables(instance, objective)
-        plan, count = read_pieces(trace, tables)
-        again = read_schedule(instance, tables, plan, count)
+        arrays = InstanceArrays(instance, objective)
+        plan, count = read_pieces(trace, arrays)
+        again = schedule_of(instance, arrays, plan, count)
         assert value(instance, again, objective) <= before
         assert [batch.work for batch in again.batches if batch.work] == [
             batch.work for batch in trace.expanded().batches if batch.work
@@ -78,12 +78,12 @@ def test_no_limit_is_exceeded_on_the_way(profile):
         run = Annealing(verify_schedule(instance, start), objective, 0)
         for _ in range(5):
             run.run(NEVER, 40, None)
-            room = run.tables.room(run.slots)
+            room = run.arrays.room(run.slots)
             for plan, count in zip(run.plan, run.count, strict=True):
                 use(room, instance.machine.block, plan, count, -1)
             assert (room == run.room).all()
             assert room.min() >= 0
-            found = read_schedule(instance, run.tables, run.best_plan, run.best_count)
+            found = schedule_of(instance, run.arrays, run.best_plan, run.best_count)
             assert float(value(instance, found, objective)) <= run.value() + 1e-6
 
 
@@ -95,7 +95,7 @@ def test_calls_are_handled_in_every_way():
         _, start, _ = best_schedule(instance, FLOW)
         run = Annealing(verify_schedule(instance, start), FLOW, seed)
         run._anneal(20, 50.0, 50.0)
-        found = read_schedule(instance, run.tables, run.plan, run.count)
+        found = schedule_of(instance, run.arrays, run.plan, run.count)
         seen |= {call.handling for made in verify_schedule(instance, found).requests for call in made.calls}
     assert seen >= {"preserve", "discard", "swap"}
 
@@ -161,12 +161,12 @@ def exceed(seed):
     instance = roomy(seed)
     _, start, trace = best_schedule(instance, "weighted-flow-time")
     run = Annealing(trace, "weighted-flow-time", seed)
-    assert is_rigid(run.tables)
-    soft = Soft(run.tables, run.plan, run.slots)
+    assert is_rigid(run.arrays)
+    soft = Soft(run.arrays, run.plan, run.slots)
     soft.run(2_000, 0.0, 0.3)
-    over = np.full(run.slots, -int(run.tables.limits[DEVICE]))
+    over = np.full(run.slots, -int(run.arrays.limits[DEVICE]))
     for s, r in zip(soft.start, instance.requests, strict=True):
-        assert s >= r.arrival - run.tables.origin
+        assert s >= r.arrival - run.arrays.origin
         over[s : s + r.output] += [instance.machine.blocks(r.prompt + q) for q in range(r.output)]
     assert (over == soft.over).all()
     found = improve(instance, "weighted-flow-time", start, seconds=NEVER, seed=seed, rounds=20_000)
@@ -181,7 +181,7 @@ def test_evicts_where_that_pays():
     found = verify_schedule(pair, improve(pair, FLOW, start.schedule, seconds=NEVER, seed=0, rounds=300))
     assert objective_value(found, FLOW) == exhaustive_optimum(pair, FLOW)[0] == 10
     assert [move.kind for move in found.requests[0].moves] == ["drop"]
-    again = read_schedule(pair, tables := Tables(pair, FLOW), *read_pieces(found, tables))
+    again = schedule_of(pair, arrays := InstanceArrays(pair, FLOW), *read_pieces(found, arrays))
     assert value(pair, again) == 10
 
 

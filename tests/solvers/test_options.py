@@ -9,7 +9,7 @@ import pytest
 import kvbound as kv
 from bounds.tuning import chosen
 from solvers import option_names
-from solvers.job import SolveOptions
+from solvers.messages import SolveOptions
 from tests.support.commands import run_kvbound
 from tests.support.rigid import rigid
 from workloads.builtin import builtin_instance
@@ -27,9 +27,9 @@ CONSTANTS = {
     "solvers/gurobi.py: SIZE_LIMIT": "of the licence inside Gurobi's wheel",
     "solvers/gurobi.py: _MODEL_TOO_LARGE": "Gurobi's number of an error",
     "solvers/neighbourhoods/scope.py: MOST_TOKENS": "no sum of 64 bits overflows",
-    "solvers/slot_flow/step_kernels.py: IDLE": "stands for the option of a tick between batches",
+    "solvers/slot_flow/arc_kernels.py: IDLE": "stands for the option of a tick between batches",
     "solvers/steering_kernels.py: CLOSE": "what rounding of floats may add to a batch",
-    "solvers/job.py: NO_TIME_LIMIT": "stands for infinity, in seconds",
+    "solvers/messages.py: NO_TIME_LIMIT": "stands for infinity, in seconds",
 }
 """Numbers at the top of a module that are no options, and why: another value would be wrong."""
 

@@ -15,7 +15,7 @@ from kvcore.instance import Call, Instance, Request, Segment
 from kvcore.result import DECLINED
 from solvers import driver
 from solvers.exact import exact
-from solvers.job import Bound, Done, Failed, Job
+from solvers.messages import Bound, Done, Failed, SolveJob
 from solvers.pool import race
 from tests.support.exhaustive import TooManyStates, exhaustive_optimum
 from tests.support.few import few
@@ -93,7 +93,7 @@ def test_auto_holds_a_schedule_and_a_bound_whatever_the_sizes(instance, objectiv
 )
 def test_the_next_of_a_lane_runs_if_one_declines(instance, reserve, proved):
     bounds = []
-    declining = Job(instance, "weighted-flow-time", "arc-flow", "cp-sat", None, None, None, 1e9, 4000, 1, 0)
+    declining = SolveJob(instance, "weighted-flow-time", "arc-flow", "cp-sat", None, None, None, 1e9, 4000, 1, 0)
 
     def receive(job, message):
         if job.solver == reserve and isinstance(message, Bound):

@@ -9,7 +9,7 @@ from bounds.tuning import chosen
 from kvcore import objective_value, verify_schedule
 from kvcore.rigid import OBJECTIVES
 from solvers import start_time
-from solvers.job import Bound, Found, Job
+from solvers.messages import Bound, Found, SolveJob
 from solvers.start_time import StartTimeOptions, StartTimes
 from tests.support.exhaustive import exhaustive_optimum
 from tests.support.few import few
@@ -31,7 +31,7 @@ def solve(instance, objective=FLOW, upper=None, start=None, time_limit=1e6):
             values.append(message.claimed)
 
     done = start_time.run(
-        Job(instance, objective, "start-time", "highs", None, upper, start, time_limit, 2000, 1, 0), send
+        SolveJob(instance, objective, "start-time", "highs", None, upper, start, time_limit, 2000, 1, 0), send
     )
     return done, min(values, default=None), max(bounds, default=None)
 

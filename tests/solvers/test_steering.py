@@ -1,4 +1,4 @@
-"""Steps of the index rule: what the compiled run counts is what the engine executes, and steps gain."""
+"""Windows of the index rule: what the compiled run counts is what the engine executes, and steps gain."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from heuristics import trace_policy
-from heuristics.policies.index import Index, Steps
+from heuristics.policies.index import Index, Windows
 from kvcore import Cost, CostFunction, Instance, Machine, Request, Segment, objective_value
 from solvers.improve import improve
 from solvers.steering import OBJECTIVES, Runs, applies, steer
@@ -45,7 +45,7 @@ def test_the_compiled_run_is_that_of_the_engine(objective: str) -> None:
         instance = drawn(seed)
         draw = np.random.default_rng(seed)
         tick = float(instance.tick_seconds)
-        steps = Steps(30_000 * tick, draw.uniform(1e3, 1e5, 4) * tick, draw.uniform(0, 5, 4))
+        steps = Windows(30_000 * tick, draw.uniform(1e3, 1e5, 4) * tick, draw.uniform(0, 5, 4))
         factors, chunks = draw.uniform(0.2, 5, 40), draw.integers(1, 100, 40)
         run = Runs(instance, objective)
         value, last = run(steps, factors[run.order], chunks[run.order])

@@ -10,7 +10,7 @@ import pytest
 
 from kvcore.metrics import Value
 from kvcore.result import Horizon
-from solvers.job import Bound, Done, Failed, Job, Message
+from solvers.messages import Bound, Done, Failed, Message, SolveJob
 from solvers.pool import race
 
 
@@ -21,9 +21,9 @@ def look_at(
     bounds: list[Value] = []
 
     def told(
-        lanes: list[list[Job]], receive: Callable[[Job, Message], None], *_: Any, **__: Any
+        lanes: list[list[SolveJob]], receive: Callable[[SolveJob, Message], None], *_: Any, **__: Any
     ) -> list[Done | Failed]:
-        def hear(job: Job, message: Message) -> None:
+        def hear(job: SolveJob, message: Message) -> None:
             if isinstance(message, Bound):
                 bounds.append(message.value)
             receive(job, message)

@@ -15,8 +15,8 @@ from pyomo.common.errors import InfeasibleConstraintException
 from formulations import make
 from kvcore import InvalidSchedule, objective_value, verify_schedule
 from solvers import highs
-from solvers.job import Job
 from solvers.matrix import MatrixModel
+from solvers.messages import SolveJob
 from tests.support.differential import MADE, question
 
 KINDS = ("dropped", "tighter", "looser")
@@ -70,7 +70,7 @@ def answer(program, asked):
         matrix, found, bounds = MatrixModel(program.model), [], []
     except InfeasibleConstraintException:  # a row without variables is broken
         return "infeasible", None
-    job = Job(asked.instance, asked.objective, program.name, "highs", 1, None, None, 1e6, 4000, 1, 0)
+    job = SolveJob(asked.instance, asked.objective, program.name, "highs", 1, None, None, 1e6, 4000, 1, 0)
     done = highs.minimise(matrix, job, found.append, bounds.append)
     if done.infeasible or not found:
         return "infeasible", None

@@ -15,7 +15,7 @@ import numpy as np
 from kvcore import BadInput, objective_value, verify_schedule
 from kvcore.certificates.prices import FLOWS
 from kvcore.certificates.slot_search import SlotSearch, Vector
-from solvers.job import Bound, Found, Job
+from solvers.messages import Bound, Found, SolveJob
 from solvers.slot_flow.scope import why_not
 from solvers.slot_flow.solve import SlotFlow
 from tests.support.exhaustive import TooManyStates, exhaustive_optimum
@@ -40,7 +40,7 @@ class Drawn(SlotFlow):
 
 def answer(instance, objective):
     sent = []
-    Drawn(Job(instance, objective, "arc-flow", "cp-sat", None, None, None, 1e6, 4000, 1, 0), sent.append).run()
+    Drawn(SolveJob(instance, objective, "arc-flow", "cp-sat", None, None, None, 1e6, 4000, 1, 0), sent.append).run()
     schedules = [message.schedule for message in sent if isinstance(message, Found)]
     value = min(objective_value(verify_schedule(instance, schedule), objective) for schedule in schedules)
     return value, max(message.value for message in sent if isinstance(message, Bound))

@@ -17,7 +17,7 @@ Array = Any
 HANDLINGS = {"preserve": PRESERVE, "discard": DISCARD, "swap": SWAP, "free": FREE}
 
 
-class Tables:
+class InstanceArrays:
     """What the compiled search needs of an instance and an objective."""
 
     def __init__(self, instance: Instance, objective: str) -> None:

@@ -1,4 +1,4 @@
-"""Compiled: the steps between ticks that prices leave to a schedule below a target."""
+"""Compiled: the arcs between ticks that prices leave to a schedule below a target."""
 
 from typing import Any
 
@@ -10,20 +10,20 @@ from kvcore.compiled import compiled
 IDLE = -1
 """Stands for the option of a tick between batches."""
 TICK, STATE, HEAD, OPTION = range(4)
-"""Columns of steps: when, from which state to which, and by which option."""
-Steps = Any
-"""An array [steps, 4] of whole numbers, sorted by tick and state."""
+"""Columns of arcs: when, from which state to which, and by which option."""
+Arcs = Any
+"""An array [arcs, 4] of whole numbers, sorted by tick and state."""
 
 
 @compiled
-def cheap_steps(graphs, prices, scale, starts, most, cheapest, room):
-    """Return the steps on ways from `starts` to an end that cost at most `most` [states] with what they pay.
+def cheap_arcs(graphs, prices, scale, starts, most, cheapest, room):
+    """Return the arcs on ways from `starts` to an end that cost at most `most` [states] with what they pay.
 
-    `cheapest` are the `values` of the states under the same prices. Only the first `room` steps are returned, with the
+    `cheapest` are the `values` of the states under the same prices. Only the first `room` arcs are returned, with the
     number of all.
     """
     states = len(graphs.idle)
-    steps, size = np.empty((room, 4), np.int64), 0
+    arcs, size = np.empty((room, 4), np.int64), 0
     before = np.full(states, NEVER, np.int64)
     for i in starts:
         before[i] = 0
@@ -47,7 +47,7 @@ def cheap_steps(graphs, prices, scale, starts, most, cheapest, room):
                     continue
                 after[to] = min(after[to], cost)
                 if size < room:
-                    steps[size, 0], steps[size, 1], steps[size, 2], steps[size, 3] = t, i, to, option
+                    arcs[size, 0], arcs[size, 1], arcs[size, 2], arcs[size, 3] = t, i, to, option
                 size += 1
         before = after
-    return steps[: min(size, room)], size
+    return arcs[: min(size, room)], size

@@ -45,7 +45,7 @@ def label(formulation: str, solver: str) -> str:
 
 
 @dataclass(frozen=True)
-class Job:
+class SolveJob:
     """One solve in one worker process.
 
     `batches` is the horizon (None: the worker computes and reports it) and `upper_bound` the value of a known schedule;

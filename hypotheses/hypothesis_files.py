@@ -12,7 +12,7 @@ from typing import Any
 
 from heuristics.engine.guarded import guarded
 from hypotheses.case import Held
-from hypotheses.families import Hypothesis
+from hypotheses.hypothesis import Hypothesis
 from hypotheses.verdict import Verdict
 from kvcore.errors import BadInput, did_you_mean
 from kvcore.files import write_text

@@ -7,18 +7,18 @@ import numpy as np
 from kvcore.certificates.slot_graph import Graphs, Integers
 from kvcore.certificates.slot_kernels import DEVICE, HOST, NEVER
 from kvcore.certificates.slot_search import SlotSearch
-from solvers.slot_flow.step_kernels import IDLE, Steps, cheap_steps
+from solvers.slot_flow.arc_kernels import IDLE, Arcs, cheap_arcs
 
 
-class FlowSteps:
-    """The arcs between nodes (state, tick) that are left, sorted by tick and state: `table` [steps, 4].
+class FlowArcs:
+    """The arcs between nodes (state, tick) that are left, sorted by tick and state: `table` [arcs, 4].
 
-    `node` and `head` [steps] are numbers of nodes; 0 is the end, and `start` [kinds] where each kind begins. `use`
-    [steps, resources] is what a step takes of each limit, and `cost` [steps] in units of the target. A step that
+    `node` and `head` [arcs] are numbers of nodes; 0 is the end, and `start` [kinds] where each kind begins. `use`
+    [arcs, resources] is what an arc takes of each limit, and `cost` [arcs] in units of the target. An arc that
     `batches` needs a batch, and one that `idles` needs that there is none; a wait is possible in both.
     """
 
-    def __init__(self, search: SlotSearch, table: Steps, every_tick: bool) -> None:
+    def __init__(self, search: SlotSearch, table: Arcs, every_tick: bool) -> None:
         """With `every_tick` each tick is a batch, be it one of drops or of rest alone."""
         graphs, self.slots, self.rest = search.graphs, search.slots, rest_options(search.graphs)
         self.table = table = table[self._kept(table, every_tick or not _some_must_act(search.local.graphs))]
@@ -39,8 +39,8 @@ class FlowSteps:
         self.start = np.searchsorted(nodes, search.reduced.start) + 1
         self.nodes = len(nodes) + 1
 
-    def _kept(self, table: Steps, every_tick: bool) -> Any:
-        """Return which steps are kept: idling stands for the rest in a batch that is the same, too."""
+    def _kept(self, table: Arcs, every_tick: bool) -> Any:
+        """Return which arcs are kept: idling stands for the rest in a batch that is the same, too."""
         _, state, _, option = table.T
         return np.where(option == IDLE, (self.rest[state] >= 0) | (not every_tick), self.rest[state] != option)
 
@@ -60,8 +60,8 @@ def _some_must_act(graphs: Graphs) -> bool:
     return bool((rest_options(graphs) < 0).any())
 
 
-def steps_below(search: SlotSearch, most: int) -> Steps | None:
-    """Return the steps of schedules below the target, by the first prices (None: there are more than `most`)."""
+def arcs_below(search: SlotSearch, most: int) -> Arcs | None:
+    """Return the arcs of schedules below the target, by the first prices (None: there are more than `most`)."""
     graphs, prices, start = search.graphs, search.vectors[0].prices, search.reduced.start
     cheapest = search.value_rows(0)
     worth, counts = cheapest[0, start], search.local.counts
@@ -69,5 +69,5 @@ def steps_below(search: SlotSearch, most: int) -> Steps | None:
         return np.empty((0, 4), np.int64)
     slack = search.goal * search.scale - (int(counts @ worth) - int(search.later[0][0]))
     allowed = (worth + slack)[search.reduced.kind]
-    steps, size = cheap_steps(graphs, prices, search.scale, start, allowed, cheapest, most)
-    return None if size > most else steps
+    arcs, size = cheap_arcs(graphs, prices, search.scale, start, allowed, cheapest, most)
+    return None if size > most else arcs

@@ -18,7 +18,7 @@ class Attempt(NamedTuple):
     schedule: Schedule | None
 
 
-class Solver(Protocol):
+class TargetSearch(Protocol):
     """Makes such searches for a task, whose values are multiples of 1 / `unit`."""
 
     task: Task
@@ -36,7 +36,7 @@ class Solver(Protocol):
         """Look below a target; with `beam`, only at a few states of each tick: nothing is proved then."""
 
 
-def rising_targets(solver: Solver) -> Iterator[Proposal | Schedule]:
+def rising_targets(solver: TargetSearch) -> Iterator[Proposal | Schedule]:
     """Look below targets between what is proved and the best schedule, until these meet or tries are over.
 
     Raises InvalidSchedule where the referee refuses what a search found.

@@ -4,7 +4,7 @@ import random
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import combinations_with_replacement, product
 
-from hypotheses.families import possible
+from hypotheses.hypothesis import possible
 from kvcore.cost import Cost, CostFunction
 from kvcore.decode_stream import StreamExecution
 from kvcore.instance import Call, Handling, Instance, Machine, Request, Segment
