@@ -57,14 +57,14 @@ class ImproveOptions(Options):
     """The search among policies."""
 
     smallest_window: int = option(50, "requests, one after another by arrival, that get other priorities, at the least")
-    largest_window: int = option(200, "and at the most")
+    largest_window: int = option(200, "and such requests at the most")
     spread: float = option(0.3, "the standard deviation of the logarithms of changes of priorities", least=0)
-    spacing: float = option(0.1, "how far apart two neighbours in a list are, in the same measure", least=0)
+    spacing: float = option(0.1, "how far apart those of two neighbours in a list are at first", least=0)
     restarts: int = option(4, "runs of destroy and repair, from different seeds")
     powers: int = option(9, "R0 is divided by so many powers of 4 first, where runs are compiled", least=0)
     finest_r0: float = option(1.05, "the ratio of two values of R0 that are not worth telling apart", least=1)
-    finest_parameter: float = option(1.1, "the same for two parameters of `knee` and `on-time`", least=1)
-    finest_time: float = option(1.01, "the same for two flow times, or times of a token", least=1)
+    finest_parameter: float = option(1.1, "the same ratio for parameters of `knee` and `on-time`", least=1)
+    finest_time: float = option(1.01, "the same ratio for flow times, and times of a token", least=1)
     moves: int = option(2_000, "moves of destroy and repair that count as a round")
     runs: int = option(200, "compiled runs of the index rule that count as a round")
     quick: float = option(0.2, "part of the time for the fastest policies, where a solve has not run them", most=1)
