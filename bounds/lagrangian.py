@@ -12,7 +12,6 @@ import numpy as np
 import numpy.typing as npt
 
 from bounds import walks
-from bounds.eviction_kernels import walk_with_evictions
 from kvcore.certificates import Prices
 from kvcore.certificates.path_kernels import DECODE, DEVICE, EARLIEST, HIGH, HOST, LOW, PriceArrays, Route, price_arrays
 from kvcore.certificates.paths import Course
@@ -132,7 +131,7 @@ class Oracle:
         use = np.zeros((len(self.pricing.limits), self.slots))
         route = pricing.kinds[k].route._replace(legs=legs)
         if pricing.machine.evict:
-            total = walk_with_evictions(route, pricing.machine.chunked, prices.rows, use, path)
+            total = walks.walk_with_evictions(route, pricing.machine.chunked, prices.rows, use, path)
         else:
             total = walks.walk(route, prices, self.stride, path)
             walks.add_use(route, path, prices.rows, use)

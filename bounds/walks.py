@@ -6,6 +6,7 @@ where only every `stride`-th slot of a segment's first token may be looked at.
 
 import numpy as np
 
+from kvcore.certificates import evictions as evicted
 from kvcore.certificates import path_kernels as at
 from kvcore.compiled import compiled
 
@@ -37,8 +38,7 @@ def walk(route, prices, stride, path):
 def add_use(route, path, prices, use):
     """Add what a path takes to `use` [4, slots], the rows of `prices`."""
     legs, starts, part, block = route.legs, route.starts, route.part, route.block
-    device, host = use[0], use[1]
-    slots = len(device)
+    device, slots = use[0], use.shape[1]
     for k in range(len(legs)):
         f, s, since = path[k, 0], path[k, 1], path[k, 2]
         context, start = legs[k, at.CONTEXT], starts[k, s]
@@ -47,12 +47,8 @@ def add_use(route, path, prices, use):
             resident = context - (f - t) * part if t > f - count else 0
             if resident > kept:
                 device[t] += -(-resident // block)
-            elif kept:
-                blocks = -(-kept // block)
-                if not legs[k, at.PRESERVED] and prices[1, t] * kept < prices[0, t] * blocks:
-                    host[t] += kept
-                else:
-                    device[t] += blocks
+            else:
+                hold(prices, kept, block, legs[k, at.PRESERVED], t, t + 1, use)
         for j in range(min(legs[k, at.DECODE], slots - f)):
             device[f + j] += -(-(context + j) // block)
         charge(use[2], prices[2], legs[k, at.EARLIEST], f, legs[k, at.DECODE], need)
@@ -70,6 +66,79 @@ def charge(use, prices, earliest, first, decode, need):
             use[cheapest] += need
         elif t > first:
             use[cheapest] += 1
+
+
+@compiled
+def walk_with_evictions(route, chunked, rows, use, path):
+    """Return the cost of the cheapest path where KV may be evicted; what it takes is added to `use` [4, slots].
+
+    `path` [k, 3] is filled with (the first slot of each segment, if it had no break, ..).
+    """
+    legs, slots = route.legs, rows.shape[1]
+    shape = legs[:, at.DECODE].sum(), slots + 1
+    tables = evicted.Tables(np.zeros(shape), np.zeros(shape), np.zeros((len(legs), slots + 1)))
+    total = evicted.least_cost(route, chunked, rows, tables)
+    c, i = route.arrival, 0
+    for k in range(len(legs)):
+        r, keeps = c, False
+        if k:
+            _, r, keeps = evicted.after_call(route, k, tables.dropped[i], tables.kept[i], tables.fee[k], c)
+            if keeps or legs[k, at.COUNT] == 1:
+                end = min(slots, c + legs[k - 1, at.PAUSE])
+                hold(rows, route.starts[k, 0, at.KEPT], route.block, legs[k, at.PRESERVED], c, end, use)
+        for done in range(legs[k, at.DECODE]):
+            kept, dropped = tables.kept[i], tables.dropped[i]
+            if done:
+                keeps = r >= slots or kept[r] <= dropped[r + 1]
+                r += not keeps
+            token = evicted.make(route, k, done, keeps)
+            r = take_token(token, route, chunked, rows, kept if keeps else dropped, r, use) + 1
+            i += 1
+        c, path[k, 0] = r, r - legs[k, at.DECODE]
+    return total
+
+
+@compiled
+def take_token(token, route, chunked, rows, values, r, use):
+    """Add what a token takes whose work may begin in slot r; return the slot in which it is generated."""
+    slots = rows.shape[1]
+    t = min(r, slots)
+    while t + token.parts - 1 < slots:
+        now = at.holding(token.kept, False, route.block, rows, t) if token.kept else 0.0
+        if values[t] < now + values[t + 1]:
+            break
+        t += 1
+    hold(rows, token.kept, route.block, False, r, min(t, slots), use)
+    f = max(r, t) + token.parts - 1
+    if f < slots:
+        take(token, route, chunked, rows, f, use)
+    return f
+
+
+@compiled
+def hold(rows, tokens, block, on_device, begin, end, use):
+    """Add KV that lies somewhere in the slots `begin` to `end` - 1."""
+    if tokens:
+        for t in range(begin, end):
+            if not on_device and rows[at.HOST, t] * tokens < rows[at.DEVICE, t] * -(-tokens // block):
+                use[at.HOST, t] += tokens
+            else:
+                use[at.DEVICE, t] += -(-tokens // block)
+
+
+@compiled
+def take(token, route, chunked, rows, f, use):
+    """Add what a token takes that is generated in slot f, but for waiting."""
+    need = token.resident - token.kept
+    now = 1 if chunked else need
+    use[at.DEVICE, f] += -(-token.resident // route.block)
+    use[at.TOKENS, f] += now
+    use[at.REQUESTS, f] += 1
+    for j in range(1, min(token.parts, f + 1)):
+        hold(rows, max(token.kept, token.resident - j * route.part), route.block, False, f - j, f - j + 1, use)
+    for row, amount in ((at.TOKENS, need - now), (at.REQUESTS, token.parts - 1)):
+        if amount and token.since <= f:
+            use[row, token.since + np.argmin(rows[row, token.since : f + 1])] += amount
 
 
 @compiled

@@ -20,14 +20,14 @@ schedule can exceed it; `None` (no limit) is never turned into a number elsewher
 * `speed`: price 0 and room for all in the slot after the last. Prices are at least 0, and a tick there takes time.
   Lines with fewer prices than the first have 0 in the other slots.
 * `shares.Shares.share`, `prices._cost_of_limits`: 1 or 0 for no limit. A part or price of such a resource is refused;
-  host tokens without a limit are free in `paths._holding` too.
+  host tokens without a limit are free in `path_kernels.holding` too.
 * `prices`, `paths`, `evictions`: slots after the last: price 0. Prices are at least 0, so it only leaves out what is
   paid; the time is still counted (`beyond`).
 * `paths`: sums in 64 bits. `prices._check_size`: 4 legs (peak + slots + least time) times all prices, and rate times
-  time, below 2^57, six bits below the end. An arrival after the last slot may wrap in entries that `_After` never
+  time, below 2^57, six bits below the end. An arrival after the last slot may wrap in entries that `after` never
   takes: it is `beyond`. In `evictions` so it is, too; the peak counts as time, for the parts of a refill, and a cost is
   at most that of going on without another eviction: below (2 legs + 8) peak times all prices, and so 2^60.
-* `paths.least_since`: 0 before the earliest slot. A price of 0 is the least there is.
+* `path_kernels.fill_least`: 0 before the earliest slot. A price of 0 is the least there is.
 * `paths.NEVER`: 2^60 for a path that does not end as it must. Every other entry is below (above), and tables are cut
   off there before more is added; differences of what holding KV costs, which are at least 0, are all that is taken off.
 * `paths.ANY_LATER`: 2^62 for the last slot of an end without one. Compared only; no slot is later.

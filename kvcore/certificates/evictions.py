@@ -1,8 +1,8 @@
-"""The cheapest path of one request on a machine that evicts, through slots of time where what it takes has a price.
+"""Compiled where numba is installed: the cheapest path of one request that may be evicted, through priced slots.
 
 As in `paths.py`, a slot is one tick, every batch lasts one, and the path pays no more than the request does in any
-schedule. Here the checker follows it token by token, since KV may leave the device after any of them. Take a schedule,
-and two tokens of a segment that come one after the other, in slots s < f, the later one with n tokens resident.
+schedule. Here it goes token by token, since KV may leave the device after any of them. Take a schedule, and two tokens
+of a segment that come one after the other, in slots s < f, the later one with n tokens resident.
 
 * **Kept.** If none of the KV is dropped in between, n - 1 tokens lie in each slot from s + 1 to f - 1 on the device or
   the host (`partial` is off: all of them in one place), and f processes one token, in one batch.
@@ -21,127 +21,155 @@ and two tokens of a segment that come one after the other, in slots s < f, the l
 So the least cost is found backwards over (tokens done, KV kept or not, slot). Swaps need no state of their own: KV on
 the host is kept, unless it has no room at all. After the last slot all prices are 0, and only time is counted: a token
 that comes there pays for no prefill.
+
+All is exact where prices and rates are whole numbers; with floats it only proposes. A `Route` is that of
+`path_kernels.py`, `rows` [4, slots] are the prices of device blocks, host tokens, and tokens and requests of a batch.
+Tables have a row for each token, or one that is filled again and again, where only the cost is asked for.
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from kvcore.certificates.paths import (
-    NEVER,
-    Array,
-    Course,
-    Ends,
-    Leg,
-    SlotPrices,
-    allowed,
-    earliest_slots,
-    late_end,
-    least_since,
-    prefix,
-)
-from kvcore.instance import Machine
-
-End = Callable[[Array], Array]
-"""The cost of completing before each of some slots, never falling."""
+from kvcore.certificates import path_kernels as at
+from kvcore.compiled import compiled
 
 
-@dataclass(frozen=True)
-class _Next:
-    """What follows a token: its cost by the slot after the token [slots + 1], and the slots that it takes at least."""
+class Token(NamedTuple):
+    """The token of a leg after `done` ones: KV when it is generated, and that which was kept.
 
-    cost: Array
-    rest: int
-    end: End
-    """That of completing, where the token is after the last slot."""
+    Its work takes so many slots (`parts`), from slot `since` on.
+    """
 
-
-@dataclass(frozen=True)
-class _Token:
-    """The least cost from a token on that is generated in each slot or later, with KV that is `held` up to its work."""
-
-    best: Array
-    held: Array
+    leg: int
+    done: int
+    resident: int
+    kept: int
     parts: int
-    """Batches that it takes."""
-    rest: int
-    end: End
-
-    def after(self, slot: Array) -> Array:
-        """Return the cost where its work may begin in each of some slots, or later."""
-        slots = len(self.held) - 1
-        first = slot + self.parts - 1
-        beyond = self.held[-1] + self.end(first + 1 + self.rest)
-        cost: Array = np.where(first <= slots, self.best[np.minimum(first, slots)], beyond)
-        return cost - self.held[np.minimum(slot, slots)]
+    since: int
 
 
-@dataclass(frozen=True)
-class Walk:
-    """One request and the prices; `end(c)` is the cost of completing before slot c, `ends` are as in `paths`."""
+class Tables(NamedTuple):
+    """Least costs of each token by the slot from which on its work may begin, with the KV before it kept or dropped.
 
-    course: Course
-    machine: Machine
-    prices: SlotPrices
-    end: End
-    ends: Ends = ()
+    All are [rows, slots + 1].
+    """
 
-    def cheapest(self, arrival: int) -> int:
-        """Return what the cheapest path costs, from slot `arrival` on."""
-        legs, earliest = self.course.legs, earliest_slots(self.course, arrival)
-        slot = np.arange(len(self.prices.device) + 1)
-        then = _Next(self.end(slot), 0, self.end)
-        for k in range(len(legs) - 1, -1, -1):
-            ends = self.ends[k:]
-            then = _Next(allowed(then.cost, slot, ends), then.rest, late_end(self.end, ends))
-            for done in range(legs[k].decode - 1, 0, -1):
-                resident, since = legs[k].context + done, earliest[k] + done
-                kept = self._token(resident, resident - 1, since, then).after(slot)
-                dropped = self._token(resident, 0, since, then).after(slot + 1)
-                then = _Next(np.minimum(kept, dropped), then.rest + 1, then.end)
-            if k > 0:
-                then = self._call(legs[k], legs[k - 1].pause, earliest[k], then)
-        return int(self._token(legs[0].context, 0, earliest[0], then).after(np.array([arrival]))[0])
+    kept: Any
+    dropped: Any
+    fee: Any
+    """For each leg, sums before each slot of what KV pays in the call before it."""
 
-    def _call(self, leg: Leg, pause: int, since: int, then: _Next) -> _Next:
-        """Return what follows a segment that ends with a call: `then` is what follows this leg's first token."""
-        slot = np.arange(len(self.prices.device) + 1)
-        back = slot + pause
-        dropped = self._token(leg.context, 0, since, then)
-        if leg.handling == "discard":
-            return _Next(dropped.after(back), pause + dropped.parts + then.rest, then.end)
-        m = leg.starts[0].kept
-        on_device = self.prices.device * self.machine.blocks(m)
-        paid = prefix(on_device if leg.handling == "preserve" else self._somewhere(m))
-        in_call = paid[np.minimum(back, slot[-1])] - paid
-        kept = self._token(leg.context, m, since, then)
-        anew = dropped.after(back) if leg.handling == "free" else in_call + dropped.after(back + 1)
-        return _Next(np.minimum(in_call + kept.after(back), anew), pause + kept.parts + then.rest, then.end)
 
-    def _token(self, resident: int, kept: int, since: int, then: _Next) -> _Token:
-        """Return the costs of a token that is generated with so many tokens resident, some of which were kept.
+@compiled
+def make(route, k, done, keeps):
+    """Return the token of leg k after `done` ones, with the KV before it kept or dropped."""
+    resident = route.legs[k, at.CONTEXT] + done
+    kept = 0 if not keeps else resident - 1 if done else route.starts[k, 0, at.KEPT]
+    parts = 1 if route.part == 0 else -(-(resident - kept) // route.part)
+    return Token(k, done, resident, kept, parts, route.legs[k, at.EARLIEST] + done)
 
-        Nothing is processed for it before slot `since`.
-        """
-        prices, slots = self.prices, len(self.prices.device)
-        need = resident - kept
-        parts = self.course.parts(need)
-        held = prefix(self._somewhere(kept))
-        cost = held[np.maximum(np.arange(slots + 1) - parts + 1, 0)]
-        cost[:-1] += prices.device * self.machine.blocks(resident) + np.minimum(then.cost[1:], NEVER)
-        for j in range(1, min(parts, slots)):
-            cost[j:-1] += self._somewhere(max(kept, resident - j * (self.course.part or 0)))[:-j]
-        now = 1 if self.machine.chunked else need
-        cost[:-1] += now * prices.tokens + (need - now) * least_since(prices.tokens, since)
-        cost[:-1] += prices.requests + (parts - 1) * least_since(prices.requests, since)
-        cost[-1:] += then.end(np.array([slots + 1 + then.rest]))
-        return _Token(np.minimum.accumulate(cost[::-1])[::-1], held, parts, then.rest, then.end)
 
-    def _somewhere(self, tokens: int) -> Array:
-        """Return what KV pays in each slot where it is cheaper, on the device or the host, [slots]."""
-        on_device: Array = self.prices.device * self.machine.blocks(tokens)
-        if self.machine.host_memory == 0:
-            return on_device
-        on_host = 0 if self.prices.host is None else self.prices.host * tokens
-        return np.minimum(on_device, on_host)
+@compiled
+def cost_at(token, route, chunked, rows, least, f):
+    """Return what a token pays that is generated in slot f; `least` [2, slots]: least prices of batches up to f."""
+    need = token.resident - token.kept
+    now = 1 if chunked else need
+    cost = rows[at.DEVICE, f] * -(-token.resident // route.block) + now * rows[at.TOKENS, f] + rows[at.REQUESTS, f]
+    cost += (need - now) * least[0, f] + (token.parts - 1) * least[1, f]
+    for j in range(1, min(token.parts, f + 1)):
+        cost += at.holding(max(token.kept, token.resident - j * route.part), False, route.block, rows, f - j)
+    return cost
+
+
+@compiled
+def after_last(token, route, slots, f):
+    """Return what a token and all after it cost if it is generated in slot f, after the last one."""
+    if route.legs[token.leg, at.HIGH] < slots:
+        return at.NEVER
+    return route.rate * (f + 1 + route.legs[token.leg, at.LEAST] - token.done - route.arrival)
+
+
+@compiled
+def fill_token(token, route, chunked, rows, then, values):
+    """Fill `values` [slots + 1] with the least cost by the slot from which on a token's work may begin.
+
+    `then` [slots + 1] are the costs of what follows.
+    """
+    slots = rows.shape[1]
+    least = np.zeros((2, slots), rows.dtype)
+    if rows[at.TOKENS].any() or rows[at.REQUESTS].any():
+        at.fill_least(rows[at.TOKENS], token.since, least[0])
+        at.fill_least(rows[at.REQUESTS], token.since, least[1])
+    held = 0
+    for t in range(slots, -1, -1):
+        f = t + token.parts - 1
+        now = at.holding(token.kept, False, route.block, rows, t) if t < slots and token.kept else 0
+        held += now
+        if f >= slots:
+            values[t] = after_last(token, route, slots, f) + (held if f > slots else 0)
+        else:
+            cost = cost_at(token, route, chunked, rows, least, f) + min(then[f + 1], at.NEVER)
+            values[t] = min(cost, now + values[t + 1])
+
+
+@compiled
+def cost_in_call(route, k, rows, fee):
+    """Fill `fee` [slots + 1] with the sums before each slot of what KV pays in the call before leg k."""
+    kept = route.starts[k, 0, at.KEPT]
+    for t in range(rows.shape[1]):
+        fee[t + 1] = fee[t] + at.holding(kept, route.legs[k, at.PRESERVED], route.block, rows, t)
+
+
+@compiled
+def late(values, token, route, r):
+    """Return the cost of a token whose work may begin in slot r, after the last one too."""
+    return values[r] if r < len(values) else after_last(token, route, len(values) - 1, r + token.parts - 1)
+
+
+@compiled
+def after_call(route, k, dropped, kept, fee, c):
+    """Return the cost of a leg whose call began before slot c, where it goes on from, and whether KV is kept."""
+    pause, slots = route.legs[k - 1, at.PAUSE], len(dropped) - 1
+    r = c + pause
+    anew, on = make(route, k, 0, False), make(route, k, 0, True)
+    if on.kept == 0:
+        return late(dropped, anew, route, r), r, False
+    in_call = fee[min(r, slots)] - fee[min(c, slots)]
+    keep = in_call + late(kept, on, route, r)
+    if route.legs[k, at.COUNT] == 2:
+        drop, start = late(dropped, anew, route, r), r
+    else:
+        drop, start = in_call + late(dropped, anew, route, r + 1), r + 1
+    return (keep, r, True) if keep <= drop else (drop, start, False)
+
+
+@compiled
+def least_cost(route, chunked, rows, tables):
+    """Return the cost of the cheapest path; fill `tables` from the last token back."""
+    legs, slots, i = route.legs, rows.shape[1], route.legs[:, at.DECODE].sum()
+    then = route.rate * (np.arange(slots + 1) - route.arrival)
+    for k in range(len(legs) - 1, -1, -1):
+        for c in range(slots + 1):
+            if not legs[k, at.LOW] < c <= legs[k, at.HIGH] + 1:
+                then[c] = at.NEVER
+        for done in range(legs[k, at.DECODE] - 1, -1, -1):
+            i -= 1
+            kept, dropped = tables.kept[i % len(tables.kept)], tables.dropped[i % len(tables.dropped)]
+            fill_token(make(route, k, done, False), route, chunked, rows, then, dropped)
+            if done or k:
+                fill_token(make(route, k, done, True), route, chunked, rows, then, kept)
+            if done:
+                then[:slots] = np.minimum(kept[:slots], dropped[1:])
+                then[slots] = kept[slots]
+            elif k:
+                fee = tables.fee[k % len(tables.fee)]
+                cost_in_call(route, k, rows, fee)
+                for c in range(slots + 1):
+                    then[c] = after_call(route, k, dropped, kept, fee, c)[0]
+    return late(tables.dropped[0], make(route, 0, 0, False), route, route.arrival)
+
+
+def cheapest(route: at.Route, chunked: bool, rows: Any) -> int:
+    """Return what the cheapest path costs, in whole numbers (`NEVER` or more: there is none that ends as it must)."""
+    return int(least_cost(route, chunked, rows, Tables(*np.zeros((3, 1, rows.shape[1] + 1), np.int64))))

@@ -16,7 +16,7 @@ So payments depend on the ends of segments only, and the cheapest ends are found
 (`path_kernels.py`). All arrays are exact integers, indexed by slot.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -133,11 +133,6 @@ class SlotPrices:
         return price_arrays(np.array([self.device, host, self.tokens, self.requests]))
 
 
-def prefix(values: Array) -> Array:
-    """Return the sums of the values before each place, [n + 1]."""
-    return np.concatenate([np.zeros(1, np.int64), np.cumsum(values)])
-
-
 def cheapest(course: Course, prices: SlotPrices, arrival: int, rate: int, ends: Ends = ()) -> int:
     """Return what the cheapest path costs, from slot `arrival` on, with each segment in its `ends` (none: in any).
 
@@ -148,28 +143,7 @@ def cheapest(course: Course, prices: SlotPrices, arrival: int, rate: int, ends: 
     return int(least_cost(route, least_costs(route, prices.arrays, 1)))
 
 
-def allowed(cost: Array, c: Array, ends: Ends) -> Array:
-    """Return the cost of a segment that ends before slot c, `NEVER` where that is not one of the first of `ends`."""
-    if not ends:
-        return cost
-    low, high = ends[0]
-    cut: Array = np.where((low < c) & (c - 1 <= high), np.minimum(cost, NEVER), NEVER)
-    return cut
-
-
-def late_end(end: Callable[[Array], Array], ends: Ends) -> Callable[[Array], Array]:
-    """Return `end` for segments after the last slot: `NEVER` if one of them must end by some slot."""
-    return end if all(high == ANY_LATER for _, high in ends) else lambda c: np.full(len(c), NEVER)
-
-
 def earliest_slots(course: Course, arrival: int) -> list[int]:
     """Return the slot in which each segment can begin at the earliest."""
     total = arrival + course.least[0]
     return [total - least for least in course.least]
-
-
-def least_since(price: Array, earliest: int) -> Array:
-    """Return the least price in the slots from `earliest` to each, or 0 before."""
-    least = np.zeros_like(price)
-    least[earliest:] = np.minimum.accumulate(price[earliest:])
-    return least

@@ -16,8 +16,8 @@ from typing import Annotated, Literal
 import numpy as np
 from pydantic import Field
 
+from kvcore.certificates import evictions
 from kvcore.certificates.budget import CALL, Budget
-from kvcore.certificates.evictions import Walk
 from kvcore.certificates.paths import Array, Course, Ends, SlotPrices, cheapest
 from kvcore.certificates.proof import InvalidCertificate, Proof
 from kvcore.instance import Instance, Machine, Request
@@ -95,7 +95,7 @@ class Prices(Proof):
         arrival, rate = request.arrival - origin, self._rate(request, objective)
         course = Course(machine, request)
         if machine.evict:
-            return Walk(course, machine, rows, lambda c: rate * (c - arrival), ends).cheapest(arrival)
+            return evictions.cheapest(course.route(arrival, rate, ends), machine.chunked, rows.arrays.rows)
         return cheapest(course, rows, arrival, rate, ends)
 
     def _rate(self, request: Request, objective: str) -> int:
@@ -104,6 +104,8 @@ class Prices(Proof):
 
     def _rows(self, machine: Machine) -> SlotPrices:
         device, tokens, requests = (self._row(row) for row in (self.device, self.tokens, self.requests))
+        if machine.evict and machine.host_memory == 0:
+            return SlotPrices(device, device, tokens, requests)  # nothing can be there: no cheaper than the device
         return SlotPrices(device, None if machine.host_memory is None else self._row(self.host), tokens, requests)
 
     def _row(self, row: tuple[int, ...]) -> Array:

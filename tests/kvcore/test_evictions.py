@@ -1,21 +1,15 @@
 """Cheapest paths, with evictions or not: never above any way of a request, found by trying all that the rules allow."""
 
 import random
-from functools import cache, partial
+from functools import cache
 
 import numpy as np
 import pytest
 
 from kvcore.certificates import evictions
-from kvcore.certificates.evictions import Walk
 from kvcore.certificates.paths import ANY_LATER, NEVER, Course, SlotPrices, cheapest
 from tests.support.few import few
 from tests.support.tiny_instances import tiny_instance
-
-
-def cost_of_end(rate, arrival, slot):
-    """What completing before a slot costs."""
-    return rate * (slot - arrival)
 
 
 def cheapest_of_all(machine, request, rows, rate, ends):
@@ -99,13 +93,13 @@ def compare(seeds, evict=True):
         arrays = {name: np.array(row, np.int64) for name, row in rows.items()}
         if machine.host_memory is None:
             rows["host"], arrays["host"] = [0] * slots, None
-        elif machine.host_memory == 0 and not evict:
+        elif machine.host_memory == 0:
             rows["host"], arrays["host"] = rows["device"], arrays["device"]
         for request in instance.requests:
             course, prices, ends = Course(machine, request), SlotPrices(**arrays), some_ends(draw, request, slots)
-            end = partial(cost_of_end, rate, request.arrival)
             if evict:
-                found = Walk(course, machine, prices, end, ends).cheapest(request.arrival)
+                route = course.route(request.arrival, rate, ends)
+                found = evictions.cheapest(route, machine.chunked, prices.arrays.rows)
             else:
                 found = cheapest(course, prices, request.arrival, rate, ends)
             least = cheapest_of_all(machine, request, rows, rate, ends)
@@ -125,19 +119,51 @@ def test_no_way_costs_less(evict):
     assert same > compared / 2
 
 
-TOKEN = Walk._token
+COMPILED = ("make", "after_last", "fill_token", "late", "after_call", "least_cost")
+PLAIN = {name: getattr(getattr(evictions, name), "py_func", getattr(evictions, name)) for name in COMPILED}
+MAKE, AFTER_LAST, FILL = PLAIN["make"], PLAIN["after_last"], PLAIN["fill_token"]
+
+
+def holds_more(*given):
+    token = MAKE(*given)
+    return token._replace(resident=token.resident + (token.kept == 0))
+
+
+def keeps_more(*given):
+    token = MAKE(*given)
+    return token._replace(kept=min(token.kept + 1, token.resident - 1) if token.kept else 0)
+
+
+def later_batches(*given):
+    token = MAKE(*given)
+    return token._replace(since=token.since + 2)
+
+
+def longer_after(token, route, chunked, rows, then, values):
+    FILL(token, route, chunked, rows, np.append(then[1:], then[-1] + route.rate), values)
+
+
 MUTANTS = {
-    "a refill of fewer parts holds more": lambda self, held, kept, *when: TOKEN(self, held + (kept == 0), kept, *when),
-    "KV that was kept is one token more": lambda self, held, kept, *when: TOKEN(
-        self, held, min(kept + 1, held - 1) if kept else 0, *when),
-    "batches since a slot too late": lambda self, held, kept, since, then: TOKEN(self, held, kept, since + 2, then),
-    "the time after a token is one slot longer": lambda self, held, kept, since, then: TOKEN(
-        self, held, kept, since, evictions._Next(then.cost, then.rest + 1, then.end)),
+    "a refill of fewer parts holds more": {"make": holds_more},
+    "KV that was kept is one token more": {"make": keeps_more},
+    "batches since a slot too late": {"make": later_batches},
+    "the time after a token is one slot longer": {"fill_token": longer_after},
+    "the time after the last slot is one slot longer": {
+        "after_last": lambda token, route, slots, f: AFTER_LAST(token, route, slots, f + 1)},
 }  # fmt: skip
 
 
 @pytest.mark.parametrize("name", MUTANTS)
 def test_a_wrong_step_is_found_out(monkeypatch, name):
-    monkeypatch.setattr(Walk, "_token", MUTANTS[name])
+    for function, plain in (PLAIN | MUTANTS[name]).items():
+        monkeypatch.setattr(evictions, function, plain)
     with pytest.raises(AssertionError):
         compare(range(300))
+
+
+def test_the_plain_functions_give_the_same(monkeypatch):
+    """What is found with and without numba."""
+    compiled = compare(range(40))
+    for function, plain in PLAIN.items():
+        monkeypatch.setattr(evictions, function, plain)
+    assert compare(range(40)) == compiled
