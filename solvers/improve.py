@@ -28,7 +28,7 @@ from heuristics.policies.figure_1 import Listed
 from heuristics.policies.index import MEANS, Index, mean_work
 from heuristics.policies.knee import MEANS as KNEE_MEANS
 from heuristics.policies.knee import Knee, has_knee
-from heuristics.policies.on_time import PACE, SHARE, OnTime
+from heuristics.policies.on_time import PACE, SHARE, SHORT, OnTime
 from heuristics.policies.staggered import Staggered
 from kvcore.cost import OwnCost
 from kvcore.instance import Instance
@@ -298,16 +298,21 @@ class _Improvement:
         """
         name, tail = first_policies(self.instance, self.objective)[0], tail_of(self.objective)
         make: Callable[..., Policy] = Knee if name == "knee" else OnTime
-        point, finest = [KNEE_MEANS] if name == "knee" else [SHARE, PACE], self.options.finest_parameter
+        starts = [[KNEE_MEANS]] if name == "knee" else [[SHARE, PACE, 0.0], [SHARE, PACE, SHORT]]
+        finest = self.options.finest_parameter
         if tail or self.objective == "max-flow-time":
             make = partial(_within, "ttft" if tail and tail.of_first else "latency")
-            point = [rounded(float(self.value * self.instance.tick_seconds)), SHARE, PACE]
+            starts = [[rounded(float(self.value * self.instance.tick_seconds)), *start] for start in starts]
             finest = self.options.finest_time
         elif name not in ("knee", "on-time"):
             return
-        self.turned_value, step = (yield make(*point)), 2.0 if name == "knee" else 1.5
+        self.turned_value, point, step = math.inf, starts[0], 2.0 if name == "knee" else 1.5
+        for start in starts:
+            value = yield make(*start)
+            if value < self.turned_value:
+                self.turned_value, point = value, start
         while step > finest and self.in_time():
-            for k, change in [(k, change) for k in range(len(point)) for change in (step, 1 / step)]:
+            for k, change in [(k, change) for k in range(len(point)) if point[k] for change in (step, 1 / step)]:
                 other = [*point[:k], rounded(point[k] * change), *point[k + 1 :]]
                 value = yield make(*other)
                 if value < self.turned_value:
@@ -394,9 +399,9 @@ class _Improvement:
                 value, logs = other, changed
 
 
-def _within(what: str, seconds: float, share: float, pace: float, factors: Any = None) -> Policy:
+def _within(what: str, seconds: float, *parameters: float, factors: Any = None) -> Policy:
     """Return `on-time` with so many seconds for the first token or the whole of each request."""
-    return OnTime(share, pace, factors=factors, **{what: seconds})
+    return OnTime(*parameters, factors=factors, **{what: seconds})
 
 
 def first_policies(instance: Instance, objective: str) -> tuple[str, ...]:
