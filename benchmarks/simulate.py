@@ -1,4 +1,4 @@
-"""Policies on whole traces: seconds, batches a second and memory, and whether the time grows with the batches.
+"""Policies on whole traces: seconds, batches a second and memory.
 
 Each run is a process of its own on one core; its CPU seconds cover the policy, the engine with the referee's rules, and
 a second execution of the finished schedule by the referee.
@@ -18,7 +18,6 @@ from heuristics import POLICIES, Unsuited, get_policy, trace_policy
 from kvcore.errors import BadInput
 from kvcore.metrics import total_flow_time
 from kvcore.referee import verify_schedule
-from kvcore.trace import Trace
 
 CALLS = ("vllm", "sarathi", "preserve", "infercept", "mars", "augserve", "mc-sf")  # on the mixture at every rate
 SESSIONS = ("vllm", "preserve", "infercept", "mars", "augserve")  # discarding in chunks takes millions of batches
@@ -57,15 +56,9 @@ def measured(name: str, policy: str) -> dict[str, Any] | None:
 
 def _measure(name: str, policy: str) -> dict[str, Any] | None:
     instance = made(TRACES[name])
-    clock = [time.process_time()]
-
-    def go_on() -> bool:
-        clock.append(time.process_time())
-        return True
-
-    started = clock[0]
+    started = time.process_time()
     try:
-        trace = trace_policy(instance, get_policy(policy), go_on=go_on)
+        trace = trace_policy(instance, get_policy(policy))
     except Unsuited:
         return None
     except BadInput as error:
@@ -83,24 +76,8 @@ def _measure(name: str, policy: str) -> dict[str, Any] | None:
         "seconds": round(seconds, 2), "seconds_referee": round(seconds - simulated, 2),
         "batches_per_second": round(batches / seconds),
         "peak_mib": peak,
-        **growth(clock, trace),
         "mean_latency_seconds": round(latency, 3),
     }  # fmt: skip
-
-
-def growth(clock: list[float], trace: Trace) -> dict[str, float]:
-    """Return the milliseconds a batch in the first and in the last quarter of the decisions.
-
-    Each decision makes one entry of the schedule (or waits for an event), which may stand for many batches.
-    """
-    quarter = len(trace.schedule.batches) // 4
-    if not quarter:
-        return {}
-    batches = [batch.repeat for batch in trace.schedule.batches]
-    first, last = clock[quarter] - clock[0], clock[-1] - clock[-1 - quarter]
-    each = first / sum(batches[:quarter]), last / sum(batches[-quarter:])
-    names = ("ms_per_batch_first", "ms_per_batch_last")
-    return dict(zip(names, (round(1000 * seconds, 4) for seconds in each), strict=True))
 
 
 def hour() -> list[dict[str, Any]]:

@@ -24,9 +24,9 @@ class BundleOptions(Options):
     """The box in which a bundle method looks for a better point, and the cuts that it keeps."""
 
     serious: float = option(0.1, "a point is the new centre where it gains this part of what was promised", most=1)
-    grow: float = option(1.5, "the box grows by this factor where more than half of what was promised is gained")
-    shrink: float = option(0.85, "it shrinks by this factor where something is lost", most=1)
-    collapse: float = option(0.6, "and by this where more is lost than was promised, or the program fails", most=1)
+    grow: float = option(1.5, "the box grows by this where more than half of what was promised is gained", least=1)
+    shrink: float = option(0.85, "the box shrinks by this factor where something is lost", most=1)
+    collapse: float = option(0.6, "and by this where more is lost than was promised, or a program fails", most=1)
     most_cuts: int = option(200, "cuts of a piece that are kept, the newest")
 
 

@@ -25,11 +25,11 @@ class EventOptions(Options):
     """The search over batch boundaries."""
 
     first_states: int = option(1000, "states after which there is a first proof")
-    growth: int = option(4, "how many times more there are until the next", least=2)
+    growth: int = option(4, "how many times more states there are until the next proof", least=2)
     most_joint: int = option(10**7, "joint states of the requests beyond which no search is begun for a bound alone")
     most_options: int = option(10**8, "options of local graphs, by a rough count, beyond which none is begun")
     widths: tuple[int, ...] = option((30, 300, 3000), "states with the same tokens left that narrow searches follow")
-    narrow_states: int = option(400_000, "states that one of these has room for")
+    narrow_states: int = option(400_000, "states that a narrow search has room for")
 
 
 RELAXED = (*SUMS, "makespan", "busy-time")

@@ -19,7 +19,7 @@ class FreshOptions(Options):
     """Orders of fresh work."""
 
     first_labels: int = option(1000, "labels after which there is a first proof")
-    growth: int = option(4, "how many times more there are until the next", least=2)
+    growth: int = option(4, "how many times more labels there are until the next proof", least=2)
     level: float = option(0.4, "the level of what is on the host, as a share of the largest context", most=1)
     """Of `infercept-ve-k3-chunked1` it proves 27.30 million, a half more of it 27.29, twice as much 27.05, four levels
     25.86 in twice the labels, and none 26.99."""

@@ -37,9 +37,9 @@ class TimelyOptions(Options):
     most_requests: int = option(5, "requests at the most: their options multiply")
     slice: int = option(2**18, "options after which Python has its turn")
     order_labels: int = option(300_000, "labels in which an order to keep to is looked for")
-    order_cells: int = option(2, "parts into which the room beside a batch is cut then, with `partial`")
+    order_cells: int = option(2, "parts into which the room beside a batch is cut for that, with `partial`")
     order_width: int = option(200, "labels with the same tokens left that are followed near an order")
-    slacks: tuple[int, ...] = option((6, 3), "by how many tokens a request may be before an order, or behind")
+    slacks: tuple[int, ...] = option((6, 3), "tokens by which a request may be before the order, or behind it")
 
 
 def why_not(instance: Instance, objective: str) -> str | None:

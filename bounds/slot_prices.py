@@ -27,7 +27,7 @@ class PriceOptions(Options):
     strides: int = option(3, "first slots that are looked at in each piece")
     rounds: int = option(2000, "subgradients, at the most")
     hope: float = option(0.1, "steps aim at so much above the first bound where no value is known", least=0)
-    margin: float = option(0.02, "and always at so much of the first bound above the bound there", least=0)
+    margin: float = option(0.02, "steps aim at least at so much of the first bound above the bound there", least=0)
     step: float = option(4.0, "the first step, as a part of the way to what it aims at")
     momentum: float = option(0.75, "of the direction before, what goes into the next", least=0, most=1)
     patience: int = option(20, "rounds without a better bound before steps get shorter")

@@ -47,11 +47,11 @@ class SlotOptions(Options):
     hope: float = option(20.0, "a second vector follows one that did not pay where states take so many times as much")
     beam: int = option(300, "states of a slot that are followed where a search took too many tries, for a schedule")
     first_tries: int = option(3_000_000, "tries of the first searches: about a second")
-    more_tries: int = option(8, "how many times more the next ones get", least=2)
+    more_tries: int = option(8, "how many times more tries the next searches get", least=2)
     tries_per_second: int = option(10_000_000, "tries in a second; a search begins no more than the time allows")
     followed: int = option(200, "states of a tick from which requests with no first token to come are followed")
     most_requests: int = option(32, "requests beyond which no search is begun")
-    most_options: int = option(3_000_000, "options of their local graphs, by a rough count, beyond which none is begun")
+    most_options: int = option(3_000_000, "options of local graphs, by a rough count, beyond which no search is begun")
 
 
 class OutOfTime(Exception):

@@ -9,6 +9,7 @@ from typing import NamedTuple
 from bounds.tuning import Options, option
 from kvcore.certificates.alone import Alone
 from kvcore.certificates.budget import MOST_WORK, Budget
+from kvcore.certificates.pairs import Pairs, spend
 from kvcore.certificates.proof import Proof
 from kvcore.errors import BadInput
 from kvcore.instance import Instance, Machine, Request
@@ -68,6 +69,13 @@ class Proposal(NamedTuple):
 def propose_alone(_: Task) -> Iterator[Proposal]:
     """Return the proof that no request is faster than alone."""
     return iter([Proposal(Alone())])
+
+
+def propose_pairs(task: Task) -> Iterator[Proposal]:
+    """Return the proof that two requests share a batch only where they fit, or raise InvalidCertificate."""
+    spend(task.instance, task.objective, count := Budget())
+    task.begin(count)
+    return iter([Proposal(Pairs())])
 
 
 def most_options(instance: Instance) -> int:

@@ -35,7 +35,7 @@ from collections import Counter, namedtuple
 from copy import copy
 from fractions import Fraction
 from functools import cache
-from itertools import accumulate, groupby, product
+from itertools import accumulate, combinations, groupby, product
 from math import ceil, inf, lcm
 from operator import add, le, mul
 from pathlib import Path
@@ -1770,6 +1770,61 @@ def fresh_tokens(one):
         new = 1 + (segment.call.returns if segment.call else 0)
 
 
+# --- kind `pairs` (the head of kvcore/certificates/pairs.py) ----------------------------------------------------------
+
+
+def pairs(instance, proof, objective):
+    """Kind `pairs`: each two requests, tick by tick, in one batch only where their contexts fit together."""
+    machine, given, n = instance.machine, instance.requests, len(instance.requests)
+    if not always_one_tick(instance.cost):
+        raise Broken("batches may last more than a tick")
+    if n < 2:
+        raise Broken("there are no two requests")
+    room = inf if machine.memory is None else machine.memory // machine.block
+    budget, begin = machine.batch_tokens if machine.chunked else None, min(one.arrival for one in given)
+    chains, alone = [], 1 in (machine.batch_requests, machine.batch_tokens)
+    for one in given:
+        held, context = [(0, one.arrival - begin)], 0  # blocks (0: no batch) and how many ticks
+        for new, call in fresh_tokens(one):
+            context += new
+            before = blocks(new, budget) - 1 if budget else 0
+            held += [(1, before), (blocks(context, machine.block), 1), (0, call)]
+            spend(10, "chains of ticks")
+        runs = groupby((run for run in held if run[1]), lambda run: run[0])
+        chains.append([(size, sum(ticks for _, ticks in same)) for size, same in runs])
+    return Fraction(sum(pair(*two, room, alone) for two in combinations(chains, 2)), n - 1) \
+        - sum(one.arrival - begin for one in given)
+
+
+def pair(one, other, room, alone):
+    """The least sum of the ends of two chains.
+
+    T(u, v), the least steps to there, does not fall in u or v, and grows by 1 at the most from a place to the next. So
+    in a rectangle of places that alike allow a step of both, or do not, the last steps are of both as long as there are
+    any, or all of one and then all of the other: its far sides follow from its near ones.
+    """
+    n, m = (sum(ticks for _, ticks in chain) for chain in (one, other))
+    spend(2 * (len(one) * (m + len(other)) + len(other) * n), "steps of pairs of requests")
+    row, u, ends = list(range(m + 1)), 0, [2 * m + n]
+    for held, a in one:
+        left, far, v = [row[0] + i for i in range(a + 1)], [row[0] + a], 0
+        with_it = [(not (held and its_held) or (not alone and held + its_held <= room), b) for its_held, b in other]
+        for fits, same in groupby(with_it, lambda run: run[0]):
+            b = sum(ticks for _, ticks in same)
+            near = row[v:v + b + 1]
+            if fits:
+                top = [j + left[a - j] for j in range(min(a, b + 1))] + [a + t for t in near[:max(0, b + 1 - a)]]
+                left = [i + near[b - i] for i in range(min(b, a + 1))] + [b + t for t in left[:max(0, a + 1 - b)]]
+            else:
+                top = [min(t + a, left[a] + j) for j, t in enumerate(near)]
+                left = [min(near[b] + i, t + b) for i, t in enumerate(left)]
+            far += top[1:]
+            v += b
+        ends += [2 * t + n - u - i for i, t in enumerate(left)]
+        row, u = far, u + a
+    return min(*ends, *(2 * t + m - v for v, t in enumerate(row)))
+
+
 def in_turns(jobs):
     """The least sum of ends of jobs (release, work) on one machine that may interrupt: the least left goes first."""
     waiting, ready, now, total = sorted(jobs), [], 0, 0
@@ -2125,6 +2180,7 @@ KINDS = {  # a proof's function, its keys, and the objectives for which it is ch
                                                 "late-requests"))),
     "fresh": (fresh, {"function": (integer(0), 0), "fee": (integer(0), 0), "memory": (switch, False),
                       "levels": ([number], []), "labels": integer(1), "target": (optional(number), None)}, FLOW),
+    "pairs": (pairs, {}, FLOW),
     "slots": (slots, {"target": integer(1), "scale": integer(1, 2**30), "prices": [SLOTS], "strict": (switch, False),
                       "states": integer(0, 4 * 10**6), "tries": integer(0, 10**9)}, OBJECTIVES[:6] + OBJECTIVES[7:]),
 }

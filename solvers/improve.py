@@ -28,7 +28,7 @@ from heuristics.policies.figure_1 import Listed
 from heuristics.policies.index import MEANS, Index, mean_work
 from heuristics.policies.knee import MEANS as KNEE_MEANS
 from heuristics.policies.knee import Knee, has_knee
-from heuristics.policies.on_time import PACE, SHARE, OnTime
+from heuristics.policies.on_time import PACE, SHARE, SHORT, OnTime
 from heuristics.policies.staggered import Staggered
 from kvcore.cost import OwnCost
 from kvcore.instance import Instance
@@ -57,14 +57,14 @@ class ImproveOptions(Options):
     """The search among policies."""
 
     smallest_window: int = option(50, "requests, one after another by arrival, that get other priorities, at the least")
-    largest_window: int = option(200, "and at the most")
+    largest_window: int = option(200, "and such requests at the most")
     spread: float = option(0.3, "the standard deviation of the logarithms of changes of priorities", least=0)
-    spacing: float = option(0.1, "how far apart two neighbours in a list are, in the same measure", least=0)
+    spacing: float = option(0.1, "how far apart those of two neighbours in a list are at first", least=0)
     restarts: int = option(4, "runs of destroy and repair, from different seeds")
     powers: int = option(9, "R0 is divided by so many powers of 4 first, where runs are compiled", least=0)
     finest_r0: float = option(1.05, "the ratio of two values of R0 that are not worth telling apart", least=1)
-    finest_parameter: float = option(1.1, "the same for two parameters of `knee` and `on-time`", least=1)
-    finest_time: float = option(1.01, "the same for two flow times, or times of a token", least=1)
+    finest_parameter: float = option(1.1, "the same ratio for parameters of `knee` and `on-time`", least=1)
+    finest_time: float = option(1.01, "the same ratio for flow times, and times of a token", least=1)
     moves: int = option(2_000, "moves of destroy and repair that count as a round")
     runs: int = option(200, "compiled runs of the index rule that count as a round")
     quick: float = option(0.2, "part of the time for the fastest policies, where a solve has not run them", most=1)
@@ -298,16 +298,21 @@ class _Improvement:
         """
         name, tail = first_policies(self.instance, self.objective)[0], tail_of(self.objective)
         make: Callable[..., Policy] = Knee if name == "knee" else OnTime
-        point, finest = [KNEE_MEANS] if name == "knee" else [SHARE, PACE], self.options.finest_parameter
+        starts = [[KNEE_MEANS]] if name == "knee" else [[SHARE, PACE, 0.0], [SHARE, PACE, SHORT]]
+        finest = self.options.finest_parameter
         if tail or self.objective == "max-flow-time":
             make = partial(_within, "ttft" if tail and tail.of_first else "latency")
-            point = [rounded(float(self.value * self.instance.tick_seconds)), SHARE, PACE]
+            starts = [[rounded(float(self.value * self.instance.tick_seconds)), *start] for start in starts]
             finest = self.options.finest_time
         elif name not in ("knee", "on-time"):
             return
-        self.turned_value, step = (yield make(*point)), 2.0 if name == "knee" else 1.5
+        self.turned_value, point, step = math.inf, starts[0], 2.0 if name == "knee" else 1.5
+        for start in starts:
+            value = yield make(*start)
+            if value < self.turned_value:
+                self.turned_value, point = value, start
         while step > finest and self.in_time():
-            for k, change in [(k, change) for k in range(len(point)) for change in (step, 1 / step)]:
+            for k, change in [(k, change) for k in range(len(point)) if point[k] for change in (step, 1 / step)]:
                 other = [*point[:k], rounded(point[k] * change), *point[k + 1 :]]
                 value = yield make(*other)
                 if value < self.turned_value:
@@ -394,9 +399,9 @@ class _Improvement:
                 value, logs = other, changed
 
 
-def _within(what: str, seconds: float, share: float, pace: float, factors: Any = None) -> Policy:
+def _within(what: str, seconds: float, *parameters: float, factors: Any = None) -> Policy:
     """Return `on-time` with so many seconds for the first token or the whole of each request."""
-    return OnTime(share, pace, factors=factors, **{what: seconds})
+    return OnTime(*parameters, factors=factors, **{what: seconds})
 
 
 def first_policies(instance: Instance, objective: str) -> tuple[str, ...]:

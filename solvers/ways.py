@@ -180,6 +180,8 @@ CERTIFYING = (
                 drops="what late requests drop: more than a percentile leaves out take so long"),
     _relaxation("fresh", proposes="bounds.fresh:propose_fresh", finds=True, at_once=True,
                 drops="what is processed again, but for KV that does not fit: any order of batches"),
+    _relaxation("pairs", proposes="bounds.task:propose_pairs",
+                drops="all but two requests at a time, and what is processed again"),
     EVENTS,
     PRICES,
     SLOTS,

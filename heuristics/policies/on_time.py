@@ -17,6 +17,7 @@ from kvcore.instance import LIMIT, Slo
 
 Array = Any
 PACE = 0.9  # a batch may last for so much of the time that the most urgent decode has for a token
+SHORT = 10.0  # on Azure's conversations, with one price for all tokens, 67 late for 70; with a roofline 10 for 8
 SHARE = 1.0  # of a batch, first tokens get so much; 0.8 made 28 late where 1 made 22
 TIGHT = 1.5  # a decode with time for fewer mean batches a token goes before first tokens; 1 to 3 differ by 2 %
 RECENT = 0.02  # the weight of the last batch in the mean duration
@@ -40,7 +41,8 @@ class OnTime(Knee):
 
     A request is late for good once it could not be on time even alone. The rest is on time, but for what Moore and
     Hodgson set aside, anew for each batch: first tokens by due time, and where the work up to one (`share` of the time
-    is for it) passes its due time, the longest so far, for its weight. The pace of a request is the time to its
+    is for it) passes its due time, the longest so far, for its weight. With `short`, those that are left go by due time
+    plus so many times the work for their first token. The pace of a request is the time to its
     end's due time, without calls, over the tokens left.
 
     A batch has the decodes with a pace under 1.5 mean batches, then first tokens by due time, then the other decodes by
@@ -56,19 +58,21 @@ class OnTime(Knee):
 
     share: float = SHARE
     pace: float = PACE
+    short: float = 0.0
     ttft: float | None = None
     latency: float | None = None
     settings: ClassVar[dict[str, Setting]] = {
         "share": Setting("the share of the time that first tokens get", least=1e-6),
         "pace": Setting("the share of the least pace of a decode for which a batch may last", least=1e-6),
+        "short": Setting("by how many times their work first tokens come later than by due time", least=0),
         "ttft": Setting("seconds, in place of what the requests ask for", least=1e-6),
         "latency": Setting("seconds, likewise", least=1e-6),
     }
     steady = Policy.steady  # the mean duration, and so who is urgent, changes with every batch
 
     def __init__(
-        self, share: float = SHARE, pace: float = PACE, ttft: float | None = None, latency: float | None = None,
-        factors: Array | None = None,
+        self, share: float = SHARE, pace: float = PACE, short: float = 0.0, ttft: float | None = None,
+        latency: float | None = None, factors: Array | None = None,
     ) -> None:  # fmt: skip
         """Set the share of the time that first tokens get, and that of the least pace for which a batch may last.
 
@@ -77,8 +81,8 @@ class OnTime(Knee):
         """
         super().__init__(factors=factors)
         given = {"share": None if share == SHARE else share, "pace": None if pace == PACE else pace}
-        self.name = title("on-time", **given, ttft=ttft, latency=latency)
-        self.share, self.pace, self.ttft, self.latency = share, pace, ttft, latency
+        self.name = title("on-time", **given, short=short or None, ttft=ttft, latency=latency)
+        self.share, self.pace, self.short, self.ttft, self.latency = share, pace, short, ttft, latency
 
     def start(self, view: View) -> None:
         super().start(view)
@@ -178,7 +182,7 @@ class OnTime(Knee):
         return Row(spare, (end_due - self.now) / left, parts, alone, late, begun, decodes & (device > 0), left)
 
     def _moore_hodgson(self, row: Row, weight: Array) -> tuple[list[int], list[int]]:
-        """Return the places of first tokens that are to be on time, by due time, and of those set aside."""
+        """Return the places of first tokens that are to be on time, in order, and of those set aside."""
         fresh = np.flatnonzero(~row.late & ~row.begun)
         order = fresh[np.argsort(row.due[fresh], kind="stable")].tolist()
         kept, aside, total = list[tuple[float, int]](), set[int](), float(self.now)
@@ -189,7 +193,8 @@ class OnTime(Knee):
                 longest = heappop(kept)[1]
                 aside.add(longest)
                 total -= row.alone[longest] / self.share
-        return [place for place in order if place not in aside], sorted(aside, key=row.alone.__getitem__)
+        first = sorted((place for _, place in kept), key=(row.due + self.short * row.alone).__getitem__)
+        return first, sorted(aside, key=row.alone.__getitem__)
 
 
 def due_times(job: Job, slo: Slo | None) -> tuple[float, float, float, float]:

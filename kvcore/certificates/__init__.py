@@ -37,6 +37,7 @@ schedule can exceed it; `None` (no limit) is never turned into a number elsewher
 * `configurations._least`: one tick after the last price. Later starts cost more, and pay nothing for memory.
 * `configurations._check_size`: 2 `MAX_TICKS`. Ticks of the network and of starts are refused above; a tick has at most
   M starts, as each takes a block. All sums stay below 2^62.
+* `pairs.ENDLESS`: 2^60 blocks for no limit. Two contexts take no more than 2 10^15.
 * `rigid.memory_of`: sum of all last loads. All requests at once take no more; `why_not_rigid` refuses sums above 2^30,
   so that 32 bits hold loads.
 * `running.Elements`: `most` of one last load. As many requests as there are.
@@ -67,6 +68,7 @@ from kvcore.certificates.configurations import Configurations
 from kvcore.certificates.events import Events
 from kvcore.certificates.fresh import Fresh
 from kvcore.certificates.late_windows import LateWindows
+from kvcore.certificates.pairs import Pairs
 from kvcore.certificates.prices import Prices
 from kvcore.certificates.proof import InvalidCertificate, Proof
 from kvcore.certificates.shares import Shares
@@ -87,6 +89,7 @@ __all__ = [
     "LateTail",
     "LateWindows",
     "Leaf",
+    "Pairs",
     "PricedLine",
     "Prices",
     "Proof",

@@ -16,6 +16,7 @@ from kvcore.certificates.configurations import Configurations
 from kvcore.certificates.events import Events
 from kvcore.certificates.fresh import Fresh
 from kvcore.certificates.late_windows import LateWindows
+from kvcore.certificates.pairs import Pairs
 from kvcore.certificates.prices import Prices
 from kvcore.certificates.proof import InvalidCertificate, Proof
 from kvcore.certificates.shares import Shares
@@ -33,7 +34,7 @@ FINEST = 10**18
 """Fractions with larger denominators (sums over thousands of requests) are rounded down."""
 
 AnyProof = Annotated[
-    Alone | Configurations | Events | Fresh | LateWindows | Prices | Shares | Slots | Speed | LateTail | Tree,
+    Alone | Configurations | Events | Fresh | LateWindows | Pairs | Prices | Shares | Slots | Speed | LateTail | Tree,
     Field(discriminator="kind"),
 ]
 """Every kind of proof that a file may hold."""

@@ -38,15 +38,15 @@ class CountOptions(Options):
     precision: float = option(2000.0, "prices are good where no more than a batch's cost divided by this is promised")
     pass_parts: tuple[int, ...] = option(
         (1, 100, 30, 10, 3, 1, 1, 0),
-        "a batch's cost by this is how far a pass goes above the bound (0: any)",
+        "how far each pass goes above the bound: a batch's cost by this (0: any)",
         least=0,
     )
     pass_widths: tuple[int, ...] = option(
-        (200, 1_000, 3_000, 10_000, 30_000, 100_000, 10**12, 10**12), "states of a layer that a pass follows"
+        (200, 1_000, 3_000, 10_000, 30_000, 100_000, 10**12, 10**12), "states of a layer that each pass follows"
     )
     chunk: int = option(20_000, "states that are expanded at once")
     most_rows: int = option(2_000_000, "states between two steps of one chunk; beyond, the worst are cut", least=2)
-    rows_by_width: int = option(30, "and for each state of the width")
+    rows_by_width: int = option(30, "and so many for each state that a pass follows")
 
 
 class Progress(NamedTuple):

@@ -31,11 +31,11 @@ class FlowOptions(Options):
     """Flows over slots: prices, repairs and CP-SAT in turns."""
 
     rounds: int = option(15, "subgradients for the first prices, from those of the method `prices`")
-    more_rounds: int = option(300, "subgradients for them from none")
+    more_rounds: int = option(300, "subgradients for the first prices, from none")
     repair_share: float = option(0.1, "part of the time for destroy and repair at first, at the most", least=0, most=1)
-    repair_first: float = option(0.03, "seconds of it for each request", least=0)
-    repair_seconds: float = option(1.5, "seconds of it between two turns of CP-SAT", least=0)
-    effort: float = option(10.0, "seconds of CP-SAT's first turn, by its own count; each is four times as long")
+    repair_first: float = option(0.03, "seconds of destroy and repair at first for each request", least=0)
+    repair_seconds: float = option(1.5, "seconds of destroy and repair between two turns of CP-SAT", least=0)
+    effort: float = option(10.0, "seconds of CP-SAT's first turn, by its own count; others are ever longer")
     most_steps: int = option(300_000, "with more steps left, prices and better schedules go on without CP-SAT")
 
 

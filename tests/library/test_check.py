@@ -33,6 +33,7 @@ from kvcore.certificates import (
     Configurations,
     Events,
     InvalidCertificate,
+    Pairs,
     Shares,
     Speed,
     certify,
@@ -132,6 +133,11 @@ KINDS = {
     "prices": (
         lambda draw, seed: tiny_instance(seed, **PRICEABLE),
         lambda draw, instance, objective: random_prices(draw, instance),
+        check.FLOW,
+    ),
+    "pairs": (
+        lambda draw, seed: tiny_instance(seed, cost="unit", requests=draw.randint(2, 3), decode=(1, 4)),
+        lambda draw, instance, objective: Pairs(),
         check.FLOW,
     ),
     "configurations": (
