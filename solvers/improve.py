@@ -399,9 +399,9 @@ class _Improvement:
                 value, logs = other, changed
 
 
-def _within(what: str, seconds: float, *parameters: float, factors: Any = None) -> Policy:
+def _within(what: str, seconds: float, share: float, pace: float, short: float, factors: Any = None) -> Policy:
     """Return `on-time` with so many seconds for the first token or the whole of each request."""
-    return OnTime(*parameters, factors=factors, **{what: seconds})
+    return OnTime(share, pace, short, factors=factors, **{what: seconds})
 
 
 def first_policies(instance: Instance, objective: str) -> tuple[str, ...]:
