@@ -38,16 +38,12 @@ from solvers.ways import WAYS
 RUNS, RECORD = (Path(__file__).parent / folder / "options.csv" for folder in ("results", "records"))
 SECONDS, SEEDS = 0.4, range(3)  # of a run; seeds of runs at the defaults, whose spread is noise
 SLICES = "infercept-slice-k8-seed0-evict1", "infercept-slice-k16-seed0-evict0"
-LONG = (
-    "generate fixed --n 20 --rate 1 --prompt 12000 --output 200 "
-    "--cost roofline:model=llama-3-8b,device=h100 --memory 467280 for total-flow-time"
-)
 CASES = {
     "solve": ("auto", SLICES[0], "azure-code-7b-0-100"),
     "ladder": ("bound", SLICES[1], "mix-siso-liso-32 for total-flow-time"),
     "slots": ("slots", "mars-like-n8-seed0", "infercept-sample-k6-evict0"),
     "configurations": ("configurations", "hindsight-n14-M30-seed14", "hindsight-n25-M30-seed0"),
-    "speed": ("speed", "mix-siso-liso-32 for total-flow-time", "mix-siso-lilo-32 for max-flow-time", LONG),
+    "speed": ("speed", "mix-siso-liso-32 for total-flow-time", "mix-siso-lilo-32 for max-flow-time"),
     "events": ("events", "infercept-sample-k4-evict1", "mars-like-n6-seed0"),
     "fresh": ("fresh", "infercept-ve-k3-chunked1", "ve-3", "real-3-ve-s2"),
     "just-in-time": ("events", "ve-3", "real-3-ve-s2"),
