@@ -532,8 +532,8 @@ class Rows:
         self.turn(0 * self.parts)
 
     def turn(self, pull: Floats) -> None:
-        """Let parts grow with their pull, at the cost of others."""
-        self.parts = self.parts * np.exp(np.minimum(pull, 100))
+        """Let parts grow with their pull, at the cost of others; in shorter slots all may have been 0."""
+        self.parts = np.maximum(self.parts, 1e-99) * np.exp(np.minimum(pull, 100))
         self.parts /= np.bincount(self.slot, self.work.requests[self.owner] * self.parts)[self.slot]
 
     def pull(self) -> Floats:

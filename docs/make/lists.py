@@ -14,10 +14,12 @@ from heuristics.engine import admission, min_waste
 from heuristics.engine.policy import Policy
 from heuristics.policies.wait import Wait
 from kvcore.instance import LIMIT, Machine
+from library.library import table_rows
 from solvers.option_names import rows_of_options
 from solvers.ways import SOLVERS, WAYS
 from workloads.builtin import BUILTIN
 
+OPTIONS = {row["option"]: row for row in table_rows(Path(__file__).parents[2] / "benchmarks/records/options.csv")}
 RESTS = {"certificate": "a certificate", "search": "the word of a search", "solver": "the word of a solver", None: ""}
 
 
@@ -55,8 +57,18 @@ def names_page() -> str:
              m.source, m.note)
             for m in MODELS.values()
         ]),
-        *section("Options of searches", ("option", "default", "effect", "value"), rows_of_options(), words["searches"]),
+        *section("Options of searches",
+                 ("option", "default", "effect", "value", "half", "double", "read", "moved"),
+                 map(measured_option, rows_of_options()), words["searches"]),
     ])  # fmt: skip
+
+
+def measured_option(row: Sequence[str]) -> list[str]:
+    """Return the row of an option with its measurement: what half and double reach, and in what part of the time."""
+    known = OPTIONS.get(row[0], {})
+    cells = [f"{float(known[f'{side}_reached']) - 1:+.2%}, {float(known[f'{side}_seconds']):.2f}"
+             if known.get(f"{side}_reached") else "" for side in ("half", "double")]  # fmt: skip
+    return [*row, *cells, known.get("read", ""), known.get("moved", "")]
 
 
 def machine(measured: Machine | None) -> str:

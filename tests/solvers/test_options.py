@@ -7,9 +7,12 @@ from pathlib import Path
 import pytest
 
 import kvbound as kv
+from benchmarks.options import CASES, RECORD
 from bounds.tuning import chosen
+from library.library import table_rows
 from solvers import option_names
 from solvers.messages import SolveOptions
+from solvers.option_names import rows_of_options
 from tests.support.commands import run_kvbound
 from tests.support.rigid import rigid
 from workloads.builtin import builtin_instance
@@ -32,6 +35,10 @@ CONSTANTS = {
     "solvers/messages.py: NO_TIME_LIMIT": "stands for infinity, in seconds",
 }
 """Numbers at the top of a module that are no options, and why: another value would be wrong."""
+
+
+UNMEASURED = {"solve", "ladder", "just-in-time", "tree", "counts", "arc-flow", "improve", "steering"}
+"""Groups that `python -m benchmarks.options` has not run for yet; a new one is measured at once."""
 
 
 def trees():
@@ -65,6 +72,13 @@ def test_every_class_of_options_is_in_the_list():
         if isinstance(node, ast.ClassDef) and any(ast.unparse(base) == "Options" for base in node.bases)
     ]
     assert sorted(classes) == sorted(option_names.GROUPS.values())
+
+
+def test_every_option_has_its_measurement():
+    measured = [(row["option"], row["default"]) for row in table_rows(RECORD)]
+    wanted = [row[:2] for group in option_names.GROUPS if group not in UNMEASURED for row in rows_of_options(group)]
+    assert measured == wanted, "python -m benchmarks.options GROUP"
+    assert set(CASES) == set(option_names.GROUPS)
 
 
 def test_every_option_has_an_effect_and_takes_its_default():
