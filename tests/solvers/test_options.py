@@ -37,7 +37,7 @@ CONSTANTS = {
 """Numbers at the top of a module that are no options, and why: another value would be wrong."""
 
 
-UNMEASURED = {"solve", "ladder", "just-in-time", "tree", "counts", "arc-flow", "improve", "steering"}
+UNMEASURED = {"solve", "just-in-time", "tree", "counts", "arc-flow", "improve", "steering"}
 """Groups that `python -m benchmarks.options` has not run for yet; a new one is measured at once."""
 
 
