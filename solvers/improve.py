@@ -28,7 +28,7 @@ from heuristics.policies.figure_1 import Listed
 from heuristics.policies.index import MEANS, Index, mean_work
 from heuristics.policies.knee import MEANS as KNEE_MEANS
 from heuristics.policies.knee import Knee, has_knee
-from heuristics.policies.on_time import PACE, SHARE, SHORT, OnTime
+from heuristics.policies.on_time import PACE, SHARE, SHORT, WAIT, OnTime
 from heuristics.policies.staggered import Staggered
 from kvcore.cost import OwnCost
 from kvcore.instance import Instance
@@ -298,7 +298,8 @@ class _Improvement:
         """
         name, tail = first_policies(self.instance, self.objective)[0], tail_of(self.objective)
         make: Callable[..., Policy] = Knee if name == "knee" else OnTime
-        starts = [[KNEE_MEANS]] if name == "knee" else [[SHARE, PACE, 0.0], [SHARE, PACE, SHORT]]
+        on_time = [[SHARE, PACE, short, wait] for short, wait in ((0.0, 0.0), (SHORT, 0.0), (SHORT, WAIT))]
+        starts = [[KNEE_MEANS]] if name == "knee" else on_time
         finest = self.options.finest_parameter
         if tail or self.objective == "max-flow-time":
             make = partial(_within, "ttft" if tail and tail.of_first else "latency")
@@ -399,9 +400,11 @@ class _Improvement:
                 value, logs = other, changed
 
 
-def _within(what: str, seconds: float, share: float, pace: float, short: float, factors: Any = None) -> Policy:
+def _within(
+    what: str, seconds: float, share: float, pace: float, short: float, wait: float, factors: Any = None
+) -> Policy:
     """Return `on-time` with so many seconds for the first token or the whole of each request."""
-    return OnTime(share, pace, short, factors=factors, **{what: seconds})
+    return OnTime(share, pace, short, wait, factors=factors, **{what: seconds})
 
 
 def first_policies(instance: Instance, objective: str) -> tuple[str, ...]:

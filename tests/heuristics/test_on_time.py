@@ -51,9 +51,19 @@ def test_late_requests_work_when_nothing_is_on_time():
 
 
 def test_prefill_leaves_the_decodes_their_time():
-    """R0 has 4 ticks a token: with its own tick a batch lasts at most 0.9 of it, so two tokens of R1."""
-    trace = served("on-time", (0, 1, 9, {"tpot": 4}), (1, 12, 1, {"ttft": 90}))
-    assert work(trace)[1] == {"R0": 1, "R1": 2}
+    """R0 has 32 ticks for 8 tokens. The others take a tick each, so a batch may last 25 ticks, less what is rounded."""
+    trace = served("on-time", (0, 1, 9, {"tpot": 4}), (1, 30, 1, {"ttft": 90}))
+    assert work(trace)[1:3] == [{"R0": 1, "R1": 23}, {"R0": 1}]
+    assert late(trace) == 0
+
+
+def test_first_tokens_wait_for_others():
+    """R1 waits beside R0 for R2, until half of its 8 ticks are over, its own two included; then both go at once."""
+    slos = {"tpot": 9}, {"ttft": 8}, {"ttft": 9}
+    given = (0, 1, 9, slos[0]), (1, 2, 1, slos[1]), (2, 2, 1, slos[2])
+    assert work(served("on-time", *given))[1] == {"R0": 1, "R1": 2}
+    trace = served("on-time:wait=0.5", *given)
+    assert work(trace)[:4] == [{"R0": 1}, {"R0": 1}, {"R0": 1}, {"R0": 1, "R1": 2, "R2": 2}]
     assert late(trace) == 0
 
 
@@ -104,7 +114,7 @@ def test_every_request_is_served(seed):
 
 
 def test_a_name_gives_the_policy_again():
-    for given in ("", ":share=0.8", ":pace=1", ":share=0.8,pace=1", ":ttft=2,latency=9"):
+    for given in ("", ":share=0.8", ":pace=1", ":share=0.8,pace=1", ":short=10,wait=0.2", ":ttft=2,latency=9"):
         name = f"on-time{given}"
         assert get_policy(name).name == name
     with pytest.raises(BadInput, match="share is a number of at least 1e-06, not '0'"):
