@@ -18,7 +18,7 @@ from kvcore.instance import LIMIT, Slo
 Array = Any
 PACE = 0.9  # a batch may last for so much of the time that the most urgent decode has for a token
 SHORT = 10.0  # on Azure's conversations, with one price for all tokens, 42 late for 54; with a roofline 10 for 8
-WAIT = 0.2  # with `short` 38 late there; but on 600 others 86 for 74
+WAIT = 0.2  # with `short` 37 late there, but on 600 others 116 for 111
 SHARE = 1.0  # of a batch, first tokens get so much; 0.8 made 28 late where 1 made 22
 TIGHT = 1.5  # a decode with time for fewer mean batches a token goes before first tokens; 1 to 3 differ by 2 %
 RECENT = 0.02  # the weight of the last batch in the mean duration
