@@ -1948,102 +1948,128 @@ def slots(instance, proof, objective):
     What the file says of the size of the search is not looked at. Of states that are as good as each other, only those
     of as many tokens and the same wait are compared.
     """
-    machine, ones, scale, target = instance.machine, instance.requests, proof.scale, proof.target
-    limits = (machine.memory and machine.memory // machine.block, machine.host_memory, machine.batch_tokens,
-              machine.prefill_tokens, machine.batch_requests)
-    if not always_one_tick(instance.cost):
-        raise Broken("a search over slots is for batches that last one tick")
-    if not proof.prices or proof.prices[0].since:
-        raise Broken("the first prices are not of use from slot 0 on")
-    if any(most is None and any(each[name]) for each in proof.prices for name, most in zip(RESOURCES, limits)):
-        raise Broken("there are prices of what has no limit")
-    if len(ones) > 100:
-        raise NotChecked("more than 100 requests are not searched")
-    if objective == "busy-time":  # the makespan, where neither arrivals nor calls take time
-        ones = [Box(one, arrival=0, segments=[Box(each, call=each.call and Box(each.call, duration=0))
-                                              for each in one.segments]) for one in ones]
-    start, unit = min(one.arrival for one in ones), lcm(*map(output, ones)) if objective == "normalized-latency" else 1
-    kinds = {but_id(one): one for one in ones}
-    kinds = {kind: Alone(one, instance, objective, start, unit, proof.strict, limits) for kind, one in kinds.items()}
-    joint = [kinds[kind] for kind in sorted(map(but_id, ones))]  # by request; those that are alike are next to others
-    every, left, moved = {needs for path in joint for needs in path.needs}, list(limits), []
-    for r in (2, 3, 4, 1, 0):  # limits that cannot bind, as all together or another limit is less
-        enough = left[r] is None or sum(max(needs[r] for needs in path.needs) for path in joint) <= left[r]
-        implied = () if enough else (q for q, most in enumerate(left) if q != r and most
-                                     and all(needs[r] * most <= needs[q] * left[r] for needs in every))
-        q = next(iter(implied), None)
-        if left[r] is not None and (enough or q is not None):
-            moved.append((r, q))
-            left[r] = None
-    limits_of, limits = limits, left
-    for path in kinds.values():
-        path.simplify(limits)
+    search = SlotSearch(instance, proof, objective)
+    if not search.is_proved_at_once():
+        layer, vectors, tried = {(0,) * len(search.joint): 0}, [*map(search.vector, proof.prices)], [0]
+        for t in range(search.last_tick() + 1):
+            use = [each for each in vectors if each.since <= t]
+            layer = search.following(layer, t, use[:1] + use[1:][-12:], tried)
+            if not layer:
+                break
+    return search.claim
 
-    def folded(prices):
-        """Prices where those of limits that cannot bind are of those that imply them, or left out."""
-        rows = [list(prices[name]) for name in RESOURCES]
-        for r, q in moved:
+
+class SlotSearch:
+    """The requests of an instance, `joint` one after another, and the cost up to which states are followed."""
+
+    def __init__(self, instance, proof, objective):
+        machine, ones, self.proof = instance.machine, instance.requests, proof
+        limits = (machine.memory and machine.memory // machine.block, machine.host_memory, machine.batch_tokens,
+                  machine.prefill_tokens, machine.batch_requests)
+        if not always_one_tick(instance.cost):
+            raise Broken("a search over slots is for batches that last one tick")
+        if not proof.prices or proof.prices[0].since:
+            raise Broken("the first prices are not of use from slot 0 on")
+        if any(most is None and any(each[name]) for each in proof.prices for name, most in zip(RESOURCES, limits)):
+            raise Broken("there are prices of what has no limit")
+        if len(ones) > 100:
+            raise NotChecked("more than 100 requests are not searched")
+        if objective == "busy-time":  # the makespan, where neither arrivals nor calls take time
+            ones = [Box(one, arrival=0, segments=[Box(each, call=each.call and Box(each.call, duration=0))
+                                                  for each in one.segments]) for one in ones]
+        self.start = min(one.arrival for one in ones)
+        unit = lcm(*map(output, ones)) if objective == "normalized-latency" else 1
+        self.kinds = {kind: Alone(one, instance, objective, self.start, unit, proof.strict, limits)
+                      for kind, one in {but_id(one): one for one in ones}.items()}
+        self.joint = [self.kinds[kind] for kind in sorted(map(but_id, ones))]  # those that are alike are neighbours
+        self.all_limits, self.claim, self.valued = limits, Fraction(proof.target, unit), 0
+        self.leave_out_limits()
+        for path in self.kinds.values():
+            path.simplify(self.limits)
+        self.set_deadlines(objective)
+
+    def leave_out_limits(self):
+        """Limits that cannot bind, as all together or another limit is less, count no more; `moved` says to which."""
+        every = {needs for path in self.joint for needs in path.needs}
+        self.limits, self.moved = list(self.all_limits), []
+        for r in (2, 3, 4, 1, 0):
+            most = self.limits[r]
+            enough = most is None or sum(max(needs[r] for needs in path.needs) for path in self.joint) <= most
+            implied = () if enough else (q for q, other in enumerate(self.limits) if q != r and other
+                                         and all(needs[r] * other <= needs[q] * most for needs in every))
+            q = next(iter(implied), None)
+            if most is not None and (enough or q is not None):
+                self.moved.append((r, q))
+                self.limits[r] = None
+
+    def set_deadlines(self, objective):
+        """By when each request is over, and what all cost, in a schedule below the target."""
+        scale, target = self.proof.scale, self.proof.target
+        self.goal = scale * sum(path.w * path.arrival for path in self.joint)
+        if self.joint[0].w:
+            self.goal += scale * (target - 1)
+            spare = target - 1 - sum(path.w * (path.earliest - path.arrival) for path in self.joint)
+        for path in self.kinds.values():
+            if path.w:
+                path.deadline = path.earliest + max(0, spare // path.w)
+            else:
+                path.deadline = target - 1 + (path.arrival if objective == "max-flow-time" else -self.start)
+
+    def last_tick(self):
+        return max(path.deadline for path in self.joint)
+
+    def vector(self, prices):
+        """The values of states by some prices; those of a limit left out are of the one that implies it, or none."""
+        T, rows = self.last_tick(), [list(prices[name]) for name in RESOURCES]
+        for r, q in self.moved:
             if q is not None:
                 rows[q] += [0] * (len(rows[r]) - len(rows[q]))
                 for t, p in enumerate(rows[r]):
-                    rows[q][t] += p * limits_of[r] // limits_of[q]
+                    rows[q][t] += p * self.all_limits[r] // self.all_limits[q]
             rows[r] = []
-        return Box(prices, **dict(zip(RESOURCES, rows)))
+        spend(50 * max(1, T) * sum(len(path.leads) for path in self.kinds.values()), "the values of its states")
+        self.valued += max(1, T) * sum(sum(map(len, path.leads)) for path in self.kinds.values())
+        if self.valued > MOST_VALUED:
+            raise NotChecked(f"values of {self.valued} options are not computed")
+        folded = Box(prices, **dict(zip(RESOURCES, rows)))
+        return Values(folded, T, self.kinds.values(), self.joint, self.limits, self.proof.scale)
 
-    goal, valued = scale * sum(path.w * path.arrival for path in joint), 0
-    if joint[0].w:
-        goal += scale * (target - 1)
-        spare = target - 1 - sum(path.w * (path.earliest - path.arrival) for path in joint)
-    for path in kinds.values():
-        if path.w:
-            path.deadline = path.earliest + max(0, spare // path.w)
-        else:
-            path.deadline = target - 1 + (path.arrival if objective == "max-flow-time" else -start)
+    def is_proved_at_once(self):
+        """Whether the first prices alone prove the target; else they lower the deadlines, as often as they can."""
+        last = inf
+        while last > self.last_tick():
+            first, last = self.vector(self.proof.prices[0]), self.last_tick()
+            f = first.least(0, (0,) * len(self.joint), 0)
+            if f > self.goal:
+                return True
+            for path in self.kinds.values():
+                if path.w:
+                    latest = (self.goal - f + first.V[path][0][0]) // (path.w * self.proof.scale)
+                    path.deadline = min(path.deadline, latest)
+        return False
 
-    def vector(prices, T):
-        nonlocal valued
-        spend(50 * max(1, T) * sum(len(path.leads) for path in kinds.values()), "the values of its states")
-        valued += max(1, T) * sum(sum(map(len, path.leads)) for path in kinds.values())
-        if valued > MOST_VALUED:
-            raise NotChecked(f"values of {valued} options are not computed")
-        return Values(folded(prices), T, kinds.values(), joint, limits, scale)
-
-    def in_order(states):
-        groups = groupby(zip(joint, states), lambda each: id(each[0]))
-        return tuple(s for _, those in groups for s in sorted(s for _, s in those))
-
-    last, T = inf, max(path.deadline for path in joint)
-    while last > T:  # the first prices lower the deadlines
-        first, last = vector(proof.prices[0], T), T
-        f = first.least(0, (0,) * len(joint), 0)
-        if f > goal:
-            return Fraction(target, unit)
-        for path in kinds.values():
-            if path.w:
-                path.deadline = min(path.deadline, (goal - f + first.V[path][0][0]) // (path.w * scale))
-        T = max(path.deadline for path in joint)
-    vectors, layer, tried = [vector(prices, T) for prices in proof.prices], {(0,) * len(joint): 0}, [0]
-    for t in range(T + 1):
-        use = [each for each in vectors if each.since <= t]
-        use, before = use[:1] + use[1:][-12:], layer
+    def following(self, before, t, vectors, tried):
+        """The joint states of the next tick, and their costs, of those from which the goal may be met yet."""
         layer = {}
         for states, cost in before.items():
-            if any(before.get(in_order((*states[:i], a, *states[i + 1 :])), inf) <= cost
-                   for i, s in enumerate(states) for a in joint[i].better[s]):
+            if any(before.get(self.in_order((*states[:i], a, *states[i + 1 :])), inf) <= cost
+                   for i, s in enumerate(states) for a in self.joint[i].better[s]):
                 continue
-            values = max(use, key=lambda each: each.least(t, states, cost))
-            left = goal - values.least(t, states, cost)
+            values = max(vectors, key=lambda each: each.least(t, states, cost))
+            left = self.goal - values.least(t, states, cost)
             if left < 0:
                 continue
-            if all(path.over[s] for path, s in zip(joint, states)):
-                claim = Fraction(target, unit)
-                raise Broken(f"it claims {claim}, but requests can be over for less by tick {start + t}")
+            if all(path.over[s] for path, s in zip(self.joint, states)):
+                raise Broken(f"it claims {self.claim}, but requests can be over for less by tick {self.start + t}")
             for to, paid in values.choices(t, states, left, tried):
-                to = in_order(to)
+                to = self.in_order(to)
                 layer[to] = min(layer.get(to, inf), cost + paid)
-        if not layer:
-            break
-    return Fraction(target, unit)
+        return layer
+
+    def in_order(self, states):
+        """A joint state in which the states of requests that are alike increase."""
+        groups = groupby(zip(self.joint, states), lambda each: id(each[0]))
+        return tuple(s for _, those in groups for s in sorted(s for _, s in those))
 
 
 class Alone:
