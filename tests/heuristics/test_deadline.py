@@ -2,11 +2,8 @@
 
 from functools import partial
 
-import pytest
-
 from heuristics import get_policy, trace_policy
 from kvcore import Cost, CostFunction
-from kvcore.errors import BadInput
 from kvcore.metrics import objective_value
 from tests.support import served as support
 from tests.support.build import instance, request
@@ -48,16 +45,3 @@ def test_none_of_those_that_wait_fits():
     assert [(batch.start, batch.work) for batch in trace.schedule.batches] == [
         (0, {"R0": 2}), (14, {"R0": 1}), (17, {"R1": 2}),
     ]  # fmt: skip
-
-
-def test_a_name_gives_the_policy_again():
-    for name in ("deadline", "deadline:flow=18", "deadline:flow=18,token=0.02", "deadline:token=0.02"):
-        assert get_policy(name).name == name
-
-
-@pytest.mark.parametrize("given", ["", "flow", "flow=0", "token=inf", "r0=1", "flow=1,token", "flow=1,flow=2"])
-def test_a_wrong_name_is_refused(given):
-    with pytest.raises(
-        BadInput, match=r"(flow|token) is a number of at least 1e-06|no setting of deadline|is given twice"
-    ):
-        get_policy(f"deadline:{given}")

@@ -10,7 +10,6 @@ from heuristics import get_policy, trace_policy
 from heuristics.policies.knee import has_knee
 from kvcore import Call, Cost, CostFunction, Instance, Machine, Request, Segment
 from kvcore.cost import OwnCost
-from kvcore.errors import BadInput
 from tests.support import served as support
 from tests.support.few import few
 from tests.support.served import work
@@ -97,11 +96,3 @@ def test_no_batch_goes_beyond_the_knee(seed):
         if features.any_prefill and (features.decode_requests or features.prefill_requests > 1):
             assert 2 * features.tokens <= 8 + features.decode_kv
     assert all(before.ends[-1] <= after.start for before, after in pairwise(trace.runs))
-
-
-def test_a_name_gives_the_policy_again():
-    assert [get_policy(name).name for name in ("knee", "knee:means=3", "knee:means=0.5")] == [
-        "knee", "knee:means=3", "knee:means=0.5",
-    ]  # fmt: skip
-    with pytest.raises(BadInput, match="no setting of knee is called 'r0'"):
-        get_policy("knee:r0=3")

@@ -6,7 +6,6 @@ import pytest
 
 from heuristics import get_policy, trace_policy
 from kvcore import CostFunction
-from kvcore.errors import BadInput
 from kvcore.instance import Slo
 from kvcore.metrics import objective_value
 from tests.support.build import instance, request
@@ -109,11 +108,3 @@ def test_every_request_is_served(seed):
         "on-time", *requests, memory=draw.choice([24, 40]), cost=roofline, batch_tokens=draw.choice([None, 8])
     )
     assert all(request.completion for request in trace.requests)
-
-
-def test_a_name_gives_the_policy_again():
-    for given in ("", ":share=0.8", ":pace=1", ":share=0.8,pace=1", ":short=10,wait=0.2", ":ttft=2,latency=9"):
-        name = f"on-time{given}"
-        assert get_policy(name).name == name
-    with pytest.raises(BadInput, match="share is a number of at least 1e-06, not '0'"):
-        get_policy("on-time:share=0")

@@ -12,7 +12,6 @@ from heuristics.policies.index import HEADROOM, LEAST, MEANS, Index, mean_work
 from heuristics.policies.staggered import rates
 from kvcore import Cost, CostFunction, Instance, Machine, Request
 from kvcore.cost import OwnCost
-from kvcore.errors import BadInput
 from kvcore.metrics import busy_time
 from tests.heuristics.test_compression import serving
 from tests.heuristics.test_policies import simple
@@ -200,22 +199,6 @@ def test_predictions_set_the_order() -> None:
 
 def test_the_mean_work() -> None:
     assert mean_work(by_tokens(1, simple(2, 2), simple(4, 4, id="B"))) == pytest.approx((3 + 7) / 2, rel=1e-3)
-
-
-@pytest.mark.parametrize(
-    "name", ["index:", "index:r0", "index:r0=-1", "index:r0=inf", "index:beta=1", "index:r0=a", "index:r0=1,3"]
-)
-def test_parameters_that_the_rule_does_not_have(name: str) -> None:
-    with pytest.raises(BadInput, match=r"r0 is a number of at least 0|no setting of index is called"):
-        get_policy(name)
-
-
-def test_names_make_the_policy_again() -> None:
-    for name in ("index", "index:group=0", "index:r0=0,group=2", "index:r0=1e-06", "staggered", "staggered:6,49"):
-        assert get_policy(name).name == name
-    assert (get_policy("staggered:6,49").size, get_policy("staggered:6,49").gap) == (6, 49)
-    with pytest.raises(BadInput, match=r"size is an integer of at least 1 and at most .*, not '0'"):
-        get_policy("staggered:0,4")
 
 
 @pytest.mark.parametrize(
