@@ -15,7 +15,6 @@ def ascend(
     target: float,
     *,
     rounds: int,
-    high: Floats | float = np.inf,
     margin: float = 0.0,
     worth: float = 0.0,
     step: float = 1.0,
@@ -27,7 +26,7 @@ def ascend(
 ) -> tuple[Any, Floats]:
     """Return the best bound found, and its prices: `evaluate` gives the bound at prices, and a subgradient there.
 
-    Prices stay between 0 and `high`. Steps are Polyak's (1969), `step` times the way to `target`, at least `margin`
+    Prices are at least 0. Steps are Polyak's (1969), `step` times the way to `target`, at least `margin`
     above the bound, along the subgradient with `momentum` (Camerini, Fratta and Maffioli, 1975). After `stalled`
     rounds without a bound better by `worth` they begin anew at the best prices, `shrink` times as long. It ends after
     `rounds`, with steps below `smallest`, at a maximum, or when `go_on(best)` says no.
@@ -50,5 +49,5 @@ def ascend(
         norm = float((direction**2).sum())
         if norm == 0:
             break
-        prices = np.clip(prices + step * max(float(target - bound), margin) / norm * direction, 0, high)
+        prices = np.maximum(prices + step * max(float(target - bound), margin) / norm * direction, 0)
     return (evaluate(start)[0], start) if best is None else best[:2]

@@ -99,9 +99,9 @@ def compare(
     return Comparison(instance, objective, outside + runs, optima, interrupted)
 
 
-def beside_policies(result: Result, policies: str | Sequence[AnyPolicy] | None = None) -> Comparison:
-    """Return what was solved as a comparison with policies, as `compare` takes them, on the same instance."""
-    found = compare(result.instance, policies, result.objective, against=None)
+def beside_policies(result: Result) -> Comparison:
+    """Return what was solved as a comparison with the usual policies on the same instance."""
+    found = compare(result.instance, None, result.objective, against=None)
     return replace(found, optima={_kinds(result.instance, "as-given")[0]: result})
 
 

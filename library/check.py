@@ -1541,108 +1541,175 @@ def takes_whole(instance, objective):
 # --- kind `fresh` (docs/bounds.md, Orders of fresh work; the head of kvcore/certificates/fresh.py) --------------------
 
 
+Label = namedtuple("Label", "ends time tokens ready open kv back")  # ends: the sum of those of completed requests
+KV = namedtuple("KV", "place kept device")  # tokens kept, and on the device at the most
+Choice = namedtuple("Choice", "place kept open swaps")  # where KV is during a batch, and the ticks of its swaps
+
+
 def fresh(instance, proof, objective):
     """Kind `fresh`: all orders of batches below the claim, each token processed once; times are ticks times divisor.
 
-    What the file says of the search is not looked at. A label: bound, then (ends of the completed, time, tokens
-    generated, ready, open, KV, back). KV of a request: (place, tokens kept, tokens on the device at the most); a place
-    may be a level: of what is not all there, more is on the host than the level says, and no more than the next one.
-    With `partial`, back: (tokens on the device at the most, since when more may have come back). Of labels
-    with the same tokens, those that another one covers are left out.
+    What the file says of the search is not looked at. Of labels with the same tokens, those that another one covers
+    are left out.
     """
-    if not proof.function < len(instance.cost):
-        raise Broken(f"the cost has no function {proof.function}")
-    line, given, machine = instance.cost[proof.function], instance.requests, instance.machine
-    busy, token = line.busy + min(line.any_decode, line.any_prefill), min(line.decode_requests, line.prefill_requests)
-    chains = [list(fresh_tokens(one)) for one in given]
-    chunked, tokens = machine.chunked, [[new for new, _ in chain] for chain in chains]
-    C = (machine.batch_tokens if chunked else None) or 1 + sum(map(sum, tokens))
-    b, fee, token = line.tokens, proof.fee, token + line.generated
-    if fee > (busy // C if chunked and machine.batch_tokens else 0):
-        raise Broken("the fee of a whole batch is more than its fixed cost")
-    cut, memory = proof.memory and machine.partial, proof.memory and not machine.partial
-    if proof.levels and (not memory or machine.host_memory == 0 or sorted(set(proof.levels)) != proof.levels):
-        raise Broken("levels of what is on the host do not increase, or are without memory or a host")
-    if proof.levels and proof.levels[-1] >= max(map(peak, given)):
-        raise Broken("no context has more tokens than a level of what is on the host")
-    away_in_part = {f"over {low}": (low + 1, high) for low, high in zip(proof.levels, [*proof.levels[1:], inf])}
-    lowest = 0 if machine.host_memory == 0 else proof.levels[0] if proof.levels else inf
-    contexts = [list(accumulate(news)) for news in tokens]
-    wait = [[call * line.divisor for _, call in chain] for chain in chains]
-    rest = [[0, *accumulate(call + busy * (blocks(new, C) if chunked else 1) + b * new + token
-                            for call, new in zip(calls[-2::-1], news[:0:-1]))][::-1]
-            for calls, news in zip(wait, tokens)]
-    ends_of = [list(accumulate(segment.decode for segment in one.segments)) for one in given]
-    discards = [{end for end, segment in zip(ends, one.segments)
-                 if proof.memory and segment.call and segment.call.handling == "discard"}
-                for one, ends in zip(given, ends_of)]
-    out, back = max(((each.swap_out_tokens * line.divisor // each.divisor,
-                      each.swap_in_tokens * line.divisor // each.divisor) for each in instance.cost), key=sum)
-    room_for = inf if machine.memory is None else machine.memory // machine.block
-    host_for = inf if machine.host_memory is None else machine.host_memory
-    goal, everyone = (proof.claim + sum(one.arrival for one in given)) * line.divisor, range(len(given))
-    arrivals = tuple(one.arrival * line.divisor for one in given)
-    first = (0, 0, (0,) * len(given), arrivals, arrivals, (("part", 0, 0),) * len(given), ((0, 0),) * len(given))
-    rates = [each.swap_in_tokens * line.divisor // each.divisor for each in instance.cost]
-    mixed = [(b * r // max(1, b + r), busy * r // max(1, b + r)) for r in rates]
-    again, fixed = (b, busy) if machine.host_memory == 0 else max(*mixed, (min(b, line.swap_in_tokens), busy))
+    search, arrivals = Orders(instance, proof), sum(one.arrival for one in instance.requests)
+    goal, first = (proof.claim + arrivals) * search.divisor, search.first()
+    waiting, known, tried = [(search.least(first), first)], {first.tokens: [first]}, 0
+    while waiting and waiting[0][0] < goal:
+        bound, label = heapq.heappop(waiting)
+        left = search.left(label)
+        if not left:
+            return ceil(Fraction(bound, search.divisor)) - arrivals
+        for bits in range(1, 2 ** len(left)) if label in known[label.tokens] else ():
+            F = [i for k, i in enumerate(left) if bits >> k & 1]
+            for *choices, room in product(*(search.places(label, F, i) for i in left), search.rooms(label, F, left)):
+                tried += 1
+                if tried > MOST_TRIED:
+                    raise NotChecked(f"more than {MOST_TRIED} batches are not tried")
+                following = FreshBatch(search, label, F, dict(zip(left, choices)), room).following()
+                labels = known.setdefault(following.tokens, []) if following else []
+                spend(100 * len(labels) + 500, "its labels")
+                if not following or max(bound, search.least(following)) >= goal:
+                    continue
+                if not any(search.covers(one, following) for one in labels):
+                    labels[:] = [one for one in labels if not search.covers(following, one)] + [following]
+                    heapq.heappush(waiting, (max(bound, search.least(following)), following))
+    return proof.claim
 
-    def fewest(place):
-        """How many tokens are on the host at the least, where not all of the KV is there."""
-        return away_in_part[place][0] if place in away_in_part else 0
 
-    def restored(lacks, moves):
+class Orders:
+    """What is the same in all labels of kind `fresh`.
+
+    The place of a request's KV is `here`, `away`, `part`, or a level: of what is not all there, more is on the host
+    than the level says, and no more than the next one. With `partial`, `back` of a label has for each request the
+    tokens on the device at the most, and since when more may have come back.
+    """
+
+    def __init__(self, instance, proof):
+        if not proof.function < len(instance.cost):
+            raise Broken(f"the cost has no function {proof.function}")
+        line, machine, self.given = instance.cost[proof.function], instance.machine, instance.requests
+        self.machine, self.room = machine, inf if machine.memory is None else machine.memory // machine.block
+        self.host = inf if machine.host_memory is None else machine.host_memory
+        chains = [list(fresh_tokens(one)) for one in self.given]
+        self.fresh, self.chunked = [[new for new, _ in chain] for chain in chains], machine.chunked
+        self.contexts, self.divisor = [list(accumulate(news)) for news in self.fresh], line.divisor
+        self.wait = [[call * line.divisor for _, call in chain] for chain in chains]
+        self.work_of(line, proof.fee)
+        self.cut, self.memory = proof.memory and machine.partial, proof.memory and not machine.partial
+        self.levels_of(proof.levels)
+        self.swaps_of(line, instance.cost)
+        self.rest = [[0, *accumulate(map(self.later_token, calls[-2::-1], news[:0:-1]))][::-1]
+                     for calls, news in zip(self.wait, self.fresh)]
+        self.discards = [{end for end, segment in zip(accumulate(each.decode for each in one.segments), one.segments)
+                          if proof.memory and segment.call and segment.call.handling == "discard"}
+                         for one in self.given]
+
+    def work_of(self, line, fee):
+        """The fixed part of a batch, what a token and a token that is generated take, and the fee of early tokens."""
+        self.busy = line.busy + min(line.any_decode, line.any_prefill)
+        self.token = min(line.decode_requests, line.prefill_requests) + line.generated
+        limit = self.machine.batch_tokens if self.chunked else None
+        self.C, self.b, self.fee = limit or 1 + sum(map(sum, self.fresh)), line.tokens, fee
+        if fee > (self.busy // self.C if limit else 0):
+            raise Broken("the fee of a whole batch is more than its fixed cost")
+
+    def levels_of(self, levels):
+        """Of each level, how many tokens are on the host at the least and at the most."""
+        if levels and (not self.memory or self.host == 0 or sorted(set(levels)) != levels):
+            raise Broken("levels of what is on the host do not increase, or are without memory or a host")
+        if levels and levels[-1] >= max(map(peak, self.given)):
+            raise Broken("no context has more tokens than a level of what is on the host")
+        self.levels = {f"over {low}": (low + 1, high) for low, high in zip(levels, [*levels[1:], inf])}
+        self.lowest = 0 if self.host == 0 else levels[0] if levels else inf
+
+    def swaps_of(self, line, cost):
+        """What a token takes that is swapped out or in; of one that comes back, `again`, and `fixed` of the batch."""
+        outs, ins = ([each[name] * line.divisor // each.divisor for each in cost] for name in SWAPS[:2])
+        self.out, self.into = max(zip(outs, ins), key=sum)
+        b, busy = self.b, self.busy
+        mixed = [(b * r // max(1, b + r), busy * r // max(1, b + r)) for r in ins]
+        alike = (min(b, line.swap_in_tokens), busy)
+        self.again, self.fixed = (b, busy) if self.host == 0 else max(*mixed, alike)
+
+    def later_token(self, call, new):
+        """What a token takes after a call, in as many batches as the budget asks for."""
+        return call + self.busy * (blocks(new, self.C) if self.chunked else 1) + self.b * new + self.token
+
+    def first(self):
+        """The label of the start."""
+        n, arrivals = len(self.given), tuple(one.arrival * self.divisor for one in self.given)
+        return Label(0, 0, (0,) * n, arrivals, arrivals, (KV("part", 0, 0),) * n, ((0, 0),) * n)
+
+    def left(self, label):
+        """Those that are not completed."""
+        return [i for i, news in enumerate(self.fresh) if label.tokens[i] < len(news)]
+
+    def on_host(self, place, kept):
+        """How many tokens of a request are on the host at the least."""
+        return kept if place == "away" else self.levels[place][0] if place in self.levels else 0
+
+    def restored(self, lacks, moves):
         """The least time in which so many tokens are processed or swapped in, beside moves of others."""
-        return max(moves, (back * (busy + b * lacks) + b * moves) // (b + back)) if lacks and back else moves
+        b, into = self.b, self.into
+        return max(moves, (into * (self.busy + b * lacks) + b * moves) // (b + into) if lacks and into else 0)
 
-    def least(label):
+    def coming(self, label, i, start):
+        """With `partial`, what is left of bringing the context of the next token to the device, by (4)."""
+        device, since = label.back[i]
+        lacks = self.contexts[i][label.tokens[i]] - device
+        return self.again * lacks - min(self.again * (lacks - 1), start - since)
+
+    def least(self, label):
         """What no schedule through a label ends below: each request alone, or next tokens in turns."""
-        ends, time, q, ready, opened, kv, known = label
         jobs, away, tails, alone = [], [], 0, 0
-        for i in everyone:
-            if q[i] < len(tokens[i]):
-                start, context, (place, kept, device) = max(time, ready[i]), contexts[i][q[i]], kv[i]
-                new, credit = context - kept, start - opened[i]
-                work = token + b * new - min(b * (new - 1) * chunked, credit)
-                own = start + busy + max(work, token + b * new - credit + fee * max(0, new - C))
-                if cut:
-                    lacks, late = context - known[i][0], time - known[i][1]
-                    own = max(own, start + fixed + again * lacks - min(again * (lacks - 1), late + start - time))
-                    away.append((time + fixed, again * lacks - min(again * (lacks - 1), late)))
-                if memory and place not in ("here", "part"):
-                    swapped = kept if place == "away" else fewest(place)
-                    own = min(max(own, time + back * swapped), start + busy + token + b * context)
-                elif memory and place == "part":
-                    own = max(own, time + restored(max(0, context - device), 0))
-                jobs.append((start + busy, work))
-                tails += rest[i][q[i]]
-                alone += own
-        return ends + tails + max(alone, in_turns(jobs), in_turns(away))
+        for i in self.left(label):
+            start, new = max(label.time, label.ready[i]), self.contexts[i][label.tokens[i]] - label.kv[i].kept
+            work = self.token + self.b * new - min(self.b * (new - 1) * self.chunked, start - label.open[i])
+            jobs.append((start + self.busy, work))
+            if self.cut:
+                away.append((label.time + self.fixed, self.coming(label, i, label.time)))
+            tails += self.rest[i][label.tokens[i]]
+            alone += self.alone(label, i, start, work)
+        return label.ends + tails + max(alone, in_turns(jobs), in_turns(away))
 
-    def places(label, batch, i):
-        """Where the KV of a request may be during a batch, and what of it counts: (place, kept, open, swaps)."""
-        _, time, _, ready, opened, kv, _ = label
-        place, kept, _ = kv[i]
-        latest = max(time, ready[i])
-        gone = ("part", 0, latest, 0)
-        if not memory or (place in ("here", "part") and i in batch):
-            return [(place, kept, opened[i], 0)]
+    def alone(self, label, i, start, work):
+        """When the next token of a request ends at the least, if its batches are of it alone."""
+        (place, kept, device), context = label.kv[i], self.contexts[i][label.tokens[i]]
+        new, credit = context - kept, start - label.open[i]
+        end = start + self.busy + max(work, self.token + self.b * new - credit + self.fee * max(0, new - self.C))
+        if self.cut:
+            return max(end, start + self.fixed + self.coming(label, i, start))
+        if self.memory and place == "part":
+            return max(end, label.time + self.restored(max(0, context - device), 0))
+        if self.memory and place != "here":  # it comes back, or is dropped
+            back = label.time + self.into * self.on_host(place, kept)
+            return min(max(end, back), start + self.busy + self.token + self.b * context)
+        return end
+
+    def places(self, label, F, i):
+        """Where the KV of a request may be during a batch of F, after which moves."""
+        (place, kept, _), opened, latest = label.kv[i], label.open[i], max(label.time, label.ready[i])
+        stays, parts = Choice(place, kept, opened, 0), ("part", *self.levels)
+        if not self.memory or (place in ("here", "part") and i in F):
+            return [stays]
         if place == "part":
-            return [(to, kept, opened[i], out * fewest(to)) for to in ("part", *away_in_part)]
-        if i in batch:
-            return [("here", kept, opened[i], back * (kept if place == "away" else fewest(place))), gone]
-        refilled = [(to, 0, latest, out * fewest(to)) for to in ("part", *away_in_part) if to != place]
-        if place in away_in_part:
-            others = [(to, kept, opened[i], back * fewest(place) + ticks) for to, _, _, ticks in refilled]
-            return [(place, kept, opened[i], 0), *others, *refilled]
-        other, ticks = ("away", out) if place == "here" else ("here", back)
-        return [(place, kept, opened[i], 0), (other, kept, opened[i], ticks * kept), *refilled]
+            return [Choice(to, kept, opened, self.out * self.on_host(to, 0)) for to in parts]
+        if i in F:
+            return [Choice("here", kept, opened, self.into * self.on_host(place, kept)), Choice("part", 0, latest, 0)]
+        refilled = [Choice(to, 0, latest, self.out * self.on_host(to, 0)) for to in parts if to != place]
+        if place in self.levels:
+            back = self.into * self.on_host(place, kept)
+            return [stays, *(Choice(to, kept, opened, back + swaps) for to, _, _, swaps in refilled), *refilled]
+        other, ticks = ("away", self.out) if place == "here" else ("here", self.into)
+        return [stays, Choice(other, kept, opened, ticks * kept), *refilled]
 
-    def rooms(label, batch, left):
+    def rooms(self, label, F, left):
         """With `partial`, blocks on the device that each request outside a batch has at the most, in all cases."""
-        room = room_for - sum(blocks(contexts[i][label[2][i]], machine.block) for i in batch)
-        held = {i: blocks(contexts[i][label[2][i]] - 1, machine.block) for i in left if i not in batch}
-        if not cut or (room >= 0 and (len(held) < 2 or sum(held.values()) <= room)):
+        block, contexts = self.machine.block, {i: self.contexts[i][label.tokens[i]] for i in left}
+        room = self.room - sum(blocks(contexts[i], block) for i in F)
+        held = {i: blocks(contexts[i] - 1, block) for i in left if i not in F}
+        if not self.cut or (room >= 0 and (len(held) < 2 or sum(held.values()) <= room)):
             yield dict.fromkeys(held, room)
             return
         for cells in product(range(CELLS), repeat=len(held) - 1) if room >= 0 else ():
@@ -1651,112 +1718,139 @@ def fresh(instance, proof, objective):
             if spare >= 0 and all(map(le, low, held.values())):
                 yield {i: min(most, least + spare) for i, most, least in zip(held, high, low)}
 
-    def early(batch, lags, n):
-        """What of a batch may be done early, each way to look at it: (ticks before its start, tokens of the others)."""
-        return [(-inf, sum(n[i] for i in batch)),
-                *((lags[i], sum(n[j] for j in batch if lags[j] > lags[i])) for i in batch)]
-
-    def after(label, batch, choice, most_of):
-        """The label after a batch that generates tokens of some requests, or None if there is no room for the KV."""
-        ends, time, q, ready, opened, kv, known = label
-        room, host, moves, lacks = room_for, host_for, sum(each[3] for each in choice.values()), 0
-        for i, (place, kept, _, _) in choice.items():
-            if i in batch or place == "here":
-                room -= blocks(contexts[i][q[i]] if i in batch else kept, machine.block)
-            else:
-                host -= kept if place == "away" else fewest(place)
-            if i in batch and kv[i][0] == "part":
-                lacks += max(0, contexts[i][q[i]] - kv[i][2])
-            elif i in batch and place == "here" and kv[i][0] in away_in_part:
-                lacks += contexts[i][q[i]] - fewest(kv[i][0])
-        if memory and (room < 0 or host < 0):
-            return None
-        start, new = max(time, *(ready[i] for i in batch)), {i: contexts[i][q[i]] - choice[i][1] for i in batch}
-        opens, readies, places = list(opened), list(ready), list(kv)
-        lags = {i: start - choice[i][2] for i in choice}
-
-        parts = early(batch, lags, {i: (new[i] - 1) * chunked for i in batch})
-        W = sum(new.values())
-        work = b * W + token * len(batch)
-        end = start + busy + work - min(max(lag, 0) + b * n - fee * max(0, W - C - n) for lag, n in parts)
-        end = max(end, time + (restored(lacks, moves) if memory else 0))
-        if cut:
-            lags2, lost = {i: start - known[i][1] for i in choice}, {i: contexts[i][q[i]] - known[i][0] for i in batch}
-            done = start + fixed + again * sum(lost.values())
-            parts2 = early(batch, lags2, {i: tokens - 1 for i, tokens in lost.items()})
-            end = max(end, done - min(max(lag, 0) + again * n for lag, n in parts2))
-            comes = {i: done - min(max(lag, lags2[i]) + again * n for lag, n in parts2) for i in most_of}
-        known = list(known)
-        later = {i: start + busy - fee * C + work + fee * W - min(max(lag, lags[i]) + (b + fee) * n for lag, n in parts)
-                 for i in choice if i not in batch}
-        for i in later if proof.levels else ():  # what is on the host was processed
-            if choice[i][0] in away_in_part:
-                those = sum(max(0, fewest(choice[j][0]) - choice[j][1]) for j in later if later[j] >= later[i])
-                end = max(end, later[i] + (b + fee) * those) if those else end
-        for i in choice:
-            if i in batch:
-                opens[i] = readies[i] = end + wait[i][q[i]]
-                ends += end * (q[i] + 1 == len(tokens[i]))
-                places[i] = ("part", 0, 0) if q[i] + 1 in discards[i] else ("here", contexts[i][q[i]], 0)
-                known[i] = (places[i][1], end)
-                continue
-            place, kept, _, _ = choice[i]
-            latest, most = max(end, ready[i]), contexts[i][q[i]] - 1
-            opens[i] = min(latest, later[i])
-            device = min(most, room * machine.block)
-            limit = max(device, lowest) if place == "part" else away_in_part.get(place, (0, inf))[1]
-            if cut:
-                known[i], full = (known[i][0], min(end, comes[i])), min(most, most_of[i] * machine.block)
-                if end - known[i][1] > again * (full - known[i][0]):
-                    known[i] = full, end
-            if memory and limit < most and latest - opens[i] > (b + fee) * (limit - kept):
-                opens[i], kept = latest, limit
-            places[i] = (place, kept, device)
-        generated = tuple(n + (i in batch) for i, n in enumerate(q))
-        return ends, end, generated, tuple(readies), tuple(opens), tuple(places), tuple(known)
-
-    def covers(one, other):
+    def covers(self, one, other):
         """Whether one label is no later, and no further on, than another with the same tokens."""
-        if one[0] > other[0] or one[1] > other[1]:
-            return False
-        for i in everyone:
-            if one[2][i] == len(tokens[i]):
-                continue
-            latest, (place, kept, device), (its, has, at_most) = max(one[1], one[3][i]), one[5][i], other[5][i]
-            if latest > max(other[1], other[3][i]):
-                return False
-            more = one[6][i][0] - other[6][i][0]
-            if cut and (more < 0 or one[6][i][1] > other[6][i][1] + again * more):
-                return False
-            if place in ("here", "away") and its == "part" and has == 0 and other[4][i] >= latest:
-                continue
-            if one[4][i] > other[4][i] or kept < has or (place != its and (place, its) != ("part", "here")):
-                return False
-            if place == "part" and device < (at_most if its == "part" else contexts[i][one[2][i]] - 1):
-                return False
-        return True
+        return one.ends <= other.ends and one.time <= other.time and all(
+            self.covers_request(i, one, other) for i in self.left(one))
 
-    waiting, known, tried = [(least(first), first)], {first[2]: [first]}, 0
-    while waiting and waiting[0][0] < goal:
-        bound, label = heapq.heappop(waiting)
-        left = [i for i in everyone if label[2][i] < len(tokens[i])]
-        if not left:
-            return ceil(Fraction(bound, line.divisor)) - sum(one.arrival for one in given)
-        for bits in range(1, 2 ** len(left)) if label in known[label[2]] else ():
-            batch = [i for k, i in enumerate(left) if bits >> k & 1]
-            for *choice, room in product(*(places(label, batch, i) for i in left), rooms(label, batch, left)):
-                tried += 1
-                if tried > MOST_TRIED:
-                    raise NotChecked(f"more than {MOST_TRIED} batches are not tried")
-                following = after(label, batch, dict(zip(left, choice)), room)
-                labels = known.setdefault(following[2], []) if following else []
-                spend(100 * len(labels) + 500, "its labels")
-                if not following or max(bound, least(following)) >= goal:
-                    continue
-                if not any(covers(one, following) for one in labels):
-                    labels[:] = [one for one in labels if not covers(following, one)] + [following]
-                    heapq.heappush(waiting, (max(bound, least(following)), following))
-    return proof.claim
+    def covers_request(self, i, one, other):
+        """What `covers` asks for of a request."""
+        latest, (place, kept, device), (its, has, at_most) = max(one.time, one.ready[i]), one.kv[i], other.kv[i]
+        if latest > max(other.time, other.ready[i]):
+            return False
+        (more, since), (less, others) = one.back[i], other.back[i]
+        if self.cut and (more < less or since > others + self.again * (more - less)):
+            return False
+        if place in ("here", "away") and its == "part" and has == 0 and other.open[i] >= latest:
+            return True
+        if one.open[i] > other.open[i] or kept < has or (place != its and (place, its) != ("part", "here")):
+            return False
+        return place != "part" or device >= (at_most if its == "part" else self.contexts[i][one.tokens[i]] - 1)
+
+
+class FreshBatch:
+    """A batch that generates tokens of the requests F after a label, with a choice for each KV.
+
+    S, N, w and G are those of the page; `parts` has of each set Y in F that is taken G(Y) and n(F - Y).
+    """
+
+    def __init__(self, search, label, F, choice, most_of):
+        self.search, self.label, self.F, self.choice, self.most_of = search, label, F, choice, most_of
+        self.contexts = {i: search.contexts[i][label.tokens[i]] for i in choice}
+        self.S = max(label.time, *(label.ready[i] for i in F))
+        new = {i: self.contexts[i] - choice[i].kept for i in F}
+        self.N = sum(new.values())
+        self.w = search.b * self.N + search.token * len(F)
+        self.G = {i: self.S - choice[i].open for i in choice}
+        self.parts = self.sets(self.G, {i: (new[i] - 1) * search.chunked for i in F})
+        if search.cut:  # S, N, w and G of (4)
+            lacks = {i: self.contexts[i] - label.back[i][0] for i in F}
+            self.lags = {i: self.S - label.back[i][1] for i in choice}
+            self.done = self.S + search.fixed + search.again * sum(lacks.values())
+            self.returns = self.sets(self.lags, {i: tokens - 1 for i, tokens in lacks.items()})
+
+    def sets(self, G, n):
+        """The empty set, and for each i of F all of F with no larger G."""
+        return [(-inf, sum(n.values())), *((G[i], sum(n[j] for j in self.F if G[j] > G[i])) for i in self.F)]
+
+    def following(self):
+        """The label after it, or None if there is no room for the KV."""
+        search, label, (room, host) = self.search, self.label, self.left_by_kv()
+        if search.memory and (room < 0 or host < 0):
+            return None
+        opens = {i: self.open(i) for i in self.choice if i not in self.F}
+        end = max(self.time(), self.time_of_moves(), self.time_of_levels(opens), self.time_of_returns())
+        after = {i: self.generated(i, end) if i in self.F else self.waited(i, end, opens[i], room)
+                 for i in self.choice}
+        ends = label.ends + end * sum(label.tokens[i] + 1 == len(search.fresh[i]) for i in self.F)
+        rows = zip(*(after.get(i) or row for i, row in enumerate(zip(*label[2:]))))
+        return Label(ends, end, *map(tuple, rows))
+
+    def left_by_kv(self):
+        """R6 and R7: the blocks and the tokens that the device and the host have left."""
+        room, host = self.search.room, self.search.host
+        for i, (place, kept, _, _) in self.choice.items():
+            if i in self.F or place == "here":
+                room -= blocks(self.contexts[i] if i in self.F else kept, self.search.machine.block)
+            else:
+                host -= self.search.on_host(place, kept)
+        return room, host
+
+    def time(self):
+        """Line (1): time' = S + busy + w - min over Y of (G(Y) + b n(F - Y) - fee max(0, N - C - n(F - Y)))."""
+        b, fee, beyond = self.search.b, self.search.fee, self.N - self.search.C
+        early = min(max(G, 0) + b * n - fee * max(0, beyond - n) for G, n in self.parts)
+        return self.S + self.search.busy + self.w - early
+
+    def open(self, j):
+        """Line (3): open'_j = S + busy - fee C + w + fee N - min over Y of (G(Y + j) + b' n(F - Y))."""
+        b, fee = self.search.b, self.search.fee
+        early = min(max(G, self.G[j]) + (b + fee) * n for G, n in self.parts)
+        return self.S + self.search.busy - fee * self.search.C + self.w + fee * self.N - early
+
+    def time_of_moves(self):
+        """With `memory`, T' - T >= moves, and (b + r) (T' - T) >= r (busy + b L) + b moves where L tokens come back."""
+        if not self.search.memory:
+            return 0
+        lacks = 0
+        for i in self.F:
+            was, context = self.label.kv[i], self.contexts[i]
+            if was.place == "part":
+                lacks += max(0, context - was.device)
+            elif was.place in self.search.levels and self.choice[i].place == "here":
+                lacks += context - self.search.on_host(*was[:2])
+        return self.label.time + self.search.restored(lacks, sum(each.swaps for each in self.choice.values()))
+
+    def time_of_levels(self, opens):
+        """With levels, T' >= min over Z of open' + b' n: what is on the host was processed."""
+        late = 0
+        for i, opened in opens.items() if self.search.levels else ():
+            if self.choice[i].place in self.search.levels:
+                those = [self.choice[j] for j in opens if opens[j] >= opened]
+                n = sum(max(0, self.search.on_host(place, kept) - kept) for place, kept, _, _ in those)
+                late = max(late, opened + (self.search.b + self.search.fee) * n if n else 0)
+        return late
+
+    def time_of_returns(self):
+        """With `partial`, time' of (4): b is `again`, busy `fixed`, fee 0, and all but `device` tokens come back."""
+        if not self.search.cut:
+            return 0
+        return self.done - min(max(G, 0) + self.search.again * n for G, n in self.returns)
+
+    def generated(self, i, end):
+        """(tokens, ready, open, KV, back) of a request of F."""
+        done = self.label.tokens[i] + 1
+        ready = end + self.search.wait[i][done - 1]
+        kv = KV("part", 0, 0) if done in self.search.discards[i] else KV("here", self.contexts[i], 0)
+        return done, ready, ready, kv, (kv.kept, end)
+
+    def waited(self, i, end, opened, room):
+        """(tokens, ready, open, KV, back) of another; where it has less KV than by `open`, that is taken instead."""
+        search, place, kept, ready = self.search, self.choice[i].place, self.choice[i].kept, self.label.ready[i]
+        latest, most = max(end, ready), self.contexts[i] - 1
+        opened, device = min(latest, opened), min(most, room * search.machine.block)
+        limit = max(device, search.lowest) if place == "part" else search.levels.get(place, (0, inf))[1]
+        if search.memory and limit < most and latest - opened > (search.b + search.fee) * (limit - kept):
+            opened, kept = latest, limit
+        back = self.came_back(i, end, most) if search.cut else self.label.back[i]
+        return self.label.tokens[i], ready, opened, KV(place, kept, device), back
+
+    def came_back(self, i, end, most):
+        """With `partial`: as many tokens as its room has if (4) lets it have more by the end, or else away' of (4)."""
+        device, again = self.label.back[i][0], self.search.again
+        since = min(end, self.done - min(max(G, self.lags[i]) + again * n for G, n in self.returns))
+        full = min(most, self.most_of[i] * self.search.machine.block)
+        return (full, end) if end - since > again * (full - device) else (device, since)
 
 
 def fresh_tokens(one):
@@ -1854,102 +1948,128 @@ def slots(instance, proof, objective):
     What the file says of the size of the search is not looked at. Of states that are as good as each other, only those
     of as many tokens and the same wait are compared.
     """
-    machine, ones, scale, target = instance.machine, instance.requests, proof.scale, proof.target
-    limits = (machine.memory and machine.memory // machine.block, machine.host_memory, machine.batch_tokens,
-              machine.prefill_tokens, machine.batch_requests)
-    if not always_one_tick(instance.cost):
-        raise Broken("a search over slots is for batches that last one tick")
-    if not proof.prices or proof.prices[0].since:
-        raise Broken("the first prices are not of use from slot 0 on")
-    if any(most is None and any(each[name]) for each in proof.prices for name, most in zip(RESOURCES, limits)):
-        raise Broken("there are prices of what has no limit")
-    if len(ones) > 100:
-        raise NotChecked("more than 100 requests are not searched")
-    if objective == "busy-time":  # the makespan, where neither arrivals nor calls take time
-        ones = [Box(one, arrival=0, segments=[Box(each, call=each.call and Box(each.call, duration=0))
-                                              for each in one.segments]) for one in ones]
-    start, unit = min(one.arrival for one in ones), lcm(*map(output, ones)) if objective == "normalized-latency" else 1
-    kinds = {but_id(one): one for one in ones}
-    kinds = {kind: Alone(one, instance, objective, start, unit, proof.strict, limits) for kind, one in kinds.items()}
-    joint = [kinds[kind] for kind in sorted(map(but_id, ones))]  # by request; those that are alike are next to others
-    every, left, moved = {needs for path in joint for needs in path.needs}, list(limits), []
-    for r in (2, 3, 4, 1, 0):  # limits that cannot bind, as all together or another limit is less
-        enough = left[r] is None or sum(max(needs[r] for needs in path.needs) for path in joint) <= left[r]
-        implied = () if enough else (q for q, most in enumerate(left) if q != r and most
-                                     and all(needs[r] * most <= needs[q] * left[r] for needs in every))
-        q = next(iter(implied), None)
-        if left[r] is not None and (enough or q is not None):
-            moved.append((r, q))
-            left[r] = None
-    limits_of, limits = limits, left
-    for path in kinds.values():
-        path.simplify(limits)
+    search = SlotSearch(instance, proof, objective)
+    if not search.is_proved_at_once():
+        layer, vectors, tried = {(0,) * len(search.joint): 0}, [*map(search.vector, proof.prices)], [0]
+        for t in range(search.last_tick() + 1):
+            use = [each for each in vectors if each.since <= t]
+            layer = search.following(layer, t, use[:1] + use[1:][-12:], tried)
+            if not layer:
+                break
+    return search.claim
 
-    def folded(prices):
-        """Prices where those of limits that cannot bind are of those that imply them, or left out."""
-        rows = [list(prices[name]) for name in RESOURCES]
-        for r, q in moved:
+
+class SlotSearch:
+    """The requests of an instance, `joint` one after another, and the cost up to which states are followed."""
+
+    def __init__(self, instance, proof, objective):
+        machine, ones, self.proof = instance.machine, instance.requests, proof
+        limits = (machine.memory and machine.memory // machine.block, machine.host_memory, machine.batch_tokens,
+                  machine.prefill_tokens, machine.batch_requests)
+        if not always_one_tick(instance.cost):
+            raise Broken("a search over slots is for batches that last one tick")
+        if not proof.prices or proof.prices[0].since:
+            raise Broken("the first prices are not of use from slot 0 on")
+        if any(most is None and any(each[name]) for each in proof.prices for name, most in zip(RESOURCES, limits)):
+            raise Broken("there are prices of what has no limit")
+        if len(ones) > 100:
+            raise NotChecked("more than 100 requests are not searched")
+        if objective == "busy-time":  # the makespan, where neither arrivals nor calls take time
+            ones = [Box(one, arrival=0, segments=[Box(each, call=each.call and Box(each.call, duration=0))
+                                                  for each in one.segments]) for one in ones]
+        self.start = min(one.arrival for one in ones)
+        unit = lcm(*map(output, ones)) if objective == "normalized-latency" else 1
+        self.kinds = {kind: Alone(one, instance, objective, self.start, unit, proof.strict, limits)
+                      for kind, one in {but_id(one): one for one in ones}.items()}
+        self.joint = [self.kinds[kind] for kind in sorted(map(but_id, ones))]  # those that are alike are neighbours
+        self.all_limits, self.claim, self.valued = limits, Fraction(proof.target, unit), 0
+        self.leave_out_limits()
+        for path in self.kinds.values():
+            path.simplify(self.limits)
+        self.set_deadlines(objective)
+
+    def leave_out_limits(self):
+        """Limits that cannot bind, as all together or another limit is less, count no more; `moved` says to which."""
+        every = {needs for path in self.joint for needs in path.needs}
+        self.limits, self.moved = list(self.all_limits), []
+        for r in (2, 3, 4, 1, 0):
+            most = self.limits[r]
+            enough = most is None or sum(max(needs[r] for needs in path.needs) for path in self.joint) <= most
+            implied = () if enough else (q for q, other in enumerate(self.limits) if q != r and other
+                                         and all(needs[r] * other <= needs[q] * most for needs in every))
+            q = next(iter(implied), None)
+            if most is not None and (enough or q is not None):
+                self.moved.append((r, q))
+                self.limits[r] = None
+
+    def set_deadlines(self, objective):
+        """By when each request is over, and what all cost, in a schedule below the target."""
+        scale, target = self.proof.scale, self.proof.target
+        self.goal = scale * sum(path.w * path.arrival for path in self.joint)
+        if self.joint[0].w:
+            self.goal += scale * (target - 1)
+            spare = target - 1 - sum(path.w * (path.earliest - path.arrival) for path in self.joint)
+        for path in self.kinds.values():
+            if path.w:
+                path.deadline = path.earliest + max(0, spare // path.w)
+            else:
+                path.deadline = target - 1 + (path.arrival if objective == "max-flow-time" else -self.start)
+
+    def last_tick(self):
+        return max(path.deadline for path in self.joint)
+
+    def vector(self, prices):
+        """The values of states by some prices; those of a limit left out are of the one that implies it, or none."""
+        T, rows = self.last_tick(), [list(prices[name]) for name in RESOURCES]
+        for r, q in self.moved:
             if q is not None:
                 rows[q] += [0] * (len(rows[r]) - len(rows[q]))
                 for t, p in enumerate(rows[r]):
-                    rows[q][t] += p * limits_of[r] // limits_of[q]
+                    rows[q][t] += p * self.all_limits[r] // self.all_limits[q]
             rows[r] = []
-        return Box(prices, **dict(zip(RESOURCES, rows)))
+        spend(50 * max(1, T) * sum(len(path.leads) for path in self.kinds.values()), "the values of its states")
+        self.valued += max(1, T) * sum(sum(map(len, path.leads)) for path in self.kinds.values())
+        if self.valued > MOST_VALUED:
+            raise NotChecked(f"values of {self.valued} options are not computed")
+        folded = Box(prices, **dict(zip(RESOURCES, rows)))
+        return Values(folded, T, self.kinds.values(), self.joint, self.limits, self.proof.scale)
 
-    goal, valued = scale * sum(path.w * path.arrival for path in joint), 0
-    if joint[0].w:
-        goal += scale * (target - 1)
-        spare = target - 1 - sum(path.w * (path.earliest - path.arrival) for path in joint)
-    for path in kinds.values():
-        if path.w:
-            path.deadline = path.earliest + max(0, spare // path.w)
-        else:
-            path.deadline = target - 1 + (path.arrival if objective == "max-flow-time" else -start)
+    def is_proved_at_once(self):
+        """Whether the first prices alone prove the target; else they lower the deadlines, as often as they can."""
+        last = inf
+        while last > self.last_tick():
+            first, last = self.vector(self.proof.prices[0]), self.last_tick()
+            f = first.least(0, (0,) * len(self.joint), 0)
+            if f > self.goal:
+                return True
+            for path in self.kinds.values():
+                if path.w:
+                    latest = (self.goal - f + first.V[path][0][0]) // (path.w * self.proof.scale)
+                    path.deadline = min(path.deadline, latest)
+        return False
 
-    def vector(prices, T):
-        nonlocal valued
-        spend(50 * max(1, T) * sum(len(path.leads) for path in kinds.values()), "the values of its states")
-        valued += max(1, T) * sum(sum(map(len, path.leads)) for path in kinds.values())
-        if valued > MOST_VALUED:
-            raise NotChecked(f"values of {valued} options are not computed")
-        return Values(folded(prices), T, kinds.values(), joint, limits, scale)
-
-    def in_order(states):
-        groups = groupby(zip(joint, states), lambda each: id(each[0]))
-        return tuple(s for _, those in groups for s in sorted(s for _, s in those))
-
-    last, T = inf, max(path.deadline for path in joint)
-    while last > T:  # the first prices lower the deadlines
-        first, last = vector(proof.prices[0], T), T
-        f = first.least(0, (0,) * len(joint), 0)
-        if f > goal:
-            return Fraction(target, unit)
-        for path in kinds.values():
-            if path.w:
-                path.deadline = min(path.deadline, (goal - f + first.V[path][0][0]) // (path.w * scale))
-        T = max(path.deadline for path in joint)
-    vectors, layer, tried = [vector(prices, T) for prices in proof.prices], {(0,) * len(joint): 0}, [0]
-    for t in range(T + 1):
-        use = [each for each in vectors if each.since <= t]
-        use, before = use[:1] + use[1:][-12:], layer
+    def following(self, before, t, vectors, tried):
+        """The joint states of the next tick, and their costs, of those from which the goal may be met yet."""
         layer = {}
         for states, cost in before.items():
-            if any(before.get(in_order((*states[:i], a, *states[i + 1 :])), inf) <= cost
-                   for i, s in enumerate(states) for a in joint[i].better[s]):
+            if any(before.get(self.in_order((*states[:i], a, *states[i + 1 :])), inf) <= cost
+                   for i, s in enumerate(states) for a in self.joint[i].better[s]):
                 continue
-            values = max(use, key=lambda each: each.least(t, states, cost))
-            left = goal - values.least(t, states, cost)
+            values = max(vectors, key=lambda each: each.least(t, states, cost))
+            left = self.goal - values.least(t, states, cost)
             if left < 0:
                 continue
-            if all(path.over[s] for path, s in zip(joint, states)):
-                claim = Fraction(target, unit)
-                raise Broken(f"it claims {claim}, but requests can be over for less by tick {start + t}")
+            if all(path.over[s] for path, s in zip(self.joint, states)):
+                raise Broken(f"it claims {self.claim}, but requests can be over for less by tick {self.start + t}")
             for to, paid in values.choices(t, states, left, tried):
-                to = in_order(to)
+                to = self.in_order(to)
                 layer[to] = min(layer.get(to, inf), cost + paid)
-        if not layer:
-            break
-    return Fraction(target, unit)
+        return layer
+
+    def in_order(self, states):
+        """A joint state in which the states of requests that are alike increase."""
+        groups = groupby(zip(self.joint, states), lambda each: id(each[0]))
+        return tuple(s for _, those in groups for s in sorted(s for _, s in those))
 
 
 class Alone:

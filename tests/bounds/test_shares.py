@@ -14,7 +14,7 @@ from bounds.task import Task
 from costmodels import get_cost
 from heuristics import trace_policy
 from heuristics.policies.figure_1 import Fcfs
-from kvcore import OBJECTIVES, Call, Cost, CostFunction, Instance, Machine, Request, Segment
+from kvcore import OBJECTIVES, Cost, CostFunction, Instance, Machine
 from kvcore.certificates import InvalidCertificate, Shares, certify, verify_certificate
 from kvcore.certificates.certificate import rounded
 from kvcore.certificates.one_machine import WorkPiece, largest, moments
@@ -23,6 +23,7 @@ from kvcore.certificates.steps import Steps, lines
 from kvcore.cost import TokensAbove
 from kvcore.metrics import objective_value
 from solvers.dual_bound import best_bound as bound
+from tests.support.build import request
 from tests.support.exhaustive import exhaustive_optimum
 from tests.support.few import few
 from tests.support.optima import optima
@@ -35,14 +36,11 @@ WHOLE = Shares(functions=(UNIT, 0), memory=UNIT)
 
 
 def lone(cost, prompt=3, decode=4, **machine):
-    segments = (Segment(decode=decode),)
-    return Instance(
-        machine=Machine(memory=20, **machine), cost=cost, requests=(Request(id="R", prompt=prompt, segments=segments),)
-    )
+    return Instance(machine=Machine(memory=20, **machine), cost=cost, requests=(request("R", prompt, decode),))
 
 
 def alike(n, prompt, decode, memory, **machine):
-    requests = tuple(Request(id=f"R{i}", prompt=prompt, segments=(Segment(decode=decode),)) for i in range(n))
+    requests = tuple(request(f"R{i}", prompt, decode) for i in range(n))
     return Instance(machine=Machine(memory=memory, **machine), requests=requests)
 
 
@@ -130,8 +128,7 @@ def test_a_planted_error_is_noticed(error, monkeypatch):
 def test_a_refill_may_be_cheaper_than_a_decode(monkeypatch):
     """The first request is dropped while the second is served, and comes back with two tokens: 1 + 1 + 2 ticks."""
     cost = Cost((CostFunction(tokens=1, decode_requests=50),))
-    requests = tuple(Request(id=f"R{n}", prompt=1, segments=(Segment(decode=n),)) for n in (2, 1))
-    instance = lone(cost, evict=True).replace(requests=requests)
+    instance = lone(cost, evict=True).replace(requests=(request("R2", 1, 2), request("R1", 1, 1)))
     value, _ = exhaustive_optimum(instance, "busy-time")
     assert value == rounded(WHOLE.value(instance, "busy-time"), "busy-time") == 4
     plant(monkeypatch, *cleared("drops", False))
@@ -242,18 +239,16 @@ def test_numbers_too_large_are_refused():
 def test_long_contexts_in_nanoseconds_are_not_too_large():
     """A request of 460,000 tokens under a roofline, 60,000 of them generated: no prices of pairs are added up."""
     model = get_cost("roofline:model=llama-3-8b,device=h100")
-    request = Request(id="R", prompt=400_000, segments=(Segment(decode=60_000),))
-    long = Instance(machine=model.machine, cost=model.make(), requests=(request,))
+    long = Instance(machine=model.machine, cost=model.make(), requests=(request("R", 400_000, 60_000),))
     first = Shares(functions=(UNIT, *(0,) * (len(lines(long.cost)) - 1)))
     assert first.value(long, "makespan") > 10**9
 
 
 def test_shares_are_coarser_where_64_bits_would_not_hold_their_sum():
-    again = Segment(decode=1, call=Call(duration=0, returns=0, handling="discard"))
-    request = Request(id="R", prompt=2**20, segments=(*(again,) * 50, Segment(decode=1)))
-    large = Instance(machine=Machine(memory=None), cost=Cost((CostFunction(tokens=10**9),)), requests=(request,))
+    one = request("R", 2**20, *[(1, 0, 0, "discard")] * 50, 1)
+    large = Instance(machine=Machine(memory=None), cost=Cost((CostFunction(tokens=10**9),)), requests=(one,))
     work, bits = PricedSteps(large, Shares(functions=(UNIT, 0))).shares()
-    total = sum(request.prompt + q for q in range(51)) * 10**9
+    total = sum(one.prompt + q for q in range(51)) * 10**9
     assert total - 51 <= sum(work.tolist()) / 2**bits <= total
     huge = large.replace(cost=Cost((CostFunction(tokens=10**12),)))
     with pytest.raises(InvalidCertificate, match="too large for shares of time"):
@@ -262,12 +257,11 @@ def test_shares_are_coarser_where_64_bits_would_not_hold_their_sum():
 
 def test_a_machine_without_limits_prefills_all_requests_at_once():
     """Its 1.5 million prompts of 2^30 tokens are more than the 10^15 that once stood for infinity."""
-    request = Request(id="R", prompt=2**30, segments=(Segment(decode=1),))
-    free = Instance(machine=Machine(memory=None), cost=Cost((CostFunction(any_prefill=10**12),)), requests=(request,))
-    assert most_prefill(free.model_copy(update={"requests": (request,) * 1_500_000})) == 1_500_000 * 2**30
+    one, short = request("R", 2**30, 1), request("S", 3, 2)
+    free = Instance(machine=Machine(memory=None), cost=Cost((CostFunction(any_prefill=10**12),)), requests=(one,))
+    assert most_prefill(free.model_copy(update={"requests": (one,) * 1_500_000})) == 1_500_000 * 2**30
     assert most_prefill(free.replace(machine=Machine(memory=2**30 + 9, block=10))) == 2**30
     assert most_prefill(free.replace(machine=Machine(memory=None, batch_tokens=7))) == 7
-    short = Request(id="S", prompt=3, segments=(Segment(decode=2),))
     two = free.replace(requests=(short.replace(id="T"), short))
     priced = PricedSteps(two, Shares(functions=(UNIT, 0)))
     work, bits = priced.shares()

@@ -15,19 +15,9 @@ import pytest
 from costmodels import infermax_7b
 from heuristics import get_policy, run_policy, trace_policy
 from heuristics.as_logged import LoggedDifference, LoggedRun, read_run
-from kvcore import (
-    BadInput,
-    Batch,
-    Call,
-    Instance,
-    InvalidSchedule,
-    Machine,
-    Request,
-    Schedule,
-    Segment,
-    verify_schedule,
-)
+from kvcore import BadInput, Batch, Instance, InvalidSchedule, Machine, Request, Schedule, verify_schedule
 from kvcore.metrics import evictions, makespan, objective_value
+from tests.support.build import request
 from workloads.importers.run_log import restarts
 
 RELEASED = Path(os.environ.get("KVBOUND_DATA", Path(__file__).parents[2].parent / "shared" / "data")) / "released_runs"
@@ -36,10 +26,8 @@ MACHINE = Machine(memory=20, host_memory=40, block=1, batch_tokens=16, evict=Tru
 
 def instance(*requests: Request, **machine: object) -> Instance:
     """Three requests of 8 and 4 tokens unless others are given; a tick is a second."""
-    three = [Request(id=f"r{k}", arrival=0, prompt=8, segments=(Segment(decode=4),)) for k in range(3)]
-    return Instance(
-        name="x", requests=requests or tuple(three), machine=MACHINE.replace(**machine), cost=({"busy": 1},)
-    )
+    three = tuple(request(f"r{k}", 8, 4) for k in range(3))
+    return Instance(name="x", requests=requests or three, machine=MACHINE.replace(**machine))
 
 
 def log_of(schedule: Schedule, made: Instance, path: Path, *, moves: bool) -> Path:
@@ -57,22 +45,14 @@ def log_of(schedule: Schedule, made: Instance, path: Path, *, moves: bool) -> Pa
 def drawn(draw: random.Random) -> Instance:
     """A crowded machine; calls of nothing, or of a hundred batches."""
 
-    def request(id: str) -> Request:
-        calls = draw.choice((0, 0, 1, 2))
-        handlings = ("preserve", "discard", "free")
-        segments = [
-            Segment(
-                decode=draw.randint(1, 6),
-                call=Call(duration=draw.choice((0, 10**9)), returns=draw.randint(0, 5), handling=draw.choice(handlings))
-                if k < calls else None,
-            )
-            for k in range(calls + 1)
-        ]  # fmt: skip
-        return Request(
-            id=id, arrival=draw.choice((0, 0, 2 * 10**8)), prompt=draw.randint(1, 12), segments=tuple(segments)
-        )
+    def one(id: str) -> Request:
+        calls, handlings = draw.choice((0, 0, 1, 2)), ("preserve", "discard", "free")
+        segments = [(draw.randint(1, 6), draw.choice((0, 10**9)), draw.randint(0, 5), draw.choice(handlings))
+                    for _ in range(calls)]  # fmt: skip
+        last, arrival = draw.randint(1, 6), draw.choice((0, 0, 2 * 10**8))
+        return request(id, draw.randint(1, 12), *segments, last, arrival=arrival)
 
-    requests = tuple(request(f"r{k}") for k in range(draw.randint(2, 6)))
+    requests = tuple(one(f"r{k}") for k in range(draw.randint(2, 6)))
     machine = MACHINE.replace(
         memory=max(request.peak for request in requests) + draw.randint(3, 20),
         host_memory=None, batch_tokens=draw.choice((None, 8, 16)),
@@ -112,7 +92,7 @@ def test_our_own_schedules_come_back(tmp_path: Path) -> None:
 )  # fmt: skip
 def test_restarts(steps: list[tuple[int, int]], expected: list[int]) -> None:
     """A request of 8 and 3 or 4 tokens, by hand."""
-    assert restarts(Request(id="r", arrival=0, prompt=8, segments=(Segment(decode=3),)), steps)[0] == expected
+    assert restarts(request("r", 8, 3), steps)[0] == expected
 
 
 def test_a_restart_after_a_call() -> None:
@@ -123,9 +103,7 @@ def test_a_restart_after_a_call() -> None:
         ("preserve", [(0, 2), (5, 3)], []),
         ("free", [(0, 2), (1, 5)], [0]),
     ):
-        call = Call(duration=1, returns=2, handling=handling)
-        request = Request(id="r", arrival=0, prompt=2, segments=(Segment(decode=1, call=call), Segment(decode=1)))
-        assert restarts(request, steps) == (expected, True), handling
+        assert restarts(request("r", 2, (1, 1, 2, handling), 1), steps) == (expected, True), handling
 
 
 def read(tmp_path: Path, made: Instance, log: str, *, tolerate: bool = True) -> LoggedRun:
@@ -159,7 +137,7 @@ def test_what_is_tolerated_is_counted(tmp_path: Path) -> None:
 
 
 def test_work_before_an_arrival_waits(tmp_path: Path) -> None:
-    made = instance(Request(id="r0", arrival=3, prompt=2, segments=(Segment(decode=1),)))
+    made = instance(request("r0", 2, 1, arrival=3))
     run = read(tmp_path, made, "1,r0:2\n")
     assert run.differences == {"arrival": LoggedDifference(1, 0)}
     assert run.schedule.batches[0].start == 3
@@ -192,7 +170,7 @@ def test_limits_are_never_tolerated(tmp_path: Path, tolerate: bool, log: str, ma
 
 def test_moves_of_a_log(tmp_path: Path) -> None:
     """They are taken at their word: all that is there where no tokens are named, and what is not there is left out."""
-    made = instance(*[Request(id=f"r{k}", arrival=0, prompt=8, segments=(Segment(decode=2),)) for k in range(2)])
+    made = instance(request("r0", 8, 2), request("r1", 8, 2))
     log = tmp_path / "log.csv"
     log.write_text("start_s,work,swap_out,swap_in,drop\n0,r0:8,,,\n1,r1:8,r0,,\n2,r1:1,,,\n3,r0:1,,r0:8,\n")
     run = read_run(made, log)
@@ -233,10 +211,9 @@ def test_released_runs(name: str, policy: str | None, budget: int, drops: int, m
     if not RELEASED.exists():
         pytest.skip(f"the data is not at {RELEASED} (set KVBOUND_DATA)")
     requests = tuple(
-        Request(id=row["request"], arrival=0, prompt=int(row["prompt_tokens"]),
-                segments=(Segment(decode=int(row["output_tokens"])),))
+        request(row["request"], int(row["prompt_tokens"]), int(row["output_tokens"]))
         for row in csv.DictReader((RELEASED / "requests.csv").open())
-    )  # fmt: skip
+    )
     machine = Machine(memory=10_000, host_memory=0, block=1, batch_tokens=budget, evict=True)
     made = Instance(name="48", requests=requests, machine=machine, cost=infermax_7b(), tick_seconds=Fraction(1, 10**9))
     run = read_run(made, RELEASED / f"{name}.csv.gz", tolerate=True)

@@ -5,8 +5,8 @@ import random
 import pytest
 
 from heuristics import POLICIES, Unsuited, trace_policy
-from kvcore import Cost, CostFunction, Instance, Machine, Request, Segment, measures, verify_schedule
-from kvcore.instance import Call
+from kvcore import Cost, CostFunction, Instance, Machine, measures, verify_schedule
+from tests.support.build import instance, request
 from tests.support.few import ALL, few
 
 
@@ -16,21 +16,10 @@ def serving(seed: int) -> Instance:
     block = draw.choice([1, 1, 4])
     requests = []
     for i in range(draw.randint(2, 7)):
-        segments = [
-            Segment(
-                decode=draw.randint(1, 25),
-                call=Call(duration=draw.randint(0, 60), returns=draw.randint(0, 5)),
-            )
-            for _ in range(draw.choice([0, 0, 1, 2]))
-        ]
-        requests.append(
-            Request(
-                id=f"{draw.choice('ab')}-{i}",
-                arrival=draw.randint(0, 60) * draw.randint(0, 1),
-                prompt=draw.randint(1, 12),
-                segments=(*segments, Segment(decode=draw.randint(1, 25))),
-            )
-        )
+        segments = [(draw.randint(1, 25), draw.randint(0, 60), draw.randint(0, 5), "free")
+                    for _ in range(draw.choice([0, 0, 1, 2]))]  # fmt: skip
+        id, arrival = f"{draw.choice('ab')}-{i}", draw.randint(0, 60) * draw.randint(0, 1)
+        requests.append(request(id, draw.randint(1, 12), *segments, draw.randint(1, 25), arrival=arrival))
     largest = max(-(-request.peak // block) * block for request in requests)
     tokens = draw.choice([None, 8, 16, 40])
     machine = Machine(
@@ -58,14 +47,14 @@ def test_what_is_repeated_is_what_would_be_decided(name: str) -> None:
     """Every policy gives the same schedule, written out, whether or not the engine may repeat batches unasked."""
     ran = repeated = 0
     for seed in few(range(60), 7):
-        instance = serving(seed)
+        served = serving(seed)
         try:
-            long = trace_policy(instance, POLICIES[name], compress=False)
+            long = trace_policy(served, POLICIES[name], compress=False)
         except Unsuited:
             continue
-        short = trace_policy(instance, POLICIES[name])
+        short = trace_policy(served, POLICIES[name])
         assert short.expanded().batches == long.schedule.batches, seed
-        assert measures(short) == measures(long) == measures(verify_schedule(instance, short.schedule))
+        assert measures(short) == measures(long) == measures(verify_schedule(served, short.schedule))
         assert short.batches == long.batches
         ran += 1
         repeated += any(batch.repeat > 1 for batch in short.schedule.batches)
@@ -75,10 +64,6 @@ def test_what_is_repeated_is_what_would_be_decided(name: str) -> None:
 
 def test_a_prefill_of_one_token_is_not_repeated() -> None:
     """With prefills first, B's only prompt token is a batch by itself, although A could decode; then both decode."""
-    requests = (
-        Request(id="A", prompt=3, segments=(Segment(decode=4),)),
-        Request(id="B", arrival=1, prompt=1, segments=(Segment(decode=4),)),
-    )
-    instance = Instance(machine=Machine(memory=20, evict=True), requests=requests)
-    short = trace_policy(instance, POLICIES["vllm-ef"])
+    two = instance(request("A", 3, 4), request("B", 1, 4, arrival=1), memory=20, host_memory=0, evict=True)
+    short = trace_policy(two, POLICIES["vllm-ef"])
     assert [batch.work for batch in short.expanded().batches[:3]] == [{"A": 3}, {"B": 1}, {"A": 1, "B": 1}]

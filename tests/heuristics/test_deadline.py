@@ -2,16 +2,15 @@
 
 from functools import partial
 
-import pytest
-
 from heuristics import get_policy, trace_policy
-from kvcore import Call, Cost, CostFunction, Instance, Machine, Request, Segment
-from kvcore.errors import BadInput
+from kvcore import Cost, CostFunction
 from kvcore.metrics import objective_value
 from tests.support import served as support
+from tests.support.build import instance, request
 from tests.support.served import work
 
-served = partial(support.served, cost=Cost((CostFunction(busy=2, tokens=1),)), memory=99, evict=True)
+COST = Cost((CostFunction(busy=2, tokens=1),))
+served = partial(support.served, cost=COST, memory=99, evict=True)
 
 
 def test_the_latest_to_end_goes_first_with_the_next_that_waits():
@@ -40,27 +39,9 @@ def test_without_memory_for_both_the_earlier_end_waits():
 
 def test_none_of_those_that_wait_fits():
     """R0 keeps 2 of 3 during its call, from 4 to 14; R1 (2), which comes at 5, waits for its end."""
-    first = Segment(decode=1, call=Call(duration=10, returns=0, handling="preserve"))
-    made = (
-        Request(id="R0", prompt=2, segments=(first, Segment(decode=1))),
-        Request(id="R1", arrival=5, prompt=2, segments=(Segment(decode=1),)),
-    )
-    machine = Machine(memory=3, evict=True, pause=True)
-    cost = Cost((CostFunction(busy=2, tokens=1),))
-    trace = trace_policy(Instance(machine=machine, cost=cost, requests=made), get_policy("deadline"))
+    two = request("R0", 2, (1, 10, 0, "preserve"), 1), request("R1", 2, 1, arrival=5)
+    made = instance(*two, cost=COST.functions, memory=3, host_memory=0, evict=True)
+    trace = trace_policy(made, get_policy("deadline"))
     assert [(batch.start, batch.work) for batch in trace.schedule.batches] == [
         (0, {"R0": 2}), (14, {"R0": 1}), (17, {"R1": 2}),
     ]  # fmt: skip
-
-
-def test_a_name_gives_the_policy_again():
-    for name in ("deadline", "deadline:flow=18", "deadline:flow=18,token=0.02", "deadline:token=0.02"):
-        assert get_policy(name).name == name
-
-
-@pytest.mark.parametrize("given", ["", "flow", "flow=0", "token=inf", "r0=1", "flow=1,token", "flow=1,flow=2"])
-def test_a_wrong_name_is_refused(given):
-    with pytest.raises(
-        BadInput, match=r"(flow|token) is a number of at least 1e-06|no setting of deadline|is given twice"
-    ):
-        get_policy(f"deadline:{given}")

@@ -9,9 +9,10 @@ from fractions import Fraction
 import pytest
 
 from heuristics import POLICIES, trace_policy
-from kvcore import Call, Instance, Machine, Request, Segment
+from kvcore import Instance, Machine
 from kvcore.instance import Slo
 from tests.heuristics.test_compression import serving
+from tests.support.build import request
 from tests.support.engines import Engine, SarathiServe, SGLang, Slai, TensorRtLlm, Vllm, VllmV1
 from tests.support.few import few
 from tests.support.second_referee import World
@@ -46,11 +47,11 @@ def with_limits(seed: int) -> Instance:
     """One of the serving instances; some requests have weights, output limits near the truth or far, and deadlines."""
     instance, draw, patience = serving(seed), random.Random(-seed), random.Random(seed)
     requests = []
-    for request in instance.requests:
-        longest = max(segment.decode for segment in request.segments)
+    for one in instance.requests:
+        longest = max(segment.decode for segment in one.segments)
         limit = draw.choice([None, longest, longest + draw.randint(0, 10), 100])
         slo = patience.choice([None, Slo(tpot=Fraction(patience.randint(1, 400), 4))])
-        requests.append(request.replace(weight=draw.randint(1, 3), max_new=limit, slo=slo))
+        requests.append(one.replace(weight=draw.randint(1, 3), max_new=limit, slo=slo))
     machine = instance.machine.replace(prefill_tokens=None)
     return instance.replace(machine=machine, requests=tuple(requests))
 
@@ -91,11 +92,6 @@ def test_as_released_batch_for_batch(name: str) -> None:
 # --- KV that stays ------------------------------------------------------------------------------------------------
 
 
-def calling(id: str, prompt: int, decode: int, duration: int, **call: object) -> Request:
-    call_ = Call(duration=duration, **call)  # type: ignore[arg-type]
-    return Request(id=id, prompt=prompt, segments=(Segment(decode=decode, call=call_), Segment(decode=1)))
-
-
 def moves(name: str, instance: Instance) -> list[tuple[dict[str, int], dict[str, int]]]:
     return [(batch.work, batch.drop) for batch in trace_policy(instance, POLICIES[name]).expanded().batches]
 
@@ -114,16 +110,16 @@ def test_the_longest_freed_goes_first_from_its_end(
 
     C ends; in vLLM A takes the other 3 of B first, as they were freed before the 9 of C.
     """
-    c = Request(id="C", arrival=2, prompt=9, segments=(Segment(decode=1),))
-    requests = (calling("A", 3, 1, 20), calling("B", 4, 2, 30), c)
-    given = Instance(machine=Machine(memory=12, evict=True, partial=True), requests=requests)
+    a, b = request("A", 3, (1, 20, 0, "free"), 1), request("B", 4, (2, 30, 0, "free"), 1)
+    machine = Machine(memory=12, evict=True, partial=True)
+    given = Instance(machine=machine, requests=(a, b, request("C", 9, 1, arrival=2)))
     assert moves(name, given) == [({"A": 3, "B": 4}, {}), ({"B": 1}, {}), ({"C": 9}, {"A": 3, "B": 2}), *then]
 
 
 def test_an_incomplete_block_is_not_found_again() -> None:
     """Of 6 tokens in blocks of 4, vLLM and SGLang find 4; TensorRT-LLM, which reuses blocks in part, all."""
     machine = Machine(memory=40, block=4, evict=True, partial=True)
-    given = Instance(machine=machine, requests=(calling("A", 6, 1, 2, returns=1),))
+    given = Instance(machine=machine, requests=(request("A", 6, (1, 2, 1, "free"), 1),))
     for name in ("vllm-v1-cached", "sglang-cached"):
         assert moves(name, given) == [({"A": 6}, {}), ({"A": 4}, {"A": 2})]
     assert moves("trtllm-no-evict-cached", given) == [({"A": 6}, {}), ({"A": 2}, {})]
@@ -156,14 +152,13 @@ def test_nothing_is_dropped_before_its_memory_is_needed(name: str) -> None:
 @pytest.mark.parametrize("name", NAIVE)
 def test_what_a_call_discards_by_order_does_not_keep_it_waiting(name: str) -> None:
     """A call of no duration: R9 lets the request work in the batch that drops its KV."""
-    given = Instance(machine=Machine(memory=10, evict=True), requests=(calling("A", 3, 1, 0, handling="discard"),))
+    one = request("A", 3, (1, 0, 0, "discard"), 1)
+    given = Instance(machine=Machine(memory=10, evict=True), requests=(one,))
     assert moves(name, given) == [({"A": 3}, {}), ({"A": 4}, {"A": 3})]
 
 
 @pytest.mark.parametrize("name", NAIVE)
 def test_batches_smaller_than_a_block(name: str) -> None:
-    given = Instance(
-        machine=Machine(memory=40, block=4, batch_tokens=3, evict=True),
-        requests=tuple(Request(id=id, prompt=9, segments=(Segment(decode=2),)) for id in "ABCDE"),
-    )
+    machine = Machine(memory=40, block=4, batch_tokens=3, evict=True)
+    given = Instance(machine=machine, requests=tuple(request(id, 9, 2) for id in "ABCDE"))
     assert sum(map(sum, (work.values() for work, _ in moves(name, given)))) >= 5 * 10

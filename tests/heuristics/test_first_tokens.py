@@ -5,10 +5,11 @@ from functools import partial
 import pytest
 
 from heuristics import Unsuited, get_policy, trace_policy
-from kvcore import Call, Cost, CostFunction, Instance, Machine, Request, Segment
+from kvcore import Cost, CostFunction
 from kvcore.cost import OwnCost
 from kvcore.metrics import objective_value
 from tests.support import served as support
+from tests.support.build import instance, request
 from tests.support.served import work
 
 POLICY = get_policy("first-tokens")
@@ -37,23 +38,20 @@ def test_the_last_token_of_a_prompt_comes_before_what_waits():
 
 def test_more_than_was_predicted_is_refilled():
     """One token of 4 is predicted. R1 is evicted at 2: it needs memory for 3, not for 1, and waits for R0."""
-    two = [Request(id=f"R{i}", prompt=1, segments=(Segment(decode=4),)) for i in range(2)]
-    given = Instance(machine=Machine(memory=5, evict=True, pause=True), cost=TOKENS, requests=tuple(two))
-    believed = given.replace(requests=tuple(each.replace(segments=(Segment(decode=1),)) for each in two))
+    given, believed = (
+        instance(*(request(f"R{i}", 1, decode) for i in range(2)), cost=TOKENS.functions, memory=5, host_memory=0,
+                 evict=True)
+        for decode in (4, 1)
+    )  # fmt: skip
     done = work(trace_policy(given, POLICY, believed))
     assert done == [{"R0": 1, "R1": 1}] * 2 + [{"R0": 1}] * 2 + [{"R1": 3}, {"R1": 1}]
 
 
 def test_refills_after_calls_do_not_evict_each_other_for_ever():
     """Refills of 7 and 10 in parts, in a memory of 12: each has room for all that it knows before it begins."""
-    calls = [(4, 3, Call(duration=0, returns=3)), (5, 2, Call(duration=0))]
-    two = tuple(
-        Request(id=f"R{i}", prompt=prompt, segments=(Segment(decode=decode, call=call), Segment(decode=1)))
-        for i, (prompt, decode, call) in enumerate(calls)
-    )
-    machine = Machine(memory=12, prefill_tokens=3, evict=True)
-    trace = trace_policy(Instance(machine=machine, cost=TOKENS, requests=two), POLICY)
-    assert len(trace.schedule.batches) < 20
+    two = request("R0", 4, (3, 0, 3, "free"), 1), request("R1", 5, (2, 0, 0, "free"), 1)
+    given = instance(*two, cost=TOKENS.functions, memory=12, host_memory=0, prefill_tokens=3, evict=True)
+    assert len(trace_policy(given, POLICY).schedule.batches) < 20
 
 
 def test_a_cost_without_marginal_costs_is_declined():

@@ -8,10 +8,10 @@ import pytest
 
 from heuristics import get_policy, trace_policy
 from heuristics.policies.knee import has_knee
-from kvcore import Call, Cost, CostFunction, Instance, Machine, Request, Segment
+from kvcore import Cost, CostFunction
 from kvcore.cost import OwnCost
-from kvcore.errors import BadInput
 from tests.support import served as support
+from tests.support.build import instance, request
 from tests.support.few import few
 from tests.support.served import work
 
@@ -68,12 +68,9 @@ def test_where_memory_lacks_the_prefill_goes_first():
 
 def test_a_decode_waits_where_only_a_call_holds_what_it_lacks():
     """R1's call keeps 8 of 12 tokens up to tick 51; R0 holds the other 4, and a batch that evicts it alone is none."""
-    calls = Segment(decode=1, call=Call(duration=50, handling="preserve")), Segment(decode=1)
-    requests = (
-        Request(id="R0", prompt=1, segments=(Segment(decode=8),)), Request(id="R1", prompt=8, segments=calls),
-    )  # fmt: skip
-    instance = Instance(machine=Machine(memory=12, evict=True), cost=Cost((CostFunction(busy=1),)), requests=requests)
-    trace = trace_policy(instance, get_policy("knee"))
+    two = request("R0", 1, 8), request("R1", 8, (1, 50, 0, "preserve"), 1)
+    made = instance(*two, cost=(CostFunction(busy=1),), memory=12, host_memory=0, evict=True)
+    trace = trace_policy(made, get_policy("knee"))
     assert work(trace)[3:5] == [{"R0": 1}, {"R1": 1}]
     assert [batch.start for batch in trace.expanded().batches][3:5] == [3, 51]
 
@@ -97,11 +94,3 @@ def test_no_batch_goes_beyond_the_knee(seed):
         if features.any_prefill and (features.decode_requests or features.prefill_requests > 1):
             assert 2 * features.tokens <= 8 + features.decode_kv
     assert all(before.ends[-1] <= after.start for before, after in pairwise(trace.runs))
-
-
-def test_a_name_gives_the_policy_again():
-    assert [get_policy(name).name for name in ("knee", "knee:means=3", "knee:means=0.5")] == [
-        "knee", "knee:means=3", "knee:means=0.5",
-    ]  # fmt: skip
-    with pytest.raises(BadInput, match="no setting of knee is called 'r0'"):
-        get_policy("knee:r0=3")

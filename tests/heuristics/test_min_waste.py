@@ -9,8 +9,9 @@ import pytest
 from heuristics import STARTERS, best_schedule, get_policy, run_policy, trace_policy, with_min_waste_handlings
 from heuristics.engine.demand import SoloEstimate
 from heuristics.engine.min_waste import HandlingWaste, call_waste
-from kvcore import Call, Cost, CostFunction, Instance, Machine, Request, Schedule, Segment, verify_schedule
+from kvcore import Cost, CostFunction, Instance, Machine, verify_schedule
 from kvcore.metrics import handlings, objective_value
+from tests.support.build import request
 from tests.support.few import few
 from tests.support.mars_schedules import mars
 from tests.support.policy_instances import crowded_instance
@@ -25,8 +26,7 @@ def chosen(instance: Instance) -> list[str]:
 
 def one_call(duration: int, machine: Machine, cost: Cost = COSTLY_SWAPS, returns: int = 0) -> Instance:
     """A request that holds 10 tokens when its call starts."""
-    segments = (Segment(decode=3, call=Call(duration=duration, returns=returns)), Segment(decode=2))
-    return Instance(machine=machine, cost=cost, requests=(Request(id="A", prompt=8, segments=segments),))
+    return Instance(machine=machine, cost=cost, requests=(request("A", 8, (3, duration, returns, "free"), 2),))
 
 
 # --- the equations -----------------------------------------------------------------------------------------------
@@ -87,10 +87,8 @@ def test_without_a_limit_on_memory_nothing_is_wasted() -> None:
 
 def test_only_free_calls_are_chosen() -> None:
     assert with_min_waste_handlings(mars()) is mars() or with_min_waste_handlings(mars()) == mars()
-    call = Call(duration=50, handling="preserve")
-    segments = (Segment(decode=3, call=call), Segment(decode=2, call=Call(duration=50)), Segment(decode=1))
-    instance = Instance(machine=Machine(memory=30), requests=(Request(id="A", prompt=8, segments=segments),))
-    assert chosen(instance) == ["preserve", "discard"]
+    two = request("A", 8, (3, 50, 0, "preserve"), (2, 50, 0, "free"), 1)
+    assert chosen(Instance(machine=Machine(memory=30), requests=(two,))) == ["preserve", "discard"]
 
 
 def test_predictions_choose_and_the_truth_says_what_fits() -> None:
@@ -112,16 +110,12 @@ def test_predictions_choose_and_the_truth_says_what_fits() -> None:
 @pytest.mark.parametrize("duration", [0, 1, 4])
 def test_free_allows_what_the_handling_orders(handling: str, duration: int) -> None:
     """Also where the call has returned before the ordered batch, and where that batch already works."""
-    call = Call(duration=duration, returns=1, handling=handling)  # type: ignore[arg-type]
-    requests = (
-        Request(id="A", prompt=2, segments=(Segment(decode=2, call=call), Segment(decode=2))),
-        Request(id="B", prompt=1, segments=(Segment(decode=6),)),
-    )
+    requests = request("A", 2, (2, duration, 1, handling), 2), request("B", 1, 6)
     for machine in (Machine(memory=20, host_memory=9), Machine(memory=20, host_memory=9, pause=False, chunked=False)):
         fixed = Instance(machine=machine, requests=requests)
         schedule = run_policy(fixed, get_policy("fcfs"))
         free = fixed.with_free_calls()
-        trace = verify_schedule(free, Schedule(instance_sha256=free.sha256, batches=schedule.batches))
+        trace = verify_schedule(free, schedule.replace(instance_sha256=free.sha256))
         assert handlings(trace) == {"A/1": handling}
         if not duration:
             assert "A" in schedule.batches[2].work

@@ -5,24 +5,25 @@ import random
 import pytest
 
 from heuristics import get_policy, trace_policy
-from kvcore import Call, Cost, CostFunction, Instance, Machine, Request, Segment
-from kvcore.errors import BadInput
+from kvcore import CostFunction
 from kvcore.instance import Slo
 from kvcore.metrics import objective_value
+from tests.support.build import instance, request
 from tests.support.few import few
 from tests.support.served import work
 
+TICKS = (CostFunction(tokens=1),)
 
-def served(name, *requests, memory=99, cost=None, **machine):
+
+def served(name, *requests, memory=99, cost=TICKS, **machine):
     """Return the trace of requests (arrival, prompt, decode, slo, and perhaps weight); a token takes a tick."""
-    made = tuple(
-        Request(id=f"R{i}", arrival=arrival, prompt=prompt, segments=(Segment(decode=decode),), slo=Slo(**slo),
-                weight=weight[0] if weight else 1)
+    made = (
+        request(f"R{i}", prompt, decode, arrival=arrival, slo=Slo(**slo), weight=weight[0] if weight else 1)
         for i, (arrival, prompt, decode, slo, *weight) in enumerate(requests)
-    )  # fmt: skip
-    machine = Machine(memory=memory, evict=True, **machine)
-    cost = cost or Cost((CostFunction(tokens=1),))
-    return trace_policy(Instance(machine=machine, cost=cost, requests=made), get_policy(name))
+    )
+    return trace_policy(
+        instance(*made, cost=cost, memory=memory, host_memory=0, evict=True, **machine), get_policy(name)
+    )
 
 
 def late(trace):
@@ -84,14 +85,10 @@ def test_first_tokens_evict_late_requests():
 
 def test_calls_take_from_the_time():
     """Both have 5 tokens to go by 40; R1's call of 20 ticks makes it the more urgent."""
-    call = Call(duration=20, returns=0)
-    made = (
-        Request(id="R0", prompt=2, segments=(Segment(decode=6),), slo=Slo(latency=40)),
-        Request(id="R1", prompt=2, segments=(Segment(decode=2, call=call), Segment(decode=4)), slo=Slo(latency=40)),
-    )
-    machine = Machine(memory=99, evict=True, batch_requests=1)
-    instance = Instance(machine=machine, cost=Cost((CostFunction(tokens=1),)), requests=made)
-    trace = trace_policy(instance, get_policy("on-time"))
+    slo = Slo(latency=40)
+    two = request("R0", 2, 6, slo=slo), request("R1", 2, (2, 20, 0, "free"), 4, slo=slo)
+    made = instance(*two, cost=TICKS, memory=99, host_memory=0, evict=True, batch_requests=1)
+    trace = trace_policy(made, get_policy("on-time"))
     assert next(iter(work(trace)[0])) == "R1"
     assert late(trace) == 0
 
@@ -106,16 +103,8 @@ def test_every_request_is_served(seed):
          {name: draw.randint(1, 30) for name in names if draw.random() < 0.5}, draw.randint(1, 3))
         for _ in range(draw.randint(2, 8))
     ]  # fmt: skip
-    roofline = Cost((CostFunction(busy=8, decode_kv=1), CostFunction(tokens=2)))
+    roofline = CostFunction(busy=8, decode_kv=1), CostFunction(tokens=2)
     trace = served(
         "on-time", *requests, memory=draw.choice([24, 40]), cost=roofline, batch_tokens=draw.choice([None, 8])
     )
     assert all(request.completion for request in trace.requests)
-
-
-def test_a_name_gives_the_policy_again():
-    for given in ("", ":share=0.8", ":pace=1", ":share=0.8,pace=1", ":short=10,wait=0.2", ":ttft=2,latency=9"):
-        name = f"on-time{given}"
-        assert get_policy(name).name == name
-    with pytest.raises(BadInput, match="share is a number of at least 1e-06, not '0'"):
-        get_policy("on-time:share=0")

@@ -29,8 +29,9 @@ from heuristics import (
 from heuristics.policies.figure_1 import Listed, MarsOrder
 from heuristics.policies.serial import Serial
 from heuristics.registry import SET
-from kvcore import BadInput, Batch, Call, Instance, Machine, Request, Segment, objective_value, verify_schedule
+from kvcore import BadInput, Batch, Instance, Machine, Request, objective_value, verify_schedule
 from kvcore.metrics import completions, measures
+from tests.support.build import simple
 from tests.support.few import few
 from tests.support.mars_schedules import PUBLISHED, mars
 from tests.support.policy_instances import crowded_instance
@@ -43,13 +44,6 @@ FIGURE_1 = [
     ("sjf-api", "SJF+API", Fraction(11)),
     ("mars-order", "MARS", Fraction(10)),
 ]
-
-
-def simple(prompt: int, *decodes: int, id: str = "A", arrival: int = 0, duration: int = 3, **call: object) -> Request:
-    """A request with calls of 3 ticks between its segments."""
-    calls = [Call(duration=duration, **call) for _ in decodes[1:]]  # type: ignore[arg-type]
-    segments = tuple(Segment(decode=d, call=c) for d, c in zip(decodes, [*calls, None], strict=True))
-    return Request(id=id, arrival=arrival, prompt=prompt, segments=segments)
 
 
 # --- the worked example ------------------------------------------------------------------------------------------
@@ -127,7 +121,7 @@ def test_a_context_that_no_batch_takes_any_more_declines_the_machine() -> None:
     assert len(declined) == 35
     assert not declined.keys() & {policy.name for policy in STARTERS}
     assert all(re.search(r"prefill \d+ tokens as its KV is dropped, no batch takes", why) for why in declined.values())
-    whole = Instance(machine=Machine(memory=999, chunked=False, evict=True), requests=(simple(600, 2),))
+    whole = Instance(machine=Machine(memory=999, chunked=False, evict=True), requests=(simple("A", 600, 2),))
     with pytest.raises(Unsuited, match="A has to prefill 600 tokens, no batch takes more than 512, and the machine"):
         run_policy(whole, get_policy("sarathi"))
 
@@ -148,7 +142,7 @@ def test_leave_to_evict_and_to_move_parts_changes_nothing() -> None:
 def test_without_the_banker_two_requests_block_each_other() -> None:
     instance = Instance(
         machine=Machine(memory=6, batch_requests=1),
-        requests=(simple(1, 3, 2, id="A", handling="preserve"), simple(1, 3, 2, id="B", handling="preserve")),
+        requests=(simple("A", 1, 3, 2, handling="preserve"), simple("B", 1, 3, 2, handling="preserve")),
     )
 
     class Greedy(Ranked):
@@ -172,7 +166,7 @@ def test_without_the_banker_two_requests_block_each_other() -> None:
 
 def test_a_segment_that_does_not_fit_beside_the_others_is_not_started() -> None:
     """Also where everyone could still finish: A holds 3 in its call and claims 4, B's segment needs 4 of 6."""
-    requests = (simple(1, 3, 1, id="A", duration=5, handling="preserve"), simple(1, 4, id="B"))
+    requests = (simple("A", 1, 3, 1, duration=5, handling="preserve"), simple("B", 1, 4))
     for memory, completion in ((6, 13), (7, 7)):
         instance = Instance(machine=Machine(memory=memory, batch_requests=1), requests=requests)
         assert completions(trace_policy(instance, get_policy("fcfs"))) == {"A": 9, "B": completion}
@@ -190,7 +184,7 @@ def test_without_pause_running_requests_are_never_stopped() -> None:
 
 def test_without_hybrid_and_pause_prefills_in_parts_stay_alone() -> None:
     machine = Machine(memory=40, batch_tokens=4, hybrid=False, pause=False)
-    requests = (simple(9, 3, id="A"), simple(2, 3, id="B"), simple(2, 3, id="C"))
+    requests = (simple("A", 9, 3), simple("B", 2, 3), simple("C", 2, 3))
     works = [
         batch.work for batch in run_policy(Instance(machine=machine, requests=requests), get_policy("sjf")).batches
     ]
@@ -200,7 +194,7 @@ def test_without_hybrid_and_pause_prefills_in_parts_stay_alone() -> None:
 
 def test_chunks_share_the_budgets() -> None:
     machine = Machine(memory=None, batch_tokens=8, prefill_tokens=5, batch_requests=3)
-    requests = (simple(1, 9, id="A"), simple(4, 2, id="B"), simple(7, 2, id="C"), simple(3, 2, id="D"))
+    requests = (simple("A", 1, 9), simple("B", 4, 2), simple("C", 7, 2), simple("D", 3, 2))
     batches = run_policy(Instance(machine=machine, requests=requests), get_policy("fcfs")).batches
     assert batches[0].work == {"A": 1, "B": 4}
     assert batches[1].work == {"A": 1, "B": 1, "C": 5}
@@ -208,7 +202,7 @@ def test_chunks_share_the_budgets() -> None:
 
 
 def test_a_returned_call_of_no_time_is_swapped_out_and_in_at_once() -> None:
-    request = simple(2, 2, 2, duration=0, returns=1, handling="swap")
+    request = simple("A", 2, 2, 2, duration=0, returns=1, handling="swap")
     instance = Instance(machine=Machine(memory=8, host_memory=3), requests=(request,))
     batches = run_policy(instance, get_policy("sjf")).batches
     assert batches[2] == Batch(start=2, work={"A": 2}, swap_out={"A": 3}, swap_in={"A": 3})
@@ -242,8 +236,8 @@ def test_an_online_policy_has_no_admission_test() -> None:
 
 
 def test_wrong_predictions_change_the_order_and_never_feasibility() -> None:
-    instance = Instance(machine=Machine(memory=9, batch_requests=1), requests=(simple(1, 2), simple(1, 6, id="B")))
-    swapped = instance.replace(requests=(simple(1, 6), simple(1, 2, id="B")))
+    instance = Instance(machine=Machine(memory=9, batch_requests=1), requests=(simple("A", 1, 2), simple("B", 1, 6)))
+    swapped = instance.replace(requests=(simple("A", 1, 6), simple("B", 1, 2)))
     assert completions(trace_policy(instance, get_policy("sjf"))) == {"A": 2, "B": 8}
     # A has generated 1 of 6 as B arrives .. but at tick 0 both are there: B, believed short, goes first and to its end
     schedule = run_policy(instance, get_policy("sjf"), predictions=swapped)
@@ -253,12 +247,12 @@ def test_wrong_predictions_change_the_order_and_never_feasibility() -> None:
 @pytest.mark.parametrize(
     ("requests", "message"),
     [
-        ((simple(1, 2, id="C"),), "the predictions have no request A"),
-        ((simple(1, 2, 1), simple(1, 6, id="B")), "the predictions give request A 1 calls, it makes 0"),
+        ((simple("C", 1, 2),), "the predictions have no request A"),
+        ((simple("A", 1, 2, 1), simple("B", 1, 6)), "the predictions give request A 1 calls, it makes 0"),
     ],
 )
 def test_predictions_of_other_requests_are_refused(requests: tuple[Request, ...], message: str) -> None:
-    instance = Instance(machine=Machine(memory=9), requests=(simple(1, 2), simple(1, 6, id="B")))
+    instance = Instance(machine=Machine(memory=9), requests=(simple("A", 1, 2), simple("B", 1, 6)))
     with pytest.raises(BadInput, match=message):
         run_policy(instance, get_policy("sjf"), predictions=instance.replace(requests=requests))
 
@@ -305,12 +299,13 @@ def test_a_wrong_policy_ends_with_one_clear_error(act: Callable[[View, Plan], ob
 @pytest.mark.parametrize(
     ("machine", "requests", "act", "message"),
     [
-        ({"memory": 6}, [simple(4, 3), simple(4, 3, id="B")], lambda view, plan: [plan.take(job) for job in view.ready],
+        ({"memory": 6}, [simple("A", 4, 3), simple("B", 4, 3)],
+         lambda view, plan: [plan.take(job) for job in view.ready],
          r"R6 in batch 0: the requests occupy 8 blocks of 1 = 8, memory is 6"),
-        ({"memory": 9, "pause": False}, [simple(1, 3), simple(1, 3, id="B")],
+        ({"memory": 9, "pause": False}, [simple("A", 1, 3), simple("B", 1, 3)],
          lambda view, plan: plan.take(view.jobs[view.batch % 2]),
          r"R5 in batch 1: request A: it pauses within a segment"),
-        ({"memory": 9, "host_memory": 9, "evict": True}, [simple(1, 3)], thrash,
+        ({"memory": 9, "host_memory": 9, "evict": True}, [simple("A", 1, 3)], thrash,
          r"R11 in batch 129: it loops: the last 128 batches"),
     ],
     ids=["exceeds the memory", "pauses", "loops"],
@@ -348,7 +343,7 @@ class LastIn(Policy):
 
 
 def test_a_policy_that_evicts() -> None:
-    requests = tuple(simple(3, 3, id=f"R{i}", arrival=i) for i in range(4))
+    requests = tuple(simple(f"R{i}", 3, 3, arrival=i) for i in range(4))
     instance = Instance(machine=Machine(memory=6, evict=True), requests=requests)
     trace = trace_policy(instance, LastIn())
     assert measures(trace)["tokens_recomputed"] > 0
@@ -378,7 +373,7 @@ def test_a_policy_that_handles_free_calls_itself_and_sees_what_happens() -> None
 
     policy = DropsAtCalls()
     instance = Instance(
-        machine=Machine(memory=9), requests=(simple(1, 2, 1, handling="free"), simple(1, 1, id="B", arrival=4))
+        machine=Machine(memory=9), requests=(simple("A", 1, 2, 1, handling="free"), simple("B", 1, 1, arrival=4))
     )
     trace = trace_policy(instance, policy)
     assert policy.events == [(0, "arrived", "A"), (2, "called", "A"), (4, "arrived", "B"), (5, "returned", "A")]
@@ -413,7 +408,7 @@ def test_the_registry_says_what_each_policy_is() -> None:
 
 
 def test_the_best_schedule_has_every_batch_written_out() -> None:
-    long = Instance(machine=Machine(memory=99), requests=(simple(1, 30), simple(1, 40, id="B")))
+    long = Instance(machine=Machine(memory=99), requests=(simple("A", 1, 30), simple("B", 1, 40)))
     assert any(batch.repeat > 1 for batch in run_policy(long, get_policy("fcfs")).batches)
     assert all(batch.repeat == 1 for batch in best_schedule(long, "makespan")[1].batches)
 

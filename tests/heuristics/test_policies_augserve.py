@@ -11,7 +11,8 @@ from heuristics.policies.augserve import AugServe
 from kvcore import Cost, CostFunction, Instance, Machine, Request
 from kvcore.metrics import completions, handlings
 from tests.heuristics.test_compression import serving
-from tests.heuristics.test_policies_mars import simple, stream_of_small_ones
+from tests.heuristics.test_policies_mars import stream_of_small_ones
+from tests.support.build import simple
 from tests.support.few import few
 
 SWAPPING = Cost((CostFunction(busy=1), CostFunction(swap_out_tokens=2, swap_in_tokens=2)))

@@ -12,10 +12,9 @@ from heuristics.policies.index import HEADROOM, LEAST, MEANS, Index, mean_work
 from heuristics.policies.staggered import rates
 from kvcore import Cost, CostFunction, Instance, Machine, Request
 from kvcore.cost import OwnCost
-from kvcore.errors import BadInput
 from kvcore.metrics import busy_time
 from tests.heuristics.test_compression import serving
-from tests.heuristics.test_policies import simple
+from tests.support.build import simple
 from tests.support.few import few
 
 
@@ -163,18 +162,18 @@ def works(instance: Instance, name: str) -> list[dict[str, int]]:
 
 def test_r0_weighs_fast_batches_against_full_ones() -> None:
     """A alone does all its work in 3 ticks, 1/3, and both together in 11, 2/11; but 10 of work in 11 beat 2 in 3."""
-    instance = by_tokens(1, simple(2, 1), simple(8, 1, id="B"))
+    instance = by_tokens(1, simple("A", 2, 1), simple("B", 8, 1))
     assert works(instance, "index:r0=0") == [{"A": 2}, {"B": 8}]
     assert works(instance, "index:r0=1000") == [{"A": 2, "B": 8}]
 
 
 def test_the_rest_pauses_and_keeps_its_kv() -> None:
-    instance = by_tokens(1, simple(9, 3), simple(1, 1, id="B", arrival=5))
+    instance = by_tokens(1, simple("A", 9, 3), simple("B", 1, 1, arrival=5))
     assert works(instance, "index:r0=0") == [{"A": 9}, {"B": 1}, {"A": 1}, {"A": 1}]
 
 
 def test_the_largest_work_left_is_evicted_only_when_memory_is_full() -> None:
-    instance = by_tokens(1, simple(2, 3), simple(2, 3, id="B"), memory=6)
+    instance = by_tokens(1, simple("A", 2, 3), simple("B", 2, 3), memory=6)
     batches = run_policy(instance, get_policy("index:r0=1000")).batches
     assert [batch.work for batch in batches] == [{"A": 2, "B": 2}, {"A": 1, "B": 1}, {"A": 1}, {"B": 4}]
     assert [batch.drop for batch in batches] == [{}, {}, {"B": 3}, {}]
@@ -183,7 +182,7 @@ def test_the_largest_work_left_is_evicted_only_when_memory_is_full() -> None:
 def test_those_without_kv_join_in_groups() -> None:
     """A decode costs 2 whatever is in it: beside A, B alone loses 1 of it a batch, B and C lose 4/3."""
     cost = Cost((CostFunction(busy=2, any_prefill=10, tokens=1),))
-    requests = simple(1, 9, id="A"), simple(1, 2, id="B", arrival=14), simple(1, 2, id="C", arrival=20)
+    requests = simple("A", 1, 9), simple("B", 1, 2, arrival=14), simple("C", 1, 2, arrival=20)
     instance = Instance(machine=Machine(memory=None, evict=True), cost=cost, requests=requests)
     for group, batch in ((0, 2), (0.2, 3), (0.3, 4), (0.5, 6), (9, 9)):
         batches = works(instance, f"index:r0=1000,group={group}")
@@ -191,31 +190,15 @@ def test_those_without_kv_join_in_groups() -> None:
 
 
 def test_predictions_set_the_order() -> None:
-    instance = by_tokens(1, simple(2, 2), simple(2, 9, id="B"))
-    swapped = instance.replace(requests=(simple(2, 9), simple(2, 2, id="B")))
+    instance = by_tokens(1, simple("A", 2, 2), simple("B", 2, 9))
+    swapped = instance.replace(requests=(simple("A", 2, 9), simple("B", 2, 2)))
     policy = get_policy("index:r0=0")
     assert run_policy(instance, policy).batches[0].work == {"A": 2}
     assert run_policy(instance, policy, predictions=swapped).batches[0].work == {"B": 2}
 
 
 def test_the_mean_work() -> None:
-    assert mean_work(by_tokens(1, simple(2, 2), simple(4, 4, id="B"))) == pytest.approx((3 + 7) / 2, rel=1e-3)
-
-
-@pytest.mark.parametrize(
-    "name", ["index:", "index:r0", "index:r0=-1", "index:r0=inf", "index:beta=1", "index:r0=a", "index:r0=1,3"]
-)
-def test_parameters_that_the_rule_does_not_have(name: str) -> None:
-    with pytest.raises(BadInput, match=r"r0 is a number of at least 0|no setting of index is called"):
-        get_policy(name)
-
-
-def test_names_make_the_policy_again() -> None:
-    for name in ("index", "index:group=0", "index:r0=0,group=2", "index:r0=1e-06", "staggered", "staggered:6,49"):
-        assert get_policy(name).name == name
-    assert (get_policy("staggered:6,49").size, get_policy("staggered:6,49").gap) == (6, 49)
-    with pytest.raises(BadInput, match=r"size is an integer of at least 1 and at most .*, not '0'"):
-        get_policy("staggered:0,4")
+    assert mean_work(by_tokens(1, simple("A", 2, 2), simple("B", 4, 4))) == pytest.approx((3 + 7) / 2, rel=1e-3)
 
 
 @pytest.mark.parametrize(
@@ -228,7 +211,7 @@ def test_names_make_the_policy_again() -> None:
     ],
 )
 def test_groups_start_as_early_as_memory_allows(name: str, memory: int, starts: list[int]) -> None:
-    requests = tuple(simple(1, 3, id=f"R{i}") for i in range(4))
+    requests = tuple(simple(f"R{i}", 1, 3) for i in range(4))
     instance = Instance(machine=Machine(memory=memory, evict=True), requests=requests)
     long, short = (trace_policy(instance, get_policy(name), compress=compress) for compress in (False, True))
     assert [request.spans[0].batch for request in long.requests] == starts
@@ -252,7 +235,7 @@ def test_planned_starts_keep_memory_full_to_the_end(number: int, prompt: int, ou
 
 def test_without_parameters_it_plans_better_than_groups_at_one_distance() -> None:
     cost = Cost((CostFunction(busy=2000, any_prefill=2000, tokens=60, decode_kv=1),))
-    requests = tuple(simple(1, 64, id=f"R{i}") for i in range(200))
+    requests = tuple(simple(f"R{i}", 1, 64) for i in range(200))
     instance = Instance(machine=Machine(memory=3000, evict=True), cost=cost, requests=requests)
     groups = [f"staggered:{size},{gap}" for size in (4, 8, 16) for gap in range(1, 16)]
     names = "staggered", "mc-sf", *groups
@@ -261,7 +244,7 @@ def test_without_parameters_it_plans_better_than_groups_at_one_distance() -> Non
 
 
 def test_a_list_is_followed() -> None:
-    instance = by_tokens(1, *(simple(2, 2, id=f"R{i}") for i in range(3)), memory=3)
+    instance = by_tokens(1, *(simple(f"R{i}", 2, 2) for i in range(3)), memory=3)
     assert [next(iter(work)) for work in works(instance.replace(machine=Machine(memory=3)), "fcfs")][::2] == [
         "R0", "R1", "R2"
     ]  # fmt: skip
@@ -270,6 +253,6 @@ def test_a_list_is_followed() -> None:
 
 
 def test_a_cost_without_marginals() -> None:
-    instance = by_tokens(1, simple(2, 2)).replace(cost=OwnCost(lambda features: 2))
+    instance = by_tokens(1, simple("A", 2, 2)).replace(cost=OwnCost(lambda features: 2))
     with pytest.raises(Unsuited, match=r"^policy index cannot run on .*: it needs what a request adds to a batch"):
         run_policy(instance, get_policy("index"))

@@ -13,21 +13,14 @@ from costmodels import GPT_J_6B, get_cost
 from heuristics import Job, Plan, Unsuited, View, get_policy, run_policy, trace_policy
 from heuristics.policies.mars import Mars, StarvationTimers
 from heuristics.policies.mars_as_released import ITERATION, MarsAsReleased, ScoreTerms, score
-from kvcore import Call, Instance, Machine, Request, Segment
+from kvcore import Instance, Machine, Request
 from kvcore.instance import LIMIT
 from kvcore.metrics import completions, flow_time, handlings, ttft
 from tests.heuristics.test_compression import serving
+from tests.support.build import request, simple
 from tests.support.few import few
 from tests.support.mars_schedules import PUBLISHED, mars
 from workloads.importers import read_infercept
-
-
-def simple(id: str, prompt: int, *decodes: int, arrival: int = 0, duration: int = 3, **call: object) -> Request:
-    """A request with calls of so many ticks between its segments."""
-    calls = [Call(duration=duration, **call) for _ in decodes[1:]]  # type: ignore[arg-type]
-    segments = tuple(Segment(decode=d, call=c) for d, c in zip(decodes, [*calls, None], strict=True))
-    return Request(id=id, arrival=arrival, prompt=prompt, segments=segments)
-
 
 # --- MARS --------------------------------------------------------------------------------------------------------
 
@@ -150,16 +143,10 @@ def crowd(seed: int) -> Instance:
     draw = random.Random(seed)
     requests = []
     for i in range(12):
-        calls = [Call(duration=draw.randint(0, 80), returns=draw.randint(0, 30)) for _ in range(draw.choice([0, 1, 2]))]
-        segments = [Segment(decode=draw.randint(1, 60), call=call) for call in calls]
-        requests.append(
-            Request(
-                id=f"r-{i}",
-                arrival=draw.randint(0, 100),
-                prompt=draw.choice([10, 60, draw.randint(1, 500)]),
-                segments=(*segments, Segment(decode=draw.randint(1, 80))),
-            )
-        )
+        calls = [(draw.randint(0, 80), draw.randint(0, 30), "free") for _ in range(draw.choice([0, 1, 2]))]
+        segments, arrival = [(draw.randint(1, 60), *call) for call in calls], draw.randint(0, 100)
+        prompt = draw.choice([10, 60, draw.randint(1, 500)])
+        requests.append(request(f"r-{i}", prompt, *segments, draw.randint(1, 80), arrival=arrival))
     largest = -(-max(request.peak for request in requests) // 64) * 64
     machine = Machine(memory=largest + 64 * draw.randint(0, 6), block=64, host_memory=0, batch_tokens=384, evict=True)
     return Instance(tick_seconds=Fraction(1, 1000), machine=machine, requests=tuple(requests))

@@ -5,28 +5,17 @@ from fractions import Fraction
 import pytest
 
 from heuristics import POLICIES, Unsuited, predictions, run_policy, trace_policy
-from kvcore import BadInput, Call, Instance, Machine, Request, Segment, verify_schedule
+from kvcore import BadInput, Instance, Machine, Segment, verify_schedule
 from kvcore.metrics import completions
 from solvers import simulate_policy
 from tests.heuristics.test_compression import serving
+from tests.support.build import instance, request
 from tests.support.few import few
 
-
-def request(id: str, *segments: tuple[int, int, int]) -> Request:
-    """A request of segments (decode, duration, returns); the last one has no call."""
-    made = [Segment(decode=d, call=Call(duration=t, returns=r)) for d, t, r in segments[:-1]]
-    return Request(id=id, prompt=3, segments=(*made, Segment(decode=segments[-1][0])))
-
-
-FOUR = Instance(
-    machine=Machine(memory=900, host_memory=50),
-    requests=(
-        request("qa-1", (10, 100, 4), (20, 300, 8), (7, 0, 0)),
-        request("qa-2", (15, 200, 3), (10, 0, 0)),
-        request("chat-1", (504, 1000, 0), (1, 0, 0)),
-        request("alone", (29, 0, 0)),
-    ),
-)
+FOUR = instance(
+    request("qa-1", 3, (10, 100, 4, "free"), (20, 300, 8, "free"), 7), request("qa-2", 3, (15, 200, 3, "free"), 10),
+    request("chat-1", 3, (504, 1000, 0, "free"), 1), request("alone", 3, 29), memory=900, host_memory=50,
+)  # fmt: skip
 
 
 def shown(instance: Instance | None) -> dict[str, list[tuple[int, int, int]]]:
@@ -61,7 +50,7 @@ def test_bins_give_the_centre_and_the_last_bin_takes_the_rest() -> None:
 
 
 def test_noise_is_seeded_in_proportion_and_cut_at_the_least() -> None:
-    many = FOUR.replace(requests=tuple(request(f"r-{i}", (100, 10_000, 9), (2, 0, 0)) for i in range(400)))
+    many = FOUR.replace(requests=tuple(request(f"r-{i}", 3, (100, 10_000, 9, "free"), 2) for i in range(400)))
     guess = shown(predictions("noise:0.3", many, seed=5))
     assert guess == shown(predictions("noise:0.3", many, seed=5)) != shown(predictions("noise:0.3", many, seed=6))
     for k, size in ((0, 100), (1, 10_000)):
@@ -93,21 +82,18 @@ def test_a_guess_above_the_output_limit_is_cut() -> None:
     limited = FOUR.replace(
         requests=tuple(r.replace(max_new=max(s.decode for s in r.segments) + 1) for r in FOUR.requests)
     )
-    wide, guess = (predictions("noise:9", instance, seed=1) for instance in (FOUR, limited))
+    wide, guess = (predictions("noise:9", of, seed=1) for of in (FOUR, limited))
     assert wide is not None
     assert guess is not None
-    for request in limited.requests:
-        most = request.max_new
-        expected = [min(s.decode, most) for s in wide.request(request.id).segments]
-        assert [s.decode for s in guess.request(request.id).segments] == expected
+    for one in limited.requests:
+        expected = [min(s.decode, one.max_new) for s in wide.request(one.id).segments]
+        assert [s.decode for s in guess.request(one.id).segments] == expected
     assert any(r.max_new in [s.decode for s in r.segments] for r in guess.requests)
 
 
 def test_a_guess_may_be_longer_than_a_batch_that_is_not_split() -> None:
     whole = Machine(memory=None, chunked=False, batch_tokens=20, prefill_tokens=20)
-    call = Call(duration=1, returns=2, handling="discard")
-    dropped = Request(id="r", prompt=3, segments=(Segment(decode=9, call=call), Segment(decode=4)))
-    given = FOUR.replace(machine=whole, requests=(dropped,))
+    given = FOUR.replace(machine=whole, requests=(request("r", 3, (9, 1, 2, "discard"), 4),))
     guess = predictions("bins:1x90", given)
     assert guess is not None
     assert guess.requests[0].peak > 20

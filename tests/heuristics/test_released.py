@@ -13,10 +13,11 @@ import pytest
 from costmodels import INFERMAX_7B, infermax_7b
 from heuristics import Plan, View, get_policy, trace_policy
 from heuristics.policies.mars_as_released import MarsAsReleased
-from kvcore import Call, Instance, Request, Segment, verify_schedule
+from kvcore import Instance, verify_schedule
 from kvcore.metrics import completions
 from kvcore.referee import InvalidSchedule
 from tests.heuristics.test_policies_today import moves, request, serving
+from tests.support import build
 
 RELEASED = Path(__file__).parent / "released"
 RUNS = {
@@ -63,11 +64,6 @@ def test_the_papers_rules_do_something_else() -> None:
 # --- the tiny instances that show each difference ----------------------------------------------------------------
 
 
-def calls(id: str, prompt: int, decode: int, call: Call, last: int, arrival: int = 0) -> Request:
-    segments = (Segment(decode=decode, call=call), Segment(decode=last))
-    return Request(id=id, arrival=arrival, prompt=prompt, segments=segments)
-
-
 def test_1_the_released_chunk_counts_decodes() -> None:
     """A decodes as B comes with 1,024 tokens."""
     given = serving(None, request("A", 8, 4), request("B", 1024, 1, 1))
@@ -77,7 +73,7 @@ def test_1_the_released_chunk_counts_decodes() -> None:
 
 def test_2_released_mars_runs_first_come_first_served_whatever_the_phase() -> None:
     """A comes back with 900 tokens as B decodes: they take the whole batch, and B stalls."""
-    a = calls("A", 8, 1, Call(duration=1, returns=900, handling="preserve"), 1)
+    a = build.request("A", 8, (1, 1, 900, "preserve"), 1)
     given = serving(None, a, request("B", 8, 9), batch_tokens=384)
     assert {"A": 384} in [work for work, _ in moves(given, "mars-as-released")]
     assert {"A": 383, "B": 1} in [work for work, _ in moves(given, "mars")]
@@ -92,7 +88,7 @@ def test_3_the_released_ranking_evicts_for_what_does_not_fit() -> None:
 
 def test_4_nothing_is_admitted_while_a_swapped_request_waits() -> None:
     """M = 100: A (60) is on the host as B (70) runs and C (10) comes: C waits for A."""
-    a = calls("A", 60, 1, Call(duration=1, handling="swap"), 1)
+    a = build.request("A", 60, (1, 1, 0, "swap"), 1)
     given = serving(100, a, request("B", 70, 5, 1), request("C", 10, 1, 3), host_memory=100)
     done = completions(trace_policy(given, get_policy("swap")))
     assert done["C"] > done["B"]
@@ -143,7 +139,7 @@ def test_6_a_victim_does_not_come_back_in_the_same_batch(name: str) -> None:
 @pytest.mark.parametrize("name", ["infercept-hs", "infercept-hb"])
 def test_7_a_full_host_preserves(name: str) -> None:
     """A calls for 5 s with 60 tokens, the host takes 10."""
-    given = serving(100, calls("A", 60, 1, Call(duration=5), 1), host_memory=10)
+    given = serving(100, build.request("A", 60, (1, 5, 0, "free"), 1), host_memory=10)
     [executed] = trace_policy(given, get_policy(name)).requests
     assert executed.calls[0].handling == "preserve"
 

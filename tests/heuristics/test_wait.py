@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from heuristics import Unsuited, get_policy, run_policy
-from kvcore.errors import BadInput
 from tests.heuristics.test_policies_today import moves, request, serving
 
 
@@ -36,8 +35,3 @@ def test_what_a_full_batch_needs_must_be_there(limit: dict[str, int], message: s
     assert len(moves(given, "wait:2,2")) == 3
     with pytest.raises(Unsuited, match=f"^policy wait:2,2 cannot run on .*: .*{message}"):
         run_policy(given.replace(machine=given.machine.replace(**limit)), get_policy("wait:2,2"))
-
-
-def test_the_name_has_a_threshold_and_a_count() -> None:
-    with pytest.raises(BadInput, match=r"WAIT is wait:N,COUNT \(the threshold, and how many .* not 'wait:2'"):
-        get_policy("wait:2")

@@ -50,6 +50,7 @@ def test_an_unknown_instance_is_answered_with_near_names(name: str, complaint: s
         ("costs roofline:model=llama-3-8,device=h100", "no model is called 'llama-3-8'; is it llama-3-8b"),
         ("costs roofline:model=llama-3-8b,device=h10", "no device is called 'h10'; is it h100"),
         ("bound mars-figure1 --method slot", "no bound is called 'slot'; is it slots"),
+        ("bound mars-figure1 --objective beauty", "no objective is called 'beauty'; there are"),
         ("generate infercep --out x.json", "no kind of requests is called 'infercep'; is it infercept"),
         ("generate infercept --n 1 --cost infercept6b --out x.json", "no cost model is called 'infercept6b'; is it"),
         ("check faster-call-vlm", "none that is shipped is called so; is it faster-call-vllm"),
@@ -58,7 +59,9 @@ def test_an_unknown_instance_is_answered_with_near_names(name: str, complaint: s
     ],
 )
 def test_every_unknown_name_is_answered_with_near_names(command: str, complaint: str) -> None:
-    assert complaint in kvbound(*command.split(), code=2).stderr
+    said = kvbound(*command.split(), code=2)
+    assert complaint in said.stderr
+    assert (said.stdout, said.stderr.count("\n")) == ("", 1)
 
 
 def test_columns_that_are_called_as_the_keys_need_no_map(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -241,7 +241,6 @@ def test_a_false_certificate_fails(tmp_path):
         (["verify", "mars-figure1"], "--schedule S.json or --certificate C.json, one of them"),
         (["verify", "mars-figure1", "--certificate", "no.json"], "no.json: cannot be read"),
         (["bound", "mars-figure1", "--method", "magic"], "no bound is called 'magic'; there are auto, alone"),
-        (["bound", "mars-figure1", "--objective", "beauty"], "no objective is called"),
     ],
 )
 def test_bad_usage(arguments, message):

@@ -164,7 +164,7 @@ def test_what_a_gap_has_begun_is_not_processed_again():
 def test_memory_is_a_reason(kind):
     """Where contexts do not fit together a bound that knows of memory is higher, and both checkers agree."""
     higher = 0
-    for seed in range(40):
+    for seed in (*range(40), 346):  # the last: only what is dropped and refilled ends in time
         tiny = kind(seed)
         plain, knowing = (FreshSearch(tiny, FLOW, 0, 10_000, memory=memory).run() for memory in (False, True))
         assert plain.bound <= knowing.bound

@@ -64,7 +64,7 @@ def test_never_above_the_optimum(profile):
 
 
 def test_contexts_beyond_all_memory_of_this_world_are_still_compared():
-    huge = [Request(id=id, prompt=4 * 10**14, segments=(Segment(decode=1),)) for id in "AB"]
+    huge = [request(id, 4 * 10**14, 1) for id in "AB"]
     for memory, value in ((8 * 10**14, 2), (8 * 10**14 - 1, 3), (None, 2)):
         assert Pairs().value(instance(*huge, memory=memory), FLOW) == value
 

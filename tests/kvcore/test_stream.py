@@ -3,48 +3,37 @@
 import random
 from collections import Counter
 
-from kvcore import Batch, Call, Instance, InvalidSchedule, Machine, Request, Schedule, Segment, verify_schedule
+from kvcore import Instance, InvalidSchedule, Machine, Schedule, verify_schedule
 from tests.fuzz.referee import agree
+from tests.support import build
+from tests.support.build import batch, request, schedule
 from tests.support.few import few
 from tests.support.random_schedules import fold, mutate, random_instance, random_schedule
 from tests.support.second_referee import execute
 
 
-def instance(decodes: dict[str, int], **machine) -> Instance:
-    requests = tuple(Request(id=id, prompt=2, segments=(Segment(decode=n),)) for id, n in decodes.items())
-    return Instance(machine=Machine(memory=100, host_memory=100, evict=True, **machine), requests=requests)
-
-
-def schedule(of: Instance, *batches: Batch) -> Schedule:
-    return Schedule(instance_sha256=of.sha256, batches=batches)
+def instance(*segments: tuple, **machine) -> Instance:
+    """Requests A, B, .. with prompts of two tokens and these segments."""
+    requests = [request(id, 2, *each) for id, each in zip("ABC", segments, strict=False)]
+    return build.instance(*requests, **{"memory": 100, "host_memory": 100, "evict": True} | machine)
 
 
 def test_one_that_leaves_and_comes_back_between_two_steps() -> None:
-    """R joins the stream with one token to go, leaves it for the host, calls, and joins it again with two to go."""
-    segments = (Segment(decode=2, call=Call(duration=0, returns=0, handling="preserve")), Segment(decode=3))
-    requests = (Request(id="R", prompt=2, segments=segments), Request(id="C", prompt=2, segments=(Segment(decode=1),)))
-    both = Instance(machine=Machine(memory=100, host_memory=100, evict=True), requests=requests)
+    """A joins the stream with one token to go, leaves it for the host, calls, and joins it again with two to go."""
+    both = instance(((2, 0, 0, "preserve"), 3), (1,))
     made = schedule(
-        both,
-        Batch(start=0, work={"R": 2}),
-        Batch(start=1, work={"C": 2}, swap_out={"R": 2}),
-        Batch(start=2, work={"R": 1}, swap_in={"R": 2}),
-        Batch(start=3, work={"R": 1}),
-        Batch(start=4, work={"R": 1}, repeat=2),
-    )
+        both, batch(0, A=2), batch(1, out={"A": 2}, B=2), batch(2, back={"A": 2}, A=1), batch(3, A=1),
+        batch(4, A=1).replace(repeat=2),
+    )  # fmt: skip
     assert agree(both, made) == 0
     assert [request.completion for request in verify_schedule(both, made).requests] == [6, 2]
 
 
 def test_a_pause_of_all_is_in_the_trace() -> None:
-    """A decodes in batches 1, 2, 4, 5: batch 3 is C's."""
-    both = instance({"A": 5, "C": 1}, hybrid=False)
+    """A decodes in batches 1, 2, 4, 5: batch 3 is B's."""
+    both = instance((5,), (1,), hybrid=False)
     made = schedule(
-        both,
-        Batch(start=0, work={"A": 2}),
-        Batch(start=1, work={"A": 1}, repeat=2),
-        Batch(start=3, work={"C": 2}),
-        Batch(start=4, work={"A": 1}, repeat=2),
+        both, batch(0, A=2), batch(1, A=1).replace(repeat=2), batch(3, B=2), batch(4, A=1).replace(repeat=2)
     )
     assert agree(both, made) == 0
     trace = verify_schedule(both, made)
@@ -55,18 +44,17 @@ def test_a_pause_of_all_is_in_the_trace() -> None:
 
 def test_a_repeat_ends_where_a_segment_does() -> None:
     """The batch after the last token of A is one too many."""
-    one = instance({"A": 4})
-    good = schedule(one, Batch(start=0, work={"A": 2}), Batch(start=1, work={"A": 1}, repeat=3))
+    one = instance((4,))
+    good, bad = (schedule(one, batch(0, A=2), batch(1, A=1).replace(repeat=times)) for times in (3, 4))
     assert agree(one, good) == 0
-    bad = schedule(one, Batch(start=0, work={"A": 2}), Batch(start=1, work={"A": 1}, repeat=4))
     assert execute(one, bad).batch == 4
     assert agree(one, bad) == 2
 
 
 def test_a_repeat_that_lacks_memory_names_the_batch() -> None:
     """Two requests of two tokens grow by one each: four batches after the prompts they hold twelve of eleven."""
-    two = instance({"A": 9, "B": 9}).replace(machine=Machine(memory=11))
-    made = schedule(two, Batch(start=0, work={"A": 2, "B": 2}), Batch(start=1, work={"A": 1, "B": 1}, repeat=8))
+    two = instance((9,), (9,)).replace(machine=Machine(memory=11))
+    made = schedule(two, batch(0, A=2, B=2), batch(1, A=1, B=1).replace(repeat=8))
     assert execute(two, made).batch == 4
     assert agree(two, made) == 6
 

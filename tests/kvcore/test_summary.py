@@ -5,23 +5,24 @@ from fractions import Fraction
 import pytest
 
 from heuristics import get_policy, trace_policy
-from kvcore import Batch, Instance, Machine, Request, Schedule, Segment, verify_schedule
+from kvcore import Instance, verify_schedule
 from kvcore.errors import BadInput
 from kvcore.instance import Slo
 from kvcore.metrics import summary
+from tests.support import build
+from tests.support.build import batch, request, schedule
 from workloads.builtin import builtin_instance
 
 
 def serial(count: int, tick: str = "1") -> Instance:
     """Requests of one token each, one batch after another, all from tick 0."""
-    machine = Machine(memory=1, batch_requests=1)
-    requests = tuple(Request(id=f"R{i}", prompt=1, segments=(Segment(decode=1),)) for i in range(count))
-    return Instance(machine=machine, requests=requests, tick_seconds=Fraction(tick))
+    requests = [request(f"R{i}", 1, 1) for i in range(count)]
+    return build.instance(*requests, memory=1, batch_requests=1).replace(tick_seconds=Fraction(tick))
 
 
 def run(instance: Instance):
-    batches = tuple(Batch(start=i, work={f"R{i}": 1}) for i in range(len(instance.requests)))
-    return verify_schedule(instance, Schedule(instance_sha256=instance.sha256, batches=batches))
+    batches = (batch(i, **{f"R{i}": 1}) for i in range(len(instance.requests)))
+    return verify_schedule(instance, schedule(instance, *batches))
 
 
 def test_percentiles_are_by_nearest_rank_and_in_seconds() -> None:
@@ -56,8 +57,7 @@ def test_a_window_counts_who_is_not_done_and_leaves_nobody_out() -> None:
 
 
 def test_who_arrives_after_the_window_does_not_count() -> None:
-    late = Request(id="late", arrival=5, prompt=1, segments=(Segment(decode=1),))
-    instance = serial(2)
+    instance, late = serial(2), request("late", 1, 1, arrival=5)
     instance = instance.replace(requests=(*instance.requests, late))
     trace = trace_policy(instance, get_policy("serial"))
     assert summary(trace, window=Fraction(4))["requests"] == 2
@@ -78,15 +78,8 @@ def test_goodput_counts_those_that_meet_their_slo() -> None:
 
 
 def test_evictions_are_moves_outside_calls() -> None:
-    machine = Machine(memory=4, evict=True)
-    requests = tuple(Request(id=id, prompt=1, segments=(Segment(decode=3),)) for id in "AB")
-    instance = Instance(machine=machine, requests=requests)
-    batches = (
-        Batch(start=0, work={"A": 1, "B": 1}),
-        Batch(start=1, work={"A": 1, "B": 1}),
-        Batch(start=2, work={"A": 1}, drop={"B": 2}),
-        Batch(start=3, work={"B": 3}),
-    )
-    measured = summary(verify_schedule(instance, Schedule(instance_sha256=instance.sha256, batches=batches)))
+    two = build.instance(request("A", 1, 3), request("B", 1, 3), memory=4, evict=True)
+    steps = batch(0, A=1, B=1), batch(1, A=1, B=1), batch(2, drop={"B": 2}, A=1), batch(3, B=3)
+    measured = summary(verify_schedule(two, schedule(two, *steps)))
     assert (measured["evictions"], measured["tokens_recomputed"], measured["tokens_processed"]) == (1, 2, 8)
     assert measured["recomputed_share"] == 0.25

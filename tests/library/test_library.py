@@ -31,7 +31,7 @@ from library.families import FAMILIES, make
 from library.fill import fill
 from library.library import RECORDS, TRIED
 from library.policies import known_rows, policy_rows, profile
-from library.table import page, write_table
+from library.table import page
 from solvers.source import code_version
 from sweeps.cell import Cell
 from sweeps.store import Store
@@ -539,18 +539,6 @@ def test_fill_keeps_what_it_had_when_it_is_interrupted(small: Library, tmp_path:
     assert small.record("mars-figure1").objectives[FLOW].value == 29
     with Store(tmp_path / "tried.sqlite", resume=True) as store:
         assert store.finished() == set()
-
-
-def test_an_instance_is_added_once(small: Library) -> None:
-    about = {"name": "two", "family": "mars", "source": "mine", "origin": "me", "licence": "MIT"}
-    instance = builtin_instance("mars-like:n=2,seed=7")
-    record = small.add(instance, ["makespan"], **about)
-    assert (record.requests, record.calls, Library(small.folder).names) == (2, 2, ["mars-figure1", "two"])
-    write_table(small)
-    with pytest.raises(BadInput, match="the library has an instance 'two' already"):
-        small.add(instance, ["makespan"], **about)
-    with pytest.raises(BadInput, match="the record: name: String should match pattern"):
-        small.add(instance, ["makespan"], **about | {"name": "a b"})
 
 
 def test_a_certificate_above_a_schedule_is_no_better_bound(

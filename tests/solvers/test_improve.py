@@ -15,7 +15,7 @@ from kvcore.metrics import OBJECTIVES
 from kvcore.referee import verify_schedule
 from solvers.improve import OTHERS, WITH_CALLS, _Improvement, first_policies, improve, other_policies
 from tests.heuristics.test_compression import serving
-from tests.heuristics.test_policies import simple
+from tests.support.build import simple
 from tests.support.few import few
 from tests.support.policy_instances import crowded_instance
 from workloads.builtin import builtin_instance
@@ -99,7 +99,7 @@ def test_a_policy_that_does_not_end_in_time_gives_no_start(start: str | None) ->
 
 def test_equal_requests_start_staggered() -> None:
     """16 requests of 1 + 16 tokens, memory for 4 at their ends: started one by one, up to 7 are there at once."""
-    requests = tuple(simple(1, 16, id=f"R{i}") for i in range(16))
+    requests = tuple(simple(f"R{i}", 1, 16) for i in range(16))
     cost = Cost((CostFunction(busy=20, decode_requests=1, prefill_requests=1),))
     instance = Instance(machine=Machine(memory=68, evict=True), cost=cost, requests=requests)
     found = improve(instance, "busy-time", start="mc-sf", rounds=8)
@@ -148,10 +148,10 @@ def test_ctrl_c_leaves_what_was_found() -> None:
 
 def test_the_largest_flow_time_has_a_deadline() -> None:
     """A long request among short ones that keep coming is served with few of them."""
-    short = tuple(simple(6, 3, id=f"R{i}", arrival=7 * i) for i in range(30))
+    short = tuple(simple(f"R{i}", 6, 3, arrival=7 * i) for i in range(30))
     machine = Machine(memory=200, evict=True)
     cost = Cost((CostFunction(busy=2, tokens=1),))
-    instance = Instance(machine=machine, cost=cost, requests=(*short, simple(6, 40, id="LONG", arrival=60)))
+    instance = Instance(machine=machine, cost=cost, requests=(*short, simple("LONG", 6, 40, arrival=60)))
     found = improve(instance, "max-flow-time", start="vllm-v1", rounds=12)
     assert found.policy is not None
     assert found.policy.startswith("deadline:flow=")

@@ -19,6 +19,13 @@ def request(id: str, prompt: int, *segments: int | tuple[Any, ...], **more: Any)
     return Request(id=id, prompt=prompt, segments=tuple(made), **more)
 
 
+def simple(
+    id: str, prompt: int, *decodes: int, duration: int = 3, returns: int = 0, handling: str = "free", **more: Any
+) -> Request:
+    """A request with calls that are alike between its segments."""
+    return request(id, prompt, *((decode, duration, returns, handling) for decode in decodes[:-1]), decodes[-1], **more)
+
+
 def instance(*requests: Request, cost: tuple[CostFunction, ...] | None = None, **machine: Any) -> Instance:
     """An instance on a machine with no limits except those given."""
     machine = {"memory": None, "host_memory": None} | machine
