@@ -48,11 +48,11 @@ class OnTime(Knee):
 
     A batch has the decodes with a pace under 1.5 mean batches, then first tokens by due time, then the other decodes by
     pace, then prefills after a call or an eviction. Prefill goes up to the knee (see `knee`), or until the batch lasts
-    0.9 of the least pace of a decode or, if that is longer, until one would be late if its other tokens took a mean
-    batch each, whichever is later. With `wait`, first tokens wait beside decodes until one has waited for this share of
-    its time, the work for it included; then all go, for prefills together take fewer fixed times. For the first tokens
-    and decodes KV of free calls is evicted, then of late requests, then of those with the most time. Only where nothing
-    is on time, late ones work, and those set aside: the least left first. Predictions count.
+    0.9 of the least pace of a decode, whichever is later. Without a knee longer batches save fixed times, so one may
+    last until a decode would be late if its other tokens took a mean batch each, if that is longer. With `wait`, first
+    tokens wait beside decodes until one has waited for this share of its time, the work for it included; then all go.
+    For the first tokens and decodes KV of free calls is evicted, then of late requests, then of those with the most
+    time. Only where nothing is on time, late ones work, and those set aside: the least left first. Predictions count.
 
     Guarantee: nothing is known. It needs a machine that evicts, pauses, mixes phases and splits prefills.
     Running time: O(n log n) for a batch with n requests present, in numpy.
@@ -165,7 +165,8 @@ class OnTime(Knee):
         if not len(pace):
             return inf
         batch = max(self.mean, float(self._base.max()))
-        return max(self.pace * float(pace[0]), float((pace * left - (left - 1) * batch).min()))
+        slack = -inf if self._knee else float((pace * left - (left - 1) * batch).min())
+        return max(self.pace * float(pace[0]), slack)
 
     def _go(self, jobs: list[Job], at: Array, row: Row, first: list[int]) -> bool:
         """Whether first tokens wait no more: one is half done, or has waited for its share of the time."""
