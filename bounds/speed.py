@@ -297,14 +297,25 @@ class Ascent:
 
     def _halve(self) -> None:
         """Go on with slots of half the length."""
-        (price, parts), rows, step, slot = self.best, self.rows, self.step, self.division.slot // 2
+        slot = self.division.slot // 2
         self.division, self.shape = self.division.replace(slot=slot), self.shape._replace(slot=float(slot))
-        self.rows = Rows(self.work, self.shape, 2 * self.slots)
-        place = rows.first[self.rows.owner] + self.rows.slot // 2 - rows.start[self.rows.owner]
+        self._divided(np.repeat(self.best[0], 2, axis=1), 2)
+
+    def _prolong(self) -> None:
+        """Go on with as many more slots, at the mean price, as leave what is paid above the prices."""
+        more = int(self.spare / self.shape.slot / self.price.mean())
+        if more and self.value > self.shape.slot * (self.slots - 1):
+            self._divided(np.pad(self.price, ((0, 0), (0, more)), "mean"), 1)
+
+    def _divided(self, price: Floats, finer: int) -> None:
+        """Go on from prices for slots of which so many make one before."""
+        parts, rows, step = self.best[1], self.rows, self.step
+        self.rows = Rows(self.work, self.shape, price.shape[1])
+        place = rows.first[self.rows.owner] + self.rows.slot // finer - rows.start[self.rows.owner]
         self.rows.parts = parts[np.clip(place, rows.first[self.rows.owner], rows.first[self.rows.owner + 1] - 1)]
         if self.rows.parts.any():
             self.rows.turn(0 * self.rows.parts)
-        self.best, self.pull = (np.repeat(price, 2, axis=1), self.rows.parts), np.zeros(len(self.rows.parts))
+        self.best, self.pull = (price, self.rows.parts), np.zeros(len(self.rows.parts))
         self._begin()
         self.step = step
 
@@ -332,21 +343,29 @@ class Ascent:
         return evaluate(self.work, self.shape, self.price, fees, self.within)
 
     def _latest(self) -> tuple[float, Floats]:
-        """Return about the longest flow time with which all pay more than there is, and a subgradient."""
-        least, proved = float(self.work.alone.max()), 0.0
-        above, usage = self._above()
+        """Return about the longest flow time with which all pay more than there is, and a subgradient there.
+
+        What they pay falls as it grows, at the end of a slot in jumps: secants, and halves where those leave the room.
+        """
+        low, high = float(self.work.alone.max()), self.shape.slot * self.slots  # nobody pays after the last slot
         assert self.within is not None
+        known, proved, self.spare = None, None, 0.0
         for _ in range(self.options.passes):
-            before, known = self.within, above
-            proved = max(proved, before * (above > 0))
+            (above, usage), now = self._above(), self.within
+            if above > 0:
+                low, proved, self.spare = now, (now, usage), above
+            else:
+                high = now
+            if known is not None:
+                self.slope = (known[1] - above) / (now - known[0])
             if self.slope <= 0:
-                self.slope = self.shape.slot * self.price.sum() / self.within
-            self.within = max(least, before + float(np.clip(above / self.slope, -before / 4, before / 4)))
-            if abs(self.within - before) <= self.options.tolerance * before:
+                self.slope = self.shape.slot * self.price.sum() / now
+            known = now, above
+            then = now + float(np.clip(above / self.slope, -now / 4, now / 4))
+            self.within = then if low <= then < high else (low + high) / 2
+            if abs(self.within - now) <= self.options.tolerance * now:
                 break
-            above, usage = self._above()
-            self.slope = (known - above) / (self.within - before)
-        return proved if above <= 0 < proved else self.within + min(0.0, above / max(self.slope, 1e-9)), usage
+        return proved or (now + above / self.slope, usage)
 
     def rise(self, rounds: int, deadline: float) -> None:
         """Let prices follow what is taken of their slots, and fees who takes it, smoothed, in ever smaller steps."""
@@ -370,6 +389,8 @@ class Ascent:
             self.rows.turn(self.options.fee_pace * step * self.pull)
             self.round += 1
             self._evaluate()
+            if self.within is not None and self.gained == self.round:
+                self._prolong()
 
     def proof(self, deadline: float) -> Speed:
         """Return the best prices as a proof, to be checked by the deadline."""

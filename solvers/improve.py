@@ -154,7 +154,7 @@ class _Improvement:
     rounds: int | None
     progress: Progress | None
     found: Callable[[Schedule], None]
-    began: float = field(default_factory=time.monotonic)
+    began: float = field(init=False)
     options: ImproveOptions = field(default_factory=ImproveOptions.given)
     made: int = 0
     took: float = 0.0
@@ -174,6 +174,7 @@ class _Improvement:
 
     def start(self, given: Schedule | str | None, ran: Collection[str] = ()) -> None:
         """Take the schedule to start from, that of a fast policy where some have run. _OverError: none ends in time."""
+        self.began = time.monotonic()
         if isinstance(given, Schedule):
             self._keep(verify_schedule(self.instance, given), None)
             return

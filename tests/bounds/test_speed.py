@@ -300,6 +300,19 @@ def test_the_last_of_two_waits():
     assert 55 < verify_certificate(SERIAL, rung.certificate) == rung.bound <= 60
 
 
+@pytest.mark.parametrize(("n", "prompt", "decode", "cost", "least"), [
+    (12, 8, 8, CostFunction(busy=100, tokens=5, decode_requests=3), 1850),
+    (20, 2, 30, CostFunction(busy=200, tokens=2, decode_requests=1), 7600),
+])  # fmt: skip
+def test_first_prices_that_end_too_early_are_prolonged(n, prompt, decode, cost, least):
+    """What batches cost besides their work is no part of first prices, which end with the work."""
+    instance = alike(n, prompt, decode, None, Cost((cost,)))
+    for passes in (4, 8, 16):
+        with chosen(SpeedOptions(passes=passes)):
+            found = list(propose_speed(Task(instance, LONGEST, NEVER, None, NEVER)))[-1]
+        assert least < found.proof.value(instance, LONGEST) <= n * decode * 400
+
+
 def test_halves_of_a_batch_are_exact():
     """Each pays 15 for it, and ends at 30: 45 + 45 - 30."""
     assert HALVES.value(TOGETHER, FLOW) == 60 == exhaustive_optimum(TOGETHER, FLOW)[0]

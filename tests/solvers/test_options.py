@@ -37,10 +37,6 @@ CONSTANTS = {
 """Numbers at the top of a module that are no options, and why: another value would be wrong."""
 
 
-UNMEASURED = {"solve", "just-in-time", "tree", "counts", "arc-flow", "improve", "steering"}
-"""Groups that `python -m benchmarks.options` has not run for yet; a new one is measured at once."""
-
-
 def trees():
     for package in ("bounds", "solvers"):
         for path in sorted((ROOT / package).rglob("*.py")):
@@ -76,7 +72,7 @@ def test_every_class_of_options_is_in_the_list():
 
 def test_every_option_has_its_measurement():
     measured = [(row["option"], row["default"]) for row in table_rows(RECORD)]
-    wanted = [row[:2] for group in option_names.GROUPS if group not in UNMEASURED for row in rows_of_options(group)]
+    wanted = [row[:2] for row in rows_of_options()]
     assert measured == wanted, "python -m benchmarks.options GROUP"
     assert set(CASES) == set(option_names.GROUPS)
 
