@@ -64,7 +64,7 @@ from kvcore.certificates.proof import InvalidCertificate, Proof
 from kvcore.certificates.splits import whole_prefills
 from kvcore.cost import CostFunction
 from kvcore.instance import Instance, Request, alike
-from kvcore.metrics import Value, check_objective, scale_of
+from kvcore.metrics import Value, check_objective, scale_of, weight
 from kvcore.schedule import Batch, Schedule
 
 MOST_STATES = 3_000_000
@@ -265,7 +265,7 @@ def setting(
     machine, functions = instance.machine, instance.cost.functions
     kind = {"makespan": LAST, "busy-time": LAST, "max-flow-time": LARGEST, "late-requests": LATE}.get(objective, SUM)
     scale = scale_of(requests, objective)
-    rates = [scale // r.output if objective == "normalized-latency" else r.weight for r in requests]
+    rates = [int(scale * weight(r, objective)) if kind == SUM else r.weight for r in requests]
     waits = max([r.arrival for r in requests] + [call.duration for r in requests for call in r.calls])
     slo = [[NO if kind != LATE or ticks is None else ticks for ticks in request.slo_ticks] for request in requests]
     most = graph.most.tolist()

@@ -149,7 +149,7 @@ from kvcore.certificates.budget import Budget
 from kvcore.certificates.frontier import ROWS, TRIED, push
 from kvcore.certificates.proof import InvalidCertificate, Proof
 from kvcore.instance import Instance, Request
-from kvcore.metrics import SUMS, Value, check_objective, scale_of
+from kvcore.metrics import SUMS, Value, check_objective, scale_of, weight
 
 MOST_LABELS, TRIES = 3_000_000, 300
 """Labels that a checker follows, and batches and other labels that it tries for each on average, at the most."""
@@ -219,11 +219,8 @@ class FreshSearch:
         """Prepare the search. Raises InvalidCertificate if it is not for such an instance, or has no hope."""
         check_size(instance, objective)
         requests, self.objective, self.most = instance.requests, objective, labels
-        self.unit, rates = scale_of(requests, objective), [1] * len(requests)
-        if objective == "normalized-latency":
-            rates = [self.unit // request.output for request in requests]
-        elif objective == "weighted-flow-time":
-            rates = [request.weight for request in requests]
+        self.unit = scale_of(requests, objective)
+        rates = [int(self.unit * weight(request, objective)) for request in requests]
         if function >= len(instance.cost.functions):
             raise InvalidCertificate(f"the cost has no function {function}")
         has_levels = memory and not instance.machine.partial and instance.machine.host_memory != 0
