@@ -58,6 +58,14 @@ def test_prefill_leaves_the_decodes_their_time():
     assert late(trace) == 0
 
 
+def test_with_a_knee_a_batch_lasts_for_most_of_the_least_pace():
+    """R0 has 64 ticks for 8 tokens, a batch takes 2 at the least: 0.9 of 8 ticks, its own token and 6 of R1."""
+    roofline = CostFunction(busy=2), CostFunction(tokens=1)
+    trace = served("on-time", (0, 1, 9, {"tpot": 8}), (1, 30, 1, {"ttft": 90}), cost=roofline)
+    assert work(trace)[1] == {"R0": 1, "R1": 6}
+    assert late(trace) == 0
+
+
 def test_first_tokens_wait_for_others():
     """R1 waits beside R0 for R2, until half of its 8 ticks are over, its own two included; then both go at once."""
     slos = {"tpot": 9}, {"ttft": 8}, {"ttft": 9}
