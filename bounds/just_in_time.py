@@ -84,7 +84,7 @@ def search(
     back = max(line.swap_in_tokens * divisor // line.divisor for line in functions)
     p = kernels.Chains(
         length=jobs.length, context=jobs.context, call=jobs.call, calls=calls, rest=jobs.rest,
-        rate=jobs.rate + jobs.low, busy=jobs.busy, each=jobs.each, token=jobs.token, back=back, divisor=divisor,
+        rate=jobs.rate, low=jobs.low, busy=jobs.busy, each=jobs.each, token=jobs.token, back=back, divisor=divisor,
         block=machine.block, chunked=machine.chunked, partial=machine.partial, evict=machine.evict, linear=linear,
         fixed=fixed, limits=np.array([TOP if limit is None else limit for limit in machine.limits], dtype=np.int64),
         hybrid=machine.hybrid, width=width, order=_kept(jobs.length, order), slack=slack,

@@ -41,7 +41,8 @@ class Chains(NamedTuple):
     call: Any  # [requests, tokens]: the call after a token
     calls: Any  # [requests, tokens]: whether there is one
     rest: Any  # [requests, tokens]: what follows the end of a token at the least
-    rate: Any
+    rate: Any  # [requests]: above `low`
+    low: int
     busy: int
     each: int
     token: int
@@ -333,7 +334,7 @@ def add(p, f, at, now):
             f.token[new, i], f.ready[new, i], f.window[new, i] = k + 1, end + p.call[i, k], p.calls[i, k]
             f.tokens[new] -= 1
             if k + 1 == p.length[i]:
-                f.ends[new] += p.rate[i] * end
+                f.ends[new] += (p.low + p.rate[i]) * end
                 f.device[new, i] = 0
         key = mixed(key, f.token[new, i])
         for c in range(4):
@@ -388,7 +389,7 @@ def covers(p, f, one, other):
 @compiled
 def least(p, f, at):
     """Return about what is reached at the least through a label: next tokens take turns, then each has its own time."""
-    total, tails, m, now, rate = f.ends[at], 0, ZERO, f.time[at], p.rate.min()
+    total, tails, m, now = f.ends[at], 0, ZERO, f.time[at]
     alone = total
     for i in range(len(p.length)):
         k = f.token[at, i]
@@ -400,12 +401,12 @@ def least(p, f, at):
             wait = max(wait, min(p.back * f.host[at, i], p.each * f.host[at, i]))
         work = p.token + p.each * lacks
         own = now + wait + p.busy + work + p.rest[i, k]
-        alone += p.rate[i] * own
-        total += (p.rate[i] - rate) * own
+        alone += (p.low + p.rate[i]) * own
+        total += p.rate[i] * own
         tails += now + p.rest[i, k]
         f.waits[m], f.works[m] = wait + p.busy, work
         m += 1
-    return max(alone, total + rate * (tails + turns(f.waits, f.works, m)))
+    return max(alone, total + p.low * (tails + turns(f.waits, f.works, m)))
 
 
 def room(requests: int, labels: int, tokens: int, columns: int) -> Labels:

@@ -18,7 +18,7 @@ from bounds.tuning import Options, option
 from kvcore.certificates.budget import Budget
 from kvcore.certificates.late_windows import MOST_WEIGHT, NEVER, ONE, DueWork, LateWindows, due_work, least_number
 from kvcore.certificates.shares import PricedSteps, Shares
-from kvcore.compiled import compiled
+from kvcore.compiled import allocating
 from kvcore.errors import BadInput
 from kvcore.instance import Instance
 from kvcore.metrics import Value
@@ -173,7 +173,7 @@ class _Rows:
         return tuple((start, end, y, z) for (start, end), (y, z) in pairs if y or z)
 
 
-@compiled
+@allocating
 def fullest(starts: Any, release: Any, ends: Any, work: Any) -> Any:
     """Return for each start the most work beyond the length of a window, and its end; `ends` increase."""
     over, best = np.zeros(len(starts)), np.zeros(len(starts), np.int64)

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from kvcore.compiled import compiled
+from kvcore.compiled import allocating, compiled
 
 FAR = 1e300
 
@@ -137,7 +137,7 @@ def cheapest(cost, room, n, others, more, m):
     return FAR if left > 1e-9 else paid
 
 
-@compiled
+@allocating
 def pay(work, shape, fees, prices, usages):
     """Return what all take and pay at the least, and add up in `usages` [lines, slots] the work at these speeds."""
     part, fast, price, usage, lines = fees.part, 1 - fees.part, prices[0], usages[0], len(prices) - 1
@@ -318,7 +318,7 @@ def pay(work, shape, fees, prices, usages):
     return value
 
 
-@compiled
+@allocating
 def pay_by(work, shape, fees, price, usage, within):
     """Return what all requests pay at the least if each ends `within` so many ticks, and add up their work as `pay`."""
     part, fast = fees.part, 1 - fees.part

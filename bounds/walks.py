@@ -8,13 +8,13 @@ import numpy as np
 
 from kvcore.certificates import evictions as evicted
 from kvcore.certificates import path_kernels as at
-from kvcore.compiled import compiled
+from kvcore.compiled import allocating, compiled
 
 FAR = at.NEVER / 2
 """A bound from here on says that some request has no path that ends its segments as it must."""
 
 
-@compiled
+@allocating
 def walk(route, prices, stride, path):
     """Fill `path` [k, 3] with (first slot, start, kept since) of each segment on the cheapest path; return its cost."""
     legs, table = route.legs, at.least_costs(route, prices, stride)
@@ -68,7 +68,7 @@ def charge(use, prices, earliest, first, decode, need):
             use[cheapest] += 1
 
 
-@compiled
+@allocating
 def walk_with_evictions(route, chunked, rows, use, path):
     """Return the cost of the cheapest path where KV may be evicted; what it takes is added to `use` [4, slots].
 
@@ -154,7 +154,7 @@ def fill(values, ticks, cost, begin, base, next, later):
                     values[t, base[r]] = min(values[t, base[r]], cost[t, s] + values[t + 1, next[r]])
 
 
-@compiled
+@allocating
 def follow(values, ticks, cost, begin, base, next, later):
     """Return the set that starts at each tick on a cheapest path from the empty configuration."""
     chosen = np.zeros(ticks, np.int64)

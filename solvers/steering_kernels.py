@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from heuristics.policies.index import HEADROOM, LEAST
-from kvcore.compiled import compiled, inlined
+from kvcore.compiled import allocating, compiled, inlined
 
 Array = Any
 CLOSE = 1e-6
@@ -74,7 +74,7 @@ def adds(costs, k, resident, tokens, decodes):
     return fixed + costs.token[k] * tokens + costs.prefill_kv[k] * resident + pairs
 
 
-@compiled
+@allocating
 def simulate(costs, limits, jobs, steps):
     """Return when each request has its first token and its end, by `Index`; infinite where nothing can work.
 

@@ -32,7 +32,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from kvcore.certificates import path_kernels as at
-from kvcore.compiled import compiled
+from kvcore.compiled import allocating, compiled
 
 
 class Token(NamedTuple):
@@ -90,7 +90,7 @@ def after_last(token, route, slots, f):
     return route.rate * (f + 1 + route.legs[token.leg, at.LEAST] - token.done - route.arrival)
 
 
-@compiled
+@allocating
 def fill_token(token, route, chunked, rows, then, values):
     """Fill `values` [slots + 1] with the least cost by the slot from which on a token's work may begin.
 
@@ -144,7 +144,7 @@ def after_call(route, k, dropped, kept, fee, c):
     return (keep, r, True) if keep <= drop else (drop, start, False)
 
 
-@compiled
+@allocating
 def least_cost(route, chunked, rows, tables):
     """Return the cost of the cheapest path; fill `tables` from the last token back."""
     legs, slots, i = route.legs, rows.shape[1], route.legs[:, at.DECODE].sum()

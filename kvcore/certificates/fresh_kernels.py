@@ -469,7 +469,8 @@ def least(p, f, at):
         m += 1
     ends = turns(f.waits, f.works, m)
     if p.cells:
-        f.waits[:m], f.works[:m] = p.fixed, f.most[:m]
+        for i in range(m):
+            f.waits[i], f.works[i] = p.fixed, f.most[i]
         ends = max(ends, turns(f.waits, f.works, m))
     return max(alone, total + p.low * (tails + ends))
 

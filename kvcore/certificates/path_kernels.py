@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from kvcore.compiled import compiled
+from kvcore.compiled import allocating, compiled
 
 CONTEXT, DECODE, PAUSE, PRESERVED, COUNT, LEAST, EARLIEST, LOW, HIGH = range(9)
 KEPT, NEED, SLOTS = range(3)
@@ -109,7 +109,7 @@ def holding(kept, preserved, block, rows, t):
     return on_device if preserved else min(on_device, rows[HOST, t] * kept)
 
 
-@compiled
+@allocating
 def least_costs(route, prices, stride):
     """Return the least costs of all segments, from the last back.
 

@@ -7,16 +7,17 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from kvcore.compiled import compiled
+from kvcore.compiled import allocating, compiled
 
 NEVER = 2**60
 """Stands for a cost that is not finite: the request cannot be over in time. Sums of it are never taken."""
 RESOURCES = 5
 DEVICE, HOST = 0, 1
+FULL = -1
 OUT_OF_TRIES, OUT_OF_STATES, COMPLETE = range(3)
 
 
-@compiled
+@allocating
 def earliest(graphs, start, stop, most):
     """Return the first tick at which a request can be over, alone (-1: not within `most` ticks)."""
     now = np.zeros(stop - start, np.bool_)
@@ -83,7 +84,7 @@ def answers(graphs, as_good, start, a, b, compared):
     )
 
 
-@compiled
+@allocating
 def simulation(graphs, group, start, stop, most, compared):
     """Return the greatest relation [state, state] of a kind that `answers` allows: the first is as good as the other.
 
@@ -111,7 +112,7 @@ def simulation(graphs, group, start, stop, most, compared):
     return as_good
 
 
-@compiled
+@allocating
 def kept_options(graphs, start, stop, as_good):
     """Return which options of a kind are kept: those to which no other of their state is as good."""
     begin = graphs.first[start]
@@ -128,7 +129,7 @@ def kept_options(graphs, start, stop, as_good):
     return kept
 
 
-@compiled
+@allocating
 def values(graphs, prices, since, scale):
     """Return what each state costs at the least from each slot on, with what it pays: [slots + 1 - since, states].
 
@@ -251,7 +252,7 @@ def lower_rooms(layer, values_of, later, scale, goal):
         layer.room[i] = min(layer.room[i], room_of(values_of, later, layer.keys[i], scale, goal))
 
 
-@compiled
+@allocating
 def dominated(layer, kind, reduced, graphs, tick):
     """Return which entries need not be followed: too costly, or no better than one with a better state in a place."""
     requests = layer.keys.shape[1]
@@ -287,7 +288,7 @@ def dominated(layer, kind, reduced, graphs, tick):
     return cut
 
 
-@compiled
+@allocating
 def empty_layer(requests, traced):
     """Return a layer without entries; one that is `traced` keeps how its entries were reached."""
     entries = 256
@@ -302,27 +303,30 @@ def empty_layer(requests, traced):
     )
 
 
-@compiled
+@allocating
 def grown(layer):
-    """Return the layer with room for twice as many entries."""
+    """Return a full layer with room for twice as many entries."""
     size, requests = layer.keys.shape
     keys, choice = np.empty((2 * size, requests), np.int32), np.empty((2 * size, layer.choice.shape[1]), np.int32)
     cost, room = np.empty(2 * size, np.int64), np.empty(2 * size, np.int64)
     parent = np.empty(2 * size, np.int32)
     table = np.full(8 * size, -1, np.int32)
-    for i in range(layer.size):
+    for i in range(size):
         cost[i], room[i], parent[i] = layer.cost[i], layer.room[i], layer.parent[i]
         for j in range(requests):
             keys[i, j] = layer.keys[i, j]
         for j in range(layer.choice.shape[1]):
             choice[i, j] = layer.choice[i, j]
         table[find(keys, table, keys[i])] = i
-    return Layer(keys, cost, room, parent, choice, table, layer.size)
+    return Layer(keys, cost, room, parent, choice, table, size)
 
 
 @compiled
-def reached(layer, kind, slot, key, cost, parent, chosen):
-    """Return the layer with the joint state `key` at this cost, its requests of one kind put in order."""
+def reach(layer, size, kind, slot, key, cost, parent, chosen):
+    """Add the joint state `key` at this cost to the `size` of a layer, its requests of one kind in order.
+
+    Return how many there are then.
+    """
     requests = len(key)
     for j in range(1, requests):
         state, option, k = key[j], chosen[j], j
@@ -330,10 +334,8 @@ def reached(layer, kind, slot, key, cost, parent, chosen):
             key[k], chosen[k] = key[k - 1], chosen[k - 1]
             k -= 1
         key[k], chosen[k] = state, option
-    if layer.size == len(layer.cost):
-        layer = grown(layer)
     at = find(layer.keys, layer.table, key)
-    entry, size = layer.table[at], layer.size
+    entry = layer.table[at]
     if entry < 0:
         entry, size = size, size + 1
         layer.table[at] = entry
@@ -341,12 +343,12 @@ def reached(layer, kind, slot, key, cost, parent, chosen):
             layer.keys[entry, j] = key[j]
         layer.room[entry] = room_of(slot.after, slot.later, key, slot.scale, slot.goal)
     elif cost >= layer.cost[entry]:
-        return layer
+        return size
     layer.cost[entry] = cost
     layer.parent[entry] = parent
     for j in range(layer.choice.shape[1]):
         layer.choice[entry, j] = chosen[j]
-    return Layer(layer.keys, layer.cost, layer.room, layer.parent, layer.choice, layer.table, size)
+    return size
 
 
 @compiled
@@ -377,92 +379,137 @@ def priced_options(graphs, slot, p, i, lists, length):
     return count
 
 
-@compiled
+class Scratch(NamedTuple):
+    """A batch that is put together, by requests: what each may do, has chosen, and what those before it come to."""
+
+    key: Any
+    chosen: Any
+    sorted_key: Any
+    sorted_chosen: Any
+    place: Any
+    begin: Any
+    stop: Any
+    slack: Any
+    left: Any
+    cost: Any
+    least: Any
+    rest: Any
+    use: Any
+    acts: Any
+    decodes: Any
+    prefills: Any
+
+
+@allocating
 def expand(layer, cut, kind, graphs, slot, lists, length, tries, traced):
     """Return the next layer, and what is left of the `tries` (below 0: there were not enough).
 
     From each entry that is not `cut`: idling, and every batch under the limits whose reduced costs and unused supply
     leave an end below the target possible, under the vector of prices that says most of the entry.
     """
-    reduced, net, option = lists
-    requests, limits = layer.keys.shape[1], graphs.limits
-    following = empty_layer(requests, traced)
+    requests = layer.keys.shape[1]
+    following, size = empty_layer(requests, traced), 0
     key, chosen, sorted_key, sorted_chosen = np.empty((4, requests), np.int32)
     place, begin, stop = np.zeros((3, requests), np.int64)
     slack, left, cost, least, rest = np.zeros((5, requests + 1), np.int64)
     use = np.zeros((requests + 1, RESOURCES), np.int64)
     acts, decodes, prefills = np.zeros((3, requests + 1), np.bool_)
+    made = Scratch(key, chosen, sorted_key, sorted_chosen, place, begin, stop, slack, left, cost, least, rest, use,
+                   acts, decodes, prefills)  # fmt: skip
     length.fill(-1)
     for i in range(layer.size):
         if cut[i]:
             continue
-        p, most = 0, -NEVER
-        for q in range(len(slot.supply)):
-            bound = -(slot.later[q] + slot.supply[q])
-            for j in range(requests):
-                bound += slot.now[q, layer.keys[i, j]]
-            if bound > most:
-                p, most = q, bound
-        slack[0] = (slot.goal - layer.cost[i]) * slot.scale - most
-        left[0], cost[0] = slack[0] - slot.supply[p], layer.cost[i]
-        for j in range(requests):
-            sorted_key[j], sorted_chosen[j] = graphs.idle[layer.keys[i, j]], -1
-        following = reached(following, kind, slot, sorted_key, layer.cost[i], i, sorted_chosen)
-        possible = True
-        for j in range(requests - 1, -1, -1):
-            state = layer.keys[i, j]
-            count = length[p, state]
-            if count < 0:
-                count = priced_options(graphs, slot, p, state, lists, length)
-            begin[j], smallest = graphs.first[state], NEVER
-            stop[j] = begin[j]
-            while stop[j] < begin[j] + count and reduced[p, stop[j]] <= slack[0]:
-                smallest = min(smallest, net[p, stop[j]])
-                stop[j] += 1
-            if smallest >= NEVER:
-                possible = False
-                break
-            least[j] = least[j + 1] + smallest
-            rest[j] = rest[j + 1] + reduced[p, begin[j]]
-        if not possible:
-            continue
-        j = 0
-        place[0] = begin[0]
-        while j >= 0:
-            if place[j] == stop[j] or reduced[p, place[j]] + rest[j + 1] > slack[j]:
-                j -= 1
-                continue
-            at = place[j]
-            place[j] += 1
-            tries -= 1
-            o = option[p, at]
-            if net[p, at] + least[j + 1] > left[j]:
-                continue
-            to = graphs.next[o]
-            if j and kind[j] == kind[j - 1] and layer.keys[i, j] == layer.keys[i, j - 1] and to < key[j - 1]:
-                continue
-            decodes[j + 1], prefills[j + 1] = decodes[j] or graphs.decodes[o], prefills[j] or graphs.prefills[o]
-            if not graphs.hybrid and decodes[j + 1] and prefills[j + 1]:
-                continue
-            fits = True
-            for r in range(RESOURCES):
-                use[j + 1, r] = use[j, r] + graphs.use[o, r]
-                fits = fits and (limits[r] < 0 or use[j + 1, r] <= limits[r])
-            if not fits:
-                continue
-            key[j], chosen[j] = to, o
-            acts[j + 1] = acts[j] or graphs.acts[o]
-            slack[j + 1], left[j + 1] = slack[j] - reduced[p, at], left[j] - net[p, at]
-            cost[j + 1] = cost[j]
-            if graphs.ends[o]:
-                cost[j + 1] += graphs.rate[layer.keys[i, j]] * (slot.tick + 1)
-            if j + 1 < requests:
-                j += 1
-                place[j] = begin[j]
-            elif acts[j + 1] or not graphs.strict:
-                for k in range(requests):
-                    sorted_key[k], sorted_chosen[k] = key[k], chosen[k]
-                following = reached(following, kind, slot, sorted_key, cost[requests], i, sorted_chosen)
+        found, spent = FULL, tries
+        while found == FULL:
+            found, spent = follow(layer, i, kind, graphs, slot, lists, length, tries, following, size, made)
+            if found == FULL:  # again, with what was found
+                size, following = len(following.cost), grown(following)
+        size, tries = found, spent
         if tries < 0:
             break
-    return following, tries
+    return Layer(following.keys, following.cost, following.room, following.parent, following.choice, following.table,
+                 size), tries  # fmt: skip
+
+
+@compiled
+def follow(layer, i, kind, graphs, slot, lists, length, tries, following, size, made):
+    """Add what entry i leads to; return the size of the layer (`FULL`: it has no room for all), and the tries left."""
+    reduced, net, option = lists
+    requests, limits = layer.keys.shape[1], graphs.limits
+    key, chosen, sorted_key, sorted_chosen = made.key, made.chosen, made.sorted_key, made.sorted_chosen
+    place, begin, stop, use = made.place, made.begin, made.stop, made.use
+    slack, left, cost, least, rest = made.slack, made.left, made.cost, made.least, made.rest
+    acts, decodes, prefills = made.acts, made.decodes, made.prefills
+    p, most = 0, -NEVER
+    for q in range(len(slot.supply)):
+        bound = -(slot.later[q] + slot.supply[q])
+        for j in range(requests):
+            bound += slot.now[q, layer.keys[i, j]]
+        if bound > most:
+            p, most = q, bound
+    slack[0] = (slot.goal - layer.cost[i]) * slot.scale - most
+    left[0], cost[0] = slack[0] - slot.supply[p], layer.cost[i]
+    for j in range(requests):
+        sorted_key[j], sorted_chosen[j] = graphs.idle[layer.keys[i, j]], -1
+    if size == len(following.cost):
+        return FULL, tries
+    size = reach(following, size, kind, slot, sorted_key, layer.cost[i], i, sorted_chosen)
+    possible = True
+    for j in range(requests - 1, -1, -1):
+        state = layer.keys[i, j]
+        count = length[p, state]
+        if count < 0:
+            count = priced_options(graphs, slot, p, state, lists, length)
+        begin[j], smallest = graphs.first[state], NEVER
+        stop[j] = begin[j]
+        while stop[j] < begin[j] + count and reduced[p, stop[j]] <= slack[0]:
+            smallest = min(smallest, net[p, stop[j]])
+            stop[j] += 1
+        if smallest >= NEVER:
+            possible = False
+            break
+        least[j] = least[j + 1] + smallest
+        rest[j] = rest[j + 1] + reduced[p, begin[j]]
+    if not possible:
+        return size, tries
+    j = 0
+    place[0] = begin[0]
+    while j >= 0:
+        if place[j] == stop[j] or reduced[p, place[j]] + rest[j + 1] > slack[j]:
+            j -= 1
+            continue
+        at = place[j]
+        place[j] += 1
+        tries -= 1
+        o = option[p, at]
+        if net[p, at] + least[j + 1] > left[j]:
+            continue
+        to = graphs.next[o]
+        if j and kind[j] == kind[j - 1] and layer.keys[i, j] == layer.keys[i, j - 1] and to < key[j - 1]:
+            continue
+        decodes[j + 1], prefills[j + 1] = decodes[j] or graphs.decodes[o], prefills[j] or graphs.prefills[o]
+        if not graphs.hybrid and decodes[j + 1] and prefills[j + 1]:
+            continue
+        fits = True
+        for r in range(RESOURCES):
+            use[j + 1, r] = use[j, r] + graphs.use[o, r]
+            fits = fits and (limits[r] < 0 or use[j + 1, r] <= limits[r])
+        if not fits:
+            continue
+        key[j], chosen[j] = to, o
+        acts[j + 1] = acts[j] or graphs.acts[o]
+        slack[j + 1], left[j + 1] = slack[j] - reduced[p, at], left[j] - net[p, at]
+        cost[j + 1] = cost[j]
+        if graphs.ends[o]:
+            cost[j + 1] += graphs.rate[layer.keys[i, j]] * (slot.tick + 1)
+        if j + 1 < requests:
+            j += 1
+            place[j] = begin[j]
+        elif acts[j + 1] or not graphs.strict:
+            for k in range(requests):
+                sorted_key[k], sorted_chosen[k] = key[k], chosen[k]
+            if size == len(following.cost):
+                return FULL, tries
+            size = reach(following, size, kind, slot, sorted_key, cost[requests], i, sorted_chosen)
+    return size, tries

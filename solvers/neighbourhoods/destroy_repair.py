@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from kvcore.compiled import compiled
+from kvcore.compiled import allocating, compiled
 from solvers.neighbourhoods.insertion import (
     BEGIN,
     DECODE,
@@ -50,7 +50,7 @@ def seed_draws(seed):
     np.random.seed(seed)
 
 
-@compiled
+@allocating
 def build(order, release, room, grid, requests, lists):
     """Insert all requests in `order`, each from its release on, into an empty schedule; return whether all fit."""
     pieces, count = lists
@@ -64,7 +64,7 @@ def build(order, release, room, grid, requests, lists):
     return True
 
 
-@compiled
+@allocating
 def _scratch(grid, first, width):
     most = 1
     for i in range(first.shape[0] - 1):
@@ -167,7 +167,7 @@ def put_back(group, size, done, room, block, lists, old):
         use(room, block, plan[i], count[i], -ONE)
 
 
-@compiled
+@allocating
 def anneal(rounds, hot, cold, room, grid, requests, lists, best_lists, best, moves):
     """Make `rounds` moves while the heat falls from `hot` to `cold`; return the cost of the best lists.
 

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from kvcore.compiled import compiled, fast
+from kvcore.compiled import allocating, compiled, fast
 
 
 class Cooling(NamedTuple):
@@ -95,7 +95,7 @@ def like(i, rank, place, neighbours):
     return rank[min(rank.shape[0] - 1, max(0, k))]
 
 
-@compiled
+@allocating
 def soften(rounds, cooling, shifts, worth, over, loads, start):
     """Change `start`, and `over` with it, in `rounds` moves; prices are `worth` times a factor.
 

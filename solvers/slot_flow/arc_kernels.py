@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from kvcore.certificates.slot_kernels import DEVICE, HOST, NEVER, RESOURCES
-from kvcore.compiled import compiled
+from kvcore.compiled import allocating
 
 IDLE = -1
 """Stands for the option of a tick between batches."""
@@ -15,7 +15,7 @@ Arcs = Any
 """An array [arcs, 4] of whole numbers, sorted by tick and state."""
 
 
-@compiled
+@allocating
 def cheap_arcs(graphs, prices, scale, starts, most, cheapest, room):
     """Return the arcs on ways from `starts` to an end that cost at most `most` [states] with what they pay.
 
