@@ -20,7 +20,7 @@ from unittest.mock import patch
 
 from benchmarks.data import made
 from bounds.events import EventOptions
-from bounds.just_in_time import search, search_near
+from bounds.just_in_time import TimelyOptions, search, search_near
 from bounds.tuning import Options
 from heuristics import best_schedule
 from kvcore.certificates import Alone, InvalidCertificate
@@ -103,7 +103,7 @@ def timely(instance: Instance, objective: str, value: Any, is_over: Callable[[],
     if found is not None:
         yield found
         value = objective_value(verify_schedule(instance, found), objective)
-    yield from search_near(instance, objective, value, is_over)
+    yield from search_near(instance, objective, TimelyOptions.given().order_widths[0], value, is_over)
 
 
 def run(way: str, case: str, options: Mapping[str, Any], seed: int) -> Run:

@@ -70,15 +70,9 @@ def _narrow(task: Task) -> Iterator[Schedule]:
     """Yield what narrow searches find: prefills and moves are whole, or need not be; or else end just in time."""
     instance, upper, options = task.instance, task.upper, EventOptions.given()
     if most_options(instance) > options.most_options and just_in_time.why_not(instance, task.objective) is None:
-        with suppress(InvalidCertificate):
-            for width in options.widths[:-1]:
-                timely = just_in_time.search(instance, task.objective, width, upper, task.is_over)
-                if timely is not None:
-                    upper = objective_value(verify_schedule(instance, timely), task.objective)
-                    yield timely
-            for near in just_in_time.search_near(instance, task.objective, upper, task.is_over):
-                upper = objective_value(verify_schedule(instance, near), task.objective)
-                yield near
+        for timely in _timely(task):
+            upper = objective_value(verify_schedule(instance, timely), task.objective)
+            yield timely
     machine, variants = instance.machine, [instance]
     longest = max(request.peak for request in instance.requests)
     if (machine.chunked or machine.partial) and (machine.prefill_limit or longest) >= longest:
@@ -95,6 +89,21 @@ def _narrow(task: Task) -> Iterator[Schedule]:
                     schedule = found.schedule.replace(instance_sha256=instance.sha256)
                     upper = objective_value(verify_schedule(instance, schedule), task.objective)
                     yield schedule
+
+
+def _timely(task: Task) -> Iterator[Schedule]:
+    """Yield ever better schedules just in time: near an order, wherever they lead, and near it once more, wider."""
+    instance, objective, upper = task.instance, task.objective, task.upper
+    near, *wider = just_in_time.TimelyOptions.given().order_widths
+    widths = EventOptions.given().widths[:-1]
+    for width, is_near in [(near, True), *((width, False) for width in widths), *((width, True) for width in wider)]:
+        given = instance, objective, width, upper, task.is_over
+        with suppress(InvalidCertificate):
+            for schedule in filter(
+                None, just_in_time.search_near(*given) if is_near else [just_in_time.search(*given)]
+            ):
+                upper = objective_value(verify_schedule(instance, schedule), objective)
+                yield schedule
 
 
 def _proofs(task: Task, upper: Value | None) -> Iterator[Proposal | Schedule]:

@@ -33,12 +33,12 @@ from kvcore.schedule import Batch, Schedule
 class TimelyOptions(Options):
     """Schedules of a few requests, batch by batch, just in time."""
 
-    labels: int = option(600_000, "labels that a search has room for")
+    labels: int = option(1_000_000, "labels that a search has room for")
     most_requests: int = option(5, "requests at the most: their options multiply")
     slice: int = option(2**18, "options after which Python has its turn")
     order_labels: int = option(300_000, "labels in which an order to keep to is looked for")
     order_cells: int = option(2, "parts into which the room beside a batch is cut for that, with `partial`")
-    order_width: int = option(200, "labels with the same tokens left that are followed near an order")
+    order_widths: tuple[int, ...] = option((200, 1000), "labels with the same tokens left that are followed near it")
     slacks: tuple[int, ...] = option((6, 3), "tokens by which a request may be before the order, or behind it")
 
 
@@ -100,7 +100,11 @@ def search(
 
 
 def search_near(
-    instance: Instance, objective: str, upper: Value | None = None, stops: Callable[[], bool] = lambda: False
+    instance: Instance,
+    objective: str,
+    width: int,
+    upper: Value | None = None,
+    stops: Callable[[], bool] = lambda: False,
 ) -> Iterator[Schedule]:
     """Yield ever better schedules below `upper` that keep near the best order where nothing comes from the host.
 
@@ -112,7 +116,7 @@ def search_near(
     ).run(stops=stops).order  # fmt: skip
     for made in {alone.sha256: alone, instance.sha256: instance}.values() if order is not None else ():
         for slack in options.slacks:
-            found = search(made, objective, options.order_width, upper, stops, order or (), slack)
+            found = search(made, objective, width, upper, stops, order or (), slack)
             if found is not None:
                 schedule = found.replace(instance_sha256=instance.sha256)
                 upper = objective_value(verify_schedule(instance, schedule), objective)

@@ -45,6 +45,7 @@ from heuristics.policies.mars_as_released import MarsAsReleased
 from heuristics.policies.mc_sf import McSf, MemoryArea
 from heuristics.policies.on_time import OnTime
 from heuristics.policies.rank import RANKINGS, RankAsReleased, Ranking, Srpt
+from heuristics.policies.refill import Refill
 from heuristics.policies.serial import Serial
 from heuristics.policies.sglang import VARIANTS as SGLANG
 from heuristics.policies.sglang import SGLang
@@ -81,7 +82,7 @@ FAMILIES: dict[str, tuple[Policy, ...]] = {
     "AugServe": (AugServe(), *AUGSERVE),
     "references": (
         Srpt(), Index(), Knee(), Deadline(), OnTime(), FirstTokens(), McSf(), Staggered(), SortedF(), Slai(),
-        MemoryArea(), RandomOrder(),
+        Refill(), MemoryArea(), RandomOrder(),
     ),
 }  # fmt: skip
 

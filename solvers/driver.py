@@ -405,7 +405,8 @@ class _Solve:
             raise (MissingTool if failures[0].why == "missing tool" else BadInput)(failures[0].message)
         is_proved = self._bound_is_proved() and self.value == self.bound
         failed = DECLINED if _declined(ends) else "solver failure"
-        ended = next((end.stop for end in ends if isinstance(end, Done)), failed)
+        ended = min((end.stop for end in ends if isinstance(end, Done)), key=lambda stop: stop != "time limit",
+                    default=failed)  # fmt: skip
         stopped: str = "proved" if is_proved else self.decided() or ended
         job = self.claimant or self.bounded_by or self.job
         certified = self.certificate is not None and self.certificate.value == self.bound

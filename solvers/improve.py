@@ -29,6 +29,7 @@ from heuristics.policies.index import MEANS, Index, mean_work
 from heuristics.policies.knee import MEANS as KNEE_MEANS
 from heuristics.policies.knee import Knee, has_knee
 from heuristics.policies.on_time import PACE, SHARE, SHORT, WAIT, OnTime
+from heuristics.policies.refill import Refill
 from heuristics.policies.staggered import Staggered
 from kvcore.cost import OwnCost
 from kvcore.instance import Instance
@@ -63,7 +64,7 @@ class ImproveOptions(Options):
     restarts: int = option(4, "runs of destroy and repair, from different seeds")
     powers: int = option(9, "R0 is divided by so many powers of 4 first, where runs are compiled", least=0)
     finest_r0: float = option(1.05, "the ratio of two values of R0 that are not worth telling apart", least=1)
-    finest_parameter: float = option(1.1, "the same ratio for parameters of `knee` and `on-time`", least=1)
+    finest_parameter: float = option(1.1, "the same ratio for parameters of `knee`, `on-time` and `refill`", least=1)
     finest_time: float = option(1.01, "the same ratio for flow times, and times of a token", least=1)
     moves: int = option(2_000, "moves of destroy and repair that count as a round")
     runs: int = option(200, "compiled runs of the index rule that count as a round")
@@ -166,7 +167,7 @@ class _Improvement:
     best: Index | None = None
     """It with its best steps."""
     turned_best: Callable[[Any], Policy] | None = None
-    """Makes `knee` or `on-time` with its best parameters, of factors by request."""
+    """Makes `knee`, `on-time` or `refill` with its best parameters, of factors by request."""
     turned_value: Value | float = math.inf
     schedule: Schedule = field(init=False)
     value: Value = field(init=False)
@@ -203,7 +204,7 @@ class _Improvement:
             self.follow(self.quick(ran))
         first = [self.turned(), self.due() if tail_of(objective) else self.tuned()]
         first = [self.due(), self.turned()] if objective == "max-flow-time" else first
-        for tries in (_staggered(instance), *first):
+        for tries in (_staggered(instance), self.refilled(draw, ran), *first):
             self.follow(tries)
         self.follow(self.steered(draw), named=False)
         self.follow(other_policies(instance, objective, ran))
@@ -251,7 +252,7 @@ class _Improvement:
             else:
                 value = objective_value(trace, self.objective)
                 if value < self.value:
-                    self._keep(trace, policy.name if named else None)
+                    self._keep(trace, policy.name if named and getattr(policy, "factors", None) is None else None)
             self.took = time.monotonic() - began
             try:
                 policy = tries.send(value)
@@ -324,6 +325,33 @@ class _Improvement:
                 step = math.sqrt(step)
         self.turned_best = lambda factors: make(*point, factors=factors)
 
+    def refilled(self, draw: random.Random, ran: set[str]) -> Tries:
+        """Search for the patience of `refill`, and other priorities, for half of the seconds that are left.
+
+        Where it is better than what is known, and requests call.
+        """
+        known, best, step = self.value, Refill(), 4.0
+        if best.why_not(self.instance.machine) or not any(request.calls for request in self.instance.requests):
+            return
+        ran.add(best.name)
+        value = yield best
+        while value < known and step > self.options.finest_parameter and self.in_time():
+            for change in (step, 1 / step):
+                policy = Refill(rounded(best.patience * change))
+                other = yield policy
+                if other < value:
+                    value, best = other, policy
+                    break
+            else:
+                step = math.sqrt(step)
+        if value < known:
+            end = (time.monotonic() + self.began + self.seconds) / 2
+
+            def go_on(made: int) -> bool:
+                return made < self.options.runs if self.rounds is not None else time.monotonic() < end
+
+            yield from self._shaken(lambda logs: Refill(best.patience, np.exp(logs)), value, draw, go_on)
+
     def due(self) -> Tries:
         """Search for the flow time and the time of a token of the deadline rule, in steps that become smaller."""
         if isinstance(self.instance.cost, OwnCost):
@@ -366,7 +394,6 @@ class _Improvement:
         """Change priorities in a window of requests, without end: of the index rule, or of a list if that is better."""
         requests, machine = self.instance.requests, self.instance.machine
         n = len(requests)
-        by_arrival = sorted(range(n), key=lambda i: requests[i].arrival)
         ends = completions(verify_schedule(self.instance, self.schedule))
         places = np.zeros(n)
         places[sorted(range(n), key=lambda i: ends[requests[i].id])] = self.options.spacing * np.arange(n)
@@ -389,8 +416,20 @@ class _Improvement:
         turned = self.turned_best
         if turned is not None and self.turned_value <= value:
             make, logs, value = lambda logs: turned(np.exp(logs)), np.zeros(n), self.turned_value
+        yield from self._shaken(make, value, draw, lambda made: True, logs)
+
+    def _shaken(
+        self, make: Callable[[Any], Policy], value: Value | float, draw: random.Random, go_on: Callable[[int], bool],
+        logs: Any = None,
+    ) -> Tries:  # fmt: skip
+        """Change the logarithms of priorities in a window of requests, again and again; `go_on` knows how often."""
+        n = len(self.instance.requests)
+        by_arrival = sorted(range(n), key=lambda i: self.instance.requests[i].arrival)
+        logs = np.zeros(n) if logs is None else logs
         low, high = self.options.smallest_window, self.options.largest_window
-        while True:
+        made = 0
+        while go_on(made):
+            made += 1
             size = min(n, draw.randint(low, max(low, high)), max(2, n // 2))
             first = draw.randint(0, n - size)
             changed = logs.copy()

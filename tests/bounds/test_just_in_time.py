@@ -71,7 +71,7 @@ def test_tokens_keep_to_an_order():
 @pytest.mark.slow
 def test_schedules_near_the_best_order_without_a_host_are_better():
     instance = Library().instance(Library().record("real-3-ve-s3"))
-    *_, best = search_near(instance, FLOW, 26_920_335)
+    *_, best = search_near(instance, FLOW, 200, 26_920_335)
     assert objective_value(verify_schedule(instance, best), FLOW) <= 26_072_307
 
 

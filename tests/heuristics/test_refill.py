@@ -1,0 +1,47 @@
+"""Refills beside what runs: by hand."""
+
+from heuristics import get_policy, trace_policy
+from kvcore import Cost
+from tests.support.build import instance, request
+from tests.support.served import served, work
+
+UNIT = Cost.unit()
+LONG, SHORT = 20, 5
+"""Ticks of a call: more, and less, than 1.5 times the 7 in which both contexts are processed again."""
+
+
+def test_who_waits_processes_what_fits_beside_the_first():
+    """The first holds 6 at its end, so that 2 of 8 tokens are free: the second has two tokens then, and lacks three."""
+    trace = served("refill", (0, 4, 3), (0, 5, 3), memory=8, batch_tokens=2, evict=True, cost=UNIT)
+    both = [{"R0": 2}, {"R0": 2}, {"R0": 1, "R1": 1}, {"R0": 1, "R1": 1}]
+    assert work(trace) == [*both, {"R1": 2}, {"R1": 1}, {"R1": 1}, {"R1": 1}]
+
+
+def test_what_is_left_free_is_what_the_first_still_grows_by():
+    trace = served("refill", (0, 4, 3), (0, 5, 3), memory=7, batch_tokens=2, evict=True, cost=UNIT)
+    assert work(trace)[:5] == [{"R0": 2}, {"R0": 2}, {"R0": 1, "R1": 1}, {"R0": 1}, {"R1": 2}]
+
+
+def calls(duration):
+    """A request with a call, before one that has more left, and does not fit beside it."""
+    first = request("R0", 70, (1, duration, 0, "free"), 1)
+    return instance(first, request("R1", 18, 60), memory=80, batch_tokens=16, evict=True)
+
+
+def drops(name, duration):
+    return [batch.drop for batch in trace_policy(calls(duration), get_policy(name)).schedule.batches if batch.drop]
+
+
+def test_kv_makes_room_in_a_long_call_and_stays_in_a_short_one():
+    assert drops("refill", LONG)[0] == {"R0": 70}
+    assert not any("R0" in drop for drop in drops("refill", SHORT))
+    assert drops("refill:patience=0", SHORT)[0] == {"R0": 70}
+
+
+def test_of_those_who_make_room_the_last_goes_first():
+    three = instance(
+        request("R0", 1, 9), request("R1", 2, 9), request("R2", 1, 2, arrival=2), memory=12, batch_tokens=8, evict=True
+    )
+    dropped = [batch.drop for batch in trace_policy(three, get_policy("refill")).schedule.batches if batch.drop]
+    assert dropped
+    assert all("R0" not in drop for drop in dropped)
