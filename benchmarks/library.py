@@ -15,9 +15,8 @@ from typing import Any
 from kvbound.cli.common import people_console, table
 from kvbound.plots import plot_profile
 from kvcore.instance import Instance
-from kvcore.result import Result
+from kvcore.result import Result, number
 from library import Library
-from library.library import exact
 from library.policies import over
 from solvers import solve
 from solvers.dual_bound import best_bound
@@ -55,7 +54,7 @@ def _rows(library: Library) -> Iterator[dict[str, Any]]:
         for way, compute in WAYS.items():
             began = time.monotonic()
             result = compute(instance, objective)
-            found = (None if known is None else exact(known, objective) for known in (result.value, result.bound))
+            found = (number(known, objective) for known in (result.value, result.bound))
             value, bound = found
             yield {
                 "case": name, "objective": objective, "way": way, "value": value, "bound": bound,

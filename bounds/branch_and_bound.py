@@ -23,6 +23,7 @@ from kvcore.certificates import Branch, Leaf, Prices, Tree
 from kvcore.certificates.budget import MOST_WORK, Budget
 from kvcore.certificates.path_kernels import CONTEXT, DECODE, HIGH, LOW, PAUSE
 from kvcore.certificates.prices import kinds, spend
+from kvcore.metrics import AVERAGES
 
 
 @dataclass(frozen=True)
@@ -69,7 +70,7 @@ class TreeSearch:
 
     def __init__(self, task: Task, oracle: Oracle, prices: Floats) -> None:
         self.task, self.oracle, self.options = task, oracle, TreeOptions.given()
-        self.is_whole = task.objective != "normalized-latency"
+        self.is_whole = task.objective not in AVERAGES
         self.cutoff = np.inf if task.upper is None else float(task.upper)
         self.master = Master(oracle)
         self.root = self._node(oracle.legs, prices)

@@ -24,7 +24,7 @@ from kvcore.certificates.fresh import FreshSearch
 from kvcore.certificates.frontier import ROWS, TRIED, VALUES, push
 from kvcore.certificates.proof import InvalidCertificate
 from kvcore.instance import Instance
-from kvcore.metrics import Value, objective_value
+from kvcore.metrics import FLOWS, Value, objective_value
 from kvcore.referee import verify_schedule
 from kvcore.schedule import Batch, Schedule
 
@@ -47,7 +47,7 @@ def why_not(instance: Instance, objective: str) -> str | None:
     machine = instance.machine
     if not (machine.chunked or machine.partial):
         return "prefills and moves are whole"
-    if objective not in ("total-flow-time", "weighted-flow-time", "normalized-latency"):
+    if objective not in FLOWS:
         return f"it is not for {objective}"
     if not machine.pause:
         return "it is for machines with pause"

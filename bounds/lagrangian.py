@@ -15,10 +15,10 @@ from bounds import walks
 from kvcore.certificates import Prices
 from kvcore.certificates.path_kernels import DECODE, DEVICE, EARLIEST, HIGH, HOST, LOW, PriceArrays, Route, price_arrays
 from kvcore.certificates.paths import Course
-from kvcore.certificates.prices import FLOWS, kinds, why_not
+from kvcore.certificates.prices import kinds, why_not
 from kvcore.errors import BadInput
 from kvcore.instance import Instance, Request
-from kvcore.metrics import weight
+from kvcore.metrics import FLOWS, weight
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]

@@ -19,7 +19,7 @@ from bounds.task import Proposal, Task, most_options
 from bounds.tuning import Options, option
 from formulations.timing import MOVES, Event, batches_of, start_early
 from kvcore.certificates.options import DUE, WINDOW
-from kvcore.certificates.prices import FLOWS, Prices
+from kvcore.certificates.prices import Prices
 from kvcore.certificates.proof import InvalidCertificate
 from kvcore.certificates.slot_graph import LocalGraphs, local_graphs
 from kvcore.certificates.slot_kernels import NEVER, Layer, Slot, empty_layer, expand, no_more, values
@@ -27,7 +27,7 @@ from kvcore.certificates.slot_search import Outcome, SlotSearch, Vector
 from kvcore.certificates.slots import MOST_STATES, MOST_TRIES, SlotPrices, Slots, why_not
 from kvcore.errors import BadInput
 from kvcore.instance import Instance
-from kvcore.metrics import SUMS, objective_value, scale_of
+from kvcore.metrics import FLOWS, SUMS, objective_value, scale_of
 from kvcore.referee import InvalidSchedule, verify_schedule
 from kvcore.schedule import Schedule
 

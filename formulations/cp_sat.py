@@ -10,7 +10,7 @@ from typing import Any
 from kvcore.cost import CostFunction, Features
 from kvcore.errors import BadInput, MissingTool
 from kvcore.instance import Instance, Request
-from kvcore.metrics import OBJECTIVES, Value, scale_of
+from kvcore.metrics import FLOWS, OBJECTIVES, Value, scale_of, weight
 from kvcore.schedule import Batch, Schedule
 from kvcore.trace import Trace
 
@@ -104,10 +104,8 @@ class CpSat:
             limits = {
                 "makespan": upper_bound,
                 "busy-time": waits + upper_bound,
-                "total-flow-time": last_arrival + upper_bound,
-                "weighted-flow-time": last_arrival + upper_bound,
                 "max-flow-time": last_arrival + upper_bound,
-                "normalized-latency": last_arrival + upper_bound * max(r.output for r in requests),
+                **{name: last_arrival + upper_bound / min(weight(r, name) for r in requests) for name in FLOWS},
             }
             latest = min(latest, int(limits.get(self.objective_name, latest)))
         if latest > 2**60:
@@ -448,13 +446,10 @@ class CpSat:
             return last
         if self.objective_name == "late-requests":
             return sum(self._late(part, flow(part)) for part in self.parts)
-        factors = {
-            "total-flow-time": lambda part: flow(part),
-            "weighted-flow-time": lambda part: part.request.weight * flow(part),
-            "total-ttft": lambda part: part.first_token - part.request.arrival,
-            "normalized-latency": lambda part: self.scale // part.request.output * flow(part),
-        }
-        return sum(factors[self.objective_name](part) for part in self.parts)
+        rates = [int(self.scale * weight(part.request, self.objective_name)) for part in self.parts]
+        by_first = self.objective_name == "total-ttft"
+        times = ((part.first_token if by_first else part.end_time[-1]) - part.request.arrival for part in self.parts)
+        return sum(rate * time for rate, time in zip(rates, times, strict=True))
 
     def _late(self, part: _RequestVariables, flow: Any) -> Any:
         """Return a 0/1 variable that is 1 if an SLO is exceeded (limits on averages, scaled to whole ticks)."""

@@ -12,7 +12,7 @@ from formulations.chains import Chain, chains, chunks, least_batch, least_times,
 from kvcore.cost import CostFunction
 from kvcore.errors import BadInput
 from kvcore.instance import Instance
-from kvcore.metrics import Value, check_objective, weight
+from kvcore.metrics import FLOWS, Value, check_objective, weight
 from kvcore.result import Horizon
 
 
@@ -183,7 +183,7 @@ def latest_completions(instance: Instance, objective: str, upper_bound: Value) -
         return [int(upper_bound)] * len(instance.requests)
     if objective == "max-flow-time":
         return [request.arrival + int(upper_bound) for request in instance.requests]
-    if objective in ("total-flow-time", "weighted-flow-time", "normalized-latency"):
+    if objective in FLOWS:
         return _latest(instance, objective, upper_bound, [least_times(instance, c)[-1] for c in chains(instance)])
     return None
 

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from kvcore.cost import Features
 from kvcore.instance import Instance
-from kvcore.metrics import Value
+from kvcore.metrics import AVERAGES, Value
 
 TIMES = (("min", Fraction(60), Fraction(36000)), ("s", Fraction(1), Fraction(1)),
          ("ms", Fraction(1, 10**3), Fraction(1, 10**3)), ("µs", Fraction(1, 10**6), Fraction(1, 10**6)),
@@ -40,7 +40,7 @@ class Units(NamedTuple):
         """Return the unit of an objective."""
         if objective == "late-requests":
             return "requests"
-        return f"{self.time} per token" if objective == "normalized-latency" else self.time
+        return f"{self.time} per token" if objective in AVERAGES else self.time
 
     def value(self, value: int | str | Fraction | None, objective: str) -> str | None:
         """Write a value of an objective, as rows and results hold it, without its unit (None: there is none)."""

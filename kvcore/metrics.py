@@ -11,7 +11,7 @@ from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from fractions import Fraction
-from math import lcm
+from math import ceil, lcm
 from typing import Any, NamedTuple
 
 from kvcore.errors import BadInput, did_you_mean
@@ -159,23 +159,34 @@ def tail_of(objective: str) -> Tail | None:
 MEASURED = {"median", "tpot", "throughput", "goodput"}
 """Words of measures for which no optimum is sought."""
 
-SUMS = ("total-flow-time", "weighted-flow-time", "total-ttft", "normalized-latency")
+RATES: dict[str, Callable[[Request], Fraction]] = {
+    "total-flow-time": lambda request: Fraction(1),
+    "weighted-flow-time": lambda request: Fraction(request.weight),
+    "total-ttft": lambda request: Fraction(1),
+    "normalized-latency": lambda request: Fraction(1, request.output),
+}
+"""What a tick of the flow time (for total-ttft: of the TTFT) of a request adds to the objective."""
+SUMS = tuple(RATES)
 """Objectives that are sums over requests, so that a mean makes sense."""
+FLOWS = tuple(name for name in SUMS if name != "total-ttft")
+"""Sums of flow times."""
+AVERAGES = ("normalized-latency",)
+"""Objectives whose values may be fractions."""
 
 
 def weight(request: Request, objective: str) -> Fraction:
-    """Return what a tick of the flow time (for total-ttft: of the TTFT) of a request adds to an objective of `SUMS`."""
-    return {
-        "total-flow-time": Fraction(1),
-        "total-ttft": Fraction(1),
-        "weighted-flow-time": Fraction(request.weight),
-        "normalized-latency": Fraction(1, request.output),
-    }[objective]
+    """Return the rate of a request in an objective of `SUMS`."""
+    return RATES[objective](request)
 
 
 def scale_of(requests: Iterable[Request], objective: str) -> int:
-    """Return what makes the objective whole if it is multiplied by it: for averages, the outputs' common multiple."""
-    return lcm(*(request.output for request in requests)) if objective == "normalized-latency" else 1
+    """Return what makes the objective whole if it is multiplied by it: the common denominator of its rates."""
+    return lcm(*(weight(request, objective).denominator for request in requests)) if objective in AVERAGES else 1
+
+
+def least_value(bound: Value, objective: str) -> Value:
+    """Return a bound, rounded up where every value is whole."""
+    return bound if objective in AVERAGES else ceil(bound)
 
 
 def objective_value(trace: Trace, objective: str) -> Value:

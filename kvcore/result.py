@@ -9,7 +9,7 @@ from typing import Any, Literal
 from kvcore.certificates import Certificate, recompute
 from kvcore.contradiction import contradiction
 from kvcore.instance import Instance
-from kvcore.metrics import SUMS, Value, completions, handlings, objective_value
+from kvcore.metrics import AVERAGES, SUMS, Value, completions, handlings, objective_value
 from kvcore.referee import verify_schedule
 from kvcore.schedule import Schedule
 from kvcore.trace import Trace
@@ -186,4 +186,4 @@ def number(value: Value | None, objective: str) -> int | str | None:
     """Return a value as JSON has it: a whole number, or a fraction in text."""
     if value is None:
         return None
-    return str(Fraction(value)) if objective == "normalized-latency" else int(value)
+    return str(Fraction(value)) if objective in AVERAGES else int(value)

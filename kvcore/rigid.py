@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kvcore.instance import Instance, Request
+from kvcore.metrics import weight
 
 OBJECTIVES = ("total-flow-time", "weighted-flow-time", "total-ttft")
 """Sums over requests of a rate times the start plus a constant."""
@@ -89,8 +90,8 @@ def kinds_of(instance: Instance, objective: str) -> tuple[Kind, ...]:
     arrival = instance.first_arrival
     alike: dict[tuple[int, int, int, int], list[Request]] = defaultdict(list)
     for request in instance.requests:
-        weight = request.weight if objective == "weighted-flow-time" else 1
-        alike[request.output, request.prompt, weight, request.arrival - arrival].append(request)
+        rate = int(weight(request, objective))
+        alike[request.output, request.prompt, rate, request.arrival - arrival].append(request)
     blocks = instance.machine.blocks
     return tuple(
         Kind(
@@ -98,10 +99,10 @@ def kinds_of(instance: Instance, objective: str) -> tuple[Kind, ...]:
             prompt=prompt,
             load=tuple(blocks(prompt + q) for q in range(output)),
             release=release,
-            rate=weight,
+            rate=rate,
             span=1 if objective == "total-ttft" else output,
         )
-        for (output, prompt, weight, release), requests in sorted(alike.items(), key=lambda item: item[0])
+        for (output, prompt, rate, release), requests in sorted(alike.items(), key=lambda item: item[0])
     )
 
 

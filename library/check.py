@@ -40,8 +40,11 @@ from math import ceil, inf, lcm
 from operator import add, le, mul
 from pathlib import Path
 
-OBJECTIVES = ("makespan", "busy-time", "total-flow-time", "weighted-flow-time", "max-flow-time", "total-ttft",
-              "late-requests", "normalized-latency")
+RATES = {  # what a tick adds to a sum, from the arrival to the last token (to the first, for total-ttft)
+    "total-flow-time": lambda one: 1, "weighted-flow-time": lambda one: one.weight,
+    "total-ttft": lambda one: 1, "normalized-latency": lambda one: Fraction(1, output(one)),
+}
+OBJECTIVES = ("makespan", "busy-time", "max-flow-time", "late-requests", *RATES)
 TAILS = ("p99-flow-time", "p99-ttft")
 TAIL = "pNN-flow-time or pNN-ttft"
 FLOW = ("total-flow-time",)
@@ -464,12 +467,10 @@ def by_objective(ones, times, busy):
     return {
         "makespan": max(one.arrival + last for one, last in zip(ones, lasts)),
         "busy-time": busy,
-        "total-flow-time": sum(lasts),
-        "weighted-flow-time": sum(one.weight * last for one, last in zip(ones, lasts)),
         "max-flow-time": max(lasts),
-        "total-ttft": sum(firsts),
         "late-requests": sum(is_late(one, *both) for one, both in zip(ones, times)),
-        "normalized-latency": sum(Fraction(last, output(one)) for one, last in zip(ones, lasts)),
+        **{name: sum(rate(one) * time for one, time in zip(ones, firsts if name == "total-ttft" else lasts))
+           for name, rate in RATES.items()},
     }
 
 
@@ -1978,7 +1979,7 @@ class SlotSearch:
             ones = [Box(one, arrival=0, segments=[Box(each, call=each.call and Box(each.call, duration=0))
                                                   for each in one.segments]) for one in ones]
         self.start = min(one.arrival for one in ones)
-        unit = lcm(*map(output, ones)) if objective == "normalized-latency" else 1
+        unit = lcm(*(Fraction(RATES[objective](one)).denominator for one in ones)) if objective in RATES else 1
         self.kinds = {kind: Alone(one, instance, objective, self.start, unit, proof.strict, limits)
                       for kind, one in {but_id(one): one for one in ones}.items()}
         self.joint = [self.kinds[kind] for kind in sorted(map(but_id, ones))]  # those that are alike are neighbours
@@ -2082,8 +2083,7 @@ class Alone:
     def __init__(self, one, instance, objective, start, unit, strict, limits):
         machine, block = instance.machine, instance.machine.block
         self.arrival, self.first = one.arrival - start, objective == "total-ttft"
-        self.w = {"makespan": 0, "max-flow-time": 0, "busy-time": 0, "weighted-flow-time": one.weight,
-                  "normalized-latency": unit // output(one)}.get(objective, 1)
+        self.w = int(unit * RATES[objective](one)) if objective in RATES else 0
         self.over, self.idle, self.options, self.earliest, self.size = [], [], [], inf, 0
         self.rules, begin = Box(machine=machine, whole=False, kinds=[""]), Execution(Box(instance, requests=[one]))
         begin.clock, begin.joined = start, True
@@ -2302,7 +2302,8 @@ KINDS = {  # a proof's function, its keys, and the objectives for which it is ch
                       "levels": ([number], []), "labels": integer(1), "target": (optional(number), None)}, FLOW),
     "pairs": (pairs, {}, FLOW),
     "slots": (slots, {"target": integer(1), "scale": integer(1, 2**30), "prices": [SLOTS], "strict": (switch, False),
-                      "states": integer(0, 4 * 10**6), "tries": integer(0, 10**9)}, OBJECTIVES[:6] + OBJECTIVES[7:]),
+                      "states": integer(0, 4 * 10**6), "tries": integer(0, 10**9)},
+              ("makespan", "busy-time", "max-flow-time", *RATES)),
 }
 
 

@@ -22,6 +22,7 @@ from kvcore.files import locked, parse, read_instance, read_schedule, read_text,
 from kvcore.instance import Instance
 from kvcore.metrics import Value, check_objective, objective_value
 from kvcore.referee import InvalidSchedule, verify_schedule
+from kvcore.result import number
 from kvcore.schedule import Schedule
 from library.record import Best, Origin, Record
 
@@ -201,9 +202,10 @@ class Library:
         then the offer takes its place; `_held` finds it in both.
         """
         for objective, value in values.items():
-            before = record.objectives[objective]
+            before, written = record.objectives[objective], number(value, objective)
+            assert written is not None  # for mypy: there is a value
             self._settle(record, kind, objective)
-            best = before.better(kind, exact(value, objective), origin)
+            best = before.better(kind, written, origin)
             if best is None:
                 continue
             if best.gap is not None and best.gap < 0:
@@ -296,11 +298,6 @@ def table_rows(path: Path, *columns: str) -> list[dict[str, str]]:
     except (csv.Error, ValueError) as error:
         raise BadInput(f"{path}: not a table of the library: {error}") from None
     return rows
-
-
-def exact(value: Value, objective: str) -> int | str:
-    """Return it as a record has it: a fraction in text where the objective is one."""
-    return str(Fraction(value)) if objective == "normalized-latency" else int(value)
 
 
 def sizes(instance: Instance) -> dict[str, int]:

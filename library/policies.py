@@ -9,9 +9,10 @@ from typing import Any
 from heuristics import PolicyError, Unsuited, get_policy, trace_policy
 from kvcore.metrics import objective_value
 from kvcore.referee import verify_schedule
+from kvcore.result import number
 from kvcore.schedule import Schedule
 from kvcore.trace import Trace
-from library.library import Library, exact, table_rows
+from library.library import Library, table_rows
 from library.record import Record
 
 TABLE = "policies.csv"
@@ -48,7 +49,7 @@ def schedule_rows(library: Library, label: str, schedule: Schedule) -> list[dict
 
 def _rows(record: Record, policy: str, trace: Trace | None, seconds: float, error: str) -> Iterator[dict[str, Any]]:
     for objective, best in record.objectives.items():
-        value = None if trace is None else exact(objective_value(trace, objective), objective)
+        value = None if trace is None else number(objective_value(trace, objective), objective)
         known = (record.name, record.family, record.requests, record.calls, objective, policy, value, best.value)
         ratios = (over(value, best.value), over(value, best.bound))
         yield dict(zip(COLUMNS, (*known, best.bound, *ratios, seconds, error), strict=True))

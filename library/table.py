@@ -7,6 +7,7 @@ from statistics import median
 from typing import Any
 
 from kvcore.files import write_text
+from kvcore.metrics import AVERAGES
 from library.families import FAMILIES
 from library.library import Library
 from library.policies import WITHIN, known_rows, profile
@@ -109,7 +110,7 @@ def _named(value: int | str | None, objective: str, tick: Fraction) -> str:
     if objective == "late-requests":
         return f"{value} late"
     number = f"{float(Fraction(value) * tick):,.6f}".rstrip("0").rstrip(".")
-    return f"{number} {'ticks' if tick == 1 else 's'}{' per token' * (objective == 'normalized-latency')}"
+    return f"{number} {'ticks' if tick == 1 else 's'}{' per token' * (objective in AVERAGES)}"
 
 
 def _percent(share: float | None) -> str:

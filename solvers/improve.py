@@ -14,7 +14,6 @@ import time
 from collections.abc import Callable, Collection, Generator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
-from fractions import Fraction
 from functools import partial
 from typing import Any
 
@@ -35,7 +34,7 @@ from kvcore.cost import OwnCost
 from kvcore.instance import Instance
 from kvcore.metrics import SUMS, Value, check_objective, completions, objective_value, tail_of
 from kvcore.referee import verify_schedule
-from kvcore.result import Result, SolverInfo
+from kvcore.result import Result, SolverInfo, number
 from kvcore.schedule import Schedule
 from kvcore.trace import Trace
 from solvers.messages import Done, Found, Progress, Send, SolveJob, SolveOptions
@@ -116,7 +115,7 @@ def improve(
     except _OverError:
         return Result(instance, objective, formulation="improve", solver=info, seconds=time.monotonic() - search.began,
                       stopped=stopped, extra={"start": known, "rounds": 0, **chosen})  # fmt: skip
-    known["value"] = str(Fraction(search.value)) if objective == "normalized-latency" else int(search.value)
+    known["value"] = number(search.value, objective)
     try:
         search.go_on(seed)
     except KeyboardInterrupt:

@@ -15,7 +15,7 @@ from heuristics.registry import AnyPolicy
 from kvcore.cost import Features, OwnCost
 from kvcore.errors import BadInput
 from kvcore.instance import Instance
-from kvcore.metrics import Value, check_objective, objective_value
+from kvcore.metrics import AVERAGES, Value, check_objective, objective_value
 from kvcore.referee import verify_schedule
 from kvcore.result import Result, SolverInfo
 
@@ -73,5 +73,5 @@ def target_of(text: str, instance: Instance, objective: str, handling: str) -> V
         value = objective_value(verify_schedule(freed, run_policy(freed, get_policy(match[2]))), objective)
         return value * share
     if re.fullmatch(r"\d{1,30}", text):
-        return Fraction(2 * int(text) - 1, 2) if objective != "normalized-latency" else Fraction(int(text))
+        return Fraction(int(text)) if objective in AVERAGES else Fraction(2 * int(text) - 1, 2)
     raise BadInput(f"--better-than {text}: write a whole number of ticks, or P%:POLICY such as 10%:fcfs")

@@ -16,16 +16,10 @@ from bounds.tuning import Options, option
 from heuristics.policies.index import GROUP, Index, Marginal, Windows
 from kvcore.cost import OwnCost
 from kvcore.instance import LIMIT, Instance
+from kvcore.metrics import SUMS, weight
 from solvers.steering_kernels import Costs, Limits, Requests, simulate
 
 Array = Any
-OBJECTIVES: dict[str, Callable[[Array, Array, Array, Array], float]] = {
-    "total-flow-time": lambda first, end, output, weight: end.sum(),
-    "weighted-flow-time": lambda first, end, output, weight: (weight * end).sum(),
-    "normalized-latency": lambda first, end, output, weight: (end / output).sum(),
-    "total-ttft": lambda first, end, output, weight: first.sum(),
-}
-"""What is minimised, of first tokens and ends less the arrivals."""
 
 
 @dataclass(frozen=True)
@@ -41,7 +35,7 @@ def applies(instance: Instance, objective: str) -> bool:
     """Whether the run counts what the rule does: requests without calls, blocks of one token, evictions and pauses."""
     machine = instance.machine
     return (
-        objective in OBJECTIVES and machine.evict and machine.pause and machine.hybrid and machine.chunked
+        objective in SUMS and machine.evict and machine.pause and machine.hybrid and machine.chunked
         and machine.block == 1 and bool(instance.requests) and not isinstance(instance.cost, OwnCost)
         and all(len(request.segments) == 1 for request in instance.requests)
     )  # fmt: skip
@@ -81,9 +75,10 @@ class Runs:
         given = machine.memory, machine.batch_tokens, machine.prefill_limit, machine.batch_requests
         self.limits = Limits(*(LIMIT if limit is None else limit for limit in given))
         self.order = order = sorted(range(len(requests)), key=lambda i: requests[i].arrival)
-        sizes = [(r.arrival - instance.first_arrival, r.prompt, r.output, r.weight) for r in requests]
-        self.arrival, self.prompt, self.output, self.weight = np.array(sizes, np.int64)[order].T.copy()
-        self.objective, self.tick = OBJECTIVES[objective], float(instance.tick_seconds)
+        sizes = [(r.arrival - instance.first_arrival, r.prompt, r.output) for r in requests]
+        self.arrival, self.prompt, self.output = np.array(sizes, np.int64)[order].T.copy()
+        self.rate = np.array([float(weight(requests[i], objective)) for i in order])
+        self.by_first, self.tick = objective == "total-ttft", float(instance.tick_seconds)
 
     def once(self, r0: float) -> tuple[float, float]:
         """Return the value, in ticks, and the last end, in seconds, with one R0, in seconds."""
@@ -99,5 +94,5 @@ class Runs:
         first, end = simulate(
             self.costs, self.limits, jobs, Windows(steps.seconds / self.tick, steps.r0 / self.tick, steps.group)
         )
-        value = self.objective(first - self.arrival, end - self.arrival, self.output, self.weight)
+        value = (self.rate * ((first if self.by_first else end) - self.arrival)).sum()
         return (float(value) if np.isfinite(end).all() else np.inf), float(end.max()) * self.tick

@@ -26,7 +26,7 @@ from kvcore.certificates.tail import LateTail
 from kvcore.certificates.tree import Tree
 from kvcore.files import parse, read_text
 from kvcore.instance import Instance, Name, Noun
-from kvcore.metrics import Value, check_objective
+from kvcore.metrics import AVERAGES, Value, check_objective, least_value
 
 HORIZON = "no batches are counted: the argument holds for schedules of any length"
 
@@ -62,8 +62,7 @@ class Certificate(Noun):
     @property
     def value(self) -> Value:
         """The bound that it claims, as a number."""
-        claimed = Fraction(self.bound)
-        return claimed if self.objective == "normalized-latency" else ceil(claimed)
+        return least_value(Fraction(self.bound), self.objective)
 
     def to_json(self) -> str:
         """Return the certificate file as text."""
@@ -138,6 +137,6 @@ _RECOMPUTED: WeakValueDictionary[int, Certificate] = WeakValueDictionary()
 
 def rounded(bound: Value, objective: str) -> Value:
     """Round up to a whole number where every value is one, and else down to one of `FINEST` parts, if it is no such."""
-    if objective != "normalized-latency":
+    if objective not in AVERAGES:
         return ceil(bound)
     return Fraction(bound) if Fraction(bound).denominator <= FINEST else Fraction(floor(bound * FINEST), FINEST)

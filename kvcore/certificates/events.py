@@ -64,7 +64,7 @@ from kvcore.certificates.proof import InvalidCertificate, Proof
 from kvcore.certificates.splits import whole_prefills
 from kvcore.cost import CostFunction
 from kvcore.instance import Instance, Request, alike
-from kvcore.metrics import Value, check_objective, scale_of, weight
+from kvcore.metrics import SUMS, Value, check_objective, least_value, scale_of, weight
 from kvcore.schedule import Batch, Schedule
 
 MOST_STATES = 3_000_000
@@ -193,11 +193,11 @@ class EventSearch:
         rates = [s.low + int(rate) if s.objective == SUM else 0 for rate in s.rate]
         reached -= sum(rate * request.arrival for rate, request in zip(rates, self.requests, strict=True))
         bound = Fraction(reached, scale_of(self.requests, self.objective))
-        value = bound if self.objective == "normalized-latency" else int(bound)
         found, is_over = code == frontier.FOUND, code in (frontier.EMPTY, frontier.FOUND)
         if is_over or code == frontier.PAUSED:
             states = max(1, min(states, max(int(f.count[frontier.ROWS]), -(-int(f.count[frontier.TRIED]) // TRIES))))
-        return Outcome(value, states, found, is_over, self._schedule(int(f.heap[0])) if found else None)
+        schedule = self._schedule(int(f.heap[0])) if found else None
+        return Outcome(least_value(bound, self.objective), states, found, is_over, schedule)
 
     def _schedule(self, row: int) -> Schedule:
         """Return the schedule that led to a row. For busy-time, each batch waits until all calls have returned."""
@@ -236,7 +236,7 @@ def _seen(request: Request, objective: str) -> Request:
     """Return the request as far as the objective sees it."""
     if objective != "late-requests":
         request = request.replace(slo=None)
-    if objective != "weighted-flow-time":
+    if objective not in SUMS or weight(request, objective) == weight(request.replace(weight=1), objective):
         request = request.replace(weight=1)
     if objective != "busy-time":
         return request

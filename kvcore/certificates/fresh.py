@@ -149,7 +149,7 @@ from kvcore.certificates.budget import Budget
 from kvcore.certificates.frontier import ROWS, TRIED, push
 from kvcore.certificates.proof import InvalidCertificate, Proof
 from kvcore.instance import Instance, Request
-from kvcore.metrics import SUMS, Value, check_objective, scale_of, weight
+from kvcore.metrics import SUMS, Value, check_objective, least_value, scale_of, weight
 
 MOST_LABELS, TRIES = 3_000_000, 300
 """Labels that a checker follows, and batches and other labels that it tries for each on average, at the most."""
@@ -256,8 +256,8 @@ class FreshSearch:
         is_over = code in (kernels.EMPTY, kernels.FOUND)
         if is_over or code == kernels.PAUSED:
             labels = min(labels, max(int(f.count[ROWS]) + 1, -(-int(f.count[TRIED]) // TRIES)))
-        value = bound if self.objective == "normalized-latency" else ceil(bound)
-        return Outcome(value, labels, is_over, self._order(int(f.heap[0])) if code == kernels.FOUND else None)
+        order = self._order(int(f.heap[0])) if code == kernels.FOUND else None
+        return Outcome(least_value(bound, self.objective), labels, is_over, order)
 
     def _order(self, at: int) -> tuple[tuple[int, ...], ...]:
         f, masks = self.labels, list[int]()

@@ -33,7 +33,7 @@ from kvcore.certificates.budget import CALL, Budget
 from kvcore.certificates.fresh import chain_of
 from kvcore.certificates.proof import InvalidCertificate, Proof
 from kvcore.instance import Instance, Request
-from kvcore.metrics import SUMS, Value, check_objective, scale_of, weight
+from kvcore.metrics import SUMS, Value, check_objective, least_value, scale_of, weight
 
 ENDLESS = 2**60
 """Blocks, or tokens of a batch, where there is no limit."""
@@ -58,8 +58,7 @@ class Pairs(Proof):
         chains = [chain(instance, request, objective, int(unit * weight(request, objective))) for request in requests]
         total = sum(least(one, other, _room(instance)) for one, other in combinations(chains, 2))
         before = sum(c.rate * (r.arrival - instance.first_arrival) for c, r in zip(chains, requests, strict=True))
-        found = (Fraction(total, len(requests) - 1) - before) / unit
-        return found if objective == "normalized-latency" else -(-found.numerator // found.denominator)
+        return least_value((Fraction(total, len(requests) - 1) - before) / unit, objective)
 
     @property
     def why(self) -> str:

@@ -21,9 +21,8 @@ from kvcore.certificates.budget import CALL, Budget
 from kvcore.certificates.paths import Array, Course, Ends, PriceRows, cheapest
 from kvcore.certificates.proof import InvalidCertificate, Proof
 from kvcore.instance import Instance, Machine, Request
-from kvcore.metrics import Value, weight
+from kvcore.metrics import FLOWS, Value, weight
 
-FLOWS = ("total-flow-time", "weighted-flow-time", "normalized-latency")
 ROWS = ("device", "host", "tokens", "requests")
 MOST_SLOTS = 2**21
 

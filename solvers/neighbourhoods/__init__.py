@@ -1,6 +1,6 @@
 """Better schedules by large neighbourhoods: take a few requests out and put each back where it fits."""
 
 from solvers.neighbourhoods.annealing import improve
-from solvers.neighbourhoods.scope import OBJECTIVES, why_not
+from solvers.neighbourhoods.scope import why_not
 
-__all__ = ["OBJECTIVES", "improve", "why_not"]
+__all__ = ["improve", "why_not"]

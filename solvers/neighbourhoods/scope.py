@@ -5,9 +5,7 @@ from dataclasses import dataclass
 
 from bounds.tuning import Options, option
 from kvcore.instance import Instance
-
-OBJECTIVES = ("total-flow-time", "weighted-flow-time", "normalized-latency", "total-ttft")
-"""Sums over requests of a rate times the end, or the first token, of the request."""
+from kvcore.metrics import SUMS
 
 MOST_TOKENS = 2**40
 """Contexts and arrivals, summed over the requests: then no sum exceeds 64 bits."""
@@ -57,7 +55,7 @@ def why_not(instance: Instance, objective: str) -> str | None:
     machine, most_slots = instance.machine, NeighbourhoodOptions.given().most_slots
     arrivals = [request.arrival for request in instance.requests]
     reasons = {
-        f"the objective {objective} (it takes {', '.join(OBJECTIVES)})": objective not in OBJECTIVES,
+        f"the objective {objective} (it takes {', '.join(SUMS)})": objective not in SUMS,
         "batches that last more than one tick": not instance.cost.always_one_tick,
         "prefill and decode in different batches (no `hybrid`)": not machine.hybrid,
         "contexts dropped or swapped in part (`partial`)": machine.partial,

@@ -1,8 +1,8 @@
 """Which instances the way takes."""
 
 from bounds.slot_solver import SlotOptions, options_at_most
-from kvcore.certificates.prices import FLOWS
 from kvcore.instance import Instance
+from kvcore.metrics import FLOWS
 from solvers.slot_flow.late import late_segments
 
 

@@ -11,10 +11,10 @@ from bounds.lagrangian import Oracle, SlotPricing, machine_prices
 from kvcore import Cost, Machine, objective_value, verify_schedule
 from kvcore.certificates import InvalidCertificate, Prices, certify, path_kernels
 from kvcore.certificates.paths import Course, PriceRows, cheapest
-from kvcore.certificates.prices import FLOWS
 from kvcore.errors import BadInput
 from kvcore.files import parse
 from kvcore.instance import Instance, Request, Segment
+from kvcore.metrics import FLOWS
 from tests.support.few import few
 from tests.support.optima import optima
 from tests.support.random_proofs import PRICEABLE, random_prices

@@ -20,7 +20,7 @@ from kvcore import (
     verify_schedule,
 )
 from kvcore.instance import Request, Segment, alike
-from kvcore.metrics import is_late
+from kvcore.metrics import SUMS, is_late, scale_of, weight
 from kvcore.trace import RequestTrace
 from tests.support.build import batch, instance, request, schedule
 from tests.support.mars_schedules import PUBLISHED, mars
@@ -72,6 +72,15 @@ def test_objectives_by_hand() -> None:
         "late-requests": 0,
         "normalized-latency": Fraction(13, 2) + Fraction(15, 2),
     }
+
+
+@pytest.mark.parametrize("objective", SUMS)
+def test_a_sum_adds_up_the_times_of_requests_at_their_rates(objective: str) -> None:
+    times = (2, 3) if objective == "total-ttft" else (13, 15)
+    rates = [weight(request, objective) for request in by_hand().instance.requests]
+    value = objective_value(by_hand(), objective)
+    assert sum(rate * time for rate, time in zip(rates, times, strict=True)) == value
+    assert all((rate * scale_of(by_hand().instance.requests, objective)).denominator == 1 for rate in rates)
 
 
 def test_measures_of_each_request_by_hand() -> None:

@@ -11,7 +11,7 @@ from kvcore import objective_value
 from kvcore.certificates import Branch, InvalidCertificate, Leaf, Prices, Tree, tree
 from kvcore.certificates.paths import ANY_LATER as LATER
 from kvcore.certificates.paths import NEVER
-from kvcore.certificates.prices import FLOWS
+from kvcore.metrics import FLOWS
 from tests.bounds.test_prices import priceable
 from tests.support.few import few
 from tests.support.optima import optima

@@ -26,9 +26,9 @@ from kvcore import (
     objective_value,
     verify_schedule,
 )
-from kvcore.certificates.prices import FLOWS
 from kvcore.certificates.slot_graph import LocalGraphs
 from kvcore.cost import TokensAbove
+from kvcore.metrics import FLOWS
 from kvcore.schedule import Schedule
 from solvers.counts.cost_to_go import CostToGo
 from solvers.counts.layers import CountPass
