@@ -17,17 +17,19 @@ from library.record import Record
 
 TABLE = "policies.csv"
 """In the folder of the records: what the command in docs/library.md wrote."""
+MEASURED = ("name", "objective", "policy", "value", "seconds", "error")
+"""What a row of it has."""
 COLUMNS = (
     "name", "family", "requests", "calls", "objective", "policy", "value", "best", "bound", "over_best", "over_bound",
     "seconds", "error",
 )  # fmt: skip
-"""What a row has: `over_best` and `over_bound` are the value over those, as fractions in text."""
+"""What a row has beside the best known: `over_best` and `over_bound` are the value over it, as fractions in text."""
 
 
 def policy_rows(library: Library, name: str, policies: Sequence[str], seconds: float = 60.0) -> list[dict[str, Any]]:
     """Run policies on an instance, each for at most so many CPU seconds; a row for each and each objective."""
-    record = library.record(name)
-    instance, rows = library.instance(record), list[dict[str, Any]]()
+    record, rows = library.record(name), list[dict[str, Any]]()
+    instance = library.instance(record)
     for policy in policies:
         began = time.process_time()
         trace, error = None, ""
@@ -48,28 +50,31 @@ def schedule_rows(library: Library, label: str, schedule: Schedule) -> list[dict
 
 
 def _rows(record: Record, policy: str, trace: Trace | None, seconds: float, error: str) -> Iterator[dict[str, Any]]:
-    for objective, best in record.objectives.items():
+    for objective in record.objectives:
         value = None if trace is None else number(objective_value(trace, objective), objective)
-        known = (record.name, record.family, record.requests, record.calls, objective, policy, value, best.value)
-        ratios = (over(value, best.value), over(value, best.bound))
-        yield dict(zip(COLUMNS, (*known, best.bound, *ratios, seconds, error), strict=True))
+        yield dict(zip(MEASURED, (record.name, objective, policy, value, seconds, error), strict=True))
 
 
 def known_rows(library: Library) -> list[dict[str, Any]]:
-    """Return the rows beside the records, each over the best that is known now; numbers are text, empty without one."""
+    """Return the rows of the table, each beside the best known; what was measured is text."""
+    return beside_the_best(library, table_rows(library.folder / TABLE, *MEASURED))
+
+
+def beside_the_best(library: Library, rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return the rows whose instance and objective the library has, each beside the best that is known now."""
     known = {(row["name"], row["objective"]): row for record in library.records() for row in record.rows()}
-    table: list[dict[str, Any]] = [*table_rows(library.folder / TABLE, "name", "objective", "value")]
-    rows = [row for row in table if (row["name"], row["objective"]) in known]
-    for row in rows:
-        best = known[row["name"], row["objective"]]
-        row |= {"best": best["value"], "bound": best["bound"]}
-        row |= {f"over_{what}": over(row["value"] or None, row[what]) for what in ("best", "bound")}
-    return rows
+    return [_beside(of, row) for row in rows if (of := known.get((row["name"], row["objective"])))]
+
+
+def _beside(of: dict[str, Any], row: dict[str, Any]) -> dict[str, Any]:
+    best, value = of["value"], row["value"]
+    known = of | {"best": best, "over_best": over(value, best), "over_bound": over(value, of["bound"])}
+    return {name: (row if name in MEASURED else known)[name] for name in COLUMNS}
 
 
 def over(value: int | str | None, known: int | str | None) -> str | None:
     """Return a value over what is known, as a fraction in text; None without both, or where 0 is the best."""
-    if value is None or known is None or Fraction(known) <= 0:
+    if value in (None, "") or known is None or Fraction(known) <= 0:
         return None
     return str(Fraction(value) / Fraction(known))
 

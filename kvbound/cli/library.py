@@ -28,7 +28,7 @@ from kvcore.referee import InvalidSchedule
 from kvcore.schedule import Schedule
 from library import Library
 from library.fill import WAYS, fill
-from library.policies import COLUMNS, failed, policy_rows, profile, schedule_rows
+from library.policies import COLUMNS, MEASURED, TABLE, beside_the_best, failed, policy_rows, profile, schedule_rows
 from library.record import Record
 from library.table import write_table
 from sweeps.export import as_csv
@@ -223,8 +223,9 @@ def run(
         names = list(dict.fromkeys(row["name"] for row in _rows(opened, family, None, None)))
         on_one = partial(policy_rows, opened, policies=chosen, seconds=time_limit)
         rows += [row for found in _each(on_one, names, jobs) for row in found]
-    lines = profile(rows)
-    better = sum(bool(row["over_best"]) and Fraction(row["over_best"]) < 1 for row in rows)
+    beside = beside_the_best(opened, rows)
+    lines = profile(beside)
+    better = sum(bool(row["over_best"]) and Fraction(row["over_best"]) < 1 for row in beside)
 
     def people(console: Console) -> None:
         console.print(_profile_table(lines))
@@ -233,8 +234,9 @@ def run(
         if better:
             console.print(f"{better} values are better than the best known: submit their schedules")
 
-    table_of = partial(write_text, text=as_csv(rows, COLUMNS))
-    emit(json, {"rows": rows}, people, (out, table_of), (plot, plotting("plot_profile", lines)))
+    kept = out is not None and Path(out).resolve() == (opened.folder / TABLE).resolve()
+    table_of = partial(write_text, text=as_csv(rows, MEASURED) if kept else as_csv(beside, COLUMNS))
+    emit(json, {"rows": beside}, people, (out, table_of), (plot, plotting("plot_profile", lines)))
 
 
 def _profile_table(lines: Sequence[dict[str, Any]]) -> Any:
