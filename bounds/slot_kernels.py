@@ -1,6 +1,6 @@
 """Compiled: what the cheapest ways of requests take of each slot, for the prices of `slots`."""
 
-from kvcore.certificates.slot_kernels import DEVICE, HOST, NEVER, RESOURCES
+from kvcore.certificates.slot_kernels import DEVICE, HOST, NEVER, SHARED
 from kvcore.compiled import compiled
 
 
@@ -24,12 +24,12 @@ def demand(graphs, prices, cheapest, since, scale, keys, taken):
                     continue
                 for o in range(graphs.first[state], graphs.first[state + 1]):
                     cost = after[graphs.next[o]]
-                    for r in range(RESOURCES):
+                    for r in range(SHARED):
                         cost += prices[r, t] * graphs.use[o, r]
                     if graphs.ends[o]:
                         cost += graphs.rate[state] * scale * (t + 1)
                     if cost == value:
-                        for r in range(RESOURCES):
+                        for r in range(SHARED):
                             taken[r, t] += graphs.use[o, r]
                         state = graphs.next[o]
                         break

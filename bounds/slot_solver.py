@@ -22,7 +22,7 @@ from kvcore.certificates.options import DUE, WINDOW
 from kvcore.certificates.prices import Prices
 from kvcore.certificates.proof import InvalidCertificate
 from kvcore.certificates.slot_graph import LocalGraphs, local_graphs
-from kvcore.certificates.slot_kernels import NEVER, Layer, Slot, empty_layer, expand, no_more, values
+from kvcore.certificates.slot_kernels import NEVER, RESOURCES, Layer, Slot, empty_layer, expand, no_more, values
 from kvcore.certificates.slot_search import Outcome, SlotSearch, Vector
 from kvcore.certificates.slots import MOST_STATES, MOST_TRIES, SlotPrices, Slots, why_not
 from kvcore.errors import BadInput
@@ -113,7 +113,7 @@ class SlotSolver:
         except (BadInput, InvalidCertificate, StopIteration):
             return None
         assert isinstance(proof, Prices)
-        rows = (proof.device, proof.host, proof.tokens, (), proof.requests)
+        rows = [getattr(proof, name, ()) for name in RESOURCES]
         prices = np.array([np.pad(np.array(row, float), (0, proof.slots - len(row))) for row in rows]) / proof.scale
         return np.asarray(self.local.folded(prices))
 
@@ -293,9 +293,7 @@ def climb(task: Task, options: SlotOptions | None = None) -> Iterator[Proposal |
 
 def _as_rows(vector: Vector) -> SlotPrices:
     rows = [tuple(int(x) for x in np.trim_zeros(row, "b")) for row in vector.prices]
-    return SlotPrices(
-        since=vector.since, device=rows[0], host=rows[1], tokens=rows[2], prefill_tokens=rows[3], requests=rows[4]
-    )
+    return SlotPrices(since=vector.since, **dict(zip(RESOURCES, rows, strict=True)))
 
 
 def schedule_on(instance: Instance, search: SlotSearch, path: list[tuple[Any, Any]]) -> Schedule:

@@ -248,10 +248,14 @@ def prefill_budget(machine):
     return machine.batch_tokens if machine.prefill_tokens is None else machine.prefill_tokens
 
 
+ONLY_GIVEN = {"max_new"}
+
+
 def sha256(instance):
-    """The hash of the canonical JSON (docs/formats.md); `max_new` is in it only where it is given."""
-    ones = [{key: value for key, value in one.items() if key != "max_new" or value} for one in instance.requests]
-    text = json.dumps(Box(instance, requests=ones), sort_keys=True, separators=(",", ":"), default=str)
+    """The hash of the canonical JSON (docs/formats.md); keys of ONLY_GIVEN are in it only where they are given."""
+    machine, *ones = ({key: value for key, value in each.items() if key not in ONLY_GIVEN or value}
+                      for each in (instance.machine, *instance.requests))
+    text = json.dumps(Box(instance, machine=machine, requests=ones), sort_keys=True, separators=(",", ":"), default=str)
     return hashlib.sha256(text.encode()).hexdigest()
 
 
@@ -1940,6 +1944,7 @@ def in_turns(jobs):
 
 
 RESOURCES = ("device", "host", "tokens", "prefill_tokens", "requests")
+SHARED = len(RESOURCES)
 MOST_OPTIONS, MOST_PAIRS, MOST_VALUED, MOST_CHOSEN = 3 * 10**5, 10**7, 2 * 10**8, 10**7  # minutes
 
 
@@ -2125,9 +2130,9 @@ class Alone:
 
     def index(self):
         """Number what options use and whether the request is over by it."""
-        uses = {(needs[:5], ends): None for each in (self.idle, *self.options) for needs, ends, _ in each}
+        uses = {(needs[:SHARED], ends): None for each in (self.idle, *self.options) for needs, ends, _ in each}
         self.uses, place = list(uses), {use: k for k, use in enumerate(uses)}
-        self.leads = [[(place[needs[:5], ends], to) for needs, ends, to in (idle, *options)]
+        self.leads = [[(place[needs[:SHARED], ends], to) for needs, ends, to in (idle, *options)]
                       for idle, options in zip(self.idle, self.options)]
 
     def is_over(self, execution):
@@ -2146,7 +2151,7 @@ class Alone:
         """
         def left(each):
             needs, ends, to = each
-            return (*(0 if most is None else k for k, most in zip(needs, limits)), *needs[5:]), ends, to
+            return (*(0 if most is None else k for k, most in zip(needs, limits)), *needs[SHARED:]), ends, to
 
         alike, groups = self.alike, {}
         self.idle, self.options = [*map(left, self.idle)], [[*map(left, options)] for options in self.options]
@@ -2237,12 +2242,12 @@ class Values:
                     break
                 tried[0] += 1
                 total = tuple(map(add, used, needs))
-                if all(map(le, total, self.limits)) and not (total[5] and total[6]):
+                if all(map(le, total, self.limits)) and not all(total[SHARED:-1]):
                     yield from choose(i + 1, k if like else 0, left - r, total, [*to, following], paid + cost)
             if tried[0] > MOST_CHOSEN:
                 raise NotChecked(f"more than {MOST_CHOSEN} options are not tried")
 
-        yield from choose(0, 0, left, (0,) * 8, [], 0)
+        yield from choose(0, 0, left, (0,) * (SHARED + 3), [], 0)
 
 
 # --- certificates (docs/certificates.md) ------------------------------------------------------------------------------

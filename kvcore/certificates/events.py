@@ -276,12 +276,10 @@ def setting(
     if max(sum(rates) * (longest + waits), *map(max, slo)) >= LARGE:
         raise InvalidCertificate(TOO_LARGE)
     linear, fixed = (np.array(part, dtype=np.int64) for part in zip(*lines, strict=True))
-    limits = (machine.block_limit, machine.host_memory, machine.batch_tokens, machine.prefill_tokens,
-              machine.batch_requests)  # fmt: skip
     done, far = graph.left == 0, FAR // sum(rates)
     over = graph.begun if objective == "total-ttft" else done
     to_done, to_first = (graph.ticks(linear, fixed, end, far) for end in (done, graph.begun))
-    shares, unit = graph.shares(linear, fixed, limits, over, far)
+    shares, unit = graph.shares(linear, fixed, machine.limits, over, far)
     ticks = to_first if objective == "total-ttft" else to_done
     work, tail = graph.next_token(linear, ticks, over, far)
     columns = graph.load[:, : frontier.TRANSFERRED], graph.load[:, SWAPPED].sum(axis=1), graph.load @ linear.T
@@ -291,7 +289,7 @@ def setting(
         alike=graph.left if graph.empty.any() else graph.ready, empty=graph.empty,
         arriving=graph.arriving, begun=graph.begun, left=graph.left, over=over, ticks=ticks,
         to_done=to_done, to_first=to_first, shares=shares, unit=unit, work=work, tail=tail, fixed=fixed,
-        limits=np.array([TOP if limit is None else limit for limit in limits], dtype=np.int64),
+        limits=np.array([TOP if limit is None else limit for limit in machine.limits], dtype=np.int64),
         hybrid=machine.hybrid, group=np.array(groups, dtype=np.int64),
         rate=np.array(rates, dtype=np.int64) - min(rates), low=min(rates), slo=np.array(slo, dtype=np.int64),
         objective=kind, watched=kind in (LARGEST, LATE), every_tick=any(each[frontier.BETWEEN] != NO for each in slo),

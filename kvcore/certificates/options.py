@@ -53,6 +53,11 @@ class Load(NamedTuple):
     swap_ins: int = 0
 
     @property
+    def shared(self) -> tuple[int, ...]:
+        """What it takes of each of `Machine.limits`."""
+        return self.blocks, self.host, self.tokens, self.prefill_tokens, self.decodes + self.prefills
+
+    @property
     def acts(self) -> bool:
         """Whether there is work or a transfer, without which there is no batch."""
         return self.tokens + self.swap_out_tokens + self.swap_in_tokens > 0
@@ -181,7 +186,5 @@ class RequestOptions:
 
     def fits(self, load: Load) -> bool:
         """Whether R5, R6 and R7 allow such a batch. Loads only add up: what breaks a limit is broken for good."""
-        used = (load.blocks, load.host, load.tokens, load.prefill_tokens, load.decodes + load.prefills)
-        return all(limit is None or amount <= limit for amount, limit in zip(used, self.limits, strict=True)) and (
-            self.machine.hybrid or not (load.decodes and load.prefills)
-        )
+        within = all(limit is None or amount <= limit for amount, limit in zip(load.shared, self.limits, strict=True))
+        return within and (self.machine.hybrid or not (load.decodes and load.prefills))

@@ -29,8 +29,6 @@ REACH_WORK, KEEP_WORK, COMPARE_WORK = 4, 6, 6
 """What an option at a tick, two options of a state, and a pair that a simulation compares take."""
 OF_OPTIONS = ("use", "acts", "decodes", "prefills", "ends")
 MOST_SLOTS, MOST_RATE = 2**16, 2**40
-RESOURCES = ("device", "host", "tokens", "prefill_tokens", "requests")
-"""What a batch shares: blocks of device memory, tokens on the host, tokens and prefill tokens, and working requests."""
 
 
 class Graphs(NamedTuple):
@@ -164,8 +162,7 @@ class LocalGraphs:
                 for option in rules.options(state):
                     looked.take(1)
                     load, to = option.load, place(option.end.after(1))
-                    use = (load.blocks, load.host, load.tokens, load.prefill_tokens, load.decodes + load.prefills)
-                    ends = self._ends(rules, state, option)
+                    use, ends = load.shared, self._ends(rules, state, option)
                     flag = (load.acts, load.decodes > 0, load.prefills > 0, ends)
                     found.setdefault((to, use, flag), option)
                 self.options += found.values()

@@ -11,7 +11,9 @@ from kvcore.compiled import allocating, compiled
 
 NEVER = 2**60
 """Stands for a cost that is not finite: the request cannot be over in time. Sums of it are never taken."""
-RESOURCES = 5
+RESOURCES = ("device", "host", "tokens", "prefill_tokens", "requests")
+"""What a batch shares: blocks of device memory, tokens on the host, tokens and prefill tokens, and working requests."""
+SHARED = len(RESOURCES)
 DEVICE, HOST = 0, 1
 FULL = -1
 OUT_OF_TRIES, OUT_OF_STATES, COMPLETE = range(3)
@@ -45,7 +47,7 @@ def no_more(graphs, a, b):
     ):
         return False
     more = False
-    for r in range(RESOURCES):
+    for r in range(SHARED):
         more = more or (graphs.limits[r] >= 0 and graphs.use[a, r] > graphs.use[b, r])
     return not more
 
@@ -153,7 +155,7 @@ def values(graphs, prices, since, scale):
                 cost = after[graphs.next[o]]
                 if cost >= NEVER:
                     continue
-                for r in range(RESOURCES):
+                for r in range(SHARED):
                     cost += prices[r, t] * graphs.use[o, r]
                 if graphs.ends[o]:
                     cost += graphs.rate[i] * scale * (t + 1)
@@ -364,7 +366,7 @@ def priced_options(graphs, slot, p, i, lists, length):
         if after >= NEVER:
             continue
         paid = np.int64(0)
-        for r in range(RESOURCES):
+        for r in range(SHARED):
             paid += slot.prices[p, r] * graphs.use[o, r]
         rest = after - slot.now[p, i]
         if graphs.ends[o]:
@@ -412,7 +414,7 @@ def expand(layer, cut, kind, graphs, slot, lists, length, tries, traced):
     key, chosen, sorted_key, sorted_chosen = np.empty((4, requests), np.int32)
     place, begin, stop = np.zeros((3, requests), np.int64)
     slack, left, cost, least, rest = np.zeros((5, requests + 1), np.int64)
-    use = np.zeros((requests + 1, RESOURCES), np.int64)
+    use = np.zeros((requests + 1, SHARED), np.int64)
     acts, decodes, prefills = np.zeros((3, requests + 1), np.bool_)
     made = Scratch(key, chosen, sorted_key, sorted_chosen, place, begin, stop, slack, left, cost, least, rest, use,
                    acts, decodes, prefills)  # fmt: skip
@@ -492,7 +494,7 @@ def follow(layer, i, kind, graphs, slot, lists, length, tries, following, size, 
         if not graphs.hybrid and decodes[j + 1] and prefills[j + 1]:
             continue
         fits = True
-        for r in range(RESOURCES):
+        for r in range(SHARED):
             use[j + 1, r] = use[j, r] + graphs.use[o, r]
             fits = fits and (limits[r] < 0 or use[j + 1, r] <= limits[r])
         if not fits:

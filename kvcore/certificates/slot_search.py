@@ -11,9 +11,10 @@ import numpy.typing as npt
 
 from kvcore.certificates.budget import Budget
 from kvcore.certificates.proof import InvalidCertificate
-from kvcore.certificates.slot_graph import RESOURCES, LocalGraphs
+from kvcore.certificates.slot_graph import LocalGraphs
 from kvcore.certificates.slot_kernels import (
     NEVER,
+    RESOURCES,
     Layer,
     Slot,
     dominated,

@@ -13,6 +13,7 @@ from pydantic import Field
 from kvcore.certificates.budget import Budget
 from kvcore.certificates.proof import InvalidCertificate, Proof
 from kvcore.certificates.slot_graph import local_graphs
+from kvcore.certificates.slot_kernels import RESOURCES
 from kvcore.certificates.slot_search import SlotSearch, Vector
 from kvcore.instance import LIMIT, Instance, Noun
 from kvcore.metrics import SUMS, Value, scale_of
@@ -40,7 +41,7 @@ class SlotPrices(Noun):
 
     def vector(self) -> Vector:
         """Return the prices as an array [resources, slots]."""
-        rows = (self.device, self.host, self.tokens, self.prefill_tokens, self.requests)
+        rows = [getattr(self, name) for name in RESOURCES]
         prices = np.zeros((len(rows), max(map(len, rows))), np.int64)
         for row, numbers in zip(prices, rows, strict=True):
             row[: len(numbers)] = numbers

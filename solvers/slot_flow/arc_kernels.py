@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from kvcore.certificates.slot_kernels import DEVICE, HOST, NEVER, RESOURCES
+from kvcore.certificates.slot_kernels import DEVICE, HOST, NEVER, SHARED
 from kvcore.compiled import allocating
 
 IDLE = -1
@@ -39,7 +39,7 @@ def cheap_arcs(graphs, prices, scale, starts, most, cheapest, room):
                     cost += prices[DEVICE, t] * graphs.blocks[i] + prices[HOST, t] * graphs.host[i]
                 else:
                     option, to = o, graphs.next[o]
-                    for r in range(RESOURCES):
+                    for r in range(SHARED):
                         cost += prices[r, t] * graphs.use[o, r]
                     if graphs.ends[o]:
                         cost += graphs.rate[i] * scale * (t + 1)
