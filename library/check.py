@@ -44,6 +44,7 @@ RATES = {  # what a tick adds to a sum, from the arrival to the last token (to t
     "total-flow-time": lambda one: 1, "weighted-flow-time": lambda one: one.weight,
     "total-ttft": lambda one: 1, "normalized-latency": lambda one: Fraction(1, output(one)),
 }
+AVERAGES = ("normalized-latency",)  # whose values may be fractions
 OBJECTIVES = ("makespan", "busy-time", "max-flow-time", "late-requests", *RATES)
 TAILS = ("p99-flow-time", "p99-ttft")
 TAIL = "pNN-flow-time or pNN-ttft"
@@ -2347,7 +2348,7 @@ def verify_certificate(instance, data):
     if sum(map(output, instance.requests)) > MOST_TOKENS:
         raise NotChecked(f"bounds of more than {MOST_TOKENS} output tokens are not checked")
     bound = prove(instance, Box(certificate.proof, claim=certificate.bound), objective)
-    bound = bound if objective == "normalized-latency" else ceil(bound)  # all other values are whole numbers
+    bound = bound if objective in AVERAGES else ceil(bound)  # all other values are whole numbers
     if bound < certificate.bound:
         raise Broken(f"it claims {certificate.bound}, but proves {bound} only")
     return objective, bound
@@ -2410,7 +2411,7 @@ def check_record(path):
             said = held(path, written["bound"], objective, "certificate")
             of, _ = verify_certificate(instance, said)
             bound = claim(said["bound"], "bound")
-            bound = bound if of == "normalized-latency" else ceil(bound)
+            bound = bound if of in AVERAGES else ceil(bound)
             if (of, bound) != (objective, claimed.bound):
                 raise Broken(f"{objective}: the certificate claims {of} >= {said['bound']}, not {claimed.bound}")
         if (claimed.status == "solved") != (claimed.value is not None and written["value"] == written.get("bound")):

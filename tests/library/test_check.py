@@ -4,7 +4,6 @@ import ast
 import gzip
 import importlib.util
 import json
-import math
 import random
 import re
 import subprocess
@@ -41,6 +40,7 @@ from kvcore.certificates import (
 )
 from kvcore.errors import BadInput
 from kvcore.files import parse
+from kvcore.metrics import scale_of
 from library import Library
 from tests.bounds.test_configuration_search import priced
 from tests.kvcore.test_configurations import random_proof as random_configurations
@@ -210,17 +210,17 @@ def same_certificate(instance, data, file, kind):
 
     expected = verdict(theirs, InvalidCertificate, BadInput)
     found = verdict(lambda: check.verify_certificate(data, file)[1], check.Broken, check.Bad)
-    if found == "refused" and not isinstance(expected, str) and file["objective"] == "normalized-latency":
+    if found == "refused" and not isinstance(expected, str) and file["objective"] in check.AVERAGES:
         found = check.verify_certificate(data, file | {"bound": WORTHLESS})[1]  # nothing rounds up what it proves
     if isinstance(expected, str) and not isinstance(found, str):
         claimed = check.claim(file["bound"], "bound")
         assert claimed <= found < claimed + 2, (file, "check.py accepts what kvbound refuses")
-        assert kind in ROUNDED or file["objective"] == "normalized-latency", file
+        assert kind in ROUNDED or file["objective"] in check.AVERAGES, file
     elif isinstance(expected, str):
         assert found in ("refused", "bad"), file
     else:
         assert not isinstance(found, str), (file, "check.py refuses what kvbound accepts")
-        slack = 1 if kind in ROUNDED else 1e-6 * (file["objective"] == "normalized-latency")
+        slack = 1 if kind in ROUNDED else 1e-6 * (file["objective"] in check.AVERAGES)
         assert expected - (slack and 1e-6) <= found <= expected + slack, json.dumps(file)
     return expected
 
@@ -351,7 +351,7 @@ def test_searches_over_slots_prove_the_optimum_and_no_more(objective, profile, s
     instance = tiny_instance(draw.randint(0, 999), **PROFILES[profile] | sizes)
     data, scale = loaded(instance), draw.choice([1, 5, 64])
     optimum = exhaustive_optimum(instance, objective, max_states=300_000)[0]
-    unit = math.lcm(*(one.output for one in instance.requests)) if objective == "normalized-latency" else 1
+    unit = scale_of(instance.requests, objective)
     for more, strict in ((0, True), (1, False), (1, True)):
         numbers = {"scale": scale, "strict": strict, "prices": slot_vectors(draw, instance, scale, unit)}
         file = slots_file(instance, objective, int(optimum * unit) + more, unit, **numbers)

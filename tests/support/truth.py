@@ -23,6 +23,12 @@ SUMMED = Features._fields[3:]
 BITS = 48
 """The sums are packed into one integer, so many bits for each."""
 LATE = (1, 0, 0)
+RATES: dict[str, Any] = {
+    "total-flow-time": lambda request: 1, "total-ttft": lambda request: 1,
+    "weighted-flow-time": lambda request: request.weight,
+    "normalized-latency": lambda request: Fraction(1, sum(segment.decode for segment in request.segments)),
+}  # fmt: skip
+"""What a tick adds to a sum until a request is done; for total-ttft, until its first token."""
 Row = tuple[Any, ...]
 State = tuple[int, Row]
 """The tick, where it matters, and the numbers of the requests' local states."""
@@ -88,7 +94,9 @@ class Truth:
         self.waiting = (None,) * len(self.kind)
         self.late = objective == "late-requests"
         self.every_tick = every_tick or (self.late and any(r.slo is not None and r.slo.tpot for r in self.requests))
-        self.scale = lcm(*(r.output for r in self.requests)) if objective == "normalized-latency" else 1
+        rates = [Fraction(RATES[objective](r) if objective in RATES else 0) for r in self.requests]
+        self.scale = lcm(*(rate.denominator for rate in rates))
+        self.rates = [int(self.scale * rate) for rate in rates]
         asked = {k - 3 for function in instance.cost.functions for k, _ in function.terms}
         asked |= {0} if any(f.tokens_above for f in instance.cost.functions) else set()
         self.asked = sorted(k for k in asked | {2, 3} if k >= 0)
@@ -161,14 +169,12 @@ class Truth:
 
     def _effect(self, i: int, n: int, k: int | None, ticks: int) -> tuple[int, int]:
         """Return the local state after an option (None: a wait) that takes so many ticks, and what it adds to a sum."""
-        old, request = self.locals[n], self.requests[i]
+        old = self.locals[n]
         new = self.passed(i, old, old if k is None else self.options(i, n)[k].after, ticks)
         if self.late:
             return self.number(new), int(new.clock == LATE != old.clock)
         counted = old.segment or old.generated if self.objective == "total-ttft" else self.done(i, old)
-        rates = {"total-flow-time": 1, "total-ttft": 1, "weighted-flow-time": request.weight,
-                 "normalized-latency": self.scale // sum(segment.decode for segment in request.segments)}  # fmt: skip
-        rate = 0 if counted else rates.get(self.objective, 0)
+        rate = 0 if counted else self.rates[i]
         return self.number(new), rate * max(0, ticks - (0 if old.arrived else old.wait))
 
     def to_go(self, row: Row) -> int:
