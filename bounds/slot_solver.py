@@ -22,7 +22,7 @@ from kvcore.certificates.options import DUE, WINDOW
 from kvcore.certificates.prices import Prices
 from kvcore.certificates.proof import InvalidCertificate
 from kvcore.certificates.slot_graph import LocalGraphs, local_graphs
-from kvcore.certificates.slot_kernels import NEVER, RESOURCES, Layer, Slot, empty_layer, expand, no_more, values
+from kvcore.certificates.slot_kernels import NEVER, RESOURCES, SHARED, Layer, Slot, empty_layer, expand, no_more, values
 from kvcore.certificates.slot_search import Outcome, SlotSearch, Vector
 from kvcore.certificates.slots import MOST_STATES, MOST_TRIES, SlotPrices, Slots, why_not
 from kvcore.errors import BadInput
@@ -126,7 +126,7 @@ class SlotSolver:
 
     def ascend_root(self, search: SlotSearch, rounds: int) -> int:
         """Add the first vector to the search, sought in so many rounds, and return what it proves."""
-        start = np.zeros((5, search.slots))
+        start = np.zeros((SHARED, search.slots))
         if self.root is not None:
             width = min(search.slots, self.root.shape[1])
             start[:, :width] = self.root[:, :width]
@@ -356,7 +356,9 @@ def _completed(instance: Instance, real: dict[int, int]) -> list[dict[int, int]]
     layer.keys[0] = [place[local.merged[real[i]]] for i in local.members]
     layer.cost[0] = layer.room[0] = 0
     layers, nothing = [layer._replace(size=1)], np.zeros((1, len(search.graphs.idle)), np.int64)
-    free = Slot(nothing, nothing, np.zeros((1, 5), np.int64), np.zeros(1, np.int64), np.zeros(1, np.int64), 0, 1, 0)
+    free = Slot(
+        nothing, nothing, np.zeros((1, SHARED), np.int64), np.zeros(1, np.int64), np.zeros(1, np.int64), 0, 1, 0
+    )
     lists = tuple(np.empty((1, len(search.graphs.next)), np.int64) for _ in range(3))
     for _ in range(sum(local.alone)):
         size = layers[-1].size

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from kvcore.certificates.slot_graph import Graphs, Integers
-from kvcore.certificates.slot_kernels import DEVICE, HOST, NEVER
+from kvcore.certificates.slot_kernels import DEVICE, HOST, NEVER, SHARED
 from kvcore.certificates.slot_search import SlotSearch
 from solvers.slot_flow.arc_kernels import IDLE, Arcs, cheap_arcs
 
@@ -26,7 +26,7 @@ class FlowArcs:
         waits = option == IDLE
         self.kind = search.reduced.kind[state]
         self.batches, self.idles = ~waits, waits & (self.rest[state] < 0)
-        held = np.zeros((len(table), 5), np.int64)
+        held = np.zeros((len(table), SHARED), np.int64)
         held[:, DEVICE], held[:, HOST] = graphs.blocks[state], graphs.host[state]
         self.use = np.where(waits[:, None], held, graphs.use[option])
         self.decodes, self.prefills = ~waits & graphs.decodes[option], ~waits & graphs.prefills[option]

@@ -16,6 +16,7 @@ from kvcore import OBJECTIVES
 from kvcore.certificates import InvalidCertificate, SlotPrices, Slots, certify, verify_certificate
 from kvcore.certificates.budget import Budget
 from kvcore.certificates.slot_graph import LocalGraphs
+from kvcore.certificates.slot_kernels import SHARED
 from kvcore.certificates.slot_search import SlotSearch, Vector
 from kvcore.certificates.slots import MOST_TRIES, why_not
 from kvcore.cost import Cost, CostFunction
@@ -153,7 +154,9 @@ def test_what_must_go_on_is_not_answered_by_what_holds_more(seed: int) -> None:
     machine = Machine(memory=20, block=4, host_memory=0, evict=False, pause=False)
     instance = Instance(machine=machine, requests=(request,))
     search, draw = SlotSearch(LocalGraphs(instance, "total-flow-time"), 8, 1), random.Random(seed)
-    search.add(Vector(0, np.array([[draw.randint(0, 5) for _ in range(search.slots)]] + [[0] * search.slots] * 4)))
+    search.add(
+        Vector(0, np.array([[draw.randint(0, 5) for _ in range(search.slots)]] + [[0] * search.slots] * (SHARED - 1)))
+    )
     worth = search.value_rows(0)
     reduced = search.reduced
     pairs = [(reduced.better[k], b) for b in range(len(reduced.state)) for k in range(*reduced.better_first[b : b + 2])]

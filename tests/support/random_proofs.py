@@ -26,6 +26,7 @@ from kvcore.certificates.late_windows import ONE as ONE_ROW
 from kvcore.certificates.late_windows import deadlines
 from kvcore.certificates.shares import UNIT
 from kvcore.certificates.slot_graph import LocalGraphs
+from kvcore.certificates.slot_kernels import RESOURCES
 from kvcore.certificates.speed import ONE
 from kvcore.certificates.steps import lines
 from kvcore.instance import alike
@@ -156,10 +157,8 @@ def random_slots(draw: random.Random, instance: Instance, objective: str, target
         return tuple(draw.choice([0, 0, draw.randint(0, 6)]) for _ in range(length))
 
     def vector(since: int) -> SlotPrices:
-        device, host, tokens, prefill_tokens, requests = (row(int(limit)) for limit in local.limits)
-        return SlotPrices(
-            since=since, device=device, host=host, tokens=tokens, prefill_tokens=prefill_tokens, requests=requests
-        )
+        rows = (row(int(limit)) for limit in local.limits)
+        return SlotPrices(since=since, **dict(zip(RESOURCES, rows, strict=True)))
 
     later = [vector(draw.randint(0, slots)) for _ in range(draw.choice([0, 0, 1, 3]))]
     scale = draw.choice([1, 4, 16, 64])

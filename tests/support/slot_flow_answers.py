@@ -13,6 +13,7 @@ from contextlib import suppress
 import numpy as np
 
 from kvcore import BadInput, objective_value, verify_schedule
+from kvcore.certificates.slot_kernels import SHARED
 from kvcore.certificates.slot_search import SlotSearch, Vector
 from kvcore.metrics import FLOWS
 from solvers.messages import Bound, Found, SolveJob
@@ -33,7 +34,7 @@ class Drawn(SlotFlow):
     def _priced(self, solver, rounds):
         search = SlotSearch(solver.local, self.cutoff, solver.options.scale)
         draw = np.random.default_rng(self.cutoff)
-        prices = draw.integers(0, draw.integers(1, 20), (5, search.slots)) * (solver.local.limits > 0)[:, None]
+        prices = draw.integers(0, draw.integers(1, 20), (SHARED, search.slots)) * (solver.local.limits > 0)[:, None]
         search.add(Vector(0, prices * (draw.random(prices.shape) < 0.3)))
         return search
 
