@@ -36,7 +36,7 @@ class TimelyOptions(Options):
     labels: int = option(1_000_000, "labels that a search has room for")
     most_requests: int = option(5, "requests at the most: their options multiply")
     slice: int = option(2**18, "options after which Python has its turn")
-    order_labels: int = option(300_000, "labels in which an order to keep to is looked for")
+    order_labels: int = option(1_000_000, "labels in which an order to keep to is looked for")
     order_cells: int = option(2, "parts into which the room beside a batch is cut for that, with `partial`")
     order_widths: tuple[int, ...] = option((200, 1000), "labels with the same tokens left that are followed near it")
     slacks: tuple[int, ...] = option((6, 3), "tokens by which a request may be before the order, or behind it")

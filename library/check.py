@@ -1332,7 +1332,7 @@ def network(kinds, M):
 # --- kind `events` (the head of kvcore/certificates/events.py) -----------------------------------------------------
 
 
-MOST_TRIED = 10**6  # batches that are tried in one search: about two minutes
+MOST_TRIED = 2 * 10**6  # batches that are tried in one search: about four minutes
 
 
 def exhaustive(instance, proof, objective):
