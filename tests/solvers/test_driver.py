@@ -365,6 +365,16 @@ def test_a_bound_without_a_horizon_argument_is_not_an_optimum():
     assert result.status == "feasible"
 
 
+def test_workers_stop_where_a_bound_on_all_schedules_is_met_or_close_enough():
+    run, asked = driver._Solve(job(MARS), 0.0, gap=0.1, heard=True, value=100), job(MARS, "cp-sat", solver="cp-sat")
+    run.tighten(100, asked)
+    assert run.decided() is None  # it is one on the schedules of some number of batches
+    run.bound, run.horizons[asked.label] = None, Horizon(5, True, "no better schedule has more")
+    for bound, why in ((90, None), (91, "stopped early"), (100, "proved")):
+        run.tighten(bound, asked)
+        assert run.decided() == why
+
+
 def test_statuses_keep_unknown_bound_only_and_infeasible_apart():
     assert Result(MARS, "makespan").status == "unknown"
     assert Result(MARS, "makespan", bound=3).status == "bound-only"
