@@ -18,6 +18,7 @@ import solvers
 from heuristics import BY_COST, POLICIES, PolicyError, Unsuited, get_policy, trace_policy
 from kvcore import OBJECTIVES, BadInput, MissingTool, objective_value
 from kvcore.certificates import Alone, certify, verify_certificate
+from kvcore.coarsen import coarsen
 from kvcore.result import Horizon, Result
 from solvers import driver, pool, source
 from solvers.exact import exact
@@ -373,6 +374,28 @@ def test_workers_stop_where_a_bound_on_all_schedules_is_met_or_close_enough():
     for bound, why in ((90, None), (91, "stopped early"), (100, "proved")):
         run.tighten(bound, asked)
         assert run.decided() == why
+
+
+def test_a_bound_on_schedules_of_some_number_of_batches_proves_nothing_of_the_instance():
+    coarse = coarsen(MARS.with_calls_handled("preserve"), block_tokens=1, slot_ticks=1, direction="relax")
+    run, asked = driver._Solve(job(coarse), 0.0), job(coarse, "cp-sat", solver="cp-sat")
+    run.receive(asked, Found(trace_policy(coarse, get_policy("fcfs")).schedule, None))
+    run.receive(asked, Bound(run.value))
+    for sufficient in (False, True):
+        run.receive(asked, Horizon(99, sufficient, "of a worker"))
+        result = run.result([Done("time limit")], "")
+        assert (result.stopped == "proved", "fine_bound" in result.extra) == (sufficient, sufficient)
+        assert result.horizon.batches == 99
+
+
+def test_a_target_is_reached_at_its_value_and_out_of_reach_of_a_bound_above_it():
+    run = driver._Solve(job(MARS), 0.0, target=29)
+    run.tighten(29, job(MARS))
+    assert run.answer() == "unknown"
+    run.tighten(30, job(MARS))
+    assert run.answer() == "no"
+    run.value = 29
+    assert run.answer() == "yes"
 
 
 def test_statuses_keep_unknown_bound_only_and_infeasible_apart():
