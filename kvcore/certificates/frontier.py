@@ -503,7 +503,7 @@ def add(s, f, at, label, event, ticks, most):
     if bound < f.least[at]:
         return INCONSISTENT
     least_alone = bound
-    if s.objective == SUM:
+    if s.objective == SUM and bound < s.target:
         bound = max(bound, least_by_turns(s, f, child, label))
     bound = max(bound, f.bound[at])
     if bound >= s.target:
