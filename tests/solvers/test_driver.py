@@ -357,6 +357,13 @@ def test_a_schedule_that_the_referee_refuses_is_never_held():
     assert result.status == "feasible"
 
 
+def test_a_solve_says_that_the_time_is_over_where_one_worker_had_nothing_left_to_try_before():
+    run = driver._Solve(job(MARS), 0.0)
+    run.receive(job(MARS, "counts"), Found(solved().schedule, None))
+    assert run.result([Done("memory limit"), Done("time limit")], "").stopped == "time limit"
+    assert run.result([Done("memory limit")], "").stopped == "memory limit"
+
+
 def test_a_bound_without_a_horizon_argument_is_not_an_optimum():
     result = Result(
         MARS, "total-flow-time", schedule=solved().schedule, horizon=Horizon(5, False, "5 batches were tried")
