@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from itertools import repeat
 from pathlib import Path
-from typing import Any
+from typing import ParamSpec
 
 from pydantic import ValidationError
 
@@ -22,6 +22,7 @@ from workloads.builtin import builtin_instance
 STATES = ("proved", "no counterexample", "refuted", "undecided")
 """What a verdict may say, and a file may state. A family whose data is not at hand is "skipped"."""
 
+P = ParamSpec("P")
 Predicate = Callable[[Case], Fails | Fraction | str | None]
 """Judges one case: how it fails; or, where it holds, None, how near it came (the record keeps the largest), or words.
 
@@ -123,7 +124,7 @@ def drawn(what: str, count: int, make: Callable[[random.Random, str], Instance])
     return Family(f"{what}; {count} drawn with seeds 0 to {count - 1}", items)
 
 
-def possible(make: Callable[..., Instance], *arguments: Any, **options: Any) -> list[Instance]:
+def possible(make: Callable[P, Instance], *arguments: P.args, **options: P.kwargs) -> list[Instance]:
     """Return the instance in a list, or nothing where no schedule could carry it out."""
     try:
         return [make(*arguments, **options)]

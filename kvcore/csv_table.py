@@ -14,6 +14,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
+from kvcore.cost import Cost
 from kvcore.errors import BadInput, did_you_mean
 from kvcore.files import valid
 from kvcore.instance import LIMIT, Instance, Machine, Request, Slo
@@ -193,9 +194,14 @@ def slo_in_ticks(tick: Fraction, **seconds: Fraction | None) -> Slo | None:
 
 
 def build_instance(
-    source: str | Path, requests: Sequence[Request], machine: Machine | MachineFor, **fields: Any
+    source: str | Path,
+    requests: Sequence[Request],
+    machine: Machine | MachineFor,
+    name: str,
+    tick: Fraction,
+    cost: Cost,
 ) -> Instance:
     """Return the instance; BadInput if the requests do not fit the machine."""
     with valid(f"{source}"):
         chosen = machine if isinstance(machine, Machine) else machine(requests)
-        return Instance(requests=tuple(requests), machine=chosen, **fields)
+        return Instance(name=name, requests=tuple(requests), machine=chosen, tick_seconds=tick, cost=cost)

@@ -16,7 +16,8 @@ from kvbound.cli import EXIT_INTERRUPTED
 from kvbound.cli.common import OUT, JsonOption, PlotOption, as_file, emit, option, table
 from kvbound.cli.costs import fit_table
 from kvbound.cli.gpu import BackendOption, DeviceOption, DtypeOption, get_backend, get_dtype
-from kvbound.cli.progress import LiveLine, plotting
+from kvbound.cli.progress import LiveLine, drawing
+from kvbound.plots import plot_calibration
 from kvbound.tables import Row, Rows, milliseconds, percent
 from kvcore.errors import BadInput
 from kvcore.files import check_writable
@@ -92,7 +93,7 @@ def calibrate(
     }  # fmt: skip
     emit(
         json, payload, lambda console: show(console, about, found, rows, swaps),
-        (out, as_file(fit)), (plot, plotting("plot_calibration", rows)),
+        (out, as_file(fit)), (plot, drawing(lambda file: plot_calibration(rows, path=file))),
     )  # fmt: skip
     return EXIT_INTERRUPTED if interrupted else 0
 

@@ -5,7 +5,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import partial, wraps
+from functools import wraps
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -103,15 +103,26 @@ class Asked:
         """Return the machine if what does not fit its memory is to be left out."""
         return self.setting.machine(machine) if self.given["drop_too_long"] else None
 
-    def read(self, file: str, layout: TraceLayout, machine: Machine, **options: Any) -> tuple[Imported, Machine]:
+    def read(
+        self,
+        file: str,
+        layout: TraceLayout,
+        machine: Machine,
+        kind: str,
+        rate: Fraction | None = None,
+        selection: Selection | None = None,
+    ) -> tuple[Imported, Machine]:
         """Read a trace for a machine, unless the cost has another."""
-        given = {"selection": self.selection(), "machine": self.fitting(machine)} | options
-        return read_requests(file, layout, tick=self.setting.tick, **given), self.setting.machine(machine)
+        trace = read_requests(
+            file, layout, kind=kind, selection=selection or self.selection(), tick=self.setting.tick, rate=rate,
+            machine=self.fitting(machine),
+        )  # fmt: skip
+        return trace, self.setting.machine(machine)
 
     def table(self, file: str, map: str, rate: str | None, kind: str) -> tuple[Imported, Machine]:
         """Read a table whose columns a map names; where none was given, say that there is one."""
         try:
-            return self.read(file, read_map(map), TRACE_MACHINE, kind=kind, rate=optional_fraction("--rate", rate))
+            return self.read(file, read_map(map), TRACE_MACHINE, kind, optional_fraction("--rate", rate))
         except BadInput as error:
             if map != PLAIN or "no column" not in str(error):
                 raise
@@ -165,7 +176,7 @@ def jsonl(
 @_imports("azure")
 def azure(file: FileArgument, asked: Asked) -> tuple[Imported, Machine]:
     """Read an Azure LLM inference trace: arrivals, prompt and output lengths."""
-    return asked.read(file, read_map(AZURE), TRACE_MACHINE, kind="azure")
+    return asked.read(file, read_map(AZURE), TRACE_MACHINE, "azure")
 
 
 @_imports("agent-traces")
@@ -178,9 +189,7 @@ def agent_traces(file: FileArgument, asked: Asked) -> tuple[Imported, Machine]:
         raise BadInput(
             "name the memory that you use, in tokens (--memory): contexts of coding agents reach 880,000 tokens"
         )
-    return asked.read(
-        file, AGENTS_LAYOUT, AGENTS_MACHINE, kind="agent-traces", selection=asked.selection(draws=True)
-    )  # fmt: skip
+    return asked.read(file, AGENTS_LAYOUT, AGENTS_MACHINE, "agent-traces", selection=asked.selection(draws=True))
 
 
 @_imports("infercept")
@@ -233,9 +242,9 @@ def _write(trace: Imported, machine: Machine | MachineFor, asked: Asked) -> None
     out, json, size = given["out"], given["json"], given["block"] or given["slot"]
     lost = list[str]()
     if size is None and json is None and isinstance(machine, Machine):  # nothing needs all requests at once
-        build = partial(build_instance, trace.source, machine=machine, name=trace.name, tick_seconds=setting.tick,
-                        cost=setting.cost)  # fmt: skip
-        write_requests(out, trace.requests, lambda some: with_handling(build(some), given["handling"]))
+        about = machine, trace.name, setting.tick, setting.cost
+        build = lambda some: with_handling(build_instance(trace.source, some, *about), given["handling"])  # noqa: E731
+        write_requests(out, trace.requests, build)
     else:
         with LiveLine(f"reading {trace.source}"):
             fine = trace.instance(machine, setting.tick, setting.cost)

@@ -14,7 +14,8 @@ from costmodels.models import get_model
 from kvbound.cli import EXIT_INTERRUPTED
 from kvbound.cli.common import JsonOption, PlotOption, emit, option, table
 from kvbound.cli.gpu import BackendOption, DeviceOption, DtypeOption, get_backend, get_dtype
-from kvbound.cli.progress import LiveLine, plotting
+from kvbound.cli.progress import LiveLine, drawing
+from kvbound.plots import plot_kernels
 from kvbound.tables import Row, Rows, milliseconds, percent
 from kvcore.errors import BadInput
 from kvcore.files import check_writable, write_text
@@ -71,7 +72,7 @@ def kernels(
                         write_text(json, dumps(payload(), indent=1))
     except KeyboardInterrupt:
         interrupted = True
-    drawn = plotting("plot_kernels", rows, peaks(rates))
+    drawn = drawing(lambda file: plot_kernels(rows, peaks(rates), path=file))
     emit(json, payload(), lambda console: show(console, about, rates, rows, summary(rows)), (plot, drawn))
     return EXIT_INTERRUPTED if interrupted else 0
 

@@ -16,8 +16,9 @@ from rich.console import Console
 from kvbound.cli import EXIT_FAILED, common
 from kvbound.cli.app import STYLE
 from kvbound.cli.common import OUT, POLICY, Output, as_file, emit, option, read_schedules, table, write_all
-from kvbound.cli.progress import counted, load_instance, plotting
+from kvbound.cli.progress import counted, drawing, load_instance
 from kvbound.comparison import USUAL, USUAL_WITHOUT_EVICTION
+from kvbound.plots import plot_profile
 from kvbound.simulation import policy_names
 from kvbound.tables import percent
 from kvbound.units import seconds_of
@@ -236,7 +237,7 @@ def run(
 
     kept = out is not None and Path(out).resolve() == (opened.folder / TABLE).resolve()
     table_of = partial(write_text, text=as_csv(rows, MEASURED) if kept else as_csv(beside, COLUMNS))
-    emit(json, {"rows": beside}, people, (out, table_of), (plot, plotting("plot_profile", lines)))
+    emit(json, {"rows": beside}, people, (out, table_of), (plot, drawing(lambda file: plot_profile(lines, path=file))))
 
 
 def _profile_table(lines: Sequence[dict[str, Any]]) -> Any:

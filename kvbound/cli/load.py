@@ -11,7 +11,8 @@ from rich.console import Console
 from heuristics.load import keeps, last_kept, load_rows, rate, scaled
 from kvbound.cli import EXIT_INTERRUPTED, common
 from kvbound.cli.common import OUT, POLICY, emit, option, table
-from kvbound.cli.progress import LiveLine, SolveProgress, load_instance, plotting
+from kvbound.cli.progress import LiveLine, SolveProgress, drawing, load_instance
+from kvbound.plots import plot_load
 from kvbound.simulation import policy_names
 from kvbound.tables import CAUSES, SHORT, TIMES, Row, Rows, percent, rate_unit, spread
 from kvbound.units import Units, units_of
@@ -84,7 +85,7 @@ def load_sweep(
                 bounds.extend(last_kept(bounds[:], keep / 100, lambda at: _bound(loaded, at, bound)))
     except KeyboardInterrupt:
         ended = EXIT_INTERRUPTED
-    draw = plotting("plot_load", rows, units=units_of(loaded), bounds=bounds, keep=keep) if rows else None
+    draw = drawing(lambda file: plot_load(rows, file, units_of(loaded), bounds, keep)) if rows else None
     kept = [] if keep is None else goodput(rows, bounds, keep / 100)
     payload = {"instance": loaded.name, "rows": rows, **({"bounds": bounds} if bounds else {})}
     emit(

@@ -4,7 +4,6 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from importlib import import_module
 from threading import Timer
 from types import TracebackType
 from typing import Any, Self
@@ -62,11 +61,6 @@ def drawing(draw: Callable[[str], object]) -> Callable[[str], None]:
             draw(file)
 
     return write
-
-
-def plotting(name: str, *things: Any, **more: Any) -> Callable[[str], None]:
-    """Return what draws things into a file by a function of `kvbound.plots`, which is loaded only then."""
-    return drawing(lambda file: getattr(import_module("kvbound.plots"), name)(*things, path=file, **more))
 
 
 def load_instance(source: str) -> Instance:

@@ -17,7 +17,8 @@ from kvbound.cli import EXIT_FAILED, EXIT_INTERRUPTED, common
 from kvbound.cli.calibrate import capacity_of, choose_points
 from kvbound.cli.common import emit, option, table
 from kvbound.cli.gpu import BackendOption, DeviceOption, DtypeOption, get_backend, get_dtype
-from kvbound.cli.progress import LiveLine, load_instance, plotting
+from kvbound.cli.progress import LiveLine, drawing, load_instance
+from kvbound.plots import plot_replay
 from kvbound.simulation import match_handling
 from kvbound.tables import percent, title
 from kvcore.errors import BadInput
@@ -102,7 +103,7 @@ def replay(
         **report(replays, objective, runs),
     }  # fmt: skip
     batches = {r.name: ([float(p) for p in r.predicted], r.measured.tolist()) for r in replays}
-    drawn = plotting("plot_replay", payload, batches)
+    drawn = drawing(lambda file: plot_replay(payload, batches, path=file))
     emit(json, payload, lambda console: show(console, payload), (plot, drawn))
     return EXIT_INTERRUPTED if len(replays[0].rounds) < rounds[0] else 0
 

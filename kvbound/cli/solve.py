@@ -12,7 +12,8 @@ from rich.console import Console
 from kvbound import tables
 from kvbound.cli import EXIT_INTERRUPTED, EXIT_UNDECIDED, common, only_writes
 from kvbound.cli.common import Output, as_file, emit, option, result_table, settings_of, table, write_all
-from kvbound.cli.progress import LiveLine, SolveProgress, load_instance, plotting
+from kvbound.cli.progress import LiveLine, SolveProgress, drawing, load_instance
+from kvbound.plots import compare_schedules, plot_log
 from kvbound.tables import because, between, causes, differences, in_words
 from kvbound.trace_events import write_trace_events
 from kvbound.units import units_of
@@ -83,12 +84,13 @@ def solve(
 
 def pictures(result: Result, plot: str | None, curves: str | None, trace: str | None) -> list[Output]:
     """Return what draws the schedule, and value and bound against time, and what writes events."""
-    log = plotting("plot_log", result.to_json(), units=units_of(result.instance))
+    log = drawing(lambda file: plot_log(result.to_json(), path=file, units=units_of(result.instance)))
     if result.trace is None:
         return [(curves, log)]
     title, executed = f"{result.standing}: {in_words(result, result.value)}", result.trace
     events = partial(write_trace_events, schedules=[(f"{result.instance.name}, {title}", executed)])
-    return [(trace, events), (plot, plotting("compare_schedules", [(title, executed)])), (curves, log)]
+    picture = drawing(lambda file: compare_schedules([(title, executed)], path=file))
+    return [(trace, events), (plot, picture), (curves, log)]
 
 
 def explained_rows(others: Comparison) -> list[dict[str, Any]]:

@@ -6,7 +6,8 @@ from rich.console import Console
 
 from kvbound.cli import EXIT_FAILED
 from kvbound.cli.common import InstanceArgument, JsonOption, PlotOption, emit, option, table
-from kvbound.cli.progress import LiveLine, load_instance, plotting
+from kvbound.cli.progress import LiveLine, drawing, load_instance
+from kvbound.plots import compare_schedules
 from kvbound.simulation import match_handling
 from kvbound.units import units_of
 from kvcore import InvalidSchedule, Trace, handlings, measures, verify_schedule
@@ -39,7 +40,7 @@ def verify(
     except InvalidSchedule as broken:
         return show_invalid(loaded, broken, json)
     payload = {"valid": True, "instance": loaded.name, "instance_sha256": loaded.sha256, **measures(trace)}
-    drawn = plotting("compare_schedules", [(loaded.name, trace)])
+    drawn = drawing(lambda file: compare_schedules([(loaded.name, trace)], path=file))
     emit(json, {**payload, "handling": handlings(trace)}, lambda console: _show(trace, console), (plot, drawn))
     return 0
 

@@ -109,4 +109,4 @@ def generate(
 
 def instance_of(workload: Workload, machine: Machine, cost: Cost, requests: Sequence[Request]) -> Instance:
     """Return an instance of the workload with these of its requests; BadInput if one does not fit."""
-    return build_instance(workload.kind, requests, machine, name=workload.name, tick_seconds=workload.tick, cost=cost)
+    return build_instance(workload.kind, requests, machine, workload.name, workload.tick, cost)

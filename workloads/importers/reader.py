@@ -57,7 +57,7 @@ class Imported:
     def instance(self, machine: Machine | MachineFor, tick: Fraction, cost: Cost) -> Instance:
         """Return all requests as an instance; BadInput if one does not fit."""
         requests = tuple(self.requests)
-        return build_instance(self.source, requests, machine, name=self.name, tick_seconds=tick, cost=cost)
+        return build_instance(self.source, requests, machine, self.name, tick, cost)
 
 
 def read_trace(
