@@ -1,4 +1,4 @@
-"""Whether replays on this CPU take as long as predicted: the gate of the tests.
+"""Whether replays on this CPU take as long as predicted: the gate of the model.
 
 `python -m benchmarks.agreement` prints what it measured (processor time of one thread, so others on the machine matter
 little; about 5 minutes on an idle one). The schedules of two slices are replayed in turn with the grid of `kvbound
