@@ -187,7 +187,7 @@ instance_file = {
     "coarsening": (lambda value, where: value, None),  # where it is from, which nothing here depends on
 }
 amounts = {str: check(lambda value: type(value) is int, "an integer")}
-batch = {"start": integer(-inf), "repeat": (integer(1), 1),
+batch = {"start": integer(-inf, 10**60), "repeat": (integer(1), 1),
          **{what: (amounts, {}) for what in ("work", "drop", "swap_out", "swap_in")}}
 schedule_file = {
     "format": (one_of("kvbound-schedule"), "kvbound-schedule"), "version": (one_of(1), 1), "instance_sha256": text,
