@@ -84,9 +84,9 @@ def _narrow(task: Task) -> Iterator[Schedule]:
             for width in options.widths:
                 search = EventSearch(made, task.objective, options.narrow_states, upper, width=width, graph=graph)
                 graph = search.graph
-                found = search.run(stops=task.is_over)
-                if found.schedule is not None:
-                    schedule = found.schedule.replace(instance_sha256=instance.sha256)
+                schedule = search.run(stops=task.is_over).schedule
+                if schedule is not None:
+                    schedule = schedule.replace(instance_sha256=instance.sha256)
                     upper = objective_value(verify_schedule(instance, schedule), task.objective)
                     yield schedule
 

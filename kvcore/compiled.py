@@ -5,36 +5,88 @@ thirds of the time where functions pass named tuples of arrays on. `allocating` 
 part of what calls it; `fast` may change the order of sums, for what only proposes.
 
 For what a checker computes, both give the same integers, which a test compares.
+
+Compiled code is kept on disk. It contains what it calls, constants, and the places of fields, from any of the files of
+`sources`: it is used again only while the content of all of them is the same.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from functools import cache
+from hashlib import sha256
+from pathlib import Path
 from typing import Any
 
+PACKAGES = ("kvcore", "heuristics", "bounds", "solvers")
+"""The packages with functions that are compiled, and with what these take."""
+WORDS = b"kvcore.compiled", b"NamedTuple", b"namedtuple"
+"""What a file says that has such a function, or such a type of its arguments."""
+
+
+def sources() -> Iterator[tuple[str, bytes]]:
+    """Yield name and content of each file that compiled code depends on: with such functions, or with named tuples."""
+    root = Path(__file__).parents[1]
+    for file in sorted(file for package in PACKAGES for file in (root / package).rglob("*.py")):
+        content = file.read_bytes()
+        if any(word in content for word in WORDS):
+            yield file.relative_to(root).as_posix(), content
+
+
+@cache
+def sources_hash() -> str:
+    """Return the SHA-256 of this file and all `sources`."""
+    digest = sha256(Path(__file__).read_bytes())
+    for name, content in sources():
+        digest.update(f"{name} {len(content)}\n".encode() + content)
+    return digest.hexdigest()
+
+
 try:
-    from numba import njit
-    from numba.core.caching import IndexDataCacheFile
+    import numba
+    from numba.core.caching import FunctionCache, IndexDataCacheFile
 
-    def _moved(load: Callable[[Any], Any]) -> Callable[[Any], Any]:
-        """Let code that was kept be made anew where it names a file or a type that has moved since, as in an update."""
+    class _Files(IndexDataCacheFile):  # type: ignore[misc]
+        """What is kept of a function, with the sources that it was made of."""
 
-        def loaded(index: Any) -> Any:
+        def __init__(self, cache_path: str, filename_base: str, source_stamp: Any) -> None:
+            """Keep it as numba does; what is of another version is not even read."""
+            super().__init__(cache_path, filename_base, source_stamp)
+            self._version = numba.__version__, source_stamp, sources_hash()
+
+        def save(self, key: Any, data: Any) -> None:
+            """Keep code with what it is of, unless a source has changed since, or there is no room."""
+            with suppress(OSError):
+                if sources_hash.__wrapped__() == sources_hash():
+                    super().save(key, (self._version, key, data))
+
+        def load(self, key: Any) -> Any:
+            """Return code that was kept, or None.
+
+            The index may name other code: of a process that ended after it wrote the index, or wrote both just now.
+            """
             try:
-                return load(index)
-            except (ImportError, AttributeError):
-                return {}
+                kept = super().load(key)
+            except (ImportError, AttributeError):  # it names a type that has moved since
+                return None
+            return kept[2] if kept and kept[:2] == (self._version, key) else None
 
-        return loaded
+    class _Kept(FunctionCache):  # type: ignore[misc]
+        """Compiled code of a function, in the folder that numba chooses."""
 
-    IndexDataCacheFile._load_index = _moved(IndexDataCacheFile._load_index)
+        def __init__(self, function: Any) -> None:
+            """Raise RuntimeError where there is no folder to write to, OSError where sources are not files."""
+            super().__init__(function)
+            stamp = self._impl.locator.get_source_stamp()
+            self._cache_file = _Files(self._cache_path, self._impl.filename_base, stamp)
 
     def _kept(**how: Any) -> Callable[[Any], Any]:
         """Return what compiles a function, and keeps the code where there is a folder to write to."""
 
         def compile(function: Any) -> Any:
-            try:
-                return njit(cache=True, **how)(function)
-            except RuntimeError:
-                return njit(**how)(function)
+            made = numba.njit(**how)(function)
+            with suppress(RuntimeError, OSError):
+                made._cache = _Kept(function)
+            return made
 
         return compile
 

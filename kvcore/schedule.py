@@ -11,6 +11,8 @@ from kvcore.instance import Name, Noun
 
 Integer = Annotated[int, Field(ge=-(10**15), le=10**15)]
 """A number in a schedule; the referee, not the reader, says whether it makes sense."""
+Start = Annotated[int, Field(ge=-(10**15), le=10**60)]
+"""A tick at which a batch starts: one of a long schedule may be far beyond all that an instance holds."""
 
 
 class _Nothing(dict[str, int]):
@@ -33,7 +35,7 @@ class Batch(Noun):
     starts when the one before ends.
     """
 
-    start: Integer
+    start: Start
     work: dict[Name, Integer] = _EMPTY
     drop: dict[Name, Integer] = _EMPTY
     swap_out: dict[Name, Integer] = _EMPTY

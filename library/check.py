@@ -187,7 +187,7 @@ instance_file = {
     "coarsening": (lambda value, where: value, None),  # where it is from, which nothing here depends on
 }
 amounts = {str: check(lambda value: type(value) is int, "an integer")}
-batch = {"start": integer(-inf), "repeat": (integer(1), 1),
+batch = {"start": integer(-inf, 10**60), "repeat": (integer(1), 1),
          **{what: (amounts, {}) for what in ("work", "drop", "swap_out", "swap_in")}}
 schedule_file = {
     "format": (one_of("kvbound-schedule"), "kvbound-schedule"), "version": (one_of(1), 1), "instance_sha256": text,
@@ -2064,7 +2064,7 @@ class SlotSearch:
                 continue
             values = max(vectors, key=lambda each: each.least(t, states, cost))
             left = self.goal - values.least(t, states, cost)
-            if left < 0:
+            if left < 0 or cost > self.goal:  # what it cost is not had back by prices of later slots
                 continue
             if all(path.over[s] for path, s in zip(self.joint, states)):
                 raise Broken(f"it claims {self.claim}, but requests can be over for less by tick {self.start + t}")
@@ -2300,12 +2300,13 @@ KINDS = {  # a proof's function, its keys, and the objectives for which it is ch
     "configurations": (configurations, {"scale": (integer(1), 1), "memory": [number],
                                         "starts": [optional(integer(-inf))], "target": (optional(integer(1)), None),
                                         "tries": (integer(0, 10**9), 0)}, FLOW),
-    **dict.fromkeys(("events", "exhaustive"), (exhaustive, {"states": integer(1), "target": (optional(number), None),
-                                                            "free_drops": (switch, False)},
+    **dict.fromkeys(("events", "exhaustive"), (exhaustive, {"states": integer(1), "free_drops": (switch, False),
+                                                            "target": (optional(integer(0, 2**60)), None)},
                                                ("makespan", "busy-time", "max-flow-time", "total-flow-time",
                                                 "late-requests"))),
     "fresh": (fresh, {"function": (integer(0), 0), "fee": (integer(0), 0), "memory": (switch, False),
-                      "levels": ([number], []), "labels": integer(1), "target": (optional(number), None)}, FLOW),
+                      "levels": ([number], []), "labels": integer(1),
+                      "target": (optional(integer(0, 2**58)), None)}, FLOW),
     "pairs": (pairs, {}, FLOW),
     "slots": (slots, {"target": integer(1), "scale": integer(1, 2**30), "prices": [SLOTS], "strict": (switch, False),
                       "states": integer(0, 4 * 10**6), "tries": integer(0, 10**9)},

@@ -4,7 +4,7 @@ import math
 from typing import Any
 
 from kvcore.referee import verify_schedule
-from solvers.messages import Bound, Done, Found, Send, Size, SolveJob, Stop
+from solvers.messages import Bound, Done, Found, Send, Size, SolveJob, optimal
 
 
 def run(job: SolveJob, send: Send) -> Done:
@@ -40,6 +40,6 @@ def run(job: SolveJob, send: Send) -> Done:
     if status == cp_model.INFEASIBLE:
         return Done("proved", infeasible=True)
     if status == cp_model.OPTIMAL:
-        send(Bound(program.objective_value(round(solver.objective_value))))
-    stops: dict[Any, Stop] = {cp_model.OPTIMAL: "proved"}
-    return Done(stops.get(status, "time limit"))
+        on_bound(solver.best_objective_bound)
+        return Done(optimal(solver.best_objective_bound, solver.objective_value))
+    return Done("time limit")

@@ -7,7 +7,7 @@ import numpy as np
 
 from kvcore.errors import MissingTool
 from solvers.matrix import Array, MatrixModel
-from solvers.messages import Done, SolveJob, Stop
+from solvers.messages import Done, SolveJob, optimal
 from solvers.ways import SOLVERS
 
 SIZE_LIMIT = 2000
@@ -73,8 +73,9 @@ def minimise(
     on_bound(model.ObjBound)
     if model.SolCount:
         on_solution(np.array(x.X))
-    stops: dict[int, Stop] = {GRB.OPTIMAL: "proved", GRB.TIME_LIMIT: "time limit"}
-    return Done(stops.get(model.Status, "solver failure"))
+        if model.Status == GRB.OPTIMAL:
+            return Done(optimal(model.ObjBound, matrix.value(x.X)))
+    return Done("time limit" if model.Status == GRB.TIME_LIMIT else "solver failure")
 
 
 def _environment(gurobipy: Any) -> Any:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from solvers.matrix import Array, MatrixModel
-from solvers.messages import Done, SolveJob, Stop
+from solvers.messages import Done, SolveJob, optimal
 from solvers.ways import SOLVERS
 
 
@@ -33,11 +33,14 @@ def minimise(
     statuses = highspy.HighsModelStatus
     if status == statuses.kInfeasible:
         return Done("proved", infeasible=True)
-    on_bound(info.mip_dual_bound if matrix.integer.any() else info.objective_function_value)
+    bound = info.mip_dual_bound if matrix.integer.any() else info.objective_function_value
+    on_bound(bound)
     if info.primal_solution_status == highspy.SolutionStatus.kSolutionStatusFeasible:
-        on_solution(np.array(highs.getSolution().col_value))
-    stops: dict[Any, Stop] = {statuses.kOptimal: "proved", statuses.kTimeLimit: "time limit"}
-    return Done(stops.get(status, "solver failure"))
+        solution = np.array(highs.getSolution().col_value)
+        on_solution(solution)
+        if status == statuses.kOptimal:
+            return Done(optimal(bound, matrix.value(solution)))
+    return Done("time limit" if status == statuses.kTimeLimit else "solver failure")
 
 
 def _now_and_then(report: Callable[[Any], None]) -> Callable[[Any], None]:

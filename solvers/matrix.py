@@ -37,6 +37,10 @@ class MatrixModel:
         values = [column.value for column in self.columns]
         return None if any(value is None for value in values) else np.array(values, dtype=float)
 
+    def value(self, x: Array) -> float:
+        """Return what a solution costs."""
+        return float(self.c @ x) + self.offset
+
     def load(self, x: Array) -> None:
         """Put a solution into the Pyomo variables, rounding the integer ones."""
         for column, value, integer in zip(self.columns, x, self.integer, strict=True):

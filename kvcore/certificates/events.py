@@ -44,8 +44,10 @@ remaining processing time). After its next token a request needs what it takes a
 those that follow it. So no schedule is better than the state that comes next, wherever the search stops.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
 from itertools import pairwise
 from math import ceil
@@ -109,7 +111,7 @@ class Events(Proof):
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a search came to: a bound; where it is the optimum, a schedule that attains it."""
+    """What a search came to: a bound, and whether it is the optimum."""
 
     bound: Value
     states: int
@@ -117,8 +119,12 @@ class Outcome:
     is_optimum: bool
     is_over: bool
     """Whether more states would prove no more."""
-    schedule: Schedule | None = None
-    """With free drops, the referee may refuse it; if it does not, it is optimal."""
+    search: EventSearch = field(repr=False, compare=False)
+
+    @property
+    def schedule(self) -> Schedule | None:
+        """A schedule that attains the optimum. With free drops, the referee may refuse it; else it is optimal."""
+        return self.search.schedule() if self.is_optimum else None
 
 
 def find(
@@ -196,13 +202,15 @@ class EventSearch:
         found, is_over = code == frontier.FOUND, code in (frontier.EMPTY, frontier.FOUND)
         if is_over or code == frontier.PAUSED:
             states = max(1, min(states, max(int(f.count[frontier.ROWS]), -(-int(f.count[frontier.TRIED]) // TRIES))))
-        schedule = self._schedule(int(f.heap[0])) if found else None
-        return Outcome(least_value(bound, self.objective), states, found, is_over, schedule)
+        return Outcome(least_value(bound, self.objective), states, found, is_over, self)
 
-    def _schedule(self, row: int) -> Schedule:
-        """Return the schedule that led to a row. For busy-time, each batch waits until all calls have returned."""
+    def schedule(self) -> Schedule:
+        """Return what led to the state that comes next. For busy-time, each batch waits until all calls have returned.
+
+        No proof asks for it.
+        """
         s, f, ids, calls = self.setting, self.frontier, list(self.order), dict.fromkeys(self.order, 0)
-        path = [row]
+        path = [int(f.heap[0])]
         while f.parent[path[-1]] != NO:
             path.append(int(f.parent[path[-1]]))
         busy = self.objective == "busy-time"

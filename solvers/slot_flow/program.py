@@ -143,5 +143,5 @@ class FlowProgram:
         if status == cp_model.INFEASIBLE:
             prove(above)
         elif status == cp_model.OPTIMAL:
-            prove(round(solver.objective_value))
+            on_bound(solver.best_objective_bound)
         return status in (cp_model.INFEASIBLE, cp_model.OPTIMAL)

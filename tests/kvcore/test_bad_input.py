@@ -520,6 +520,7 @@ def test_bad_tokens_in_a_schedule(what: str) -> None:
 def test_bad_batches_in_a_schedule() -> None:
     bad(schedule_json(start=0.5), "batches[0].start: must be a valid integer (it is 0.5)", Schedule)
     bad(schedule_json(start=None), "batches[0].start: must be a valid integer (it is null)", Schedule)
+    bad(schedule_json(start=10**60 + 1), f"batches[0].start: must be less than or equal to {10**60} (it is ", Schedule)
     bad(schedule_json(end=1), "batches[0].end: unknown key", Schedule)
     bad('{"batches": []}', "instance_sha256: this key is missing", Schedule)
     bad('{"instance_sha256": ""}', "batches: this key is missing", Schedule)

@@ -16,6 +16,7 @@ from kvcore.certificates import events as core
 from kvcore.certificates.events import EventSearch, find
 from kvcore.files import parse, read_instance
 from kvcore.instance import Slo
+from kvcore.schedule import Schedule
 from solvers.dual_bound import rungs
 from solvers.ways import CERTIFYING
 from tests.support.build import instance, request
@@ -82,6 +83,20 @@ def test_what_is_left_must_not_fall_by_more_than_a_batch_adds(change):
         search.run()
 
 
+def test_a_proof_builds_no_schedule(monkeypatch):
+    monkeypatch.delattr(EventSearch, "schedule")
+    assert Events(states=20_000).value(MARS, "total-flow-time") == 29
+
+
+def test_a_schedule_starts_after_all_that_an_instance_holds():
+    """Of a request that arrives at 10^15, the second batch is of other work than the first."""
+    late = instance(request("A", 2, 3, arrival=10**15))
+    assert Events(states=10).value(late, "total-flow-time") == 3
+    schedule = find(late, "total-flow-time", 10).schedule
+    assert [batch.start - 10**15 for batch in schedule.batches] == [0, 1, 2]
+    assert objective_value(verify_schedule(late, parse(Schedule, schedule.to_json(), "S.json")), "total-flow-time") == 3
+
+
 def plain():
     """Return the search as a module that numba has not compiled."""
     spec = importlib.util.find_spec("kvcore.certificates.frontier")
@@ -99,12 +114,13 @@ def test_without_numba_the_search_is_the_same(monkeypatch):
              for profile in few([*PROFILES], 3) for seed, objective in enumerate(OBJECTIVES)]  # fmt: skip
 
     def found():
-        return [find(tiny, objective, 100, free_drops=free) for tiny, objective in cases for free in (False, True)]
+        ends = [find(tiny, objective, 100, free_drops=free) for tiny, objective in cases for free in (False, True)]
+        return [(end, end.schedule) for end in ends]
 
     compiled = found()
     monkeypatch.setattr(core, "frontier", plain())
     assert found() == compiled
-    assert sum(each.is_optimum for each in compiled) > (40 if ALL else 12)
+    assert sum(end.is_optimum for end, _ in compiled) > (40 if ALL else 12)
 
 
 def test_a_search_that_goes_on_is_the_same_as_one_that_does_not_stop():

@@ -362,6 +362,16 @@ def test_searches_over_slots_prove_the_optimum_and_no_more(objective, profile, s
             check.verify_certificate(data, file | {"bound": str(Fraction(int(optimum * unit) + more + 1, unit))})
 
 
+def test_prices_after_the_last_end_give_nothing_back():
+    """An end at the target or above it is not over for less, whatever the memory costs later."""
+    requests = tuple(Request(id=f"R{k}", prompt=1, segments=(Segment(decode=2),)) for k in range(3))
+    instance = Instance(machine=Machine(memory=2, chunked=False), requests=requests)
+    late = {"strict": True, "prices": [{"since": 0, "device": [0] * 6 + [9]}]}
+    assert same_certificate(instance, loaded(instance), slots_file(instance, FLOW, 12, **late), "slots") == 12
+    with pytest.raises(check.Broken, match="it claims 13, but requests can be over for less by tick 6"):
+        check.verify_certificate(loaded(instance), slots_file(instance, FLOW, 13, **late))
+
+
 def test_searches_that_kvbound_proposes():
     """With the states that its prices leave, and one above the optimum."""
     instance = kv.load_instance("mars-figure1")
@@ -748,6 +758,40 @@ LARGE = {
     "what may be done in a batch": (WIDE, {"kind": "events", "states": 1}),
     "prices of work": (many(10**6), SPEED),
 }  # fmt: skip
+
+
+TARGETS = {
+    "events": ({"states": 1}, 2**60),
+    "fresh": ({"labels": 1}, 2**58),
+    "configurations": ({"memory": [], "starts": [None]}, 10**15),
+    "slots": ({"scale": 1, "prices": [{}], "states": 1, "tries": 1}, 10**15),
+}
+
+
+@pytest.mark.parametrize("kind", TARGETS)
+def test_targets_may_be_as_large_as_kvbound_takes_them(kind):
+    numbers, most = TARGETS[kind]
+    fits, above = (claims(one_slot(), {"kind": kind, "target": target, **numbers}) for target in (most, most + 1))
+    assert parse(Certificate, json.dumps(fits), "c.json").proof.target == check.proof(fits["proof"], "proof").target
+    with pytest.raises(BadInput, match="target: must be less than or equal to"):
+        parse(Certificate, json.dumps(above), "c.json")
+    with pytest.raises(check.Bad, match="target: give an integer from"):
+        check.proof(above["proof"], "proof")
+
+
+def test_a_batch_may_start_late(tmp_path, capsys):
+    """The second one of a request that arrives at 10^15, of other work than the first."""
+    instance = one_slot(request={"arrival": 10**15, "prompt": 2})
+    sha256 = check.sha256(check.read_instance(instance))
+    batches = [{"start": 10**15 + t, "work": {"R": k}} for t, k in enumerate((2, 1))]
+    (tmp_path / "i.json").write_text(json.dumps(instance))
+    (tmp_path / "s.json").write_text(json.dumps({"instance_sha256": sha256, "batches": batches}))
+    assert check.main([tmp_path / "i.json", tmp_path / "s.json"]) == 0
+    assert "total-flow-time 2" in capsys.readouterr().out.splitlines()
+    batches[1]["start"] = 10**60 + 1
+    (tmp_path / "s.json").write_text(json.dumps({"instance_sha256": sha256, "batches": batches}))
+    assert check.main([tmp_path / "i.json", tmp_path / "s.json"]) == 2
+    assert "start: give an integer from -inf to 1000" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("what", LARGE)

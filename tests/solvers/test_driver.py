@@ -20,8 +20,9 @@ from kvcore import OBJECTIVES, BadInput, MissingTool, objective_value
 from kvcore.certificates import Alone, certify, verify_certificate
 from kvcore.coarsen import coarsen
 from kvcore.result import Horizon, Result
-from solvers import driver, pool, source
+from solvers import driver, milp, pool, source
 from solvers.exact import exact
+from solvers.matrix import MatrixModel
 from solvers.messages import Bound, Done, Failed, Found, SolveJob
 from solvers.process import Process
 from solvers.ways import SOLVERS, WAYS, Solver
@@ -117,6 +118,38 @@ def test_a_false_certificate_of_a_worker_is_refused():
     run.receive(asked, Bound(29, "certificate", false))
     assert (run.bound, run.certificate) == (None, None)
     assert "it claims 29, but proves 22 only" in run.rejected[0]
+
+
+@pytest.mark.parametrize("solver", ["highs", pytest.param("gurobi", marks=pytest.mark.gurobi)])
+def test_a_solver_has_proved_what_its_own_bound_meets(solver, monkeypatch):
+    """HiGHS has called a solution optimal that costs 12, with a bound of 8."""
+    one = kvcore.Instance(
+        machine=kvcore.Machine(memory=4),
+        requests=(MARS.requests[0].replace(prompt=1, segments=(kvcore.Segment(decode=2),)),),
+    )
+    asked = job(one, "batch-bigm", solver=solver, batches=2)
+    assert milp.run(asked, lambda message: None) == Done("proved")
+    cost = MatrixModel.value
+    monkeypatch.setattr(MatrixModel, "value", lambda matrix, x: cost(matrix, x) + 4)
+    assert milp.run(asked, lambda message: None) == Done("solver failure")
+
+
+CP_SAT = """
+from ortools.sat.python import cp_model
+from solvers import cp_sat
+from tests.solvers.test_driver import MARS, job
+
+job, sent = job(MARS, "cp-sat", batches=14), []
+print(cp_sat.run(job, sent.append).stop, sent[-1].value)
+cp_model.CpSolver.best_objective_bound = property(lambda solver: 8.0)
+print(cp_sat.run(job, sent.append).stop, sent[-1].value)
+"""
+
+
+def test_cp_sat_has_proved_what_its_own_bound_meets():
+    pytest.importorskip("ortools")
+    found = subprocess.run([sys.executable, "-c", CP_SAT], capture_output=True, text=True, check=True, cwd=ROOT)
+    assert found.stdout.splitlines() == ["proved 29", "solver failure 8"]
 
 
 @pytest.mark.gurobi
