@@ -53,7 +53,9 @@ def plain_family(
                 yield from possible(plain, sizes, memory, machine, cost)
 
 
-def calling(sizes: Sequence[tuple[int, ...]], machine: Machine, handling: Handling = "free") -> Instance:
+def calling(
+    sizes: Sequence[tuple[int, ...]], machine: Machine, handling: Handling = "free", cost: Cost | None = None
+) -> Instance:
     """Return requests with one call each by (prompt, decode, duration, returns, decode after it)."""
     requests = []
     for i, (prompt, decode, duration, returns, after) in enumerate(sizes, 1):
@@ -61,7 +63,7 @@ def calling(sizes: Sequence[tuple[int, ...]], machine: Machine, handling: Handli
         segments = (Segment(decode=decode, call=call), Segment(decode=after))
         requests.append(Request(id=f"R{i}", prompt=prompt, segments=segments))
     name = f"calls-{'-'.join('.'.join(map(str, size)) for size in sizes)}-M{machine.memory}"
-    return Instance(name=name[:200], machine=machine, requests=tuple(requests))
+    return Instance(name=name[:200], machine=machine, requests=tuple(requests), cost=cost or Cost.unit())
 
 
 def calling_family(
