@@ -62,6 +62,7 @@ class VllmV1(PlansAhead):
         self.reserve = int(self.watermark * ((self.machine.block_limit or 0) + 1))  # vLLM counts its null block, too
         self.chunks: set[int] = set()  # whose known tokens were not all computed in their latest batch
         self.prefilled = -self.prefill_schedule_interval  # batches up to the latest that prefilled
+        self.preempted = 0  # by steps that took no time before the batch
         self.backlog = False  # whether the latest batch that might prefill left any waiting
 
     def step(self, view: View, plan: Plan) -> None:
@@ -92,10 +93,10 @@ class VllmV1(PlansAhead):
         What they do is decided first, and done if any works: a batch that only drops is none.
         """
         room = self.room(plan)
-        victims, taken, before = dict[int, Job](), dict[Job, int](), 0  # victims of steps that took no time
+        victims, taken = dict[int, Job](), dict[Job, int]()
         left = {"decode": plan.tokens_left, "prefill": plan.prefill_left}
         order: list[Job] = []  # in which memory is taken and freed
-        for job, before in self.in_turn(victims, taken):
+        for job in self.in_turn(victims, taken):
             if len(taken) == plan.requests_left:
                 break
             tokens = min(job.missing, self.most, *(left.values() if job.phase == "prefill" else (left["decode"],)))
@@ -114,7 +115,7 @@ class VllmV1(PlansAhead):
                 room -= job.growth(tokens)
         if not taken:
             return not victims and all(job.index in self.leaving for job in self.running)
-        admits = len(victims) == before
+        admits = len(victims) == self.preempted
         for job in order:
             if job in taken:
                 self.take(job, taken[job], plan)
@@ -126,20 +127,20 @@ class VllmV1(PlansAhead):
                 self.queue(job, front=True)
         return admits
 
-    def in_turn(self, victims: dict[int, Job], taken: dict[Job, int]) -> Iterator[tuple[Job, int]]:
-        """Yield those that run, each with the number of victims of the steps before.
+    def in_turn(self, victims: dict[int, Job], taken: dict[Job, int]) -> Iterator[Job]:
+        """Yield the running requests that may go on, in order.
 
         A step that only preempts takes no time. The next one begins at once, unless the batch before still runs.
         """
-        before = -1
-        while not taken and len(victims) > before:  # it ends: each but the last preempts one more of those that run
-            before = len(victims)
+        self.preempted = -1
+        while not taken and len(victims) > self.preempted:  # it ends: each step but the last preempts one more
+            self.preempted = len(victims)
             running = [job for job in self.running if job.index not in victims]
             self.defers = self.early and any(job.index not in self.chunks for job in running)
             for job in running:
                 if job.index in victims or job.index in self.leaving or (self.defers and job.index in self.chunks):
                     continue
-                yield job, before
+                yield job
                 if self.ends_step and job.index in victims:
                     break
             if self.stale:

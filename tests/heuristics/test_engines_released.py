@@ -169,8 +169,8 @@ def test_prefills_are_batches_apart() -> None:
 def test_after_a_step_that_only_preempts_prefills_are_held_anew(name: str, lost: int, again: int) -> None:
     """M = 20: after five batches both hold 10. B decodes, so A's last prompt token is held, and B preempts itself.
 
-    Nobody decodes then: A goes on in the same batch. B, alone, has no threshold, and prefills its 11 tokens at once; with
-    caching it lost only the one that A took.
+    Nobody decodes then: A goes on in the same batch. B, alone, has no threshold, and prefills its 11 tokens at once;
+    with caching it lost only the one that A took.
     """
     given = serving(20, request("A", 11, 1), request("B", 10, 2), batch_tokens=40, batch_requests=2, partial=True)
     both: list[tuple[dict[str, int], dict[str, int]]] = [({"A": 2, "B": 2}, {})] * 5
