@@ -1,6 +1,7 @@
 """vLLM V1's scheduler: one list of running requests, one budget of tokens, the last comer recomputed."""
 
 from bisect import insort
+from collections.abc import Iterator
 from typing import ClassVar
 
 from heuristics.engine.ahead import PlansAhead
@@ -61,13 +62,14 @@ class VllmV1(PlansAhead):
         self.reserve = int(self.watermark * ((self.machine.block_limit or 0) + 1))  # vLLM counts its null block, too
         self.chunks: set[int] = set()  # whose known tokens were not all computed in their latest batch
         self.prefilled = -self.prefill_schedule_interval  # batches up to the latest that prefilled
+        self.preempted = 0  # by steps that took no time before the batch
         self.backlog = False  # whether the latest batch that might prefill left any waiting
 
     def step(self, view: View, plan: Plan) -> None:
         """Let the running requests go on, and if none was preempted, admit waiting ones."""
         self.most = self.threshold if len(self.running) + len(self.waiting) > 1 else LIMIT
-        early = view.batch + 1 - self.prefilled < self.prefill_schedule_interval and not self.backlog
-        self.defers = early and any(job.index not in self.chunks for job in self.running)
+        self.early = view.batch + 1 - self.prefilled < self.prefill_schedule_interval and not self.backlog
+        self.defers = self.early  # some decode: else `in_turn` says
         self.prefills = False
         if (self.running and self.decode_on(plan)) or self.go_on(plan):
             self.admit(plan)
@@ -88,17 +90,15 @@ class VllmV1(PlansAhead):
     def go_on(self, plan: Plan) -> bool:
         """Let the running requests go on in order, and preempt where memory lacks; return whether none was.
 
-        What they do is decided first, and done if any works: a batch that only drops is none. A step in which all that
-        happens is that the first preempts itself takes no time; the next one begins at once.
+        What they do is decided first, and done if any works: a batch that only drops is none.
         """
         room = self.room(plan)
-        victims, taken, before = dict[int, Job](), dict[Job, int](), 0  # victims of steps that took no time
+        victims, taken = dict[int, Job](), dict[Job, int]()
         left = {"decode": plan.tokens_left, "prefill": plan.prefill_left}
         order: list[Job] = []  # in which memory is taken and freed
-        for job in self.running:
-            out = job.index in victims or job.index in self.leaving or (self.defers and job.index in self.chunks)
-            if out or len(taken) == plan.requests_left:
-                continue
+        for job in self.in_turn(victims, taken):
+            if len(taken) == plan.requests_left:
+                break
             tokens = min(job.missing, self.most, *(left.values() if job.phase == "prefill" else (left["decode"],)))
             while tokens and job.growth(tokens) > room and job.index not in victims:
                 victim = self.victim([other for other in self.running if other.index not in victims])
@@ -107,11 +107,7 @@ class VllmV1(PlansAhead):
                 given = taken.pop(victim, 0)
                 _pay(left, victim, -given)
                 room += victim.blocks + victim.growth(given) + self.leaving.get(victim.index, 0)
-            if job.index in victims:
-                if self.ends_step and taken:
-                    break
-                before = len(victims) if self.ends_step else 0
-            elif tokens:
+            if tokens and job.index not in victims:
                 self.prefills |= job.index in self.chunks
                 taken[job] = tokens
                 order.append(job)
@@ -119,7 +115,7 @@ class VllmV1(PlansAhead):
                 room -= job.growth(tokens)
         if not taken:
             return not victims and all(job.index in self.leaving for job in self.running)
-        admits = len(victims) == before
+        admits = len(victims) == self.preempted
         for job in order:
             if job in taken:
                 self.take(job, taken[job], plan)
@@ -130,6 +126,25 @@ class VllmV1(PlansAhead):
                 self.preempt(job, plan)
                 self.queue(job, front=True)
         return admits
+
+    def in_turn(self, victims: dict[int, Job], taken: dict[Job, int]) -> Iterator[Job]:
+        """Yield the running requests that may go on, in order.
+
+        A step that only preempts takes no time. The next one begins at once, unless the batch before still runs.
+        """
+        self.preempted = -1
+        while not taken and len(victims) > self.preempted:  # it ends: each step but the last preempts one more
+            self.preempted = len(victims)
+            running = [job for job in self.running if job.index not in victims]
+            self.defers = self.early and any(job.index not in self.chunks for job in running)
+            for job in running:
+                if job.index in victims or job.index in self.leaving or (self.defers and job.index in self.chunks):
+                    continue
+                yield job
+                if self.ends_step and job.index in victims:
+                    break
+            if self.stale:
+                return
 
     def rank(self, job: Job) -> tuple[int, int]:
         """Return the place in the order of priority."""

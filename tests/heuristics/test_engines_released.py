@@ -162,6 +162,22 @@ def test_prefills_are_batches_apart() -> None:
     assert works == [{"A": 2}, {"A": 1}, {"A": 1}, {"A": 1, "B": 2}, {"A": 1, "B": 1, "C": 1}]
 
 
+@pytest.mark.parametrize(
+    ("name", "lost", "again"),
+    [("vllm-v1", 10, 11), ("vllm-v1-priority", 10, 11), ("vllm-v1-async", 10, 11), ("vllm-v1-cached", 1, 2)],
+)
+def test_after_a_step_that_only_preempts_prefills_are_held_anew(name: str, lost: int, again: int) -> None:
+    """M = 20: after five batches both hold 10. B decodes, so A's last prompt token is held, and B preempts itself.
+
+    Nobody decodes then: A goes on in the same batch. B, alone, has no threshold, and prefills its 11 tokens at once;
+    with caching it lost only the one that A took.
+    """
+    given = serving(20, request("A", 11, 1), request("B", 10, 2), batch_tokens=40, batch_requests=2, partial=True)
+    both: list[tuple[dict[str, int], dict[str, int]]] = [({"A": 2, "B": 2}, {})] * 5
+    batches = moves(given, f"{name}:threshold=2,prefill_schedule_interval=2")
+    assert batches == [*both, ({"A": 1}, {"B": lost}), ({"B": again}, {})]
+
+
 @pytest.mark.parametrize(("name", "joins"), [("ratio=0.7", 21), ("ratio=0.5", 19), ("conservativeness=0.5", 18)])
 def test_the_share_of_the_limits_that_sglang_keeps_free(name: str, joins: int) -> None:
     """A holds 4 and may generate 9 more. B joins where 4 + 5 + 1 are less than M - 4 - share x 9."""

@@ -9,12 +9,14 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 from fractions import Fraction
+from itertools import islice
 from pathlib import Path
 from typing import NoReturn
 from unittest import mock
 
 import pytest
 
+from heuristics import best_schedule
 from hypotheses import Case, Fails, Family, Hypothesis, Undecided, check, enumerated, listed, load, shipped
 from hypotheses.hypothesis_files import COUNTEREXAMPLES, save
 from hypotheses.page import PAGE, kept, page, read_records
@@ -27,10 +29,10 @@ from kvcore.files import read_instance, read_schedule, write_text
 from kvcore.instance import Instance
 from kvcore.metrics import objective_value
 from kvcore.referee import verify_schedule
-from kvcore.result import Result
+from kvcore.result import Horizon, Result
 from solvers.exact import EXACT, exact
 from tests.support.clock import Clock
-from tests.support.commands import kvbound
+from tests.support.commands import kvbound, run_kvbound
 from tests.support.exhaustive import exhaustive_optimum
 
 QUICK = (
@@ -223,6 +225,37 @@ def test_the_others_give_their_records_again(name: str) -> None:
 def assert_as_recorded(name: str) -> None:
     record = next(row for row in read_records() if row["hypothesis"] == name)
     assert kept(check(name, shipped()[name]).row()) == record
+
+
+def first_of(family: Family) -> Family:
+    """Return a family of the first case alone."""
+    return replace(family, items=lambda: list(islice(family.items(), 1)))
+
+
+def by_a_policy(instance: Instance, objective: str, time_limit: float) -> Result:
+    """Stand in for an exact search: what the best policy makes is claimed to be optimal."""
+    held = Result(instance, objective, best_schedule(instance, objective)[1])
+    return replace(held, bound=held.value, bound_kind="search", proved_by="a test", horizon=Horizon(0, True, "a test"))
+
+
+@pytest.mark.parametrize("name", shipped())
+def test_the_command_judges_the_first_case_of_each(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The smallest may come late in a family of thousands. `mc-sf-average` asks for eight optima, and seconds."""
+    monkeypatch.delenv("KVBOUND_DATA", raising=False)
+    loaded = shipped()[name]
+    few = {name: replace(loaded, family=first_of(loaded.family))}
+    monkeypatch.setattr("hypotheses.hypothesis_files.shipped", lambda: few)
+    if name.startswith("mc-sf-average"):
+        monkeypatch.setattr("hypotheses.optima.exact", by_a_policy)
+        monkeypatch.setattr("hypotheses.optima._FOUND", {})
+    status, told = run_kvbound(["check", name, "--json", "-"])
+    row = json.loads(told)["rows"][0]
+    assert (status, row["stated"]) == (0 if row["as_stated"] else 1, loaded.states)
+    if loaded.family.data:  # `test_slices` judges stand-ins of these
+        assert row["verdict"] == "skipped"
+        return
+    assert (row["undecided"], row["held"] + (row["counterexample"] is not None)) == (0, 1)
+    assert loaded.states not in ("proved", "no counterexample") or row["held"] == 1
 
 
 def write(path: Path, states: str, predicate: str) -> Path:

@@ -10,12 +10,13 @@ import subprocess
 import sys
 from fractions import Fraction
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
 import kvbound as kv
 from bounds.slot_solver import climb
-from bounds.task import Task
+from bounds.task import Proposal, Task
 from kvcore import (
     Cost,
     CostFunction,
@@ -38,10 +39,12 @@ from kvcore.certificates import (
     certify,
     verify_certificate,
 )
+from kvcore.certificates.certificate import AnyProof
 from kvcore.errors import BadInput
 from kvcore.files import parse
 from kvcore.metrics import scale_of
 from library import Library
+from solvers.ways import WAYS
 from tests.bounds.test_configuration_search import priced
 from tests.kvcore.test_configurations import random_proof as random_configurations
 from tests.support.exhaustive import exhaustive_optimum
@@ -58,6 +61,7 @@ from tests.support.random_proofs import (
 from tests.support.random_schedules import random_instance
 from tests.support.rigid import rigid
 from tests.support.tiny_instances import PROFILES, tiny_instance
+from workloads.builtin import builtin_instance
 
 FILE = Path(__file__).parents[2] / "library" / "check.py"
 spec = importlib.util.spec_from_file_location("library_check", FILE)
@@ -223,6 +227,25 @@ def same_certificate(instance, data, file, kind):
         slack = 1 if kind in ROUNDED else 1e-6 * (file["objective"] in check.AVERAGES)
         assert expected - (slack and 1e-6) <= found <= expected + slack, json.dumps(file)
     return expected
+
+
+OBJECTIVE_OF = {"late-windows": "late-requests", "late-tail": "p99-flow-time"}
+
+
+@pytest.mark.parametrize("kind", [proof.model_fields["kind"].default for proof in get_args(get_args(AnyProof)[0])])
+def test_both_check_a_certificate_of_each_kind(kind):
+    """The first that its way proposes; branches of prices are drawn."""
+    instance, objective = builtin_instance("hindsight:n=4,M=12,seed=0"), OBJECTIVE_OF.get(kind, "total-flow-time")
+    if kind == "late-windows":
+        instance = instance.replace(requests=tuple(one.replace(slo=Slo(latency=8)) for one in instance.requests))
+    if kind == "tree":
+        proof = random_tree(random.Random(0), instance)
+    else:
+        proposed = WAYS[kind, kind if (kind, kind) in WAYS else "bound"].proposals(Task(instance, objective))
+        proof = next(each.proof for each in proposed if isinstance(each, Proposal))
+    assert proof.kind == kind
+    certificate = certify(instance, objective, proof)
+    assert same_certificate(instance, loaded(instance), json.loads(certificate.to_json()), kind) == certificate.value
 
 
 @pytest.mark.parametrize("seed", few(range(24), 8))
