@@ -487,6 +487,11 @@ def test_the_other_checker_agrees():
         ),
         (instance(request("R", 1, 2), cost=(CostFunction(busy=10**15, divisor=10**15),)), FLOW, None),
         (instance(request("R", 1, 9, arrival=10**15), cost=(CostFunction(divisor=10**15),)), FLOW, "too large"),
+        (
+            instance(request("R", 1, *[(1, 0, 10**15, "free")] * 9300, 1), cost=(CostFunction(generated=1),)),
+            FLOW,
+            "too large to be added up",
+        ),
     ],
 )
 def test_large_instances_are_refused_at_once(large, objective, message):
@@ -504,6 +509,15 @@ def test_sums_of_huge_prices_do_not_wrap_with_memory():
     two = two.replace(machine=two.machine.replace(memory=5, evict=True, host_memory=0))
     with pytest.raises(InvalidCertificate, match="too large to be added up"):
         Fresh(labels=10, memory=True).value(two, FLOW)
+
+
+def test_each_request_may_be_at_the_largest_level():
+    """The short requests have a token each, and at a level of 10^6 are taken to swap as many as the long one."""
+    short = [request(f"S{i}", 1, 1) for i in range(7)]
+    many = instance(request("L", 10**6, 1), *short, cost=(CostFunction(busy=1, swap_out_tokens=10**9),))
+    Fresh(labels=1, memory=True).value(many, FLOW)
+    with pytest.raises(InvalidCertificate, match="too large to be added up"):
+        Fresh(labels=1, memory=True, levels=(10**6 - 1,)).value(many, FLOW)
 
 
 def test_there_is_no_such_function():
