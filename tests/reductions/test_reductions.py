@@ -48,10 +48,10 @@ from tests.reductions.segments import late_segments
 from tests.reductions.transfers import joined
 from tests.reductions.waits import at_once, without_waits
 from tests.reductions.windows import put_off
+from tests.support.drawer import draw_instance, tiny_instance
 from tests.support.exhaustive import TooManyStates, exhaustive_optimum
 from tests.support.few import ALL, few
-from tests.support.random_schedules import random_instance, random_schedule
-from tests.support.tiny_instances import tiny_instance
+from tests.support.random_schedules import random_schedule
 
 DATA = Path(__file__).parents[1] / "data"
 SEEDS = few(range(240))
@@ -63,7 +63,7 @@ def cases(seeds, change=lambda instance: instance):
     """Yield instances of all corners with a schedule: random ones, and optimal ones of some objective."""
     for seed in seeds:
         draw = Random(seed)
-        instance = change(random_instance(draw) if seed % 4 == 0 else tiny(draw)[1])
+        instance = change(draw_instance(draw) if seed % 4 == 0 else tiny(draw)[1])
         if instance is None:
             continue
         yield instance, random_schedule(draw, instance, carriers=draw.choice([0.0, 0.3, 0.6]))
@@ -138,7 +138,7 @@ def free_and_whole(instance):
 def test_windows():
     times = 0
     for seed in few(range(1200)):
-        instance = free_and_whole(random_instance(Random(seed)))
+        instance = free_and_whole(draw_instance(Random(seed)))
         if instance is not None and any(request.calls for request in instance.requests):
             schedule = random_schedule(Random(seed), instance)
             found, moved = put_off(instance, schedule)
