@@ -73,7 +73,7 @@ def executed(of: Instance, made: Schedule, plain: bool):
 def test_the_plain_rules_say_the_same() -> None:
     """`Execution` executes each request in each batch; `StreamExecution` is what `verify_schedule` uses."""
     seen: Counter = Counter()
-    for seed in [94, *few(range(160))]:
+    for seed in [40, *few(range(160))]:
         draw = random.Random(seed)
         instance = draw_instance(draw)
         made = random_schedule(draw, instance)
