@@ -35,7 +35,7 @@ from collections import Counter, namedtuple
 from copy import copy
 from fractions import Fraction
 from functools import cache
-from itertools import accumulate, combinations, groupby, product
+from itertools import accumulate, combinations, groupby, islice, product
 from math import ceil, inf, lcm
 from operator import add, le, mul
 from pathlib import Path
@@ -44,7 +44,9 @@ RATES = {  # what a tick adds to a sum, from the arrival to the last token (to t
     "total-flow-time": lambda one: 1, "weighted-flow-time": lambda one: one.weight,
     "total-ttft": lambda one: 1, "normalized-latency": lambda one: Fraction(1, output(one)),
 }
+MOST_OF = {"total-ttft": 1}  # tokens of a request that matter
 AVERAGES = ("normalized-latency",)  # whose values may be fractions
+FLOWS = tuple(name for name in RATES if name not in MOST_OF)
 OBJECTIVES = ("makespan", "busy-time", "max-flow-time", "late-requests", *RATES)
 TAILS = ("p99-flow-time", "p99-ttft")
 TAIL = "pNN-flow-time or pNN-ttft"
@@ -479,6 +481,13 @@ def by_objective(ones, times, busy):
     }
 
 
+def rates_of(instance, objective):
+    """What a tick of each request adds to a sum, in parts of its unit, and how many of them one is."""
+    rates = [Fraction(RATES[objective](one)) for one in instance.requests]
+    unit = lcm(*(rate.denominator for rate in rates))
+    return [int(unit * rate) for rate in rates], unit
+
+
 def tail_of(objective):
     """The percent and the time that a percentile is of, or None."""
     return re.fullmatch("p([1-9][0-9]?)-(flow-time|ttft)", objective)
@@ -614,10 +623,10 @@ def ticks_of(instance):
 
 
 class Work:
-    """Of a request's tokens: d, ticks or whatever `ticks` counts; release and tail in them; share, by a tariff."""
+    """Of (`most`) tokens of a request: d, what `ticks` counts; release and tail in such; share, by a tariff."""
 
-    def __init__(self, one, machine, ticks, shares, calls=True):
-        self.one, self.tokens = one, tokens_of(one, machine)
+    def __init__(self, one, machine, ticks, shares, calls=True, most=None):
+        self.one, self.tokens = one, tokens_of(one, machine)[:most]
         self.d, self.share = ([least(token) for token in self.tokens] for least in (ticks, shares))
         self.wait = [token.wait * calls for token in self.tokens]
         self.chain = sum(self.d) + sum(self.wait)
@@ -712,16 +721,17 @@ def shares(instance, proof, objective):
     """Kind `shares`: what runs together in a batch shares its time, and time runs once."""
     division, ticks = Division(instance, proof), ticks_of(instance)
     tariff = division.tariff(division.line)
-    works = [Work(one, instance.machine, ticks, tariff) for one in instance.requests]
+    works = [Work(one, instance.machine, ticks, tariff, most=MOST_OF.get(objective)) for one in instance.requests]
     if objective == "busy-time":
         return max(shared_batches(instance, division), *(sum(work.d) for work in works))
     half, total, jobs, density = Fraction(least_step(instance), 2), 0, [], {}
     for i, work in enumerate(works):
+        rate = RATES[objective](work.one)
         if not any(work.share):
-            total += work.chain
+            total += rate * work.chain
             continue
-        density[i] = 1 / Fraction(sum(work.share))
-        total += half - work.one.arrival
+        density[i] = rate / Fraction(sum(work.share))
+        total += rate * (half - work.one.arrival)
         total += density[i] * sum(share * tail for share, tail in zip(work.share, work.tail))
         jobs += [(work.one.arrival + release, share, -density[i], i)
                  for release, share in zip(work.release, work.share) if share]
@@ -793,7 +803,10 @@ def late_tail(instance, proof, objective):
 
 
 def speed(instance, proof, objective):
-    """Kind `speed`: while a batch of length D runs, each request in it pays for its work by its speed, and fees."""
+    """Kind `speed`: while a batch of length D runs, each request in it pays for its work by its speed, and fees.
+
+    For total-ttft there is no token but the first.
+    """
     if sorted(set(proof.ratios)) != proof.ratios:
         raise Broken("the ratios do not increase")
     ticks, none = ticks_of(instance), dict.fromkeys(("memory", "tokens", "prefill_tokens", "requests", "packing"), 0)
@@ -811,12 +824,13 @@ def speed(instance, proof, objective):
     for one in instance.requests:
         alike.setdefault(but_id(one), []).append(one)
     for those, a in zip(alike.values(), parts_of_fixed(alike.values(), proof, start)):
-        work = Work(those[0], instance.machine, ticks, tariffs[0].least)
+        work = Work(those[0], instance.machine, ticks, tariffs[0].least, most=MOST_OF.get(objective))
         if rows:  # only the last batch of tokens after the first is looked at
             work.share[1:] = map(tariffs[0].last, work.tokens[1:])
         lines = [(row, tariff.least(work.tokens[0]), min(map(tariff.last, work.tokens[1:]), default=0))
                  for row, tariff in zip(rows, tariffs[1:])]
-        total += len(those) * batches.least(those[0].arrival - start, proof.scale, work, a, lines)
+        rate = int(RATES[objective](those[0]) * proof.scale)
+        total += len(those) * batches.least(those[0].arrival - start, rate, work, a, lines)
     return Fraction(total) / proof.scale
 
 
@@ -1025,7 +1039,7 @@ def slot_prices(instance, proof, objective):
     @cache
     def paid(kind, windows):
         one = instance.requests[kinds.index(kind)]
-        return Course(one, machine, rows, T, scale, one.arrival - start).cheapest(windows)
+        return Course(one, machine, rows, T, int(RATES[objective](one) * scale), one.arrival - start).cheapest(windows)
 
     def bound(windows):
         spend(10 * sum(len(one.segments) for one in instance.requests), "its leaves")
@@ -1547,7 +1561,7 @@ def takes_whole(instance, objective):
 # --- kind `fresh` (docs/bounds.md, Orders of fresh work; the head of kvcore/certificates/fresh.py) --------------------
 
 
-Label = namedtuple("Label", "ends time tokens ready open kv back")  # ends: the sum of those of completed requests
+Label = namedtuple("Label", "ends time tokens ready open kv back")  # ends: those of completed requests, times rates
 KV = namedtuple("KV", "place kept device")  # tokens kept, and on the device at the most
 Choice = namedtuple("Choice", "place kept open swaps")  # where KV is during a batch, and the ticks of its swaps
 
@@ -1558,14 +1572,15 @@ def fresh(instance, proof, objective):
     What the file says of the search is not looked at. Of labels with the same tokens, those that another one covers
     are left out.
     """
-    search, arrivals = Orders(instance, proof), sum(one.arrival for one in instance.requests)
-    goal, first = (proof.claim + arrivals) * search.divisor, search.first()
+    search = Orders(instance, proof, objective)
+    before = sum(rate * one.arrival for rate, one in zip(search.rates, instance.requests))
+    goal, first = (proof.claim * search.unit + before) * search.divisor, search.first()
     waiting, known, tried = [(search.least(first), first)], {first.tokens: [first]}, 0
     while waiting and waiting[0][0] < goal:
         bound, label = heapq.heappop(waiting)
         left = search.left(label)
         if not left:
-            return ceil(Fraction(bound, search.divisor)) - arrivals
+            return (Fraction(bound, search.divisor) - before) / search.unit
         for bits in range(1, 2 ** len(left)) if label in known[label.tokens] else ():
             F = [i for k, i in enumerate(left) if bits >> k & 1]
             for *choices, room in product(*(search.places(label, F, i) for i in left), search.rooms(label, F, left)):
@@ -1591,13 +1606,14 @@ class Orders:
     tokens on the device at the most, and since when more may have come back.
     """
 
-    def __init__(self, instance, proof):
+    def __init__(self, instance, proof, objective):
         if not proof.function < len(instance.cost):
             raise Broken(f"the cost has no function {proof.function}")
         line, machine, self.given = instance.cost[proof.function], instance.machine, instance.requests
         self.machine, self.room = machine, inf if machine.memory is None else machine.memory // machine.block
         self.host = inf if machine.host_memory is None else machine.host_memory
-        chains = [list(fresh_tokens(one)) for one in self.given]
+        self.rates, self.unit = rates_of(instance, objective)
+        chains = [list(fresh_tokens(one, MOST_OF.get(objective))) for one in self.given]
         self.fresh, self.chunked = [[new for new, _ in chain] for chain in chains], machine.chunked
         self.contexts, self.divisor = [list(accumulate(news)) for news in self.fresh], line.divisor
         self.wait = [[call * line.divisor for _, call in chain] for chain in chains]
@@ -1667,8 +1683,11 @@ class Orders:
         return self.again * lacks - min(self.again * (lacks - 1), start - since)
 
     def least(self, label):
-        """What no schedule through a label ends below: each request alone, or next tokens in turns."""
-        jobs, away, tails, alone = [], [], 0, 0
+        """What no schedule through a label ends below: each request alone, or next tokens in turns.
+
+        Turns are of what all rates have in common; what they have beyond it counts for each request alone.
+        """
+        jobs, away, tails, alone, beyond, low = [], [], 0, 0, 0, min(self.rates)
         for i in self.left(label):
             start, new = max(label.time, label.ready[i]), self.contexts[i][label.tokens[i]] - label.kv[i].kept
             work = self.token + self.b * new - min(self.b * (new - 1) * self.chunked, start - label.open[i])
@@ -1676,8 +1695,10 @@ class Orders:
             if self.cut:
                 away.append((label.time + self.fixed, self.coming(label, i, label.time)))
             tails += self.rest[i][label.tokens[i]]
-            alone += self.alone(label, i, start, work)
-        return label.ends + tails + max(alone, in_turns(jobs), in_turns(away))
+            end = self.alone(label, i, start, work) + self.rest[i][label.tokens[i]]
+            alone += self.rates[i] * end
+            beyond += (self.rates[i] - low) * end
+        return label.ends + max(alone, beyond + low * (tails + max(in_turns(jobs), in_turns(away))))
 
     def alone(self, label, i, start, work):
         """When the next token of a request ends at the least, if its batches are of it alone."""
@@ -1778,7 +1799,7 @@ class FreshBatch:
         end = max(self.time(), self.time_of_moves(), self.time_of_levels(opens), self.time_of_returns())
         after = {i: self.generated(i, end) if i in self.F else self.waited(i, end, opens[i], room)
                  for i in self.choice}
-        ends = label.ends + end * sum(label.tokens[i] + 1 == len(search.fresh[i]) for i in self.F)
+        ends = label.ends + end * sum(search.rates[i] for i in self.F if label.tokens[i] + 1 == len(search.fresh[i]))
         rows = zip(*(after.get(i) or row for i, row in enumerate(zip(*label[2:]))))
         return Label(ends, end, *map(tuple, rows))
 
@@ -1859,9 +1880,12 @@ class FreshBatch:
         return (full, end) if end - since > again * (full - device) else (device, since)
 
 
-def fresh_tokens(one):
-    """Of each output token of a request, the tokens processed for it for the first time, and the call after it."""
+def fresh_tokens(one, most=None):
+    """Of (`most`) output tokens of a request, the tokens processed for it for the first time, and the call after it."""
     new = one.prompt
+    if most == 1:
+        yield new, 0
+        return
     for segment in one.segments:
         for k in range(segment.decode):
             ends = segment.call is not None and k + 1 == segment.decode
@@ -1883,29 +1907,31 @@ def pairs(instance, proof, objective):
     room = inf if machine.memory is None else machine.memory // machine.block
     budget, begin = machine.batch_tokens if machine.chunked else None, min(one.arrival for one in given)
     chains, alone = [], 1 in (machine.batch_requests, machine.batch_tokens)
+    rates, unit = rates_of(instance, objective)
     for one in given:
         held, context = [(0, one.arrival - begin)], 0  # blocks (0: no batch) and how many ticks
-        for new, call in fresh_tokens(one):
+        for new, call in fresh_tokens(one, MOST_OF.get(objective)):
             context += new
             before = blocks(new, budget) - 1 if budget else 0
             held += [(1, before), (blocks(context, machine.block), 1), (0, call)]
             spend(10, "chains of ticks")
         runs = groupby((run for run in held if run[1]), lambda run: run[0])
         chains.append([(size, sum(ticks for _, ticks in same)) for size, same in runs])
-    return Fraction(sum(pair(*two, room, alone) for two in combinations(chains, 2)), n - 1) \
-        - sum(one.arrival - begin for one in given)
+    total = Fraction(sum(pair(*two, room, alone) for two in combinations(zip(chains, rates), 2)), n - 1)
+    return (total - sum(rate * (one.arrival - begin) for rate, one in zip(rates, given))) / unit
 
 
 def pair(one, other, room, alone):
-    """The least sum of the ends of two chains.
+    """The least sum of the ends of two chains, each times its rate.
 
     T(u, v), the least steps to there, does not fall in u or v, and grows by 1 at the most from a place to the next. So
     in a rectangle of places that alike allow a step of both, or do not, the last steps are of both as long as there are
     any, or all of one and then all of the other: its far sides follow from its near ones.
     """
+    (one, p), (other, q) = one, other
     n, m = (sum(ticks for _, ticks in chain) for chain in (one, other))
     spend(2 * (len(one) * (m + len(other)) + len(other) * n), "steps of pairs of requests")
-    row, u, ends = list(range(m + 1)), 0, [2 * m + n]
+    row, u, ends = list(range(m + 1)), 0, [q * m + p * (m + n)]
     for held, a in one:
         left, far, v = [row[0] + i for i in range(a + 1)], [row[0] + a], 0
         with_it = [(not (held and its_held) or (not alone and held + its_held <= room), b) for its_held, b in other]
@@ -1920,9 +1946,9 @@ def pair(one, other, room, alone):
                 left = [min(near[b] + i, t + b) for i, t in enumerate(left)]
             far += top[1:]
             v += b
-        ends += [2 * t + n - u - i for i, t in enumerate(left)]
+        ends += [q * t + p * (t + n - u - i) for i, t in enumerate(left)]
         row, u = far, u + a
-    return min(*ends, *(2 * t + m - v for v, t in enumerate(row)))
+    return min(*ends, *(p * t + q * (t + m - v) for v, t in enumerate(row)))
 
 
 def in_turns(jobs):
@@ -2287,16 +2313,16 @@ def node(value, where):
 
 KINDS = {  # a proof's function, its keys, and the objectives for which it is checked
     "alone": (alone, {}, (*OBJECTIVES, TAIL)),
-    "shares": (shares, {**DIVISION, "alone": (none, []), "windows": (none, [])}, ("busy-time", *FLOW)),
+    "shares": (shares, {**DIVISION, "alone": (none, []), "windows": (none, [])}, ("busy-time", *RATES)),
     "late-windows": (late_windows, {**DIVISION, "rows": ([window], [])}, ("late-requests",)),
     "late-tail": (late_tail, {"within": number, "proof": windows}, (TAIL,)),
-    "prices": (lambda *given: slot_prices(*given)({}), {**PRICES, "windows": (none, [])}, FLOW),
+    "prices": (lambda *given: slot_prices(*given)({}), {**PRICES, "windows": (none, [])}, FLOWS),
     "tree": (tree, {"prices": [{"kind": (one_of("prices"), "prices"), **PRICES, "windows": (none, [])}],
-                    "nodes": [node]}, FLOW),
+                    "nodes": [node]}, FLOWS),
     "speed": (speed, {**DIVISION, "slot": integer(1), "scale": integer(1), "price": [price], "level": (part, 0),
                       "ratios": ([integer(65)], []), "ordered": (switch, False), "within": (number, 0),
                       "fee": (part, 0), "fees": ([[number]], []), "cells": (integer(1, 64), 1),
-                      "lines": ([{"functions": [part], "price": ([price], [])}], [])}, FLOW),
+                      "lines": ([{"functions": [part], "price": ([price], [])}], [])}, tuple(RATES)),
     "configurations": (configurations, {"scale": (integer(1), 1), "memory": [number],
                                         "starts": [optional(integer(-inf))], "target": (optional(integer(1)), None),
                                         "tries": (integer(0, 10**9), 0)}, FLOW),
@@ -2306,8 +2332,8 @@ KINDS = {  # a proof's function, its keys, and the objectives for which it is ch
                                                 "late-requests"))),
     "fresh": (fresh, {"function": (integer(0), 0), "fee": (integer(0), 0), "memory": (switch, False),
                       "levels": ([number], []), "labels": integer(1),
-                      "target": (optional(integer(0, 2**58)), None)}, FLOW),
-    "pairs": (pairs, {}, FLOW),
+                      "target": (optional(integer(0, 2**58)), None)}, tuple(RATES)),
+    "pairs": (pairs, {}, tuple(RATES)),
     "slots": (slots, {"target": integer(1), "scale": integer(1, 2**30), "prices": [SLOTS], "strict": (switch, False),
                       "states": integer(0, 4 * 10**6), "tries": integer(0, 10**9)},
               ("makespan", "busy-time", "max-flow-time", *RATES)),

@@ -323,12 +323,13 @@ def _jobs(
     last = max(request.arrival for request in requests) * line.divisor
     last += (work + fee * fresh + call).sum() + busy * (1 + fresh.sum())
     out, back = _moves(instance, line.divisor) if memory else (0, 0)
-    if memory:  # ... and all of each context with each token, once more for what `restored` multiplies
-        largest = busy + (line.tokens + fee + out + back) * context.max(axis=1).sum()
+    if memory:  # ... and all of each context (any level) with each token, once more for what `restored` multiplies
+        moved = len(requests) * context.max() if levels else context.max(axis=1).sum()
+        largest = busy + (line.tokens + fee + out + back) * moved
         last += largest * (sum(map(len, chains)) + line.tokens + back)
     fixed, again = _again(instance, function)
     below = kernels.LARGE if target is None else (target + before) * line.divisor
-    if last * sum(rates) >= kernels.LARGE or before * line.divisor >= kernels.LARGE:
+    if max(last * sum(rates), before * line.divisor, fresh.sum()) >= kernels.LARGE:
         raise InvalidCertificate("numbers are too large to be added up")
     low, length = min(rates), [len(chain) for chain in chains]
     names = {"call": call, "rest": rest, "length": length, "context": context, "lost": lost}

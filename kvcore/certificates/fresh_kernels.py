@@ -11,7 +11,7 @@ NO = -1
 ROOM = 3
 """After `ROWS`, `HEAP` and `TRIED`: tokens that the device has room for beside a batch."""
 LARGE = 2**58
-"""All times, times all rates, are below."""
+"""All times, times all rates, are below, and all tokens."""
 PART, HERE, AWAY = range(3)
 """Where the KV is that the last token of a request left: not all of it is there; on the device; on the host. Places
 after these: not all of it is there, and more of it on the host than the first of the `levels`, the second, ..

@@ -15,11 +15,11 @@ from kvcore.errors import BadInput
 from kvcore.files import parse
 from kvcore.instance import Instance, Request, Segment
 from kvcore.metrics import FLOWS
+from tests.support.drawer import PROFILES, draw_instance, tiny_instance
 from tests.support.few import few
 from tests.support.optima import optima
 from tests.support.random_proofs import PRICEABLE, random_prices
-from tests.support.random_schedules import random_instance, random_schedule
-from tests.support.tiny_instances import PROFILES, tiny_instance
+from tests.support.random_schedules import random_schedule
 from workloads import builtin
 
 NEVER = float("inf")
@@ -29,7 +29,7 @@ NAMES = ("any", "no-calls", "calls-fixed", "calls-free", "two-calls", "evict")
 def priceable(seed):
     """A random instance to which prices of slots apply, or None, with a random schedule of it that is valid."""
     draw = random.Random(seed)
-    instance = random_instance(draw)
+    instance = draw_instance(draw)
     try:
         machine = instance.machine.replace(partial=False)
         instance = instance.replace(machine=machine, cost=Cost.unit())

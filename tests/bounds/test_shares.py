@@ -24,11 +24,10 @@ from kvcore.cost import TokensAbove
 from kvcore.metrics import objective_value
 from solvers.dual_bound import best_bound as bound
 from tests.support.build import request
+from tests.support.drawer import PROFILES, crowded_instance
 from tests.support.exhaustive import exhaustive_optimum
 from tests.support.few import few
 from tests.support.optima import optima
-from tests.support.policy_instances import crowded_instance
-from tests.support.tiny_instances import PROFILES
 from workloads.builtin import builtin_instance
 
 WHOLE = Shares(functions=(UNIT, 0), memory=UNIT)

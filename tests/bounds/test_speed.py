@@ -22,11 +22,11 @@ from kvcore.certificates.shares import UNIT
 from kvcore.certificates.speed import FINE, PricedWork, Tokens
 from kvcore.errors import BadInput
 from kvcore.metrics import SUMS
+from tests.support.drawer import BUSY, PROFILES, draw_instance
 from tests.support.exhaustive import TooManyStates, exhaustive_optimum
 from tests.support.few import ALL, few
 from tests.support.optima import optima
 from tests.support.random_proofs import random_speed
-from tests.support.tiny_instances import PROFILES
 
 FLOW, LONGEST = "total-flow-time", "max-flow-time"
 NEVER = float("inf")
@@ -34,26 +34,7 @@ NEVER = float("inf")
 
 def busy_instance(seed):
     """Up to four requests whose batches cost much, and a little for what is in them: as measured ones do."""
-    draw = random.Random(seed)
-    upto = draw.randint
-    requests = tuple(
-        Request(id=f"R{i}", arrival=draw.choice([0, 0, upto(0, 12)]), prompt=upto(1, 4), weight=upto(1, 3),
-                segments=(Segment(decode=upto(1, 3)),))
-        for i in range(upto(1, 4))
-    )  # fmt: skip
-    work = {"busy": upto(2, 40), "any_decode": upto(0, 15), "any_prefill": upto(0, 40), "tokens": upto(0, 25),
-            "decode_requests": upto(0, 9), "decode_kv": upto(0, 9), "prefill_pairs": upto(0, 2)}  # fmt: skip
-    peaks = [request.peak for request in requests]
-    limit = draw.choice([None, 4, 6])
-    machine = Machine(
-        memory=draw.choice([None, upto(max(peaks), sum(peaks))]), block=draw.choice([1, 1, 2]), batch_tokens=limit,
-        chunked=draw.random() < 0.6, evict=draw.random() < 0.5, hybrid=draw.random() < 0.7,
-    )  # fmt: skip
-    if machine.memory is not None:
-        machine = machine.replace(memory=machine.memory + 1)
-    return Instance(
-        machine=machine, cost=Cost((CostFunction(divisor=draw.choice([3, 10]), **work),)), requests=requests
-    )
+    return draw_instance(random.Random(seed), BUSY, f"busy-{seed}")
 
 
 def busy_cases(seeds, max_states=300, objectives=SUMS):

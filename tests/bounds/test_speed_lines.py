@@ -14,10 +14,10 @@ from kvcore.certificates import Alone, Speed, speed
 from kvcore.certificates.certificate import rounded
 from kvcore.metrics import SUMS
 from tests.bounds.test_speed import FLOW, NEVER, busy_instance, holds
+from tests.support.drawer import PROFILES, tiny_instance
 from tests.support.exhaustive import TooManyStates, exhaustive_optimum
 from tests.support.few import few
 from tests.support.random_proofs import random_speed, with_lines
-from tests.support.tiny_instances import PROFILES, tiny_instance
 
 SIZE, ALL = 25, 10_000
 OBJECTIVES = (*SUMS, FLOW, "max-flow-time")

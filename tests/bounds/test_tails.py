@@ -17,10 +17,10 @@ from solvers.choice import choose
 from solvers.dual_bound import ladder, rungs
 from solvers.improve import improve
 from tests.kvcore.test_late_windows import MANY, batches, request
+from tests.support.drawer import tiny_instance
 from tests.support.exhaustive import TooManyStates, exhaustive_optimum, least_percentile
 from tests.support.few import few
 from tests.support.random_proofs import random_late_windows
-from tests.support.tiny_instances import tiny_instance
 
 NAMES = ("p99-flow-time", "p99-ttft", "p70-flow-time", "p60-ttft", "p30-flow-time")
 

@@ -10,8 +10,8 @@ from bounds.walks import FAR
 from kvcore.certificates.path_kernels import DECODE, HIGH, LOW, PAUSE
 from kvcore.certificates.paths import ANY_LATER, NEVER
 from kvcore.certificates.prices import ROWS
+from tests.support.drawer import PROFILES, tiny_instance
 from tests.support.random_proofs import PRICEABLE, random_prices
-from tests.support.tiny_instances import PROFILES, tiny_instance
 
 
 def narrowed(draw, legs, slots):

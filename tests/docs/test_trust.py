@@ -3,11 +3,19 @@
 from __future__ import annotations
 
 import ast
+import json
 import re
 from collections.abc import Iterator
+from contextlib import suppress
+from itertools import product
 from pathlib import Path
+from typing import Any
 
 import pytest
+
+from kvcore import OBJECTIVES, BadInput, Instance, Machine, Request, Segment, Slo
+from kvcore import certificates as kinds
+from library import check
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "trust.md").read_text(encoding="utf-8")
@@ -65,3 +73,30 @@ def test_a_proof_rests_on_the_files_that_the_page_names(claim: str, files: list[
     }
     assert found - set().union(*covered.values()) == set(), f"{claim}: the page does not name these"
     assert [name for name, ones in covered.items() if not ones] == [], f"{claim}: the page names these for nothing"
+
+
+def test_the_table_of_claims_with_one_checker() -> None:
+    """Whatever kvbound proves of two requests and `library/check.py` does not look at is in the table, and no more."""
+    ones = tuple(Request(id=id, prompt=1, slo=Slo(latency=1), segments=(Segment(decode=2),)) for id in "AB")
+    both = Instance(machine=Machine(memory=2, chunked=False, pause=False), requests=ones)
+    whole: dict[str, Any] = {"functions": (1024, 0), "memory": 1024}
+    prices, windows = kinds.Prices(scale=1, slots=1), kinds.LateWindows(**whole)
+    proofs: list[kinds.Proof] = [
+        kinds.Alone(), kinds.Shares(**whole), windows, kinds.LateTail(within=0, proof=windows), prices,
+        kinds.Tree(prices=(prices,), nodes=(kinds.Leaf(prices=0),)), kinds.Fresh(labels=9), kinds.Pairs(),
+        kinds.Speed(**whole, slot=1, scale=1, price=(1, 1), within=2), kinds.Events(states=99),
+        kinds.Configurations(memory=(), starts=(0, 0)),
+        kinds.Slots(target=1, scale=1, prices=(kinds.SlotPrices(),), states=99, tries=999),
+    ]  # fmt: skip
+    assert {proof.kind for proof in proofs} == check.KINDS.keys() - {"exhaustive"}
+    alone: dict[str, set[str]] = {}
+    for proof, objective in product(proofs, (*OBJECTIVES, "p99-ttft")):
+        with suppress(kinds.InvalidCertificate, BadInput):
+            kinds.certify(both, objective, proof)
+            try:
+                read = check.proof(json.loads(proof.model_dump_json()), "proof")
+                check.prove(check.read_instance(json.loads(both.to_json())), check.Box(read, claim=1), objective)
+            except check.NotChecked:
+                alone.setdefault(proof.kind, set()).add(objective)
+    table = re.findall(r"^\| `([\w-]+)` \| (`.+)\|$", PAGE.partition("claims with one checker")[2], re.MULTILINE)
+    assert alone == {kind: {*re.findall("`([\\w-]+)`", named)} & {*OBJECTIVES} for kind, named in table[: len(alone)]}

@@ -11,8 +11,8 @@ from formulations.timing import time_scale
 from heuristics import best_schedule
 from kvcore import BadInput, objective_value, verify_schedule
 from solvers.exact import exact
+from tests.support.drawer import PROFILES, tiny_instance
 from tests.support.few_batches import look_at
-from tests.support.tiny_instances import PROFILES, tiny_instance
 from workloads.builtin import builtin_instance
 
 MARS = builtin_instance("mars-figure1")

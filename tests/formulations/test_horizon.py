@@ -6,9 +6,9 @@ import pytest
 
 from formulations.horizon import most_batches, sufficient_batches
 from kvcore import OBJECTIVES, BadInput
+from tests.support.drawer import PROFILES, tiny_instance
 from tests.support.exhaustive import TooManyStates, exhaustive_optimum
 from tests.support.few import few
-from tests.support.tiny_instances import PROFILES, tiny_instance
 from workloads.builtin import builtin_instance
 
 MARS = builtin_instance("mars-figure1")

@@ -17,13 +17,13 @@ from kvcore.metrics import Value, tail_of
 from solvers.exact import exact
 from solvers.ways import CERTIFYING
 from tests.fuzz.case import Case, Part, Wrong
-from tests.fuzz.draw import CORNERS, NEEDED, medium, objective, tiny
+from tests.fuzz.draw import CORNERS, NEEDED, PERCENTILES, medium, objective, tiny
 from tests.fuzz.optima import count_case, optimum
 
 METHODS = {way.label: way for way in CERTIFYING}
 LOOKS = 0.15
 """Seconds of the counting clock that a method has: so many looks at it, times 1000."""
-TARGETED = ("plain", "late segments", "rigid", "rigid", "rigid, online", "plain, no pause")
+TARGETED = ("plain", "late segments", "rigid", "rigid", "rigid, online", "plain, no pause", "gaps", "four")
 """Corners in which prices, windows and configurations apply."""
 
 
@@ -33,10 +33,8 @@ def make(draw: Random) -> Iterator[Case]:
     if kind < 0.15:
         corner, instance = medium(draw)
     else:
-        corner, instance = tiny(draw, draw.choice(TARGETED) if kind < 0.7 else None)
-    percentile = f"p{draw.choice([99, 70, 50, 30])}-{draw.choice(['flow-time', 'ttft'])}"
-    name = percentile if draw.random() < 0.2 else objective(draw, corner)
-    yield Case(instance, name, draw.randrange(2**30))
+        corner, instance = tiny(draw, draw.choice(TARGETED) if kind < 0.7 else None, twins=0.08)
+    yield Case(instance, objective(draw, corner, tails=0.2), draw.randrange(2**30))
 
 
 def certificates(case: Case, upper: Value | None, seen: Counter[str]) -> Iterator[tuple[str, Certificate]]:
@@ -64,7 +62,7 @@ def check(case: Case, seen: Counter[str]) -> None:
         best, exact = best_known(case, seen, draw), False
     else:
         best, exact = optimum(case, 3000)[0], True
-    upper = draw.choice([None, best])
+    upper = draw.choice([None, best, best + 1, 3 * best + 7])
     for name, certificate in certificates(case, upper, seen):
         if certificate.value > best:
             raise Wrong(f"bound {name} above {'the optimum' if exact else 'a schedule'}",
@@ -105,7 +103,7 @@ REACH = (
     NEEDED
     | {f"{what} {name}" for name in METHODS for what in ("proves", "meets")}
     | {f"proves {name}, medium" for name in METHODS}
-    | {"tiny", "medium", "medium proved by exact"}
+    | {"tiny", "medium", "medium proved by exact", *PERCENTILES}
 )
 PART = Part("bounds", make, check, frozenset(REACH))
 assert set(TARGETED) <= CORNERS.keys()

@@ -6,6 +6,7 @@ import contextlib
 import json
 from collections import Counter
 from collections.abc import Iterator
+from fractions import Fraction
 from random import Random
 from typing import Any
 from unittest import mock
@@ -13,25 +14,30 @@ from unittest import mock
 from kvcore import OBJECTIVES, BadInput
 from kvcore.certificates import Certificate, InvalidCertificate, certify, verify_certificate
 from kvcore.certificates.prices import why_not
+from kvcore.certificates.slots import why_not as why_not_slots
 from kvcore.files import parse
-from kvcore.metrics import Value
+from kvcore.metrics import Value, scale_of, tail_of
 from kvcore.rigid import why_not_rigid
 from library import check as second
 from tests.fuzz.bounds import TARGETED, certificates
 from tests.fuzz.case import Case, Part, Wrong
-from tests.fuzz.draw import NEEDED, objective, tiny
+from tests.fuzz.draw import NEEDED, PERCENTILES, objective, tiny
 from tests.fuzz.optima import count_case, optimum
 from tests.support.random_proofs import (
     random_events,
     random_fresh,
     random_late_windows,
     random_prices,
+    random_slots,
     random_speed,
+    random_tail,
+    random_tree,
     with_lines,
 )
 
 MUTANTS = 12
-KINDS = ("alone", "configurations", "events", "fresh", "late-windows", "prices", "shares", "speed")
+KINDS = ("alone", "configurations", "events", "fresh", "late-tail", "late-windows", "pairs", "prices", "shares",
+         "slots", "speed", "tree")  # fmt: skip
 STEPS = 3 * 10**6
 """Steps that `library/check.py` may take for a certificate."""
 HUGE = {"states": 2000, "labels": 2000, "slots": 5000, "tries": 10**6}
@@ -39,8 +45,8 @@ HUGE = {"states": 2000, "labels": 2000, "slots": 5000, "tries": 10**6}
 
 
 def make(draw: Random) -> Iterator[Case]:
-    corner, instance = tiny(draw, draw.choice(TARGETED) if draw.random() < 0.6 else None)
-    yield Case(instance, objective(draw, corner), draw.randrange(2**30))
+    corner, instance = tiny(draw, draw.choice(TARGETED) if draw.random() < 0.6 else None, twins=0.05)
+    yield Case(instance, objective(draw, corner, tails=0.15), draw.randrange(2**30))
 
 
 def check(case: Case, seen: Counter[str]) -> None:
@@ -48,12 +54,22 @@ def check(case: Case, seen: Counter[str]) -> None:
     draw, best = Random(case.seed), {case.objective: optimum(case)[0]}
     proved = [certificate for _, certificate in certificates(case, None, Counter())]
     for certificate in proved:
+        claims_more(case, certificate, best, seen)
         for _ in range(MUTANTS):
             believe(case, mutated(certificate, draw, [c.proof for c in proved]), best, seen, "mutated")
-    for proof in random_proofs(case, draw):
+    for proof in random_proofs(case, draw, best[case.objective]):
         with contextlib.suppress(InvalidCertificate):
-            believe(case, certify(case.instance, case.objective, proof).to_json(), best, seen, "random")
+            certificate = certify(case.instance, case.objective, proof)
+            claims_more(case, certificate, best, seen)
+            believe(case, certificate.to_json(), best, seen, "random")
+            believe(case, mutated(certificate, draw, [proof]), best, seen, "mutated")
     count_case(case, seen)
+
+
+def claims_more(case: Case, certificate: Certificate, best: dict[str, Value], seen: Counter[str]) -> None:
+    """Put a claim above the optimum to both checkers."""
+    more = {"bound": str(best[case.objective] + 1)}
+    believe(case, json.dumps(json.loads(certificate.to_json()) | more), best, seen, "optimum + 1")
 
 
 def believe(case: Case, text: str, best: dict[str, Value], seen: Counter[str], what: str) -> None:
@@ -66,12 +82,13 @@ def believe(case: Case, text: str, best: dict[str, Value], seen: Counter[str], w
             raise Wrong(f"{by}: {what}, and above the optimum", f"{bound} > {best[other]} of {other}: {text}")
 
     document = json.loads(text)
+    claimed = Fraction(document["bound"])
     try:
         with patch_steps():
             other, bound = second.verify_certificate(
                 second.read_instance(json.loads(case.instance.to_json())), document
             )
-        refuse_above(bound, other, f"check.py, {document['proof']['kind']}")
+        refuse_above(max(bound, claimed), other, f"check.py, {document['proof']['kind']}")
         seen[f"check.py believed {document['proof']['kind']}"] += 1
     except (second.Bad, second.Broken) as error:
         seen[f"check.py: {type(error).__name__}"] += 1
@@ -94,8 +111,8 @@ def patch_steps(steps: int = STEPS) -> Any:
     return mock.patch.object(second, "MOST_STEPS", steps)
 
 
-def random_proofs(case: Case, draw: Random) -> Iterator[Any]:
-    """Yield prices that nobody proposed."""
+def random_proofs(case: Case, draw: Random, best: Value) -> Iterator[Any]:
+    """Yield prices that nobody proposed, and searches below the optimum, and above it."""
     from tests.kvcore.test_configurations import random_proof  # it loads HiGHS, beside which CP-SAT cannot be loaded
 
     for _ in range(4):
@@ -107,6 +124,15 @@ def random_proofs(case: Case, draw: Random) -> Iterator[Any]:
     if why_not(case.instance, case.objective) is None:
         for _ in range(4):
             yield random_prices(draw, case.instance)
+            yield random_tree(draw, case.instance)
+    if tail_of(case.objective) is not None:
+        for _ in range(4):
+            yield random_tail(draw, case.instance, case.objective)
+    if why_not_slots(case.instance, case.objective) is None:
+        units = int(best * scale_of(case.instance.requests, case.objective))
+        for target in (units, units + 1, draw.randint(1, units + 1)):
+            with contextlib.suppress(InvalidCertificate):
+                yield random_slots(draw, case.instance, case.objective, target, draw.random() < 0.5)
     if why_not_rigid(case.instance, case.objective) is None:
         for _ in range(4):
             proof = random_proof(case.instance, case.objective, draw)
@@ -148,8 +174,13 @@ def change(node: Any, draw: Random, root: Any, key: str = "") -> None:
         node[place] = draw.choice([0, 1, [1], [0, 3], draw.randint(-9, 99)])
 
 
-REACH = NEEDED | {f"believed mutated {kind}" for kind in KINDS} | {"unreadable"} | {
-    f"refused mutated {kind}" for kind in KINDS if kind != "alone"} | {
-    f"believed random {kind}" for kind in KINDS if kind not in ("alone", "shares")} | {
-    f"check.py believed {kind}" for kind in KINDS}  # fmt: skip
+RANDOM = [kind for kind in KINDS if kind not in ("alone", "pairs", "shares")]
+REACH = (
+    NEEDED
+    | {"unreadable", *PERCENTILES}
+    | {f"{what} mutated {kind}" for kind in KINDS for what in ("believed", "refused")} - {"refused mutated alone"}
+    | {f"believed random {kind}" for kind in RANDOM}
+    | {f"refused optimum + 1 {kind}" for kind in KINDS}
+    | {f"check.py believed {kind}" for kind in KINDS}
+)
 PART = Part("certificates", make, check, frozenset(REACH))

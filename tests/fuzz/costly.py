@@ -14,7 +14,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from kvcore import OBJECTIVES, BadInput, Call, Cost, CostFunction, Instance, Machine, Request, Segment
+from kvcore import OBJECTIVES, Instance
 from kvcore import certificates as kinds
 from kvcore.certificates import InvalidCertificate, PricedLine, Proof
 from kvcore.certificates.budget import Budget
@@ -25,6 +25,7 @@ from kvcore.instance import alike
 from library import check as second
 from tests.fuzz.case import Case, Part, Skip, Wrong
 from tests.fuzz.certificates import patch_steps
+from tests.support.drawer import Profile, draw_instance
 
 WORK, STEPS, MEMORY = 10**9, 10**7, GRAPH_BYTES
 """What kvbound and `library/check.py` may count: a second."""
@@ -41,39 +42,23 @@ def make(draw: Random) -> Iterator[Case]:
     """Draw an instance, some of whose numbers are huge."""
     top = draw.choice([4, 100, 10**4, 10**6, 10**9, 10**15])
 
-    def number(least: int = 0) -> int:
-        return size(draw, draw.choice([3, top]), least)
-
-    def limit() -> int | None:
-        return draw.choice([None, number(1)])
+    def numbers(least: int = 0, many: int = 9) -> tuple[int, ...]:
+        return tuple(size(draw, draw.choice([3, top]), least) for _ in range(many))
 
     unit, rigid = draw.random() < 0.6, draw.random() < 0.3
-
-    def request(k: int) -> Request:
-        calls = [0] if rigid else range(draw.choice([0, 0, 1, 3, 30]))
-        segments = [Segment(decode=number(1), call=Call(duration=number(), returns=number(), handling="free"))
-                    for _ in calls][: 0 if rigid else None]  # fmt: skip
-        return Request(id=f"R{k}", arrival=number(), prompt=number(1), segments=(*segments, Segment(decode=number(1))))
-
-    features = {name: size(draw, 10**6) for name in ("busy", "tokens", "decode_kv", "prefill_pairs")}
-    cost = (
-        Cost((CostFunction(busy=1),))
-        if unit or rigid
-        else Cost((CostFunction(divisor=number(1), **features), CostFunction(busy=number(1))))
-    )
-    switches = {"chunked": not rigid and draw.random() < 0.7, "evict": not rigid and draw.random() < 0.5,
-                "pause": not rigid and draw.random() < 0.7, "partial": not rigid and draw.random() < 0.1}  # fmt: skip
-    for _ in range(30):
-        try:
-            machine = Machine(memory=draw.choice([None, top, 4 * top]), block=draw.choice([1, 1, 16, number(1)]),
-                              batch_tokens=None if rigid else limit(), batch_requests=None if rigid else limit(),
-                              host_memory=limit(), **switches)  # fmt: skip
-            made = Instance(machine=machine, cost=cost,
-                            requests=tuple(request(k) for k in range(draw.choice([1, 2, 3, 3, 40]))))  # fmt: skip
-            yield Case(made, draw.choice(list(OBJECTIVES)), draw.randrange(2**30))
-            return
-        except (ValidationError, BadInput):
-            continue
+    rates = {name: (size(draw, 10**6),) for name in ("busy", "tokens", "decode_kv", "prefill_pairs")}
+    huge = Profile(
+        requests=(1, 2, 3, 3, 40), prompt=numbers(1), decode=numbers(1), calls=(0,) if rigid else (0, 0, 1, 3, 30),
+        duration=numbers(), returns=numbers(), handling=("free",), arrival=numbers(), weight=(1,), slo=(False,),
+        block=(1, 1, 16, *numbers(1, 1)), memory=(None, "largest", "triple"),
+        host_memory=("no limit", *numbers(1, 1)), hybrid=(True,), prefill_tokens=(None,), **dict.fromkeys(
+            ("batch_tokens", "batch_requests"), (None,) if rigid else (None, *numbers(1, 1))),
+        chunked=(False,) if rigid else (True, True, False), evict=(False,) if rigid else (True, False),
+        pause=(False,) if rigid else (True, True, False), partial=(*(False,) * 9, not rigid),
+        cost=("unit",) if unit or rigid else (({"divisor": numbers(1), **rates}, {"busy": numbers(1)}),),
+    )  # fmt: skip
+    with suppress(ValueError):  # none of so many that can be carried out
+        yield Case(draw_instance(draw, huge, attempts=30), draw.choice(list(OBJECTIVES)), draw.randrange(2**30))
 
 
 def proof(draw: Random, instance: Instance) -> Proof:

@@ -10,7 +10,7 @@ from typing import Any
 from unittest import mock
 
 from formulations.horizon import sufficient_batches
-from heuristics import best_schedule
+from heuristics import best_schedule, get_policy, run_policy
 from kvcore import BadInput, Schedule, objective_value, verify_schedule
 from kvcore.certificates.events import EventSearch
 from kvcore.certificates.splits import whole_prefills
@@ -21,8 +21,9 @@ from solvers.messages import Bound, Found, SolveJob
 from solvers.slot_flow.scope import why_not as why_not_flow
 from solvers.ways import WAYS
 from tests.fuzz.case import Case, Part, Skip, Wrong
-from tests.fuzz.draw import AIMED, CORNERS, NEEDED, objective, tiny, traits
+from tests.fuzz.draw import AIMED, CORNERS, NEEDED, SCALE, objective, tiny, traits, untwinned
 from tests.support.exhaustive import exhaustive_optimum, least_percentile
+from tests.support.random_schedules import random_schedule
 
 STATES = 1500
 """States of the exhaustive search that a case may take."""
@@ -38,12 +39,16 @@ EVERY = 6
 
 
 def make(draw: Random) -> Iterator[Case]:
-    corner, instance = tiny(draw)
+    corner, instance = tiny(draw, twins=0.05)
     yield Case(instance, objective(draw, corner), draw.randrange(2**30))
 
 
 def optimum(case: Case, states: int = STATES) -> tuple[Value, Schedule]:
-    """Return the optimum by the exhaustive search (TooManyStates)."""
+    """Return the optimum by the exhaustive search (TooManyStates); of a twin, that of the tiny one, scaled."""
+    base = untwinned(case.instance)
+    if base is not None:
+        value, schedule = optimum(case.of(base), states)
+        return value if case.objective == "late-requests" else value * SCALE, schedule
     if tail_of(case.objective) is not None:
         return least_percentile(case.instance, case.objective, max_states=states)
     return exhaustive_optimum(case.instance, case.objective, max_states=states)
@@ -52,7 +57,7 @@ def optimum(case: Case, states: int = STATES) -> tuple[Value, Schedule]:
 def count_case(case: Case, seen: Counter[str]) -> None:
     """Count what the case has, its corner included."""
     seen.update(traits(case.instance, case.objective))
-    if case.instance.name in CORNERS:
+    if case.instance.name in (*CORNERS, "twin"):
         seen[f"corner {case.instance.name}"] += 1
 
 
@@ -63,8 +68,8 @@ def check(case: Case, seen: Counter[str]) -> None:
     draw = Random(case.seed)
     with mock.patch("bounds.events.MOST_STATES", ENOUGH):
         by_exact(case, value, seen, draw)
-    by_every_tick(case, value, seen)
-    by_improving(case, value, seen)
+    by_every_tick(case, value, seen, every_tick=untwinned(case.instance) is None)
+    by_improving(case, value, seen, draw)
     if why_not_rigid(case.instance, case.objective) is None:
         by_configurations(case, value, seen)
     if case.seed % EVERY == 0 and len(schedule.batches) <= (8 if aimed else 6):
@@ -87,10 +92,11 @@ def by_exact(case: Case, value: Value, seen: Counter[str], draw: Random) -> None
     """Each exact search, as a worker; all of them, as they follow each other; and without one of their reductions."""
     for name in ("slots", "events", "counts"):
         if WAYS[name, name].declines(case.instance, case.objective) is None:
-            start = best_schedule(case.instance, case.objective)[1] if name == "counts" else None
+            start = some_start(case, draw) if name == "counts" else None
             with contextlib.suppress(BadInput):  # too many ways to fill the memory
                 seen[f"method {name}"] += by_task(case, value, name, name, start=start)
-    result = exact(case.instance, case.objective, time_limit=60.0)
+    start = draw.choice([None, some_start(case, draw)])
+    result = exact(case.instance, case.objective, start=start, time_limit=60.0)
     assert result.certified_bound is not None
     expect("exact", case, result.schedule, result.certified_bound, value, proved=result.stopped != "time limit")
     seen["method exact"] += result.status == "optimal"
@@ -105,26 +111,40 @@ def by_exact(case: Case, value: Value, seen: Counter[str], draw: Random) -> None
     seen[f"reduction {off} prunes"] += without.frontier.count.tolist() != search.frontier.count.tolist()
 
 
-def by_every_tick(case: Case, value: Value, seen: Counter[str]) -> None:
-    """The exhaustive search with every start time."""
-    again, _ = exhaustive_optimum(case.instance, case.objective, max_states=3 * STATES, every_tick=True)
+def by_every_tick(case: Case, value: Value, seen: Counter[str], *, every_tick: bool) -> None:
+    """The exhaustive search with every start time; of a twin, of which there are too many, the search itself."""
+    again, _ = exhaustive_optimum(case.instance, case.objective, max_states=3 * STATES, every_tick=every_tick)
     if again != value:
-        raise Wrong("exhaustive, every tick: another optimum", f"{again}, not {value}")
-    seen["method exhaustive, every tick"] += 1
+        raise Wrong("exhaustive, every tick or scaled: another optimum", f"{again}, not {value}")
+    seen["method exhaustive, every tick" if every_tick else "method exhaustive, scaled"] += 1
 
 
-def by_improving(case: Case, value: Value, seen: Counter[str]) -> None:
-    """Neighbourhoods from the best policy's schedule: never below the optimum, never worse than before."""
+def some_start(case: Case, draw: Random) -> Schedule:
+    """Return the best policy's schedule, or a poor one: random, or one request after another, and late."""
+    if draw.random() < 0.3:
+        return best_schedule(case.instance, case.objective)[1]
+    start = run_policy(case.instance, get_policy("serial"))
+    if untwinned(case.instance) is None:
+        with contextlib.suppress(AssertionError):  # it would take more batches than are drawn
+            start = random_schedule(draw, case.instance)
+    later = draw.choice([0, 0, 1, 7, 50])
+    return start.replace(batches=tuple(batch.replace(start=batch.start + later) for batch in start.batches))
+
+
+def by_improving(case: Case, value: Value, seen: Counter[str], draw: Random) -> None:
+    """Neighbourhoods from any schedule: never below the optimum, never worse than before."""
     from solvers.neighbourhoods import improve, why_not
 
     if why_not(case.instance, case.objective) is not None:
         return
-    _, start, trace = best_schedule(case.instance, case.objective)
+    start = some_start(case, draw)
+    before = objective_value(verify_schedule(case.instance, start), case.objective)
     after = improve(case.instance, case.objective, start, seconds=1e9, seed=case.seed, rounds=60)
     held = objective_value(verify_schedule(case.instance, after), case.objective)
-    if not value <= held <= objective_value(trace, case.objective):
+    if not value <= held <= before:
         raise Wrong("neighbourhoods: worse than before, or below the optimum", held)
     seen["method neighbourhoods"] += 1
+    seen["poor start"] += before > 2 * value
 
 
 def by_task(
@@ -182,12 +202,13 @@ def check_cp_sat(case: Case, seen: Counter[str]) -> None:
     count_case(case, seen)
 
 
-METHODS = ("slots", "events", "counts", "exact", "exhaustive, every tick", "neighbourhoods", "configurations",
-           "batch-bigm", "batch-bigm:plain")  # fmt: skip
+METHODS = ("slots", "events", "counts", "exact", "exhaustive, every tick", "exhaustive, scaled", "neighbourhoods",
+           "configurations", "batch-bigm", "batch-bigm:plain")  # fmt: skip
 REACH = (
     NEEDED
     | {f"method {name}" for name in METHODS}
     | {f"reduction {name} {what}" for name in OFF for what in ("off", "prunes")}
+    | {"poor start"}
 )
 PART = Part("optima", make, check, REACH)
 CP_SAT = Part("cp-sat", make, check_cp_sat, NEEDED | {"method arc-flow"})

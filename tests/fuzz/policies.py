@@ -12,8 +12,7 @@ from heuristics.registry import POLICIES, STARTERS
 from kvcore import OBJECTIVES, objective_value, verify_schedule
 from tests.fuzz.case import Case, Part, Wrong
 from tests.fuzz.draw import TRAITS, medium, tiny, traits
-from tests.support.policy_instances import crowded_instance
-from tests.support.random_schedules import random_instance
+from tests.support.drawer import crowded_instance, draw_instance
 
 SOME = 12
 """Policies that each case is for; the others have theirs."""
@@ -21,7 +20,7 @@ SOME = 12
 
 def make(draw: Random) -> Iterator[Case]:
     instance = draw.choice([
-        lambda: crowded_instance(draw.randrange(2**30), most=7), lambda: random_instance(draw),
+        lambda: crowded_instance(draw.randrange(2**30), most=7), lambda: draw_instance(draw),
         lambda: tiny(draw)[1], lambda: medium(draw)[1],
     ])()  # fmt: skip
     yield Case(instance, draw.choice(list(OBJECTIVES)), draw.randrange(2**30))

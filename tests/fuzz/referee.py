@@ -13,7 +13,8 @@ from kvcore import referee as validator
 from library import check as second
 from tests.fuzz.case import Case, Part, Skip, Wrong
 from tests.fuzz.draw import TRAITS, tiny, traits
-from tests.support.random_schedules import fold, mutate, random_instance, random_schedule, tighten
+from tests.support.drawer import draw_instance
+from tests.support.random_schedules import fold, mutate, random_schedule, tighten
 from tests.support.second_referee import Outcome, Refusal, execute
 
 MUTANTS = 12
@@ -21,7 +22,7 @@ MUTANTS = 12
 
 def make(draw: Random) -> Iterator[Case]:
     """A random valid schedule, folded, under tighter limits, and with random changes."""
-    instance = random_instance(draw) if draw.random() < 0.5 else tiny(draw)[1]
+    instance = draw_instance(draw) if draw.random() < 0.5 else tiny(draw)[1]
     try:
         schedule = random_schedule(draw, instance)
     except AssertionError:  # it takes more batches than are drawn

@@ -31,7 +31,8 @@ from kvbound.cli.calibrate import knees, point_rows
 from kvcore import verify_schedule
 from kvcore.cost import Features
 from tests.support.commands import kvbound
-from tests.support.random_schedules import random_instance, random_schedule
+from tests.support.drawer import draw_instance
+from tests.support.random_schedules import random_schedule
 
 RATES = {"read": 4.3e12, "matmul": 790e12, "device to host": 50e9, "host to device": 40e9}
 BUSY = ((1, 64),) * 8
@@ -41,7 +42,7 @@ def test_features_are_those_of_the_referee() -> None:
     kinds = dict.fromkeys(("decode", "prefill", "out", "in"), 0)
     for seed in range(120):
         draw = random.Random(seed)
-        instance = random_instance(draw)
+        instance = draw_instance(draw)
         trace = verify_schedule(instance, random_schedule(draw, instance))
         steps = [step for request in trace.requests for step in request.steps]
         moves = [move for request in trace.requests for move in request.moves]

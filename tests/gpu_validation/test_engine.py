@@ -27,9 +27,10 @@ from tests.gpu_validation.lazy import LazySwapper
 from tests.gpu_validation.reference import decoded
 from tests.gpu_validation.test_plan import in_and_out_again
 from tests.support.build import batch, instance, request, schedule
+from tests.support.drawer import draw_instance
 from tests.support.few import few
 from tests.support.mars_schedules import PUBLISHED, mars
-from tests.support.random_schedules import random_instance, random_schedule
+from tests.support.random_schedules import random_schedule
 
 torch.set_num_threads(1)
 
@@ -77,7 +78,7 @@ def test_random_schedules_generate_the_tokens_of_the_reference(engine: Engine) -
     swapped = 0
     for seed in few(range(100, 400), 20):
         draw = random.Random(seed)
-        made = random_instance(draw)
+        made = draw_instance(draw)
         plan = make_plan(made, random_schedule(draw, made))
         run = engine.run(plan, poison=True, check=True)
         assert run.tokens == decoded(engine.decoder, plan, engine.seed)

@@ -13,15 +13,16 @@ from gpu_validation.scenarios import WAYS, laid_out, workload
 from gpu_validation.swap import runs
 from kvcore import Instance, InvalidSchedule
 from tests.support.build import batch, instance, request, schedule
+from tests.support.drawer import draw_instance
 from tests.support.mars_schedules import PUBLISHED, mars
-from tests.support.random_schedules import random_instance, random_schedule
+from tests.support.random_schedules import random_schedule
 
 
 def random_plans(count: int) -> list[EnginePlan]:
     plans = []
     for seed in range(count):
         draw = random.Random(seed)
-        drawn = random_instance(draw)
+        drawn = draw_instance(draw)
         plans.append(make_plan(drawn, random_schedule(draw, drawn)))
     return plans
 
@@ -226,7 +227,7 @@ GROW = Allocator.grow
 def test_a_wrong_allocator_is_caught_by_the_referees_memory(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     plans = [(laid_out(made, way), made) for made in [workload()] for way in WAYS]
     draw = random.Random(5)
-    drawn = [random_instance(draw) for _ in range(20)]
+    drawn = [draw_instance(draw) for _ in range(20)]
     plans += [(random_schedule(draw, one), one) for one in drawn]
     method, mutant = MUTANTS[name]
     monkeypatch.setattr(Allocator, method, mutant)

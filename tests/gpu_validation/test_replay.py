@@ -15,7 +15,8 @@ from kvbound.plots import plot_replay
 from kvcore import Cost, CostFunction, Schedule, verify_schedule
 from kvcore.metrics import OBJECTIVES, objective_value
 from tests.support.build import batch, instance, request, schedule
-from tests.support.random_schedules import random_instance, random_schedule
+from tests.support.drawer import draw_instance
+from tests.support.random_schedules import random_schedule
 from workloads import builtin
 
 TIMES = [name for name in OBJECTIVES if name not in ("late-requests", "normalized-latency")]
@@ -28,7 +29,7 @@ def planned_seconds(trace):
 def random_traces(seeds):
     for seed in seeds:
         draw = random.Random(seed)
-        drawn = random_instance(draw)
+        drawn = draw_instance(draw)
         yield verify_schedule(drawn, random_schedule(draw, drawn))
 
 

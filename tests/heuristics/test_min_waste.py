@@ -12,10 +12,9 @@ from heuristics.engine.min_waste import HandlingWaste, call_waste
 from kvcore import Cost, CostFunction, Instance, Machine, verify_schedule
 from kvcore.metrics import handlings, objective_value
 from tests.support.build import request
+from tests.support.drawer import crowded_instance, draw_instance
 from tests.support.few import few
 from tests.support.mars_schedules import mars
-from tests.support.policy_instances import crowded_instance
-from tests.support.random_schedules import random_instance
 
 COSTLY_SWAPS = Cost((CostFunction(busy=1, swap_out_tokens=2, swap_in_tokens=2),))
 
@@ -125,7 +124,7 @@ def test_free_allows_what_the_handling_orders(handling: str, duration: int) -> N
 def test_schedules_of_fixed_handlings_are_schedules_of_free_calls() -> None:
     kinds = set()
     for seed in few(range(60)):
-        for instance in (random_instance(random.Random(seed)), crowded_instance(seed)):
+        for instance in (draw_instance(random.Random(seed)), crowded_instance(seed)):
             free = instance.with_free_calls()
             fixed = with_min_waste_handlings(free)
             for name in ("fcfs", "mars-order"):

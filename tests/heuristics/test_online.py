@@ -11,8 +11,8 @@ from heuristics import POLICIES, STARTERS, Job, Policy, Unified, Unsuited, get_p
 from kvcore import Batch, Call, Instance, Request, Segment
 from kvcore.trace import RequestTrace, Trace
 from tests.heuristics.test_compression import serving
+from tests.support.drawer import crowded_instance
 from tests.support.few import ALL, few
-from tests.support.policy_instances import crowded_instance
 
 CLAIRVOYANT = [name for name, policy in POLICIES.items() if policy.knows == "clairvoyant"]
 OTHERS = [name for name in POLICIES if name not in CLAIRVOYANT]

@@ -32,10 +32,9 @@ from heuristics.registry import SET
 from kvcore import BadInput, Batch, Instance, Machine, Request, objective_value, verify_schedule
 from kvcore.metrics import completions, measures
 from tests.support.build import simple
+from tests.support.drawer import crowded_instance, draw_instance
 from tests.support.few import few
 from tests.support.mars_schedules import PUBLISHED, mars
-from tests.support.policy_instances import crowded_instance
-from tests.support.random_schedules import random_instance
 from workloads.builtin import builtin_instance
 
 FIGURE_1 = [
@@ -92,7 +91,7 @@ def test_every_policy_succeeds_on_every_instance(name: str) -> None:
     """The referee passes each schedule: run_policy ends with it, and here it is asked once more."""
     switches = set()
     for seed in few(range(150), 6):
-        for instance in (random_instance(random.Random(seed)), crowded_instance(seed)):
+        for instance in (draw_instance(random.Random(seed)), crowded_instance(seed)):
             verify_schedule(instance, run_policy(instance, get_policy(name)))
             machine = instance.machine
             switches.add((machine.hybrid, machine.chunked, machine.pause))
@@ -102,7 +101,7 @@ def test_every_policy_succeeds_on_every_instance(name: str) -> None:
 def test_a_context_that_no_batch_takes_any_more_declines_the_machine() -> None:
     """Without chunks, a batch takes what each request has to prefill if nobody evicts it, and no more."""
     declined: dict[str, str] = {}
-    for seed in (*range(55, 60), 82, 99):
+    for seed in (63, 137):
         given = crowded_instance(seed, 6)
         refills = [
             request.context_at_call(k) + 1 + call.returns

@@ -15,8 +15,8 @@ from kvcore.metrics import completions
 from tests.heuristics.test_compression import serving
 from tests.heuristics.test_policies_today import moves, request
 from tests.heuristics.test_policies_today import serving as instance
+from tests.support.drawer import crowded_instance
 from tests.support.few import few
-from tests.support.policy_instances import crowded_instance
 from workloads.builtin import builtin_instance
 
 

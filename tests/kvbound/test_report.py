@@ -25,8 +25,9 @@ from kvcore import Trace, verify_schedule
 from tests.support.browser import Browser, find_browser
 from tests.support.build import instance, request
 from tests.support.commands import kvbound
+from tests.support.drawer import draw_instance
 from tests.support.mars_schedules import PUBLISHED, mars
-from tests.support.random_schedules import random_instance, random_schedule
+from tests.support.random_schedules import random_schedule
 from workloads.builtin import builtin_instance
 
 HOSTILE = ("<script>alert(1)</script>", '"><img src=x onerror=alert(1)>', "</style></svg>&amp;", "ünï '\"` ${1}")
@@ -82,7 +83,7 @@ def hostile() -> Comparison:
 def random_traces() -> Iterator[Trace]:
     for seed in range(40):
         draw = random.Random(seed)
-        drawn = random_instance(draw)
+        drawn = draw_instance(draw)
         yield verify_schedule(drawn, random_schedule(draw, drawn))
 
 

@@ -16,15 +16,16 @@ from kvbound.trace_events import BATCHES, FIRST, TRANSFERS, write_trace_events
 from kvcore import Trace, verify_schedule
 from tests.support.build import batch, instance, request, schedule
 from tests.support.commands import kvbound
+from tests.support.drawer import draw_instance
 from tests.support.mars_schedules import PUBLISHED, mars
-from tests.support.random_schedules import random_instance, random_schedule
+from tests.support.random_schedules import random_schedule
 
 
 def random_traces() -> list[Trace]:
     made = []
     for seed in range(40):
         draw = random.Random(seed)
-        drawn = random_instance(draw)
+        drawn = draw_instance(draw)
         made.append(verify_schedule(drawn, random_schedule(draw, drawn)))
     return made
 

@@ -23,8 +23,9 @@ from kvcore.certificates import Certificate
 from kvcore.csv_table import read_csv
 from kvcore.files import MAX_BYTES, parse, read_instance, read_schedule, read_text, write_text
 from kvcore.instance import LIMIT
+from tests.support.drawer import draw_instance
 from tests.support.mars_schedules import MARS, mars
-from tests.support.random_schedules import random_instance, random_schedule
+from tests.support.random_schedules import random_schedule
 from workloads.builtin import builtin_instance
 
 DELETE = object()
@@ -548,7 +549,7 @@ def test_what_is_written_is_read_back_equal(tmp_path: Path) -> None:
     path = tmp_path / "file.json"
     for seed in range(40):
         draw = random.Random(seed)
-        instance = random_instance(draw)
+        instance = draw_instance(draw)
         write_text(path, instance.to_json(indent=draw.choice([None, 1])))
         again = read_instance(path)
         assert (again, again.sha256) == (instance, instance.sha256)
@@ -602,7 +603,7 @@ def test_the_hash_does_not_depend_on_how_the_file_is_written() -> None:
 
 
 def test_the_hash_is_that_of_the_canonical_json() -> None:
-    for instance in (mars(), *(random_instance(random.Random(seed)) for seed in range(5))):
+    for instance in (mars(), *(draw_instance(random.Random(seed)) for seed in range(5))):
         document = json.loads(instance.to_json())
         canonical = json.dumps(document, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
         assert instance.sha256 == hashlib.sha256(canonical.encode("ascii")).hexdigest()

@@ -24,9 +24,9 @@ from kvcore.files import parse
 from solvers.dual_bound import ladder, rungs
 from solvers.ways import CERTIFYING
 from tests.support.commands import kvbound
+from tests.support.drawer import PROFILES, tiny_instance
 from tests.support.few import few
 from tests.support.optima import optima
-from tests.support.tiny_instances import PROFILES, tiny_instance
 from workloads import builtin
 
 NEVER = float("inf")

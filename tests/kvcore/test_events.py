@@ -21,11 +21,11 @@ from solvers.dual_bound import rungs
 from solvers.ways import CERTIFYING
 from tests.support.build import instance, request
 from tests.support.data import real
+from tests.support.drawer import PROFILES, tiny_instance
 from tests.support.exhaustive import exhaustive_optimum
 from tests.support.few import ALL, few
 from tests.support.optima import optima
 from tests.support.random_proofs import random_events
-from tests.support.tiny_instances import PROFILES, tiny_instance
 from workloads.builtin import builtin_instance
 
 MARS = builtin_instance("mars-figure1")

@@ -8,8 +8,8 @@ import pytest
 
 from kvcore.certificates import evictions
 from kvcore.certificates.paths import ANY_LATER, NEVER, Course, PriceRows, cheapest
+from tests.support.drawer import tiny_instance
 from tests.support.few import few
-from tests.support.tiny_instances import tiny_instance
 
 
 def cheapest_of_all(machine, request, rows, rate, ends):

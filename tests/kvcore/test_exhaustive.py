@@ -6,8 +6,8 @@ import pytest
 
 from kvcore import CostFunction, Slo
 from tests.support.build import instance, request
+from tests.support.drawer import fixed_handlings
 from tests.support.exhaustive import TooManyStates, exhaustive_optimum
-from tests.support.tiny_instances import fixed_handlings
 from tests.support.truth import Truth
 from workloads.builtin import builtin_instance
 

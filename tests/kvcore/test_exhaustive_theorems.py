@@ -12,9 +12,9 @@ import pytest
 from kvcore import OBJECTIVES, Cost, CostFunction, objective_value, verify_schedule
 from kvcore.certificates.events import find
 from tests.support import build
+from tests.support.drawer import fixed_handlings, tiny_instance
 from tests.support.exhaustive import exhaustive_optimum
 from tests.support.few import few
-from tests.support.tiny_instances import fixed_handlings, tiny_instance
 
 SMALL = {"requests": 2, "prompt": (1, 2), "decode": (1, 2), "calls": (0, 1), "partial": False}
 """Keeps random instances small enough for many of them."""

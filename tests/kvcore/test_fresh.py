@@ -32,6 +32,7 @@ from kvcore.metrics import SUMS
 from library import check
 from library.library import Library
 from tests.support.build import instance, request
+from tests.support.drawer import FRESH, TIGHT, draw_instance
 from tests.support.exhaustive import TooManyStates, exhaustive_optimum
 from tests.support.few import ALL, few
 from tests.support.random_schedules import random_schedule
@@ -44,53 +45,17 @@ MOST = 1500 if ALL else 400
 
 def drawn(seed):
     """An instance with calls longer than batches, prefills in parts, and every switch; its memory may bind."""
-    draw = Random(seed)
-    take = draw.choice
-
-    def one(i):
-        calls = [Call(duration=take((0, 2, 5, 9, 14)), returns=take((0, 0, 1, 3)),
-                      handling=take(("free", "free", "preserve", "discard", "swap")))
-                 for _ in range(take((0, 0, 1, 1, 2)))]  # fmt: skip
-        segments = tuple(Segment(decode=take((1, 1, 2)), call=call) for call in [*calls, None])
-        return Request(id=f"R{i}", arrival=take((0, 0, 1, 4, 8)), prompt=take((1, 2, 3, 4, 5)), segments=segments,
-                       weight=take((1, 1, 2)))  # fmt: skip
-
-    requests = tuple(one(i) for i in range(take((2, 2, 2, 3))))
-    peaks = [request.peak for request in requests]
-    memory = take((max(peaks), max(peaks) + 2, sum(peaks), sum(peaks)))
-    swaps = any(call.handling == "swap" for one in requests for call in one.calls)
-    machine = Machine(memory=memory, host_memory=memory if swaps else take((0, memory)),
-                      chunked=(chunked := take((True, True, True, False))),
-                      batch_tokens=take((None, None, 2, 3, 4)) if chunked else None,
-                      **{name: take((True, False)) for name in ("evict", "partial", "hybrid", "pause")})  # fmt: skip
-    costs = [CostFunction(busy=take((0, 1, 2, 4)), tokens=take((1, 2, 3)), divisor=take((1, 1, 2)),
-                          any_decode=take((0, 0, 1)), any_prefill=take((0, 0, 2)), generated=take((0, 0, 1)),
-                          decode_requests=take((0, 0, 1)), prefill_requests=take((0, 0, 1)))]  # fmt: skip
-    if draw.random() < 0.3:
-        costs.append(CostFunction(busy=take((1, 3)), swap_out_tokens=1, swap_in_tokens=1))
-    return Instance(machine=machine, cost=Cost(tuple(costs)), requests=requests, name=f"fresh-{seed}")
+    return draw_instance(Random(seed), FRESH, f"fresh-{seed}")
 
 
 def tight(seed):
     """An instance in which contexts do not fit together, and KV moves as a whole; swaps take time."""
-    drawn_one, draw = drawn(seed), Random(seed)
-    largest = max(request.peak for request in drawn_one.requests)
-    block = draw.choice((1, 1, 2))
-    memory = -(-(largest + draw.choice((0, 1, 2, 3))) // block) * block
-    machine = drawn_one.machine.model_copy(update={"memory": memory, "block": block, "partial": False})
-    if machine.host_memory or draw.random() < 0.5:
-        machine = machine.model_copy(update={"host_memory": 2 * memory})
-    swaps = {"swap_out_tokens": draw.choice((0, 1, 2)), "swap_in_tokens": draw.choice((1, 2, 3))}
-    costs = (*drawn_one.cost.functions[:1], CostFunction(divisor=draw.choice((1, 2)), **swaps))
-    if draw.random() < 0.3:
-        costs = (costs[0].model_copy(update=swaps),)
-    return Instance(machine=machine, cost=Cost(costs), requests=drawn_one.requests, name=f"tight-{seed}")
+    return draw_instance(Random(seed), TIGHT, f"tight-{seed}")
 
 
 def cut(seed):
-    """An instance in which contexts do not fit together, and KV moves in parts; swaps take time."""
-    whole = tight(seed)
-    return whole.replace(machine=whole.machine.replace(partial=True), name=f"cut-{seed}")
+    """The same, but KV moves in parts."""
+    return draw_instance(Random(seed), TIGHT.but(partial=True), f"cut-{seed}")
 
 
 def gapped(seed):
@@ -104,11 +69,11 @@ def gapped(seed):
     return Instance(machine=machine, cost=cost, requests=(calling, other), name=f"gapped-{seed}")
 
 
-def both_take(tiny, proof, bound):
+def both_take(tiny, proof, bound, objective=FLOW):
     """Both checkers take a proof of the bound, and `library/check.py` none of more."""
-    made, box = certify(tiny, FLOW, proof, bound), check.read_instance(json.loads(tiny.to_json()))
+    made, box = certify(tiny, objective, proof, bound), check.read_instance(json.loads(tiny.to_json()))
     assert verify_certificate(tiny, made) == bound
-    assert check.verify_certificate(box, json.loads(made.to_json())) == (FLOW, bound)
+    assert check.verify_certificate(box, json.loads(made.to_json())) == (objective, bound)
     with pytest.raises(check.Broken):
         check.verify_certificate(box, json.loads(made.replace(bound=str(bound + 1)).to_json()))
 
@@ -165,15 +130,15 @@ def test_memory_is_a_reason(kind):
     """Where contexts do not fit together a bound that knows of memory is higher, and both checkers agree."""
     higher = 0
     for seed in (*range(40), 346):  # the last: only what is dropped and refilled ends in time
-        tiny = kind(seed)
-        plain, knowing = (FreshSearch(tiny, FLOW, 0, 10_000, memory=memory).run() for memory in (False, True))
+        tiny, objective = kind(seed), SUMS[seed // 2 % len(SUMS)]
+        plain, knowing = (FreshSearch(tiny, objective, 0, 10_000, memory=memory).run() for memory in (False, True))
         assert plain.bound <= knowing.bound
         if plain.bound == knowing.bound:
             continue
         with suppress(TooManyStates):
-            assert knowing.bound <= exhaustive_optimum(tiny, FLOW, max_states=MOST)[0]
+            assert knowing.bound <= exhaustive_optimum(tiny, objective, max_states=MOST)[0]
         higher += 1
-        both_take(tiny, Fresh(labels=knowing.labels, memory=True), knowing.bound)
+        both_take(tiny, Fresh(labels=knowing.labels, memory=True), knowing.bound, objective)
     assert higher >= 8
 
 
@@ -467,11 +432,11 @@ def test_a_search_that_goes_on_is_the_same_as_one_that_does_not_stop():
 def test_the_other_checker_agrees():
     """It takes what is proved, and nothing above the least of all orders of batches."""
     for seed in range(60):
-        tiny = drawn(seed)
+        tiny, objective = drawn(seed), SUMS[seed % len(SUMS)]
         fee = most_fee(tiny, 0)
-        look = FreshSearch(tiny, FLOW, 0, 10_000, fee=fee).run()
+        look = FreshSearch(tiny, objective, 0, 10_000, fee=fee).run()
         assert look.is_over
-        both_take(tiny, Fresh(labels=look.labels, fee=fee), look.bound)
+        both_take(tiny, Fresh(labels=look.labels, fee=fee), look.bound, objective)
 
 
 @pytest.mark.parametrize(
@@ -487,6 +452,11 @@ def test_the_other_checker_agrees():
         ),
         (instance(request("R", 1, 2), cost=(CostFunction(busy=10**15, divisor=10**15),)), FLOW, None),
         (instance(request("R", 1, 9, arrival=10**15), cost=(CostFunction(divisor=10**15),)), FLOW, "too large"),
+        (
+            instance(request("R", 1, *[(1, 0, 10**15, "free")] * 9300, 1), cost=(CostFunction(generated=1),)),
+            FLOW,
+            "too large to be added up",
+        ),
     ],
 )
 def test_large_instances_are_refused_at_once(large, objective, message):
@@ -504,6 +474,15 @@ def test_sums_of_huge_prices_do_not_wrap_with_memory():
     two = two.replace(machine=two.machine.replace(memory=5, evict=True, host_memory=0))
     with pytest.raises(InvalidCertificate, match="too large to be added up"):
         Fresh(labels=10, memory=True).value(two, FLOW)
+
+
+def test_each_request_may_be_at_the_largest_level():
+    """The short requests have a token each, and at a level of 10^6 are taken to swap as many as the long one."""
+    short = [request(f"S{i}", 1, 1) for i in range(7)]
+    many = instance(request("L", 10**6, 1), *short, cost=(CostFunction(busy=1, swap_out_tokens=10**9),))
+    Fresh(labels=1, memory=True).value(many, FLOW)
+    with pytest.raises(InvalidCertificate, match="too large to be added up"):
+        Fresh(labels=1, memory=True, levels=(10**6 - 1,)).value(many, FLOW)
 
 
 def test_there_is_no_such_function():

@@ -16,10 +16,10 @@ from kvcore.certificates.late_windows import ONE, DueWork, least_number
 from kvcore.certificates.shares import UNIT, PricedSteps
 from kvcore.certificates.steps import lines
 from solvers.dual_bound import best_bound
+from tests.support.drawer import tiny_instance
 from tests.support.exhaustive import TooManyStates, exhaustive_optimum
 from tests.support.few import few
 from tests.support.random_proofs import random_late_windows
-from tests.support.tiny_instances import tiny_instance
 
 MANY = {
     "requests": (2, 3, 4), "prompt": (1, 1, 2, 3), "decode": (1, 1, 1, 2), "calls": (0, 0, 0, 1), "slo": True,

@@ -9,8 +9,8 @@ import pytest
 
 from kvcore import Batch, InvalidSchedule, Schedule, verify_schedule
 from kvcore.certificates.options import Load, RequestOptions
+from tests.support.drawer import PROFILES, tiny_instance
 from tests.support.few import few
-from tests.support.tiny_instances import PROFILES, tiny_instance
 
 KINDS = ("drop", "swap_out", "swap_in", "work")
 

@@ -8,9 +8,9 @@ import kvbound as kv
 from kvcore import Call, Instance, Machine, Request, Segment
 from kvcore.certificates import InvalidCertificate, Pairs, certify, pairs
 from kvcore.metrics import SUMS
+from tests.support.drawer import PROFILES, tiny_instance
 from tests.support.few import few
 from tests.support.optima import optima
-from tests.support.tiny_instances import PROFILES, tiny_instance
 
 FLOW = "total-flow-time"
 

@@ -13,9 +13,9 @@ import pytest
 from heuristics import PolicyError, Unsuited, get_policy, run_policy
 from tests.fuzz.case import looked_at
 from tests.fuzz.referee import PART, agree
+from tests.support.drawer import crowded_instance, draw_instance
 from tests.support.few import few
-from tests.support.policy_instances import crowded_instance
-from tests.support.random_schedules import mutate, random_instance, random_schedule
+from tests.support.random_schedules import mutate, random_schedule
 
 POLICIES = ("fcfs", "sjf", "serial", "mars-order", "vllm", "vllm-v1-cached", "sarathi", "infercept", "mars", "srpt")
 
@@ -48,7 +48,7 @@ def drawn_schedules() -> str:
     digest = hashlib.sha256()
     for seed in range(40):
         draw = random.Random(seed)
-        instance = random_instance(draw)
+        instance = draw_instance(draw)
         schedule = random_schedule(draw, instance)
         digest.update(schedule.to_json().encode() + mutate(draw, instance, schedule).to_json().encode())
     return digest.hexdigest()

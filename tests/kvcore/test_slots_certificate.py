@@ -25,10 +25,10 @@ from kvcore.instance import Call, Instance, Machine, Request, Segment
 from kvcore.metrics import objective_value, scale_of
 from kvcore.referee import verify_schedule
 from kvcore.schedule import Schedule
+from tests.support.drawer import PROFILES, tiny_instance
 from tests.support.exhaustive import exhaustive_optimum
 from tests.support.few import few
 from tests.support.random_proofs import random_slots
-from tests.support.tiny_instances import PROFILES, tiny_instance
 from workloads.builtin import builtin_instance
 
 QUICK = SlotOptions(fewest=5, sample=8, rounds=20, root_rounds=100)
@@ -126,7 +126,6 @@ for seed in few(range(3000, 3012)):
         print("search", seed, outcome.proved, outcome.states, outcome.tries, outcome.cost)
 from random import Random
 from tests.support.random_proofs import PRICEABLE, random_prices
-from tests.support.tiny_instances import PROFILES, tiny_instance
 for seed in range(9):
     instance = tiny_instance(seed, **PROFILES["calls-free"] | PRICEABLE)
     print("search", seed, random_prices(Random(seed), instance).value(instance, "weighted-flow-time"))

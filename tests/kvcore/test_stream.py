@@ -7,8 +7,9 @@ from kvcore import Instance, InvalidSchedule, Machine, Schedule, verify_schedule
 from tests.fuzz.referee import agree
 from tests.support import build
 from tests.support.build import batch, request, schedule
+from tests.support.drawer import draw_instance
 from tests.support.few import few
-from tests.support.random_schedules import fold, mutate, random_instance, random_schedule
+from tests.support.random_schedules import fold, mutate, random_schedule
 from tests.support.second_referee import execute
 
 
@@ -72,9 +73,9 @@ def executed(of: Instance, made: Schedule, plain: bool):
 def test_the_plain_rules_say_the_same() -> None:
     """`Execution` executes each request in each batch; `StreamExecution` is what `verify_schedule` uses."""
     seen: Counter = Counter()
-    for seed in [94, *few(range(160))]:
+    for seed in [40, *few(range(160))]:
         draw = random.Random(seed)
-        instance = random_instance(draw)
+        instance = draw_instance(draw)
         made = random_schedule(draw, instance)
         several = [mutate(draw, instance, made) for _ in range(20)]
         for one in [made, fold(made), *several, *map(fold, several[:4])]:

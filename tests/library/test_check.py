@@ -47,6 +47,7 @@ from library import Library
 from solvers.ways import WAYS
 from tests.bounds.test_configuration_search import priced
 from tests.kvcore.test_configurations import random_proof as random_configurations
+from tests.support.drawer import PROFILES, draw_instance, tiny_instance
 from tests.support.exhaustive import exhaustive_optimum
 from tests.support.few import few
 from tests.support.random_proofs import (
@@ -58,9 +59,7 @@ from tests.support.random_proofs import (
     random_tree,
     with_lines,
 )
-from tests.support.random_schedules import random_instance
 from tests.support.rigid import rigid
-from tests.support.tiny_instances import PROFILES, tiny_instance
 from workloads.builtin import builtin_instance
 
 FILE = Path(__file__).parents[2] / "library" / "check.py"
@@ -120,29 +119,29 @@ def random_lines(draw, instance):
 
 
 def flat(draw, seed):
-    return random_instance(draw) if seed % 2 else tiny_instance(seed)
+    return draw_instance(draw) if seed % 2 else tiny_instance(seed)
 
 
 KINDS = {
     "alone": (flat, lambda draw, instance, objective: Alone(), (*check.OBJECTIVES, *check.TAILS)),
     "late-tail": (flat, random_tail, ("p99-flow-time", "p99-ttft", "p70-flow-time", "p50-ttft")),
-    "shares": (flat, random_shares, ("busy-time", *check.FLOW)),
+    "shares": (flat, random_shares, ("busy-time", *check.RATES)),
     "late-windows": (flat, lambda draw, instance, objective: random_late_windows(draw, instance), ("late-requests",)),
-    "speed": (flat, lambda draw, instance, objective: random_lines(draw, instance), check.FLOW),
+    "speed": (flat, lambda draw, instance, objective: random_lines(draw, instance), check.RATES),
     "tree": (
         lambda draw, seed: tiny_instance(seed, **PRICEABLE),
         lambda draw, instance, objective: random_tree(draw, instance),
-        check.FLOW,
+        check.FLOWS,
     ),
     "prices": (
         lambda draw, seed: tiny_instance(seed, **PRICEABLE),
         lambda draw, instance, objective: random_prices(draw, instance),
-        check.FLOW,
+        check.FLOWS,
     ),
     "pairs": (
         lambda draw, seed: tiny_instance(seed, cost="unit", requests=draw.randint(2, 3), decode=(1, 4)),
         lambda draw, instance, objective: Pairs(),
-        check.FLOW,
+        check.RATES,
     ),
     "configurations": (
         lambda draw, seed: rigid(seed, online=seed % 2 == 1),
@@ -193,7 +192,7 @@ def test_random_certificates_and_mutants_of_them(kind, seed):
     draw = random.Random(f"{kind} {seed}")
     for round in range(6):
         instance = make(draw, 100 * seed + round)
-        objective = draw.choice(objectives)
+        objective = draw.choice([*objectives])
         data = loaded(instance)
         proof = proof_of(draw, instance, objective)
         certificate = Certificate(

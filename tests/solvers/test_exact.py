@@ -20,9 +20,9 @@ from solvers.exact import exact
 from solvers.messages import NEWS, Bound, Found, SolveJob
 from solvers.ways import EVENTS
 from tests.support.clock import Clock
+from tests.support.drawer import PROFILES, tiny_instance
 from tests.support.exhaustive import TooManyStates, exhaustive_optimum
 from tests.support.few import few
-from tests.support.tiny_instances import PROFILES, tiny_instance
 from workloads.builtin import builtin_instance
 
 GENERAL = {"slots": slot_solver.climb, "events": events.climb}

@@ -16,8 +16,8 @@ from kvcore.referee import verify_schedule
 from solvers.improve import OTHERS, WITH_CALLS, _Improvement, first_policies, improve, other_policies
 from tests.heuristics.test_compression import serving
 from tests.support.build import simple
+from tests.support.drawer import crowded_instance
 from tests.support.few import few
-from tests.support.policy_instances import crowded_instance
 from workloads.builtin import builtin_instance
 
 LINEAR = Cost((CostFunction(divisor=2, busy=9, tokens=3, decode_kv=1),))

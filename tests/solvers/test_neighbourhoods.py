@@ -17,9 +17,9 @@ from solvers.neighbourhoods.pieces import read_pieces, schedule_of
 from solvers.neighbourhoods.rigid import Soft, is_rigid
 from tests.support.build import batch, request, schedule
 from tests.support.build import instance as make
+from tests.support.drawer import PROFILES, tiny_instance
 from tests.support.exhaustive import TooManyStates, exhaustive_optimum
 from tests.support.few import few
-from tests.support.tiny_instances import PROFILES, tiny_instance
 from workloads.builtin import builtin_instance
 
 FLOW = "total-flow-time"

@@ -17,9 +17,9 @@ from solvers import driver
 from solvers.exact import exact
 from solvers.messages import Bound, Done, Failed, SolveJob
 from solvers.pool import race
+from tests.support.drawer import PROFILES, tiny_instance
 from tests.support.exhaustive import TooManyStates, exhaustive_optimum
 from tests.support.few import few
-from tests.support.tiny_instances import PROFILES, tiny_instance
 from workloads.builtin import builtin_instance
 
 MARS = builtin_instance("mars-figure1")

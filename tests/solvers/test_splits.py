@@ -10,8 +10,8 @@ from kvcore.certificates.events import find
 from kvcore.certificates.splits import whole_prefills
 from solvers.exact import exact
 from tests.support.build import instance, request
+from tests.support.drawer import tiny_instance
 from tests.support.few import few
-from tests.support.tiny_instances import tiny_instance
 from workloads.builtin import builtin_instance
 
 COEFFICIENTS = {

@@ -7,8 +7,8 @@ from typing import NamedTuple
 from formulations.horizon import sufficient_batches
 from kvcore import OBJECTIVES, Call, Cost, Instance, Machine, Request, Schedule, Segment, Slo
 from kvcore.cost import CostFunction
+from tests.support.drawer import tiny_instance
 from tests.support.exhaustive import TooManyStates, exhaustive_optimum
-from tests.support.tiny_instances import tiny_instance
 
 NAMES = list(OBJECTIVES)
 SIZES = {

@@ -1,7 +1,7 @@
 """Tiny instances with their optima, by the exhaustive search."""
 
+from tests.support.drawer import PROFILES, tiny_instance
 from tests.support.exhaustive import TooManyStates, exhaustive_optimum
-from tests.support.tiny_instances import PROFILES, tiny_instance
 
 
 def optima(profile, seeds, objectives, max_states, **changes):

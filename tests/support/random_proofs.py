@@ -148,19 +148,19 @@ def with_lines(draw: random.Random, instance: Instance, proof: Speed) -> Speed:
 
 
 def random_slots(draw: random.Random, instance: Instance, objective: str, target: int, strict: bool) -> Slots:
-    """Draw one to four vectors of prices for the search below a target, of any size and from any slot on."""
+    """Draw one to four vectors of prices for the search below a target, of any size, and from and to any slot."""
     local = LocalGraphs(instance, objective)
     slots = max(1, *local.deadlines(target))
 
     def row(limit: int) -> tuple[int, ...]:
-        length = draw.randint(0, slots) if limit >= 0 else 0
+        length = draw.randint(0, slots + draw.choice([0, 3])) if limit >= 0 else 0
         return tuple(draw.choice([0, 0, draw.randint(0, 6)]) for _ in range(length))
 
     def vector(since: int) -> SlotPrices:
         rows = (row(int(limit)) for limit in local.limits)
         return SlotPrices(since=since, **dict(zip(RESOURCES, rows, strict=True)))
 
-    later = [vector(draw.randint(0, slots)) for _ in range(draw.choice([0, 0, 1, 3]))]
+    later = [vector(draw.randint(0, slots + draw.choice([0, 3]))) for _ in range(draw.choice([0, 0, 1, 3]))]
     scale = draw.choice([1, 4, 16, 64])
     return Slots(
         target=target, scale=scale, strict=strict, prices=(vector(0), *later), states=100_000, tries=10_000_000

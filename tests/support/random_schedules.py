@@ -1,4 +1,4 @@
-"""Random small instances over all switches, random valid schedules for them, and random mutations of schedules.
+"""Random valid schedules, and random mutations of schedules.
 
 Everything is drawn from a `random.Random`, so a seed repeats a case. The schedules are grown batch by batch, piece by
 piece, each piece kept only if the second referee finds no rule broken.
@@ -7,115 +7,20 @@ piece, each piece kept only if the second referee finds no rule broken.
 from __future__ import annotations
 
 import random
-from fractions import Fraction
 from functools import cache
 from typing import Any
 
 from kvcore import (
     Batch,
-    Call,
-    Cost,
-    CostFunction,
     Instance,
-    Machine,
-    Request,
     Schedule,
-    Segment,
-    Slo,
     Trace,
     verify_schedule,
 )
-from kvcore.cost import TokensAbove
+from tests.support.drawer import draw_instance
 from tests.support.second_referee import KINDS, World
 
-LINEAR = ("busy", "any_decode", "any_prefill", "tokens", "generated", "decode_requests", "prefill_requests",
-          "decode_kv", "prefill_kv", "prefill_pairs")  # fmt: skip
-TRANSFERS = ("swap_out_tokens", "swap_in_tokens", "swap_outs", "swap_ins")
 DICTS = ("work", *KINDS)
-
-
-# --- instances ---------------------------------------------------------------------------------------------------
-
-
-def random_instance(draw: random.Random) -> Instance:
-    """A small instance; its limits lie between what a request alone needs and what all together would use."""
-    requests = tuple(_request(draw, f"R{i}") for i in range(1, draw.choice([1, 2, 2, 3, 3, 4]) + 1))
-    chunked, block = draw.random() < 0.6, draw.choice([1, 1, 2, 3])
-    contexts = [(request.context_at_call(k), call) for request in requests for k, call in enumerate(request.calls)]
-    prefill = 1 if chunked else max(_longest_prefill(request) for request in requests)
-    prefill_tokens = draw.choice([None, prefill + draw.randint(0, 4)])
-    tokens = max(prefill, prefill_tokens or 0) + draw.randint(0, 4)
-    need = max(-(-request.peak // block) for request in requests) * block
-    swapped = max([held for held, call in contexts if call.handling == "swap"], default=0)
-    machine = Machine(
-        memory=draw.choice([None, need, need + draw.randint(0, need), need + draw.randint(0, 2 * block)]),
-        block=block,
-        host_memory=draw.choice([None, swapped, swapped + draw.randint(0, 6), swapped + draw.randint(3, 9)]),
-        batch_tokens=draw.choice([None, tokens]),
-        prefill_tokens=prefill_tokens,
-        batch_requests=draw.choice([None, None, 1, 2]),
-        hybrid=draw.random() < 0.7,
-        chunked=chunked,
-        evict=draw.random() < 0.6,
-        partial=draw.random() < 0.5,
-        pause=draw.random() < 0.7,
-    )
-    return Instance(name="random", machine=machine, cost=_cost(draw), requests=requests)
-
-
-def _request(draw: random.Random, id: str) -> Request:
-    segments = [Segment(decode=draw.randint(1, 3), call=_call(draw)) for _ in range(draw.choice([0, 0, 0, 1, 1, 2]))]
-    segments.append(Segment(decode=draw.randint(1, 4)))
-    return Request(
-        id=id,
-        arrival=draw.choice([0, 0, draw.randint(0, 8)]),
-        prompt=draw.randint(1, 6),
-        weight=draw.randint(1, 5),
-        slo=draw.choice([None, _slo(draw)]),
-        segments=tuple(segments),
-    )
-
-
-def _call(draw: random.Random) -> Call:
-    return Call(
-        duration=draw.choice([0, 1, draw.randint(0, 8)]),
-        returns=draw.choice([0, 0, draw.randint(1, 3)]),
-        handling=draw.choice(["preserve", "discard", "swap", "free"]),
-    )
-
-
-def _slo(draw: random.Random) -> Slo:
-    ratio = Fraction(draw.randint(1, 12), draw.randint(1, 4))
-    return Slo(
-        ttft=draw.choice([None, draw.randint(0, 10)]),
-        latency=draw.choice([None, draw.randint(0, 30)]),
-        tpot=draw.choice([None, ratio]),
-        normalized_latency=draw.choice([None, ratio]),
-    )
-
-
-def _cost(draw: random.Random) -> Cost:
-    """The unit cost, or up to three functions with transfers in the same one (synchronous) or in their own."""
-    if draw.random() < 0.3:
-        return Cost.unit()
-    above = draw.choice([None, TokensAbove(knee=draw.randint(0, 4), coefficient=draw.randint(0, 3))])
-    functions = [_function(draw, LINEAR, tokens_above=above)]
-    if draw.random() < 0.5:
-        functions.append(_function(draw, TRANSFERS))
-    if draw.random() < 0.3:
-        functions.append(_function(draw, (*LINEAR, *TRANSFERS)))
-    return Cost(tuple(functions))
-
-
-def _function(draw: random.Random, names: tuple[str, ...], **more: Any) -> CostFunction:
-    chosen = draw.sample(names, draw.randint(1, min(4, len(names))))
-    return CostFunction(divisor=draw.randint(1, 6), **{name: draw.randint(0, 3) for name in chosen}, **more)
-
-
-def _longest_prefill(request: Request) -> int:
-    """Tokens of the longest prefill that may be needed at once (with any handling of the calls)."""
-    refills = [request.context_at_call(k) + 1 + call.returns for k, call in enumerate(request.calls)]
-    return max([request.prompt, *refills])
 
 
 # --- valid schedules ---------------------------------------------------------------------------------------------
@@ -139,7 +44,7 @@ def random_schedule(draw: random.Random, instance: Instance, carriers: float = 0
 def random_trace(seed: int) -> Trace:
     """The trace of a random schedule of a random instance."""
     draw = random.Random(seed)
-    drawn = random_instance(draw)
+    drawn = draw_instance(draw)
     return verify_schedule(drawn, random_schedule(draw, drawn))
 
 

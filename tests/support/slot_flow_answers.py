@@ -19,9 +19,9 @@ from kvcore.metrics import FLOWS
 from solvers.messages import Bound, Found, SolveJob
 from solvers.slot_flow.scope import why_not
 from solvers.slot_flow.solve import SlotFlow
+from tests.support.drawer import tiny_instance
 from tests.support.exhaustive import TooManyStates, exhaustive_optimum
 from tests.support.optima import optima
-from tests.support.tiny_instances import tiny_instance
 
 ROOMY = {"partial": False, "pause": True, "hybrid": True, "cost": "unit"}
 NO_PAUSE = {"pause": False, "batch_tokens": None, "prefill_tokens": None, "batch_requests": None, "calls": (0, 1)}
