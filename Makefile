@@ -34,7 +34,8 @@ test-engine: $(READY)-engine
 
 # everything: the slow tests and the engine's too, and all that is drawn (KVBOUND_TESTS=all), of which make test draws a part
 test-all: $(READY)-engine
-	KVBOUND_TESTS=all $(BIN)/python -m pytest -n auto
+	$(BIN)/python -m tests.compiled
+	KVBOUND_TESTS=all $(BIN)/python -m pytest -n auto --dist worksteal --durations 40
 
 lint: $(READY)-dev
 	$(BIN)/ruff check .
