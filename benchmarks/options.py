@@ -61,7 +61,6 @@ CASES = {
     "bundle": ("configurations", "hindsight-n14-M30-seed14", "hindsight-n25-M30-seed0"),
     "counts": ("counts", "identical-n16-I32-O8-M128", "identical-n16-I32-O8-M128 for makespan",
                "identical-n32-I32-O8-M256"),
-    "start-time": ("start-time", "hindsight-n14-M30-seed14", "hindsight-n20-M30-seed0"),
     "arc-flow": ("arc-flow", "mars-like-n8-seed0", "infercept-sample-k6-evict0", "mars-like-n12-seed0"),
     "improve": ("improve", "azure-code-7b-0-100", "hindsight-n30-M30-seed0", "mars-like-n20-seed0 for max-flow-time",
                 "equal-I16-O128 for total-flow-time", "slo-infercept-r8"),

@@ -6,7 +6,7 @@
 
 Files may end in .gz. Exit code 0: valid; 1: a rule is broken, or a claim is not proved; 2: no such file, or bad input.
 
-It is written from the documentation (docs/semantics.md, formats.md, certificates.md, bounds.md, start_time.md, the
+It is written from the documentation (docs/semantics.md, formats.md, certificates.md, bounds.md, configurations.md, the
 heads of alone.py, evictions.py, events.py and splits.py in kvcore/certificates), whose symbols it uses, and shares no
 code with kvbound, so that an error in one is no error in the other. It checks the kinds, fields and objectives that
 certificates of the library have (`KINDS`), and says of others that it does not. It is slow: a search (`exhaustive`,
@@ -1159,7 +1159,7 @@ class Course:
         return (held + len(more)) * self.paid[f + d] - held * self.paid[f] - sum(more)
 
 
-# --- kind `configurations` (docs/start_time.md, The network of configurations) ----------------------------------------
+# --- kind `configurations` (docs/configurations.md, The network of configurations) ----------------------------------------
 
 
 def configurations(instance, proof, objective):
@@ -1197,7 +1197,7 @@ def search_starts(kinds, inside, scale, memory, M, target):
     """Broken if all requests can start below the target, each once; `tries` is not believed, so not looked at.
 
     A state: what is held from now on, and how many of each kind are left, with the least g, and what runs of those
-    inside. One is dropped if the bound of docs/start_time.md (The search) is not below the target.
+    inside. One is dropped if the bound of docs/configurations.md (The search) is not below the target.
     """
     layers, known = {}, [(kind, y, count) for kind, (y, count) in kinds.items()]
     _, loads, place = cheapest_path(inside, scale, memory, M, layers)

@@ -16,7 +16,6 @@ from solvers.ways import (
     SLOT_FLOW,
     SLOTS,
     SOLVERS,
-    START_TIME,
     WAYS,
     Way,
 )
@@ -114,7 +113,7 @@ def _race(instance: Instance, objective: str) -> Choice:
     provers = [way for way in WHY if way not in left_out and way.declines(instance, objective) is None]
     why = WHY[provers[0]]
     if CONFIGURATIONS in provers:  # other searches see less there
-        provers = [CONFIGURATIONS, BOUND, START_TIME]
+        provers = [CONFIGURATIONS, BOUND]
     head_start = options.head_start if len(provers) > 1 else 0.0
     turns = " and ".join(way.what for way in provers)
     after = f"after {head_start} s " if head_start else ""

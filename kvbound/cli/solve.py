@@ -28,7 +28,7 @@ CERTIFY = 60.0  # seconds for a certificate where no time limit was given
 def solve(
     instance: common.InstanceArgument,
     objective: common.ObjectiveOption = "total-flow-time",
-    ways: Annotated[str, option("auto|WAY[,WAY..]", "slots, improve, start-time on highs, ..")] = "auto",
+    ways: Annotated[str, option("auto|WAY[,WAY..]", "slots, improve, batch-bigm on highs, ..")] = "auto",
     formulation: Annotated[str, typer.Option(metavar="auto|search|NAME", help="batch-bigm, cp-sat, ..")] = "auto",
     solver: Annotated[str, typer.Option(metavar="auto|NAME", help="`kvbound solvers` lists them")] = "auto",
     handling: common.HandlingOption = "as-given",

@@ -111,7 +111,7 @@ def test_the_log_says_when_what_was_found_and_proved():
 
 def test_a_false_certificate_of_a_worker_is_refused():
     run = driver._Solve(job(MARS), 0.0)
-    asked = job(MARS, "start-time", solver="highs")
+    asked = job(MARS, "batch-bigm", solver="highs")
     run.horizons[asked.label] = Horizon(0, True, "of a worker")
     false = certify(MARS, "total-flow-time", Alone()).replace(bound="29")
     run.receive(asked, Bound(29, "certificate", false))
