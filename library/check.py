@@ -1159,7 +1159,7 @@ class Course:
         return (held + len(more)) * self.paid[f + d] - held * self.paid[f] - sum(more)
 
 
-# --- kind `configurations` (docs/configurations.md, The network of configurations) ----------------------------------------
+# --- kind `configurations` (docs/configurations.md, The network of configurations) -----------------------------------
 
 
 def configurations(instance, proof, objective):
