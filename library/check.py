@@ -9,7 +9,7 @@ Files may end in .gz. Exit code 0: valid; 1: a rule is broken, or a claim is not
 It is written from the documentation (docs/semantics.md, formats.md, certificates.md, bounds.md, configurations.md, the
 heads of alone.py, evictions.py, events.py and splits.py in kvcore/certificates), whose symbols it uses, and shares no
 code with kvbound, so that an error in one is no error in the other. It checks the kinds, fields and objectives that
-certificates of the library have (`KINDS`), and says of others that it does not. It is slow: a search (`exhaustive`,
+certificates of the library have (`KINDS`), and says of others that it does not. It is slow: a search (`events`,
 `slots`) has a budget of its own, and where that is spent the answer is "not checked". It rounds on the way by 2^-64 at
 most: it may prove more than kvbound, which rounds more; less only by that rounding of shares. An instance that
 no schedule can serve is taken: each schedule of it breaks a rule, and each bound of it is true.
@@ -2275,7 +2275,7 @@ def window(value, where):
 def windows(value, where):
     """The proof inside one of kind `late-tail`."""
     value = proof(value, where)
-    if value.kind not in ("late-windows", "events", "exhaustive"):
+    if value.kind not in ("late-windows", "events"):
         raise Bad(f"{where}: give windows or a search")
     return value
 
@@ -2300,10 +2300,8 @@ KINDS = {  # a proof's function, its keys, and the objectives for which it is ch
     "configurations": (configurations, {"scale": (integer(1), 1), "memory": [number],
                                         "starts": [optional(integer(-inf))], "target": (optional(integer(1)), None),
                                         "tries": (integer(0, 10**9), 0)}, FLOW),
-    **dict.fromkeys(("events", "exhaustive"), (exhaustive, {"states": integer(1), "target": (optional(number), None),
-                                                            "free_drops": (switch, False)},
-                                               ("makespan", "busy-time", "max-flow-time", "total-flow-time",
-                                                "late-requests"))),
+    "events": (exhaustive, {"states": integer(1), "target": (optional(number), None), "free_drops": (switch, False)},
+               ("makespan", "busy-time", "max-flow-time", "total-flow-time", "late-requests")),
     "fresh": (fresh, {"function": (integer(0), 0), "fee": (integer(0), 0), "memory": (switch, False),
                       "levels": ([number], []), "labels": integer(1), "target": (optional(number), None)}, FLOW),
     "pairs": (pairs, {}, FLOW),

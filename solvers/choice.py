@@ -13,7 +13,6 @@ from solvers.ways import (
     EVENTS,
     IMPROVE,
     PRICES,
-    SLOT_FLOW,
     SLOTS,
     SOLVERS,
     WAYS,
@@ -29,14 +28,6 @@ WHY = {
     BOUND: "no exact search takes it, but lower bounds scale",
 }
 """What proves, in the order in which it has its turns where it applies, and why."""
-
-GONE = {
-    **dict.fromkeys(
-        [("arc-flow", "highs"), ("arc-flow", "gurobi"), ("arc-flow", "lagrange"), ("auto", "lagrange")], SLOT_FLOW
-    ),
-    **dict.fromkeys([("arc-flow", "repair"), ("auto", "repair")], IMPROVE),
-}
-"""Formulations and solvers that once were ways, and what they stand for now."""
 
 
 @dataclass(frozen=True)
@@ -63,16 +54,11 @@ def choose(
     formulations = list(dict.fromkeys(of for of, _ in WAYS))
     if formulation not in ("auto", "search", *formulations):
         raise unknown("formulation", formulation, ["auto", *formulations])
-    if solver not in ("auto", "search", "lagrange", "repair", *SOLVERS):
+    if solver not in ("auto", *SOLVERS):
         raise unknown("solver", solver, ["auto", *SOLVERS])
     if formulation == solver == "auto":
         return _race(instance, objective)
-    gone = ""
-    if (formulation, solver) in GONE:
-        way = GONE[formulation, solver]
-        gone = f"; {solver} does not solve it any more, {way.solver.name} does"
-        formulation, solver = way.formulation, way.solver.name
-    if "search" in (formulation, solver) and {formulation, solver} <= {"search", "auto"}:
+    if (formulation, solver) == ("search", "auto"):
         exact = [way for way in (SLOTS, EVENTS) if way.declines(instance, objective) is None]
         if not exact:
             raise BadInput(f"search: {SLOTS.declines(instance, objective)}; {EVENTS.declines(instance, objective)}")
@@ -83,7 +69,7 @@ def choose(
             raise BadInput(reason)
         if formulation == "auto":
             return Choice(((found,),), f"{solver} was asked for, {found.formulation} is what it solves")
-        return Choice(((found,),), f"{formulation} was asked for, {found.solver.name} solves it{gone}")
+        return Choice(((found,),), f"{formulation} was asked for, {found.solver.name} solves it")
     others = " and ".join(way.solver.name for way in fitting or (SLOTS, EVENTS))
     raise BadInput(f"{solver} does not solve {formulation}; {others} can")
 

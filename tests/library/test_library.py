@@ -221,7 +221,7 @@ def test_list_and_show() -> None:
         "value": 29, "bound": 29, "gap": 0.0, "status": "solved", "tick_seconds": "1",
     }  # fmt: skip
     assert "mars-figure1" in kvbound("library", "list", "--family", "mars", "--status", "solved").stdout
-    assert "exhaustive" in kvbound("library", "show", "mars-figure1").stdout
+    assert "bound: events" in kvbound("library", "show", "mars-figure1").stdout
     assert "there are family: agents, azure" in kvbound("library", "list", "--family", "none", code=2).stderr
     assert "the library has no instance 'none'" in kvbound("library", "show", "none", code=2).stderr
     assert "there is no folder of records" in kvbound("library", "list", "--library", "none", code=2).stderr
