@@ -9,7 +9,6 @@ from solvers.messages import SolveOptions
 from solvers.ways import (
     BOUND,
     CONFIGURATIONS,
-    COUNTS,
     EVENTS,
     IMPROVE,
     PRICES,
@@ -22,7 +21,6 @@ from solvers.ways import (
 WHY = {
     CONFIGURATIONS: "every request runs from start to end, so that its start says all",
     SLOTS: "batches last one tick, and few requests have few joint states; what it proves is certified",
-    COUNTS: "requests are alike, and their counts say all",
     EVENTS: "few requests have few joint states at batch boundaries; what it proves is certified",
     PRICES: "prices of slots prove what a search over them does not reach",
     BOUND: "no exact search takes it, but lower bounds scale",

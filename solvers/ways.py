@@ -76,7 +76,7 @@ class Way:
 
     formulation: str
     solver: Solver
-    proves: Literal["certificate", "search", "solver"] | None
+    proves: Literal["certificate", "solver"] | None
     """What its bounds rest on; None: it finds schedules only."""
     proposes: str = ""
     """The generator of what it proves and finds, as MODULE:FUNCTION; BadInput at its call says why it declines."""
@@ -190,9 +190,6 @@ CERTIFYING = (
 """Those whose proofs a checker recomputes: that end by themselves, the cheapest first, then that use all time left."""
 BOUND = _relaxation("bound", plans=True, endless=True, tails=True, what="the ladder of bounds")
 """All of them, one after another."""
-COUNTS = Way("counts", Solver("counts", "claims optima, by a search over counts of like requests; no floating point"),
-             "search", run="solvers.counts.solve:run", what="the search over counts",
-             horizon="the search looks at every number of batches", why_not="solvers.counts.solve:why_not")
 IMPROVE = Way("improve", Solver("improve", "nothing: policies with other parameters and priorities find schedules"),
               None, run="solvers.improve:run", plans=True, endless=True, tails=True,
               what="the search among policies", horizon="it proves nothing")
@@ -204,7 +201,7 @@ SLOT_FLOW = Way("arc-flow", _CP_SAT, "solver", run="solvers.slot_flow.solve:run"
                 why_not="solvers.slot_flow.scope:why_not", says="arc-flow {}; use slots, events or batch-bigm")
 
 WAYS = {(way.formulation, way.solver.name): way for way in
-        (BOUND, *CERTIFYING, COUNTS, IMPROVE, *MODELS, CP_SAT, SLOT_FLOW)}
+        (BOUND, *CERTIFYING, IMPROVE, *MODELS, CP_SAT, SLOT_FLOW)}
 # fmt: on
 """Every way, by the names that `--formulation` and `--solver` take; the first of a formulation, or of a solver, is what
 either of them alone stands for."""

@@ -14,7 +14,7 @@ from pydantic import ValidationError
 
 from kvcore import OBJECTIVES, Cost, Instance, Request, Slo
 from kvcore.cost import CostFunction, TokensAbove
-from tests.solvers.test_counts import like_requests
+from tests.support.like_requests import like_requests
 from tests.support.tiny_instances import tiny_instance
 
 LIMITS = ("memory", "host_memory", "batch_tokens", "prefill_tokens", "batch_requests")

@@ -85,11 +85,9 @@ def expect(what: str, case: Case, found: Schedule | None, bound: Value, value: V
 
 def by_exact(case: Case, value: Value, seen: Counter[str], draw: Random) -> None:
     """Each exact search, as a worker; all of them, as they follow each other; and without one of their reductions."""
-    for name in ("slots", "events", "counts"):
+    for name in ("slots", "events"):
         if WAYS[name, name].declines(case.instance, case.objective) is None:
-            start = best_schedule(case.instance, case.objective)[1] if name == "counts" else None
-            with contextlib.suppress(BadInput):  # too many ways to fill the memory
-                seen[f"method {name}"] += by_task(case, value, name, name, start=start)
+            seen[f"method {name}"] += by_task(case, value, name, name)
     result = exact(case.instance, case.objective, time_limit=60.0)
     assert result.certified_bound is not None
     expect("exact", case, result.schedule, result.certified_bound, value, proved=result.stopped != "time limit")
@@ -182,7 +180,7 @@ def check_cp_sat(case: Case, seen: Counter[str]) -> None:
     count_case(case, seen)
 
 
-METHODS = ("slots", "events", "counts", "exact", "exhaustive, every tick", "neighbourhoods", "configurations",
+METHODS = ("slots", "events", "exact", "exhaustive, every tick", "neighbourhoods", "configurations",
            "batch-bigm", "batch-bigm:plain")  # fmt: skip
 REACH = (
     NEEDED

@@ -41,7 +41,7 @@ def ways(name, objective=FLOW):
         ("hindsight:n=60,M=50", "total-flow-time", ["configurations", "bound"]),
         ("mars-like:n=20", "weighted-flow-time", ["slots", "prices", "bound"]),
         ("mars-like:n=40", "weighted-flow-time", ["bound"]),
-        ("identical:n=40,I=4,O=3,M=100", "busy-time", ["counts", "bound"]),
+        ("identical:n=40,I=4,O=3,M=100", "busy-time", ["bound"]),
         ("identical:n=40,I=4,O=3,M=100", "total-flow-time", ["bound"]),
     ],
 )
@@ -87,7 +87,7 @@ def test_ways_that_are_named_run():
     assert [len(choose(MARS, FLOW, "auto", "auto", [name]).lanes) for name in ("improve", "slots")] == [1, 1]
     for names, why in (
         (["nothing"], "no way is called 'nothing'; there are auto, bound, alone, shares"),
-        (["slots", "counts"], "counts"),
+        (["slots", "configurations"], "configurations"),
     ):
         with pytest.raises(BadInput, match=why):
             choose(MARS, FLOW, "auto", "auto", names)

@@ -24,8 +24,6 @@ CONSTANTS = {
     "bounds/just_in_time_kernels.py: MOST_OPTIONS": "room for all options there can be",
     "bounds/lagrangian.py: SIZE": "sums of the checker stay below 2^62",
     "bounds/speed_kernels.py: FAR": "stands for infinity",
-    "solvers/counts/cost_to_go.py: NEVER, LEAST": "no sum of 64 bits overflows",
-    "solvers/counts/model.py: MOST_REQUESTS": "counts are kept in 16 bits",
     "solvers/gurobi.py: SIZE_LIMIT": "of the licence inside Gurobi's wheel",
     "solvers/gurobi.py: _MODEL_TOO_LARGE": "Gurobi's number of an error",
     "solvers/neighbourhoods/scope.py: MOST_TOKENS": "no sum of 64 bits overflows",
