@@ -39,7 +39,7 @@ from solvers.ways import WAYS
 
 RUNS, RECORD = (Path(__file__).parent / folder / "options.csv" for folder in ("results", "records"))
 SEEDS = range(3)  # of runs at the defaults, whose spread is noise
-SECONDS = {"auto": 2.0, "bound": 2.0, "just-in-time": 7.0, "counts": 1.5, "arc-flow": 2.0, "improve": 2.0}
+SECONDS = {"auto": 2.0, "bound": 2.0, "just-in-time": 7.0, "arc-flow": 2.0, "improve": 2.0}
 """Of a run of a way; 0.4 of any other. `auto` and `bound` share theirs, others get to their last options in it."""
 SLICES = "infercept-slice-k8-seed0-evict1", "infercept-slice-k16-seed0-evict0"
 CASES = {
@@ -59,9 +59,6 @@ CASES = {
     "columns": ("prices", SLICES[0], SLICES[1], "infercept-at-once-k16-s2-evict"),
     "tree": ("prices", SLICES[0], "mars-like-n6-seed0", "infercept-sample-k4-evict1"),
     "bundle": ("configurations", "hindsight-n14-M30-seed14", "hindsight-n25-M30-seed0"),
-    "counts": ("counts", "identical-n16-I32-O8-M128", "identical-n16-I32-O8-M128 for makespan",
-               "identical-n32-I32-O8-M256"),
-    "start-time": ("start-time", "hindsight-n14-M30-seed14", "hindsight-n20-M30-seed0"),
     "arc-flow": ("arc-flow", "mars-like-n8-seed0", "infercept-sample-k6-evict0", "mars-like-n12-seed0"),
     "improve": ("improve", "azure-code-7b-0-100", "hindsight-n30-M30-seed0", "mars-like-n20-seed0 for max-flow-time",
                 "equal-I16-O128 for total-flow-time", "slo-infercept-r8"),

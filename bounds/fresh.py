@@ -20,9 +20,6 @@ class FreshOptions(Options):
 
     first_labels: int = option(1000, "labels after which there is a first proof")
     growth: int = option(4, "how many times more labels there are until the next proof", least=2)
-    level: float = option(0.4, "the level of what is on the host, as a share of the largest context", most=1)
-    """Of `infercept-ve-k3-chunked1` it proves 27.30 million, a half more of it 27.29, twice as much 27.05, four levels
-    25.86 in twice the labels, and none 26.99."""
 
 
 def propose_fresh(task: Task) -> Iterator[Proposal | Schedule]:
@@ -36,25 +33,18 @@ def propose_fresh(task: Task) -> Iterator[Proposal | Schedule]:
 
 def _proofs(task: Task) -> Iterator[Proposal | Schedule]:
     instance, options = task.instance, FreshOptions.given()
-    memories: list[tuple[bool, tuple[int, ...]]] = [(False, ())]
-    if can_bind(instance):
-        memories.append((True, ()))
-    if can_bind(instance) and instance.machine.host_memory != 0 and not instance.machine.partial:
-        memories.append((True, (int(options.level * max(request.peak for request in instance.requests)),)))
     searches = {
-        (k, fee, *memory): FreshSearch(instance, task.objective, k, MOST_LABELS, task.upper, None, fee, *memory)
+        (k, fee, memory): FreshSearch(instance, task.objective, k, MOST_LABELS, task.upper, None, fee, memory)
         for k, function in enumerate(instance.cost.functions)
         if function.tokens or function.busy or k == 0
         for fee in sorted({0, most_fee(instance, k)})
-        for memory in memories
+        for memory in ((False, True) if can_bind(instance) else (False,))
     }
     labels = options.first_labels
     while searches:
-        for (k, fee, memory, levels), search in [*searches.items()]:
+        for (k, fee, memory), search in [*searches.items()]:
             look = search.run(labels, task.is_over if labels > options.first_labels else lambda: False)
-            proof = Fresh(
-                function=k, fee=fee, memory=memory, levels=levels, labels=look.labels, target=search.target
-            )  # fmt: skip
+            proof = Fresh(function=k, fee=fee, memory=memory, labels=look.labels, target=search.target)
             yield Proposal(proof, look.bound)
             with suppress(InvalidSchedule):  # it may take memory, or a budget, that there is not
                 if look.order is not None:
@@ -62,7 +52,7 @@ def _proofs(task: Task) -> Iterator[Proposal | Schedule]:
             if task.is_over():
                 return
             if look.is_over or labels == MOST_LABELS:
-                del searches[k, fee, memory, levels]
+                del searches[k, fee, memory]
         labels = min(labels * options.growth, MOST_LABELS)
 
 

@@ -1,8 +1,9 @@
 """Seeded slices of real traces: small ones, whose optima are proved in seconds, and longer ones for policies alone.
 
-The small ones are in blocks of tokens and slots of ticks, rounded up (`kvcore.coarsen`), with memory for one and a half
-of the largest request: 4 requests of the InferCept mixture that come together, with room for half of it on the host; 6
-conversations in a row; 3 sessions of coding agents of 2 to 8 answers, of at most 340,000 tokens, that come together.
+The small ones are in blocks of tokens and slots of ticks, rounded up (`workloads.coarsen`), with memory for one and a
+half of the largest request: 4 requests of the InferCept mixture that come together, with room for half of it on the
+host; 6 conversations in a row; 3 sessions of coding agents of 2 to 8 answers, of at most 340,000 tokens, that come
+together.
 """
 
 import os
@@ -15,8 +16,8 @@ from pathlib import Path
 from costmodels.registry import get_cost
 from hypotheses.hypothesis import DATA, Family
 from hypotheses.small_instances import with_machine
-from kvcore.coarsen import coarsen
 from kvcore.instance import Instance, Machine, Request
+from workloads.coarsen import coarsen
 from workloads.importers import infercept_slice, read_agent_traces, read_azure, read_infercept
 
 COUNT = 200
@@ -58,7 +59,7 @@ def _sessions(trace: Instance, seed: int, count: int, least: int = 1) -> tuple[R
 def _coarse(name: str, trace: Instance, requests: tuple[Request, ...], size: int) -> Instance:
     """Return requests in blocks of `size` tokens and slots of as many ticks, no room on the host."""
     fine = trace.replace(name=name, requests=requests)
-    coarse = coarsen(fine, block_tokens=size, slot_ticks=size, direction="restrict")
+    coarse = coarsen(fine, block_tokens=size, slot_ticks=size)
     largest = max(request.peak for request in coarse.requests)
     return with_machine(coarse, memory=-(-3 * largest // 2), host_memory=0).replace(name=name)
 

@@ -54,10 +54,8 @@ from kvcore.files import read_instance as read_instance
 from kvcore.files import read_schedule as read_schedule
 from kvcore.files import write_text as write_text
 from kvcore.certificates import read_certificate as read_certificate
-from kvcore.coarsen import coarsen as coarsen
+from workloads.coarsen import coarsen as coarsen
 from kvbound.distortion import distortion as distortion
-from kvcore.coarsen import fine_bound as fine_bound
-from kvcore.coarsen import lift as lift
 
 # Policies, optima, bounds
 from heuristics import POLICIES as POLICIES

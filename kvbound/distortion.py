@@ -5,10 +5,10 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import NamedTuple
 
-from kvcore.coarsen import coarsen
 from kvcore.errors import BadInput
 from kvcore.instance import Instance
 from kvcore.stream import sizes_of
+from workloads.coarsen import coarsen
 
 MILD = 0.1  # a distortion of which nothing is said beyond its size
 
@@ -45,12 +45,12 @@ def distortion(fine: Instance, coarse: Instance) -> Distortion:
     )
 
 
-def gentler(instance: Instance, *, block_tokens: int, slot_ticks: int, direction: str) -> tuple[int, int] | None:
+def gentler(instance: Instance, *, block_tokens: int, slot_ticks: int) -> tuple[int, int] | None:
     """Return the largest of these sizes, halved again and again, that distort mildly (None: none does)."""
     while max(block_tokens, slot_ticks) > 2:
         block_tokens, slot_ticks = max(1, block_tokens // 2), max(1, slot_ticks // 2)
         with suppress(BadInput):
-            coarse = coarsen(instance, block_tokens=block_tokens, slot_ticks=slot_ticks, direction=direction)
+            coarse = coarsen(instance, block_tokens=block_tokens, slot_ticks=slot_ticks)
             if distortion(instance, coarse).mild:
                 return block_tokens, slot_ticks
     return None

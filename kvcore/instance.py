@@ -283,10 +283,9 @@ def alike(requests: Iterable[Request]) -> list[list[int]]:
 
 
 class Coarsening(Noun):
-    """How an instance was rounded to blocks of tokens and slots of ticks; `kvcore.coarsen` makes and explains it.
+    """How an instance was rounded to blocks of tokens and slots of ticks; `workloads.coarsen` makes it.
 
-    The offsets are in fine ticks, by request: with C' and F' its completion and flow time in slots, those of the fine
-    instance are at least `slot_ticks * C' + completion_offset` and `slot_ticks * F' + flow_offset` (`relax` only).
+    `relax` and the offsets are in older files: rounded in favour of schedules, which nothing does any more.
     """
 
     direction: Literal["relax", "restrict"]

@@ -18,7 +18,7 @@ MAX_TICKS = 100_000
 
 
 def why_not_rigid(instance: Instance, objective: str) -> str | None:
-    """Return why the schedules of `instance` are not start times, or None if they are (`docs/start_time.md`)."""
+    """Return why the schedules of `instance` are not start times, or None if they are (`docs/configurations.md`)."""
     machine = instance.machine
     reasons = {
         f"the objective {objective} is no sum over start times ({', '.join(OBJECTIVES)} are)":

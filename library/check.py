@@ -6,10 +6,10 @@
 
 Files may end in .gz. Exit code 0: valid; 1: a rule is broken, or a claim is not proved; 2: no such file, or bad input.
 
-It is written from the documentation (docs/semantics.md, formats.md, certificates.md, bounds.md, start_time.md, the
+It is written from the documentation (docs/semantics.md, formats.md, certificates.md, bounds.md, configurations.md, the
 heads of alone.py, evictions.py, events.py and splits.py in kvcore/certificates), whose symbols it uses, and shares no
 code with kvbound, so that an error in one is no error in the other. It checks the kinds, fields and objectives that
-certificates of the library have (`KINDS`), and says of others that it does not. It is slow: a search (`exhaustive`,
+certificates of the library have (`KINDS`), and says of others that it does not. It is slow: a search (`events`,
 `slots`) has a budget of its own, and where that is spent the answer is "not checked". It rounds on the way by 2^-64 at
 most: it may prove more than kvbound, which rounds more; less only by that rounding of shares. An instance that
 no schedule can serve is taken: each schedule of it breaks a rule, and each bound of it is true.
@@ -1173,7 +1173,7 @@ class Course:
         return (held + len(more)) * self.paid[f + d] - held * self.paid[f] - sum(more)
 
 
-# --- kind `configurations` (docs/start_time.md, The network of configurations) ----------------------------------------
+# --- kind `configurations` (docs/configurations.md, The network of configurations) -----------------------------------
 
 
 def configurations(instance, proof, objective):
@@ -1211,7 +1211,7 @@ def search_starts(kinds, inside, scale, memory, M, target):
     """Broken if all requests can start below the target, each once; `tries` is not believed, so not looked at.
 
     A state: what is held from now on, and how many of each kind are left, with the least g, and what runs of those
-    inside. One is dropped if the bound of docs/start_time.md (The search) is not below the target.
+    inside. One is dropped if the bound of docs/configurations.md (The search) is not below the target.
     """
     layers, known = {}, [(kind, y, count) for kind, (y, count) in kinds.items()]
     _, loads, place = cheapest_path(inside, scale, memory, M, layers)
@@ -1601,8 +1601,7 @@ def fresh(instance, proof, objective):
 class Orders:
     """What is the same in all labels of kind `fresh`.
 
-    The place of a request's KV is `here`, `away`, `part`, or a level: of what is not all there, more is on the host
-    than the level says, and no more than the next one. With `partial`, `back` of a label has for each request the
+    The place of a request's KV is `here`, `away` or `part`. With `partial`, `back` of a label has for each request the
     tokens on the device at the most, and since when more may have come back.
     """
 
@@ -1619,7 +1618,8 @@ class Orders:
         self.wait = [[call * line.divisor for _, call in chain] for chain in chains]
         self.work_of(line, proof.fee)
         self.cut, self.memory = proof.memory and machine.partial, proof.memory and not machine.partial
-        self.levels_of(proof.levels)
+        if proof.levels:
+            raise Broken("levels of what is on the host prove nothing any more")
         self.swaps_of(line, instance.cost)
         self.rest = [[0, *accumulate(map(self.later_token, calls[-2::-1], news[:0:-1]))][::-1]
                      for calls, news in zip(self.wait, self.fresh)]
@@ -1635,15 +1635,6 @@ class Orders:
         self.C, self.b, self.fee = limit or 1 + sum(map(sum, self.fresh)), line.tokens, fee
         if fee > (self.busy // self.C if limit else 0):
             raise Broken("the fee of a whole batch is more than its fixed cost")
-
-    def levels_of(self, levels):
-        """Of each level, how many tokens are on the host at the least and at the most."""
-        if levels and (not self.memory or self.host == 0 or sorted(set(levels)) != levels):
-            raise Broken("levels of what is on the host do not increase, or are without memory or a host")
-        if levels and levels[-1] >= max(map(peak, self.given)):
-            raise Broken("no context has more tokens than a level of what is on the host")
-        self.levels = {f"over {low}": (low + 1, high) for low, high in zip(levels, [*levels[1:], inf])}
-        self.lowest = 0 if self.host == 0 else levels[0] if levels else inf
 
     def swaps_of(self, line, cost):
         """What a token takes that is swapped out or in; of one that comes back, `again`, and `fixed` of the batch."""
@@ -1666,10 +1657,6 @@ class Orders:
     def left(self, label):
         """Those that are not completed."""
         return [i for i, news in enumerate(self.fresh) if label.tokens[i] < len(news)]
-
-    def on_host(self, place, kept):
-        """How many tokens of a request are on the host at the least."""
-        return kept if place == "away" else self.levels[place][0] if place in self.levels else 0
 
     def restored(self, lacks, moves):
         """The least time in which so many tokens are processed or swapped in, beside moves of others."""
@@ -1710,26 +1697,20 @@ class Orders:
         if self.memory and place == "part":
             return max(end, label.time + self.restored(max(0, context - device), 0))
         if self.memory and place != "here":  # it comes back, or is dropped
-            back = label.time + self.into * self.on_host(place, kept)
+            back = label.time + self.into * kept
             return min(max(end, back), start + self.busy + self.token + self.b * context)
         return end
 
     def places(self, label, F, i):
         """Where the KV of a request may be during a batch of F, after which moves."""
         (place, kept, _), opened, latest = label.kv[i], label.open[i], max(label.time, label.ready[i])
-        stays, parts = Choice(place, kept, opened, 0), ("part", *self.levels)
-        if not self.memory or (place in ("here", "part") and i in F):
+        stays, refilled = Choice(place, kept, opened, 0), Choice("part", 0, latest, 0)
+        if not self.memory or place == "part" or (place == "here" and i in F):
             return [stays]
-        if place == "part":
-            return [Choice(to, kept, opened, self.out * self.on_host(to, 0)) for to in parts]
         if i in F:
-            return [Choice("here", kept, opened, self.into * self.on_host(place, kept)), Choice("part", 0, latest, 0)]
-        refilled = [Choice(to, 0, latest, self.out * self.on_host(to, 0)) for to in parts if to != place]
-        if place in self.levels:
-            back = self.into * self.on_host(place, kept)
-            return [stays, *(Choice(to, kept, opened, back + swaps) for to, _, _, swaps in refilled), *refilled]
+            return [Choice("here", kept, opened, self.into * kept), refilled]
         other, ticks = ("away", self.out) if place == "here" else ("here", self.into)
-        return [stays, Choice(other, kept, opened, ticks * kept), *refilled]
+        return [stays, Choice(other, kept, opened, ticks * kept), refilled]
 
     def rooms(self, label, F, left):
         """With `partial`, blocks on the device that each request outside a batch has at the most, in all cases."""
@@ -1796,7 +1777,7 @@ class FreshBatch:
         if search.memory and (room < 0 or host < 0):
             return None
         opens = {i: self.open(i) for i in self.choice if i not in self.F}
-        end = max(self.time(), self.time_of_moves(), self.time_of_levels(opens), self.time_of_returns())
+        end = max(self.time(), self.time_of_moves(), self.time_of_returns())
         after = {i: self.generated(i, end) if i in self.F else self.waited(i, end, opens[i], room)
                  for i in self.choice}
         ends = label.ends + end * sum(search.rates[i] for i in self.F if label.tokens[i] + 1 == len(search.fresh[i]))
@@ -1809,8 +1790,8 @@ class FreshBatch:
         for i, (place, kept, _, _) in self.choice.items():
             if i in self.F or place == "here":
                 room -= blocks(self.contexts[i] if i in self.F else kept, self.search.machine.block)
-            else:
-                host -= self.search.on_host(place, kept)
+            elif place == "away":
+                host -= kept
         return room, host
 
     def time(self):
@@ -1834,19 +1815,7 @@ class FreshBatch:
             was, context = self.label.kv[i], self.contexts[i]
             if was.place == "part":
                 lacks += max(0, context - was.device)
-            elif was.place in self.search.levels and self.choice[i].place == "here":
-                lacks += context - self.search.on_host(*was[:2])
         return self.label.time + self.search.restored(lacks, sum(each.swaps for each in self.choice.values()))
-
-    def time_of_levels(self, opens):
-        """With levels, T' >= min over Z of open' + b' n: what is on the host was processed."""
-        late = 0
-        for i, opened in opens.items() if self.search.levels else ():
-            if self.choice[i].place in self.search.levels:
-                those = [self.choice[j] for j in opens if opens[j] >= opened]
-                n = sum(max(0, self.search.on_host(place, kept) - kept) for place, kept, _, _ in those)
-                late = max(late, opened + (self.search.b + self.search.fee) * n if n else 0)
-        return late
 
     def time_of_returns(self):
         """With `partial`, time' of (4): b is `again`, busy `fixed`, fee 0, and all but `device` tokens come back."""
@@ -1866,8 +1835,8 @@ class FreshBatch:
         search, place, kept, ready = self.search, self.choice[i].place, self.choice[i].kept, self.label.ready[i]
         latest, most = max(end, ready), self.contexts[i] - 1
         opened, device = min(latest, opened), min(most, room * search.machine.block)
-        limit = max(device, search.lowest) if place == "part" else search.levels.get(place, (0, inf))[1]
-        if search.memory and limit < most and latest - opened > (search.b + search.fee) * (limit - kept):
+        limit = device if search.memory and search.host == 0 and place == "part" else inf
+        if limit < most and latest - opened > (search.b + search.fee) * (limit - kept):
             opened, kept = latest, limit
         back = self.came_back(i, end, most) if search.cut else self.label.back[i]
         return self.label.tokens[i], ready, opened, KV(place, kept, device), back
@@ -2301,7 +2270,7 @@ def window(value, where):
 def windows(value, where):
     """The proof inside one of kind `late-tail`."""
     value = proof(value, where)
-    if value.kind not in ("late-windows", "events", "exhaustive"):
+    if value.kind not in ("late-windows", "events"):
         raise Bad(f"{where}: give windows or a search")
     return value
 
@@ -2326,10 +2295,9 @@ KINDS = {  # a proof's function, its keys, and the objectives for which it is ch
     "configurations": (configurations, {"scale": (integer(1), 1), "memory": [number],
                                         "starts": [optional(integer(-inf))], "target": (optional(integer(1)), None),
                                         "tries": (integer(0, 10**9), 0)}, FLOW),
-    **dict.fromkeys(("events", "exhaustive"), (exhaustive, {"states": integer(1), "free_drops": (switch, False),
-                                                            "target": (optional(integer(0, 2**60)), None)},
-                                               ("makespan", "busy-time", "max-flow-time", "total-flow-time",
-                                                "late-requests"))),
+    "events": (exhaustive, {"states": integer(1), "target": (optional(integer(0, 2**60)), None),
+                            "free_drops": (switch, False)},
+               ("makespan", "busy-time", "max-flow-time", "total-flow-time", "late-requests")),
     "fresh": (fresh, {"function": (integer(0), 0), "fee": (integer(0), 0), "memory": (switch, False),
                       "levels": ([number], []), "labels": integer(1),
                       "target": (optional(integer(0, 2**58)), None)}, tuple(RATES)),

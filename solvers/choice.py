@@ -9,14 +9,11 @@ from solvers.messages import SolveOptions
 from solvers.ways import (
     BOUND,
     CONFIGURATIONS,
-    COUNTS,
     EVENTS,
     IMPROVE,
     PRICES,
-    SLOT_FLOW,
     SLOTS,
     SOLVERS,
-    START_TIME,
     WAYS,
     Way,
 )
@@ -24,20 +21,11 @@ from solvers.ways import (
 WHY = {
     CONFIGURATIONS: "every request runs from start to end, so that its start says all",
     SLOTS: "batches last one tick, and few requests have few joint states; what it proves is certified",
-    COUNTS: "requests are alike, and their counts say all",
     EVENTS: "few requests have few joint states at batch boundaries; what it proves is certified",
     PRICES: "prices of slots prove what a search over them does not reach",
     BOUND: "no exact search takes it, but lower bounds scale",
 }
 """What proves, in the order in which it has its turns where it applies, and why."""
-
-GONE = {
-    **dict.fromkeys(
-        [("arc-flow", "highs"), ("arc-flow", "gurobi"), ("arc-flow", "lagrange"), ("auto", "lagrange")], SLOT_FLOW
-    ),
-    **dict.fromkeys([("arc-flow", "repair"), ("auto", "repair")], IMPROVE),
-}
-"""Formulations and solvers that once were ways, and what they stand for now."""
 
 
 @dataclass(frozen=True)
@@ -64,16 +52,11 @@ def choose(
     formulations = list(dict.fromkeys(of for of, _ in WAYS))
     if formulation not in ("auto", "search", *formulations):
         raise unknown("formulation", formulation, ["auto", *formulations])
-    if solver not in ("auto", "search", "lagrange", "repair", *SOLVERS):
+    if solver not in ("auto", *SOLVERS):
         raise unknown("solver", solver, ["auto", *SOLVERS])
     if formulation == solver == "auto":
         return _race(instance, objective)
-    gone = ""
-    if (formulation, solver) in GONE:
-        way = GONE[formulation, solver]
-        gone = f"; {solver} does not solve it any more, {way.solver.name} does"
-        formulation, solver = way.formulation, way.solver.name
-    if "search" in (formulation, solver) and {formulation, solver} <= {"search", "auto"}:
+    if (formulation, solver) == ("search", "auto"):
         exact = [way for way in (SLOTS, EVENTS) if way.declines(instance, objective) is None]
         if not exact:
             raise BadInput(f"search: {SLOTS.declines(instance, objective)}; {EVENTS.declines(instance, objective)}")
@@ -84,7 +67,7 @@ def choose(
             raise BadInput(reason)
         if formulation == "auto":
             return Choice(((found,),), f"{solver} was asked for, {found.formulation} is what it solves")
-        return Choice(((found,),), f"{formulation} was asked for, {found.solver.name} solves it{gone}")
+        return Choice(((found,),), f"{formulation} was asked for, {found.solver.name} solves it")
     others = " and ".join(way.solver.name for way in fitting or (SLOTS, EVENTS))
     raise BadInput(f"{solver} does not solve {formulation}; {others} can")
 
@@ -114,7 +97,7 @@ def _race(instance: Instance, objective: str) -> Choice:
     provers = [way for way in WHY if way not in left_out and way.declines(instance, objective) is None]
     why = WHY[provers[0]]
     if CONFIGURATIONS in provers:  # other searches see less there
-        provers = [CONFIGURATIONS, BOUND, START_TIME]
+        provers = [CONFIGURATIONS, BOUND]
     head_start = options.head_start if len(provers) > 1 else 0.0
     turns = " and ".join(way.what for way in provers)
     after = f"after {head_start} s " if head_start else ""

@@ -11,7 +11,6 @@ from typing import Any
 import kvcore
 from heuristics import BY_COST, Policy, PolicyError, Unsuited, get_policy, trace_policy
 from kvcore.certificates import Certificate, InvalidCertificate, recompute
-from kvcore.coarsen import fine_bound
 from kvcore.errors import BadInput, MissingTool
 from kvcore.instance import Instance
 from kvcore.metrics import Value, check_objective, objective_value
@@ -449,8 +448,6 @@ class _Solve:
             }
         if self.job.constraints:
             extra["constraints"] = [name_of(constraint) for constraint in unpack(self.job.constraints)]
-        elif self.instance.coarsening is not None and isinstance(self.bound, int) and self._bound_is_proved():
-            extra["fine_bound"] = fine_bound(self.instance, self.objective, self.bound)
         if self.job.options:
             extra["options"] = self.job.options
         if self.rejected:

@@ -24,9 +24,6 @@ from solvers.messages import NEWS, Bound, Done, Found, Progress, Send, SolveJob,
 from solvers.option_names import takes_options
 from solvers.ways import BOUND, CERTIFYING, Way, way_of
 
-GONE = {"exhaustive": "events", "windows": "prices", "unlimited-memory": "shares"}
-"""Methods that once were, and what their names stand for now."""
-
 
 @dataclass(frozen=True)
 class Rung:
@@ -200,7 +197,6 @@ def best_bound(
     Raises BadInput for a name that is none, and where the one method that was asked for does not apply.
     """
     named = {way.formulation: [way] for way in CERTIFYING}
-    asked, method = method, GONE.get(method, method)
     if method not in ("auto", *named):
         raise unknown("bound", method, ["auto", *named])
     made: list[Rung] = []
@@ -220,12 +216,11 @@ def best_bound(
         if method != "auto" and stopped == "ended":
             raise BadInput(f"{method}: {best.why_not}")
         best = Rung(method, 0.0)
-    chosen = {} if asked == method else {"chosen": f"{asked} is no method any more; {method} stands for it"}
     return Result(
         instance, objective, bound=best.bound, certificate=certificate, formulation=best.method,
         bound_kind=None if certificate is None else "certificate",
         horizon=None if certificate is None else Horizon(0, True, certificate.horizon),
         proved_by=None if certificate is None else best.method,
         solver=SolverInfo("bounds", kvcore.__version__), seconds=sum(rung.seconds for rung in made), stopped=stopped,
-        extra={"ladder": [rung.row(objective) for rung in made], **chosen, **({"options": options} if options else {})},
+        extra={"ladder": [rung.row(objective) for rung in made], **({"options": options} if options else {})},
     )  # fmt: skip

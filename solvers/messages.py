@@ -81,11 +81,6 @@ class SolveJob:
         """Name it for people."""
         return label(self.formulation, self.solver)
 
-    @property
-    def is_limited(self) -> bool:
-        """Whether there is a time limit, of which a lane gives a part at least."""
-        return self.time_limit < NO_TIME_LIMIT / 100
-
 
 @dataclass(frozen=True)
 class Found:

@@ -30,8 +30,6 @@ GROUPS = {
     "columns": "bounds.column_generation:ColumnOptions",
     "tree": "bounds.branch_and_bound:TreeOptions",
     "bundle": "bounds.bundle:BundleOptions",
-    "counts": "solvers.counts.model:CountOptions",
-    "start-time": "solvers.start_time:StartTimeOptions",
     "arc-flow": "solvers.slot_flow.solve:FlowOptions",
     "improve": "solvers.improve:ImproveOptions",
     "steering": "solvers.steering:SteeringOptions",

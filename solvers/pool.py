@@ -50,8 +50,7 @@ class Lane:
     """Jobs that take turns: one runs, and the others rest or have yet to start.
 
     The first one gets two thirds of the time, as long as it goes on, and the others share the rest; one that plans its
-    time is told its share, and one that cannot rest begins only where time is left for ten first turns. Where they take
-    turns nobody gets seconds of grace.
+    time is told its share. Where they take turns nobody gets seconds of grace.
     """
 
     def __init__(self, jobs: Sequence[SolveJob]) -> None:
@@ -75,17 +74,12 @@ class Lane:
         """Give the next one its turn, if that of the one before is over."""
         last = self.running
         self.queue = deque(each for each in self.queue if self._has_time(each, now))
-        goes_on = last is not None and last.done is None
-        following = next((each for each in self.queue if not goes_on or self._is_in_time(each, now)), None)
         if last is not None and last.done is None:
-            rests = RESTS and (way_of(last.job).rests or not last.job.is_limited)
-            if now < self.until or following is None or not rests:
+            if now < self.until or not self.queue or not RESTS:
                 return
             last.process.rest()
             self.queue.append(last)
-        if following is not None:
-            self.queue.remove(following)
-        self.running = None if following is None else self._begin(following, now, start)
+        self.running = self._begin(self.queue.popleft(), now, start) if self.queue else None
 
     def _begin(
         self, each: SolveJob | SolveWorker, now: float, start: Callable[[SolveJob, float], SolveWorker]
@@ -103,10 +97,6 @@ class Lane:
         self.until = now + turn * weights[0] * 2**each.turns
         each.turns += 1
         return each
-
-    def _is_in_time(self, each: SolveJob | SolveWorker, now: float) -> bool:
-        is_late = now + 10 * self.options.first_turn > self.first.time_limit
-        return isinstance(each, SolveWorker) or way_of(each).rests or not is_late
 
     def _is_other(self, each: SolveJob | SolveWorker) -> bool:
         return (each if isinstance(each, SolveJob) else each.job).label != self.first.label

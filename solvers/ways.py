@@ -76,7 +76,7 @@ class Way:
 
     formulation: str
     solver: Solver
-    proves: Literal["certificate", "search", "solver"] | None
+    proves: Literal["certificate", "solver"] | None
     """What its bounds rest on; None: it finds schedules only."""
     proposes: str = ""
     """The generator of what it proves and finds, as MODULE:FUNCTION; BadInput at its call says why it declines."""
@@ -96,8 +96,6 @@ class Way:
     """Whether its bound rises as long as there is time, ever more slowly: it gets more of it (`LadderOptions`)."""
     plans: bool = False
     """Whether it plans its time, and so is told its share of it, in seconds of the processor."""
-    rests: bool = True
-    """Whether it may be stopped for a while under a time limit; not where HiGHS looks at the clock."""
     endless: bool = False
     """Whether it ends by its limit alone, so that it needs one."""
     tails: bool = False
@@ -192,17 +190,9 @@ CERTIFYING = (
 """Those whose proofs a checker recomputes: that end by themselves, the cheapest first, then that use all time left."""
 BOUND = _relaxation("bound", plans=True, endless=True, tails=True, what="the ladder of bounds")
 """All of them, one after another."""
-COUNTS = Way("counts", Solver("counts", "claims optima, by a search over counts of like requests; no floating point"),
-             "search", run="solvers.counts.solve:run", what="the search over counts",
-             horizon="the search looks at every number of batches", why_not="solvers.counts.solve:why_not")
 IMPROVE = Way("improve", Solver("improve", "nothing: policies with other parameters and priorities find schedules"),
               None, run="solvers.improve:run", plans=True, endless=True, tails=True,
               what="the search among policies", horizon="it proves nothing")
-START_TIME = Way("start-time", _HIGHS, "solver", run="solvers.start_time:run", plans=True, rests=False,
-                 what="the program of start times",
-                 horizon="some optimal schedule ends within the ticks looked at (docs/start_time.md, Horizon)",
-                 why_not="kvcore.rigid:why_not_rigid",
-                 says="start-time is for requests that run from start to end: {}; try --formulation events")
 MODELS = [Way(of, by, "solver", run="solvers.milp:run", horizon="")
           for of in ("batch-bigm", "batch-bigm:plain") for by in (_HIGHS, _GUROBI)]
 CP_SAT = Way("cp-sat", _CP_SAT, "solver", run="solvers.cp_sat:run", horizon="")
@@ -211,7 +201,7 @@ SLOT_FLOW = Way("arc-flow", _CP_SAT, "solver", run="solvers.slot_flow.solve:run"
                 why_not="solvers.slot_flow.scope:why_not", says="arc-flow {}; use slots, events or batch-bigm")
 
 WAYS = {(way.formulation, way.solver.name): way for way in
-        (BOUND, *CERTIFYING, COUNTS, IMPROVE, *MODELS, START_TIME, CP_SAT, SLOT_FLOW)}
+        (BOUND, *CERTIFYING, IMPROVE, *MODELS, CP_SAT, SLOT_FLOW)}
 # fmt: on
 """Every way, by the names that `--formulation` and `--solver` take; the first of a formulation, or of a solver, is what
 either of them alone stands for."""

@@ -20,7 +20,7 @@ from solvers.ways import SOLVERS, WAYS
 from workloads.builtin import BUILTIN
 
 OPTIONS = {row["option"]: row for row in table_rows(Path(__file__).parents[2] / "benchmarks/records/options.csv")}
-RESTS = {"certificate": "a certificate", "search": "the word of a search", "solver": "the word of a solver", None: ""}
+RESTS = {"certificate": "a certificate", "solver": "the word of a solver", None: ""}
 
 
 def names_page() -> str:

@@ -1,4 +1,4 @@
-"""`kvbound import`: real traces as instances, fine or coarsened with a proved direction."""
+"""`kvbound import`: real traces as instances, fine or coarsened."""
 
 import inspect
 import sys
@@ -24,12 +24,12 @@ from kvbound.cli.progress import LiveLine
 from kvbound.cli.setting import OPTIONS as SETTING_OPTIONS
 from kvbound.cli.setting import CallHandlingOption, CostSetting, gathers, setting_of, with_handling
 from kvbound.distortion import distortion, gentler
-from kvcore.coarsen import coarsen
 from kvcore.csv_table import MachineFor, build_instance
 from kvcore.errors import BadInput
 from kvcore.files import check_writable, write_text
 from kvcore.instance import Instance, Machine
 from kvcore.parameters import fraction, optional_fraction
+from workloads.coarsen import coarsen
 from workloads.importers import Imported, Selection, contended_machine, infercept_requests, read_map, read_requests
 from workloads.importers.agent_traces import LAYOUT as AGENTS_LAYOUT
 from workloads.importers.agent_traces import MACHINE as AGENTS_MACHINE
@@ -73,7 +73,7 @@ OPTIONS: dict[str, tuple[Any, Any]] = {
     "handling": (CallHandlingOption, None),
     "block": (_number("--block", 1, "coarsen to blocks of so many tokens", "TOKENS"), None),
     "slot": (_number("--slot", 1, "coarsen to slots of so many ticks", "TICKS"), None),
-    "round": (Annotated[str, option("relax|restrict", "which way coarsening rounds", "--round")], "restrict"),
+    "round": (Annotated[str, option("restrict", "how it rounds: lengths up, limits down", "--round")], "restrict"),
     "json": (JsonOption, None),
 }  # fmt: skip
 
@@ -144,8 +144,8 @@ def _imports(name: str) -> Callable[[Callable[..., tuple[Imported, Machine | Mac
         @wraps(read)
         def command(asked: Asked, **given: Any) -> None:
             check_writable(asked.given["out"], asked.given["json"])
-            if asked.given["round"] not in ("relax", "restrict"):
-                raise BadInput(f"--round is relax or restrict, not {asked.given['round']!r}")
+            if asked.given["round"] != "restrict":
+                raise BadInput(f"--round is restrict, not {asked.given['round']!r}: for bounds use the fine instance")
             with LiveLine(f"reading {given['file']}"):
                 found = read(asked=asked, **given)
             _write(*found, asked)
@@ -248,12 +248,8 @@ def _write(trace: Imported, machine: Machine | MachineFor, asked: Asked) -> None
     else:
         with LiveLine(f"reading {trace.source}"):
             fine = trace.instance(machine, setting.tick, setting.cost)
-        if size is not None and given["round"] == "restrict":  # the choice of least waste then sees the coarse machine
-            coarse = _coarsen(fine, given)
-            instance = with_handling(coarse, given["handling"])
-        else:  # a bound is one for the handlings of the fine instance
-            fine = with_handling(fine, given["handling"])
-            instance = coarse = fine if size is None else _coarsen(fine, given)
+        coarse = fine if size is None else _coarsen(fine, given)
+        instance = with_handling(coarse, given["handling"])  # the choice of least waste sees the coarse machine
         write_text(out, instance.to_json())
         if out != "-":
             emit(json, facts(instance), lambda console: show_instance(instance, console))
@@ -269,7 +265,7 @@ def _write(trace: Imported, machine: Machine | MachineFor, asked: Asked) -> None
 def _coarsen(instance: Instance, given: Mapping[str, Any]) -> Instance:
     """Coarsen; the one of block and slot that is not given is as large as the other."""
     block, slot = given["block"], given["slot"]
-    return coarsen(instance, block_tokens=block or slot, slot_ticks=slot or block, direction=given["round"])
+    return coarsen(instance, block_tokens=block or slot, slot_ticks=slot or block)
 
 
 def _distorted(fine: Instance, coarse: Instance) -> Iterator[str]:
@@ -281,7 +277,7 @@ def _distorted(fine: Instance, coarse: Instance) -> Iterator[str]:
     )
     if found.mild or grid is None:
         return
-    milder = gentler(fine, block_tokens=grid.block_tokens, slot_ticks=grid.slot_ticks, direction=grid.direction)
+    milder = gentler(fine, block_tokens=grid.block_tokens, slot_ticks=grid.slot_ticks)
     yield (
         "no smaller sizes keep each within 10 %: leave --block and --slot out" if milder is None
         else f"--block {milder[0]} --slot {milder[1]} keep each within 10 %"

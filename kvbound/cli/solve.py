@@ -29,7 +29,7 @@ CERTIFY = 60.0  # seconds for a certificate where no time limit was given
 def solve(
     instance: common.InstanceArgument,
     objective: common.ObjectiveOption = "total-flow-time",
-    ways: Annotated[str, option("auto|WAY[,WAY..]", "slots, improve, start-time on highs, ..")] = "auto",
+    ways: Annotated[str, option("auto|WAY[,WAY..]", "slots, improve, batch-bigm on highs, ..")] = "auto",
     formulation: Annotated[str, typer.Option(metavar="auto|search|NAME", help="batch-bigm, cp-sat, ..")] = "auto",
     solver: Annotated[str, typer.Option(metavar="auto|NAME", help="`kvbound solvers` lists them")] = "auto",
     handling: common.HandlingOption = "as-given",
@@ -124,10 +124,6 @@ def show(result: Result, console: Console, others: Comparison | None = None) -> 
         after = "" if took is None else f", in {took:.2f} s of these"
         least = in_words(result, result.certified_bound)
         console.print(f"certified, for anyone to check: at least {least} ({result.certificate.proof.kind}{after})")
-    if row.get("fine_bound") is not None:
-        assert result.instance.coarsening is not None
-        fine = units_of(result.instance)._replace(tick_seconds=result.instance.coarsening.fine_tick_seconds)
-        console.print(f"of the instance before coarsening: at least {fine.named(row['fine_bound'], result.objective)}")
     if "better_than" in row:
         target = in_words(result, row["better_than"]["target"])
         console.print(f"a schedule of at most {target}: {row['better_than']['answer']}")

@@ -45,14 +45,13 @@ schedule can exceed it; `None` (no limit) is never turned into a number elsewher
 * `events.TOP`: 2^60 for no limit and no target. Each count of an option is below 2^53, and there are 32 requests at the
   most. States whose bound is as high are left out, and no more than that is proved.
 * `events.LARGE`: what a step adds to a label is below 2^58, else refused; so labels stay below 2^61.
-* `fresh_kernels.LARGE`: 2^58 for no limit and no target. A step adds no more than its batch, and moves of all contexts
-  (with levels, as large as the largest); all steps together, times all rates, are below, else refused.
+* `fresh_kernels.LARGE`: 2^58 for no limit and no target. A step adds no more than its batch, and moves of all
+  contexts; all steps together, times all rates, are below, else refused.
 * `local_graph.LocalGraph.least`: `far`, at most 2^56. What is left at the least, cut off, is still no more than that,
   and falls by no more than an option takes. A share of which a tick has 2^60 or more is left out.
 * `one_machine.largest`, `chains.settled`: 0 where there is nothing. The least that there can be.
 * `chains.longest_batch`: every feature at its largest. Work and swaps of a request are at most its peak, each once in a
   batch; pairs c^2 + 2cm <= (m + c)^2.
-* `relax`: limits: `None` stays `None`. A coarse number above 10^15 is refused by the instance.
 * `proof.FINEST`, `certificate.FINEST`: 10^40 and 10^18 parts. Fractions are rounded down.
 """
 

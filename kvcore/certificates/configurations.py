@@ -1,7 +1,7 @@
 """What can run together at a tick: a network of configurations, with prices for starting a request and for memory.
 
 With a target, a search looks at all schedules of which the prices do not show that they cost as much
-(`configuration_search.py`). `docs/start_time.md` has the proof of the prices (Theorem 3), and says when a schedule
+(`configuration_search.py`). `docs/configurations.md` has the proof of the prices (Theorem 3), and says when a schedule
 is nothing but starts.
 """
 

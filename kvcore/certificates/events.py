@@ -91,7 +91,7 @@ class Events(Proof):
     above it is proved. With `free_drops`, KV may be dropped at any time, also where the rules forbid it: a relaxation.
     """
 
-    kind: Literal["events", "exhaustive"] = "events"
+    kind: Literal["events"] = "events"
     states: Annotated[int, Field(ge=1, le=MOST_STATES)]
     target: Annotated[int, Field(ge=0, le=TOP)] | None = None
     free_drops: bool = False

@@ -81,27 +81,6 @@ kept, and nothing was processed before max(time, ready), HERE and AWAY are there
 Else the places must agree, and `kept` and `device` be no less; but PART covers HERE where its `device` is all of the
 context but one token.
 
-**Levels** of what is on the host. So far, KV of PART may be swapped for nothing. With `levels`, PART has no more than
-the first of them on the host at T. A further place stands for each level l: not all of the `kept` tokens are there
-since, and more than l tokens are on the host, no more than the next level u (any number, after the last). As all KV is
-on one side, PART has no more KV than the larger of `device` and the first level, and such a place no more than u. Where
-by `open` there could be more, that is taken for kept, and open = max(time', ready): nothing beyond it is processed
-early. What a label says of a request that is at one place at T and T' holds whatever it did between. Else
-
-* it comes to the place of l by a swap of l + 1 tokens or more to the host: from PART, from another level that it left
-  first, or from HERE and AWAY after a drop. It leaves the place by a swap of l + 1 tokens or more to the device, or by
-  a drop. After a drop, what there is was processed since, no sooner than max(time, ready). With r levels these are
-  r + 1 choices from PART, r + 3 from HERE and AWAY, and 2 r + 1 from a level. All these swaps count in `moves`, and the
-  host holds l + 1 tokens of each request at a level.
-* One of F at the place of l was dropped, and all of its context is processed after max(time, ready); or u > l tokens
-  were swapped in, of which `moves` has l + 1. With p that were processed, p + (u - l - 1) >= its context less l + 1,
-  which L has more.
-* What is on the host was processed. For requests Z outside F, at levels or not, let n be the sum of what l + 1 exceeds
-  `kept` by. If n > 0, T' >= min over Z of open' + b' n by (3), where open' need not be cut off at max(time', ready):
-  time' is that if it is more, with all of the requests open no sooner than one of them for Z.
-
-What is left at the least takes l + 1 for `kept` where it looks at AWAY. Of labels at levels, places must agree.
-
 **With memory and `partial`** nothing above is said of places: KV that was dropped may be kept on the host for nothing.
 But what is not on the device is processed or swapped in. Of what a batch takes, with r for a token swapped in by some
 function and x = r / (b + r), its work is at least busy + b p and its moves r u; x of the first and 1 - x of the second
@@ -134,7 +113,7 @@ start_i = time, as what comes back need not wait for a call; what does so before
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import accumulate
@@ -170,23 +149,22 @@ class Fresh(Proof):
     `target` or more are left out (in ticks; for normalized-latency times the common multiple of the outputs).
     `function` is the one of the cost that batches take, and `fee` the part of its fixed cost that each token pays in a
     batch that generates nothing: as many as a batch holds, together, no more than there is. With `memory` it is seen
-    that contexts which do not fit together are swapped or processed again; with `levels` of tokens on the host, that
-    contexts which were processed again in part do not come there for nothing, either.
+    that contexts which do not fit together are swapped or processed again.
     """
 
     kind: Literal["fresh"] = "fresh"
     function: Annotated[int, Field(ge=0, le=1000)] = 0
     fee: Annotated[int, Field(ge=0, le=10**15)] = 0
     memory: bool = False
-    levels: tuple[Annotated[int, Field(ge=0, le=10**15)], ...] = ()
+    levels: Annotated[tuple[()], Field(exclude=True)] = ()
+    """Always empty; older files have it."""
     labels: Annotated[int, Field(ge=1, le=MOST_LABELS)]
     target: Annotated[int, Field(ge=0, le=kernels.LARGE)] | None = None
 
     def prove(self, instance: Instance, objective: str, budget: Budget) -> Value:
         """Return what no schedule is below after so many labels."""
         upper = None if self.target is None else Fraction(self.target, scale_of(instance.requests, objective))
-        search = FreshSearch(instance, objective, self.function, self.labels, upper, budget, self.fee, self.memory,
-                             self.levels)  # fmt: skip
+        search = FreshSearch(instance, objective, self.function, self.labels, upper, budget, self.fee, self.memory)
         return search.run().bound
 
     @property
@@ -213,8 +191,7 @@ class FreshSearch:
 
     def __init__(
         self, instance: Instance, objective: str, function: int, labels: int, upper: Value | None = None,
-        budget: Budget | None = None, fee: int = 0, memory: bool = False, levels: Sequence[int] = (),
-        cells: int = CELLS,
+        budget: Budget | None = None, fee: int = 0, memory: bool = False, cells: int = CELLS,
     ) -> None:  # fmt: skip
         """Prepare the search. Raises InvalidCertificate if it is not for such an instance, or has no hope."""
         check_size(instance, objective)
@@ -223,19 +200,12 @@ class FreshSearch:
         rates = [int(self.unit * weight(request, objective)) for request in requests]
         if function >= len(instance.cost.functions):
             raise InvalidCertificate(f"the cost has no function {function}")
-        has_levels = memory and not instance.machine.partial and instance.machine.host_memory != 0
-        if levels and (not has_levels or sorted({*levels}) != [*levels]):
-            raise InvalidCertificate(
-                "levels of what is on the host increase, and need memory, and a host, and no partial"
-            )
-        if levels and levels[-1] >= max(request.peak for request in requests):
-            raise InvalidCertificate("no context has more tokens than a level of what is on the host")
         if fee > most_fee(instance, function):
             raise InvalidCertificate(f"a fee of {fee} a token, of a whole batch, is more than its fixed cost")
         self.divisor = instance.cost.functions[function].divisor
         self.before = sum(rate * request.arrival for rate, request in zip(rates, requests, strict=True))
         self.target = None if upper is None else ceil(upper * self.unit)
-        self.jobs = _jobs(instance, objective, function, fee, memory, rates, self.target, self.before, levels, cells)
+        self.jobs = _jobs(instance, objective, function, fee, memory, rates, self.target, self.before, cells)
         size = 116 + 48 * len(requests)
         (budget or Budget()).spend(f"a search of {labels} labels", LABEL_WORK * labels, size * labels)
         f = self.labels = kernels.room(len(requests), labels)
@@ -298,7 +268,7 @@ def _fixed(instance: Instance, function: int) -> int:
 
 def _jobs(
     instance: Instance, objective: str, function: int, fee: int, memory: bool, rates: list[int], target: int | None,
-    before: int, levels: Sequence[int], cells: int,
+    before: int, cells: int,
 ) -> kernels.Chains:  # fmt: skip
     """Return the chains of tokens, as one function of the cost has them."""
     line, requests, busy = instance.cost.functions[function], instance.requests, _fixed(instance, function)
@@ -323,9 +293,8 @@ def _jobs(
     last = max(request.arrival for request in requests) * line.divisor
     last += (work + fee * fresh + call).sum() + busy * (1 + fresh.sum())
     out, back = _moves(instance, line.divisor) if memory else (0, 0)
-    if memory:  # ... and all of each context (any level) with each token, once more for what `restored` multiplies
-        moved = len(requests) * context.max() if levels else context.max(axis=1).sum()
-        largest = busy + (line.tokens + fee + out + back) * moved
+    if memory:  # ... and all of each context with each token, once more for what `restored` multiplies
+        largest = busy + (line.tokens + fee + out + back) * context.max(axis=1).sum()
         last += largest * (sum(map(len, chains)) + line.tokens + back)
     fixed, again = _again(instance, function)
     below = kernels.LARGE if target is None else (target + before) * line.divisor
@@ -340,7 +309,6 @@ def _jobs(
         cells=cells if memory and machine.partial else 0, fixed=fixed, again=again, block=machine.block, out=out,
         back=back,
         blocks=min(kernels.LARGE, machine.memory or kernels.LARGE) // machine.block,
-        levels=np.array([0] if machine.host_memory == 0 else [*levels, kernels.LARGE]),
         host=kernels.LARGE if machine.host_memory is None else min(kernels.LARGE, machine.host_memory),
     )  # fmt: skip
 

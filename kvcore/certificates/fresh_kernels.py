@@ -13,9 +13,7 @@ ROOM = 3
 LARGE = 2**58
 """All times, times all rates, are below, and all tokens."""
 PART, HERE, AWAY = range(3)
-"""Where the KV is that the last token of a request left: not all of it is there; on the device; on the host. Places
-after these: not all of it is there, and more of it on the host than the first of the `levels`, the second, ..
-"""
+"""Where the KV is that the last token of a request left: not all of it is there; on the device; on the host."""
 EMPTY, FOUND, FULL, TIRED, PAUSED = range(5)
 """How a search ends: no label is left below the target, the first one has no token left, or there are no more labels,
 no more tries, or a pause."""
@@ -39,7 +37,6 @@ class Chains(NamedTuple):
     block: int
     blocks: int  # of the device
     host: int  # tokens of the host
-    levels: Any  # tokens on the host: `PART` has no more than the first, a further place no more than the next
     out: int  # what a token takes that is swapped out
     back: int  # ... that is swapped in
     cells: int  # with `partial`, into how many parts the room beside a batch is cut for each request; 0: it is not
@@ -157,10 +154,8 @@ def picks(p, f, at, batch, i):
     if not p.limited:
         return 1
     if batch >> i & 1:
-        return 2 if where >= AWAY else 1
-    if where == PART:
-        return len(p.levels)
-    return 2 + len(p.levels) if where <= AWAY else 1 + 2 * len(p.levels)
+        return 2 if where == AWAY else 1
+    return 1 if where == PART else 3
 
 
 @inlined
@@ -206,19 +201,13 @@ def back(p, f, at, batch, left, start):
     return start + p.fixed + p.again * lacks - spared(p, f, batch, start, 0, p.again, 0)
 
 
-@inlined
-def fewest(p, where):
-    """Return how many tokens are on the host at the least, in a place after `AWAY`."""
-    return p.levels[where - AWAY - 1] + 1 if where > AWAY else 0
-
-
 @compiled
 def put(p, f, at, batch, left):
     """Write where the KV of each request is during a batch, and what is left to process; return the ticks of the moves.
 
-    Return `NO` if there is no room, or nothing moves.
+    Return `NO` if there is no room.
     """
-    room, host, moves, lacks, many = p.blocks, p.host, 0, 0, len(p.levels)
+    room, host, moves, lacks = p.blocks, p.host, 0, 0
     for i in range(len(p.length)):
         if not left >> i & 1:
             continue
@@ -231,28 +220,15 @@ def put(p, f, at, batch, left):
                 lacks += max(0, need - f.device[at, i])
             elif where == AWAY and not again:
                 moves += kept * p.back
-            elif not again and where > AWAY:
-                moves += fewest(p, where) * p.back
-                lacks += need - fewest(p, where)
-        elif pick and not p.cells:
-            if where == PART:
-                goes = AWAY + pick
-            elif where <= AWAY and pick == 1:
-                goes = AWAY if where == HERE else HERE
-                moves += kept * (p.out if where == HERE else p.back)
-            else:
-                level = pick - 2 if where <= AWAY else (pick - 1) % many
-                again = where <= AWAY or pick > many
-                goes = AWAY + level if level else PART
-                if not again:
-                    moves += fewest(p, where) * p.back
-            if where > AWAY and goes == where:
-                return NO
-            moves += fewest(p, goes) * p.out
+        elif pick == 1 and not p.cells:
+            goes = AWAY if where == HERE else HERE
+            moves += kept * (p.out if where == HERE else p.back)
+        elif pick == 2 and not p.cells:
+            goes, again = PART, True
         if not batch >> i & 1 and goes == HERE:
             room -= -(-kept // p.block)
-        elif not batch >> i & 1:
-            host -= kept if goes == AWAY else fewest(p, goes)
+        elif not batch >> i & 1 and goes == AWAY:
+            host -= kept
         f.goes[i] = goes
         f.has[i], f.since[i] = (0, max(f.time[at], f.ready[at, i])) if again else (kept, f.open[at, i])
         f.early[i] = need - f.has[i] - 1 if p.chunked else 0
@@ -295,11 +271,6 @@ def add(p, f, at, batch, left):
             since = start + p.busy - p.fee * p.budget + work + p.fee * fresh
             f.later[i] = since - used(p, f, batch, start, f.since[i], p.each + p.fee)
     for i in range(n):
-        if left >> i & 1 and not batch >> i & 1 and f.goes[i] > AWAY:
-            those = on_host(p, f, left & ~batch, f.later[i])
-            if those:
-                time = max(time, f.later[i] + (p.each + p.fee) * those)
-    for i in range(n):
         k = f.token[at, i]
         f.token[new, i] = k
         if batch >> i & 1:
@@ -316,7 +287,7 @@ def add(p, f, at, batch, left):
             latest = max(time, f.ready[at, i])
             f.where[new, i], f.device[new, i] = f.goes[i], min(p.context[i, k] - 1, f.count[ROOM])
             f.open[new, i], f.kept[new, i] = min(latest, f.later[i]), f.has[i]
-            if p.limited and f.goes[i] != HERE and f.goes[i] != AWAY:
+            if p.limited and f.goes[i] == PART and p.host == 0:
                 limit_to(p, f, new, i, k, latest)
             if p.cells:
                 most = min(p.context[i, k] - 1, f.most[i])
@@ -335,21 +306,10 @@ def add(p, f, at, batch, left):
 
 @inlined
 def limit_to(p, f, new, i, k, latest):
-    """Take a request to have all the KV that its place may have, where it had the time for more."""
-    where = f.where[new, i]
-    most = max(f.device[new, i], p.levels[0]) if where == PART else p.levels[where - AWAY]
+    """Take a request to have all the KV that the device may have of it, where it had the time for more."""
+    most = f.device[new, i]
     if most < p.context[i, k] - 1 and latest - f.open[new, i] > (p.each + p.fee) * (most - f.kept[new, i]):
         f.open[new, i], f.kept[new, i] = latest, most
-
-
-@inlined
-def on_host(p, f, others, since):
-    """Return how many tokens on the host were processed early, at the least, of requests not open before `since`."""
-    found = 0
-    for i in range(len(p.length)):
-        if others >> i & 1 and f.later[i] >= since:
-            found += max(0, fewest(p, f.goes[i]) - f.has[i])
-    return found
 
 
 @inlined
@@ -427,7 +387,7 @@ def covers(p, f, one, other):
                 return False
             where, its = f.where[one, i], f.where[other, i]
             is_empty = its == PART and f.kept[other, i] == 0 and f.open[other, i] >= latest
-            if is_empty and where != PART and where <= AWAY:
+            if is_empty and where != PART:
                 continue
             if f.open[one, i] > f.open[other, i] or f.kept[one, i] < f.kept[other, i]:
                 return False
@@ -451,10 +411,9 @@ def least(p, f, at):
         work = p.token + p.each * need - min(p.each * (need - 1 if p.chunked else 0), credit)
         more = p.token + p.each * need - credit + p.fee * max(0, need - p.budget)
         own = start + p.busy + max(work, more)
-        if f.where[at, i] >= AWAY:
+        if f.where[at, i] == AWAY:
             again = start + p.busy + p.token + p.each * p.context[i, k]
-            away = f.kept[at, i] if f.where[at, i] == AWAY else fewest(p, f.where[at, i])
-            own = min(max(own, now + p.back * away), again)
+            own = min(max(own, now + p.back * f.kept[at, i]), again)
         elif p.limited and f.where[at, i] == PART:
             own = max(own, now + restored(p, max(0, p.context[i, k] - f.device[at, i]), 0))
         if p.cells:

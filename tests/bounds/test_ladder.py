@@ -126,14 +126,6 @@ def test_a_method_that_cannot_reach_what_is_known_ends(monkeypatch, steps, seen)
     assert made == list(steps[:seen])
 
 
-@pytest.mark.parametrize(("gone", "now"), [("windows", "prices"), ("unlimited-memory", "shares")])
-def test_names_of_methods_that_are_gone_mean_others_and_the_result_says_so(gone, now):
-    result = climbed(TIGHT, FLOW, method=gone, time_limit=1e6)
-    assert (result.formulation, result.proved_by) == (now, now)
-    assert result.extra["chosen"] == f"{gone} is no method any more; {now} stands for it"
-    assert "chosen" not in climbed(TIGHT, FLOW, method=now, time_limit=1e6).extra
-
-
 def test_ctrl_c_in_a_check_that_then_fails_leaves_the_methods_before(monkeypatch):
     tries = iter([KeyboardInterrupt, InvalidCertificate("too large")])
 

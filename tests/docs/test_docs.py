@@ -31,7 +31,7 @@ def name_of(page: Path) -> str:
     return page.relative_to(ROOT).as_posix()
 
 
-LONG = {f"docs/{name}.md" for name in ("commands", "sweeps", "report", "model", "runs", "coarsening")}
+LONG = {f"docs/{name}.md" for name in ("commands", "sweeps", "report", "model", "runs")}
 """Pages that take seconds each."""
 NEED_TORCH = {"docs/calibration.md", "docs/commands.md", "docs/engine.md", "docs/replay.md"}
 """Pages that the tests of the engine run."""

@@ -9,13 +9,13 @@ import sys
 from collections import Counter
 from pathlib import Path
 
-from tests.fuzz import bounds, certificates, coarsening, costly, files, kills, optima, policies, records, referee
+from tests.fuzz import bounds, certificates, costly, files, kills, optima, policies, records, referee
 from tests.fuzz.case import Case, judge
 from tests.fuzz.report import State
 from tests.fuzz.run import run
 
 PARTS = [referee.PART, optima.PART, bounds.PART, certificates.PART, costly.PART, policies.PART, files.PART,
-         kills.PART, records.PART, coarsening.PART, optima.CP_SAT]  # fmt: skip
+         kills.PART, records.PART, optima.CP_SAT]  # fmt: skip
 
 
 def main() -> int:

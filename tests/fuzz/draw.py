@@ -16,8 +16,8 @@ from heuristics import get_policy, trace_policy
 from kvcore import OBJECTIVES, Cost, Instance, Request, Slo
 from kvcore.cost import CostFunction, TokensAbove
 from kvcore.metrics import makespan, tail_of
-from tests.solvers.test_counts import like_requests
 from tests.support.drawer import FEATURES, RATIOS, SWITCHES, TINY, draw_instance
+from tests.support.like_requests import like_requests
 
 LIMITS = ("memory", "host_memory", "batch_tokens", "prefill_tokens", "batch_requests")
 PLAIN = {"evict": False, "partial": False, "hybrid": True, "pause": True, "cost": "unit"}

@@ -90,11 +90,9 @@ def expect(what: str, case: Case, found: Schedule | None, bound: Value, value: V
 
 def by_exact(case: Case, value: Value, seen: Counter[str], draw: Random) -> None:
     """Each exact search, as a worker; all of them, as they follow each other; and without one of their reductions."""
-    for name in ("slots", "events", "counts"):
+    for name in ("slots", "events"):
         if WAYS[name, name].declines(case.instance, case.objective) is None:
-            start = some_start(case, draw) if name == "counts" else None
-            with contextlib.suppress(BadInput):  # too many ways to fill the memory
-                seen[f"method {name}"] += by_task(case, value, name, name, start=start)
+            seen[f"method {name}"] += by_task(case, value, name, name)
     start = draw.choice([None, some_start(case, draw)])
     result = exact(case.instance, case.objective, start=start, time_limit=60.0)
     assert result.certified_bound is not None
@@ -202,7 +200,7 @@ def check_cp_sat(case: Case, seen: Counter[str]) -> None:
     count_case(case, seen)
 
 
-METHODS = ("slots", "events", "counts", "exact", "exhaustive, every tick", "exhaustive, scaled", "neighbourhoods",
+METHODS = ("slots", "events", "exact", "exhaustive, every tick", "exhaustive, scaled", "neighbourhoods",
            "configurations", "batch-bigm", "batch-bigm:plain")  # fmt: skip
 REACH = (
     NEEDED

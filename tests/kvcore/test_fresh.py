@@ -38,7 +38,6 @@ from tests.support.few import ALL, few
 from tests.support.random_schedules import random_schedule
 
 FLOW = "total-flow-time"
-LEVELS = (), (0,), (1, 3)
 MOST = 1500 if ALL else 400
 """States of an enumeration."""
 
@@ -78,13 +77,6 @@ def both_take(tiny, proof, bound, objective=FLOW):
         check.verify_certificate(box, json.loads(made.replace(bound=str(bound + 1)).to_json()))
 
 
-def levels_of(tiny):
-    """Levels of what is on the host that a search takes, none the first."""
-    has_none = tiny.machine.host_memory == 0 or tiny.machine.partial
-    most = 0 if has_none else max(request.peak for request in tiny.requests)
-    return [levels for levels in LEVELS if not levels or levels[-1] < most]
-
-
 def compared(seeds, kind):
     """Compare searches with optima by enumeration; return how many of them there were, and how many they reached."""
     count = tight = 0
@@ -94,9 +86,8 @@ def compared(seeds, kind):
             optimum = exhaustive_optimum(tiny, objective, max_states=MOST)[0]
         except TooManyStates:
             continue
-        bounds = [FreshSearch(tiny, objective, k, *most, fee=fee, memory=memory, levels=levels).run().bound
+        bounds = [FreshSearch(tiny, objective, k, *most, fee=fee, memory=memory).run().bound
                   for k in range(len(tiny.cost.functions)) for memory in (False, True)
-                  for levels in (levels_of(tiny) if memory else LEVELS[:1])
                   for most in ((1,), (7,), (10_000,), (10_000, optimum), (10_000, optimum + 1))
                   for fee in range(most_fee(tiny, k) + 1)]  # fmt: skip
         assert max(bounds) <= optimum, (tiny.name, objective)
@@ -142,40 +133,11 @@ def test_memory_is_a_reason(kind):
     assert higher >= 8
 
 
-def test_levels_are_a_reason():
-    """What is refilled in part is not swapped for nothing: bounds rise, and both checkers agree."""
-    higher = 0
-    for seed in range(3000) if ALL else (*range(40), 134, 230, 312):
-        tiny = tight(seed)
-        plain, *others = [
-            (FreshSearch(tiny, FLOW, 0, 10_000, memory=True, levels=levels).run(), levels) for levels in levels_of(tiny)
-        ]
-        for search, levels in others:
-            if search.bound <= plain[0].bound:
-                continue
-            with suppress(TooManyStates):
-                assert search.bound <= exhaustive_optimum(tiny, FLOW, max_states=MOST)[0]
-            higher += 1
-            both_take(tiny, Fresh(labels=search.labels, memory=True, levels=levels), search.bound)
-    assert higher >= 2
-
-
-def test_levels_increase_and_need_memory_and_a_host():
-    for levels, memory, host, match in (
-        ((1, 1), True, 9, "increase"), ((1,), False, 9, "need memory"), ((1,), True, 0, "and a host"),
-        ((99,), True, 9, "more tokens than a level"),
-    ):  # fmt: skip
-        with pytest.raises(InvalidCertificate, match=match):
-            Fresh(labels=9, memory=memory, levels=levels).value(instance(request("R", 4, 2), host_memory=host), FLOW)
-    with pytest.raises(InvalidCertificate, match="no partial"):
-        Fresh(labels=9, memory=True, levels=(1,)).value(instance(request("R", 4, 2), host_memory=9, partial=True), FLOW)
-
-
-def placed(tiny, schedule, fee, levels):
-    """Follow a schedule label by label, with memory; return how many had KV away, or lost, and in part on the host."""
+def placed(tiny, schedule, fee):
+    """Follow a schedule label by label, with memory; return how many had KV away, or lost."""
     trace = verify_schedule(tiny, schedule)
-    search, requests = FreshSearch(tiny, FLOW, 0, 1000, fee=fee, memory=True, levels=levels), tiny.requests
-    p, f, at, out, partly = search.jobs, search.labels, 0, 0, 0
+    search, requests = FreshSearch(tiny, FLOW, 0, 1000, fee=fee, memory=True), tiny.requests
+    p, f, at, out = search.jobs, search.labels, 0, 0
     part, here, away = core.kernels.PART, core.kernels.HERE, core.kernels.AWAY
     held, where = [0] * len(requests), [part] * len(requests)  # ... KV of a request, wherever it is
     host, dropped = [0] * len(requests), [False] * len(requests)
@@ -195,18 +157,12 @@ def placed(tiny, schedule, fee, levels):
         if not made:
             continue
         left = [i for i in range(len(requests)) if f.token[at, i] < p.length[i]]
-        places = [part if x == 0 else away + x for x in (sum(tokens > most for most in levels) for tokens in host)]
-        places = [place if now == part else now for place, now in zip(places, where, strict=True)]
         for i in left:
-            then, level = f.where[at, i], max(0, places[i] - away) if where[i] == part else 0
+            then = f.where[at, i]
             if i in made:
-                f.pick[i] = then >= away and dropped[i]
-            elif then == part or where[i] != part:
-                f.pick[i] = level if then == part else then != where[i]
-            elif then <= away:
-                f.pick[i] = 2 + level
+                f.pick[i] = then == away and dropped[i]
             else:
-                f.pick[i] = 0 if places[i] == then else 1 + level + len(p.levels) * dropped[i]
+                f.pick[i] = 0 if then in (part, where[i]) else 2 if where[i] == part else 1
         new = int(f.count[ROWS])
         core.kernels.add(p, f, at, sum(1 << i for i in made), sum(1 << i for i in left))
         assert f.count[ROWS] == new + 1
@@ -217,9 +173,8 @@ def placed(tiny, schedule, fee, levels):
             if i in made:
                 where[i], held[i] = f.where[at, i], held[i] * (f.token[at, i] < p.length[i])
                 continue
-            assert f.where[at, i] == places[i]
+            assert f.where[at, i] == where[i]
             out += where[i] == away or (where[i] == part and f.token[at, i] > 0)
-            partly += places[i] > away
             early[i] = max(0, held[i] - f.kept[at, i])
             assert where[i] != part or held[i] - host[i] <= f.device[at, i]
         waiting = [i for i, x in enumerate(early) if x]
@@ -227,20 +182,17 @@ def placed(tiny, schedule, fee, levels):
             for some in combinations(waiting, size):
                 assert min(f.open[at, i] for i in some) + (p.each + p.fee) * sum(early[i] for i in some) <= now
     assert f.tokens[at] == 0
-    return out, partly
+    return out
 
 
 def test_every_schedule_is_covered_by_the_labels_of_its_places():
     """The claims of the head of fresh.py with memory, on random schedules: time, what is early, what the device has."""
-    out = partly = 0
+    out = 0
     for seed in few(range(6000), 18):
         tiny, draw = tight(seed), Random(seed)
         schedule = random_schedule(draw, tiny)
-        levels = draw.choice(levels_of(tiny))
-        lost, swapped = placed(tiny, schedule, draw.randint(0, most_fee(tiny, 0)), levels)
-        out, partly = out + lost, partly + swapped
+        out += placed(tiny, schedule, draw.randint(0, most_fee(tiny, 0)))
     assert out >= (3000 if ALL else 100)
-    assert partly >= (20 if ALL else 2)
 
 
 def brought(tiny, schedule):
@@ -474,15 +426,6 @@ def test_sums_of_huge_prices_do_not_wrap_with_memory():
     two = two.replace(machine=two.machine.replace(memory=5, evict=True, host_memory=0))
     with pytest.raises(InvalidCertificate, match="too large to be added up"):
         Fresh(labels=10, memory=True).value(two, FLOW)
-
-
-def test_each_request_may_be_at_the_largest_level():
-    """The short requests have a token each, and at a level of 10^6 are taken to swap as many as the long one."""
-    short = [request(f"S{i}", 1, 1) for i in range(7)]
-    many = instance(request("L", 10**6, 1), *short, cost=(CostFunction(busy=1, swap_out_tokens=10**9),))
-    Fresh(labels=1, memory=True).value(many, FLOW)
-    with pytest.raises(InvalidCertificate, match="too large to be added up"):
-        Fresh(labels=1, memory=True, levels=(10**6 - 1,)).value(many, FLOW)
 
 
 def test_there_is_no_such_function():

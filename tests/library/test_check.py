@@ -68,7 +68,7 @@ check = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(check)
 
 WORTHLESS = "-999999999999"
-SEARCHED = check.KINDS["exhaustive"][2]
+SEARCHED = check.KINDS["events"][2]
 POLICIES = ("fcfs", "sjf", "serial", "mars-order", "vllm", "vllm-v1-cached", "sarathi", "infercept", "mars", "srpt")
 
 
@@ -316,7 +316,7 @@ def test_like_requests_and_whole_prefills(seed):
     instance = Instance(machine=machine, cost=Cost((cost,)), requests=requests)
     for objective in SEARCHED:
         optimum = exhaustive_optimum(instance, objective, max_states=300_000)[0]
-        proof = check.Box(kind="exhaustive", states=1, claim=optimum + 1)
+        proof = check.Box(kind="events", states=1, claim=optimum + 1)
         assert check.prove(loaded(instance), proof, objective) == optimum
 
 
@@ -325,13 +325,13 @@ def test_a_search_without_a_limit_of_memory(objective):
     instance = tiny_instance(1, requests=2, calls=0)
     instance = instance.replace(machine=instance.machine.replace(memory=None))
     best, _ = exhaustive_optimum(instance, objective)
-    assert check.prove(loaded(instance), check.Box(kind="exhaustive", states=10**4, claim=best), objective) == best
+    assert check.prove(loaded(instance), check.Box(kind="events", states=10**4, claim=best), objective) == best
 
 
 def test_a_search_that_ends_too_early_says_so(monkeypatch):
     monkeypatch.setattr(check, "MOST_TRIED", 30)
     instance = kv.load_instance("mars-figure1")
-    file = {"kind": "exhaustive", "states": 1, "claim": 29}
+    file = {"kind": "events", "states": 1, "claim": 29}
     with pytest.raises(check.NotChecked, match="it claims 29; so far it is known that no schedule is below 2"):
         check.prove(loaded(instance), check.Box(file), "total-flow-time")
 
@@ -586,10 +586,10 @@ def test_what_is_not_checked_is_said(tmp_path, capsys):
     alike = tuple(Request(id=f"R{k}", prompt=1, segments=(Segment(decode=1),)) for k in range(33))
     many = Instance(machine=Machine(memory=6), cost=Cost((CostFunction(busy=1),)), requests=alike)
     with pytest.raises(check.NotChecked, match="more than 32 requests are not searched"):
-        check.prove(loaded(many), check.Box(kind="exhaustive", states=1, claim=1), "makespan")
+        check.prove(loaded(many), check.Box(kind="events", states=1, claim=1), "makespan")
     paced = many.replace(requests=(alike[0].replace(slo=Slo(tpot=1)),))
     with pytest.raises(check.NotChecked, match="with a TPOT, waits that only make the first token late"):
-        check.prove(loaded(paced), check.Box(kind="exhaustive", states=1, claim=1), "late-requests")
+        check.prove(loaded(paced), check.Box(kind="events", states=1, claim=1), "late-requests")
     files = [tmp_path / "many.json", tmp_path / "claim.json"]
     claim = Certificate(instance_sha256=many.sha256, objective="makespan", bound="1", proof=Events(states=1))
     for path, content in zip(files, (many, claim), strict=True):

@@ -228,7 +228,7 @@ def test_list_and_show() -> None:
         "value": 29, "bound": 29, "gap": 0.0, "status": "solved", "tick_seconds": "1",
     }  # fmt: skip
     assert "mars-figure1" in kvbound("library", "list", "--family", "mars", "--status", "solved").stdout
-    assert "exhaustive" in kvbound("library", "show", "mars-figure1").stdout
+    assert "bound: events" in kvbound("library", "show", "mars-figure1").stdout
     assert "there are family: agents, azure" in kvbound("library", "list", "--family", "none", code=2).stderr
     assert "the library has no instance 'none'" in kvbound("library", "show", "none", code=2).stderr
     assert "there is no folder of records" in kvbound("library", "list", "--library", "none", code=2).stderr
@@ -470,7 +470,7 @@ def test_fill_keeps_what_is_better_and_tries_nothing_twice(small: Library, tmp_p
     without(small, "schedule")
     without(small, "certificate")
     database = tmp_path / "tried.sqlite"
-    tried = fill(small, database, ways=["start-time on highs", "slots"], seconds=500)
+    tried = fill(small, database, ways=["configurations", "slots"], seconds=500)
     assert (tried.run, [(one.what, one.now) for one in tried.improved]) == (2, [("schedule", 29), ("certificate", 29)])
     best = small.record("mars-figure1").objectives[FLOW]
     assert best.schedule.how in ("slots: random", "slots")
@@ -481,9 +481,9 @@ def test_fill_keeps_what_is_better_and_tries_nothing_twice(small: Library, tmp_p
     assert wrong(small) == []
     lines = (small.folder / TRIED).read_text().splitlines()
     assert [line.split(",")[:6] for line in lines[1:]] == [
+        ["mars-figure1", FLOW, "configurations", "0", "", ""],
         ["mars-figure1", FLOW, "events", "0", "29", "29"],
         ["mars-figure1", FLOW, "slots", "0", "29", "29"],
-        ["mars-figure1", FLOW, "start-time on highs", "0", "", ""],
     ]
     without(small, "certificate")
     assert fill(small, database, ways=["events"], seconds=500).run == 0

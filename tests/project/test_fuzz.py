@@ -11,7 +11,7 @@ from kvcore import BadInput, Cost, CostFunction, Request, Segment
 from kvcore import referee as validator
 from kvcore.certificates import Alone
 from kvcore.cost import Features
-from tests.fuzz import bounds, certificates, coarsening, costly, files, kills, optima, policies, records, referee
+from tests.fuzz import bounds, certificates, costly, files, kills, optima, policies, records, referee
 from tests.fuzz.__main__ import PARTS, replay
 from tests.fuzz.case import Case, Wrong, judge
 from tests.fuzz.report import State
@@ -37,7 +37,7 @@ def cheap(monkeypatch):
 @pytest.mark.parametrize(
     ("part", "number", "least"),
     [(referee.PART, 2, 20), (optima.PART, 2, 1), (bounds.PART, 3, 2), (certificates.PART, 5, 2), (costly.PART, 12, 10),
-     (policies.PART, 2, 2), (files.PART, 2, 13), (coarsening.PART, 2, 2),
+     (policies.PART, 2, 2), (files.PART, 2, 13),
      (kills.PART, 1, 1), (records.PART, 1, 1)],
     ids=lambda value: getattr(value, "name", ""),
 )  # fmt: skip

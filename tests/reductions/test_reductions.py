@@ -7,7 +7,6 @@ from itertools import accumulate, pairwise, zip_longest
 from pathlib import Path
 from random import Random
 
-import numpy as np
 import pytest
 
 from formulations.chains import apart, chains
@@ -30,13 +29,8 @@ from kvcore.certificates.slot_graph import LocalGraphs
 from kvcore.cost import TokensAbove
 from kvcore.metrics import FLOWS
 from kvcore.schedule import Schedule
-from solvers.counts.cost_to_go import CostToGo
-from solvers.counts.layers import CountPass
-from solvers.counts.model import count_model
-from solvers.counts.vectors import fitting_vectors
 from solvers.slot_flow.late import late_segments as late_machine
 from tests.fuzz.draw import tiny
-from tests.reductions.counts import counted, is_counted
 from tests.reductions.drops import few_batches
 from tests.reductions.early import closed, early
 from tests.reductions.exchange import ends_in_order, exchanged, is_in_order
@@ -389,48 +383,3 @@ def test_requests_apart_have_their_last_prefills_apart():
         pairs += len(chosen) > 1
         shared += len(set(last.values())) < len(last)
     assert min(pairs, shared) >= (10 if ALL else 3)
-
-
-def to_count(instance):
-    """The instance with what `counts` asks for, or None."""
-    draw, ample = Random(instance.sha256), sum(request.peak for request in instance.requests)
-    budget = draw.choice([None, ample])
-    machine = {"host_memory": 0, "pause": True, "hybrid": True, "partial": False, "batch_requests": None}
-    machine |= {"batch_tokens": budget, "prefill_tokens": budget, "evict": draw.random() < 0.8}
-    features = {name: draw.randint(0, 3) for name in draw.sample(COUNTED, 4)}
-    try:
-        made = instance.replace(
-            requests=tuple(r.replace(segments=r.segments[-1:]) for r in instance.requests),
-            machine=instance.machine.replace(**machine),
-            cost=Cost((CostFunction(busy=draw.randint(1, 9), **features),)),
-        )
-    except ValueError:
-        return None
-    return None if count_model(made, "busy-time") is None else made
-
-
-COUNTED = ("tokens", "generated", "decode_requests", "prefill_requests", "decode_kv", "prefill_kv", "prefill_pairs",
-           "swap_outs", "swap_in_tokens")  # fmt: skip
-
-
-def test_counts():
-    """A schedule with whole prefills is no dearer, no bound of counts is above it, and no pass cuts it off."""
-    changed, dropped = 0, 0
-    for instance, schedule in cases(few(range(1200), 8), to_count):
-        found = counted(instance, schedule)
-        together = len({request.arrival for request in instance.requests}) == 1
-        no_worse(instance, schedule, found, ["busy-time", "makespan"] if together else ["busy-time"])
-        assert is_counted(instance, found)
-        changed += not is_counted(instance, schedule)
-        dropped += any(batch.drop for batch in found.batches)
-        model, batches = count_model(instance, "busy-time"), len(found.batches)
-        cost = objective_value(verify_schedule(instance, found), "busy-time") - batches * model.batch
-        assert batches >= model.least_batches
-        assert cost >= model.alone
-        prices = np.random.default_rng(batches).integers(-5, 30, len(model.pools))
-        to_go = CostToGo(fitting_vectors(model, 10**6), prices)
-        assert to_go.at_start(batches) <= cost
-        one = CountPass(to_go, batches, cost, 10**12, lambda: None)
-        one.run()
-        assert one.value <= cost
-    assert min(changed, dropped) >= (20 if ALL else 5)

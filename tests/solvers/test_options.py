@@ -14,7 +14,6 @@ from solvers import option_names
 from solvers.messages import SolveOptions
 from solvers.option_names import rows_of_options
 from tests.support.commands import run_kvbound
-from tests.support.rigid import rigid
 from workloads.builtin import builtin_instance
 
 MARS = builtin_instance("mars-figure1")
@@ -25,8 +24,6 @@ CONSTANTS = {
     "bounds/just_in_time_kernels.py: MOST_OPTIONS": "room for all options there can be",
     "bounds/lagrangian.py: SIZE": "sums of the checker stay below 2^62",
     "bounds/speed_kernels.py: FAR": "stands for infinity",
-    "solvers/counts/cost_to_go.py: NEVER, LEAST": "no sum of 64 bits overflows",
-    "solvers/counts/model.py: MOST_REQUESTS": "counts are kept in 16 bits",
     "solvers/gurobi.py: SIZE_LIMIT": "of the licence inside Gurobi's wheel",
     "solvers/gurobi.py: _MODEL_TOO_LARGE": "Gurobi's number of an error",
     "solvers/neighbourhoods/scope.py: MOST_TOKENS": "no sum of 64 bits overflows",
@@ -122,9 +119,9 @@ def test_options_hold_in_the_search_and_not_after_it():
 
 
 def test_options_reach_the_workers_and_the_result():
-    result = kv.solve(rigid(0), formulation="start-time", options={"start-time.most_numbers": 1})
-    assert (result.stopped, result.extra["options"]) == ("memory limit", {"start-time.most_numbers": 1})
-    assert kv.solve(rigid(0), formulation="start-time").stopped == "proved"
+    found = [kv.solve(MARS, formulation="prices", options=given) for given in ({"columns.rounds": 1}, {})]
+    assert found[0].bound < found[1].bound
+    assert [each.extra.get("options") for each in found] == [{"columns.rounds": 1}, None]
 
 
 def test_options_on_the_command_line(tmp_path):

@@ -40,9 +40,8 @@ def test_proves_the_optimum():
     assert min(check(0, len(few(range(300), 38)), *PROFILES)) >= 3
 
 
-@pytest.mark.parametrize("asked", ["cp-sat", pytest.param("lagrange", marks=pytest.mark.slow)])
-def test_through_the_driver(asked):
-    result = solvers.solve(MARS, formulation="arc-flow", solver=asked, certify_limit=0)
+def test_through_the_driver():
+    result = solvers.solve(MARS, formulation="arc-flow", solver="cp-sat", certify_limit=0)
     assert (result.value, result.bound, result.status, result.bound_kind) == (29, 29, "claimed", "solver")
     assert result.solver.name == "cp-sat"
 

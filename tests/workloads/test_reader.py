@@ -389,7 +389,7 @@ def test_a_bad_line_of_json_is_answered_in_one_line(file, text: str, map: str, m
         (["--load", 2], "prompt=in,decode=out", "--load means nothing where all requests arrive at once"),
         (["--memory", 5, "--drop-too-long"], MAP, "no request is left: none with output fits a memory of 5 tokens"),
         (["--memory", 25], MAP, "request R3 can never fit: its last token needs 32 tokens"),
-        (["--round", "up"], MAP, "--round is relax or restrict, not 'up'"),
+        (["--round", "up"], MAP, "--round is restrict, not 'up': for bounds use the fine instance"),
     ],
 )  # fmt: skip
 def test_bad_options_are_answered_in_one_line(file, tmp_path: Path, options: list, map: str, message: str) -> None:

@@ -12,12 +12,12 @@ from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 
-from kvcore.coarsen import coarsen
 from kvcore.cost import Cost
 from kvcore.csv_table import MachineFor, Row, check_take
 from kvcore.errors import BadInput
 from kvcore.instance import Instance, Machine, Request
 from workloads.arrivals import arrivals
+from workloads.coarsen import coarsen
 from workloads.importers.reader import Imported, check_meaning, read_requests
 from workloads.importers.selection import Column, Selection, TraceLayout
 
@@ -118,18 +118,16 @@ def contended_machine(requests: Sequence[Request]) -> Machine:
     return Machine(memory=-(-3 * largest // 2), host_memory=-(-largest // 2), batch_tokens=64, evict=True)
 
 
-def infercept_slice(
-    path: str | Path, k: int, seed: int, direction: str = "restrict", *, evict: bool = False
-) -> Instance:
+def infercept_slice(path: str | Path, k: int, seed: int, *, evict: bool = False) -> Instance:
     """Return `k` drawn requests in blocks of 64 tokens and slots of 1.6 s, with free calls, on a contended machine.
 
-    Its memories are those of `contended_machine` for the requests as `restrict` rounds them, in both directions.
+    Its memories are those of `contended_machine` for the requests as they are rounded.
     """
     roomy = Machine(memory=None, host_memory=None, batch_tokens=64, evict=evict)
     fine = read_infercept(path, take=k, seed=seed, machine=roomy)
-    blocks = contended_machine(coarsen(fine, block_tokens=64, slot_ticks=64, direction="restrict").requests)
+    blocks = contended_machine(coarsen(fine, block_tokens=64, slot_ticks=64).requests)
     machine = roomy.replace(memory=64 * (blocks.memory or 0), host_memory=64 * (blocks.host_memory or 0))
-    coarse = coarsen(fine.replace(machine=machine), block_tokens=64, slot_ticks=64, direction=direction)
+    coarse = coarsen(fine.replace(machine=machine), block_tokens=64, slot_ticks=64)
     return coarse.replace(name=f"infercept-slice:k={k},seed={seed}" + ",evict=1" * evict)
 
 
