@@ -43,7 +43,7 @@ def to_dataframe(thing: Trace | Result | Comparison | Sweep | Rows, view: str | 
         if not isinstance(thing, list | tuple) or not all(isinstance(row, dict) for row in thing):
             raise BadInput(f"a Trace, Result, Comparison, Sweep or rows make a table, not a {type(thing).__name__}")
         views = {"rows": list}
-    only_bound = isinstance(thing, Result) and thing.trace is None and "ladder" in thing.extra
+    only_bound = isinstance(thing, Result) and thing.trace is None and thing.ladder is not None
     chosen = view or ("ladder" if only_bound else next(iter(views)))
     if chosen not in views:
         raise BadInput(f"a {type(thing).__name__} has no table {chosen!r}; it has {', '.join(views)}")
@@ -101,7 +101,7 @@ def _of_result(name: str) -> Callable[[Result], Rows]:
 
     def rows(result: Result) -> Rows:
         tick = result.instance.tick_seconds
-        for row in result.extra.get(name, []):
+        for row in result.to_json().get(name, []):
             rest = {"took_seconds" if key == "seconds" else key: cell for key, cell in row.items()}
             values = _values(row, result.objective, tick, "value", "bound")
             yield {key: cell for key, cell in rest.items() if key not in ("value", "bound")} | values

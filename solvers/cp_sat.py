@@ -4,7 +4,8 @@ import math
 from typing import Any
 
 from kvcore.referee import verify_schedule
-from solvers.messages import Bound, Done, Found, Send, Size, SolveJob, Stop
+from kvcore.result import Size, Stop
+from solvers.messages import Bound, Done, Found, Send, SolveJob
 
 
 def run(job: SolveJob, send: Send) -> Done:
@@ -38,8 +39,8 @@ def run(job: SolveJob, send: Send) -> Done:
     solver.best_bound_callback = on_bound
     status: Any = solver.solve(program.model, Reporter())
     if status == cp_model.INFEASIBLE:
-        return Done("proved", infeasible=True)
+        return Done(Stop.PROVED, infeasible=True)
     if status == cp_model.OPTIMAL:
         send(Bound(program.objective_value(round(solver.objective_value))))
-    stops: dict[Any, Stop] = {cp_model.OPTIMAL: "proved"}
-    return Done(stops.get(status, "time limit"))
+    stops: dict[Any, Stop] = {cp_model.OPTIMAL: Stop.PROVED}
+    return Done(stops.get(status, Stop.TIME_LIMIT))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from math import inf
 from typing import Any
 
@@ -16,34 +16,16 @@ from kvcore.certificates import Certificate, InvalidCertificate, certify
 from kvcore.errors import BadInput, unknown
 from kvcore.files import valid
 from kvcore.instance import Instance
-from kvcore.metrics import Value, check_objective, objective_value
-from kvcore.referee import verify_schedule
-from kvcore.result import Horizon, Result, SolverInfo, number
+from kvcore.metrics import Value, check_objective
+from kvcore.result import Result, Rung, SolverInfo, Stop
 from kvcore.schedule import Schedule
-from solvers.messages import NEWS, Bound, Done, Found, Progress, Send, SolveJob, Stop, Tried
+from solvers.incumbent import Bounds, Incumbent
+from solvers.messages import NEWS, Bound, Done, Found, Progress, Send, SolveJob, Tried
 from solvers.option_names import takes_options
 from solvers.ways import BOUND, CERTIFYING, Way, way_of
 
 GONE = {"exhaustive": "events", "windows": "prices", "unlimited-memory": "shares"}
 """Methods that once were, and what their names stand for now."""
-
-
-@dataclass(frozen=True)
-class Rung:
-    """What one way proved: a certificate, or why there is none."""
-
-    method: str
-    seconds: float
-    certificate: Certificate | None = field(default=None, repr=False)
-    bound: Value | None = None
-    why_not: str = ""
-    drops: str = ""
-
-    def row(self, objective: str) -> dict[str, Any]:
-        """Return its row in a result."""
-        why = self.certificate.why if self.certificate else self.why_not or "it ended before its first proof"
-        bound, seconds = number(self.bound, objective), round(self.seconds, 3)
-        return {"method": self.method, "bound": bound, "seconds": seconds, "drops": self.drops, "why": why}
 
 
 def ladder(instance: Instance, without: Collection[str] = ()) -> list[Way]:
@@ -141,8 +123,8 @@ class _Turn:
     def _check(self, proposal: Proposal, began: float) -> None:
         certificate = certify(self.task.instance, self.task.objective, *proposal)
         if self.rung.bound is None or certificate.value >= self.rung.bound:
-            seconds = time.process_time() - began
-            self.rung = Rung(self.rung.method, seconds, certificate, certificate.value, drops=self.way.drops)
+            seconds, drops = time.process_time() - began, self.way.drops
+            self.rung = Rung(self.rung.method, seconds, certificate.value, drops, certificate.why, "", certificate)
             self.found(self.way.formulation, certificate)
 
     def _most(self, before: Rung) -> float:
@@ -155,17 +137,14 @@ class _Turn:
 
 def run(job: SolveJob, send: Send) -> Done:
     """Carry out a job in a worker process: all of the ladder, or one way, which finds schedules, too."""
-    best, proved, end = job.upper_bound, list[Value](), time.process_time() + job.time_limit
+    best, bounds, end = Incumbent(job.instance, job.objective), Bounds(), time.process_time() + job.time_limit
     everything = way_of(job) is BOUND
 
     def found(way: str, what: Certificate | Schedule) -> None:
-        nonlocal best
         if isinstance(what, Certificate):
-            proved.append(what.value)
+            bounds.certify(what, way)
             send(Bound(what.value, "certificate", what, way))
-        else:
-            value = objective_value(verify_schedule(job.instance, what), job.objective)
-            best = value if best is None else min(value, best)
+        elif (value := best.offer(what, way)) is not None:
             send(Found(what, value))
 
     for rung in rungs(
@@ -173,12 +152,12 @@ def run(job: SolveJob, send: Send) -> Done:
         time_limit=job.time_limit, upper=job.upper_bound, finds=not everything, news=lambda: NEWS.value, found=found,
     ):  # fmt: skip
         if everything:
-            send(Tried(rung.row(job.objective)))
+            send(Tried(replace(rung, certificate=None)))
         elif rung.bound is None and rung.why_not:
             raise BadInput(rung.why_not)
-    known = min((value for value in (best, NEWS.value) if value is not None), default=inf)
-    over: Stop = "time limit" if everything or time.process_time() > end else "memory limit"
-    return Done("proved" if max(proved, default=-inf) >= known else over)
+    known = min((value for value in (best.value, job.upper_bound, NEWS.value) if value is not None), default=inf)
+    over: Stop = Stop.TIME_LIMIT if everything or time.process_time() > end else Stop.MEMORY_LIMIT
+    return Done(Stop.PROVED if bounds.value is not None and bounds.value >= known else over)
 
 
 @takes_options
@@ -203,29 +182,23 @@ def best_bound(
     asked, method = method, GONE.get(method, method)
     if method not in ("auto", *named):
         raise unknown("bound", method, ["auto", *named])
-    made: list[Rung] = []
-    stopped = "ended"
+    made, bounds, stopped = list[Rung](), Bounds(), Stop.ENDED
     try:
         ways = named.get(method) or ladder(instance)
         for rung in rungs(instance, objective, ways, time_limit=time_limit, upper=upper):
             made.append(rung)
+            if rung.certificate is not None:
+                bounds.certify(rung.certificate, rung.method)
             if progress is not None:
-                bound = max((each.bound for each in made if each.bound is not None), default=None)
-                progress(upper, bound, sum(each.seconds for each in made))
+                progress(upper, bounds.value, sum(each.seconds for each in made))
     except KeyboardInterrupt:
-        stopped = "interrupted"
-    best = max(made, key=lambda rung: -1 if rung.bound is None else rung.bound, default=Rung(method, 0.0))
-    certificate = best.certificate
-    if certificate is None:
-        if method != "auto" and stopped == "ended":
-            raise BadInput(f"{method}: {best.why_not}")
-        best = Rung(method, 0.0)
-    chosen = {} if asked == method else {"chosen": f"{asked} is no method any more; {method} stands for it"}
+        stopped = Stop.INTERRUPTED
+    if bounds.certificate is None and method != "auto" and stopped == Stop.ENDED:
+        raise BadInput(f"{method}: {made[-1].why_not}")
+    chosen = "" if asked == method else f"{asked} is no method any more; {method} stands for it"
     return Result(
-        instance, objective, bound=best.bound, certificate=certificate, formulation=best.method,
-        bound_kind=None if certificate is None else "certificate",
-        horizon=None if certificate is None else Horizon(0, True, certificate.horizon),
-        proved_by=None if certificate is None else best.method,
+        instance, objective, bound=bounds.value, bound_kind=bounds.kind, certificate=bounds.certificate,
+        proved_by=bounds.by, horizon=None if bounds.value is None else bounds.horizon, formulation=bounds.by or method,
         solver=SolverInfo("bounds", kvcore.__version__), seconds=sum(rung.seconds for rung in made), stopped=stopped,
-        extra={"ladder": [rung.row(objective) for rung in made], **chosen, **({"options": options} if options else {})},
+        chosen=chosen, ladder=made, options=options or {},
     )  # fmt: skip

@@ -6,8 +6,9 @@ from typing import Any
 import numpy as np
 
 from kvcore.errors import MissingTool
+from kvcore.result import Stop
 from solvers.matrix import Array, MatrixModel
-from solvers.messages import Done, SolveJob, Stop
+from solvers.messages import Done, SolveJob
 from solvers.ways import SOLVERS
 
 SIZE_LIMIT = 2000
@@ -69,12 +70,12 @@ def minimise(
             ) from None
         raise
     if model.Status in (GRB.INFEASIBLE, GRB.INF_OR_UNBD):
-        return Done("proved", infeasible=True)
+        return Done(Stop.PROVED, infeasible=True)
     on_bound(model.ObjBound)
     if model.SolCount:
         on_solution(np.array(x.X))
-    stops: dict[int, Stop] = {GRB.OPTIMAL: "proved", GRB.TIME_LIMIT: "time limit"}
-    return Done(stops.get(model.Status, "solver failure"))
+    stops: dict[int, Stop] = {GRB.OPTIMAL: Stop.PROVED, GRB.TIME_LIMIT: Stop.TIME_LIMIT}
+    return Done(stops.get(model.Status, Stop.SOLVER_FAILURE))
 
 
 def _environment(gurobipy: Any) -> Any:

@@ -6,8 +6,9 @@ from typing import Any
 
 import numpy as np
 
+from kvcore.result import Stop
 from solvers.matrix import Array, MatrixModel
-from solvers.messages import Done, SolveJob, Stop
+from solvers.messages import Done, SolveJob
 from solvers.ways import SOLVERS
 
 
@@ -32,12 +33,12 @@ def minimise(
     info = highs.getInfo()
     statuses = highspy.HighsModelStatus
     if status == statuses.kInfeasible:
-        return Done("proved", infeasible=True)
+        return Done(Stop.PROVED, infeasible=True)
     on_bound(info.mip_dual_bound if matrix.integer.any() else info.objective_function_value)
     if info.primal_solution_status == highspy.SolutionStatus.kSolutionStatusFeasible:
         on_solution(np.array(highs.getSolution().col_value))
-    stops: dict[Any, Stop] = {statuses.kOptimal: "proved", statuses.kTimeLimit: "time limit"}
-    return Done(stops.get(status, "solver failure"))
+    stops: dict[Any, Stop] = {statuses.kOptimal: Stop.PROVED, statuses.kTimeLimit: Stop.TIME_LIMIT}
+    return Done(stops.get(status, Stop.SOLVER_FAILURE))
 
 
 def _now_and_then(report: Callable[[Any], None]) -> Callable[[Any], None]:

@@ -2,18 +2,15 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from fractions import Fraction
 from typing import Any, Literal
 
 from bounds.tuning import Options, option
 from kvcore.certificates import Certificate
 from kvcore.instance import Instance
 from kvcore.metrics import Value
-from kvcore.result import BoundKind, Horizon
+from kvcore.result import BoundKind, Horizon, Rung, Size, Stop, answer
 from kvcore.schedule import Schedule
-
-Stop = Literal["proved", "time limit", "memory limit", "interrupted", "stopped early", "solver failure"]
-"""Why a solve ended; "stopped early": a `--gap` or `--better-than` was decided."""
-
 
 NO_TIME_LIMIT = 10.0**9
 
@@ -42,6 +39,31 @@ class SolveOptions(Options):
 def label(formulation: str, solver: str) -> str:
     """Name a way for people."""
     return formulation if solver in (formulation, "bound") else f"{formulation} on {solver}"
+
+
+@dataclass(frozen=True)
+class Limits:
+    """When a solve ends, and what its workers may use."""
+
+    time: float = NO_TIME_LIMIT
+    """Seconds."""
+    certify: float | None = None
+    """Seconds for a certificate of a claim (None: see `solvers.driver.solve`)."""
+    gap: float | None = None
+    """It ends at (value - bound) / bound <= gap .."""
+    target: Value | None = None
+    """.. or when it is decided whether a schedule of at most this value exists."""
+    memory: int = 8000
+    """MiB for each worker."""
+    threads: int = 1
+    seed: int = 0
+
+    def met(self, value: Value, bound: Value) -> Stop | None:
+        """Return why a solve that holds these may end, if it may."""
+        if bound >= value:
+            return Stop.PROVED
+        is_close = self.gap is not None and bound > 0 and value - bound <= Fraction(self.gap) * bound
+        return Stop.EARLY if is_close or answer(self.target, value, bound) != "unknown" else None
 
 
 @dataclass(frozen=True)
@@ -105,18 +127,9 @@ class Bound:
 
 @dataclass(frozen=True)
 class Tried:
-    """A method of bounding has ended: its row of the ladder in the result."""
+    """A method of bounding has ended: its rung of the ladder, without the certificate, which came before."""
 
-    row: dict[str, Any]
-
-
-@dataclass(frozen=True)
-class Size:
-    """The size of the model that was built."""
-
-    rows: int
-    columns: int
-    nonzeros: int
+    rung: Rung
 
 
 @dataclass(frozen=True)
@@ -145,6 +158,20 @@ NEWS = News()
 
 Progress = Callable[[Value | None, Value | None, float], None]
 """Called several times a second with the best value, the best bound, and the seconds since the start."""
+
+
+def seldom(progress: Progress | None) -> Progress:
+    """Return what shows progress ten times a second at the most."""
+    shown = 0.0
+
+    def show(value: Value | None, bound: Value | None, seconds: float) -> None:
+        nonlocal shown
+        if progress is not None and seconds > shown + 0.1:
+            shown = seconds
+            progress(value, bound, seconds)
+
+    return show
+
 
 Message = Horizon | Found | Bound | Tried | Size | Done | Failed
 Send = Callable[[Message], None]

@@ -12,10 +12,11 @@ from bounds.tuning import Options, option
 from formulations.timing import objective_bound
 from kvcore.instance import Instance
 from kvcore.metrics import Value
+from kvcore.result import Size, Stop
 from kvcore.rigid import kinds_of, memory_of
 from kvcore.schedule import Schedule
 from solvers.matrix import Array, MatrixModel
-from solvers.messages import Bound, Done, Found, Send, Size, SolveJob
+from solvers.messages import Bound, Done, Found, Send, SolveJob
 
 
 @dataclass(frozen=True)
@@ -32,7 +33,7 @@ def run(job: SolveJob, send: Send) -> Done:
     began = time.monotonic()
     program = StartTimes(job.instance, job.objective, job.upper_bound)
     if program.numbers > StartTimeOptions.given().most_numbers:
-        return Done("memory limit")
+        return Done(Stop.MEMORY_LIMIT)
     program.build(job.start)
     send(Size(*program.size))
 

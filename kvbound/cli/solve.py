@@ -17,7 +17,7 @@ from kvbound.tables import because, between, causes, differences, in_words
 from kvbound.trace_events import write_trace_events
 from kvbound.units import units_of
 from kvcore.files import check_writable
-from kvcore.result import DECLINED, Result
+from kvcore.result import Result, Stop
 
 if TYPE_CHECKING:
     from kvbound.comparison import Comparison
@@ -115,7 +115,7 @@ def show(result: Result, console: Console, others: Comparison | None = None) -> 
         console.print(f"not called optimal: {result.horizon.why}")
     elif result.status == "feasible":
         console.print(f"stopped: {result.stopped}; {between(result)}")
-        if result.stopped == DECLINED:
+        if result.stopped == Stop.DECLINED:
             console.print("`kvbound bound` may prove a higher one")
     if result.certificate is not None:
         took = row.get("certifying_seconds")
@@ -153,9 +153,9 @@ def show_others(others: Comparison, console: Console) -> None:
 
 def exit_code(result: Result, gap: float | None) -> int:
     """Return the exit code of a solve."""
-    if result.stopped == "interrupted":
+    if result.stopped == Stop.INTERRUPTED:
         return EXIT_INTERRUPTED
     undecided_gap = gap is not None and (result.gap is None or result.gap > gap)
-    undecided_target = result.extra.get("better_than", {}).get("answer") == "unknown"
-    undecided = result.status == "unknown" or result.stopped in ("solver failure", DECLINED)
+    undecided_target = result.target is not None and result.answer == "unknown"
+    undecided = result.status == "unknown" or result.stopped in (Stop.SOLVER_FAILURE, Stop.DECLINED)
     return EXIT_UNDECIDED if undecided or undecided_gap or undecided_target else 0

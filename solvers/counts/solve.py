@@ -7,11 +7,12 @@ from kvcore.errors import BadInput
 from kvcore.instance import Instance
 from kvcore.metrics import objective_value
 from kvcore.referee import verify_schedule
+from kvcore.result import Stop
 from kvcore.schedule import Schedule
 from solvers.counts.batch_numbers import CountSearch
 from solvers.counts.model import CountOptions, count_model
 from solvers.counts.vectors import fitting_vectors
-from solvers.messages import NEWS, Bound, Done, Found, Send, SolveJob, Stop
+from solvers.messages import NEWS, Bound, Done, Found, Send, SolveJob
 
 
 class _Stopped(Exception):
@@ -55,17 +56,17 @@ def run(job: SolveJob, send: Send) -> Done:
         if NEWS.value is not None:
             search.best = min(search.best, int(NEWS.value))
         if time.process_time() > deadline:
-            raise _Stopped("time limit")
+            raise _Stopped(Stop.TIME_LIMIT)
         if search.bytes > job.memory_limit * 1_000_000:
-            raise _Stopped("memory limit")
+            raise _Stopped(Stop.MEMORY_LIMIT)
 
     search = CountSearch(vectors, best, hold, check)
-    stopped: Stop = "proved"
+    stopped: Stop = Stop.PROVED
     try:
         search.run()
     except _Stopped as limit:
         stopped = limit.why
     except MemoryError:
-        stopped = "memory limit"
+        stopped = Stop.MEMORY_LIMIT
     send(Bound(search.bound()))
-    return Done("proved" if search.bound() >= search.best else stopped)
+    return Done(Stop.PROVED if search.bound() >= search.best else stopped)

@@ -56,7 +56,7 @@ def test_ctrl_c_before_the_first_proof_leaves_the_methods_before(monkeypatch):
     interrupt_at(monkeypatch, Shares, "value", 1)
     result = climbed(TIGHT, FLOW, time_limit=1e6)
     assert (result.stopped, result.formulation) == ("interrupted", "alone")
-    assert "interrupted before its first proof" in result.extra["ladder"][-1]["why"]
+    assert "interrupted before its first proof" in result.ladder[-1].why_not
 
 
 @pytest.mark.parametrize("method", ["shares", "prices"])
@@ -130,8 +130,8 @@ def test_a_method_that_cannot_reach_what_is_known_ends(monkeypatch, steps, seen)
 def test_names_of_methods_that_are_gone_mean_others_and_the_result_says_so(gone, now):
     result = climbed(TIGHT, FLOW, method=gone, time_limit=1e6)
     assert (result.formulation, result.proved_by) == (now, now)
-    assert result.extra["chosen"] == f"{gone} is no method any more; {now} stands for it"
-    assert "chosen" not in climbed(TIGHT, FLOW, method=now, time_limit=1e6).extra
+    assert result.chosen == f"{gone} is no method any more; {now} stands for it"
+    assert not climbed(TIGHT, FLOW, method=now, time_limit=1e6).chosen
 
 
 def test_ctrl_c_in_a_check_that_then_fails_leaves_the_methods_before(monkeypatch):

@@ -443,7 +443,7 @@ def test_solve_draws_the_schedule_and_how_it_came(tmp_path):
 
 def test_sigterm_while_a_certificate_is_looked_for_keeps_the_schedule(monkeypatch, tmp_path):
     def report(run):
-        if run.claimant is not None:
+        if run.certifying_seconds is not None:
             signal.raise_signal(signal.SIGTERM)
 
     monkeypatch.setattr("solvers.driver._Solve.report", report)

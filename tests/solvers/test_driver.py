@@ -19,13 +19,15 @@ from heuristics import BY_COST, POLICIES, PolicyError, Unsuited, get_policy, tra
 from kvcore import OBJECTIVES, BadInput, MissingTool, objective_value
 from kvcore.certificates import Alone, certify, verify_certificate
 from kvcore.coarsen import coarsen
-from kvcore.result import Horizon, Result
+from kvcore.result import Horizon, Result, Stop, answer
 from solvers import driver, pool, source
 from solvers.exact import exact
-from solvers.messages import Bound, Done, Failed, Found, SolveJob
+from solvers.incumbent import Bounds
+from solvers.messages import Bound, Done, Failed, Found, Limits, SolveJob
 from solvers.process import Process
 from solvers.ways import SOLVERS, WAYS, Solver
 from tests.support.clock import Clock
+from tests.support.solving import solving
 from workloads.builtin import builtin_instance
 
 ROOT = Path(__file__).parents[2]
@@ -78,8 +80,8 @@ def test_a_claim_is_certified_in_the_time_that_is_left(formulation):
     result = solvers.solve(instance, objective, formulation=formulation)
     assert (result.status, result.bound_kind, result.proved_by) == ("optimal", "certificate", proved_by)
     assert result.certified_bound == verify_certificate(instance, result.certificate) == result.value
-    assert 0 < result.extra["certifying_seconds"] < result.seconds
-    assert [rung["method"] for rung in result.extra["ladder"]][-1] == proved_by
+    assert 0 < result.certifying_seconds < result.seconds
+    assert result.ladder[-1].method == proved_by
     assert result.formulation == formulation
 
 
@@ -95,7 +97,7 @@ def test_what_a_claim_is_certified_with_ends_by_ctrl_c_and_the_claim_is_kept(mon
 
     result = solvers.solve(MARS, formulation="batch-bigm", warm_start="serial", progress=interrupt)
     assert (result.stopped, result.status, result.value) == ("interrupted", "claimed", 29)
-    assert result.extra["certifying_seconds"] > 0
+    assert result.certifying_seconds > 0
 
 
 def test_the_log_says_when_what_was_found_and_proved():
@@ -110,12 +112,10 @@ def test_the_log_says_when_what_was_found_and_proved():
 
 
 def test_a_false_certificate_of_a_worker_is_refused():
-    run = driver._Solve(job(MARS), 0.0)
-    asked = job(MARS, "start-time", solver="highs")
-    run.horizons[asked.label] = Horizon(0, True, "of a worker")
+    run, asked = solving(job(MARS)), job(MARS, "cp-sat", solver="cp-sat")
     false = certify(MARS, "total-flow-time", Alone()).replace(bound="29")
     run.receive(asked, Bound(29, "certificate", false))
-    assert (run.bound, run.certificate) == (None, None)
+    assert run.bounds == Bounds()
     assert "it claims 29, but proves 22 only" in run.rejected[0]
 
 
@@ -137,10 +137,10 @@ def test_a_named_policy_that_does_not_end_in_time_is_replaced_by_serial(monkeypa
     monkeypatch.setattr(driver, "race", lambda *_, **__: [Done("time limit")])
     result = solvers.solve(BIG, warm_start="mars-order", time_limit=1e6, options={"solve.policies": 0})
     assert result.value == objective_value(trace_policy(BIG, get_policy("serial")), "total-flow-time")
-    assert result.extra["failed"] == ["mars-order did not end in its part of the time limit: serial stands in for it"]
+    assert result.failed == ["mars-order did not end in its part of the time limit: serial stands in for it"]
     named = solvers.solve(BIG, warm_start="mars-order", time_limit=1e6, options={"solve.policies": 1})
     assert named.value == objective_value(trace_policy(BIG, get_policy("mars-order")), "total-flow-time")
-    assert "failed" not in named.extra
+    assert not named.failed
 
 
 @pytest.mark.parametrize("objective", OBJECTIVES)
@@ -155,7 +155,7 @@ def test_whatever_solves_is_never_worse_than_any_policy_that_the_machine_suits(m
     assert len(values) > 45
     result = solvers.solve(instance, objective)
     assert result.value == min(values)
-    assert "failed" not in result.extra
+    assert "failed" not in result.to_json()
 
 
 @pytest.mark.parametrize("ends", [[Done("memory limit")], [Failed("too large", "bad input")]])
@@ -175,7 +175,7 @@ def test_policies_end_with_the_time_limit_and_the_result_says_how_many_are_left(
     result = solvers.solve(BIG, time_limit=10)
     assert (result.status, result.stopped, result.formulation) == ("bound-only", "time limit", "shares")
     suited = sum(policy.why_not(BIG.machine) is None for policy in BY_COST)
-    assert result.extra["failed"] == [f"{suited} policies that the machine suits did not end in time"]
+    assert result.failed == [f"{suited} policies that the machine suits did not end in time"]
     raced.assert_not_called()
 
 
@@ -184,7 +184,7 @@ def test_shares_of_time_are_there_before_any_worker(monkeypatch):
     monkeypatch.setattr(driver, "race", lambda *_, **__: [Done("time limit")])
     endless = {"solve.at_once": 10**6}
     result = solvers.solve(builtin_instance("mars-like:n=20,seed=0"), time_limit=10**8, options=endless)
-    by_alone, by_shares = ([e["bound"] for e in result.extra["log"] if e["by"] == by] for by in ("alone", "shares"))
+    by_alone, by_shares = ([each.value for each in result.log if each.by == by] for by in ("alone", "shares"))
     assert (result.proved_by, [result.bound]) == ("shares", by_shares)
     assert result.bound > 2 * by_alone[0]
 
@@ -199,12 +199,12 @@ def test_a_bound_that_is_there_before_the_workers_decides_unless_a_way_is_named(
 
 
 def test_a_bound_below_alone_is_not_taken():
-    run = driver._Solve(job(MARS), 0.0)
-    run.bound_at_once(True)
-    alone = run.bound
+    run = solving(job(MARS))
+    run.bound_at_once()
+    alone = run.bounds.value
     run.receive(job(MARS, "cp-sat", solver="cp-sat"), Bound(-6))
     run.receive(job(MARS), Bound(-6))
-    assert (run.bound, run.bounded_by.formulation) == (alone, "alone")
+    assert (run.bounds.value, run.bounds.by, run.bounded_by.formulation) == (alone, "alone", "alone")
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
@@ -278,7 +278,7 @@ def test_a_long_schedule_to_start_from_is_not_written_out(monkeypatch):
     monkeypatch.setattr(driver, "race", lambda lanes, *_, **__: [Failed(str(lanes[0][0].start))])
     held = solvers.solve(BIG, warm_start="serial", options=short)
     assert any(batch.repeat > 1 for batch in held.schedule.batches)
-    assert held.extra["failed"] == ["None"]
+    assert held.failed == ["None"]
 
 
 def test_a_worker_that_starts_late_has_the_time_that_is_left(monkeypatch):
@@ -342,26 +342,27 @@ def test_memory_limit_ends_the_worker_and_keeps_what_it_found():
 
 
 def test_a_schedule_that_the_referee_refuses_is_never_held():
-    run = driver._Solve(job(MARS), 0.0)
-    asked = job(MARS, "counts")
+    run, asked = solving(job(MARS)), job(MARS, "counts")
     good = solved().schedule
     bad = good.model_copy(update={"batches": good.batches[:-1]})
     run.receive(asked, Found(bad, 1))
-    assert run.schedule is None
+    assert run.incumbent.schedule is None
     assert "R11" in run.rejected[0]
     run.receive(asked, Found(good, 1))
-    run.receive(asked, Bound(run.value))
-    result = run.result([Done("proved")], "")
+    run.receive(asked, Bound(run.incumbent.value))
+    run.ends = [Done("proved")]
+    result = run.result()
     assert result.claimed == 1 != result.value
     assert not result.verified
     assert result.status == "feasible"
 
 
 def test_a_solve_says_that_the_time_is_over_where_one_worker_had_nothing_left_to_try_before():
-    run = driver._Solve(job(MARS), 0.0)
+    run = solving(job(MARS))
     run.receive(job(MARS, "counts"), Found(solved().schedule, None))
-    assert run.result([Done("memory limit"), Done("time limit")], "").stopped == "time limit"
-    assert run.result([Done("memory limit")], "").stopped == "memory limit"
+    for ends, stopped in ((["memory limit", "time limit"], "time limit"), (["memory limit"], "memory limit")):
+        run.ends = [Done(Stop(end)) for end in ends]
+        assert run.result().stopped == stopped
 
 
 def test_a_bound_without_a_horizon_argument_is_not_an_optimum():
@@ -374,35 +375,34 @@ def test_a_bound_without_a_horizon_argument_is_not_an_optimum():
 
 
 def test_workers_stop_where_a_bound_on_all_schedules_is_met_or_close_enough():
-    run, asked = driver._Solve(job(MARS), 0.0, gap=0.1, heard=True, value=100), job(MARS, "cp-sat", solver="cp-sat")
-    run.tighten(100, asked)
+    run, asked = solving(job(MARS), gap=0.1), job(MARS, "cp-sat", solver="cp-sat")
+    run.incumbent.value = 100
+    run.receive(asked, Bound(100))
     assert run.decided() is None  # it is one on the schedules of some number of batches
-    run.bound, run.horizons[asked.label] = None, Horizon(5, True, "no better schedule has more")
+    run.receive(asked, Horizon(5, True, "no better schedule has more"))
     for bound, why in ((90, None), (91, "stopped early"), (100, "proved")):
-        run.tighten(bound, asked)
+        run.receive(asked, Bound(bound))
         assert run.decided() == why
 
 
 def test_a_bound_on_schedules_of_some_number_of_batches_proves_nothing_of_the_instance():
     coarse = coarsen(MARS.with_calls_handled("preserve"), block_tokens=1, slot_ticks=1, direction="relax")
-    run, asked = driver._Solve(job(coarse), 0.0), job(coarse, "cp-sat", solver="cp-sat")
+    run, asked = solving(job(coarse)), job(coarse, "cp-sat", solver="cp-sat")
     run.receive(asked, Found(trace_policy(coarse, get_policy("fcfs")).schedule, None))
-    run.receive(asked, Bound(run.value))
     for sufficient in (False, True):
         run.receive(asked, Horizon(99, sufficient, "of a worker"))
-        result = run.result([Done("time limit")], "")
-        assert (result.stopped == "proved", "fine_bound" in result.extra) == (sufficient, sufficient)
+        run.receive(asked, Bound(run.incumbent.value))
+        result = run.result()
+        assert (result.stopped == "proved", "fine_bound" in result.to_json()) == (sufficient, sufficient)
         assert result.horizon.batches == 99
 
 
 def test_a_target_is_reached_at_its_value_and_out_of_reach_of_a_bound_above_it():
-    run = driver._Solve(job(MARS), 0.0, target=29)
-    run.tighten(29, job(MARS))
-    assert run.answer() == "unknown"
-    run.tighten(30, job(MARS))
-    assert run.answer() == "no"
-    run.value = 29
-    assert run.answer() == "yes"
+    for value, bound, expected in ((None, 29, "unknown"), (None, 30, "no"), (30, 29, "unknown"), (29, 20, "yes")):
+        assert answer(29, value, bound) == expected
+    assert answer(None, 29, 29) == "unknown"
+    assert [Limits(target=29).met(value, 28) for value in (29, 30)] == ["stopped early", None]
+    assert Limits(target=27).met(30, 28) == "stopped early"
 
 
 def test_statuses_keep_unknown_bound_only_and_infeasible_apart():

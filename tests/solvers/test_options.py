@@ -117,13 +117,13 @@ def test_a_wrong_option_is_one_clear_line(given, why):
 def test_options_hold_in_the_search_and_not_after_it():
     found = [kv.bound(MARS, method="prices", options=given) for given in ({}, {"columns.rounds": "1"}, None)]
     assert found[1].bound < found[0].bound == found[2].bound
-    assert found[1].extra["options"] == {"columns.rounds": 1}
-    assert "options" not in found[0].extra
+    assert found[1].options == {"columns.rounds": 1}
+    assert "options" not in found[0].to_json()
 
 
 def test_options_reach_the_workers_and_the_result():
     result = kv.solve(rigid(0), formulation="start-time", options={"start-time.most_numbers": 1})
-    assert (result.stopped, result.extra["options"]) == ("memory limit", {"start-time.most_numbers": 1})
+    assert (result.stopped, result.options) == ("memory limit", {"start-time.most_numbers": 1})
     assert kv.solve(rigid(0), formulation="start-time").stopped == "proved"
 
 
