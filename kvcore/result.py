@@ -144,9 +144,7 @@ class Result:
     chosen: str = ""
     """Why these ways, in words."""
     log: Sequence[LogEntry] | None = None
-    """When a solve found better values and bounds."""
     ladder: Sequence[Rung] | None = None
-    """What each method of bounding proved, where the ladder was climbed."""
     certifying_seconds: float | None = None
     """The part of `seconds` for the certificate of a claim."""
     target: Value | None = None
@@ -156,13 +154,10 @@ class Result:
     fine_bound: int | None = None
     """The bound before coarsening, in fine ticks."""
     constraints: Sequence[str] = ()
-    """The user's constraints, by name."""
     options: Mapping[str, Any] = field(default_factory=dict)
-    """The options of searches that were set."""
     start: Start | None = None
-    """What `improve` started from."""
+    """What `improve` started from, and its rounds."""
     rounds: int | None = None
-    """The rounds of `improve`."""
     rejected: Sequence[str] = ()
     """Why the referee or the checker refused what a worker sent."""
     failed: Sequence[str] = ()

@@ -32,8 +32,6 @@ from solvers.messages import (
     Progress,
     SolveJob,
     SolveOptions,
-    Tried,
-    seldom,
 )
 from solvers.option_names import takes_options
 from solvers.packing import name_of, pack, unpack
@@ -109,7 +107,7 @@ def solve(
     first, packed = choice.lanes[0][0], pack(constraints) if constraints else b""
     job = SolveJob(instance, objective, first.formulation, first.solver.name, None, None, None, limits.time,
                    limits.memory, threads, seed, options=options or {}, constraints=packed)  # fmt: skip
-    return _Solve(job, choice, limits, started, seldom(progress)).run(known or {}, warm_start)
+    return _Solve(job, choice, limits, started, progress).run(known or {}, warm_start)
 
 
 def _declined(ends: Sequence[Done | Failed]) -> bool:
@@ -137,7 +135,9 @@ class _Solve:
     choice: Choice
     limits: Limits
     started: float
-    progress: Progress
+    progress: Progress | None = None
+    shown: float = 0.0
+    """When progress was shown."""
     bounds: Bounds = field(default_factory=Bounds)
     bounded_by: SolveJob | None = None
     """The job whose word the bound is."""
@@ -189,8 +189,10 @@ class _Solve:
         return time.monotonic() - self.started
 
     def report(self) -> None:
-        """Show progress to the caller."""
-        self.progress(self.incumbent.value, self.bounds.value, self.seconds)
+        """Show progress to the caller, ten times a second at the most."""
+        if self.progress is not None and self.seconds > self.shown + 0.1:
+            self.shown = self.seconds
+            self.progress(self.incumbent.value, self.bounds.value, self.shown)
 
     # --- the opening ---------------------------------------------------------------------------------------------
 
@@ -215,7 +217,7 @@ class _Solve:
         ):  # fmt: skip
             if rung.certificate is not None:
                 job = replace(self.job, formulation=rung.method, solver=OPENING)
-                self.take(job, Bound(rung.certificate.value, "certificate", rung.certificate, rung.method))
+                self.take_bound(job, Bound(rung.certificate.value, "certificate", rung.certificate, rung.method))
 
     def run_policies(self, warm_start: str) -> None:
         """Find a schedule to start from; `policies` keeps those that have not ended in their part of the time limit."""
@@ -304,6 +306,8 @@ class _Solve:
             if isinstance(message, Found):
                 self.take_schedule(job, message)
             elif isinstance(message, Bound):
+                if message.certificate is not None:
+                    recompute(self.job.instance, self.job.objective, message.certificate)
                 self.take_bound(job, message)
         except (InvalidSchedule, InvalidCertificate) as broken:
             self.rejected.append(f"{job.label}: {broken}")
@@ -311,8 +315,8 @@ class _Solve:
             self.horizons[job.label] = message
         elif isinstance(message, Size):
             self.sizes[job.formulation] = message
-        elif isinstance(message, Tried):
-            self.ladder.append(message.rung)
+        elif isinstance(message, Rung):
+            self.ladder.append(message)
 
     def take_schedule(self, job: SolveJob, found: Found) -> None:
         """Let the referee execute a schedule that may be the best, unless its way knows nothing of constraints."""
@@ -329,13 +333,7 @@ class _Solve:
         return value is not None
 
     def take_bound(self, job: SolveJob, bound: Bound) -> None:
-        """Take in a bound of a job; the checker recomputes the certificate that comes with it, if one does."""
-        if bound.certificate is not None:
-            recompute(self.job.instance, self.job.objective, bound.certificate)
-        self.take(job, bound)
-
-    def take(self, job: SolveJob, bound: Bound) -> None:
-        """Take in a bound: a certificate, or a word on the schedules of the horizon of its job."""
+        """Take in a bound: a certificate that was recomputed, or a word on the schedules of the horizon of its job."""
         by, horizon = bound.by or job.label, self.horizons.get(job.label, NO_HORIZON)
         if bound.certificate is not None:
             is_best = self.bounds.certify(bound.certificate, by)
@@ -399,18 +397,11 @@ class _Solve:
         return Result(
             job.instance, job.objective, best.schedule, best.claimed, bounds.value, bounds.kind, bounds.certificate,
             best.by, bounds.by, self._horizon(), job.formulation, info,
-            seconds=self.seconds,
-            stopped=self._stopped(),
-            chosen=self.choice.why,
-            log=self.log,
+            seconds=self.seconds, stopped=self._stopped(), chosen=self.choice.why, log=self.log,
             ladder=None if self.certifying_seconds is None else self.ladder,
-            certifying_seconds=self.certifying_seconds,
-            target=self.limits.target,
-            models=self.sizes,
-            fine_bound=self._fine_bound(),
+            certifying_seconds=self.certifying_seconds, target=self.limits.target, models=self.sizes,
+            fine_bound=self._fine_bound(), options=job.options, rejected=self.rejected,
             constraints=[name_of(each) for each in unpack(job.constraints)] if job.constraints else [],
-            options=job.options,
-            rejected=self.rejected,
             failed=[*self.notes, *(failure.message for failure in failures)],
         )  # fmt: skip
 

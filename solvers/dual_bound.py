@@ -20,7 +20,7 @@ from kvcore.metrics import Value, check_objective
 from kvcore.result import Result, Rung, SolverInfo, Stop
 from kvcore.schedule import Schedule
 from solvers.incumbent import Bounds, Incumbent
-from solvers.messages import NEWS, Bound, Done, Found, Progress, Send, SolveJob, Tried
+from solvers.messages import NEWS, Bound, Done, Found, Progress, Send, SolveJob
 from solvers.option_names import takes_options
 from solvers.ways import BOUND, CERTIFYING, Way, way_of
 
@@ -137,12 +137,12 @@ class _Turn:
 
 def run(job: SolveJob, send: Send) -> Done:
     """Carry out a job in a worker process: all of the ladder, or one way, which finds schedules, too."""
-    best, bounds, end = Incumbent(job.instance, job.objective), Bounds(), time.process_time() + job.time_limit
+    best, proved, end = Incumbent(job.instance, job.objective), Bounds(), time.process_time() + job.time_limit
     everything = way_of(job) is BOUND
 
     def found(way: str, what: Certificate | Schedule) -> None:
         if isinstance(what, Certificate):
-            bounds.certify(what, way)
+            proved.certify(what, way)
             send(Bound(what.value, "certificate", what, way))
         elif (value := best.offer(what, way)) is not None:
             send(Found(what, value))
@@ -152,12 +152,12 @@ def run(job: SolveJob, send: Send) -> Done:
         time_limit=job.time_limit, upper=job.upper_bound, finds=not everything, news=lambda: NEWS.value, found=found,
     ):  # fmt: skip
         if everything:
-            send(Tried(replace(rung, certificate=None)))
+            send(replace(rung, certificate=None))  # it came before
         elif rung.bound is None and rung.why_not:
             raise BadInput(rung.why_not)
     known = min((value for value in (best.value, job.upper_bound, NEWS.value) if value is not None), default=inf)
     over: Stop = Stop.TIME_LIMIT if everything or time.process_time() > end else Stop.MEMORY_LIMIT
-    return Done(Stop.PROVED if bounds.value is not None and bounds.value >= known else over)
+    return Done(Stop.PROVED if proved.value is not None and proved.value >= known else over)
 
 
 @takes_options
@@ -182,23 +182,23 @@ def best_bound(
     asked, method = method, GONE.get(method, method)
     if method not in ("auto", *named):
         raise unknown("bound", method, ["auto", *named])
-    made, bounds, stopped = list[Rung](), Bounds(), Stop.ENDED
+    made, proved, stopped = list[Rung](), Bounds(), Stop.ENDED
     try:
         ways = named.get(method) or ladder(instance)
         for rung in rungs(instance, objective, ways, time_limit=time_limit, upper=upper):
             made.append(rung)
             if rung.certificate is not None:
-                bounds.certify(rung.certificate, rung.method)
+                proved.certify(rung.certificate, rung.method)
             if progress is not None:
-                progress(upper, bounds.value, sum(each.seconds for each in made))
+                progress(upper, proved.value, sum(each.seconds for each in made))
     except KeyboardInterrupt:
         stopped = Stop.INTERRUPTED
-    if bounds.certificate is None and method != "auto" and stopped == Stop.ENDED:
+    if proved.certificate is None and method != "auto" and stopped == Stop.ENDED:
         raise BadInput(f"{method}: {made[-1].why_not}")
     chosen = "" if asked == method else f"{asked} is no method any more; {method} stands for it"
     return Result(
-        instance, objective, bound=bounds.value, bound_kind=bounds.kind, certificate=bounds.certificate,
-        proved_by=bounds.by, horizon=None if bounds.value is None else bounds.horizon, formulation=bounds.by or method,
+        instance, objective, bound=proved.value, bound_kind=proved.kind, certificate=proved.certificate,
+        proved_by=proved.by, horizon=None if proved.value is None else proved.horizon, formulation=proved.by or method,
         solver=SolverInfo("bounds", kvcore.__version__), seconds=sum(rung.seconds for rung in made), stopped=stopped,
         chosen=chosen, ladder=made, options=options or {},
     )  # fmt: skip

@@ -43,18 +43,13 @@ def label(formulation: str, solver: str) -> str:
 
 @dataclass(frozen=True)
 class Limits:
-    """When a solve ends, and what its workers may use."""
+    """When a solve ends, and what its workers may use, as `solvers.driver.solve` says: seconds, values, MiB."""
 
     time: float = NO_TIME_LIMIT
-    """Seconds."""
     certify: float | None = None
-    """Seconds for a certificate of a claim (None: see `solvers.driver.solve`)."""
     gap: float | None = None
-    """It ends at (value - bound) / bound <= gap .."""
     target: Value | None = None
-    """.. or when it is decided whether a schedule of at most this value exists."""
     memory: int = 8000
-    """MiB for each worker."""
     threads: int = 1
     seed: int = 0
 
@@ -126,13 +121,6 @@ class Bound:
 
 
 @dataclass(frozen=True)
-class Tried:
-    """A method of bounding has ended: its rung of the ladder, without the certificate, which came before."""
-
-    rung: Rung
-
-
-@dataclass(frozen=True)
 class Done:
     """The solve ended by itself. `infeasible` means that the model has no solution at all."""
 
@@ -159,19 +147,5 @@ NEWS = News()
 Progress = Callable[[Value | None, Value | None, float], None]
 """Called several times a second with the best value, the best bound, and the seconds since the start."""
 
-
-def seldom(progress: Progress | None) -> Progress:
-    """Return what shows progress ten times a second at the most."""
-    shown = 0.0
-
-    def show(value: Value | None, bound: Value | None, seconds: float) -> None:
-        nonlocal shown
-        if progress is not None and seconds > shown + 0.1:
-            shown = seconds
-            progress(value, bound, seconds)
-
-    return show
-
-
-Message = Horizon | Found | Bound | Tried | Size | Done | Failed
+Message = Horizon | Found | Bound | Rung | Size | Done | Failed
 Send = Callable[[Message], None]

@@ -7,4 +7,4 @@ from solvers.messages import Limits, SolveJob
 
 def solving(job: SolveJob, *, named: bool = True, **limits: float) -> _Solve:
     """Return the solve of a job before its opening; `limits` are fields of `Limits`."""
-    return _Solve(job, Choice((), "as the test says", named), Limits(**limits), 0.0, lambda *_: None)
+    return _Solve(job, Choice((), "as the test says", named), Limits(**limits), 0.0)
