@@ -1,18 +1,24 @@
-"""What a search holds while it runs: the best schedule, and the best lower bound, each with who it is by."""
+"""What a search, or a solve, holds while it runs: the best schedule, and the best lower bound, with who each is by."""
 
-from dataclasses import dataclass
+import time
+from dataclasses import dataclass, field
 
 from kvcore.certificates import Certificate
 from kvcore.certificates.certificate import HORIZON
 from kvcore.instance import Instance
 from kvcore.metrics import Value, objective_value
 from kvcore.referee import verify_schedule
-from kvcore.result import BoundKind, Horizon
+from kvcore.result import BoundKind, Horizon, LogEntry, Stop
 from kvcore.schedule import Schedule
 from kvcore.trace import Trace
+from solvers.messages import Bound, Limits, Progress, SolveJob
+from solvers.ways import WAYS
 
 ALL = Horizon(0, True, HORIZON)
 NO_HORIZON = Horizon(0, False, "there was no time to say how many batches are enough")
+
+OPENING = "bounds"
+"""The solver, in a result, of what is proved before any worker."""
 
 
 @dataclass
@@ -70,3 +76,67 @@ class Bounds:
         if is_best or (new == old and kind == "certificate" != self.kind):
             self.value, self.kind, self.by, self.horizon = value, kind, by, horizon
         return is_best
+
+
+@dataclass
+class Held:
+    """What a solve holds: the best schedule, the best bound, when each came, and whether they meet its limits.
+
+    Where a way is `named`, it has its say before a bound of the opening decides.
+    """
+
+    incumbent: Incumbent
+    limits: Limits
+    named: bool
+    started: float
+    progress: Progress | None = None
+    shown: float = 0.0
+    """When progress was shown."""
+    bounds: Bounds = field(default_factory=Bounds)
+    bounded_by: SolveJob | None = None
+    """The job whose word the bound is."""
+    log: list[LogEntry] = field(default_factory=list)
+
+    @property
+    def seconds(self) -> float:
+        """Seconds since the start."""
+        return time.monotonic() - self.started
+
+    def report(self) -> None:
+        """Show progress to the caller, ten times a second at the most."""
+        if self.progress is not None and self.seconds > self.shown + 0.1:
+            self.shown = self.seconds
+            self.progress(self.incumbent.value, self.bounds.value, self.shown)
+
+    def hold(self, trace: Trace, by: str, claimed: Value | None = None) -> bool:
+        """Hold a schedule, which the referee has executed, if it is the best; say whether it is."""
+        value = self.incumbent.hold(trace, by, claimed)
+        if value is not None:
+            self.log.append(LogEntry(self.seconds, "value", value, by))
+        return value is not None
+
+    def take(self, job: SolveJob, bound: Bound, horizon: Horizon = NO_HORIZON) -> None:
+        """Take a bound of a job: a certificate, which was recomputed, or a word on the schedules of a horizon."""
+        by = bound.by or job.label
+        if bound.certificate is not None:
+            is_best = self.bounds.certify(bound.certificate, by)
+        else:
+            kind = bound.kind or WAYS[job.formulation, job.solver].proves
+            is_best = self.bounds.take(bound.value, kind, by, horizon)
+        if is_best:
+            self.log.append(LogEntry(self.seconds, "bound", bound.value, by))
+        if is_best or (self.is_opening and bound.value == self.bounds.value):
+            self.bounded_by = job
+
+    @property
+    def is_opening(self) -> bool:
+        """Whether the bound is still that of the opening."""
+        return self.bounded_by is not None and self.bounded_by.solver == OPENING
+
+    def decided(self) -> Stop | None:
+        """Return why the workers can stop, if they can."""
+        value, bound = self.incumbent.value, self.bounds.of_all
+        if value is None or bound is None:
+            return None
+        has_its_say = self.named and self.is_opening and bound <= value  # above it is a contradiction
+        return None if has_its_say else self.limits.met(value, bound)

@@ -68,7 +68,7 @@ def test_a_certificate_above_a_value_is_written_whatever_the_horizon(schedule, m
 def test_the_driver_does_not_pass_it_on(schedule, monkeypatch):
     job = SolveJob(MARS, FLOW, "bound", "bound", None, None, None, 60.0, 1000, 1, 0)
     run = solving(job)
-    run.hold(verify_schedule(MARS, schedule), "fcfs")
+    run.held.hold(verify_schedule(MARS, schedule), "fcfs")
     monkeypatch.setattr(Alone, "prove", lambda *_: 31)
     run.receive(job, Bound(31, "certificate", certify(MARS, FLOW, Alone()), "alone"))
     with pytest.raises(Contradiction, match="alone certifies that none is below 31"):

@@ -145,9 +145,9 @@ def test_a_policy_is_not_believed() -> None:
     """Its schedule, better than the constrained optimum, is not taken; the bound `alone` holds with any rows."""
     job = SolveJob(PAIR, "total-flow-time", "batch-bigm", "highs", None, None, None, 1, 1000, 1, 0)
     run = solving(replace(job, constraints=pack([waits])), time=1.0)
-    run.open({}, "best")
-    assert (run.incumbent.value, run.incumbent.schedule, run.job_of(MODELS[0]).start) == (None, None, None)
-    assert run.job_of(MODELS[0]).upper_bound >= run.bounds.value > 0
+    run.opening.run({}, "best")
+    assert (run.held.incumbent.value, run.held.incumbent.schedule, run.job_of(MODELS[0]).start) == (None, None, None)
+    assert run.job_of(MODELS[0]).upper_bound >= run.held.bounds.value > 0
 
 
 def test_a_module_that_is_not_there() -> None:

@@ -20,7 +20,7 @@ from kvcore import OBJECTIVES, BadInput, MissingTool, objective_value
 from kvcore.certificates import Alone, certify, verify_certificate
 from kvcore.coarsen import coarsen
 from kvcore.result import Horizon, Result, Stop, answer
-from solvers import driver, pool, source
+from solvers import driver, incumbent, opening, pool, source
 from solvers.exact import exact
 from solvers.incumbent import Bounds
 from solvers.messages import Bound, Done, Failed, Found, Limits, SolveJob
@@ -115,7 +115,7 @@ def test_a_false_certificate_of_a_worker_is_refused():
     run, asked = solving(job(MARS)), job(MARS, "cp-sat", solver="cp-sat")
     false = certify(MARS, "total-flow-time", Alone()).replace(bound="29")
     run.receive(asked, Bound(29, "certificate", false))
-    assert run.bounds == Bounds()
+    assert run.held.bounds == Bounds()
     assert "it claims 29, but proves 22 only" in run.rejected[0]
 
 
@@ -171,7 +171,8 @@ def test_policies_end_with_the_time_limit_and_the_result_says_how_many_are_left(
     raced = mock.Mock()
     monkeypatch.setattr(driver, "race", raced)
     clock = Clock().monotonic
-    monkeypatch.setattr(driver, "time", SimpleNamespace(monotonic=clock, process_time=clock))
+    for module in (driver, incumbent, opening):
+        monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=clock, process_time=clock))
     result = solvers.solve(BIG, time_limit=10)
     assert (result.status, result.stopped, result.formulation) == ("bound-only", "time limit", "shares")
     suited = sum(policy.why_not(BIG.machine) is None for policy in BY_COST)
@@ -200,11 +201,11 @@ def test_a_bound_that_is_there_before_the_workers_decides_unless_a_way_is_named(
 
 def test_a_bound_below_alone_is_not_taken():
     run = solving(job(MARS))
-    run.bound_at_once()
-    alone = run.bounds.value
+    run.opening.bound_at_once()
+    alone = run.held.bounds.value
     run.receive(job(MARS, "cp-sat", solver="cp-sat"), Bound(-6))
     run.receive(job(MARS), Bound(-6))
-    assert (run.bounds.value, run.bounds.by, run.bounded_by.formulation) == (alone, "alone", "alone")
+    assert (run.held.bounds.value, run.held.bounds.by, run.held.bounded_by.formulation) == (alone, "alone", "alone")
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
@@ -346,10 +347,10 @@ def test_a_schedule_that_the_referee_refuses_is_never_held():
     good = solved().schedule
     bad = good.model_copy(update={"batches": good.batches[:-1]})
     run.receive(asked, Found(bad, 1))
-    assert run.incumbent.schedule is None
+    assert run.held.incumbent.schedule is None
     assert "R11" in run.rejected[0]
     run.receive(asked, Found(good, 1))
-    run.receive(asked, Bound(run.incumbent.value))
+    run.receive(asked, Bound(run.held.incumbent.value))
     run.ends = [Done("proved")]
     result = run.result()
     assert result.claimed == 1 != result.value
@@ -376,13 +377,13 @@ def test_a_bound_without_a_horizon_argument_is_not_an_optimum():
 
 def test_workers_stop_where_a_bound_on_all_schedules_is_met_or_close_enough():
     run, asked = solving(job(MARS), gap=0.1), job(MARS, "cp-sat", solver="cp-sat")
-    run.incumbent.value = 100
+    run.held.incumbent.value = 100
     run.receive(asked, Bound(100))
-    assert run.decided() is None  # it is one on the schedules of some number of batches
+    assert run.held.decided() is None  # it is one on the schedules of some number of batches
     run.receive(asked, Horizon(5, True, "no better schedule has more"))
     for bound, why in ((90, None), (91, "stopped early"), (100, "proved")):
         run.receive(asked, Bound(bound))
-        assert run.decided() == why
+        assert run.held.decided() == why
 
 
 def test_a_bound_on_schedules_of_some_number_of_batches_proves_nothing_of_the_instance():
@@ -391,7 +392,7 @@ def test_a_bound_on_schedules_of_some_number_of_batches_proves_nothing_of_the_in
     run.receive(asked, Found(trace_policy(coarse, get_policy("fcfs")).schedule, None))
     for sufficient in (False, True):
         run.receive(asked, Horizon(99, sufficient, "of a worker"))
-        run.receive(asked, Bound(run.incumbent.value))
+        run.receive(asked, Bound(run.held.incumbent.value))
         result = run.result()
         assert (result.stopped == "proved", "fine_bound" in result.to_json()) == (sufficient, sufficient)
         assert result.horizon.batches == 99

@@ -2,9 +2,11 @@
 
 from solvers.choice import Choice
 from solvers.driver import _Solve
+from solvers.incumbent import Held, Incumbent
 from solvers.messages import Limits, SolveJob
 
 
 def solving(job: SolveJob, *, named: bool = True, **limits: float) -> _Solve:
     """Return the solve of a job before its opening; `limits` are fields of `Limits`."""
-    return _Solve(job, Choice((), "as the test says", named), Limits(**limits), 0.0)
+    held = Held(Incumbent(job.instance, job.objective), Limits(**limits), named, 0.0)
+    return _Solve(job, Choice((), "as the test says", named), held)
