@@ -56,6 +56,8 @@ class Stop(StrEnum):
     ENDED = "ended"
     GIVEN = "given"
 
+    __repr__ = str.__repr__
+
 
 @dataclass(frozen=True)
 class Rung:

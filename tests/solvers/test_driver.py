@@ -1,5 +1,6 @@
 """The driver: limits, crashes, lies of a solver, and what may be called optimal."""
 
+import json
 import pickle
 import signal
 import subprocess
@@ -19,7 +20,7 @@ from heuristics import BY_COST, POLICIES, PolicyError, Unsuited, get_policy, tra
 from kvcore import OBJECTIVES, BadInput, MissingTool, objective_value
 from kvcore.certificates import Alone, certify, verify_certificate
 from kvcore.coarsen import coarsen
-from kvcore.result import Horizon, Result, Stop, answer
+from kvcore.result import Horizon, LogEntry, Result, Rung, Size, Start, Stop, answer
 from solvers import driver, incumbent, opening, pool, source
 from solvers.exact import exact
 from solvers.incumbent import Bounds
@@ -404,6 +405,52 @@ def test_a_target_is_reached_at_its_value_and_out_of_reach_of_a_bound_above_it()
     assert answer(None, 29, 29) == "unknown"
     assert [Limits(target=29).met(value, 28) for value in (29, 30)] == ["stopped early", None]
     assert Limits(target=27).met(30, 28) == "stopped early"
+
+
+INTERFACE = {
+    "instance", "instance_sha256", "objective", "tick_seconds", "status", "value", "mean", "bound", "gap", "bound_kind",
+    "certified_bound", "found_by", "proved_by", "horizon", "verified", "formulation", "solver", "policy", "seconds",
+    "stopped", "handling", "completion",
+}  # fmt: skip
+
+
+def test_a_row_has_the_keys_and_words_that_scripts_rely_on():
+    assert set(Result(MARS, "makespan").to_json()) == INTERFACE
+    full = Result(
+        MARS, "makespan", stopped=Stop.TIME_LIMIT, chosen="so", log=[LogEntry(0.12345, "value", 3, "fcfs")],
+        ladder=[Rung("alone", 0.5, 2, "all", "it is"), Rung("slots", why_not="no"), Rung("events")],
+        certifying_seconds=0.0, target=0, models={"cp-sat": Size(1, 2, 3)}, fine_bound=0, constraints=["waits"],
+        options={"solve.grace": 1.0}, start=Start("fcfs"), rounds=0, rejected=["R1"], failed=["late"],
+    )  # fmt: skip
+    row = json.loads(json.dumps(full.to_json()))
+    assert row["stopped"] == "time limit"
+    assert {key: row[key] for key in row.keys() - INTERFACE} == {
+        "chosen": "so", "log": [{"seconds": 0.123, "value": 3, "by": "fcfs"}], "certifying_seconds": 0.0,
+        "ladder": [
+            {"method": "alone", "bound": 2, "seconds": 0.5, "drops": "all", "why": "it is"},
+            {"method": "slots", "bound": None, "seconds": 0.0, "drops": "", "why": "no"},
+            {"method": "events", "bound": None, "seconds": 0.0, "drops": "", "why": "it ended before its first proof"},
+        ],
+        "better_than": {"target": "0", "answer": "unknown"},
+        "model": {"cp-sat": {"rows": 1, "columns": 2, "nonzeros": 3}},
+        "fine_bound": 0, "constraints": ["waits"], "options": {"solve.grace": 1.0},
+        "start": {"policy": "fcfs", "value": None}, "rounds": 0, "rejected": ["R1"], "failed": ["late"],
+    }  # fmt: skip
+
+
+def test_a_bound_on_all_schedules_is_better_than_any_other_and_a_certificate_than_the_same_word():
+    held, alone = Bounds(), certify(MARS, "total-flow-time", Alone())
+    assert held.take(40, "solver", "few batches", Horizon(3, False, "so many were tried"))
+    assert (held.value, held.of_all) == (40, None)
+    assert held.certify(alone, "alone")
+    assert (held.value, held.of_all, held.kind, held.by) == (22, 22, "certificate", "alone")
+    assert held.take(23, "search", "counts")
+    assert not held.certify(alone, "again")
+    assert (held.value, held.kind, held.by, held.certificate) == (23, "search", "counts", alone)
+    met = Bounds(22, "search", "counts", held.horizon)
+    assert not met.certify(alone, "alone")
+    assert not met.take(22, "solver", "highs")
+    assert (met.kind, met.by, met.certificate) == ("certificate", "alone", alone)
 
 
 def test_statuses_keep_unknown_bound_only_and_infeasible_apart():
