@@ -48,7 +48,7 @@ def _show(result: Result, console: Console) -> None:
     units, objective = units_of(result.instance), result.objective
     cells = [
         (rung["method"], units.value(rung["bound"], objective), f"{rung['seconds']:.2f}", rung["why"])
-        for rung in result.to_json()["ladder"]
+        for rung in (each.row(objective) for each in result.ladder or ())
     ]
     console.print(f"{result.instance.name}, {result.objective}: no schedule is below", style="bold", soft_wrap=True)
     console.print(table(("method", *value_columns(units, objective, "bound"), "took, s", "why"), cells, right=(1, 2)))

@@ -118,18 +118,17 @@ def show(result: Result, console: Console, others: Comparison | None = None) -> 
         if result.stopped == Stop.DECLINED:
             console.print("`kvbound bound` may prove a higher one")
     if result.certificate is not None:
-        took = row.get("certifying_seconds")
+        took = result.certifying_seconds
         after = "" if took is None else f", in {took:.2f} s of these"
         least = in_words(result, result.certified_bound)
         console.print(f"certified, for anyone to check: at least {least} ({result.certificate.proof.kind}{after})")
-    if row.get("fine_bound") is not None:
-        assert result.instance.coarsening is not None
+    if result.fine_bound is not None:
+        assert result.instance.coarsening is not None  # for mypy
         fine = units_of(result.instance)._replace(tick_seconds=result.instance.coarsening.fine_tick_seconds)
-        console.print(f"of the instance before coarsening: at least {fine.named(row['fine_bound'], result.objective)}")
-    if "better_than" in row:
-        target = in_words(result, row["better_than"]["target"])
-        console.print(f"a schedule of at most {target}: {row['better_than']['answer']}")
-    for line in [*row.get("failed", []), *row.get("rejected", [])]:
+        console.print(f"of the instance before coarsening: at least {fine.named(result.fine_bound, result.objective)}")
+    if result.target is not None:
+        console.print(f"a schedule of at most {in_words(result, str(result.target))}: {result.answer}")
+    for line in [*result.failed, *result.rejected]:
         console.print(f"note: {line}")
     if others is not None:
         show_others(others, console)
