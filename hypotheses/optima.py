@@ -11,7 +11,7 @@ from kvcore.errors import BadInput, MissingTool
 from kvcore.files import read_schedule, write_text
 from kvcore.instance import Instance
 from kvcore.referee import InvalidSchedule
-from kvcore.result import Horizon, Result
+from kvcore.result import Horizon, Result, Stop
 from solvers import solve
 from solvers.exact import exact
 from solvers.source import code_version
@@ -52,7 +52,7 @@ def _solved(instance: Instance, objective: str, deadline: float) -> Result | Non
                 instance, objective, ways=["arc-flow"], known={"exact": found.schedule} if found.schedule else {},
                 time_limit=min(PATHS_SECONDS, seconds), certify_limit=CERTIFY_SECONDS,
             )  # fmt: skip
-    if found.stopped == "interrupted":
+    if found.stopped == Stop.INTERRUPTED:
         raise KeyboardInterrupt
     if found.status not in PROVED:
         return None

@@ -19,7 +19,7 @@ from kvbound.units import units_of
 from kvcore.errors import BadInput
 from kvcore.instance import Instance
 from kvcore.metrics import SUMS, objective_value, summary
-from kvcore.result import Result
+from kvcore.result import Result, Stop
 from kvcore.schedule import Schedule
 from kvcore.trace import Trace
 from solvers import solve
@@ -93,7 +93,7 @@ def compare(
                 optima[kind] = solve(
                     freed, objective, time_limit=time_limit, threads=threads, known=known, progress=progress
                 )
-        interrupted = optima[kind].stopped == "interrupted"
+        interrupted = optima[kind].stopped == Stop.INTERRUPTED
         for value, label, schedule in rows:
             optima[kind].refuse(schedule, value, label)
     return Comparison(instance, objective, outside + runs, optima, interrupted)
@@ -249,7 +249,7 @@ class Comparison:
 def ladder_of(optimum: Result) -> list[dict[str, Any]]:
     """Return a row for each bound of the ladder, the lowest first; without a ladder, for the bound that was proved."""
     row = {**optimum.to_json(), "value": None}
-    rungs = [rung for rung in optimum.extra.get("ladder", []) if rung["bound"] is not None]
+    rungs = [rung.row(optimum.objective) for rung in optimum.ladder or () if rung.bound is not None]
     if not rungs:
         return [{**row, "label": "bound"}] if optimum.value is not None else []
     rungs.sort(key=lambda rung: Fraction(rung["bound"]))

@@ -11,7 +11,7 @@ from typing import Any
 from kvbound.comparison import Comparison
 from kvcore.errors import BadInput, MissingTool
 from kvcore.metrics import Value, flow_time, ttft
-from kvcore.result import Result
+from kvcore.result import LogEntry, Result, Rung
 from kvcore.trace import RequestTrace, Trace
 from sweeps import Sweep
 
@@ -43,7 +43,7 @@ def to_dataframe(thing: Trace | Result | Comparison | Sweep | Rows, view: str | 
         if not isinstance(thing, list | tuple) or not all(isinstance(row, dict) for row in thing):
             raise BadInput(f"a Trace, Result, Comparison, Sweep or rows make a table, not a {type(thing).__name__}")
         views = {"rows": list}
-    only_bound = isinstance(thing, Result) and thing.trace is None and "ladder" in thing.extra
+    only_bound = isinstance(thing, Result) and thing.trace is None and thing.ladder is not None
     chosen = view or ("ladder" if only_bound else next(iter(views)))
     if chosen not in views:
         raise BadInput(f"a {type(thing).__name__} has no table {chosen!r}; it has {', '.join(views)}")
@@ -96,17 +96,12 @@ def _number(value: Value | str | None, scale: Fraction | int = 1) -> float:
     return float("nan") if value is None else float(Fraction(value) * scale)
 
 
-def _of_result(name: str) -> Callable[[Result], Rows]:
+def _told(result: Result, entries: Iterable[Rung | LogEntry] | None) -> Rows:
     """Return the rows of a list that a result has besides: its ladder, or its log."""
-
-    def rows(result: Result) -> Rows:
-        tick = result.instance.tick_seconds
-        for row in result.extra.get(name, []):
-            rest = {"took_seconds" if key == "seconds" else key: cell for key, cell in row.items()}
-            values = _values(row, result.objective, tick, "value", "bound")
-            yield {key: cell for key, cell in rest.items() if key not in ("value", "bound")} | values
-
-    return rows
+    for entry in entries or ():
+        row = {"took_seconds" if key == "seconds" else key: cell for key, cell in entry.row(result.objective).items()}
+        values = _values(row, result.objective, result.instance.tick_seconds, "value", "bound")
+        yield {key: cell for key, cell in row.items() if key not in ("value", "bound")} | values
 
 
 def _requests(trace: Trace) -> Rows:
@@ -144,8 +139,8 @@ VIEWS: dict[type, dict[str, Callable[[Any], Rows]]] = {
     Trace: {"requests": _requests, "batches": _batches},
     Result: {
         "row": lambda result: [_row(result.to_json())],
-        "ladder": _of_result("ladder"),
-        "log": _of_result("log"),
+        "ladder": lambda result: _told(result, result.ladder),
+        "log": lambda result: _told(result, result.log),
         "requests": lambda result: _requests(_held(result)),
         "batches": lambda result: _batches(_held(result)),
         "json": lambda result: [result.to_json()],

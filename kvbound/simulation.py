@@ -12,7 +12,7 @@ from heuristics import POLICIES, PolicyError, Unsuited, get_policy
 from heuristics.registry import AnyPolicy
 from kvcore.instance import Instance
 from kvcore.metrics import summary
-from kvcore.result import Result
+from kvcore.result import Result, Stop
 from kvcore.schedule import Schedule
 from kvcore.trace import Trace
 from solvers import simulate_policy
@@ -61,9 +61,10 @@ def outside_schedules(
     runs = []
     for name, schedule in schedules.items():
         judged = match_handling(instance, schedule.instance_sha256)
-        result = Result(judged, objective, schedule, found_by=name, stopped="given", extra={"schedule": name})
+        result = Result(judged, objective, schedule, found_by=name, stopped=Stop.GIVEN)
         assert result.trace is not None  # for mypy
-        runs.append(Simulation({**result.to_json(), "measures": summary(result.trace, window)}, schedule, result.trace))
+        row = {**result.to_json(), "schedule": name, "measures": summary(result.trace, window)}
+        runs.append(Simulation(row, schedule, result.trace))
     return runs
 
 
@@ -102,8 +103,8 @@ def simulate_policies(
             if strict:
                 raise
             freed = instance.with_free_calls() if handling == "free" else instance
-            row = Result(freed, objective, policy=policy.name, extra={"error": str(error)}).to_json()
-            runs.append(Simulation(row))
+            empty = Result(freed, objective, policy=policy.name)
+            runs.append(Simulation({**empty.to_json(), "error": str(error)}))
         except KeyboardInterrupt:
             return runs, True
         runs = runs if traces else _with_best_trace(runs)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from enum import StrEnum
 from fractions import Fraction
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from kvcore.certificates import Certificate, recompute
 from kvcore.contradiction import contradiction
@@ -38,8 +40,74 @@ class SolverInfo:
     seed: int | None = None
 
 
-DECLINED = "no way to solve takes it"
-"""Why a solve stopped of which every worker declined the instance; what each said is under `failed`."""
+class Stop(StrEnum):
+    """Why it stopped. `DECLINED`: no worker took the instance; `EARLY`: a `gap` or a `target` was decided."""
+
+    UNSAID = ""
+    PROVED = "proved"
+    TIME_LIMIT = "time limit"
+    MEMORY_LIMIT = "memory limit"
+    SEARCH_LIMIT = "limit of the search"
+    ROUNDS = "rounds"
+    INTERRUPTED = "interrupted"
+    EARLY = "stopped early"
+    SOLVER_FAILURE = "solver failure"
+    DECLINED = "no way to solve takes it"
+    ENDED = "ended"
+    GIVEN = "given"
+
+    __repr__ = str.__repr__
+
+
+@dataclass(frozen=True)
+class Rung:
+    """What one method of bounding proved in how many seconds, what its relaxation drops, and the argument."""
+
+    method: str
+    seconds: float = 0.0
+    bound: Value | None = None
+    drops: str = ""
+    why: str = ""
+    """The argument of the bound."""
+    why_not: str = ""
+    """What kept the method from a bound, or ended it, if it says so."""
+    certificate: Certificate | None = field(default=None, repr=False)
+
+    def row(self, objective: str) -> dict[str, Any]:
+        """Return its row in JSON."""
+        why = self.why or self.why_not or "it ended before its first proof"
+        return {"method": self.method, "bound": number(self.bound, objective), "seconds": round(self.seconds, 3),
+                "drops": self.drops, "why": why}  # fmt: skip
+
+
+class LogEntry(NamedTuple):
+    """A better value or a better bound: after how many seconds, and by what."""
+
+    seconds: float
+    what: Literal["value", "bound"]
+    value: Value
+    by: str
+
+    def row(self, objective: str) -> dict[str, Any]:
+        """Return its row in JSON."""
+        return {"seconds": round(self.seconds, 3), self.what: number(self.value, objective), "by": self.by}
+
+
+@dataclass(frozen=True)
+class Size:
+    """The size of a model."""
+
+    rows: int
+    columns: int
+    nonzeros: int
+
+
+@dataclass(frozen=True)
+class Start:
+    """The schedule to start from: its policy, if it has one, and its value (None: there was no time for one)."""
+
+    policy: str | None
+    value: Value | None = None
 
 
 @dataclass
@@ -73,10 +141,27 @@ class Result:
     solver: SolverInfo | None = None
     policy: str | None = None
     seconds: float = 0.0
-    stopped: str = ""
-    """Why it stopped, in words: "proved", "time limit", "interrupted", "memory limit", .."""
+    stopped: Stop = Stop.UNSAID
     infeasible: bool = False
-    extra: dict[str, Any] = field(default_factory=dict)
+    chosen: str = ""
+    """Why these ways, in words."""
+    log: Sequence[LogEntry] | None = None
+    ladder: Sequence[Rung] | None = None
+    certifying_seconds: float | None = None
+    """The part of `seconds` for the certificate of a claim."""
+    target: Value | None = None
+    """The value of which a schedule was asked for: see `answer`."""
+    models: Mapping[str, Size] = field(default_factory=dict)
+    """The size of each model that was built, by formulation."""
+    constraints: Sequence[str] = ()
+    options: Mapping[str, Any] = field(default_factory=dict)
+    start: Start | None = None
+    """What `improve` started from, and its rounds."""
+    rounds: int | None = None
+    rejected: Sequence[str] = ()
+    """Why the referee or the checker refused what a worker sent."""
+    failed: Sequence[str] = ()
+    """What ways and policies said that ended without a result."""
     trace: Trace | None = field(init=False, default=None)
     value: Value | None = field(init=False, default=None)
 
@@ -106,7 +191,7 @@ class Result:
         known = [self.standing] if self.value is None else [self.standing, f"value {self.value}"]
         known += [] if self.bound is None else [f"bound {self.bound} ({self.bound_kind})"]
         by = self.policy or " on ".join(filter(None, [self.formulation, self.solver.name if self.solver else None]))
-        under = f", under {', '.join(self.extra['constraints'])}" if "constraints" in self.extra else ""
+        under = f", under {', '.join(self.constraints)}" if self.constraints else ""
         return f"Result({self.instance.name!r}, {self.objective}{under}: {', '.join(known)}; by {by}, {self.stopped})"
 
     @property
@@ -150,6 +235,11 @@ class Result:
             return 0.0
         return float(Fraction(self.value - self.bound) / Fraction(self.bound)) if self.bound > 0 else None
 
+    @property
+    def answer(self) -> Literal["yes", "no", "unknown"]:
+        """Whether a schedule of at most `target` exists."""
+        return answer(self.target, self.value, self.bound_of_all)
+
     def to_json(self) -> dict[str, Any]:
         """Return the row of the interface, JSON-ready."""
         mean = None
@@ -178,8 +268,35 @@ class Result:
             "stopped": self.stopped,
             "handling": {} if self.trace is None else handlings(self.trace),
             "completion": {} if self.trace is None else completions(self.trace),
-            **self.extra,
+            **self._said(),
         }
+
+    def _said(self) -> dict[str, Any]:
+        """Return the keys of a row that only some results have."""
+        asked = None if self.target is None else {"target": str(self.target), "answer": self.answer}
+        start = self.start and {"policy": self.start.policy, "value": number(self.start.value, self.objective)}
+        rows = {
+            "chosen": self.chosen or None,
+            "log": None if self.log is None else [entry.row(self.objective) for entry in self.log],
+            "certifying_seconds": self.certifying_seconds,
+            "ladder": None if self.ladder is None else [rung.row(self.objective) for rung in self.ladder],
+            "better_than": asked,
+            "model": {name: asdict(size) for name, size in self.models.items()} or None,
+            "constraints": list(self.constraints) or None,
+            "options": self.options or None,
+            "start": start,
+            "rounds": self.rounds,
+            "rejected": list(self.rejected) or None,
+            "failed": list(self.failed) or None,
+        }
+        return {key: row for key, row in rows.items() if row is not None}
+
+
+def answer(target: Value | None, value: Value | None, bound: Value | None) -> Literal["yes", "no", "unknown"]:
+    """Return whether a schedule of at most `target` exists, of a value and a bound that holds for all schedules."""
+    if target is not None and value is not None and value <= target:
+        return "yes"
+    return "no" if target is not None and bound is not None and bound > target else "unknown"
 
 
 def number(value: Value | None, objective: str) -> int | str | None:

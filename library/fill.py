@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from kvcore.errors import BadInput, MissingTool, unknown
 from kvcore.files import read_text, write_text
-from kvcore.result import Result
+from kvcore.result import Result, Stop
 from library.library import OURS, TRIED, Improved, Library, origin
 from solvers import solve
 from solvers.source import code_version
@@ -125,7 +125,7 @@ def _try(library: Library, cell: Cell, store: Store) -> list[Improved]:
             how = cell.run if by in (None, cell.run) else f"{cell.run}: {by}"
             found = origin(OURS, how, time.monotonic() - began)
             improved += library.keep(library.record(cell.name), result.instance, offer, found)
-    if result.stopped == "interrupted":  # what it had found is kept, and it is tried again
+    if result.stopped == Stop.INTERRUPTED:  # what it had found is kept, and it is tried again
         raise KeyboardInterrupt
     store.add(cell, cell.row(result.to_json()))
     return improved

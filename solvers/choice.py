@@ -27,6 +27,8 @@ WHY = {
 }
 """What proves, in the order in which it has its turns where it applies, and why."""
 
+SEARCH = "search was asked for: the exact searches over slots and events"
+
 
 @dataclass(frozen=True)
 class Choice:
@@ -45,35 +47,50 @@ def choose(
     instance: Instance, objective: str, formulation: str, solver: str, ways: Sequence[str] = ("auto",)
 ) -> Choice:
     """Choose what runs; a formulation, a solver or ways that are named are taken at their word."""
-    if list(ways) != ["auto"]:
+    wanted, why = _wanted(formulation, solver, list(ways))
+    said: dict[Way, str | None] = {}
+    many = len(instance.requests) > SolveOptions.given().few_joint
+    for way in wanted:
+        if why or not ((many and way is EVENTS) or (way is PRICES and said[SLOTS])):  # the ladder has prices
+            said[way] = way.declines(instance, objective)
+    fitting = tuple(way for way, reason in said.items() if reason is None)
+    if not why:
+        return _race(fitting)
+    reasons = [reason for reason in said.values() if reason is not None]
+    if why == SEARCH and not fitting:
+        raise BadInput(f"search: {'; '.join(reasons)}")
+    if reasons and why != SEARCH:
+        raise BadInput(reasons[0])
+    lanes = [tuple(way for way in fitting if bool(way.proves) is proves) for proves in (True, False)]
+    return Choice(tuple(lane for lane in lanes if lane), why)
+
+
+def _wanted(formulation: str, solver: str, ways: list[str]) -> tuple[Sequence[Way], str]:
+    """Return the ways that names stand for, and why these in words; `auto`: all that prove, without a reason."""
+    if ways != ["auto"]:
         if (formulation, solver) != ("auto", "auto"):
             raise BadInput("name ways, or a formulation and a solver, not both")
-        return _named(instance, objective, ways)
+        return _named(ways), "these ways were asked for"
     formulations = list(dict.fromkeys(of for of, _ in WAYS))
     if formulation not in ("auto", "search", *formulations):
         raise unknown("formulation", formulation, ["auto", *formulations])
     if solver not in ("auto", *SOLVERS):
         raise unknown("solver", solver, ["auto", *SOLVERS])
     if formulation == solver == "auto":
-        return _race(instance, objective)
+        return list(WHY), ""
     if (formulation, solver) == ("search", "auto"):
-        exact = [way for way in (SLOTS, EVENTS) if way.declines(instance, objective) is None]
-        if not exact:
-            raise BadInput(f"search: {SLOTS.declines(instance, objective)}; {EVENTS.declines(instance, objective)}")
-        return Choice((tuple(exact),), "search was asked for: the exact searches over slots and events")
+        return (SLOTS, EVENTS), SEARCH
     fitting = [way for way in WAYS.values() if formulation in ("auto", way.formulation)]
     if found := next((way for way in fitting if solver in ("auto", way.solver.name)), None):
-        if reason := found.declines(instance, objective):
-            raise BadInput(reason)
         if formulation == "auto":
-            return Choice(((found,),), f"{solver} was asked for, {found.formulation} is what it solves")
-        return Choice(((found,),), f"{formulation} was asked for, {found.solver.name} solves it")
+            return [found], f"{solver} was asked for, {found.formulation} is what it solves"
+        return [found], f"{formulation} was asked for, {found.solver.name} solves it"
     others = " and ".join(way.solver.name for way in fitting or (SLOTS, EVENTS))
     raise BadInput(f"{solver} does not solve {formulation}; {others} can")
 
 
-def _named(instance: Instance, objective: str, names: Sequence[str]) -> Choice:
-    """Choose these ways: those that prove take turns, beside those that only find."""
+def _named(names: Sequence[str]) -> list[Way]:
+    """Return the ways of these names, of a formulation or in full."""
     labels: dict[str, Way] = {}
     for way in WAYS.values():
         labels.setdefault(way.formulation, way)
@@ -81,25 +98,16 @@ def _named(instance: Instance, objective: str, names: Sequence[str]) -> Choice:
     for name in names:
         if name not in labels:
             raise unknown("way", name, ["auto", *labels])
-    chosen = list(dict.fromkeys(labels[name] for name in names))
-    if reasons := [reason for way in chosen if (reason := way.declines(instance, objective))]:
-        raise BadInput(reasons[0])
-    lanes = [tuple(way for way in chosen if bool(way.proves) is proves) for proves in (True, False)]
-    return Choice(tuple(lane for lane in lanes if lane), "these ways were asked for")
+    return list(dict.fromkeys(labels[name] for name in names))
 
 
-def _race(instance: Instance, objective: str) -> Choice:
+def _race(provers: tuple[Way, ...]) -> Choice:
     """Choose all that may prove something, in turns, and beside it what finds schedules: at once if none is exact."""
-    options = SolveOptions.given()
-    left_out = {EVENTS} if len(instance.requests) > options.few_joint else set[Way]()
-    if SLOTS.declines(instance, objective):
-        left_out.add(PRICES)  # the ladder has them
-    provers = [way for way in WHY if way not in left_out and way.declines(instance, objective) is None]
     why = WHY[provers[0]]
     if CONFIGURATIONS in provers:  # other searches see less there
-        provers = [CONFIGURATIONS, BOUND]
-    head_start = options.head_start if len(provers) > 1 else 0.0
+        provers = (CONFIGURATIONS, BOUND)
+    head_start = SolveOptions.given().head_start if len(provers) > 1 else 0.0
     turns = " and ".join(way.what for way in provers)
     after = f"after {head_start} s " if head_start else ""
     why = f"{why}; beside {turns}, in turns, {after}{IMPROVE.what} runs"
-    return Choice((tuple(provers), (IMPROVE,)), why, named=False, head_start=head_start)
+    return Choice((provers, (IMPROVE,)), why, named=False, head_start=head_start)

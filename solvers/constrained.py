@@ -20,8 +20,8 @@ from formulations.tightening import tighten
 from kvcore.errors import BadInput
 from kvcore.metrics import Value, objective_value
 from kvcore.referee import InvalidSchedule, verify_schedule
-from kvcore.result import Horizon
-from kvcore.schedule import Schedule
+from kvcore.result import Horizon, Stop
+from solvers.incumbent import Incumbent
 from solvers.messages import Bound, Done, Failed, Found, Send, SolveJob, SolveOptions
 from solvers.milp import minimise
 from solvers.packing import Constraint, name_of, unpack
@@ -39,8 +39,7 @@ class _Run:
         self.job, self.send = job, send
         self.functions = unpack(job.constraints)
         self.ends = time.monotonic() + job.time_limit
-        self.schedule: Schedule | None = None
-        self.value: Value | None = None
+        self.best = Incumbent(job.instance, job.objective)
         self.refused = ""
 
     def solve(self) -> Done | Failed:
@@ -51,15 +50,16 @@ class _Run:
             horizon = self.enough(limit)
             self.send(horizon)
             done = self.solve_with(horizon, limit)
-            if self.value is None and not done.infeasible:
+            value = self.best.value
+            if value is None and not done.infeasible:
                 return Failed(f"{self.job.label}: {self.refused}") if self.refused else done
-            if self.value is not None and (done.stop != "proved" or not horizon.sufficient or self.value <= limit):
+            if value is not None and (done.stop != Stop.PROVED or not horizon.sufficient or value <= limit):
                 return done
-            if self.value is None and horizon.sufficient:
+            if value is None and horizon.sufficient:
                 self.send(Bound(limit))
-            limit = 2 * limit if self.value is None else self.value
+            limit = 2 * limit if value is None else value
             if time.monotonic() > self.ends:
-                return Done("time limit")
+                return Done(Stop.TIME_LIMIT)
         names = ", ".join(map(name_of, self.functions))
         raise BadInput(f"no schedule of {self.job.objective} {limit // 2} or less obeys the constraints: {names}")
 
@@ -71,8 +71,8 @@ class _Run:
             tighten(model)
         model.write()
         rows = add(model, self.functions)
-        if self.schedule is not None:
-            model.warm_start(verify_schedule(job.instance, self.schedule))
+        if self.best.schedule is not None:
+            model.warm_start(verify_schedule(job.instance, self.best.schedule))
         left = replace(job, time_limit=self.ends - time.monotonic())
         return minimise(
             left,
@@ -91,11 +91,10 @@ class _Run:
             return
         trace = verify_schedule(self.job.instance, schedule)
         model.warm_start(trace)
-        value = objective_value(trace, self.job.objective)
         if not all(_holds(row) for row in rows):
+            value = objective_value(trace, self.job.objective)
             self.refused = f"the schedule found, of {self.job.objective} {value}, does not obey once it is executed"
-        elif self.value is None or value < self.value:
-            self.schedule, self.value = schedule, value
+        elif self.best.hold(trace, self.job.label) is not None:
             self.send(Found(schedule, None))
 
     def enough(self, value: Value) -> Horizon:

@@ -4,7 +4,8 @@ import math
 from typing import Any
 
 from kvcore.referee import verify_schedule
-from solvers.messages import Bound, Done, Found, Send, Size, SolveJob, optimal
+from kvcore.result import Size, Stop
+from solvers.messages import Bound, Done, Found, Send, SolveJob, optimal
 
 
 def run(job: SolveJob, send: Send) -> Done:
@@ -38,8 +39,8 @@ def run(job: SolveJob, send: Send) -> Done:
     solver.best_bound_callback = on_bound
     status: Any = solver.solve(program.model, Reporter())
     if status == cp_model.INFEASIBLE:
-        return Done("proved", infeasible=True)
+        return Done(Stop.PROVED, infeasible=True)
     if status == cp_model.OPTIMAL:
         on_bound(solver.best_objective_bound)
         return Done(optimal(solver.best_objective_bound, solver.objective_value))
-    return Done("time limit")
+    return Done(Stop.TIME_LIMIT)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from math import inf
 from typing import Any
 
@@ -16,31 +16,13 @@ from kvcore.certificates import Certificate, InvalidCertificate, certify
 from kvcore.errors import BadInput, unknown
 from kvcore.files import valid
 from kvcore.instance import Instance
-from kvcore.metrics import Value, check_objective, objective_value
-from kvcore.referee import verify_schedule
-from kvcore.result import Horizon, Result, SolverInfo, number
+from kvcore.metrics import Value, check_objective
+from kvcore.result import Result, Rung, SolverInfo, Stop
 from kvcore.schedule import Schedule
-from solvers.messages import NEWS, Bound, Done, Found, Progress, Send, SolveJob, Stop, Tried
+from solvers.incumbent import Bounds, Incumbent
+from solvers.messages import NEWS, Bound, Done, Found, Progress, Send, SolveJob
 from solvers.option_names import takes_options
 from solvers.ways import BOUND, CERTIFYING, Way, way_of
-
-
-@dataclass(frozen=True)
-class Rung:
-    """What one way proved: a certificate, or why there is none."""
-
-    method: str
-    seconds: float
-    certificate: Certificate | None = field(default=None, repr=False)
-    bound: Value | None = None
-    why_not: str = ""
-    drops: str = ""
-
-    def row(self, objective: str) -> dict[str, Any]:
-        """Return its row in a result."""
-        why = self.certificate.why if self.certificate else self.why_not or "it ended before its first proof"
-        bound, seconds = number(self.bound, objective), round(self.seconds, 3)
-        return {"method": self.method, "bound": bound, "seconds": seconds, "drops": self.drops, "why": why}
 
 
 def ladder(instance: Instance, without: Collection[str] = ()) -> list[Way]:
@@ -138,8 +120,8 @@ class _Turn:
     def _check(self, proposal: Proposal, began: float) -> None:
         certificate = certify(self.task.instance, self.task.objective, *proposal)
         if self.rung.bound is None or certificate.value >= self.rung.bound:
-            seconds = time.process_time() - began
-            self.rung = Rung(self.rung.method, seconds, certificate, certificate.value, drops=self.way.drops)
+            seconds, drops = time.process_time() - began, self.way.drops
+            self.rung = Rung(self.rung.method, seconds, certificate.value, drops, certificate.why, "", certificate)
             self.found(self.way.formulation, certificate)
 
     def _most(self, before: Rung) -> float:
@@ -152,17 +134,14 @@ class _Turn:
 
 def run(job: SolveJob, send: Send) -> Done:
     """Carry out a job in a worker process: all of the ladder, or one way, which finds schedules, too."""
-    best, proved, end = job.upper_bound, list[Value](), time.process_time() + job.time_limit
+    best, proved, end = Incumbent(job.instance, job.objective), Bounds(), time.process_time() + job.time_limit
     everything = way_of(job) is BOUND
 
     def found(way: str, what: Certificate | Schedule) -> None:
-        nonlocal best
         if isinstance(what, Certificate):
-            proved.append(what.value)
+            proved.certify(what, way)
             send(Bound(what.value, "certificate", what, way))
-        else:
-            value = objective_value(verify_schedule(job.instance, what), job.objective)
-            best = value if best is None else min(value, best)
+        elif (value := best.offer(what, way)) is not None:
             send(Found(what, value))
 
     for rung in rungs(
@@ -170,12 +149,12 @@ def run(job: SolveJob, send: Send) -> Done:
         time_limit=job.time_limit, upper=job.upper_bound, finds=not everything, news=lambda: NEWS.value, found=found,
     ):  # fmt: skip
         if everything:
-            send(Tried(rung.row(job.objective)))
+            send(replace(rung, certificate=None))  # it came before
         elif rung.bound is None and rung.why_not:
             raise BadInput(rung.why_not)
-    known = min((value for value in (best, NEWS.value) if value is not None), default=inf)
-    over: Stop = "time limit" if everything or time.process_time() > end else "memory limit"
-    return Done("proved" if max(proved, default=-inf) >= known else over)
+    known = min((value for value in (best.value, job.upper_bound, NEWS.value) if value is not None), default=inf)
+    over: Stop = Stop.TIME_LIMIT if everything or time.process_time() > end else Stop.MEMORY_LIMIT
+    return Done(Stop.PROVED if proved.value is not None and proved.value >= known else over)
 
 
 @takes_options
@@ -199,28 +178,22 @@ def best_bound(
     named = {way.formulation: [way] for way in CERTIFYING}
     if method not in ("auto", *named):
         raise unknown("bound", method, ["auto", *named])
-    made: list[Rung] = []
-    stopped = "ended"
+    made, proved, stopped = list[Rung](), Bounds(), Stop.ENDED
     try:
         ways = named.get(method) or ladder(instance)
         for rung in rungs(instance, objective, ways, time_limit=time_limit, upper=upper):
             made.append(rung)
+            if rung.certificate is not None:
+                proved.certify(rung.certificate, rung.method)
             if progress is not None:
-                bound = max((each.bound for each in made if each.bound is not None), default=None)
-                progress(upper, bound, sum(each.seconds for each in made))
+                progress(upper, proved.value, sum(each.seconds for each in made))
     except KeyboardInterrupt:
-        stopped = "interrupted"
-    best = max(made, key=lambda rung: -1 if rung.bound is None else rung.bound, default=Rung(method, 0.0))
-    certificate = best.certificate
-    if certificate is None:
-        if method != "auto" and stopped == "ended":
-            raise BadInput(f"{method}: {best.why_not}")
-        best = Rung(method, 0.0)
+        stopped = Stop.INTERRUPTED
+    if proved.certificate is None and method != "auto" and stopped == Stop.ENDED:
+        raise BadInput(f"{method}: {made[-1].why_not}")
     return Result(
-        instance, objective, bound=best.bound, certificate=certificate, formulation=best.method,
-        bound_kind=None if certificate is None else "certificate",
-        horizon=None if certificate is None else Horizon(0, True, certificate.horizon),
-        proved_by=None if certificate is None else best.method,
+        instance, objective, bound=proved.value, bound_kind=proved.kind, certificate=proved.certificate,
+        proved_by=proved.by, horizon=None if proved.value is None else proved.horizon, formulation=proved.by or method,
         solver=SolverInfo("bounds", kvcore.__version__), seconds=sum(rung.seconds for rung in made), stopped=stopped,
-        extra={"ladder": [rung.row(objective) for rung in made], **({"options": options} if options else {})},
+        ladder=made, options=options or {},
     )  # fmt: skip

@@ -9,13 +9,11 @@ from functools import cache
 import kvcore
 from heuristics import best_schedule
 from kvcore.certificates import Alone, Certificate, certify
-from kvcore.certificates.certificate import HORIZON
 from kvcore.instance import Instance, Machine, Request, Segment
-from kvcore.metrics import objective_value
-from kvcore.referee import verify_schedule
-from kvcore.result import Horizon, Result, SolverInfo
+from kvcore.result import Result, SolverInfo, Stop
 from kvcore.schedule import Schedule
 from solvers.dual_bound import rungs
+from solvers.incumbent import Bounds, Incumbent
 from solvers.messages import SolveOptions
 from solvers.ways import CONFIGURATIONS, EVENTS, SLOTS
 
@@ -34,42 +32,39 @@ def exact(
 
     `start` is a schedule to improve on (None: the best of a few policies), `time_limit` in seconds of the processor
     (None: no limit), of which compiling, the first time on a machine, is no part. What declines, or ends at a limit of
-    its own, is under `extra["failed"]`. KeyboardInterrupt goes through.
+    its own, is under `failed`. KeyboardInterrupt goes through.
 
     Raises BadInput for an unknown objective, and InvalidSchedule if `start` breaks a rule.
     """
     compile_searches()
     began, started = time.process_time(), time.monotonic()
     limit = math.inf if time_limit is None else time_limit
-    by, schedule = ("start", start) if start is not None else best_schedule(instance, objective)[:2]
-    value = objective_value(verify_schedule(instance, schedule), objective)
-    proved_by, certificate = "alone", certify(instance, objective, Alone())
-    failed: list[str] = []
+    best, bounds, failed = Incumbent(instance, objective), Bounds(), list[str]()
 
     def found(way: str, what: Certificate | Schedule) -> None:
-        nonlocal by, schedule, value, proved_by, certificate
         if isinstance(what, Certificate):
-            if what.value > certificate.value:
-                proved_by, certificate = way, what
-        elif (better := objective_value(verify_schedule(instance, what), objective)) < value:
-            by, schedule, value = way, what, better
+            bounds.certify(what, way)
+        else:
+            best.offer(what, way)
 
+    by, schedule = ("start", start) if start is not None else best_schedule(instance, objective)[:2]
+    found(by, schedule)
+    found("alone", certify(instance, objective, Alone()))
     many = len(instance.requests) > SolveOptions.given().few_exact
     ways = sorted(EXACT, key=lambda way: many and way is not CONFIGURATIONS)
-    if value > certificate.value:
+    if best.value != bounds.value:
         for rung in rungs(
-            instance, objective, ways, time_limit=max(0.0, limit - (time.process_time() - began)), upper=value,
-            late=math.inf, finds=True, news=lambda: value, found=found,
+            instance, objective, ways, time_limit=max(0.0, limit - (time.process_time() - began)), upper=best.value,
+            late=math.inf, finds=True, news=lambda: best.value, found=found,
         ):  # fmt: skip
             failed += [rung.why_not] if rung.why_not else []
-            if value == certificate.value:
+            if best.value == bounds.value:
                 break
-    stopped = "time limit" if time.process_time() > began + limit else "limit of the search"
+    stopped = Stop.TIME_LIMIT if time.process_time() > began + limit else Stop.SEARCH_LIMIT
     return Result(
-        instance, objective, schedule, bound=certificate.value, bound_kind="certificate", certificate=certificate,
-        found_by=by, proved_by=proved_by, horizon=Horizon(0, True, HORIZON), formulation="exact",
-        solver=SolverInfo("exact", kvcore.__version__), seconds=time.monotonic() - started,
-        stopped="proved" if value == certificate.value else stopped, extra={"failed": failed} if failed else {},
+        instance, objective, best.schedule, None, bounds.value, bounds.kind, bounds.certificate, best.by, bounds.by,
+        bounds.horizon, "exact", SolverInfo("exact", kvcore.__version__), seconds=time.monotonic() - started,
+        stopped=Stop.PROVED if best.value == bounds.value else stopped, failed=failed,
     )  # fmt: skip
 
 

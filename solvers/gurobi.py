@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from kvcore.errors import MissingTool
+from kvcore.result import Stop
 from solvers.matrix import Array, MatrixModel
 from solvers.messages import Done, SolveJob, optimal
 from solvers.ways import SOLVERS
@@ -69,13 +70,13 @@ def minimise(
             ) from None
         raise
     if model.Status in (GRB.INFEASIBLE, GRB.INF_OR_UNBD):
-        return Done("proved", infeasible=True)
+        return Done(Stop.PROVED, infeasible=True)
     on_bound(model.ObjBound)
     if model.SolCount:
         on_solution(np.array(x.X))
         if model.Status == GRB.OPTIMAL:
             return Done(optimal(model.ObjBound, matrix.value(x.X)))
-    return Done("time limit" if model.Status == GRB.TIME_LIMIT else "solver failure")
+    return Done(Stop.TIME_LIMIT if model.Status == GRB.TIME_LIMIT else Stop.SOLVER_FAILURE)
 
 
 def _environment(gurobipy: Any) -> Any:

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from kvcore.result import Stop
 from solvers.matrix import Array, MatrixModel
 from solvers.messages import Done, SolveJob, optimal
 from solvers.ways import SOLVERS
@@ -32,7 +33,7 @@ def minimise(
     info = highs.getInfo()
     statuses = highspy.HighsModelStatus
     if status == statuses.kInfeasible:
-        return Done("proved", infeasible=True)
+        return Done(Stop.PROVED, infeasible=True)
     bound = info.mip_dual_bound if matrix.integer.any() else info.objective_function_value
     on_bound(bound)
     if info.primal_solution_status == highspy.SolutionStatus.kSolutionStatusFeasible:
@@ -40,7 +41,7 @@ def minimise(
         on_solution(solution)
         if status == statuses.kOptimal:
             return Done(optimal(bound, matrix.value(solution)))
-    return Done("time limit" if status == statuses.kTimeLimit else "solver failure")
+    return Done(Stop.TIME_LIMIT if status == statuses.kTimeLimit else Stop.SOLVER_FAILURE)
 
 
 def _now_and_then(report: Callable[[Any], None]) -> Callable[[Any], None]:

@@ -34,7 +34,7 @@ from kvcore.cost import OwnCost
 from kvcore.instance import Instance
 from kvcore.metrics import SUMS, Value, check_objective, completions, objective_value, tail_of
 from kvcore.referee import verify_schedule
-from kvcore.result import Result, SolverInfo, number
+from kvcore.result import Result, SolverInfo, Start, Stop
 from kvcore.schedule import Schedule
 from kvcore.trace import Trace
 from solvers.messages import Done, Found, Progress, Send, SolveJob, SolveOptions
@@ -94,7 +94,7 @@ def improve(
 
     It takes `seconds`, or, with `rounds`, runs so many policies, however long they take; then it is reproducible.
     Ctrl-C ends it with what was found. The result names the policy that made the schedule, if a name makes it again,
-    and in `extra` the value of the start and the number of rounds. `found` is called with each better schedule;
+    the value of the start, and the number of rounds. `found` is called with each better schedule;
     `options` are as in `solve`. Where no policy to start from ends in its part of the seconds
     (`improve.first`), the result is `unknown`.
 
@@ -106,26 +106,25 @@ def improve(
     check_objective(objective)
     instance = free_calls(instance, handling)
     search = _Improvement(instance, objective, seconds, rounds, progress, found)
-    stopped = "time limit" if rounds is None else "rounds"
-    known: dict[str, Any] = {"policy": start if isinstance(start, str) else None, "value": None}
-    chosen = {"options": options} if options else {}
+    stopped = Stop.TIME_LIMIT if rounds is None else Stop.ROUNDS
+    policy = start if isinstance(start, str) else None
     info = SolverInfo("policies", kvcore.__version__, seed=seed)
     try:
         search.start(start)
     except _OverError:
         return Result(instance, objective, formulation="improve", solver=info, seconds=time.monotonic() - search.began,
-                      stopped=stopped, extra={"start": known, "rounds": 0, **chosen})  # fmt: skip
-    known["value"] = number(search.value, objective)
+                      stopped=stopped, options=options or {}, start=Start(policy), rounds=0)  # fmt: skip
+    known = Start(policy, search.value)
     try:
         search.go_on(seed)
     except KeyboardInterrupt:
-        stopped = "interrupted"
+        stopped = Stop.INTERRUPTED
     except _OverError:
         pass
     return Result(
         instance, objective, schedule=search.schedule, claimed=search.value, formulation="improve", policy=search.name,
         found_by=search.name or "improve", solver=info, seconds=time.monotonic() - search.began, stopped=stopped,
-        extra={"start": known, "rounds": search.made, **chosen},
+        options=options or {}, start=known, rounds=search.made,
     )  # fmt: skip
 
 
@@ -137,7 +136,7 @@ def run(job: SolveJob, send: Send) -> Done:
     with suppress(_OverError):
         search.start(job.start, job.beside)
         search.go_on(job.seed, job.beside)
-    return Done("time limit")
+    return Done(Stop.TIME_LIMIT)
 
 
 class _OverError(Exception):

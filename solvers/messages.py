@@ -2,25 +2,22 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from fractions import Fraction
 from typing import Any, Literal
 
 from bounds.tuning import Options, option
 from kvcore.certificates import Certificate
 from kvcore.instance import Instance
 from kvcore.metrics import Value
-from kvcore.result import BoundKind, Horizon
+from kvcore.result import BoundKind, Horizon, Rung, Size, Stop, answer
 from kvcore.schedule import Schedule
-
-Stop = Literal["proved", "time limit", "memory limit", "interrupted", "stopped early", "solver failure"]
-"""Why a solve ended; "stopped early": a `--gap` or `--better-than` was decided."""
-
 
 NO_TIME_LIMIT = 10.0**9
 
 
 def optimal(bound: float, value: float) -> Stop:
     """Return "proved" if a solver's own bound meets the value of what it calls optimal, up to its tolerance."""
-    return "proved" if bound >= value - 1e-6 * (1 + abs(value)) else "solver failure"
+    return Stop.PROVED if bound >= value - 1e-6 * (1 + abs(value)) else Stop.SOLVER_FAILURE
 
 
 @dataclass(frozen=True)
@@ -47,6 +44,26 @@ class SolveOptions(Options):
 def label(formulation: str, solver: str) -> str:
     """Name a way for people."""
     return formulation if solver in (formulation, "bound") else f"{formulation} on {solver}"
+
+
+@dataclass(frozen=True)
+class Limits:
+    """When a solve ends, and what its workers may use, as `solvers.driver.solve` says: seconds, values, MiB."""
+
+    time: float = NO_TIME_LIMIT
+    certify: float | None = None
+    gap: float | None = None
+    target: Value | None = None
+    memory: int = 8000
+    threads: int = 1
+    seed: int = 0
+
+    def met(self, value: Value, bound: Value) -> Stop | None:
+        """Return why a solve that holds these may end, if it may."""
+        if bound >= value:
+            return Stop.PROVED
+        is_close = self.gap is not None and bound > 0 and value - bound <= Fraction(self.gap) * bound
+        return Stop.EARLY if is_close or answer(self.target, value, bound) != "unknown" else None
 
 
 @dataclass(frozen=True)
@@ -81,6 +98,11 @@ class SolveJob:
         """Name it for people."""
         return label(self.formulation, self.solver)
 
+    @property
+    def is_limited(self) -> bool:
+        """Whether there is a time limit, of which a lane gives a part at least."""
+        return self.time_limit < NO_TIME_LIMIT / 100
+
 
 @dataclass(frozen=True)
 class Found:
@@ -101,22 +123,6 @@ class Bound:
     """What proves this very value to anyone, if there is such a thing."""
     by: str = ""
     """The method of bounding, where the job has several."""
-
-
-@dataclass(frozen=True)
-class Tried:
-    """A method of bounding has ended: its row of the ladder in the result."""
-
-    row: dict[str, Any]
-
-
-@dataclass(frozen=True)
-class Size:
-    """The size of the model that was built."""
-
-    rows: int
-    columns: int
-    nonzeros: int
 
 
 @dataclass(frozen=True)
@@ -146,5 +152,5 @@ NEWS = News()
 Progress = Callable[[Value | None, Value | None, float], None]
 """Called several times a second with the best value, the best bound, and the seconds since the start."""
 
-Message = Horizon | Found | Bound | Tried | Size | Done | Failed
+Message = Horizon | Found | Bound | Rung | Size | Done | Failed
 Send = Callable[[Message], None]

@@ -9,8 +9,9 @@ from formulations import make
 from formulations.big_m import BigM
 from kvcore.metrics import Value
 from kvcore.referee import verify_schedule
+from kvcore.result import Size
 from solvers.matrix import Array, MatrixModel
-from solvers.messages import Bound, Done, Found, Send, Size, SolveJob
+from solvers.messages import Bound, Done, Found, Send, SolveJob
 
 
 def run(job: SolveJob, send: Send) -> Done:

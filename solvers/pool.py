@@ -12,7 +12,8 @@ from dataclasses import dataclass, replace
 from queue import Empty, Queue
 
 from kvcore.metrics import Value
-from solvers.messages import Done, Failed, Message, SolveJob, SolveOptions, Stop
+from kvcore.result import Stop
+from solvers.messages import Done, Failed, Message, SolveJob, SolveOptions
 from solvers.process import Process, undisturbed
 from solvers.ways import way_of
 
@@ -152,13 +153,13 @@ def race(
             tick()
     except KeyboardInterrupt:
         for worker in workers():
-            worker.end("interrupted")
+            worker.end(Stop.INTERRUPTED)
     finally:
         for worker in workers():
             worker.process.kill()
     while not inbox.empty():
         _receive(inbox, on_message)
-    return [worker.done for worker in workers() if worker.done is not None] or [Done("interrupted")]
+    return [worker.done for worker in workers() if worker.done is not None] or [Done(Stop.INTERRUPTED)]
 
 
 def _start(job: SolveJob, inbox: Queue[tuple[SolveWorker, Message | None]], ends: float) -> SolveWorker:
@@ -195,7 +196,7 @@ def _receive(inbox: Queue[tuple[SolveWorker, Message | None]], on_message: Calla
 def _unexpected(worker: SolveWorker) -> Done | Failed:
     code, how = worker.process.death()
     if hasattr(signal, "SIGXCPU") and code == -signal.SIGXCPU:
-        return Done("time limit")
+        return Done(Stop.TIME_LIMIT)
     return Failed(f"{worker.job.label}: {how}")
 
 
@@ -203,6 +204,6 @@ def _limit(worker: SolveWorker, elapsed: float, reason: Stop | None) -> None:
     if reason is not None:
         worker.end(reason)
     elif elapsed > worker.ends:
-        worker.end("time limit")
+        worker.end(Stop.TIME_LIMIT)
     elif worker.process.memory_mib() > worker.job.memory_limit:
-        worker.end("memory limit")
+        worker.end(Stop.MEMORY_LIMIT)

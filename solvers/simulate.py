@@ -17,7 +17,7 @@ from kvcore.errors import BadInput
 from kvcore.instance import Instance
 from kvcore.metrics import AVERAGES, Value, check_objective, objective_value
 from kvcore.referee import verify_schedule
-from kvcore.result import Result, SolverInfo
+from kvcore.result import Result, SolverInfo, Stop
 
 
 def simulate_policy(
@@ -48,7 +48,7 @@ def simulate_policy(
     info = SolverInfo("policy", kvcore.__version__)
     return Result(
         instance, objective, schedule=schedule, solver=info, policy=chosen.name, found_by=chosen.name, seconds=seconds,
-        stopped="ended",
+        stopped=Stop.ENDED,
     )  # fmt: skip
 
 

@@ -9,6 +9,7 @@ from dataclasses import replace
 from functools import partial
 
 from kvcore.errors import BadInput, MissingTool
+from kvcore.result import Stop
 from solvers.messages import NEWS, Done, Failed, Send, SolveJob, SolveOptions
 from solvers.option_names import holding
 from solvers.process import listen, to_parent
@@ -34,7 +35,7 @@ def main() -> None:
     except ImportError as error:
         send(Failed(str(way.solver.missing(error)), "missing tool"))
     except MemoryError:
-        send(Done("memory limit"))
+        send(Done(Stop.MEMORY_LIMIT))
     sys.stderr.flush()
     os._exit(0)  # solver libraries may hang or complain while they are unloaded
 

@@ -12,7 +12,7 @@ from kvbound.cli.progress import SolveProgress, load_instance
 from kvbound.tables import in_words, value_columns
 from kvbound.units import units_of
 from kvcore.files import check_writable
-from kvcore.result import Result
+from kvcore.result import Result, Stop
 
 
 def bound(
@@ -41,20 +41,19 @@ def bound(
         )  # fmt: skip
     only_writes()
     emit(json, result.to_json(), lambda console: _show(result, console), (certificate, as_file(result.certificate)))
-    return EXIT_INTERRUPTED if result.stopped == "interrupted" else 0
+    return EXIT_INTERRUPTED if result.stopped == Stop.INTERRUPTED else 0
 
 
 def _show(result: Result, console: Console) -> None:
-    ladder = result.extra["ladder"]
     units, objective = units_of(result.instance), result.objective
     cells = [
         (rung["method"], units.value(rung["bound"], objective), f"{rung['seconds']:.2f}", rung["why"])
-        for rung in ladder
+        for rung in (each.row(objective) for each in result.ladder or ())
     ]
     console.print(f"{result.instance.name}, {result.objective}: no schedule is below", style="bold", soft_wrap=True)
     console.print(table(("method", *value_columns(units, objective, "bound"), "took, s", "why"), cells, right=(1, 2)))
-    if "chosen" in result.extra:
-        console.print(f"note: {result.extra['chosen']}")
+    if result.chosen:
+        console.print(f"note: {result.chosen}")
     if result.bound is not None:
         console.print(
             f"the best, {in_words(result, result.bound)}, is by {result.formulation}; "

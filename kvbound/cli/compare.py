@@ -100,7 +100,7 @@ def show(comparison: Comparison, console: Console, explained: Sequence[Explained
         show_measures(measured, units, console, wide=wide)
     console.print(OVER if comparison.optima else UNMEASURED, soft_wrap=True)
     for kind, optimum in comparison.optima.items():
-        took, certifying = f" in {optimum.seconds:.2f} s", optimum.extra.get("certifying_seconds")
+        took, certifying = f" in {optimum.seconds:.2f} s", optimum.certifying_seconds
         took += "" if certifying is None else f", {certifying:.2f} s of these for a certificate"
         console.print(verdict(kind, optimum, took), soft_wrap=True)
     if not explained:

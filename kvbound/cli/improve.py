@@ -47,13 +47,11 @@ def improve(
 
 
 def _show(result: Result, console: Console) -> None:
-    row = result.to_json()
-    console.print(result_table(row, units_of(result.instance)))
-    start = row["start"]
-    if result.schedule is None:
+    console.print(result_table(result.to_json(), units_of(result.instance)))
+    if result.schedule is None or result.start is None:
         console.print("no policy has ended in that time: give more --seconds, or a schedule with --from")
         return
     console.print(
-        f"from {in_words(result, start['value'])}{' by ' + start['policy'] if start['policy'] else ''}, "
-        f"{row['rounds']} rounds; stopped: {result.stopped}"
+        f"from {in_words(result, result.start.value)}{' by ' + result.start.policy if result.start.policy else ''}, "
+        f"{result.rounds} rounds; stopped: {result.stopped}"
     )

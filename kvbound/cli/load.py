@@ -21,6 +21,7 @@ from kvcore.files import check_writable, write_text
 from kvcore.instance import Instance
 from kvcore.metrics import Value
 from kvcore.parameters import fraction
+from kvcore.result import Stop
 from sweeps.export import as_csv as table_as_csv
 
 SPREADS = ("latency", "latency_without_calls", "ttft", "tpot", "tpot_without_calls", "normalized_latency",
@@ -135,7 +136,7 @@ def _least(instance: Instance, objective: str, factor: Fraction, seconds: float)
 
     with SolveProgress(f"bound at load {factor}", partial(units_of(instance).named, objective=objective)) as progress:
         found = best_bound(instance, objective, time_limit=seconds, progress=progress)
-    if found.stopped == "interrupted":
+    if found.stopped == Stop.INTERRUPTED:
         raise KeyboardInterrupt
     return found.bound or 0, found.formulation
 

@@ -26,6 +26,7 @@ from kvcore.files import check_writable, read_schedule
 from kvcore.instance import Instance
 from kvcore.metrics import check_objective
 from kvcore.referee import InvalidSchedule, verify_schedule
+from kvcore.result import Stop
 from kvcore.trace import Trace
 
 if TYPE_CHECKING:
@@ -185,7 +186,7 @@ def named(
             assert result.trace is not None  # for mypy: a policy ends with a schedule or an error
             return name, result.trace
         result = solve(loaded, objective, handling=handling, time_limit=time_limit)
-        if result.stopped == "interrupted":
+        if result.stopped == Stop.INTERRUPTED:
             raise KeyboardInterrupt
     if result.trace is None:
         raise BadInput(f"optimum: no schedule was found in {time_limit:g} s; give --time-limit")

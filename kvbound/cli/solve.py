@@ -18,7 +18,7 @@ from kvbound.tables import because, between, causes, differences, in_words
 from kvbound.trace_events import write_trace_events
 from kvbound.units import units_of
 from kvcore.files import check_writable
-from kvcore.result import DECLINED, Result
+from kvcore.result import Result, Stop
 
 if TYPE_CHECKING:
     from kvbound.comparison import Comparison
@@ -117,17 +117,16 @@ def show(result: Result, console: Console, others: Comparison | None = None) -> 
         console.print(f"not called optimal: {result.horizon.why}")
     elif result.status == "feasible":
         console.print(f"stopped: {result.stopped}; {between(result)}")
-        if result.stopped == DECLINED:
+        if result.stopped == Stop.DECLINED:
             console.print("`kvbound bound` may prove a higher one")
     if result.certificate is not None:
-        took = row.get("certifying_seconds")
+        took = result.certifying_seconds
         after = "" if took is None else f", in {took:.2f} s of these"
         least = in_words(result, result.certified_bound)
         console.print(f"certified, for anyone to check: at least {least} ({result.certificate.proof.kind}{after})")
-    if "better_than" in row:
-        target = in_words(result, row["better_than"]["target"])
-        console.print(f"a schedule of at most {target}: {row['better_than']['answer']}")
-    for line in [*row.get("failed", []), *row.get("rejected", [])]:
+    if result.target is not None:
+        console.print(f"a schedule of at most {in_words(result, str(result.target))}: {result.answer}")
+    for line in [*result.failed, *result.rejected]:
         console.print(f"note: {line}")
     if others is not None:
         show_others(others, console)
@@ -151,9 +150,9 @@ def show_others(others: Comparison, console: Console) -> None:
 
 def exit_code(result: Result, gap: float | None) -> int:
     """Return the exit code of a solve."""
-    if result.stopped == "interrupted":
+    if result.stopped == Stop.INTERRUPTED:
         return EXIT_INTERRUPTED
     undecided_gap = gap is not None and (result.gap is None or result.gap > gap)
-    undecided_target = result.extra.get("better_than", {}).get("answer") == "unknown"
-    undecided = result.status == "unknown" or result.stopped in ("solver failure", DECLINED)
+    undecided_target = result.target is not None and result.answer == "unknown"
+    undecided = result.status == "unknown" or result.stopped in (Stop.SOLVER_FAILURE, Stop.DECLINED)
     return EXIT_UNDECIDED if undecided or undecided_gap or undecided_target else 0

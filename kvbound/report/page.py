@@ -56,8 +56,8 @@ def _facts(optimum: Result) -> Iterator[tuple[str, str]]:
     yield "lower bound", "none" if optimum.bound is None else in_words(optimum, optimum.bound)
     if optimum.gap is not None:
         yield "gap", f"{100 * optimum.gap:.2f} %"
-    if "constraints" in optimum.extra:
-        yield "only of schedules that obey", ", ".join(optimum.extra["constraints"])
+    if optimum.constraints:
+        yield "only of schedules that obey", ", ".join(optimum.constraints)
     if optimum.bound_kind is not None:
         yield "the bound rests on", f"{KINDS[optimum.bound_kind]} ({optimum.proved_by})"
     if optimum.horizon is not None:
@@ -74,10 +74,10 @@ def _facts(optimum: Result) -> Iterator[tuple[str, str]]:
 
 def _ladder(optimum: Result) -> Element | None:
     """Return the bounds by all methods; without the seconds, so that a report is the same each time."""
-    rungs = optimum.extra.get("ladder")
-    if not rungs:
+    if not optimum.ladder:
         return None
     units, objective = units_of(optimum.instance), optimum.objective
+    rungs = [rung.row(objective) for rung in optimum.ladder]
     rows = [(rung["method"], units.value(rung["bound"], objective), rung["why"]) for rung in rungs]
     columns = ("method", *tables.value_columns(units, objective, "bound"), "why")
     return html_table(Cells(columns, rows, (1,)), "Lower bounds by method")

@@ -15,11 +15,13 @@ from kvcore.certificates.slot_graph import Integers, LocalGraphs
 from kvcore.certificates.slot_search import SlotSearch
 from kvcore.errors import BadInput
 from kvcore.instance import Instance
-from kvcore.metrics import Value, objective_value, scale_of
-from kvcore.referee import InvalidSchedule, verify_schedule
+from kvcore.metrics import Value, scale_of
+from kvcore.referee import InvalidSchedule
+from kvcore.result import Size, Stop
 from kvcore.schedule import Schedule
 from solvers import neighbourhoods
-from solvers.messages import NEWS, Bound, Done, Found, Send, Size, SolveJob, Stop
+from solvers.incumbent import Bounds, Incumbent
+from solvers.messages import NEWS, Bound, Done, Found, Send, SolveJob
 from solvers.slot_flow.arcs import FlowArcs, arcs_below
 from solvers.slot_flow.flow_schedule import schedule_of
 from solvers.slot_flow.late import late_segments
@@ -56,10 +58,10 @@ class SlotFlow:
         self.started = time.monotonic()
         self.deadline = self.started + job.time_limit
         self.unit = scale_of(job.instance.requests, job.objective)
-        self.bound, self.cutoff = 0, 2**62 if job.upper_bound is None else int(job.upper_bound * self.unit)
+        self.best, self.bounds = Incumbent(job.instance, job.objective), Bounds()
+        self.cutoff = 2**62 if job.upper_bound is None else int(job.upper_bound * self.unit)
         self._prove(int(Alone().value(job.instance, job.objective) * self.unit))
-        self.schedule = job.start or best_schedule(job.instance, job.objective)[1]
-        self._hold(self.schedule)
+        self._hold(job.start or best_schedule(job.instance, job.objective)[1])
 
     def run(self) -> Stop:
         """Run until the bound meets the best schedule, or time is up."""
@@ -72,8 +74,8 @@ class SlotFlow:
             except InvalidCertificate as error:  # too many options, or too large numbers
                 if instance is late or late is None:
                     raise BadInput(f"arc-flow: {error}; use events or batch-bigm") from None
-                return "memory limit"
-        return "proved" if self.bound >= self.cutoff else "time limit"
+                return Stop.MEMORY_LIMIT
+        return Stop.PROVED if self.bound >= self.cutoff else Stop.TIME_LIMIT
 
     # --- what is known -------------------------------------------------------------------------------------------
 
@@ -84,14 +86,18 @@ class SlotFlow:
         return self.bound >= self.cutoff or self.time_left == 0
 
     @property
+    def bound(self) -> int:
+        """The best bound, in units."""
+        return int((self.bounds.value or 0) * self.unit)
+
+    @property
     def time_left(self) -> float:
         """Seconds until time is up."""
         return max(0.0, self.deadline - time.monotonic())
 
     def _prove(self, bound: int) -> bool:
         """Take in a bound; return whether to stop."""
-        if bound > self.bound:
-            self.bound = bound
+        if self.bounds.take(self._value(bound), "solver", self.job.label):
             self.send(Bound(self._value(bound)))
         return self.is_done()
 
@@ -100,9 +106,9 @@ class SlotFlow:
 
     def _hold(self, schedule: Schedule) -> None:
         """Keep and report a schedule if it is better than the best known."""
-        value = objective_value(verify_schedule(self.job.instance, schedule), self.job.objective)
-        if value * self.unit < self.cutoff:
-            self.schedule, self.cutoff = schedule, int(value * self.unit)
+        value = self.best.offer(schedule, self.job.label)
+        if value is not None and value * self.unit < self.cutoff:
+            self.cutoff = int(value * self.unit)
             self.send(Found(schedule, value))
 
     def _improve(self, seconds: float) -> None:
@@ -110,9 +116,10 @@ class SlotFlow:
         instance, objective = self.job.instance, self.job.objective
         if self.is_done() or neighbourhoods.why_not(instance, objective) is not None:
             return
-        self.turns += 1
+        self.turns, start = self.turns + 1, self.best.schedule
+        assert start is not None  # for mypy: it is there from the start
         found = neighbourhoods.improve(
-            instance, objective, self.schedule, seconds=min(seconds, self.time_left), seed=self.job.seed + self.turns,
+            instance, objective, start, seconds=min(seconds, self.time_left), seed=self.job.seed + self.turns,
             target=self.bound // self.unit,
         )  # fmt: skip
         self._hold(found)

@@ -56,7 +56,7 @@ def test_ctrl_c_before_the_first_proof_leaves_the_methods_before(monkeypatch):
     interrupt_at(monkeypatch, Shares, "value", 1)
     result = climbed(TIGHT, FLOW, time_limit=1e6)
     assert (result.stopped, result.formulation) == ("interrupted", "alone")
-    assert "interrupted before its first proof" in result.extra["ladder"][-1]["why"]
+    assert "interrupted before its first proof" in result.ladder[-1].why_not
 
 
 @pytest.mark.parametrize("method", ["shares", "prices"])

@@ -330,7 +330,7 @@ def test_sigterm_ends_a_solve_as_ctrl_c_does(monkeypatch, tmp_path, number):
     """Exit 130, and what was found so far is written; here of an instance from standard input."""
     given = builtin_instance("hindsight-benchmark:seed=2").to_json().encode()
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(given)))
-    monkeypatch.setattr("solvers.driver._Solve.report", lambda self: signal.raise_signal(number))
+    monkeypatch.setattr("solvers.incumbent.Held.report", lambda self: signal.raise_signal(number))
     assert kvbound("solve", "-", "--json", tmp_path / "r.json")[0] == 130
     row = json.loads((tmp_path / "r.json").read_text())
     assert row["stopped"] == "interrupted"
@@ -377,7 +377,7 @@ def test_an_interrupt_while_the_command_is_loaded_is_one_line(monkeypatch):
 
 def test_nohup_is_obeyed(monkeypatch):
     before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
-    monkeypatch.setattr("solvers.driver._Solve.report", lambda self: signal.raise_signal(signal.SIGHUP))
+    monkeypatch.setattr("solvers.incumbent.Held.report", lambda self: signal.raise_signal(signal.SIGHUP))
     try:
         assert kvbound("solve", "mars-figure1")[0] == 0
     finally:
@@ -442,11 +442,13 @@ def test_solve_draws_the_schedule_and_how_it_came(tmp_path):
 
 
 def test_sigterm_while_a_certificate_is_looked_for_keeps_the_schedule(monkeypatch, tmp_path):
-    def report(run):
-        if run.claimant is not None:
-            signal.raise_signal(signal.SIGTERM)
+    certify = solvers.driver._Solve.certify
 
-    monkeypatch.setattr("solvers.driver._Solve.report", report)
+    def begun(run, seconds):
+        monkeypatch.setattr("solvers.incumbent.Held.report", lambda held: signal.raise_signal(signal.SIGTERM))
+        certify(run, seconds)
+
+    monkeypatch.setattr("solvers.driver._Solve.certify", begun)
     files = ["--certificate", tmp_path / "c.json", "--schedule", tmp_path / "s.json"]
     assert kvbound("solve", "mars-figure1", "--formulation", "batch-bigm", *files)[0] == 130
     assert (tmp_path / "s.json").exists()

@@ -13,10 +13,10 @@ from kvcore.contradiction import Contradiction
 from kvcore.files import read_instance, read_schedule
 from kvcore.referee import verify_schedule
 from kvcore.result import Horizon, Result
-from solvers.driver import _Solve
 from solvers.exact import exact
-from solvers.messages import Bound, Done, SolveJob
+from solvers.messages import Bound, SolveJob
 from tests.support.commands import kvbound
+from tests.support.solving import solving
 from workloads.builtin import builtin_instance
 
 FLOW, MARS = "total-flow-time", builtin_instance("mars-figure1")
@@ -67,12 +67,12 @@ def test_a_certificate_above_a_value_is_written_whatever_the_horizon(schedule, m
 
 def test_the_driver_does_not_pass_it_on(schedule, monkeypatch):
     job = SolveJob(MARS, FLOW, "bound", "bound", None, None, None, 60.0, 1000, 1, 0)
-    run = _Solve(job, 0.0)
-    run.hold(verify_schedule(MARS, schedule), "fcfs")
+    run = solving(job)
+    run.held.hold(verify_schedule(MARS, schedule), "fcfs")
     monkeypatch.setattr(Alone, "prove", lambda *_: 31)
     run.receive(job, Bound(31, "certificate", certify(MARS, FLOW, Alone()), "alone"))
     with pytest.raises(Contradiction, match="alone certifies that none is below 31"):
-        run.result([Done("time limit")], "")
+        run.result()
 
 
 def test_the_ladder_does_not_pass_it_on(schedule, monkeypatch):

@@ -56,7 +56,7 @@ def test_says_why():
     )
     assert "beside the search over what can run together and the ladder of bounds, in turns" in ways("hindsight")[1]
     result = solvers.solve(MARS)
-    assert "what it proves is certified" in result.extra["chosen"]
+    assert "what it proves is certified" in result.chosen
 
 
 def test_a_named_solver_is_taken_at_its_word():

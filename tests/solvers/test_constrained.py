@@ -15,6 +15,7 @@ from solvers.exact import exact
 from solvers.messages import Found, Message, SolveJob
 from solvers.packing import pack, unpack
 from solvers.ways import BOUND, MODELS
+from tests.support.solving import solving
 
 ONE = kv.Segment(decode=2)
 A = kv.Request(id="A", prompt=1, segments=(ONE,))
@@ -38,7 +39,7 @@ def test_a_constraint_is_an_arrival() -> None:
     assert held.status == "claimed"  # no certificate knows of rows
     assert held.certified_bound <= optimum(PAIR)
     assert held.value == held.bound == later + 3 > optimum(PAIR)
-    assert held.extra["constraints"] == ["waits"]
+    assert held.constraints == ["waits"]
     assert held.horizon.why.startswith("of schedules that obey waits: a schedule of total-flow-time at most")
     assert "total-flow-time, under waits: claimed by batch-bigm on highs" in repr(held)
     assert "only of schedules that obey" in held._repr_html_()
@@ -143,11 +144,10 @@ def test_constraints_are_of_batch_bigm() -> None:
 def test_a_policy_is_not_believed() -> None:
     """Its schedule, better than the constrained optimum, is not taken; the bound `alone` holds with any rows."""
     job = SolveJob(PAIR, "total-flow-time", "batch-bigm", "highs", None, None, None, 1, 1000, 1, 0)
-    run = _Solve(replace(job, constraints=pack([waits])), 0.0)
-    run.bound_at_once(True)
-    run.run_policies("best", 1.0)
-    assert (run.value, run.schedule, run.job_of(MODELS[0]).start) == (None, None, None)
-    assert run.guess >= run.bound > 0
+    run = solving(replace(job, constraints=pack([waits])), time=1.0)
+    run.opening.run({}, "best")
+    assert (run.held.incumbent.value, run.held.incumbent.schedule, run.job_of(MODELS[0]).start) == (None, None, None)
+    assert run.job_of(MODELS[0]).upper_bound >= run.held.bounds.value > 0
 
 
 def test_a_module_that_is_not_there() -> None:

@@ -1,5 +1,6 @@
 """The driver: limits, crashes, lies of a solver, and what may be called optimal."""
 
+import json
 import pickle
 import signal
 import subprocess
@@ -18,14 +19,16 @@ import solvers
 from heuristics import BY_COST, POLICIES, PolicyError, Unsuited, get_policy, trace_policy
 from kvcore import OBJECTIVES, BadInput, MissingTool, objective_value
 from kvcore.certificates import Alone, certify, verify_certificate
-from kvcore.result import Horizon, Result
-from solvers import driver, milp, pool, source
+from kvcore.result import Horizon, LogEntry, Result, Rung, Size, Start, Stop, answer
+from solvers import driver, incumbent, milp, opening, pool, source
 from solvers.exact import exact
+from solvers.incumbent import Bounds
 from solvers.matrix import MatrixModel
-from solvers.messages import Bound, Done, Failed, Found, SolveJob
+from solvers.messages import Bound, Done, Failed, Found, Limits, SolveJob
 from solvers.process import Process
 from solvers.ways import SOLVERS, WAYS, Solver
 from tests.support.clock import Clock
+from tests.support.solving import solving
 from workloads.builtin import builtin_instance
 
 ROOT = Path(__file__).parents[2]
@@ -76,8 +79,8 @@ def test_a_claim_is_certified_in_the_time_that_is_left(formulation):
     result = solvers.solve(instance, objective, formulation=formulation)
     assert (result.status, result.bound_kind, result.proved_by) == ("optimal", "certificate", proved_by)
     assert result.certified_bound == verify_certificate(instance, result.certificate) == result.value
-    assert 0 < result.extra["certifying_seconds"] < result.seconds
-    assert [rung["method"] for rung in result.extra["ladder"]][-1] == proved_by
+    assert 0 < result.certifying_seconds < result.seconds
+    assert result.ladder[-1].method == proved_by
     assert result.formulation == formulation
 
 
@@ -93,7 +96,7 @@ def test_what_a_claim_is_certified_with_ends_by_ctrl_c_and_the_claim_is_kept(mon
 
     result = solvers.solve(MARS, formulation="batch-bigm", warm_start="serial", progress=interrupt)
     assert (result.stopped, result.status, result.value) == ("interrupted", "claimed", 29)
-    assert result.extra["certifying_seconds"] > 0
+    assert result.certifying_seconds > 0
 
 
 def test_the_log_says_when_what_was_found_and_proved():
@@ -108,12 +111,10 @@ def test_the_log_says_when_what_was_found_and_proved():
 
 
 def test_a_false_certificate_of_a_worker_is_refused():
-    run = driver._Solve(job(MARS), 0.0)
-    asked = job(MARS, "batch-bigm", solver="highs")
-    run.horizons[asked.label] = Horizon(0, True, "of a worker")
+    run, asked = solving(job(MARS)), job(MARS, "batch-bigm", solver="highs")
     false = certify(MARS, "total-flow-time", Alone()).replace(bound="29")
     run.receive(asked, Bound(29, "certificate", false))
-    assert (run.bound, run.certificate) == (None, None)
+    assert run.held.bounds == Bounds()
     assert "it claims 29, but proves 22 only" in run.rejected[0]
 
 
@@ -167,10 +168,10 @@ def test_a_named_policy_that_does_not_end_in_time_is_replaced_by_serial(monkeypa
     monkeypatch.setattr(driver, "race", lambda *_, **__: [Done("time limit")])
     result = solvers.solve(BIG, warm_start="mars-order", time_limit=1e6, options={"solve.policies": 0})
     assert result.value == objective_value(trace_policy(BIG, get_policy("serial")), "total-flow-time")
-    assert result.extra["failed"] == ["mars-order did not end in its part of the time limit: serial stands in for it"]
+    assert result.failed == ["mars-order did not end in its part of the time limit: serial stands in for it"]
     named = solvers.solve(BIG, warm_start="mars-order", time_limit=1e6, options={"solve.policies": 1})
     assert named.value == objective_value(trace_policy(BIG, get_policy("mars-order")), "total-flow-time")
-    assert "failed" not in named.extra
+    assert not named.failed
 
 
 @pytest.mark.parametrize("objective", OBJECTIVES)
@@ -185,7 +186,7 @@ def test_whatever_solves_is_never_worse_than_any_policy_that_the_machine_suits(m
     assert len(values) > 45
     result = solvers.solve(instance, objective)
     assert result.value == min(values)
-    assert "failed" not in result.extra
+    assert "failed" not in result.to_json()
 
 
 @pytest.mark.parametrize("ends", [[Done("memory limit")], [Failed("too large", "bad input")]])
@@ -201,11 +202,12 @@ def test_policies_end_with_the_time_limit_and_the_result_says_how_many_are_left(
     raced = mock.Mock()
     monkeypatch.setattr(driver, "race", raced)
     clock = Clock().monotonic
-    monkeypatch.setattr(driver, "time", SimpleNamespace(monotonic=clock, process_time=clock))
+    for module in (driver, incumbent, opening):
+        monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=clock, process_time=clock))
     result = solvers.solve(BIG, time_limit=10)
     assert (result.status, result.stopped, result.formulation) == ("bound-only", "time limit", "shares")
     suited = sum(policy.why_not(BIG.machine) is None for policy in BY_COST)
-    assert result.extra["failed"] == [f"{suited} policies that the machine suits did not end in time"]
+    assert result.failed == [f"{suited} policies that the machine suits did not end in time"]
     raced.assert_not_called()
 
 
@@ -214,7 +216,7 @@ def test_shares_of_time_are_there_before_any_worker(monkeypatch):
     monkeypatch.setattr(driver, "race", lambda *_, **__: [Done("time limit")])
     endless = {"solve.at_once": 10**6}
     result = solvers.solve(builtin_instance("mars-like:n=20,seed=0"), time_limit=10**8, options=endless)
-    by_alone, by_shares = ([e["bound"] for e in result.extra["log"] if e["by"] == by] for by in ("alone", "shares"))
+    by_alone, by_shares = ([each.value for each in result.log if each.by == by] for by in ("alone", "shares"))
     assert (result.proved_by, [result.bound]) == ("shares", by_shares)
     assert result.bound > 2 * by_alone[0]
 
@@ -229,12 +231,12 @@ def test_a_bound_that_is_there_before_the_workers_decides_unless_a_way_is_named(
 
 
 def test_a_bound_below_alone_is_not_taken():
-    run = driver._Solve(job(MARS), 0.0)
-    run.bound_at_once(True)
-    alone = run.bound
+    run = solving(job(MARS))
+    run.opening.bound_at_once()
+    alone = run.held.bounds.value
     run.receive(job(MARS, "cp-sat", solver="cp-sat"), Bound(-6))
     run.receive(job(MARS), Bound(-6))
-    assert (run.bound, run.bounded_by.formulation) == (alone, "alone")
+    assert (run.held.bounds.value, run.held.bounds.by, run.held.bounded_by.formulation) == (alone, "alone", "alone")
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
@@ -308,7 +310,7 @@ def test_a_long_schedule_to_start_from_is_not_written_out(monkeypatch):
     monkeypatch.setattr(driver, "race", lambda lanes, *_, **__: [Failed(str(lanes[0][0].start))])
     held = solvers.solve(BIG, warm_start="serial", options=short)
     assert any(batch.repeat > 1 for batch in held.schedule.batches)
-    assert held.extra["failed"] == ["None"]
+    assert held.failed == ["None"]
 
 
 def test_a_worker_that_starts_late_has_the_time_that_is_left(monkeypatch):
@@ -372,26 +374,27 @@ def test_memory_limit_ends_the_worker_and_keeps_what_it_found():
 
 
 def test_a_schedule_that_the_referee_refuses_is_never_held():
-    run = driver._Solve(job(MARS), 0.0)
-    asked = job(MARS, "events")
+    run, asked = solving(job(MARS)), job(MARS, "events")
     good = solved().schedule
     bad = good.model_copy(update={"batches": good.batches[:-1]})
     run.receive(asked, Found(bad, 1))
-    assert run.schedule is None
+    assert run.held.incumbent.schedule is None
     assert "R11" in run.rejected[0]
     run.receive(asked, Found(good, 1))
-    run.receive(asked, Bound(run.value))
-    result = run.result([Done("proved")], "")
+    run.receive(asked, Bound(run.held.incumbent.value))
+    run.ends = [Done("proved")]
+    result = run.result()
     assert result.claimed == 1 != result.value
     assert not result.verified
     assert result.status == "feasible"
 
 
 def test_a_solve_says_that_the_time_is_over_where_one_worker_had_nothing_left_to_try_before():
-    run = driver._Solve(job(MARS), 0.0)
+    run = solving(job(MARS))
     run.receive(job(MARS, "events"), Found(solved().schedule, None))
-    assert run.result([Done("memory limit"), Done("time limit")], "").stopped == "time limit"
-    assert run.result([Done("memory limit")], "").stopped == "memory limit"
+    for ends, stopped in ((["memory limit", "time limit"], "time limit"), (["memory limit"], "memory limit")):
+        run.ends = [Done(Stop(end)) for end in ends]
+        assert run.result().stopped == stopped
 
 
 def test_a_bound_without_a_horizon_argument_is_not_an_optimum():
@@ -404,34 +407,79 @@ def test_a_bound_without_a_horizon_argument_is_not_an_optimum():
 
 
 def test_workers_stop_where_a_bound_on_all_schedules_is_met_or_close_enough():
-    run, asked = driver._Solve(job(MARS), 0.0, gap=0.1, heard=True, value=100), job(MARS, "cp-sat", solver="cp-sat")
-    run.tighten(100, asked)
-    assert run.decided() is None  # it is one on the schedules of some number of batches
-    run.bound, run.horizons[asked.label] = None, Horizon(5, True, "no better schedule has more")
+    run, asked = solving(job(MARS), gap=0.1), job(MARS, "cp-sat", solver="cp-sat")
+    run.held.incumbent.value = 100
+    run.receive(asked, Bound(100))
+    assert run.held.decided() is None  # it is one on the schedules of some number of batches
+    run.receive(asked, Horizon(5, True, "no better schedule has more"))
     for bound, why in ((90, None), (91, "stopped early"), (100, "proved")):
-        run.tighten(bound, asked)
-        assert run.decided() == why
+        run.receive(asked, Bound(bound))
+        assert run.held.decided() == why
 
 
 def test_a_bound_on_schedules_of_some_number_of_batches_proves_nothing_of_the_instance():
-    run, asked = driver._Solve(job(MARS), 0.0), job(MARS, "cp-sat", solver="cp-sat")
+    run, asked = solving(job(MARS)), job(MARS, "cp-sat", solver="cp-sat")
     run.receive(asked, Found(trace_policy(MARS, get_policy("fcfs")).schedule, None))
-    run.receive(asked, Bound(run.value))
     for sufficient in (False, True):
         run.receive(asked, Horizon(99, sufficient, "of a worker"))
-        result = run.result([Done("time limit")], "")
+        run.receive(asked, Bound(run.held.incumbent.value))
+        result = run.result()
         assert (result.stopped == "proved") is sufficient
         assert result.horizon.batches == 99
 
 
 def test_a_target_is_reached_at_its_value_and_out_of_reach_of_a_bound_above_it():
-    run = driver._Solve(job(MARS), 0.0, target=29)
-    run.tighten(29, job(MARS))
-    assert run.answer() == "unknown"
-    run.tighten(30, job(MARS))
-    assert run.answer() == "no"
-    run.value = 29
-    assert run.answer() == "yes"
+    for value, bound, expected in ((None, 29, "unknown"), (None, 30, "no"), (30, 29, "unknown"), (29, 20, "yes")):
+        assert answer(29, value, bound) == expected
+    assert answer(None, 29, 29) == "unknown"
+    assert [Limits(target=29).met(value, 28) for value in (29, 30)] == ["stopped early", None]
+    assert Limits(target=27).met(30, 28) == "stopped early"
+
+
+INTERFACE = {
+    "instance", "instance_sha256", "objective", "tick_seconds", "status", "value", "mean", "bound", "gap", "bound_kind",
+    "certified_bound", "found_by", "proved_by", "horizon", "verified", "formulation", "solver", "policy", "seconds",
+    "stopped", "handling", "completion",
+}  # fmt: skip
+
+
+def test_a_row_has_the_keys_and_words_that_scripts_rely_on():
+    assert set(Result(MARS, "makespan").to_json()) == INTERFACE
+    full = Result(
+        MARS, "makespan", stopped=Stop.TIME_LIMIT, chosen="so", log=[LogEntry(0.12345, "value", 3, "fcfs")],
+        ladder=[Rung("alone", 0.5, 2, "all", "it is"), Rung("slots", why_not="no"), Rung("events")],
+        certifying_seconds=0.0, target=0, models={"cp-sat": Size(1, 2, 3)}, constraints=["waits"],
+        options={"solve.grace": 1.0}, start=Start("fcfs"), rounds=0, rejected=["R1"], failed=["late"],
+    )  # fmt: skip
+    row = json.loads(json.dumps(full.to_json()))
+    assert row["stopped"] == "time limit"
+    assert {key: row[key] for key in row.keys() - INTERFACE} == {
+        "chosen": "so", "log": [{"seconds": 0.123, "value": 3, "by": "fcfs"}], "certifying_seconds": 0.0,
+        "ladder": [
+            {"method": "alone", "bound": 2, "seconds": 0.5, "drops": "all", "why": "it is"},
+            {"method": "slots", "bound": None, "seconds": 0.0, "drops": "", "why": "no"},
+            {"method": "events", "bound": None, "seconds": 0.0, "drops": "", "why": "it ended before its first proof"},
+        ],
+        "better_than": {"target": "0", "answer": "unknown"},
+        "model": {"cp-sat": {"rows": 1, "columns": 2, "nonzeros": 3}},
+        "constraints": ["waits"], "options": {"solve.grace": 1.0},
+        "start": {"policy": "fcfs", "value": None}, "rounds": 0, "rejected": ["R1"], "failed": ["late"],
+    }  # fmt: skip
+
+
+def test_a_bound_on_all_schedules_is_better_than_any_other_and_a_certificate_than_the_same_word():
+    held, alone = Bounds(), certify(MARS, "total-flow-time", Alone())
+    assert held.take(40, "solver", "few batches", Horizon(3, False, "so many were tried"))
+    assert (held.value, held.of_all) == (40, None)
+    assert held.certify(alone, "alone")
+    assert (held.value, held.of_all, held.kind, held.by) == (22, 22, "certificate", "alone")
+    assert held.take(23, "search", "counts")
+    assert not held.certify(alone, "again")
+    assert (held.value, held.kind, held.by, held.certificate) == (23, "search", "counts", alone)
+    met = Bounds(22, "search", "counts", held.horizon)
+    assert not met.certify(alone, "alone")
+    assert not met.take(22, "solver", "highs")
+    assert (met.kind, met.by, met.certificate) == ("certificate", "alone", alone)
 
 
 def test_statuses_keep_unknown_bound_only_and_infeasible_apart():

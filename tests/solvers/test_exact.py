@@ -266,7 +266,7 @@ def test_what_no_search_takes_is_said():
     result = exact(crowd)
     assert (result.status, result.stopped) == ("feasible", "limit of the search")
     for why in ("need batches that all last one tick", "at most 32 requests", "batches may last more than one tick"):
-        assert any(why in said for said in result.extra["failed"])
+        assert any(why in said for said in result.failed)
 
 
 def test_an_unknown_objective():

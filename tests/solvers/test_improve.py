@@ -35,7 +35,7 @@ def test_it_is_never_worse_and_the_same_again(objective: str) -> None:
     assert found.verified
     assert found.value is not None
     assert found.value <= value
-    assert str(found.extra["start"]["value"]) == str(value)
+    assert str(found.start.value) == str(value)
     assert improve(instance, objective, start=first, rounds=26, seed=seed).schedule == found.schedule
     if found.policy is not None:
         assert run_policy(instance, get_policy(found.policy)) == found.schedule
@@ -79,7 +79,7 @@ def test_a_machine_that_does_not_evict_or_pause_and_free_calls() -> None:
         instance = instance.replace(cost=LINEAR, machine=instance.machine.replace(evict=False, pause=seed % 2 == 0))
         found = improve(instance, start="serial", handling="free", rounds=90, seed=seed)
         assert found.verified
-        better += found.value < found.extra["start"]["value"]
+        better += found.value < found.start.value
     assert better
 
 
@@ -87,14 +87,15 @@ def test_a_cost_of_ones_own() -> None:
     instance = serving(3).replace(cost=OwnCost(lambda features: 2 + features.tokens**0.5))
     found = improve(instance, rounds=9)
     assert found.verified
-    assert found.value <= found.extra["start"]["value"]
+    assert found.value <= found.start.value
 
 
 @pytest.mark.parametrize("start", [None, "vllm"])
 def test_a_policy_that_does_not_end_in_time_gives_no_start(start: str | None) -> None:
     found = improve(serving(3), start=start, seconds=0.0, options={"improve.first": 0})
     assert (found.status, found.schedule, found.stopped) == ("unknown", None, "time limit")
-    assert found.extra == {"start": {"policy": start, "value": None}, "rounds": 0, "options": {"improve.first": 0}}
+    row = found.to_json()
+    assert (row["start"], row["rounds"], row["options"]) == ({"policy": start, "value": None}, 0, {"improve.first": 0})
 
 
 def test_equal_requests_start_staggered() -> None:
@@ -105,7 +106,7 @@ def test_equal_requests_start_staggered() -> None:
     found = improve(instance, "busy-time", start="mc-sf", rounds=8)
     assert found.policy is not None
     assert found.policy.startswith("staggered:")
-    assert found.value < found.extra["start"]["value"]
+    assert found.value < found.start.value
 
 
 def test_destroy_and_repair_goes_on_where_it_applies() -> None:
@@ -143,7 +144,7 @@ def test_ctrl_c_leaves_what_was_found() -> None:
             raise KeyboardInterrupt
 
     found = improve(builtin_instance("infermax-figure15:I=32"), rounds=50, progress=interrupt)
-    assert (found.stopped, found.extra["rounds"], found.verified) == ("interrupted", 3, True)
+    assert (found.stopped, found.rounds, found.verified) == ("interrupted", 3, True)
 
 
 def test_the_largest_flow_time_has_a_deadline() -> None:
@@ -155,7 +156,7 @@ def test_the_largest_flow_time_has_a_deadline() -> None:
     found = improve(instance, "max-flow-time", start="vllm-v1", rounds=12)
     assert found.policy is not None
     assert found.policy.startswith("deadline:flow=")
-    assert found.value < found.extra["start"]["value"]
+    assert found.value < found.start.value
 
 
 def test_nothing_is_prepared_once_the_time_is_over(monkeypatch) -> None:
@@ -165,7 +166,7 @@ def test_nothing_is_prepared_once_the_time_is_over(monkeypatch) -> None:
 
     monkeypatch.setattr("solvers.improve._staggered", prepared)
     result = improve(builtin_instance("mars-figure1"), seconds=0.0)
-    assert (result.stopped, result.extra["rounds"]) == ("time limit", 0)
+    assert (result.stopped, result.rounds) == ("time limit", 0)
 
 
 def test_knee_and_on_time_are_starts_and_neighbours() -> None:

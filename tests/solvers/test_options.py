@@ -114,14 +114,14 @@ def test_a_wrong_option_is_one_clear_line(given, why):
 def test_options_hold_in_the_search_and_not_after_it():
     found = [kv.bound(MARS, method="prices", options=given) for given in ({}, {"columns.rounds": "1"}, None)]
     assert found[1].bound < found[0].bound == found[2].bound
-    assert found[1].extra["options"] == {"columns.rounds": 1}
-    assert "options" not in found[0].extra
+    assert found[1].options == {"columns.rounds": 1}
+    assert "options" not in found[0].to_json()
 
 
 def test_options_reach_the_workers_and_the_result():
     found = [kv.solve(MARS, formulation="prices", options=given) for given in ({"columns.rounds": 1}, {})]
     assert found[0].bound < found[1].bound
-    assert [each.extra.get("options") for each in found] == [{"columns.rounds": 1}, None]
+    assert [each.options for each in found] == [{"columns.rounds": 1}, {}]
 
 
 def test_options_on_the_command_line(tmp_path):

@@ -12,7 +12,7 @@ from kvbound.cli.solve import exit_code, show
 from kvcore import OBJECTIVES, BadInput, Machine
 from kvcore.certificates import Alone
 from kvcore.instance import Call, Instance, Request, Segment
-from kvcore.result import DECLINED
+from kvcore.result import Stop
 from solvers import driver
 from solvers.exact import exact
 from solvers.messages import Bound, Done, Failed, SolveJob
@@ -80,7 +80,7 @@ def test_auto_holds_a_schedule_and_a_bound_whatever_the_sizes(instance, objectiv
 
     result = solvers.solve(instance, objective, progress=stop_after_a_while)
     assert Alone().value(instance, objective) <= result.bound <= result.value
-    assert not any("code" in line for line in result.extra.get("failed", []))
+    assert not any("code" in line for line in result.failed)
 
 
 @pytest.mark.slow
@@ -119,7 +119,7 @@ def test_where_all_ways_decline_the_result_says_so_and_what_may_help(monkeypatch
     """It is no failure of a solver, and `alone` and the policies are there all the same."""
     monkeypatch.setattr(driver, "race", lambda *_, **__: [Failed("it is too large", "bad input")])
     result = solvers.solve(MARS)
-    assert result.stopped == DECLINED
+    assert result.stopped == Stop.DECLINED
     assert result.bound < result.value
     printed = StringIO()
     show(result, PlainConsole(file=printed, width=200))

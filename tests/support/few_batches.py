@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from kvcore.metrics import Value
-from kvcore.result import Horizon
+from kvcore.result import Horizon, Stop
 from solvers.messages import Bound, Done, Failed, Message, SolveJob
 from solvers.pool import race
 
@@ -30,7 +30,7 @@ def look_at(
 
         job = replace(lanes[0][0], batches=batches)
         receive(job, Horizon(batches, False, "so many were tried"))
-        return race([[job]], hear, lambda: "stopped early" if bounds and until(bounds) else None)
+        return race([[job]], hear, lambda: Stop.EARLY if bounds and until(bounds) else None)
 
     monkeypatch.setattr("solvers.driver.race", told)
     return bounds

@@ -1,0 +1,142 @@
+"""What a search, or a solve, holds while it runs: the best schedule, and the best lower bound, with who each is by."""
+
+import time
+from dataclasses import dataclass, field
+
+from kvcore.certificates import Certificate
+from kvcore.certificates.certificate import HORIZON
+from kvcore.instance import Instance
+from kvcore.metrics import Value, objective_value
+from kvcore.referee import verify_schedule
+from kvcore.result import BoundKind, Horizon, LogEntry, Stop
+from kvcore.schedule import Schedule
+from kvcore.trace import Trace
+from solvers.messages import Bound, Limits, Progress, SolveJob
+from solvers.ways import WAYS
+
+ALL = Horizon(0, True, HORIZON)
+NO_HORIZON = Horizon(0, False, "there was no time to say how many batches are enough")
+
+OPENING = "bounds"
+"""The solver, in a result, of what is proved before any worker."""
+
+
+@dataclass
+class Incumbent:
+    """The best schedule, its value by the referee, what it is by, and the value that was claimed for it."""
+
+    instance: Instance
+    objective: str
+    schedule: Schedule | None = None
+    value: Value | None = None
+    by: str | None = None
+    claimed: Value | None = None
+
+    def offer(self, schedule: Schedule, by: str, claimed: Value | None = None) -> Value | None:
+        """Hold a schedule, and return its value, if it is the best (InvalidSchedule: it breaks a rule)."""
+        return self.hold(verify_schedule(self.instance, schedule), by, claimed)
+
+    def hold(self, trace: Trace, by: str, claimed: Value | None = None) -> Value | None:
+        """Hold a schedule, which the referee has executed, and return its value, if it is the best."""
+        value = objective_value(trace, self.objective)
+        if self.value is not None and value >= self.value:
+            return None
+        self.schedule, self.value, self.by, self.claimed = trace.schedule, value, by, claimed
+        return value
+
+
+@dataclass
+class Bounds:
+    """The best lower bound, whose word it is, what it is by, and of which schedules; and the best certificate."""
+
+    value: Value | None = None
+    kind: BoundKind | None = None
+    by: str | None = None
+    horizon: Horizon = NO_HORIZON
+    certificate: Certificate | None = None
+
+    @property
+    def of_all(self) -> Value | None:
+        """The bound, if it holds for schedules of any number of batches."""
+        return self.value if self.horizon.sufficient else None
+
+    def certify(self, certificate: Certificate, by: str) -> bool:
+        """Take a certificate, which the checker has recomputed; say whether its bound is the best."""
+        if self.certificate is None or certificate.value > self.certificate.value:
+            self.certificate = certificate
+        return self.take(certificate.value, "certificate", by)
+
+    def take(self, value: Value, kind: BoundKind | None, by: str, horizon: Horizon = ALL) -> bool:
+        """Take a bound if it is the best; say whether it is. One on all schedules is better than any other.
+
+        A certificate takes the place of a word of the same value.
+        """
+        new, old = (horizon.sufficient, value), (self.horizon.sufficient, self.value)
+        is_best = self.value is None or new > (self.horizon.sufficient, self.value)
+        if is_best or (new == old and kind == "certificate" != self.kind):
+            self.value, self.kind, self.by, self.horizon = value, kind, by, horizon
+        return is_best
+
+
+@dataclass
+class Held:
+    """What a solve holds: the best schedule, the best bound, when each came, and whether they meet its limits.
+
+    Where a way is `named`, it has its say before a bound of the opening decides.
+    """
+
+    incumbent: Incumbent
+    limits: Limits
+    named: bool
+    started: float
+    progress: Progress | None = None
+    shown: float = 0.0
+    """When progress was shown."""
+    bounds: Bounds = field(default_factory=Bounds)
+    bounded_by: SolveJob | None = None
+    """The job whose word the bound is."""
+    log: list[LogEntry] = field(default_factory=list)
+
+    @property
+    def seconds(self) -> float:
+        """Seconds since the start."""
+        return time.monotonic() - self.started
+
+    def report(self) -> None:
+        """Show progress to the caller, ten times a second at the most."""
+        if self.progress is not None and self.seconds > self.shown + 0.1:
+            self.shown = self.seconds
+            self.progress(self.incumbent.value, self.bounds.value, self.shown)
+
+    def hold(self, trace: Trace, by: str, claimed: Value | None = None) -> bool:
+        """Hold a schedule, which the referee has executed, if it is the best; say whether it is."""
+        value = self.incumbent.hold(trace, by, claimed)
+        if value is not None:
+            self.log.append(LogEntry(self.seconds, "value", value, by))
+        return value is not None
+
+    def take(self, job: SolveJob, bound: Bound, horizon: Horizon = NO_HORIZON) -> None:
+        """Take a bound of a job: a certificate, which was recomputed, or a word on the schedules of a horizon."""
+        by = bound.by or job.label
+        if bound.certificate is not None:
+            is_best = self.bounds.certify(bound.certificate, by)
+        else:
+            kind = bound.kind or WAYS[job.formulation, job.solver].proves
+            is_best = self.bounds.take(bound.value, kind, by, horizon)
+        if is_best:
+            self.log.append(LogEntry(self.seconds, "bound", bound.value, by))
+        if is_best or (self.is_opening and bound.value == self.bounds.value):
+            self.bounded_by = job
+
+    @property
+    def is_opening(self) -> bool:
+        """Whether the bound is still that of the opening."""
+        return self.bounded_by is not None and self.bounded_by.solver == OPENING
+
+    def decided(self) -> Stop | None:
+        """Return why the workers can stop, if they can."""
+        value, bound = self.incumbent.value, self.bounds.of_all
+        if value is None or bound is None:
+            return None
+        has_its_say = self.named and self.is_opening and bound <= value  # above it is a contradiction
+        return None if has_its_say else self.limits.met(value, bound)

@@ -1,0 +1,113 @@
+"""What a solve has before any worker: quick bounds, and schedules of policies, the fastest first."""
+
+import time
+from collections.abc import Mapping
+from dataclasses import replace
+
+from heuristics import BY_COST, Policy, PolicyError, Unsuited, get_policy, trace_policy
+from kvcore.errors import BadInput
+from kvcore.referee import verify_schedule
+from kvcore.schedule import Schedule
+from kvcore.trace import Trace
+from solvers.dual_bound import rungs
+from solvers.incumbent import OPENING, Held, Incumbent
+from solvers.messages import Bound, SolveJob, SolveOptions
+from solvers.process import prepare
+from solvers.ways import CERTIFYING
+
+
+def is_short(schedule: Schedule) -> bool:
+    """Whether its batches are written out for workers."""
+    return sum(batch.repeat for batch in schedule.batches) <= SolveOptions.given().written_out
+
+
+class Opening:
+    """The opening of a solve: `policies` are those that have yet to run, `ran` those that have, by name.
+
+    `best` is the best schedule, held or not: its value bounds the horizon.
+    """
+
+    def __init__(self, job: SolveJob, held: Held) -> None:
+        self.job, self.held, self.best = job, held, Incumbent(job.instance, job.objective)
+        self.policies: list[Policy] = []
+        self.ran: list[str] = []
+        self.notes: list[str] = []
+
+    def run(self, known: Mapping[str, Schedule], warm_start: str) -> None:
+        """Prove quick bounds, and hold the best of the schedules that are known and those of policies."""
+        self.bound_at_once()
+        for name, schedule in known.items():
+            self.hold(verify_schedule(self.job.instance, schedule), name)
+        prepare()
+        self.run_policies(warm_start)
+
+    def bound_at_once(self) -> None:
+        """Prove what takes little time: that no request is faster than alone, and, where no way is named, some more."""
+        options, limit, instance = SolveOptions.given(), self.held.limits.time, self.job.instance
+        tokens = sum(request.output for request in instance.requests)
+        is_long = tokens > options.quick_tokens * options.policies * limit
+        quick = CERTIFYING[:1] if self.held.named or is_long else [way for way in CERTIFYING if way.at_once]
+        seconds = options.at_once * max(1.0, options.few_joint / len(instance.requests))
+        for rung in rungs(
+            instance, self.job.objective, quick,
+            time_limit=min(seconds, options.policies * limit), late=min(options.longest_wait, limit / 2),
+        ):  # fmt: skip
+            if rung.certificate is not None:
+                job = replace(self.job, formulation=rung.method, solver=OPENING)
+                self.held.take(job, Bound(rung.certificate.value, "certificate", rung.certificate, rung.method))
+
+    def run_policies(self, warm_start: str) -> None:
+        """Find a schedule to start from; `policies` keeps those that have not ended in their part of the time limit."""
+        if warm_start == "none" and self.best.value is not None:
+            return
+        options, holds = SolveOptions.given(), warm_start != "none"
+        share = self.held.started + options.policies * self.held.limits.time
+        if warm_start in ("best", "none"):
+            self.policies = [policy for policy in BY_COST if policy.why_not(self.job.instance.machine) is None]
+            self.go_through(min(share, self.held.started + options.longest_wait), holds=holds)
+            if not holds:
+                self.policies, self.ran = [], []
+            return
+        named, self.policies = get_policy(warm_start), [get_policy("serial"), get_policy(warm_start)]
+        error = self.go_through(share)
+        if self.policies:
+            self.notes.append(f"{named.name} did not end in its part of the time limit: serial stands in for it")
+        elif error is not None:
+            raise error
+        self.policies = []
+
+    def go_through(self, end: float, *, holds: bool = True) -> BadInput | None:
+        """Run policies, the fastest first, until `end`, or one has a schedule, or it is decided; why the last failed.
+
+        The limit of the first one is of processor time: on a busy machine, too, there is a schedule.
+        """
+        share, error = SolveOptions.given().referee, None
+        while self.policies and not self.held.decided():
+            began, used = time.monotonic(), time.process_time()
+
+            def in_time(began: float = began, used: float = used) -> bool:
+                if self.best.value is None:
+                    return (1 + share) * (time.process_time() - used) < self.held.limits.time
+                self.held.report()
+                return (1 + share) * time.monotonic() - share * began < end
+
+            policy, error = self.policies[0], None
+            try:
+                self.hold(trace_policy(self.job.instance, policy, go_on=in_time), policy.name, holds)
+            except (PolicyError, Unsuited) as why:
+                error = why
+                if isinstance(why, PolicyError) and not in_time():
+                    break
+            self.ran.append(self.policies.pop(0).name)
+        return error
+
+    def close(self) -> None:
+        """Note how many policies did not end, if they would have been of use and no way has run them."""
+        if self.policies and not self.held.decided() and (self.held.named or self.best.value is None):
+            self.notes.append(f"{len(self.policies)} policies that the machine suits did not end in time")
+
+    def hold(self, trace: Trace, policy: str, holds: bool = True) -> None:
+        """Hold the schedule of a policy, which knows nothing of constraints that a user adds, or only its value."""
+        self.best.hold(trace, policy)
+        if holds and not self.job.constraints and self.held.hold(trace, policy) and is_short(trace.schedule):
+            self.held.incumbent.schedule = trace.expanded()
