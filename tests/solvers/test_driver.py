@@ -84,6 +84,29 @@ def test_a_claim_is_certified_in_the_time_that_is_left(formulation):
     assert result.formulation == formulation
 
 
+LATE = builtin_instance("hindsight:n=3,M=12,seed=0")
+LATE = LATE.replace(requests=tuple(one.replace(slo=kvcore.Slo(latency=7)) for one in LATE.requests))
+QUESTIONS = (
+    (MARS, "total-flow-time", 29), (MARS, "p99-flow-time", 14), (LATE, "total-flow-time", 23),
+    (LATE, "late-requests", 1), (ALIKE, "busy-time", 616944),
+)  # fmt: skip
+"""Instances and objectives of which each way takes some, with their optima."""
+
+
+@pytest.mark.parametrize("way", WAYS.values(), ids=lambda way: way.label)
+def test_each_way_runs_and_says_nothing_false(way):
+    with suppress(MissingTool):
+        way.solver.version()
+        asked = next(each for each in QUESTIONS if way.declines(*each[:2]) is None)
+        given = {"time_limit": 0.3 if way.endless else None, "certify_limit": 0, "warm_start": "serial"}
+        result = solvers.solve(*asked[:2], formulation=way.formulation, solver=way.solver.name, **given)
+        assert way.endless or not {"failed", "rejected"} & result.extra.keys()
+        assert result.bound <= asked[2] <= result.value
+        assert result.value == asked[2] or way.proves not in ("search", "solver")
+        return
+    pytest.skip(f"{way.solver.name} is not installed")
+
+
 def test_what_a_claim_is_certified_with_ends_by_ctrl_c_and_the_claim_is_kept(monkeypatch):
     monkeypatch.setattr(driver, "BOUND", WAYS["improve", "improve"])  # which never ends by itself
 
