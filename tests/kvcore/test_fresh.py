@@ -145,7 +145,7 @@ def test_memory_is_a_reason(kind):
 def test_levels_are_a_reason():
     """What is refilled in part is not swapped for nothing: bounds rise, and both checkers agree."""
     higher = 0
-    for seed in range(3000) if ALL else (*range(40), 134, 230, 312):
+    for seed in range(3000) if ALL else (*range(40), 557, 617, 739):
         tiny = tight(seed)
         plain, *others = [
             (FreshSearch(tiny, FLOW, 0, 10_000, memory=True, levels=levels).run(), levels) for levels in levels_of(tiny)
@@ -233,7 +233,7 @@ def placed(tiny, schedule, fee, levels):
 def test_every_schedule_is_covered_by_the_labels_of_its_places():
     """The claims of the head of fresh.py with memory, on random schedules: time, what is early, what the device has."""
     out = partly = 0
-    for seed in few(range(6000), 18):
+    for seed in few(range(500, 6500), 18):
         tiny, draw = tight(seed), Random(seed)
         schedule = random_schedule(draw, tiny)
         levels = draw.choice(levels_of(tiny))
