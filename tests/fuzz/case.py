@@ -106,6 +106,7 @@ def counted_time() -> Iterator[None]:
         mock.patch("time.process_time", clock),
         mock.patch("heuristics.engine.guarded.SECONDS", 1000.0),
         mock.patch("bounds.events.MOST_STATES", 1500),
+        mock.patch("bounds.fresh.MOST_LABELS", 20_000),
         chosen(EventOptions(narrow_states=1500)),
         mock.patch("solvers.neighbourhoods.improve", lambda *given, **named: improve(*given, **{"rounds": 60} | named)),
     ):

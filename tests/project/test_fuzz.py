@@ -63,7 +63,7 @@ def test_a_wrong_referee_is_found_and_made_small(monkeypatch):
 
     monkeypatch.setattr(validator, "verify_schedule", generous)
     part = referee.PART
-    wrong = found(part, range(180, 200))
+    wrong = found(part, range(225, 240))
     assert wrong.kind == "referee is wrong about R7"
     small = shrink(part, wrong)
     assert small.kind == wrong.kind

@@ -168,7 +168,7 @@ FRESH = Profile(
 )  # fmt: skip
 """Calls longer than batches, and prefills in parts; memory may bind."""
 TIGHT = FRESH.but(
-    memory="near", block=(1, 1, 2), partial=False, host_memory=("swapped", "no limit", "no limit"),
+    memory="near", block=(1, 1, 2), partial=False, host_memory=("swapped", *("no limit",) * 4),
     cost=("fresh, moved", "fresh, moved apart", "fresh, moved apart"),
 )  # fmt: skip
 """Contexts that do not fit together, and KV that moves as a whole; swaps take time."""
