@@ -1,12 +1,12 @@
 """What a batch shares: the rules R5 to R7 as a table, over which the referee, programs, searches and policies loop."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from kvcore.instance import Machine
 
 
 class Use(NamedTuple):
-    """What a batch takes of what may be limited, or the work of one request does."""
+    """What a batch takes, or a request in it, of what may be limited."""
 
     blocks: int
     host: int
@@ -67,7 +67,6 @@ def limits_of(machine: Machine, unlimited: float) -> list[float]:
     return [unlimited if (most := limit.of(machine)) is None else most for limit in LIMITS]
 
 
-def work(phase: str, tokens: int) -> Use:
-    """Return what the work of a request takes of budgets."""
-    prefill = int(phase == "prefill")
-    return Use(0, 0, tokens, tokens * prefill, 1, 1 - prefill, prefill)
+def use_of(tokens: Any, decodes: Any, prefills: Any, blocks: Any = 0, host: Any = 0) -> Use:
+    """Return what a batch takes; each of its decodes processes one token."""
+    return Use(blocks, host, tokens, tokens - decodes, decodes + prefills, decodes, prefills)

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from kvcore.cost import Features
 from kvcore.errors import BadInput
 from kvcore.instance import Instance
-from kvcore.limits import LIMITS, Use
+from kvcore.limits import LIMITS, Use, use_of
 from kvcore.schedule import Batch, Schedule
 from kvcore.state import CALLING, DONE, READY, RequestState
 from kvcore.trace import CallTrace, Move, MoveKind, Phase, Run, Span, Trace, Waste
@@ -132,7 +132,7 @@ class Execution:
         features = self.features(works, moves)
         idle = self.blocks - self.held(works)
         blocks = idle + self.needed(works)
-        use = self.use(features, blocks)
+        use = use_of(features.tokens, features.decode_requests, features.prefill_requests, blocks, self.host)
         self.rules_5_to_7_limits(use)
         self.rule_5_one_phase(use)
         if continuing:
@@ -438,11 +438,6 @@ class Execution:
             swap_outs=len(out),
             swap_ins=len(back),
         )
-
-    def use(self, features: Features, blocks: int) -> Use:
-        """Return what a batch takes that holds so many blocks; a decode processes one token."""
-        decodes, prefills, tokens = features.decode_requests, features.prefill_requests, features.tokens
-        return Use(blocks, self.host, tokens, tokens - decodes, decodes + prefills, decodes, prefills)
 
     @staticmethod
     def transferring(works: list[Work], moves: list[MoveMade]) -> int:

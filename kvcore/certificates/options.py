@@ -5,7 +5,7 @@ For the searches that a checker runs again. Nothing is shared with the referee b
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from math import inf
 from operator import attrgetter, le
 from typing import NamedTuple
@@ -60,13 +60,18 @@ class Load(NamedTuple):
         """How many requests work."""
         return self.decode_requests + self.prefill_requests
 
-    shared = property(attrgetter(*(limit.column for limit in LIMITS)))
-    """What it takes of each of `LIMITS`."""
+    @property
+    def shared(self) -> tuple[int, ...]:
+        """What it takes of each of `LIMITS`."""
+        return _shared(self)
 
     @property
     def acts(self) -> bool:
         """Whether there is work or a transfer, without which there is no batch."""
         return self.tokens + self.swap_out_tokens + self.swap_in_tokens > 0
+
+
+_shared: Callable[[Load], tuple[int, ...]] = attrgetter(*(limit.column for limit in LIMITS))
 
 
 class Option(NamedTuple):

@@ -14,9 +14,9 @@ import numpy.typing as npt
 from kvcore.certificates.budget import Budget, Looked
 from kvcore.certificates.options import LocalState, Option, RequestOptions
 from kvcore.certificates.proof import InvalidCertificate
-from kvcore.certificates.slot_kernels import DEVICE, HOST, SHARED, earliest, kept_options, simulation
+from kvcore.certificates.slot_kernels import earliest, kept_options, simulation
 from kvcore.instance import Instance, Request
-from kvcore.limits import limits_of
+from kvcore.limits import DEVICE, HOST, SHARED, limits_of
 from kvcore.metrics import SUMS, scale_of, weight
 
 Integers = npt.NDArray[np.int64]
