@@ -24,6 +24,7 @@ from kvcore.certificates.fresh import FreshSearch
 from kvcore.certificates.frontier import ROWS, TRIED, VALUES, push
 from kvcore.certificates.proof import InvalidCertificate
 from kvcore.instance import Instance
+from kvcore.limits import limits_of
 from kvcore.metrics import FLOWS, Value, objective_value
 from kvcore.referee import verify_schedule
 from kvcore.schedule import Batch, Schedule
@@ -86,7 +87,7 @@ def search(
         length=jobs.length, context=jobs.context, call=jobs.call, calls=calls, rest=jobs.rest,
         rate=jobs.rate, low=jobs.low, busy=jobs.busy, each=jobs.each, token=jobs.token, back=back, divisor=divisor,
         block=machine.block, chunked=machine.chunked, partial=machine.partial, evict=machine.evict, linear=linear,
-        fixed=fixed, limits=np.array([TOP if limit is None else limit for limit in machine.limits], dtype=np.int64),
+        fixed=fixed, limits=np.array(limits_of(machine, TOP), dtype=np.int64),
         hybrid=machine.hybrid, width=width, order=_kept(jobs.length, order), slack=slack,
     )  # fmt: skip
     f = kernels.room(len(requests), options.labels, int(jobs.length.sum()), VALUES + len(functions))

@@ -7,10 +7,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from kvcore.certificates.frontier import (
-    BLOCKS,
+    DECODES,
     HEAP,
+    PREFILLS,
     ROWS,
-    TOKENS,
     TRANSFERRED,
     TRIED,
     VALUES,
@@ -22,7 +22,9 @@ from kvcore.certificates.frontier import (
     push,
     turns,
 )
+from kvcore.certificates.options import Load
 from kvcore.compiled import compiled, inlined
+from kvcore.limits import DEVICE, LIMITS, SHARED, TOKENS
 
 NO = -1
 DROP, OUT, IN, WORK, FLEX = range(5)
@@ -31,6 +33,9 @@ BEST = 3
 """After `ROWS`, `HEAP` and `TRIED`: the least end so far; its label is in place of the first of `followed`."""
 MOST_OPTIONS = 12
 """Options of a request, at the most."""
+REQUESTS = len(Load._fields)
+"""The column of a load after the last."""
+COLUMNS = tuple((*Load._fields, "requests").index(limit.column) for limit in LIMITS)
 
 
 class Chains(NamedTuple):
@@ -173,13 +178,15 @@ def add_load(p, f, at, i):
     x[0], x[1], x[2] = -(-(device + work) // p.block), f.host[at, i] - from_host + out - back, work
     x[3], x[4], x[5], x[6] = work * prefill, decode, prefill, 0 < work == missing
     x[7], x[8], x[9] = device * decode, device * prefill, (work + 2 * device) * work * prefill
-    x[10], x[11], x[12], x[13] = out, back, out > 0, back > 0
-    for c in range(TRANSFERRED):
-        f.loads[i + 1, c] = f.loads[i, c] + x[c]
+    x[10], x[11], x[12], x[13], x[REQUESTS] = out, back, out > 0, back > 0, work > 0
+    for r in range(SHARED):
+        f.loads[i + 1, r] = f.loads[i, r] + x[COLUMNS[r]]
+    f.loads[i + 1, DECODES] = f.loads[i, DECODES] + decode
+    f.loads[i + 1, PREFILLS] = f.loads[i, PREFILLS] + prefill
     f.loads[i + 1, TRANSFERRED] = f.loads[i, TRANSFERRED] + out + back
     for k in range(len(p.linear)):
         value = f.loads[i, VALUES + k]
-        for c in range(len(x)):
+        for c in range(REQUESTS):
             value += p.linear[k, c] * x[c]
         f.loads[i + 1, VALUES + k] = value
 
@@ -207,7 +214,7 @@ def batches(p, f, at, now, most):
             f.chosen[j, flex] = f.device[at, j]
         add_load(p, f, at, j)
         f.count[TRIED] += 1
-        if f.loads[j + 1, BLOCKS] > p.limits[BLOCKS] or f.loads[j + 1, TOKENS] > p.limits[TOKENS]:
+        if f.loads[j + 1, DEVICE] > p.limits[DEVICE] or f.loads[j + 1, TOKENS] > p.limits[TOKENS]:
             continue
         if j + 1 < n:
             j += 1
@@ -319,7 +326,7 @@ def add(p, f, at, now):
         return
     for i in range(n):  # a drop that makes no room
         is_all = f.chosen[i, DROP] > 0 and f.chosen[i, DROP] == f.device[at, i] and f.chosen[i, WORK] == 0
-        if is_all and f.loads[n, BLOCKS] + -(-f.device[at, i] // p.block) <= p.limits[BLOCKS]:
+        if is_all and f.loads[n, DEVICE] + -(-f.device[at, i] // p.block) <= p.limits[DEVICE]:
             return
     end, key = now + duration(p, f.loads, n) * p.divisor, 0
     f.time[new], f.ends[new], f.tokens[new], f.start[new], f.parent[new] = end, f.ends[at], f.tokens[at], now, at
@@ -421,6 +428,6 @@ def room(requests: int, labels: int, tokens: int, columns: int) -> Labels:
            ("time", "ends", "bound", "tokens", "parent", "start", "is_open", "key", "next", "heap", "place")},
         **{name: numbers(requests) for name in ("waits", "works", "many", "pick")},
         moves=numbers(labels + 1, requests, 4), heads=numbers(2 * labels + 1), followed=numbers(tokens + 1),
-        count=numbers(4), option=numbers(requests, MOST_OPTIONS, 5), chosen=numbers(requests, 4), load=numbers(14),
-        loads=numbers(requests + 1, columns),
+        count=numbers(4), option=numbers(requests, MOST_OPTIONS, 5), chosen=numbers(requests, 4),
+        load=numbers(REQUESTS + 1), loads=numbers(requests + 1, columns),
     )  # fmt: skip

@@ -15,7 +15,7 @@ from bounds import walks
 from kvcore.certificates import Prices
 from kvcore.certificates.path_kernels import DECODE, DEVICE, EARLIEST, HIGH, HOST, LOW, PriceArrays, Route, price_arrays
 from kvcore.certificates.paths import Course
-from kvcore.certificates.prices import kinds, why_not
+from kvcore.certificates.prices import ROWS, kinds, why_not
 from kvcore.errors import BadInput
 from kvcore.instance import Instance, Request
 from kvcore.metrics import FLOWS, weight
@@ -51,9 +51,7 @@ class SlotPricing:
         self.origin = instance.first_arrival
         alike = [(request, 1) for request in instance.requests] if apart else kinds(instance).items()
         self.kinds = [self._kind(request, count) for request, count in alike]
-        machine = self.machine
-        limits = (machine.block_limit, machine.host_memory, machine.batch_tokens, machine.batch_requests)
-        self.limits = np.array([float(limit or 0) for limit in limits])
+        self.limits = np.array([float(limit.of(self.machine) or 0) for limit in ROWS])
 
     def _kind(self, request: Request, count: int) -> PricedKind:
         course, rate = Course(self.machine, request), 0.0

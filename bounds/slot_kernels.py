@@ -1,7 +1,8 @@
 """Compiled: what the cheapest ways of requests take of each slot, for the prices of `slots`."""
 
-from kvcore.certificates.slot_kernels import DEVICE, HOST, NEVER, SHARED
+from kvcore.certificates.slot_kernels import NEVER
 from kvcore.compiled import compiled
+from kvcore.limits import DEVICE, HOST, SHARED
 
 
 @compiled

@@ -22,11 +22,12 @@ from kvcore.certificates.options import DUE, WINDOW
 from kvcore.certificates.prices import Prices
 from kvcore.certificates.proof import InvalidCertificate
 from kvcore.certificates.slot_graph import LocalGraphs, local_graphs
-from kvcore.certificates.slot_kernels import NEVER, RESOURCES, SHARED, Layer, Slot, empty_layer, expand, no_more, values
+from kvcore.certificates.slot_kernels import NEVER, Layer, Slot, empty_layer, expand, no_more, values
 from kvcore.certificates.slot_search import Outcome, SlotSearch, Vector
 from kvcore.certificates.slots import MOST_STATES, MOST_TRIES, SlotPrices, Slots, why_not
 from kvcore.errors import BadInput
 from kvcore.instance import Instance
+from kvcore.limits import LIMITS, SHARED
 from kvcore.metrics import FLOWS, SUMS, objective_value, scale_of
 from kvcore.referee import InvalidSchedule, verify_schedule
 from kvcore.schedule import Schedule
@@ -113,7 +114,7 @@ class SlotSolver:
         except (BadInput, InvalidCertificate, StopIteration):
             return None
         assert isinstance(proof, Prices)
-        rows = [getattr(proof, name, ()) for name in RESOURCES]
+        rows = [getattr(proof, limit.name, ()) for limit in LIMITS]
         prices = np.array([np.pad(np.array(row, float), (0, proof.slots - len(row))) for row in rows]) / proof.scale
         return np.asarray(self.local.folded(prices))
 
@@ -293,7 +294,7 @@ def climb(task: Task, options: SlotOptions | None = None) -> Iterator[Proposal |
 
 def _as_rows(vector: Vector) -> SlotPrices:
     rows = [tuple(int(x) for x in np.trim_zeros(row, "b")) for row in vector.prices]
-    return SlotPrices(since=vector.since, **dict(zip(RESOURCES, rows, strict=True)))
+    return SlotPrices(since=vector.since, **{limit.name: row for limit, row in zip(LIMITS, rows, strict=True)})
 
 
 def schedule_on(instance: Instance, search: SlotSearch, path: list[tuple[Any, Any]]) -> Schedule:

@@ -56,7 +56,7 @@ class BigM(Letters):
             self.termination, self.non_decreasing_length, self.segment_ends,
             self.memory_management, self.tokens_to_process, self.token_generation, self.work_takes_tokens,
             self.readiness, self.decode_phase, self.extension_phase, self.no_pause,
-            self.batch_order, self.batch_is_not_empty, self.batch_tokens, self.prefill_tokens, self.batch_requests,
+            self.batch_order, self.batch_is_not_empty, *(named(limit.key, self.budget, limit) for limit in BUDGETS),
             self.one_phase, self.blocks, self.device_memory, self.host_memory,
             self.segment_begins, self.eviction, self.residence, self.ordered_moves,
             self.holding, self.drop_amounts, self.swap_amounts, self.host_balance, self.all_or_nothing,
@@ -172,23 +172,12 @@ class BigM(Letters):
                 allowed = self.licence(i, j, "discard") if self.clock.may_idle else 0
                 yield self.drops(i, j) <= self.used[j] + allowed
 
-    def batch_tokens(self) -> Rows:
-        """(4), R5: sum of c <= C."""
-        limit = self.machine.batch_tokens
-        for j in () if limit is None else self.batches:
-            yield sum(self.c[i, j] for i in self.requests) <= self.active[j] * limit
-
-    def prefill_tokens(self) -> Rows:
-        """R5: sum of c over prefills <= P; a decode processes one token, so c - d is what counts."""
-        limit = self.machine.prefill_tokens
-        for j in () if limit in (None, self.machine.batch_tokens) else self.batches:
-            yield sum(self.c[i, j] - self.decodes(i, j) for i in self.requests) <= self.active[j] * limit
-
-    def batch_requests(self) -> Rows:
-        """R5: sum of w <= batch_requests."""
-        limit = self.machine.batch_requests
-        for j in () if limit is None else self.batches:
-            yield sum(self.w[i, j] for i in self.requests) <= self.active[j] * limit
+    def budget(self, limit: Limit) -> Rows:
+        """(4), R5: sum of c <= C; sum of c - d over prefills <= P; sum of w <= batch_requests: rows for each limit."""
+        most = limit.of(self.machine)
+        is_implied = limit.key == "prefill_tokens" and most == self.machine.batch_tokens
+        for j in () if most is None or is_implied else self.batches:
+            yield sum(self.takes(limit.column, i, j) for i in self.requests) <= self.active[j] * most
 
     def one_phase(self) -> Rows:
         """R5 without `hybrid`: d <= phase[j], fresh + extends <= used[j] - phase[j]."""

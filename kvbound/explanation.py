@@ -29,6 +29,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kvcore.cost import Cost, CostFunction, Features
+from kvcore.limits import BUDGETS, Use, use_of
 from kvcore.metrics import SUMS, Value, busy_time, makespan, objective_value, weight
 from kvcore.schedule import Batch
 from kvcore.trace import BatchTrace, CallTrace, RequestTrace, Step, Trace
@@ -225,10 +226,8 @@ class _Room:
         self.ends: Ints = np.array([batch.end for batch in batches], dtype=np.int64)
         features = np.array([batch.features for batch in batches], dtype=np.int64).T
         of = dict(zip(Features._fields, features, strict=True))
-        prefills = of["tokens"] - of["decode_requests"]
-        self.tokens = _left(machine.batch_tokens, of["tokens"])
-        self.prefills = np.minimum(self.tokens, _left(machine.prefill_tokens, prefills))
-        self.requests = _left(machine.batch_requests, of["decode_requests"] + of["prefill_requests"])
+        use = use_of(of["tokens"], of["decode_requests"], of["prefill_requests"])
+        self.left = {limit.column: _left(limit.of(machine), getattr(use, limit.column)) for limit in BUDGETS}
         self.other = {"decode": of["prefill_requests"] > 0, "prefill": of["decode_requests"] > 0}
         self.blocks = _left(machine.memory, np.array([batch.device for batch in batches])) // machine.block
         after = np.array([0, *(batch.device_after for batch in batches)])
@@ -296,9 +295,8 @@ class _Life:
         if first == last:
             return
         room, batches = self.room, slice(first, last)
-        need, tokens, phase = self._need()
-        ahead = room.tokens if phase == "decode" else room.prefills
-        lacks = (ahead[batches] < tokens) | (room.requests[batches] < 1)
+        need, use, phase = self._need()
+        lacks = np.any([left[batches] < getattr(use, column) for column, left in room.left.items()], axis=0)
         if not room.machine.hybrid:
             lacks |= room.other[phase][batches]
         none = need > room.blocks[batches] + room.machine.blocks(self.device - dropped)
@@ -309,11 +307,11 @@ class _Life:
 
     def _idle(self, first: int, starts: Ints, ends: Ints) -> None:
         """Count gaps before batches from `first` on."""
-        need, tokens, phase = self._need()
+        need, use, _ = self._need()
         machine = self.room.machine
         none = need > self.room.between[first : first + len(starts)] + machine.blocks(self.device)
-        limit = machine.batch_tokens if phase == "decode" else machine.prefill_limit
-        self._count(ends - starts, none, np.full(len(starts), limit is not None and tokens > limit))
+        lacks = any((most := limit.of(machine)) is not None and getattr(use, limit.column) > most for limit in BUDGETS)
+        self._count(ends - starts, none, np.full(len(starts), lacks))
         self.ready += [(int(a), int(b)) for a, b in zip(starts, ends, strict=True) if a < b]
 
     def _count(self, ticks: Ints, none: NDArray[np.bool_], lacks: NDArray[np.bool_]) -> None:
@@ -323,10 +321,11 @@ class _Life:
         self.spent["budgets"] += budgets
         self.spent["nothing"] += int(ticks.sum()) - memory - budgets
 
-    def _need(self) -> tuple[int, int, str]:
-        """Return the blocks with which it could work, the tokens of its work, and the phase."""
+    def _need(self) -> tuple[int, Use, str]:
+        """Return the blocks with which it could work, what its work takes of budgets, and the phase."""
         held = self.device + self.host
         left = self.known - held
         phase = "decode" if held and left == 1 else "prefill"
         tokens = 1 if self.room.machine.chunked else left
-        return self.room.machine.blocks(held + tokens), tokens, phase
+        use = use_of(tokens, phase == "decode", phase == "prefill")
+        return self.room.machine.blocks(held + tokens), use, phase

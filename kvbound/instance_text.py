@@ -7,6 +7,7 @@ from kvbound.tables import Cells
 from kvbound.units import Units, number, time_units, units_of
 from kvcore.cost import Cost, CostFunction, OwnCost
 from kvcore.instance import Instance, Machine, Segment
+from kvcore.limits import BUDGETS
 from kvcore.stream import Sizes
 
 SWITCHES = ("hybrid", "chunked", "evict", "partial", "pause")
@@ -71,9 +72,9 @@ def _limit(limit: int | None) -> str:
 
 
 def _budgets(machine: Machine, units: Units) -> str:
-    limits = ((machine.batch_tokens, units.kv), (machine.prefill_tokens, "of them prefill"),
-              (machine.batch_requests, "requests"))  # fmt: skip
-    return ", ".join(f"{limit:,} {what}" for limit, what in limits if limit is not None) or "any number of requests"
+    words = {"tokens": units.kv, "prefill_tokens": "of them prefill"}
+    limits = [(limit.of(machine), words.get(limit.column, limit.words)) for limit in BUDGETS]
+    return ", ".join(f"{most:,} {what}" for most, what in limits if most is not None) or "any number of requests"
 
 
 def _time(ticks: Fraction, units: Units) -> str:

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 from kvbound.explanation import PARTS, SPENT, Difference, Explained
 from kvbound.units import Units, units_of
 from kvcore.instance import Instance
+from kvcore.limits import BUDGETS
 from kvcore.metrics import Value
 from kvcore.result import Result
 from kvcore.schedule import Batch
@@ -30,7 +31,7 @@ SENTENCES = {
     "calls": "in calls",
     "transfers": "in batches that swap their KV",
     "memory": "waiting while the KV of others fills the memory",
-    "budgets": "waiting for batches that are full (batch_tokens, prefill_tokens, batch_requests)",
+    "budgets": f"waiting for batches that are full ({', '.join(limit.key for limit in BUDGETS)})",
     "batch under way": "waiting for the end of a batch that was under way when they came or returned",
     "nothing": "waiting although memory and budgets have room: the policy does not take them",
 }

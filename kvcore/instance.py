@@ -148,11 +148,6 @@ class Machine(Noun):
         return None if self.memory is None else self.memory // self.block
 
     @property
-    def limits(self) -> tuple[int | None, ...]:
-        """What a batch shares (None: no limit): device blocks, host tokens, tokens, prefill tokens, requests."""
-        return self.block_limit, self.host_memory, self.batch_tokens, self.prefill_tokens, self.batch_requests
-
-    @property
     def prefill_limit(self) -> int | None:
         """Most prefill tokens in a batch, the limit of the whole batch included (None: no limit)."""
         return self.batch_tokens if self.prefill_tokens is None else self.prefill_tokens

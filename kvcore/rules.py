@@ -1,4 +1,4 @@
-"""The rules R1 to R11 of `docs/semantics.md`, one method each: `Execution` executes a schedule batch by batch.
+"""The rules R1 to R11 of `docs/semantics.md`, a method each: `Execution` executes a schedule batch by batch.
 
 It speaks only the nouns: no solver, no formulation and no policy is imported here. Of all that is broken, the earliest
 batch counts, and in it the lowest rule. `kvcore/decode_stream.py` does the same faster; the tests compare the two.
@@ -13,6 +13,7 @@ from typing import NamedTuple
 from kvcore.cost import Features
 from kvcore.errors import BadInput
 from kvcore.instance import Instance
+from kvcore.limits import LIMITS, Use, use_of
 from kvcore.schedule import Batch, Schedule
 from kvcore.state import CALLING, DONE, READY, RequestState
 from kvcore.trace import CallTrace, Move, MoveKind, Phase, Run, Span, Trace, Waste
@@ -94,6 +95,7 @@ class Execution:
         self.count = 0  # batches executed
         self.runs: list[Run] = []
         self.waste = Waste()
+        self.limits = [(limit, most) for limit in LIMITS if (most := limit.of(self.machine)) is not None]
         self.broken: list[InvalidSchedule] = []
 
     def fail(self, rule: int, request: str | None, detail: str) -> None:
@@ -128,13 +130,13 @@ class Execution:
         works = self.read_work(batch.start, batch.work)  # R2, R3
         self.rule_4_residence(works, moves)
         features = self.features(works, moves)
-        self.rule_5_budgets(features)
-        if continuing:
-            self.rule_5_no_pause(batch, moves, continuing)
         idle = self.blocks - self.held(works)
         blocks = idle + self.needed(works)
-        self.rule_6_device_memory(blocks)
-        self.rule_7_host_memory()
+        use = use_of(features.tokens, features.decode_requests, features.prefill_requests, blocks, self.host)
+        self.rules_5_to_7_limits(use)
+        self.rule_5_one_phase(use)
+        if continuing:
+            self.rule_5_no_pause(batch, moves, continuing)
         if self.broken:
             raise min(self.broken, key=lambda broken: broken.rule)
         self.run(batch.start, works, moves, features, idle, blocks)
@@ -313,18 +315,16 @@ class Execution:
             if id in evicted:
                 self.fail(4, id, f"it works although a {evicted[id].kind} takes KV of it in the same batch")
 
-    def rule_5_budgets(self, features: Features) -> None:
-        """R5: tokens, prefill tokens and requests of a batch; one phase only without `hybrid`."""
-        machine, decodes, prefills = self.machine, features.decode_requests, features.prefill_requests
-        tokens, prefill_tokens = features.tokens, features.tokens - decodes  # a decode processes one token
-        if machine.batch_tokens is not None and tokens > machine.batch_tokens:
-            self.fail(5, None, f"it processes {tokens} tokens, batch_tokens is {machine.batch_tokens}")
-        if machine.prefill_tokens is not None and prefill_tokens > machine.prefill_tokens:
-            self.fail(5, None, f"it prefills {prefill_tokens} tokens, prefill_tokens is {machine.prefill_tokens}")
-        requests = decodes + prefills
-        if machine.batch_requests is not None and requests > machine.batch_requests:
-            self.fail(5, None, f"{requests} requests work in it, batch_requests is {machine.batch_requests}")
-        if not machine.hybrid and decodes and prefills:
+    def rules_5_to_7_limits(self, use: Use) -> None:
+        """R5 to R7: a batch takes at most what there is of each of `LIMITS`."""
+        for limit, most in self.limits:
+            used: int = getattr(use, limit.column)
+            if used > most:
+                self.fail(limit.rule, None, limit.exceeded(self.machine, used))
+
+    def rule_5_one_phase(self, use: Use) -> None:
+        """R5 without `hybrid`: prefills and decodes share no batch."""
+        if not self.machine.hybrid and use.decode_requests and use.prefill_requests:
             self.fail(5, None, "it mixes prefills and decodes, and the machine is not hybrid")
 
     def rule_5_no_pause(self, batch: Batch, moves: list[MoveMade], continuing: list[RequestState]) -> None:
@@ -333,17 +333,6 @@ class Execution:
         pausing = [s for s in continuing if s.request.id not in batch.work and s.request.id not in evicted]
         for state in sorted(pausing, key=lambda state: state.position):
             self.fail(5, state.request.id, "it pauses within a segment, and the machine does not pause")
-
-    def rule_6_device_memory(self, blocks: int) -> None:
-        """R6: the blocks of all requests, after the moves and the growth, are at most the memory."""
-        memory, block = self.machine.memory, self.machine.block
-        if memory is not None and blocks * block > memory:
-            self.fail(6, None, f"the requests occupy {blocks} blocks of {block} = {blocks * block}, memory is {memory}")
-
-    def rule_7_host_memory(self) -> None:
-        """R7: the tokens on the host, after the moves, are at most its memory."""
-        if self.machine.host_memory is not None and self.host > self.machine.host_memory:
-            self.fail(7, None, f"the host holds {self.host} tokens, host_memory is {self.machine.host_memory}")
 
     def rule_11_completion(self) -> None:
         """R11: every request is done at the end."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import get_args
 
 from heuristics.engine.admission import Admission
 from heuristics.engine.demand import Demand
@@ -10,11 +11,22 @@ from heuristics.engine.job import Job, NotKnown
 from heuristics.engine.view import View
 from kvcore.decode_stream import StreamExecution
 from kvcore.instance import LIMIT
+from kvcore.limits import BUDGETS, use_of
 from kvcore.schedule import Batch
 from kvcore.trace import Phase
 
 NOTHING: dict[str, int] = {}  # shared by all batches: there may be hundreds of thousands of them
 FIELDS = set(Batch.model_fields)  # of a batch that is made without checks
+TOKENS, PREFILL_TOKENS, REQUESTS = range(3)  # places in `BUDGETS`
+PAYS: dict[Phase, list[tuple[int, bool]]] = {
+    phase: [
+        (place, limit.column.endswith("tokens"))
+        for place, limit in enumerate(BUDGETS)
+        if getattr(use_of(1, phase == "decode", phase == "prefill"), limit.column)
+    ]
+    for phase in get_args(Phase)
+}
+"""The budgets that work of a phase takes part in: the place, and whether each token counts, or the request."""
 
 
 class Plan:
@@ -38,13 +50,14 @@ class Plan:
         self.free_host = None if machine.host_memory is None else machine.host_memory - execution.host
         self.chunked = machine.chunked
         self.hybrid = machine.hybrid
-        self.tokens_left = LIMIT if machine.batch_tokens is None else machine.batch_tokens
-        self.prefill_left = LIMIT if machine.prefill_limit is None else machine.prefill_limit
-        self.longest_prefill = self.prefill_left  # what is longer has to be split
-        self.requests_left = LIMIT if machine.batch_requests is None else machine.batch_requests
+        self._left = [LIMIT if (most := limit.of(machine)) is None else most for limit in BUDGETS]
+        self.limit()
         self._phase: Phase | None = None  # of what was taken first
         self._owed = {job.index: job for job in view.must_work}
-        self._owed_prefills = sum(job.phase == "prefill" for job in view.must_work)
+        self._set_aside = [0] * len(BUDGETS)  # of each budget for these: a token, or a place
+        for job in view.must_work:
+            for place, _ in PAYS[job.phase]:
+                self._set_aside[place] += 1
         self._closed = False  # without hybrid and pause: a request prefills in parts, and so alone
         self._view = view
         self._stream = execution.stream
@@ -76,12 +89,28 @@ class Plan:
         """Keep this batch to what the policy's own switches and budgets allow, where the machine allows more."""
         self.hybrid &= hybrid
         self.chunked &= chunked
+        left = self._left
         if batch_tokens is not None:
-            self.tokens_left = min(self.tokens_left, batch_tokens)
-        self.prefill_left = min(self.prefill_left, self.tokens_left)
+            left[TOKENS] = min(left[TOKENS], batch_tokens)
+        left[PREFILL_TOKENS] = min(left[PREFILL_TOKENS], left[TOKENS])
         if prefill_tokens is not None:
-            self.prefill_left = min(self.prefill_left, prefill_tokens)
-        self.longest_prefill = self.prefill_left
+            left[PREFILL_TOKENS] = min(left[PREFILL_TOKENS], prefill_tokens)
+        self.longest_prefill = left[PREFILL_TOKENS]  # what is longer has to be split
+
+    @property
+    def tokens_left(self) -> int:
+        """Tokens that the budgets leave."""
+        return self._left[TOKENS]
+
+    @property
+    def prefill_left(self) -> int:
+        """Prefill tokens that the budgets leave."""
+        return self._left[PREFILL_TOKENS]
+
+    @property
+    def requests_left(self) -> int:
+        """Requests that the budgets leave a place."""
+        return self._left[REQUESTS]
 
     # --- work ----------------------------------------------------------------------------------------------------
 
@@ -94,13 +123,15 @@ class Plan:
 
         Where the machine does not pause, each request that must work and is not yet taken has one token set aside.
         """
-        owed = job.index in self._owed
+        owed, left, set_aside = job.index in self._owed, self._left, self._set_aside
         missing, phase = job.missing, job.phase
-        tokens = min(missing, self.tokens_left - len(self._owed) + owed)
-        if phase == "prefill":
-            tokens = min(tokens, self.prefill_left - self._owed_prefills + owed)
-        if tokens < 1 or self.requests_left - len(self._owed) + owed < 1:
-            return 0
+        tokens = missing
+        for place, by_token in PAYS[phase]:
+            room = left[place] - set_aside[place] + owed
+            if room < 1:
+                return 0
+            if by_token and room < tokens:
+                tokens = room
         if tokens < missing and not self.chunked and not (self.machine.chunked and missing > self.longest_prefill):
             return 0
         return tokens if self.hybrid or self._may_join(phase, tokens == missing, owed) else 0
@@ -162,7 +193,8 @@ class Plan:
         """
         members = self._stream.members
         count = len(jobs)
-        if count > min(self.tokens_left, self.requests_left) or not (self.hybrid or self.phase in (None, "decode")):
+        least = min([self._left[place] for place, _ in PAYS["decode"]])
+        if count > least or not (self.hybrid or self.phase in (None, "decode")):
             return False
         touched = {job.id for job in self._touched}
         work = {job.id: 1 for job in jobs if job.id in members}
@@ -174,12 +206,12 @@ class Plan:
                 return False
             self.free_blocks -= growth
         self.work.update(work)
-        self.tokens_left -= count
-        self.requests_left -= count
+        for place, _ in PAYS["decode"]:
+            self._left[place] -= count
         if count:
             self._phase = self._phase or "decode"
         for job in jobs if self._owed else ():
-            self._owed.pop(job.index, None)
+            self._settle(job, "decode")
         return True
 
     def growth_of(self, jobs: Sequence[Job]) -> int:
@@ -249,8 +281,7 @@ class Plan:
 
     def _evict(self, moves: dict[str, int], job: Job, tokens: int, device: int, host: int) -> None:
         self._admission = None
-        if self._owed.pop(job.index, None) is not None:  # one that is evicted need not work
-            self._owed_prefills -= job.phase == "prefill"
+        self._settle(job, job.phase)  # one that is evicted need not work
         self._move(moves, job, tokens, device, host)
 
     def _move(self, moves: dict[str, int], job: Job, tokens: int, device: int, host: int) -> None:
@@ -269,12 +300,17 @@ class Plan:
 
     def _pay(self, job: Job, phase: Phase, tokens: int) -> None:
         """Take the work out of the budgets."""
-        self.tokens_left -= tokens
-        self.requests_left -= 1
-        if phase == "prefill":
-            self.prefill_left -= tokens
+        left = self._left
+        for place, by_token in PAYS[phase]:
+            left[place] -= tokens if by_token else 1
+        if self._owed:
+            self._settle(job, phase)
+
+    def _settle(self, job: Job, phase: Phase) -> None:
+        """Set nothing aside any more for a request."""
         if self._owed.pop(job.index, None) is not None:
-            self._owed_prefills -= phase == "prefill"
+            for place, _ in PAYS[phase]:
+                self._set_aside[place] -= 1
 
     def _test(self) -> Admission:
         """Return the admission test, made when it is first asked and after moves anew."""

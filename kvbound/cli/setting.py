@@ -15,11 +15,17 @@ from kvcore.cost import Cost
 from kvcore.errors import BadInput
 from kvcore.files import valid
 from kvcore.instance import Handling, Instance, Machine
+from kvcore.limits import BUDGETS, Limit
 from kvcore.parameters import fraction
 
 
 def _tokens(flag: str, least: int, help: str) -> Any:
     return Annotated[int | None, option("TOKENS", help, flag, min=least)]
+
+
+def _most(limit: Limit) -> Any:
+    unit, flag = "TOKENS" if limit.words.endswith("tokens") else "N", f"--{limit.key.replace('_', '-')}"
+    return Annotated[int | None, option(unit, f"the most {limit.words} in a batch", flag, min=1)]
 
 
 def _switch(name: str, help: str) -> Any:
@@ -29,9 +35,7 @@ def _switch(name: str, help: str) -> Any:
 MACHINE = {
     "memory": _tokens("--memory", 1, "KV memory of the device"),
     "host_memory": _tokens("--host-memory", 0, "swapped KV that the host holds"),
-    "batch_tokens": _tokens("--batch-tokens", 1, "the most tokens in a batch"),
-    "prefill_tokens": _tokens("--prefill-tokens", 1, "the most prefill tokens in a batch"),
-    "batch_requests": Annotated[int | None, option("N", "the most requests in a batch", "--batch-requests", min=1)],
+    **{limit.key: _most(limit) for limit in BUDGETS},
     "block": _tokens("--block-size", 1, "KV memory is given out in blocks of so many tokens"),
     "hybrid": _switch("hybrid", "prefill and decode in one batch"),
     "chunked": _switch("chunked", "a prefill may be split"),

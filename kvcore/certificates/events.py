@@ -60,12 +60,13 @@ from pydantic import Field
 from kvcore.certificates import frontier
 from kvcore.certificates.budget import Budget
 from kvcore.certificates.frontier import LARGEST, LAST, LATE, NO, SUM, Problem
-from kvcore.certificates.local_graph import SWAPPED, TOO_LARGE, LocalGraph, local_graph
+from kvcore.certificates.local_graph import DECODES, PREFILLS, SWAPPED, TOKENS, TOO_LARGE, LocalGraph, local_graph
 from kvcore.certificates.options import Load
 from kvcore.certificates.proof import InvalidCertificate, Proof
 from kvcore.certificates.splits import whole_prefills
 from kvcore.cost import CostFunction
 from kvcore.instance import Instance, Request, alike
+from kvcore.limits import limits_of
 from kvcore.metrics import SUMS, Value, check_objective, least_value, scale_of, weight
 from kvcore.schedule import Batch, Schedule
 
@@ -258,8 +259,7 @@ def _seen(request: Request, objective: str) -> Request:
 
 def line_of(function: CostFunction) -> tuple[list[int], list[int]]:
     """Return the coefficients of what adds up, by column of a load, and the others."""
-    renamed = {"decodes": "decode_requests", "prefills": "prefill_requests"}
-    added = [getattr(function, renamed.get(name, name), 0) for name in Load._fields]
+    added = [getattr(function, name, 0) for name in Load._fields]
     above = function.tokens_above
     knee, over = (0, 0) if above is None else (above.knee, above.coefficient)
     return added, [function.busy, function.any_decode, function.any_prefill, knee, over, function.divisor]
@@ -279,7 +279,7 @@ def setting(
     most = graph.most.tolist()
     lines = [line_of(function) for function in functions]
     longest = max(
-        sum(map(mul, most, line)) + sum(parts) + parts[frontier.ABOVE] * most[frontier.TOKENS] for line, parts in lines
+        sum(map(mul, most, line)) + sum(parts) + parts[frontier.ABOVE] * most[TOKENS] for line, parts in lines
     )
     if max(sum(rates) * (longest + waits), *map(max, slo)) >= LARGE:
         raise InvalidCertificate(TOO_LARGE)
@@ -287,18 +287,18 @@ def setting(
     done, far = graph.left == 0, FAR // sum(rates)
     over = graph.begun if objective == "total-ttft" else done
     to_done, to_first = (graph.ticks(linear, fixed, end, far) for end in (done, graph.begun))
-    shares, unit = graph.shares(linear, fixed, machine.limits, over, far)
+    limits = np.array(limits_of(machine, TOP), dtype=np.int64)
+    shares, unit = graph.shares(linear, fixed, limits, over, far)
     ticks = to_first if objective == "total-ttft" else to_done
     work, tail = graph.next_token(linear, ticks, over, far)
-    columns = graph.load[:, : frontier.TRANSFERRED], graph.load[:, SWAPPED].sum(axis=1), graph.load @ linear.T
+    columns = graph.use, graph.load[:, [DECODES, PREFILLS]], graph.load[:, SWAPPED].sum(axis=1), graph.load @ linear.T
     return Problem(
         first=graph.first, load=np.column_stack(columns), to=graph.to, away=graph.away,
         touches=graph.moves.any(axis=1), kept=graph.kept, ready=graph.ready,
         alike=graph.left if graph.empty.any() else graph.ready, empty=graph.empty,
         arriving=graph.arriving, begun=graph.begun, left=graph.left, over=over, ticks=ticks,
         to_done=to_done, to_first=to_first, shares=shares, unit=unit, work=work, tail=tail, fixed=fixed,
-        limits=np.array([TOP if limit is None else limit for limit in machine.limits], dtype=np.int64),
-        hybrid=machine.hybrid, group=np.array(groups, dtype=np.int64),
+        limits=limits, hybrid=machine.hybrid, group=np.array(groups, dtype=np.int64),
         rate=np.array(rates, dtype=np.int64) - min(rates), low=min(rates), slo=np.array(slo, dtype=np.int64),
         objective=kind, watched=kind in (LARGEST, LATE), every_tick=any(each[frontier.BETWEEN] != NO for each in slo),
         target=TOP if target is None

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from kvcore.compiled import compiled, inlined
+from kvcore.limits import DEVICE, HOST, SHARED, TOKENS
 
 SUM, LAST, LARGEST, LATE = range(4)
 """What an objective counts: ticks until all ends, ticks until the last, the longest flow time, late requests."""
@@ -18,8 +19,9 @@ objective needs them, ticks since its arrival (0 before it) and since its first 
 NO, MISSED = -1, -2
 """No option, request or time; an age that no longer matters as an SLO is exceeded, or will be."""
 BUSY, ANY_DECODE, ANY_PREFILL, KNEE, ABOVE, DIVISOR = range(6)
-BLOCKS, HOST, TOKENS, PREFILL_TOKENS, DECODES, PREFILLS, TRANSFERRED, VALUES = range(8)
-"""Columns of a load: what limits look at, tokens swapped, then of each cost function what adds up over requests."""
+DECODES, PREFILLS, TRANSFERRED, VALUES = range(SHARED, SHARED + 4)
+"""Columns of a load, after what it takes of `LIMITS`: requests by phase, tokens swapped, and then of each cost function
+what adds up over requests."""
 FIRST_TOKEN, COMPLETION, BETWEEN = range(3)
 ROWS, HEAP, TRIED = range(3)
 OPEN, CLOSED, DEAD = range(3)
@@ -453,8 +455,8 @@ def drops_in_vain(s, pick, loads, n):
         kept = s.kept[pick[j]]
         if (
             kept != NO
-            and loads[n, BLOCKS] + s.load[kept, BLOCKS] <= s.limits[BLOCKS]
-            and (loads[n, HOST] + s.load[kept, HOST] <= s.limits[HOST])
+            and loads[n, DEVICE] + s.load[kept, DEVICE] <= s.limits[DEVICE]
+            and loads[n, HOST] + s.load[kept, HOST] <= s.limits[HOST]
         ):
             return True
     return False
@@ -468,13 +470,11 @@ def is_twin(s, row, j):
 
 @inlined
 def fits(s, loads, j):
-    """Check R5 (budgets), R6 and R7. Loads only add up, so that what breaks a limit is broken for good."""
-    return (
-        loads[j, BLOCKS] <= s.limits[BLOCKS] and loads[j, HOST] <= s.limits[HOST]
-        and loads[j, TOKENS] <= s.limits[TOKENS] and loads[j, PREFILL_TOKENS] <= s.limits[PREFILL_TOKENS]
-        and loads[j, DECODES] + loads[j, PREFILLS] <= s.limits[DECODES]
-        and (s.hybrid or loads[j, DECODES] == 0 or loads[j, PREFILLS] == 0)
-    )  # fmt: skip
+    """Check R5 to R7 but for `pause`. Loads only add up, so that what breaks a limit is broken for good."""
+    within = s.hybrid or loads[j, DECODES] == 0 or loads[j, PREFILLS] == 0
+    for r in range(SHARED):
+        within = within and loads[j, r] <= s.limits[r]
+    return within
 
 
 @inlined

@@ -30,7 +30,10 @@ SHARE_BITS = 50
 
 
 TOO_LARGE = "its numbers are too large to be added up in 64 bits"
-SWAPPED = [Load._fields.index(name) for name in ("swap_out_tokens", "swap_in_tokens")]
+TOKENS, DECODES, PREFILLS, *SWAPPED = map(
+    Load._fields.index, ("tokens", "decode_requests", "prefill_requests", "swap_out_tokens", "swap_in_tokens")
+)
+"""Columns of a load."""
 
 
 class LocalGraph(NamedTuple):
@@ -62,6 +65,11 @@ class LocalGraph(NamedTuple):
     most: Array
     """The most that options of all requests together add to a batch, count by count."""
 
+    @property
+    def use(self) -> Array:
+        """What options take of each of `LIMITS` [options, limits]."""
+        return np.stack(Load(*self.load.T).shared, axis=1)
+
     def least(self, steps: Array, over: Array, far: int, ends: Array | None = None) -> Array:
         """Return what leads to a state that is `over`, or through an option that `ends`, at the least.
 
@@ -81,12 +89,12 @@ class LocalGraph(NamedTuple):
     def ticks(self, linear: Array, fixed: Array, over: Array, far: int) -> Array:
         """Return the ticks until a state is `over` at the least, besides the wait."""
         load, state = self.load, np.repeat(np.arange(len(self.ready)), np.diff(self.first))
-        busy = np.stack([load[:, k] > 0 for k in (at.TOKENS, at.DECODES, at.PREFILLS)], axis=1).astype(np.int64)
+        busy = np.stack([load[:, k] > 0 for k in (TOKENS, DECODES, PREFILLS)], axis=1).astype(np.int64)
         value = load @ linear.T + busy @ fixed[:, [at.BUSY, at.ANY_DECODE, at.ANY_PREFILL]].T
-        value += fixed[:, at.ABOVE] * np.maximum(0, load[:, at.TOKENS, None] - fixed[:, at.KNEE])
+        value += fixed[:, at.ABOVE] * np.maximum(0, load[:, TOKENS, None] - fixed[:, at.KNEE])
         own = np.maximum(1, (-(-value // fixed[:, at.DIVISOR])).max(axis=1))
         own[:-1][self.ready[state] != state] = 0
-        own[load[:, [at.TOKENS, *SWAPPED]].sum(axis=1) == 0] = 0
+        own[load[:, [TOKENS, *SWAPPED]].sum(axis=1) == 0] = 0
         away = np.where(over[self.to], 0, np.maximum(0, self.away))
         return self.least(np.minimum(own, far) + np.minimum(away, far), over, far)
 
@@ -103,28 +111,24 @@ class LocalGraph(NamedTuple):
         away = np.where(over[self.to], 0, np.maximum(0, self.away))
         return np.stack(work, axis=1), self.least(np.where(ends, away + ticks[self.to], 0), over, far, ends)
 
-    def shares(
-        self, linear: Array, fixed: Array, limits: Sequence[int | None], over: Array, far: int
-    ) -> tuple[Array, Array]:
+    def shares(self, linear: Array, fixed: Array, limits: Array, over: Array, far: int) -> tuple[Array, Array]:
         """Return vectors of shares until a state is `over` [states, vectors], and how much of each a tick has."""
-        load, most = self.load, self.most
-        used = {at.DECODES: load[:, at.DECODES] + load[:, at.PREFILLS], at.TOKENS: load[:, at.TOKENS],
-                at.PREFILL_TOKENS: load[:, at.PREFILL_TOKENS],
-                at.BLOCKS: load[:, at.BLOCKS] * (load[:, at.TOKENS] > 0)}  # fmt: skip
+        load, use = self.load, self.use
+        kinds, counts = np.unique(self.start, return_counts=True)
+        most = np.maximum(1, np.minimum(limits, counts @ np.maximum.reduceat(use, self.first[kinds])))
+        use = use * (load[:, TOKENS, None] > 0)
+        used = np.flatnonzero(use.any(axis=0)).tolist()
         found: list[tuple[Array, int]] = []
         one = np.zeros(at.DIVISOR + 1, dtype=np.int64)
         one[[at.BUSY, at.DIVISOR]] = 1
         for line, parts in [*zip(linear, fixed, strict=True), (np.zeros_like(linear[0]), one)]:
             alone = load @ line
-            shared = (parts[at.BUSY] * (load[:, at.TOKENS] > 0) + parts[at.ANY_DECODE] * load[:, at.DECODES]
-                      + parts[at.ANY_PREFILL] * load[:, at.PREFILLS])  # fmt: skip
-            for resource, use in used.items() if shared.any() else [(at.DECODES, 0 * alone)]:
-                limit = limits[resource]
-                every = len(self.start) if resource == at.DECODES else int(most[resource])
-                most_used = max(1, every if limit is None else min(limit, every))
-                amount = most_used * alone.astype(object) + shared * use.astype(object)
+            shared = (parts[at.BUSY] * (load[:, TOKENS] > 0) + parts[at.ANY_DECODE] * load[:, DECODES]
+                      + parts[at.ANY_PREFILL] * load[:, PREFILLS])  # fmt: skip
+            for r in used if shared.any() else used[-1:]:
+                amount = int(most[r]) * alone.astype(object) + shared * use[:, r].astype(object)
                 shift = max(0, int(amount.max()).bit_length() - SHARE_BITS)
-                unit = -(-most_used * int(parts[at.DIVISOR]) >> shift)
+                unit = -(-int(most[r]) * int(parts[at.DIVISOR]) >> shift)
                 steps = (amount >> shift).astype(np.int64)
                 if unit < 2**60:  # else a tick has more of it than anyone takes
                     found.append((self.least(steps, over, min(far * unit, 2**56)), unit))

@@ -5,10 +5,13 @@ For the searches that a checker runs again. Nothing is shared with the referee b
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from math import inf
+from operator import attrgetter, le
 from typing import NamedTuple
 
 from kvcore.instance import Machine, Request
+from kvcore.limits import LIMITS, limits_of
 
 PLAIN, WINDOW, DUE, WORKED = range(4)
 """Marks of a state. `WINDOW`: between the start of a free call and the next work. `DUE`: the next batch must make the
@@ -41,8 +44,8 @@ class Load(NamedTuple):
     host: int = 0
     tokens: int = 0
     prefill_tokens: int = 0
-    decodes: int = 0
-    prefills: int = 0
+    decode_requests: int = 0
+    prefill_requests: int = 0
     generated: int = 0
     decode_kv: int = 0
     prefill_kv: int = 0
@@ -53,14 +56,22 @@ class Load(NamedTuple):
     swap_ins: int = 0
 
     @property
+    def requests(self) -> int:
+        """How many requests work."""
+        return self.decode_requests + self.prefill_requests
+
+    @property
     def shared(self) -> tuple[int, ...]:
-        """What it takes of each of `Machine.limits`."""
-        return self.blocks, self.host, self.tokens, self.prefill_tokens, self.decodes + self.prefills
+        """What it takes of each of `LIMITS`."""
+        return _shared(self)
 
     @property
     def acts(self) -> bool:
         """Whether there is work or a transfer, without which there is no batch."""
         return self.tokens + self.swap_out_tokens + self.swap_in_tokens > 0
+
+
+_shared: Callable[[Load], tuple[int, ...]] = attrgetter(*(limit.column for limit in LIMITS))
 
 
 class Option(NamedTuple):
@@ -79,7 +90,7 @@ class RequestOptions:
 
     def __init__(self, machine: Machine, request: Request) -> None:
         self.machine, self.request = machine, request
-        self.limits, self.segments = machine.limits, len(request.segments)
+        self.limits, self.segments = limits_of(machine, inf), len(request.segments)
 
     def start(self) -> LocalState:
         """Return the state at tick 0."""
@@ -157,8 +168,8 @@ class RequestOptions:
             host=host,
             tokens=work,
             prefill_tokens=work if prefill else 0,
-            decodes=int(decode),
-            prefills=int(prefill),
+            decode_requests=int(decode),
+            prefill_requests=int(prefill),
             generated=int(0 < work == missing),
             decode_kv=device if decode else 0,
             prefill_kv=device if prefill else 0,
@@ -186,5 +197,5 @@ class RequestOptions:
 
     def fits(self, load: Load) -> bool:
         """Whether R5, R6 and R7 allow such a batch. Loads only add up: what breaks a limit is broken for good."""
-        within = all(limit is None or amount <= limit for amount, limit in zip(load.shared, self.limits, strict=True))
-        return within and (self.machine.hybrid or not (load.decodes and load.prefills))
+        within = all(map(le, load.shared, self.limits))
+        return within and (self.machine.hybrid or not (load.decode_requests and load.prefill_requests))

@@ -21,9 +21,11 @@ from kvcore.certificates.budget import CALL, Budget
 from kvcore.certificates.paths import Array, Course, Ends, PriceRows, cheapest
 from kvcore.certificates.proof import InvalidCertificate, Proof
 from kvcore.instance import Instance, Machine, Request
+from kvcore.limits import LIMITS
 from kvcore.metrics import FLOWS, Value, weight
 
-ROWS = ("device", "host", "tokens", "requests")
+ROWS = tuple(limit for limit in LIMITS if limit.name in ("device", "host", "tokens", "requests"))
+"""Limits that have prices, in the order of the rows of `path_kernels.py`."""
 MOST_SLOTS = 2**21
 
 Price = Annotated[int, Field(ge=0, le=2**50)]
@@ -68,19 +70,13 @@ class Prices(Proof):
         """Return the bound where all cheapest paths together cost so much."""
         return Fraction(paths - self._cost_of_limits(machine), self.scale)
 
-    @staticmethod
-    def _limits(machine: Machine) -> dict[str, int | None]:
-        """Return what there is of each in a slot (None: no limit)."""
-        limits = machine.block_limit, machine.host_memory, machine.batch_tokens, machine.batch_requests
-        return dict(zip(ROWS, limits, strict=True))
-
     @cached_property
     def _prices(self) -> dict[str, tuple[int, ...]]:
-        return {name: getattr(self, name) for name in ROWS}
+        return {limit.name: getattr(self, limit.name) for limit in ROWS}
 
     def _cost_of_limits(self, machine: Machine) -> int:
         """Return what all limits cost at these prices."""
-        return sum((limit or 0) * sum(self._prices[name]) for name, limit in self._limits(machine).items())
+        return sum((limit.of(machine) or 0) * sum(self._prices[limit.name]) for limit in ROWS)
 
     def _cheapest(
         self, machine: Machine, objective: str, origin: int, rows: PriceRows, request: Request, ends: Ends = ()
@@ -109,9 +105,9 @@ class Prices(Proof):
         reason = why_not(instance, objective)
         if reason is not None:
             raise InvalidCertificate(f"prices of slots {reason}")
-        for name, limit in self._limits(instance.machine).items():
-            if limit is None and self._prices[name] and name != "host":
-                raise InvalidCertificate(f"prices of {name}, which have no limit")
+        for limit in ROWS:
+            if limit.of(instance.machine) is None and self._prices[limit.name] and limit.name != "host":
+                raise InvalidCertificate(f"prices of {limit.name}, which have no limit")
         longest = max(map(len, self._prices.values()))
         if longest > self.slots:
             raise InvalidCertificate(f"{longest} prices for {self.slots} slots")

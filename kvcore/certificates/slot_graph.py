@@ -15,7 +15,8 @@ from kvcore.certificates.budget import Budget, Looked
 from kvcore.certificates.options import LocalState, Option, RequestOptions
 from kvcore.certificates.proof import InvalidCertificate
 from kvcore.certificates.slot_kernels import earliest, kept_options, simulation
-from kvcore.instance import Instance, Machine, Request
+from kvcore.instance import Instance, Request
+from kvcore.limits import DEVICE, HOST, SHARED, limits_of
 from kvcore.metrics import SUMS, scale_of, weight
 
 Integers = npt.NDArray[np.int64]
@@ -88,7 +89,7 @@ class LocalGraphs:
         self.paced, self.budget = paced, budget or Budget()
         self.machine, self.objective, self.strict = instance.machine, objective, strict
         self.origin = 0 if objective == "busy-time" else instance.first_arrival
-        self.limits = limits(self.machine)
+        self.limits = np.array(limits_of(self.machine, -1), np.int64)
         self.implied: list[tuple[int, int]] = []
         """Limits that can only be exceeded together with another one, and that one."""
         self.groups: dict[Request, list[int]] = {}
@@ -163,7 +164,7 @@ class LocalGraphs:
                     looked.take(1)
                     load, to = option.load, place(option.end.after(1))
                     use, ends = load.shared, self._ends(rules, state, option)
-                    flag = (load.acts, load.decodes > 0, load.prefills > 0, ends)
+                    flag = (load.acts, load.decode_requests > 0, load.prefill_requests > 0, ends)
                     found.setdefault((to, use, flag), option)
                 self.options += found.values()
                 following += [to for to, _, _ in found]
@@ -194,7 +195,7 @@ class LocalGraphs:
         limit = self.limits.copy()
         needed = self.counts @ np.maximum.reduceat(use, first[self.start])
         rows = [[int(amount) for amount in row] for row in np.unique(use, axis=0)]
-        for r in (2, 3, 4, 1, 0):
+        for r in (*range(HOST + 1, SHARED), HOST, DEVICE):
             others = [q for q in range(len(limit)) if q != r and limit[q] > 0 and needed[r] > limit[r] >= 0]
             for q in others:
                 if all(row[r] * int(limit[q]) <= row[q] * int(limit[r]) for row in rows):
@@ -338,8 +339,3 @@ def _with_options(graphs: Graphs, kept: Any) -> Graphs:
     first = np.concatenate(([0], np.cumsum(kept)))[graphs.first]
     options = {name: getattr(graphs, name)[kept] for name in ("next", *OF_OPTIONS)}
     return graphs._replace(first=first, **options)
-
-
-def limits(machine: Machine) -> Integers:
-    """Return how much there is of each of `RESOURCES` (-1: no limit)."""
-    return np.array([-1 if limit is None else limit for limit in machine.limits], np.int64)

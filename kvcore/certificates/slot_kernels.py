@@ -8,13 +8,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from kvcore.compiled import allocating, compiled
+from kvcore.limits import DEVICE, HOST, SHARED
 
 NEVER = 2**60
 """Stands for a cost that is not finite: the request cannot be over in time. Sums of it are never taken."""
-RESOURCES = ("device", "host", "tokens", "prefill_tokens", "requests")
-"""What a batch shares: blocks of device memory, tokens on the host, tokens and prefill tokens, and working requests."""
-SHARED = len(RESOURCES)
-DEVICE, HOST = 0, 1
 FULL = -1
 OUT_OF_TRIES, OUT_OF_STATES, COMPLETE = range(3)
 

@@ -14,7 +14,6 @@ from kvcore.certificates.proof import InvalidCertificate
 from kvcore.certificates.slot_graph import LocalGraphs
 from kvcore.certificates.slot_kernels import (
     NEVER,
-    RESOURCES,
     Layer,
     Slot,
     dominated,
@@ -25,6 +24,7 @@ from kvcore.certificates.slot_kernels import (
     room_of,
     values,
 )
+from kvcore.limits import LIMITS, SHARED
 from kvcore.metrics import SUMS
 
 Integers = npt.NDArray[np.int64]
@@ -89,13 +89,13 @@ class SlotSearch:
         """Take in a vector of prices (InvalidCertificate: it proves nothing, or 64 bits might not hold its sums)."""
         limits, rate = self.local.limits, int(self.graphs.rate.max())
         if self.budget is not None:
-            size = 8 * (self.slots + 1) * (len(RESOURCES) + 1)
+            size = 8 * (self.slots + 1) * (SHARED + 1)
             self.budget.spend(f"{len(self.vectors) + 1} vectors of prices", 4 * size, size * (len(self.vectors) + 1))
-        prices = np.zeros((len(RESOURCES), self.slots), np.int64)
+        prices = np.zeros((SHARED, self.slots), np.int64)
         width = min(self.slots, vector.prices.shape[1])
         prices[:, :width] = vector.prices[:, :width]
         for r in np.flatnonzero((limits < 0) & prices.any(axis=1)):
-            raise InvalidCertificate(f"prices of {RESOURCES[r]}, which have no limit")
+            raise InvalidCertificate(f"prices of {LIMITS[r].name}, which have no limit")
         supply = sum(max(0, int(limit)) * sum(row.tolist()) for limit, row in zip(limits, prices, strict=True))
         most = len(self.kind) * (rate * self.scale * (self.slots + 1) + supply) + (abs(self.goal) + 1) * self.scale
         if 4 * most >= LARGEST:

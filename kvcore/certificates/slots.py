@@ -13,9 +13,9 @@ from pydantic import Field
 from kvcore.certificates.budget import Budget
 from kvcore.certificates.proof import InvalidCertificate, Proof
 from kvcore.certificates.slot_graph import local_graphs
-from kvcore.certificates.slot_kernels import RESOURCES
 from kvcore.certificates.slot_search import SlotSearch, Vector
 from kvcore.instance import LIMIT, Instance, Noun
+from kvcore.limits import LIMITS
 from kvcore.metrics import SUMS, Value, scale_of
 
 MOST_STATES, MOST_TRIES = 4_000_000, 1_000_000_000
@@ -40,8 +40,8 @@ class SlotPrices(Noun):
     requests: PriceRow = ()
 
     def vector(self) -> Vector:
-        """Return the prices as an array [resources, slots]."""
-        rows = [getattr(self, name) for name in RESOURCES]
+        """Return the prices as an array [limits, slots]."""
+        rows = [getattr(self, limit.name) for limit in LIMITS]
         prices = np.zeros((len(rows), max(map(len, rows))), np.int64)
         for row, numbers in zip(prices, rows, strict=True):
             row[: len(numbers)] = numbers

@@ -4,8 +4,9 @@ from typing import Any
 
 import numpy as np
 
-from kvcore.certificates.slot_kernels import DEVICE, HOST, NEVER, SHARED
+from kvcore.certificates.slot_kernels import NEVER
 from kvcore.compiled import allocating
+from kvcore.limits import DEVICE, HOST, SHARED
 
 IDLE = -1
 """Stands for the option of a tick between batches."""

@@ -5,8 +5,9 @@ from typing import Any
 import numpy as np
 
 from kvcore.certificates.slot_graph import Graphs, Integers
-from kvcore.certificates.slot_kernels import DEVICE, HOST, NEVER, SHARED
+from kvcore.certificates.slot_kernels import NEVER
 from kvcore.certificates.slot_search import SlotSearch
+from kvcore.limits import DEVICE, HOST, SHARED
 from solvers.slot_flow.arc_kernels import IDLE, Arcs, cheap_arcs
 
 

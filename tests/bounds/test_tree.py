@@ -35,7 +35,7 @@ def test_compiled_ways_end_as_they_must_and_cost_what_the_checker_says(profile):
             prices = prices.replace(host=prices.device)
         oracle = Oracle(SlotPricing(instance, "total-flow-time", apart=True), prices.slots, 1, 1)
         oracle.legs = [narrowed(draw, legs, prices.slots) for legs in oracle.legs]
-        rows = np.array([getattr(prices, name) or (0,) * prices.slots for name in ROWS]) / prices.scale
+        rows = np.array([getattr(prices, row.name) or (0,) * prices.slots for row in ROWS]) / prices.scale
         cheapest = prices.paths(instance, "total-flow-time")
         for request, path, legs in zip(instance.requests, oracle.evaluate(rows).paths, oracle.legs, strict=True):
             ends = tuple(

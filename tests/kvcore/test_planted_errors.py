@@ -12,13 +12,13 @@ from kvcore.certificates.slot_graph import LocalGraphs
 from kvcore.certificates.slot_search import SlotSearch
 from kvcore.certificates.slots import why_not
 from kvcore.cost import CostFunction
+from kvcore.limits import LIMITS
 from kvcore.metrics import scale_of
 from tests.kvcore.test_events import plain
 from tests.support.differential import COVERING, MADE, questions
 from tests.support.random_proofs import random_slots
 
-PLACES = np.arange(5)
-LIMITS = ("device", "host", "tokens", "prefill_tokens", "requests")
+PLACES = np.arange(len(LIMITS))
 
 
 def after(owner, name, change):
@@ -29,7 +29,7 @@ def after(owner, name, change):
 
 def moved(row, step):
     """Return what moves one of the limits that there are."""
-    return lambda limits: limits + step * (row == PLACES) * (limits > 0) * (limits < 2**40)
+    return lambda limits, *_: (most := np.array(limits)) + step * (row == PLACES) * (most > 0) * (most < 2**40)
 
 
 def asked(slots=False):
@@ -81,7 +81,8 @@ def cost_without(name):
 
 
 EVENTS = {
-    **{f"{name} {step:+d}": with_("limits", moved(k, step)) for k, name in enumerate(LIMITS) for step in (1, -1)},
+    **{f"{limit.name} {step:+d}": with_("limits", moved(k, step))
+       for k, limit in enumerate(LIMITS) for step in (1, -1)},
     **{f"SLO {k} {step:+d}": with_("slo", lambda slo, k=k, step=step: slo + step * (slo >= 0) * (PLACES[:3] == k))
        for k in range(3) for step in (1, -1)},
     **{f"cost of {name}": cost_without(name) for name in CostFunction.model_fields if name not in ("divisor", "busy")},
@@ -121,15 +122,12 @@ def proves_wrongly(asked):
     return False
 
 
-def of_limits(name, owner, change):
-    return after(owner, name, lambda limits, *_: change(limits))
-
-
 SLOTS = {
-    **{f"{name} {step:+d}": of_limits("limits", slot_graph, moved(k, step))
-       for k, name in enumerate(LIMITS) for step in (1, -1)},
-    **{f"{name} does not bind": of_limits("_binding", LocalGraphs, lambda row, k=k: np.where(k == PLACES, -1, row))
-       for k, name in enumerate(LIMITS)},
+    **{f"{limit.name} {step:+d}": after(slot_graph, "limits_of", moved(k, step))
+       for k, limit in enumerate(LIMITS) for step in (1, -1)},
+    **{f"{limit.name} does not bind":
+       after(LocalGraphs, "_binding", lambda row, *_, k=k: np.where(k == PLACES, -1, row))
+       for k, limit in enumerate(LIMITS)},
     "prices of what does not bind": (LocalGraphs, "folded", lambda self, prices: prices),
     "prices are not paid": after(SlotSearch, "_supply", lambda supply, *_: supply // 2),
     "values": after(slot_search, "values", lambda values, *_: values + 1),

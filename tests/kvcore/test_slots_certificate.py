@@ -16,12 +16,12 @@ from kvcore import OBJECTIVES
 from kvcore.certificates import InvalidCertificate, SlotPrices, Slots, certify, verify_certificate
 from kvcore.certificates.budget import Budget
 from kvcore.certificates.slot_graph import LocalGraphs
-from kvcore.certificates.slot_kernels import SHARED
 from kvcore.certificates.slot_search import SlotSearch, Vector
 from kvcore.certificates.slots import MOST_TRIES, why_not
 from kvcore.cost import Cost, CostFunction
 from kvcore.errors import BadInput
 from kvcore.instance import Call, Instance, Machine, Request, Segment
+from kvcore.limits import SHARED
 from kvcore.metrics import objective_value, scale_of
 from kvcore.referee import verify_schedule
 from kvcore.schedule import Schedule

@@ -26,10 +26,10 @@ from kvcore.certificates.late_windows import ONE as ONE_ROW
 from kvcore.certificates.late_windows import deadlines
 from kvcore.certificates.shares import UNIT
 from kvcore.certificates.slot_graph import LocalGraphs
-from kvcore.certificates.slot_kernels import RESOURCES
 from kvcore.certificates.speed import ONE
 from kvcore.certificates.steps import lines
 from kvcore.instance import alike
+from kvcore.limits import LIMITS
 from kvcore.metrics import tail_of
 
 PRICEABLE: dict[str, Any] = {"partial": False, "cost": "unit"}
@@ -157,8 +157,8 @@ def random_slots(draw: random.Random, instance: Instance, objective: str, target
         return tuple(draw.choice([0, 0, draw.randint(0, 6)]) for _ in range(length))
 
     def vector(since: int) -> SlotPrices:
-        rows = (row(int(limit)) for limit in local.limits)
-        return SlotPrices(since=since, **dict(zip(RESOURCES, rows, strict=True)))
+        rows = {limit.name: row(int(most)) for limit, most in zip(LIMITS, local.limits, strict=True)}
+        return SlotPrices(since=since, **rows)
 
     later = [vector(draw.randint(0, slots + draw.choice([0, 3]))) for _ in range(draw.choice([0, 0, 1, 3]))]
     scale = draw.choice([1, 4, 16, 64])

@@ -13,8 +13,8 @@ from contextlib import suppress
 import numpy as np
 
 from kvcore import BadInput, objective_value, verify_schedule
-from kvcore.certificates.slot_kernels import SHARED
 from kvcore.certificates.slot_search import SlotSearch, Vector
+from kvcore.limits import SHARED
 from kvcore.metrics import FLOWS
 from solvers.messages import Bound, Found, SolveJob
 from solvers.slot_flow.scope import why_not

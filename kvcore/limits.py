@@ -1,0 +1,72 @@
+"""What a batch shares: the rules R5 to R7 as a table, over which the referee, programs, searches and policies loop."""
+
+from typing import Any, NamedTuple
+
+from kvcore.instance import Machine
+
+
+class Use(NamedTuple):
+    """What a batch takes, or a request in it, of what may be limited."""
+
+    blocks: int
+    host: int
+    tokens: int
+    prefill_tokens: int
+    requests: int
+    decode_requests: int
+    prefill_requests: int
+
+
+class Limit(NamedTuple):
+    """The most that a batch takes of something."""
+
+    name: str
+    """That of its prices in certificates."""
+    rule: int
+    key: str
+    """The attribute of the machine that says how much there is."""
+    column: str
+    """What counts, of a `Use`."""
+    says: str
+    """What is wrong where `used` is above the limit; `held` are the tokens of so many blocks."""
+
+    @property
+    def words(self) -> str:
+        """What counts, in words."""
+        return self.column.replace("_", " ")
+
+    def of(self, machine: Machine) -> int | None:
+        """Return how much there is (None: no limit)."""
+        limit: int | None = getattr(machine, self.key)
+        return limit
+
+    def exceeded(self, machine: Machine, used: int) -> str:
+        """Say that a batch takes too much."""
+        return self.says.format(used=used, held=used * machine.block, machine=machine)
+
+
+LIMITS = (
+    Limit("device", 6, "block_limit", "blocks",
+          "the requests occupy {used} blocks of {machine.block} = {held}, memory is {machine.memory}"),
+    Limit("host", 7, "host_memory", "host", "the host holds {used} tokens, host_memory is {machine.host_memory}"),
+    Limit("tokens", 5, "batch_tokens", "tokens",
+          "it processes {used} tokens, batch_tokens is {machine.batch_tokens}"),
+    Limit("prefill_tokens", 5, "prefill_tokens", "prefill_tokens",
+          "it prefills {used} tokens, prefill_tokens is {machine.prefill_tokens}"),
+    Limit("requests", 5, "batch_requests", "requests",
+          "{used} requests work in it, batch_requests is {machine.batch_requests}"),
+)  # fmt: skip
+BUDGETS = tuple(limit for limit in LIMITS if limit.rule == 5)
+SHARED = len(LIMITS)
+DEVICE, HOST, TOKENS = range(3)
+"""Places in `LIMITS`."""
+
+
+def limits_of(machine: Machine, unlimited: float) -> list[float]:
+    """Return how much there is of each of `LIMITS`, `unlimited` where there is no limit."""
+    return [unlimited if (most := limit.of(machine)) is None else most for limit in LIMITS]
+
+
+def use_of(tokens: Any, decodes: Any, prefills: Any, blocks: Any = 0, host: Any = 0) -> Use:
+    """Return what a batch takes; each of its decodes processes one token."""
+    return Use(blocks, host, tokens, tokens - decodes, decodes + prefills, decodes, prefills)
