@@ -21,10 +21,10 @@ class _Stopped(Exception):
         self.why = why
 
 
-def why_not(instance: Instance, objective: str) -> str | None:
+def too_large(instance: Instance) -> str | None:
     """Say why requests are not counted (None: they are, if there are not too many ways to fill the memory)."""
-    if count_model(instance, objective) is None:
-        return "counts are for busy-time or makespan, one linear cost, no calls (docs/search.md, Counts)"
+    if count_model(instance, "busy-time") is None:
+        return "counts are for one linear cost and ample budgets (docs/search.md, Counts)"
     return None
 
 
@@ -33,7 +33,7 @@ def run(job: SolveJob, send: Send) -> Done:
     model = count_model(job.instance, job.objective)
     vectors = None if model is None else fitting_vectors(model, CountOptions.given().most_vectors)
     if vectors is None:
-        raise BadInput(why_not(job.instance, job.objective) or "counts: there are too many ways to fill the memory")
+        raise BadInput(too_large(job.instance) or "counts: there are too many ways to fill the memory")
     deadline = time.process_time() + job.time_limit
     told = 0
     schedule = job.start or best_schedule(job.instance, job.objective)[1]

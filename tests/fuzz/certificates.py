@@ -12,10 +12,10 @@ from unittest import mock
 
 from kvcore import OBJECTIVES, BadInput
 from kvcore.certificates import Certificate, InvalidCertificate, certify, verify_certificate
-from kvcore.certificates.prices import why_not
+from kvcore.certificates.prices import Prices
 from kvcore.files import parse
 from kvcore.metrics import Value
-from kvcore.rigid import why_not_rigid
+from kvcore.rigid import RIGID
 from library import check as second
 from tests.fuzz.bounds import TARGETED, certificates
 from tests.fuzz.case import Case, Part, Wrong
@@ -104,10 +104,10 @@ def random_proofs(case: Case, draw: Random) -> Iterator[Any]:
         yield random_events(draw)
         yield random_fresh(draw, case.instance)
         yield random_late_windows(draw, case.instance)
-    if why_not(case.instance, case.objective) is None:
+    if Prices.takes.why_not("prices", case.instance, case.objective) is None:
         for _ in range(4):
             yield random_prices(draw, case.instance)
-    if why_not_rigid(case.instance, case.objective) is None:
+    if RIGID.why_not("configurations", case.instance, case.objective) is None:
         for _ in range(4):
             proof = random_proof(case.instance, case.objective, draw)
             yield from (proof, proof.replace(target=draw.randint(1, 80), tries=10**5))

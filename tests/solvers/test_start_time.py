@@ -7,10 +7,10 @@ import pytest
 
 from bounds.tuning import chosen
 from kvcore import objective_value, verify_schedule
-from kvcore.rigid import OBJECTIVES
 from solvers import start_time
 from solvers.messages import Bound, Found, SolveJob
 from solvers.start_time import StartTimeOptions, StartTimes
+from tests.kvcore.test_configurations import OBJECTIVES
 from tests.support.exhaustive import exhaustive_optimum
 from tests.support.few import few
 from tests.support.rigid import rigid
