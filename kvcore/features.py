@@ -195,7 +195,7 @@ class Takes:
         """Return in words what it does not take of some features (None: it takes them all)."""
         found = sorted(found, key=list(Feature).index)
         if lacking := [feature for feature in found if feature not in self.features]:
-            return " and ".join(lacking)
+            return " and ".join(filter(None, (", ".join(lacking[:-1]), lacking[-1])))
         return next((f"{one} and {other}" for one, other in sorted(self.apart) if {one, other} <= {*found}), None)
 
     def why_not(self, name: str, instance: Instance, objective: str) -> str | None:
