@@ -40,7 +40,7 @@ class Prices(Proof):
     kind: Literal["prices"] = "prices"
     takes: ClassVar = Takes(
         MACHINES | REQUESTS | CALLS | FLOWS,
-        apart=frozenset((Feature.PARTIAL, other) for other in {Feature.EVICT, *CALLS}),
+        apart=frozenset({(Feature.PARTIAL, Feature.EVICT), (Feature.PARTIAL, Feature.CALLS)}),
     )
     scale: Annotated[int, Field(ge=1, le=2**40)]
     slots: Annotated[int, Field(ge=1, le=MOST_SLOTS)]

@@ -32,7 +32,7 @@ from kvcore.certificates import (
 from kvcore.certificates.fresh import most_fee
 from kvcore.certificates.proof import Proof
 from kvcore.cost import Cost, CostFunction, OwnCost
-from kvcore.features import NAMED, NOTHING, RULES, Feature, Takes, features
+from kvcore.features import CALLS, NAMED, NOTHING, RULES, Feature, Takes, features
 from kvcore.features import OBJECTIVES as WHOLE
 from kvcore.instance import Call, Instance, Machine, Request, Segment, Slo
 from kvcore.metrics import FLOWS, OBJECTIVES, SUMS, Value, scale_of, tail_of
@@ -193,9 +193,9 @@ def together(some: Iterable[Feature]) -> set[frozenset[Feature]]:
 
 def to_meet(takes: Takes) -> set[frozenset[Feature]]:
     """Return the features that are taken, and each two of them that are taken and do not exclude each other."""
-    never = {frozenset(pair) for pair in takes.apart} | {
-        pair for group in EXCLUSIVE for pair in together(group) if len(pair) == 2
-    }
+    never = {frozenset(pair) for group in EXCLUSIVE for pair in combinations(group, 2)}
+    for one, other in takes.apart:
+        never |= {frozenset({one, each}) for each in (CALLS if other is Feature.CALLS else {other})}
     return together(takes.features) - never
 
 
