@@ -27,7 +27,7 @@ from kvcore.certificates.running import Running, TooMany
 from kvcore.errors import BadInput
 from kvcore.instance import Instance
 from kvcore.referee import InvalidSchedule
-from kvcore.rigid import Kind, kinds_of, memory_of, why_not_rigid
+from kvcore.rigid import Kind, kinds_of, memory_of, too_large
 from kvcore.schedule import Batch, Schedule
 
 Array = npt.NDArray[np.int64]
@@ -56,18 +56,10 @@ class ConfigurationOptions(Options):
     beam: int = option(1000, "states of a tick that are followed where a search took too many tries, for a schedule")
 
 
-def check_rigid(instance: Instance, objective: str) -> None:
-    """Raise BadInput unless requests run from start to end."""
-    reason = why_not_rigid(instance, objective)
-    if reason is not None:
-        raise BadInput(f"configurations are for requests that run from start to end: {reason}")
-
-
 class WindowPricing:
     """The kinds of a rigid instance, every start of each, and what it takes of the memory of each window."""
 
     def __init__(self, instance: Instance, objective: str) -> None:
-        check_rigid(instance, objective)
         self.instance, options = instance, ConfigurationOptions.given()
         self.kinds = kinds_of(instance, objective)
         self.memory = memory_of(instance, self.kinds)
@@ -241,8 +233,9 @@ def _stages(pricing: WindowPricing, options: ConfigurationOptions) -> Iterator[S
 
 
 def propose_configurations(task: Task) -> Iterator[Proposal | Schedule]:
-    """Return proofs with rising bounds (BadInput: the instance is not rigid)."""
-    check_rigid(task.instance, task.objective)
+    """Return proofs with rising bounds (BadInput: the instance is too large)."""
+    if reason := too_large(task.instance):
+        raise BadInput(reason)
     return climb(task)
 
 

@@ -69,7 +69,7 @@ def climb(task: Task) -> Iterator[Proposal | Schedule]:
 def _narrow(task: Task) -> Iterator[Schedule]:
     """Yield what narrow searches find: prefills and moves are whole, or need not be; or else end just in time."""
     instance, upper, options = task.instance, task.upper, EventOptions.given()
-    if most_options(instance) > options.most_options and just_in_time.why_not(instance, task.objective) is None:
+    if most_options(instance) > options.most_options and just_in_time.applies(instance, task.objective):
         for timely in _timely(task):
             upper = objective_value(verify_schedule(instance, timely), task.objective)
             yield timely

@@ -27,7 +27,7 @@ def propose_fresh(task: Task) -> Iterator[Proposal | Schedule]:
 
     Raises InvalidCertificate where there is no hope.
     """
-    check_size(task.instance, task.objective)
+    check_size(task.instance)
     return _proofs(task)
 
 

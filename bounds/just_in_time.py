@@ -23,9 +23,10 @@ from kvcore.certificates.events import TOP, line_of
 from kvcore.certificates.fresh import FreshSearch
 from kvcore.certificates.frontier import ROWS, TRIED, VALUES, push
 from kvcore.certificates.proof import InvalidCertificate
+from kvcore.features import FLOWS, RULES, Feature, Takes, features
 from kvcore.instance import Instance
 from kvcore.limits import limits_of
-from kvcore.metrics import FLOWS, Value, objective_value
+from kvcore.metrics import Value, objective_value
 from kvcore.referee import verify_schedule
 from kvcore.schedule import Batch, Schedule
 
@@ -43,18 +44,14 @@ class TimelyOptions(Options):
     slacks: tuple[int, ...] = option((6, 3), "tokens by which a request may be before the order, or behind it")
 
 
-def why_not(instance: Instance, objective: str) -> str | None:
-    """Return why the search is not for an instance and an objective, if it is not."""
-    machine = instance.machine
-    if not (machine.chunked or machine.partial):
-        return "prefills and moves are whole"
-    if objective not in FLOWS:
-        return f"it is not for {objective}"
-    if not machine.pause:
-        return "it is for machines with pause"
-    if any(call.handling != "free" for request in instance.requests for call in request.calls):
-        return "it is for free calls"
-    return None
+TAKES = Takes((RULES | FLOWS) - {Feature.NO_PAUSE, Feature.PRESERVE, Feature.DISCARD, Feature.SWAP})
+
+
+def applies(instance: Instance, objective: str) -> bool:
+    """Whether the search is for an instance and an objective: prefills or moves can be in parts."""
+    return (instance.machine.chunked or instance.machine.partial) and TAKES.missing(
+        features(instance, objective)
+    ) is None
 
 
 def search(

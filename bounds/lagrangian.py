@@ -15,8 +15,7 @@ from bounds import walks
 from kvcore.certificates import Prices
 from kvcore.certificates.path_kernels import DECODE, DEVICE, EARLIEST, HIGH, HOST, LOW, PriceArrays, Route, price_arrays
 from kvcore.certificates.paths import Course
-from kvcore.certificates.prices import ROWS, kinds, why_not
-from kvcore.errors import BadInput
+from kvcore.certificates.prices import ROWS, kinds
 from kvcore.instance import Instance, Request
 from kvcore.metrics import FLOWS, weight
 
@@ -43,10 +42,6 @@ class SlotPricing:
     """
 
     def __init__(self, instance: Instance, objective: str, *, apart: bool = False) -> None:
-        """Raises BadInput, with the reason, where such prices prove nothing."""
-        reason = why_not(instance, objective)
-        if reason is not None:
-            raise BadInput(f"prices of slots {reason}")
         self.instance, self.objective, self.machine = instance, objective, instance.machine
         self.origin = instance.first_arrival
         alike = [(request, 1) for request in instance.requests] if apart else kinds(instance).items()

@@ -36,7 +36,7 @@ class PriceOptions(Options):
 
 
 def propose_prices(task: Task) -> Iterator[Proposal]:
-    """Return prices of the limits of each slot (BadInput, at once, where they prove nothing)."""
+    """Return prices of the limits of each slot."""
     return _proposals(task, SlotPricing(task.instance, task.objective))
 
 

@@ -24,7 +24,7 @@ from kvcore.certificates.proof import InvalidCertificate
 from kvcore.certificates.slot_graph import LocalGraphs, local_graphs
 from kvcore.certificates.slot_kernels import NEVER, Layer, Slot, empty_layer, expand, no_more, values
 from kvcore.certificates.slot_search import Outcome, SlotSearch, Vector
-from kvcore.certificates.slots import MOST_STATES, MOST_TRIES, SlotPrices, Slots, why_not
+from kvcore.certificates.slots import MOST_STATES, MOST_TRIES, SlotPrices, Slots
 from kvcore.errors import BadInput
 from kvcore.instance import Instance
 from kvcore.limits import LIMITS, SHARED
@@ -71,7 +71,7 @@ class SlotSolver:
         """Raise BadInput where the search does not take such an instance; `local` are graphs made for other ends."""
         self.task, self.instance, self.objective = task, task.instance, task.objective
         if local is None:
-            check(self.instance, self.objective)
+            check_size(self.instance)
         self.options = options or SlotOptions.given()
         self.first_tries, self.more_tries, self.most_tries = (
             self.options.first_tries,
@@ -109,6 +109,8 @@ class SlotSolver:
     def first_prices(self, upper: int | None) -> Floats | None:
         """Return the prices of the method `prices`, where it applies; they are made for the same slots."""
         task = replace(self.task, upper=upper, end=self.task.deadline)
+        if Prices.takes.why_not("prices", self.instance, self.objective):
+            return None
         try:
             proof = next(propose_prices(task)).proof
         except (BadInput, InvalidCertificate, StopIteration):
@@ -247,15 +249,15 @@ class SlotSolver:
         return search.vectors[chosen[best]].prices / self.options.scale
 
 
-def check(instance: Instance, objective: str) -> None:
+def check_size(instance: Instance) -> None:
     """Raise BadInput where no search is begun; it may still find more options than a local graph takes."""
-    reason, limits = why_not(instance, objective), SlotOptions.given()
-    if reason is None and len(instance.requests) > limits.most_requests:
-        reason = f"are searched for at most {limits.most_requests} requests"
-    if reason is None and (options := options_at_most(instance)) > limits.most_options:
-        reason = f"are searched where requests have few options, and these may have {options}; coarsen the instance"
-    if reason is not None:
-        raise BadInput(f"slots {reason}")
+    limits = SlotOptions.given()
+    if len(instance.requests) > limits.most_requests:
+        raise BadInput(f"slots are searched for at most {limits.most_requests} requests")
+    if (options := options_at_most(instance)) > limits.most_options:
+        raise BadInput(
+            f"slots are searched where requests have few options, and these may have {options}; coarsen the instance"
+        )
 
 
 def options_at_most(instance: Instance) -> int:
@@ -265,7 +267,7 @@ def options_at_most(instance: Instance) -> int:
 
 def propose_slots(task: Task) -> Iterator[Proposal | Schedule]:
     """Return what `climb` yields (BadInput at once where the search is not begun)."""
-    check(task.instance, task.objective)
+    check_size(task.instance)
     return climb(task)
 
 

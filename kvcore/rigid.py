@@ -7,42 +7,37 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
+from kvcore.features import Feature, Takes
 from kvcore.instance import Instance, Request
 from kvcore.metrics import weight
-
-OBJECTIVES = ("total-flow-time", "weighted-flow-time", "total-ttft")
-"""Sums over requests of a rate times the start plus a constant."""
 
 MAX_TICKS = 100_000
 """The most ticks that all requests may take one after another: longer instances do not fit in arrays of ticks."""
 
 
-def why_not_rigid(instance: Instance, objective: str) -> str | None:
-    """Return why the schedules of `instance` are not start times, or None if they are (`docs/configurations.md`)."""
-    machine = instance.machine
-    reasons = {
-        f"the objective {objective} is no sum over start times ({', '.join(OBJECTIVES)} are)":
-            objective not in OBJECTIVES,
-        "batches may last more than one tick": not instance.cost.always_one_tick,
-        "requests make calls": any(request.calls for request in instance.requests),
-        "prefills may be split (chunked)": machine.chunked,
-        "KV may be evicted (evict)": machine.evict,
-        "a running request may sit out (pause)": machine.pause,
-        "prefill and decode cannot share a batch (no hybrid)": not machine.hybrid,
-        "requests arrive at different ticks, and waiting while others hold memory may pay under total-ttft":
-            _arrivals(instance) > 1 and objective == "total-ttft",
-        "requests arrive at different ticks, and waiting while others hold memory may pay under token budgets":
-            _arrivals(instance) > 1 and machine.prefill_limit is not None,
-        f"the requests take more than {MAX_TICKS} ticks one after another":
-            sum(request.output for request in instance.requests) + _wait(instance) > MAX_TICKS,
-        "weights, prompts or requests are too many or too large":
-            max(sum(r.weight for r in instance.requests) * MAX_TICKS, sum(r.peak for r in instance.requests)) > 1 << 30,
-    }  # fmt: skip
-    return next((reason for reason, applies in reasons.items() if applies), None)
+RIGID = Takes(
+    frozenset({
+        Feature.MEMORY, Feature.BLOCKS, Feature.HOST, Feature.BATCH_TOKENS, Feature.PREFILL_TOKENS,
+        Feature.BATCH_REQUESTS, Feature.PARTIAL, Feature.NO_PAUSE, Feature.ARRIVALS, Feature.WEIGHTS, Feature.SLO,
+        Feature.TPOT, Feature.FLOW, Feature.WEIGHTED, Feature.TTFT,
+    }),
+    apart=frozenset({
+        (Feature.ARRIVALS, Feature.TTFT), (Feature.ARRIVALS, Feature.BATCH_TOKENS),
+        (Feature.ARRIVALS, Feature.PREFILL_TOKENS),
+    }),
+)  # fmt: skip
+"""What schedules are start times for (`docs/configurations.md`): where requests arrive at different ticks,
+waiting while others hold memory may pay under total-ttft, and under token budgets."""
 
 
-def _arrivals(instance: Instance) -> int:
-    return len({request.arrival for request in instance.requests})
+def too_large(instance: Instance) -> str | None:
+    """Return why a rigid instance does not fit into arrays of ticks, or None if it does."""
+    requests = instance.requests
+    if sum(request.output for request in requests) + _wait(instance) > MAX_TICKS:
+        return f"the requests take more than {MAX_TICKS} ticks one after another"
+    if max(sum(r.weight for r in requests) * MAX_TICKS, sum(r.peak for r in requests)) > 1 << 30:
+        return "weights, prompts or requests are too many or too large"
+    return None
 
 
 def _wait(instance: Instance) -> int:

@@ -10,11 +10,24 @@ from typing import Any, Literal
 
 import bounds.task
 import kvcore
-from kvcore.certificates.budget import InvalidCertificate
+from kvcore.certificates import (
+    Alone,
+    Configurations,
+    Events,
+    Fresh,
+    InvalidCertificate,
+    LateTail,
+    LateWindows,
+    Pairs,
+    Prices,
+    Shares,
+    Slots,
+    Speed,
+)
 from kvcore.certificates.certificate import HORIZON
 from kvcore.errors import BadInput, MissingTool
+from kvcore.features import CALLS, FLOWS, MACHINES, NOTHING, OBJECTIVES, REQUESTS, RULES, Takes
 from kvcore.instance import Instance
-from kvcore.metrics import tail_of
 from kvcore.schedule import Schedule
 from solvers.messages import SolveJob, label
 
@@ -98,11 +111,10 @@ class Way:
     """Whether it plans its time, and so is told its share of it, in seconds of the processor."""
     endless: bool = False
     """Whether it ends by its limit alone, so that it needs one."""
-    tails: bool = False
-    """Whether it takes percentiles."""
-    why_not: str = ""
-    """The function that says why an instance and an objective are not for it, as MODULE:FUNCTION, and `says` how."""
-    says: str = "{}"
+    takes: Takes = NOTHING
+    """What it is proved with."""
+    too_large: str = ""
+    """The function that says why an instance is more than it can hold, as MODULE:FUNCTION."""
 
     @property
     def label(self) -> str:
@@ -115,24 +127,20 @@ class Way:
 
     def proposals(self, task: bounds.task.Task) -> Iterator[bounds.task.Proposal | Schedule]:
         """Return what it proves and finds; BadInput or InvalidCertificate says why it declines."""
-        if tail_of(task.objective) is not None and not self.tails:
-            raise BadInput(f"{self.formulation} proves nothing about {task.objective}")
+        if reason := self.takes.why_not(self.formulation, task.instance, task.objective):
+            raise BadInput(reason)
         found: Iterator[bounds.task.Proposal | Schedule] = _loaded(self.proposes)(task)
         return found
 
     def declines(self, instance: Instance, objective: str) -> str | None:
         """Say why an instance and an objective are not for it; it may decline more once it runs."""
-        if tail_of(objective) is not None and not self.tails:
-            return f"{self.formulation} does not take {objective}: improve and bound do"
-        if self.why_not:
-            reason = _loaded(self.why_not)(instance, objective)
-            return reason and self.says.format(reason)
         try:
             if self.proposes:
                 self.proposals(bounds.task.Task(instance, objective, finds=True))
         except (BadInput, InvalidCertificate) as reason:
             return str(reason)
-        return None
+        declined = self.takes.why_not(self.formulation, instance, objective)
+        return declined or (_loaded(self.too_large)(instance) if self.too_large else None)
 
 
 def _loaded(function: str) -> Callable[..., Any]:
@@ -153,52 +161,54 @@ _BOUND = Solver("bound", "lower bounds, each with a certificate")
 _relaxation = partial(Way, solver=_BOUND, proves="certificate", finds=False)
 
 EVENTS = Way("events", Solver("events", "optimal, by a search over batch boundaries that the checker runs again"),
-             "certificate", "bounds.events:propose_events",
+             "certificate", "bounds.events:propose_events", takes=Events.takes,
              drops="nothing, but schedules are looked at only as far as the time allows",
              what="the search over batch boundaries",
              horizon="the search goes through states, whatever the number of batches")
 SLOTS = Way("slots", Solver("slots", "optimal, by a search over slots that the checker runs again"),
-            "certificate", "bounds.slot_solver:propose_slots", slows=True, what="the search over slots",
+            "certificate", "bounds.slot_solver:propose_slots", takes=Slots.takes, slows=True,
+            what="the search over slots",
             drops="nothing: all batches of one tick are searched, as far as prices do not exclude them")
 CONFIGURATIONS = Way("configurations",
                      Solver("configurations", "optimal, by a search over starts that the checker runs again"),
-                     "certificate", "bounds.configurations:propose_configurations", slows=True, plans=True,
+                     "certificate", "bounds.configurations:propose_configurations", takes=Configurations.takes,
+                     slows=True, plans=True,
                      drops="that each request runs once, and how small ones pack",
                      what="the search over what can run together")
-PRICES = _relaxation("prices", proposes="bounds.slot_prices:propose_prices", plans=True,
+PRICES = _relaxation("prices", proposes="bounds.slot_prices:propose_prices", takes=Prices.takes, plans=True,
                      what="prices of slots", drops="that paths of requests are whole, and breaks within segments")
 CERTIFYING = (
-    _relaxation("alone", proposes="bounds.task:propose_alone", at_once=True, tails=True,
+    _relaxation("alone", proposes="bounds.task:propose_alone", takes=Alone.takes, at_once=True,
                 drops="all that requests share"),
-    _relaxation("shares", proposes="bounds.shares:propose_shares", at_once=True,
+    _relaxation("shares", proposes="bounds.shares:propose_shares", takes=Shares.takes, at_once=True,
                 drops="that a batch holds whole requests: each has a share of the time of its batches"),
-    _relaxation("late-windows", proposes="bounds.late_windows:propose_late_windows",
+    _relaxation("late-windows", proposes="bounds.late_windows:propose_late_windows", takes=LateWindows.takes,
                 drops="the order of work in spans of time: no more of it is on time than fits"),
-    _relaxation("late-tail", proposes="bounds.tails:propose_tails", finds=True, tails=True,
+    _relaxation("late-tail", proposes="bounds.tails:propose_tails", takes=LateTail.takes, finds=True,
                 drops="what late requests drop: more than a percentile leaves out take so long"),
-    _relaxation("fresh", proposes="bounds.fresh:propose_fresh", finds=True, at_once=True,
+    _relaxation("fresh", proposes="bounds.fresh:propose_fresh", takes=Fresh.takes, finds=True, at_once=True,
                 drops="what is processed again, but for KV that does not fit: any order of batches"),
-    _relaxation("pairs", proposes="bounds.task:propose_pairs",
+    _relaxation("pairs", proposes="bounds.task:propose_pairs", takes=Pairs.takes,
                 drops="all but two requests at a time, and what is processed again"),
     EVENTS,
     PRICES,
     SLOTS,
     CONFIGURATIONS,
-    _relaxation("speed", proposes="bounds.speed:propose_speed", slows=True,
+    _relaxation("speed", proposes="bounds.speed:propose_speed", takes=Speed.takes, slows=True,
                 drops="that a batch holds whole requests; a fast batch pays more for its work"),
 )
 """Those whose proofs a checker recomputes: that end by themselves, the cheapest first, then that use all time left."""
-BOUND = _relaxation("bound", plans=True, endless=True, tails=True, what="the ladder of bounds")
+BOUND = _relaxation("bound", takes=Alone.takes, plans=True, endless=True, what="the ladder of bounds")
 """All of them, one after another."""
 IMPROVE = Way("improve", Solver("improve", "nothing: policies with other parameters and priorities find schedules"),
-              None, run="solvers.improve:run", plans=True, endless=True, tails=True,
+              None, run="solvers.improve:run", takes=Alone.takes, plans=True, endless=True,
               what="the search among policies", horizon="it proves nothing")
-MODELS = [Way(of, by, "solver", run="solvers.milp:run", horizon="")
+MODELS = [Way(of, by, "solver", run="solvers.milp:run", horizon="", takes=Takes(RULES | OBJECTIVES))
           for of in ("batch-bigm", "batch-bigm:plain") for by in (_HIGHS, _GUROBI)]
-CP_SAT = Way("cp-sat", _CP_SAT, "solver", run="solvers.cp_sat:run", horizon="")
+CP_SAT = Way("cp-sat", _CP_SAT, "solver", run="solvers.cp_sat:run", horizon="", takes=Takes(RULES | OBJECTIVES))
 SLOT_FLOW = Way("arc-flow", _CP_SAT, "solver", run="solvers.slot_flow.solve:run",
                 horizon="every schedule below the best value known is a flow over the ticks looked at",
-                why_not="solvers.slot_flow.scope:why_not", says="arc-flow {}; use slots, events or batch-bigm")
+                takes=Takes(MACHINES | REQUESTS | CALLS | FLOWS), too_large="solvers.slot_flow.scope:too_large")
 
 WAYS = {(way.formulation, way.solver.name): way for way in
         (BOUND, *CERTIFYING, IMPROVE, *MODELS, CP_SAT, SLOT_FLOW)}

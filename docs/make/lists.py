@@ -5,7 +5,7 @@ import tomllib
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import date
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from costmodels import COSTS, DEVICES, MODELS
 from docs.make.pages import PAGES
@@ -13,6 +13,8 @@ from heuristics import POLICIES
 from heuristics.engine import admission, min_waste
 from heuristics.engine.policy import Policy
 from heuristics.policies.wait import Wait
+from kvcore.certificates import AnyProof
+from kvcore.features import Feature
 from kvcore.instance import LIMIT, Machine
 from library.library import table_rows
 from solvers.option_names import rows_of_options
@@ -20,6 +22,7 @@ from solvers.ways import SOLVERS, WAYS
 from workloads.builtin import BUILTIN
 
 OPTIONS = {row["option"]: row for row in table_rows(Path(__file__).parents[2] / "benchmarks/records/options.csv")}
+KINDS = {str(kind.model_fields["kind"].default): kind.takes for kind in get_args(get_args(AnyProof)[0])}
 RESTS = {"certificate": "a certificate", "solver": "the word of a solver", None: ""}
 
 
@@ -42,6 +45,7 @@ def names_page() -> str:
             (f"`{way.label}`", "yes" if way.finds else "", RESTS[way.proves], way.drops)
             for way in WAYS.values()
         ]),
+        *section("Features", ("feature", *KINDS), taken(), words["features"]),
         *section("Solvers", ("solver", "what it proves"), [(f"`{name}`", s.proves) for name, s in SOLVERS.items()]),
         *section("Costs", ("cost", "what it is", "tick", "machine", "source"), [
             (f"`{name}`", model.what, f"{model.tick} s", machine(model.machine), model.source)
@@ -61,6 +65,16 @@ def names_page() -> str:
                  ("option", "default", "effect", "value", "half", "double", "read", "moved"),
                  map(measured_option, rows_of_options()), words["searches"]),
     ])  # fmt: skip
+
+
+def taken() -> Iterator[list[str]]:
+    """Yield a row for each feature: which kinds of proof take it, and together with which others they do not."""
+    for feature in Feature:
+        cells = []
+        for takes in KINDS.values():
+            apart = sorted({other for pair in takes.apart if feature in pair for other in pair} - {feature})
+            cells.append("" if feature not in takes.features else f"not with {', '.join(apart)}" if apart else "yes")
+        yield [feature, *cells]
 
 
 def measured_option(row: Sequence[str]) -> list[str]:

@@ -12,7 +12,8 @@ from heuristics.engine.job import Knows
 from heuristics.engine.plan import Plan
 from heuristics.engine.view import View
 from kvcore.errors import BadInput, unknown
-from kvcore.instance import LIMIT, Machine
+from kvcore.features import RULES, Feature, Takes, features_of
+from kvcore.instance import LIMIT, Instance, Machine
 from kvcore.shown import brief
 
 
@@ -39,6 +40,8 @@ class Policy(ABC):
     free_calls: ClassVar[Literal["min-waste", "preserve", "own"]] = "min-waste"
     """What handles calls that the instance leaves free: the min-waste rule or preserve, both fixed beforehand, or
     the policy itself, by the moves it makes from the start of a call to the next work."""
+    takes: ClassVar[Takes] = Takes(RULES | {Feature.OWN_COST})
+    """The features of an instance that it is made for."""
     needs: tuple[str, ...] = ()
     """The switches of the machine without which it cannot run (`evict` only where memory has a limit)."""
     settings: ClassVar[dict[str, Setting]] = {}  # the numbers that its name may give, by name
@@ -57,6 +60,11 @@ class Policy(ABC):
 
     def start(self, view: View) -> None:  # noqa: B027 - a policy without state needs none
         """Prepare for a run; `view` has the machine and the cost, and no request yet."""
+
+    def declines(self, instance: Instance) -> str | None:
+        """Say why it cannot run on an instance (None: it can)."""
+        missing = self.takes.missing(features_of(instance))
+        return f"it is not made for {missing}" if missing else self.why_not(instance.machine)
 
     def why_not(self, machine: Machine) -> str | None:
         """Say why it cannot run on a machine (None: it can)."""

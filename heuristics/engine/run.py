@@ -72,7 +72,7 @@ def trace_policy(
     `go_on` is asked before every decision; where it says no, the run ends with a PolicyError.
     """
     with guarded(_file_of(policy), partial(PolicyError, policy.name, 0, None)):
-        reason = policy.why_not(instance.machine)
+        reason = policy.declines(instance)
     if reason is not None:
         raise Unsuited(f"policy {policy.name} cannot run on {instance.name}: {reason}")
     handled = _handled(instance, policy, predictions)

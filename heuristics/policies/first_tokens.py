@@ -10,6 +10,7 @@ from heuristics.engine.plan import Plan
 from heuristics.engine.unified import Unified
 from heuristics.engine.view import View
 from heuristics.policies.index import Marginal, Step
+from kvcore.features import RULES, Takes
 
 CHUNK = 512  # tokens that refills take of a batch, so that a first token that comes waits little
 
@@ -28,6 +29,7 @@ class FirstTokens(Unified):
 
     name = "first-tokens"
     knows = "predictions"
+    takes = Takes(RULES)
     swapped_wait = True
 
     def start(self, view: View) -> None:

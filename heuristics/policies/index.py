@@ -8,11 +8,11 @@ import numpy as np
 from heuristics.engine.job import Job
 from heuristics.engine.plan import Plan
 from heuristics.engine.policy import Setting
-from heuristics.engine.run import Unsuited
 from heuristics.engine.unified import Unified
 from heuristics.engine.view import View
 from heuristics.policies.mc_sf import least_waste_handling
-from kvcore.cost import Cost, OwnCost
+from kvcore.cost import Cost
+from kvcore.features import RULES, Takes
 from kvcore.instance import LIMIT, Handling, Instance
 
 Array = Any  # a numpy array of floats: the index only ranks
@@ -39,11 +39,9 @@ class Windows(NamedTuple):
 
 
 class Marginal:
-    """The linear parts of a cost, one row a function, in ticks. Unsuited for a cost that has none."""
+    """The linear parts of a cost, one row a function, in ticks. BadInput for a cost that has none."""
 
     def __init__(self, cost: Cost) -> None:
-        if isinstance(cost, OwnCost):
-            raise Unsuited(f"it needs what a request adds to a batch, and the cost is a function ({cost.name})")
         self.functions = cost.functions
 
         def column(name: str) -> Array:
@@ -104,6 +102,7 @@ class Index(Unified):
     """
 
     knows = "predictions"
+    takes = Takes(RULES)
     swapped_wait = True
     r0: float | None = None
     group: float = GROUP

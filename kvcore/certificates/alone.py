@@ -11,22 +11,23 @@ from kvcore.certificates.budget import Budget
 from kvcore.certificates.least import least_batches, least_prefill, least_work
 from kvcore.certificates.proof import Proof, add_up
 from kvcore.cost import Cost
+from kvcore.features import OBJECTIVES, RULES, Feature, Takes
 from kvcore.instance import Instance, Request
-from kvcore.metrics import Value, check_objective, tail_of, weight
+from kvcore.metrics import Value, tail_of, weight
 
 
 class Alone(Proof):
     """Each request takes at least its own batches, each of least duration, and its calls."""
 
     kind: Literal["alone"] = "alone"
-    tails: ClassVar[bool] = True
+    takes: ClassVar = Takes(RULES | OBJECTIVES | {Feature.PERCENTILE})
 
     def prove(self, instance: Instance, objective: str, budget: Budget) -> Value:
         """Return what the objective is if no request waits for another: no more work than reading the instance."""
         requests = instance.requests
         batches = [least_batches(instance.machine, request) for request in requests]
         step = least_work(instance)
-        if check_objective(objective) == "busy-time":
+        if objective == "busy-time":
             return step * max(total for _, total in batches)
         times = [_times(instance.cost, step, request, *each) for request, each in zip(requests, batches, strict=True)]
         if tail := tail_of(objective):

@@ -6,7 +6,7 @@ is nothing but starts.
 """
 
 from collections.abc import Sequence
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -17,7 +17,7 @@ from kvcore.certificates.configuration_search import MOST_TRIES, ConfigurationSe
 from kvcore.certificates.proof import InvalidCertificate, Proof
 from kvcore.certificates.running import Running
 from kvcore.instance import LIMIT, Instance
-from kvcore.rigid import MAX_TICKS, Kind, kinds_of, memory_of, why_not_rigid
+from kvcore.rigid import MAX_TICKS, RIGID, Kind, kinds_of, memory_of, too_large
 
 Array = npt.NDArray[np.int64]
 Price = Annotated[int, Field(ge=-(10**15), le=10**15)]
@@ -39,6 +39,7 @@ class Configurations(Proof):
     """
 
     kind: Literal["configurations"] = "configurations"
+    takes: ClassVar = RIGID
     scale: Annotated[int, Field(ge=1, le=10**6)] = 1
     memory: Annotated[tuple[Annotated[int, Field(ge=0, le=10**15)], ...], Field(max_length=MAX_TICKS)]
     starts: Annotated[tuple[Price | None, ...], Field(min_length=1, max_length=MAX_TICKS)]
@@ -71,9 +72,8 @@ class Configurations(Proof):
 
     def _read(self, instance: Instance, objective: str) -> tuple[tuple[Kind, ...], list[int | None], int]:
         """Return the kinds, the prices of their starts, and the memory."""
-        reason = why_not_rigid(instance, objective)
-        if reason is not None:
-            raise InvalidCertificate(f"configurations are for requests that run from start to end: {reason}")
+        if reason := too_large(instance):
+            raise InvalidCertificate(reason)
         kinds = kinds_of(instance, objective)
         prices, memory = self._by_kind(instance, kinds), memory_of(instance, kinds)
         self._check_size(kinds, memory)

@@ -52,7 +52,7 @@ from fractions import Fraction
 from itertools import pairwise
 from math import ceil
 from operator import mul
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 import numpy as np
 from pydantic import Field
@@ -65,6 +65,7 @@ from kvcore.certificates.options import Load
 from kvcore.certificates.proof import InvalidCertificate, Proof
 from kvcore.certificates.splits import whole_prefills
 from kvcore.cost import CostFunction
+from kvcore.features import OBJECTIVES, RULES, Takes
 from kvcore.instance import Instance, Request, alike
 from kvcore.limits import limits_of
 from kvcore.metrics import SUMS, Value, check_objective, least_value, scale_of, weight
@@ -93,6 +94,7 @@ class Events(Proof):
     """
 
     kind: Literal["events"] = "events"
+    takes: ClassVar = Takes(RULES | OBJECTIVES)
     states: Annotated[int, Field(ge=1, le=MOST_STATES)]
     target: Annotated[int, Field(ge=0, le=TOP)] | None = None
     free_drops: bool = False

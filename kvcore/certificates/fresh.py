@@ -118,7 +118,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from itertools import accumulate
 from math import ceil
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 import numpy as np
 from pydantic import Field
@@ -127,8 +127,9 @@ from kvcore.certificates import fresh_kernels as kernels
 from kvcore.certificates.budget import Budget
 from kvcore.certificates.frontier import ROWS, TRIED, push
 from kvcore.certificates.proof import InvalidCertificate, Proof
+from kvcore.features import RULES, SUMS, Takes
 from kvcore.instance import Instance, Request
-from kvcore.metrics import SUMS, Value, check_objective, least_value, scale_of, weight
+from kvcore.metrics import Value, least_value, scale_of, weight
 
 MOST_LABELS, TRIES = 3_000_000, 300
 """Labels that a checker follows, and batches and other labels that it tries for each on average, at the most."""
@@ -153,6 +154,7 @@ class Fresh(Proof):
     """
 
     kind: Literal["fresh"] = "fresh"
+    takes: ClassVar = Takes(RULES | SUMS)
     function: Annotated[int, Field(ge=0, le=1000)] = 0
     fee: Annotated[int, Field(ge=0, le=10**15)] = 0
     memory: bool = False
@@ -194,7 +196,7 @@ class FreshSearch:
         budget: Budget | None = None, fee: int = 0, memory: bool = False, cells: int = CELLS,
     ) -> None:  # fmt: skip
         """Prepare the search. Raises InvalidCertificate if it is not for such an instance, or has no hope."""
-        check_size(instance, objective)
+        check_size(instance)
         requests, self.objective, self.most = instance.requests, objective, labels
         self.unit = scale_of(requests, objective)
         rates = [int(self.unit * weight(request, objective)) for request in requests]
@@ -237,10 +239,8 @@ class FreshSearch:
         return tuple(tuple(i for i in range(len(self.jobs.length)) if mask >> i & 1) for mask in reversed(masks))
 
 
-def check_size(instance: Instance, objective: str) -> None:
-    """Raise InvalidCertificate if a search is not for such an objective, or has no hope."""
-    if check_objective(objective) not in SUMS:
-        raise InvalidCertificate(f"orders of fresh work are for sums over requests, not for {objective}")
+def check_size(instance: Instance) -> None:
+    """Raise InvalidCertificate if a search has no hope."""
     if len(instance.requests) > MOST_REQUESTS:
         raise InvalidCertificate(f"orders of fresh work take {MOST_REQUESTS} requests at the most")
     if sum(request.output for request in instance.requests) > MOST_TOKENS:

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, NamedTuple
+from typing import Annotated, ClassVar, Literal, NamedTuple
 
 import numpy as np
 from pydantic import Field
@@ -14,6 +14,7 @@ from kvcore.certificates.budget import CALL, Budget
 from kvcore.certificates.proof import InvalidCertificate
 from kvcore.certificates.shares import Division, PricedSteps, Tick
 from kvcore.certificates.steps import Integers
+from kvcore.features import RULES, Feature, Takes
 from kvcore.instance import Instance, Request
 from kvcore.metrics import Value
 
@@ -38,12 +39,11 @@ class LateWindows(Division):
     """
 
     kind: Literal["late-windows"] = "late-windows"
+    takes: ClassVar = Takes(RULES | {Feature.LATE})
     rows: Annotated[tuple[tuple[Tick, Tick, Weight, Weight], ...], Field(max_length=1_000_000)] = ()
 
     def prove(self, instance: Instance, objective: str, budget: Budget) -> Value:
         """Return how many are late even alone, and how many more by the windows together, rounded up."""
-        if objective != "late-requests":
-            raise InvalidCertificate(f"windows of late requests prove nothing about {objective}")
         if sum(by_work + by_count for *_, by_work, by_count in self.rows) >= MOST_WEIGHT:
             raise InvalidCertificate("the weights of windows are above 2^21 together")
         if any(start > end for start, end, *_ in self.rows):

@@ -25,15 +25,16 @@ from __future__ import annotations
 
 from fractions import Fraction
 from itertools import combinations
-from typing import Any, Literal, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 
 from kvcore.certificates.budget import CALL, Budget
 from kvcore.certificates.fresh import chain_of
 from kvcore.certificates.proof import InvalidCertificate, Proof
+from kvcore.features import CALLS, MACHINES, REQUESTS, SUMS, Takes
 from kvcore.instance import Instance, Request
-from kvcore.metrics import SUMS, Value, check_objective, least_value, scale_of, weight
+from kvcore.metrics import Value, least_value, scale_of, weight
 
 ENDLESS = 2**60
 """Blocks, or tokens of a batch, where there is no limit."""
@@ -50,6 +51,7 @@ class Pairs(Proof):
     """No two requests are faster than they would be together; there are no numbers to propose."""
 
     kind: Literal["pairs"] = "pairs"
+    takes: ClassVar = Takes(MACHINES | REQUESTS | CALLS | SUMS)
 
     def prove(self, instance: Instance, objective: str, budget: Budget) -> Value:
         """Return the sum of the bounds of all pairs, over the number of pairs that a request is in."""
@@ -68,8 +70,6 @@ class Pairs(Proof):
 
 def spend(instance: Instance, objective: str, budget: Budget) -> None:
     """Count what the steps of all pairs take; InvalidCertificate where it is too much, or nothing would be proved."""
-    if not instance.cost.always_one_tick or check_objective(objective) not in SUMS:
-        raise InvalidCertificate("pairs of requests need batches that all last one tick, and a sum over requests")
     if len(instance.requests) < 2:
         raise InvalidCertificate("pairs of requests need two requests")
     sizes = sorted(_size(instance, request, objective) for request in instance.requests)

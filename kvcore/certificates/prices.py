@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from fractions import Fraction
 from functools import cached_property, partial
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 import numpy as np
 from pydantic import Field
@@ -20,9 +20,10 @@ from kvcore.certificates import evictions
 from kvcore.certificates.budget import CALL, Budget
 from kvcore.certificates.paths import Array, Course, Ends, PriceRows, cheapest
 from kvcore.certificates.proof import InvalidCertificate, Proof
+from kvcore.features import CALLS, FLOWS, MACHINES, REQUESTS, Feature, Takes
 from kvcore.instance import Instance, Machine, Request
 from kvcore.limits import LIMITS
-from kvcore.metrics import FLOWS, Value, weight
+from kvcore.metrics import Value, weight
 
 ROWS = tuple(limit for limit in LIMITS if limit.name in ("device", "host", "tokens", "requests"))
 """Limits that have prices, in the order of the rows of `path_kernels.py`."""
@@ -39,6 +40,10 @@ class Prices(Proof):
     """
 
     kind: Literal["prices"] = "prices"
+    takes: ClassVar = Takes(
+        MACHINES | REQUESTS | CALLS | FLOWS,
+        apart=frozenset({(Feature.PARTIAL, Feature.EVICT), (Feature.PARTIAL, Feature.CALLS)}),
+    )
     scale: Annotated[int, Field(ge=1, le=2**40)]
     slots: Annotated[int, Field(ge=1, le=MOST_SLOTS)]
     device: PriceRow = ()
@@ -60,7 +65,7 @@ class Prices(Proof):
 
         Raises InvalidCertificate if these prices prove nothing for it.
         """
-        self._check(instance, objective)
+        self._check(instance)
         for request in kinds(instance):
             self._check_size(instance.machine, request, objective)
         rows = self._rows(instance.machine)
@@ -101,10 +106,7 @@ class Prices(Proof):
     def _row(self, row: tuple[int, ...]) -> Array:
         return np.array(row + (0,) * (self.slots - len(row)), np.int64)
 
-    def _check(self, instance: Instance, objective: str) -> None:
-        reason = why_not(instance, objective)
-        if reason is not None:
-            raise InvalidCertificate(f"prices of slots {reason}")
+    def _check(self, instance: Instance) -> None:
         for limit in ROWS:
             if limit.of(instance.machine) is None and self._prices[limit.name] and limit.name != "host":
                 raise InvalidCertificate(f"prices of {limit.name}, which have no limit")
@@ -152,15 +154,3 @@ def _calls(machine: Machine, request: Request, slots: int) -> int:
         return parts + 60 * len(legs)
     blocks = sum(leg.decode // machine.block for leg in legs) if machine.block > 1 else 0
     return 5 * blocks + sum(80 + 2 * sum(min(start.slots, slots) for start in leg.starts) for leg in legs)
-
-
-def why_not(instance: Instance, objective: str) -> str | None:
-    """Say why prices of slots prove nothing for such an instance and objective (None: they do)."""
-    machine = instance.machine
-    if objective not in FLOWS:
-        return f"prove {', '.join(FLOWS)}, not {objective}"
-    if not instance.cost.always_one_tick:
-        return "need batches that all last one tick"
-    if machine.partial and (machine.evict or any(request.calls for request in instance.requests)):
-        return "need a machine without `partial` where it evicts or requests make calls"
-    return None

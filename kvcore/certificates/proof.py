@@ -7,8 +7,9 @@ from math import lcm
 from typing import ClassVar
 
 from kvcore.certificates.budget import Budget, InvalidCertificate
+from kvcore.features import Takes
 from kvcore.instance import Instance, Noun
-from kvcore.metrics import Value, tail_of
+from kvcore.metrics import Value
 
 __all__ = ["InvalidCertificate", "Proof", "add_up"]
 
@@ -28,22 +29,26 @@ class Proof(Noun, ABC):
     """An argument for a lower bound, as numbers that anyone can follow; each kind has a file of its own."""
 
     kind: str
-    tails: ClassVar[bool] = False
-    """Whether it bounds percentiles."""
+    takes: ClassVar[Takes]
+    """What the argument is proved for."""
 
     def value(self, instance: Instance, objective: str) -> Value:
         """Return the lower bound that these numbers prove, recomputed exactly from the instance.
 
-        Raises InvalidCertificate if the argument does not hold for such an instance or objective, or if that would
+        Raises InvalidCertificate if the argument is not proved for such an instance or objective, or if that would
         take more work or memory than a `Budget` has.
         """
-        if tail_of(objective) is not None and not self.tails:
-            raise InvalidCertificate(f"{self.kind} proves nothing about {objective}")
-        return self.prove(instance, objective, Budget())
+        return self.checked(instance, objective, Budget())
+
+    def checked(self, instance: Instance, objective: str, budget: Budget) -> Value:
+        """Return `value`; what it takes is spent from the budget first."""
+        if reason := self.takes.why_not(self.kind, instance, objective):
+            raise InvalidCertificate(reason)
+        return self.prove(instance, objective, budget)
 
     @abstractmethod
     def prove(self, instance: Instance, objective: str, budget: Budget) -> Value:
-        """Return `value`; what it takes is spent from the budget first."""
+        """Return `checked` for what it takes."""
 
     @property
     @abstractmethod

@@ -5,7 +5,7 @@ from __future__ import annotations
 from copy import copy
 from fractions import Fraction
 from math import ceil
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 import numpy as np
 from pydantic import Field
@@ -16,8 +16,9 @@ from kvcore.certificates.one_machine import WorkPiece, largest, moments
 from kvcore.certificates.proof import InvalidCertificate, Proof
 from kvcore.certificates.steps import MOST_STEPS, Integers, StepPrices, Steps, check_size, lines
 from kvcore.cost import Cost
+from kvcore.features import OBJECTIVES, RULES, Takes
 from kvcore.instance import LIMIT, Instance, Request
-from kvcore.metrics import Value, check_objective, weight
+from kvcore.metrics import Value, weight
 
 UNIT = 1024
 """Parts are given in 1024ths."""
@@ -96,13 +97,13 @@ class Shares(Division):
     """
 
     kind: Literal["shares"] = "shares"
+    takes: ClassVar = Takes(RULES | OBJECTIVES)
     alone: Annotated[tuple[Proportion, ...], Field(max_length=1_000_000)] = ()
     windows: tuple[()] = ()
     """Always empty: a key of files from before 0.3."""
 
     def prove(self, instance: Instance, objective: str, budget: Budget) -> Value:
         """Return the best value for one machine that interrupts at will and serves each request its shares."""
-        check_objective(objective)
         self.check(instance)
         self.spend(instance, budget)
         priced = PricedSteps(instance, self)

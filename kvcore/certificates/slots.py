@@ -5,7 +5,7 @@ prove less. `docs/bounds.md` has the argument, section "A search to run again".
 """
 
 from fractions import Fraction
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 import numpy as np
 from pydantic import Field
@@ -14,9 +14,10 @@ from kvcore.certificates.budget import Budget
 from kvcore.certificates.proof import InvalidCertificate, Proof
 from kvcore.certificates.slot_graph import local_graphs
 from kvcore.certificates.slot_search import SlotSearch, Vector
+from kvcore.features import CALLS, MACHINES, REQUESTS, SUMS, Feature, Takes
 from kvcore.instance import LIMIT, Instance, Noun
 from kvcore.limits import LIMITS
-from kvcore.metrics import SUMS, Value, scale_of
+from kvcore.metrics import Value, scale_of
 
 MOST_STATES, MOST_TRIES = 4_000_000, 1_000_000_000
 """Joint states, and options of a request tried in them, that a checker looks at."""
@@ -55,6 +56,7 @@ class Slots(Proof):
     """
 
     kind: Literal["slots"] = "slots"
+    takes: ClassVar = Takes(MACHINES | REQUESTS | CALLS | SUMS | {Feature.MAKESPAN, Feature.BUSY, Feature.LONGEST})
     target: Annotated[int, Field(ge=1, le=LIMIT)]
     scale: Annotated[int, Field(ge=1, le=2**30)]
     strict: bool = False
@@ -65,9 +67,7 @@ class Slots(Proof):
 
     def prove(self, instance: Instance, objective: str, budget: Budget) -> Value:
         """Return the target, if the search finds nothing below it."""
-        reason = why_not(instance, objective)
-        if reason is not None:
-            raise InvalidCertificate(f"slots {reason}")
+        check_size(instance)
         if self.prices[0].since:
             raise InvalidCertificate("the first prices must be of use from the first slot on")
         budget.spend("the local graphs of slots", 0, GRAPH_BYTES)
@@ -92,12 +92,7 @@ class Slots(Proof):
         )
 
 
-def why_not(instance: Instance, objective: str) -> str | None:
-    """Say why the search does not take an instance and an objective (None: it does)."""
-    if not instance.cost.always_one_tick:
-        return "need batches that all last one tick"
-    if objective not in (*SUMS, "makespan", "busy-time", "max-flow-time"):
-        return f"prove sums and the largest times, not {objective}"
+def check_size(instance: Instance) -> None:
+    """Raise InvalidCertificate if the search has no hope."""
     if len(instance.requests) > MOST_REQUESTS:
-        return f"take at most {MOST_REQUESTS} requests"
-    return None
+        raise InvalidCertificate(f"slots take at most {MOST_REQUESTS} requests")

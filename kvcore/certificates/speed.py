@@ -43,7 +43,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from fractions import Fraction
 from itertools import pairwise
-from typing import Annotated, Literal, NamedTuple
+from typing import Annotated, ClassVar, Literal, NamedTuple
 
 import numpy as np
 from pydantic import Field
@@ -52,11 +52,9 @@ from kvcore.certificates.budget import Budget
 from kvcore.certificates.proof import InvalidCertificate
 from kvcore.certificates.shares import RESOURCES, UNIT, Division, PricedSteps, Proportion, Tick
 from kvcore.certificates.steps import Integers
+from kvcore.features import RULES, SUMS, Feature, Takes
 from kvcore.instance import LIMIT, Instance, Noun, alike
-from kvcore.metrics import SUMS, Value, weight
-
-PROVED = (*SUMS, "max-flow-time")
-"""Objectives that prices of work prove."""
+from kvcore.metrics import Value, weight
 
 ONE = 64
 """Ratios are given in 64ths."""
@@ -104,6 +102,7 @@ class Speed(Division):
     """
 
     kind: Literal["speed"] = "speed"
+    takes: ClassVar = Takes(RULES | SUMS | {Feature.LONGEST})
     slot: Annotated[int, Field(ge=1, le=LIMIT)]
     scale: Annotated[int, Field(ge=1, le=2**40)]
     price: Series
@@ -121,8 +120,6 @@ class Speed(Division):
 
         For max-flow-time, return `within` + 1 if that is above 0.
         """
-        if objective not in PROVED:
-            raise InvalidCertificate(f"prices of work prove {', '.join(PROVED)}, not {objective}")
         if any(a >= b for a, b in pairwise(self.ratios)):
             raise InvalidCertificate("the ratios must increase")
         for row in (self, *map(self.row, self.lines)):

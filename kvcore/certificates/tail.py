@@ -7,8 +7,9 @@ from pydantic import Field
 from kvcore.certificates.budget import Budget
 from kvcore.certificates.events import Events
 from kvcore.certificates.late_windows import LateWindows
-from kvcore.certificates.proof import InvalidCertificate, Proof
+from kvcore.certificates.proof import Proof
 from kvcore.certificates.shares import Tick
+from kvcore.features import RULES, Feature, Takes
 from kvcore.instance import Instance
 from kvcore.metrics import Value, tail_of
 
@@ -17,16 +18,15 @@ class LateTail(Proof):
     """With `within` ticks for each request, `proof` shows more of them late than the percentile leaves out."""
 
     kind: Literal["late-tail"] = "late-tail"
-    tails: ClassVar[bool] = True
+    takes: ClassVar = Takes(RULES | {Feature.PERCENTILE})
     within: Tick
     proof: Annotated[Events | LateWindows, Field(discriminator="kind")]
 
     def prove(self, instance: Instance, objective: str, budget: Budget) -> Value:
         """Return `within` + 1, or 0 where too few are late."""
         tail = tail_of(objective)
-        if tail is None:
-            raise InvalidCertificate(f"late requests prove nothing about {objective}")
-        late = self.proof.prove(tail.due(instance, self.within), "late-requests", budget)
+        assert tail is not None
+        late = self.proof.checked(tail.due(instance, self.within), "late-requests", budget)
         return self.within + 1 if late > tail.spared(len(instance.requests)) else 0
 
     @property

@@ -8,7 +8,7 @@ of all tokens. A leaf in which some request has no such path holds no schedule.
 
 from collections.abc import Iterator
 from fractions import Fraction
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
@@ -45,6 +45,7 @@ class Tree(Proof):
     """Each branch in `nodes` is followed by all nodes of the side "by", then all of the side "after"."""
 
     kind: Literal["tree"] = "tree"
+    takes: ClassVar = Prices.takes
     prices: Annotated[tuple[Prices, ...], Field(min_length=1, max_length=MOST_NODES)]
     nodes: Annotated[tuple[Branch | Leaf, ...], Field(min_length=1, max_length=MOST_NODES)]
 

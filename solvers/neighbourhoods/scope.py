@@ -4,8 +4,8 @@ from collections import namedtuple
 from dataclasses import dataclass
 
 from bounds.tuning import Options, option
+from kvcore.features import CALLS, MACHINES, REQUESTS, SUMS, Feature, Takes, features
 from kvcore.instance import Instance
-from kvcore.metrics import SUMS
 
 MOST_TOKENS = 2**40
 """Contexts and arrivals, summed over the requests: then no sum exceeds 64 bits."""
@@ -50,18 +50,16 @@ Shifts = namedtuple("Shifts", "shift jitter neighbours reprice")
 """The options of the search over starts that its compiled part takes."""
 
 
+TAKES = Takes((MACHINES | REQUESTS | CALLS | SUMS) - {Feature.ONE_PHASE, Feature.PARTIAL})
+
+
 def why_not(instance: Instance, objective: str) -> str | None:
     """Return why the search does not take `instance` with this objective, or None if it does."""
-    machine, most_slots = instance.machine, NeighbourhoodOptions.given().most_slots
-    arrivals = [request.arrival for request in instance.requests]
-    reasons = {
-        f"the objective {objective} (it takes {', '.join(SUMS)})": objective not in SUMS,
-        "batches that last more than one tick": not instance.cost.always_one_tick,
-        "prefill and decode in different batches (no `hybrid`)": not machine.hybrid,
-        "contexts dropped or swapped in part (`partial`)": machine.partial,
-        f"contexts, or blocks, of more than {MOST_TOKENS} tokens together":
-            sum(request.peak + machine.block for request in instance.requests) > MOST_TOKENS,
-        f"more than {most_slots} ticks from the first arrival on":
-            max(arrivals) - min(arrivals) + max(r.call_time + r.output for r in instance.requests) > most_slots,
-    }  # fmt: skip
-    return next((reason for reason, applies in reasons.items() if applies), None)
+    if missing := TAKES.missing(features(instance, objective)):
+        return missing
+    most_slots, arrivals = NeighbourhoodOptions.given().most_slots, [request.arrival for request in instance.requests]
+    if sum(request.peak + instance.machine.block for request in instance.requests) > MOST_TOKENS:
+        return f"contexts, or blocks, of more than {MOST_TOKENS} tokens together"
+    if max(arrivals) - min(arrivals) + max(r.call_time + r.output for r in instance.requests) > most_slots:
+        return f"more than {most_slots} ticks from the first arrival on"
+    return None

@@ -25,7 +25,6 @@ from solvers.messages import NEWS, Bound, Done, Found, Send, SolveJob
 from solvers.slot_flow.arcs import FlowArcs, arcs_below
 from solvers.slot_flow.flow_schedule import schedule_of
 from solvers.slot_flow.late import late_segments
-from solvers.slot_flow.scope import why_not
 
 
 @dataclass(frozen=True)
@@ -52,8 +51,6 @@ class SlotFlow:
     """One solve: the best schedule, its value and the best bound so far, in units of 1/`unit` of the objective."""
 
     def __init__(self, job: SolveJob, send: Send) -> None:
-        if reason := why_not(job.instance, job.objective):
-            raise BadInput(f"arc-flow {reason}; use slots, events or batch-bigm")
         self.job, self.send, self.turns, self.options = job, send, 0, FlowOptions.given()
         self.started = time.monotonic()
         self.deadline = self.started + job.time_limit

@@ -18,7 +18,8 @@ from kvcore.certificates import certify
 from kvcore.certificates.budget import Budget
 from kvcore.certificates.running import Running, TooMany
 from kvcore.errors import BadInput
-from kvcore.rigid import OBJECTIVES, kinds_of, memory_of
+from kvcore.rigid import kinds_of, memory_of
+from tests.kvcore.test_configurations import OBJECTIVES
 from tests.support.build import instance as make
 from tests.support.build import request
 from tests.support.clock import Clock

@@ -13,8 +13,8 @@ from kvcore.certificates import Certificate, Configurations, InvalidCertificate,
 from kvcore.certificates import configuration_search as module
 from kvcore.certificates.budget import Budget
 from kvcore.certificates.running import Running
-from kvcore.rigid import OBJECTIVES, kinds_of
-from tests.kvcore.test_configurations import random_proof
+from kvcore.rigid import kinds_of
+from tests.kvcore.test_configurations import OBJECTIVES, random_proof
 from tests.support.build import instance as make
 from tests.support.build import request
 from tests.support.exhaustive import exhaustive_optimum

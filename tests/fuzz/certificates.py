@@ -13,11 +13,11 @@ from unittest import mock
 
 from kvcore import OBJECTIVES, BadInput
 from kvcore.certificates import Certificate, InvalidCertificate, certify, verify_certificate
-from kvcore.certificates.prices import why_not
-from kvcore.certificates.slots import why_not as why_not_slots
+from kvcore.certificates.prices import Prices
+from kvcore.certificates.slots import Slots
 from kvcore.files import parse
 from kvcore.metrics import Value, scale_of, tail_of
-from kvcore.rigid import why_not_rigid
+from kvcore.rigid import RIGID
 from library import check as second
 from tests.fuzz.bounds import TARGETED, certificates
 from tests.fuzz.case import Case, Part, Wrong
@@ -121,19 +121,19 @@ def random_proofs(case: Case, draw: Random, best: Value) -> Iterator[Any]:
         yield random_events(draw)
         yield random_fresh(draw, case.instance)
         yield random_late_windows(draw, case.instance)
-    if why_not(case.instance, case.objective) is None:
+    if Prices.takes.why_not("prices", case.instance, case.objective) is None:
         for _ in range(4):
             yield random_prices(draw, case.instance)
             yield random_tree(draw, case.instance)
     if tail_of(case.objective) is not None:
         for _ in range(4):
             yield random_tail(draw, case.instance, case.objective)
-    if why_not_slots(case.instance, case.objective) is None:
+    if Slots.takes.why_not("slots", case.instance, case.objective) is None:
         units = int(best * scale_of(case.instance.requests, case.objective))
         for target in (units, units + 1, draw.randint(1, units + 1)):
             with contextlib.suppress(InvalidCertificate):
                 yield random_slots(draw, case.instance, case.objective, target, draw.random() < 0.5)
-    if why_not_rigid(case.instance, case.objective) is None:
+    if RIGID.why_not("configurations", case.instance, case.objective) is None:
         for _ in range(4):
             proof = random_proof(case.instance, case.objective, draw)
             yield from (proof, proof.replace(target=draw.randint(1, 80), tries=10**5))

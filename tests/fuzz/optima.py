@@ -15,10 +15,9 @@ from kvcore import BadInput, Schedule, objective_value, verify_schedule
 from kvcore.certificates.events import EventSearch
 from kvcore.certificates.splits import whole_prefills
 from kvcore.metrics import Value, tail_of
-from kvcore.rigid import why_not_rigid
+from kvcore.rigid import RIGID
 from solvers.exact import exact
 from solvers.messages import Bound, Found, SolveJob
-from solvers.slot_flow.scope import why_not as why_not_flow
 from solvers.ways import WAYS
 from tests.fuzz.case import Case, Part, Skip, Wrong
 from tests.fuzz.draw import AIMED, CORNERS, NEEDED, SCALE, objective, tiny, traits, untwinned
@@ -70,7 +69,7 @@ def check(case: Case, seen: Counter[str]) -> None:
         by_exact(case, value, seen, draw)
     by_every_tick(case, value, seen, every_tick=untwinned(case.instance) is None)
     by_improving(case, value, seen, draw)
-    if why_not_rigid(case.instance, case.objective) is None:
+    if RIGID.why_not("configurations", case.instance, case.objective) is None:
         by_configurations(case, value, seen)
     if case.seed % EVERY == 0 and len(schedule.batches) <= (8 if aimed else 6):
         by_models(case, value, len(schedule.batches), seen, draw)
@@ -182,7 +181,7 @@ def check_cp_sat(case: Case, seen: Counter[str]) -> None:
     from formulations.cp_sat import CpSat, cp_model
 
     value, schedule = optimum(case, 500)
-    if why_not_flow(case.instance, case.objective) is None:
+    if WAYS["arc-flow", "cp-sat"].declines(case.instance, case.objective) is None:
         with contextlib.suppress(BadInput):  # too many options
             by_task(case, value, "arc-flow", "cp-sat")
             seen["method arc-flow"] += 1

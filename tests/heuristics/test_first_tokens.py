@@ -55,5 +55,5 @@ def test_refills_after_calls_do_not_evict_each_other_for_ever():
 
 
 def test_a_cost_without_marginal_costs_is_declined():
-    with pytest.raises(Unsuited, match="it needs what a request adds to a batch"):
+    with pytest.raises(Unsuited, match="it is not made for a cost of your own"):
         served((0, 1, 1), cost=OwnCost(lambda features: 1))

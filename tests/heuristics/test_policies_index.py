@@ -254,5 +254,5 @@ def test_a_list_is_followed() -> None:
 
 def test_a_cost_without_marginals() -> None:
     instance = by_tokens(1, simple("A", 2, 2)).replace(cost=OwnCost(lambda features: 2))
-    with pytest.raises(Unsuited, match=r"^policy index cannot run on .*: it needs what a request adds to a batch"):
+    with pytest.raises(Unsuited, match=r"^policy index cannot run on .*: it is not made for a cost of your own"):
         run_policy(instance, get_policy("index"))

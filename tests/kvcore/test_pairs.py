@@ -72,10 +72,10 @@ def test_contexts_beyond_all_memory_of_this_world_are_still_compared():
 @pytest.mark.parametrize(
     ("changes", "objective", "message"),
     [
-        ({}, "makespan", "a sum over requests"),
+        ({}, "makespan", "pairs is not proved with makespan"),
         ({"requests": (request("A", 1, 1),)}, FLOW, "two requests"),
         ({"requests": (request("A", 1, 10**6), request("B", 1, 10**6))}, FLOW, "too long"),
-        ({"cost": kv.Cost((kv.CostFunction(busy=2),))}, FLOW, "one tick"),
+        ({"cost": kv.Cost((kv.CostFunction(busy=2),))}, FLOW, "pairs is not proved with batches of several ticks"),
     ],
 )
 def test_what_it_declines(changes, objective, message):

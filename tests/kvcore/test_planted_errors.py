@@ -10,7 +10,7 @@ from kvcore.certificates import InvalidCertificate, events, frontier, slot_graph
 from kvcore.certificates.events import find
 from kvcore.certificates.slot_graph import LocalGraphs
 from kvcore.certificates.slot_search import SlotSearch
-from kvcore.certificates.slots import why_not
+from kvcore.certificates.slots import Slots
 from kvcore.cost import CostFunction
 from kvcore.limits import LIMITS
 from kvcore.metrics import scale_of
@@ -35,7 +35,7 @@ def moved(row, step):
 def asked(slots=False):
     """Return questions of every trait, and some that catch what these do not; those that `slots` takes."""
     every = questions([*MADE, *COVERING, 20, 48, 87, 152, 886])
-    return [each for each in every if not slots or why_not(each.instance, each.objective) is None]
+    return [each for each in every if not slots or Slots.takes.why_not("slots", each.instance, each.objective) is None]
 
 
 def survivors(mutants, is_wrong, monkeypatch, **options):

@@ -17,7 +17,7 @@ from kvcore.certificates import InvalidCertificate, SlotPrices, Slots, certify, 
 from kvcore.certificates.budget import Budget
 from kvcore.certificates.slot_graph import LocalGraphs
 from kvcore.certificates.slot_search import SlotSearch, Vector
-from kvcore.certificates.slots import MOST_TRIES, why_not
+from kvcore.certificates.slots import MOST_TRIES
 from kvcore.cost import Cost, CostFunction
 from kvcore.errors import BadInput
 from kvcore.instance import Call, Instance, Machine, Request, Segment
@@ -192,9 +192,12 @@ def test_what_is_refused_is_named(monkeypatch) -> None:
 
 def test_many_requests_and_slow_batches_are_declined() -> None:
     crowd = figure1().replace(requests=tuple(figure1().requests[0].replace(id=str(i)) for i in range(101)))
-    assert why_not(crowd, "total-flow-time") == "take at most 100 requests"
-    assert why_not(crowd, "p99-ttft") == "prove sums and the largest times, not p99-ttft"
-    with pytest.raises(BadInput, match="slots take at most 100 requests"):
+    proof = Slots(target=1, scale=1, prices=(SlotPrices(),), states=1, tries=1)
+    with pytest.raises(InvalidCertificate, match="slots take at most 100 requests"):
+        proof.value(crowd, "total-flow-time")
+    with pytest.raises(InvalidCertificate, match="slots is not proved with percentiles"):
+        proof.value(figure1(), "p99-ttft")
+    with pytest.raises(BadInput, match="slots are searched for at most 32 requests"):
         SlotSolver(Task(crowd, "total-flow-time"))
 
 

@@ -9,7 +9,8 @@ import pytest
 
 import solvers
 from solvers.slot_flow.late import late_segments
-from solvers.slot_flow.scope import why_not
+from solvers.slot_flow.scope import too_large
+from solvers.ways import SLOT_FLOW
 from tests.support.few import few
 from workloads.builtin import builtin_instance
 
@@ -48,9 +49,10 @@ def test_through_the_driver():
 
 def test_declines_what_it_cannot_hold():
     long = MARS.replace(requests=tuple(r.replace(arrival=10**9) for r in MARS.requests))
-    assert "these may have 3000000" in why_not(long, "total-flow-time")
-    assert "not makespan" in why_not(MARS, "makespan")
-    assert "all last one tick" in why_not(builtin_instance("infermax-figure15:I=1"), "total-flow-time")
+    assert "requests may have 3000000" in too_large(long)
+    assert SLOT_FLOW.declines(MARS, "makespan") == "arc-flow is not proved with makespan"
+    slow = SLOT_FLOW.declines(builtin_instance("infermax-figure15:I=1"), "total-flow-time")
+    assert "arc-flow is not proved with batches of several ticks" in slow
 
 
 def test_late_segments_are_used_where_no_budget_can_bind_alone():

@@ -17,8 +17,8 @@ from kvcore.certificates.slot_search import SlotSearch, Vector
 from kvcore.limits import SHARED
 from kvcore.metrics import FLOWS
 from solvers.messages import Bound, Found, SolveJob
-from solvers.slot_flow.scope import why_not
 from solvers.slot_flow.solve import SlotFlow
+from solvers.ways import SLOT_FLOW
 from tests.support.drawer import tiny_instance
 from tests.support.exhaustive import TooManyStates, exhaustive_optimum
 from tests.support.optima import optima
@@ -63,7 +63,7 @@ def answers(profile, first, end):
     fixed, drawn = (ROOMY | NO_PAUSE, "any") if profile == "no-pause" else ({"cost": "unit"}, profile)
     asked = budgets(seeds) if profile == "budgets" else optima(drawn, seeds, FLOWS, 1500, **fixed)
     for seed, instance, objective, optimum in asked:
-        if why_not(instance, objective) is not None:
+        if SLOT_FLOW.declines(instance, objective):
             continue
         with suppress(BadInput):
             yield seed, str(optimum), *map(str, answer(instance, objective))

@@ -1,0 +1,322 @@
+"""What is not listed is declined; and of what is listed, the drawer of each kind of proof has met each two together."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
+from itertools import combinations
+from typing import Any, get_args
+
+import pytest
+
+from heuristics import POLICIES, Unsuited, run_policy
+from kvcore.certificates import (
+    Alone,
+    AnyProof,
+    Configurations,
+    Events,
+    Fresh,
+    InvalidCertificate,
+    LateTail,
+    LateWindows,
+    Pairs,
+    Prices,
+    Shares,
+    Slots,
+    Speed,
+    Tree,
+    certify,
+    verify_certificate,
+)
+from kvcore.certificates.fresh import most_fee
+from kvcore.certificates.proof import Proof
+from kvcore.cost import Cost, CostFunction, OwnCost
+from kvcore.features import CALLS, NAMED, NOTHING, RULES, Feature, Takes, features
+from kvcore.features import OBJECTIVES as WHOLE
+from kvcore.instance import Call, Instance, Machine, Request, Segment, Slo
+from kvcore.metrics import FLOWS, OBJECTIVES, SUMS, Value, scale_of, tail_of
+from solvers.ways import WAYS, Way
+from tests.bounds.test_tails import NAMES
+from tests.kvcore import test_fresh as of_fresh
+from tests.kvcore.test_configurations import OBJECTIVES as STARTS
+from tests.kvcore.test_configurations import random_proof
+from tests.kvcore.test_late_windows import LATE, MANY, urgent
+from tests.kvcore.test_slots_certificate import drawn as slotted
+from tests.support.build import instance, request
+from tests.support.drawer import PROFILES, tiny_instance
+from tests.support.exhaustive import TooManyStates, exhaustive_optimum, least_percentile
+from tests.support.few import ALL
+from tests.support.random_proofs import (
+    PRICEABLE,
+    random_division,
+    random_events,
+    random_late_windows,
+    random_prices,
+    random_slots,
+    random_speed,
+    random_tail,
+    random_tree,
+    with_lines,
+)
+from tests.support.rigid import RIGID, rigid
+
+Drawn = tuple[Instance, str]
+MOST = 300
+"""States of an enumeration."""
+
+
+def tiny(objectives: Sequence[str], **fixed: Any) -> Callable[[int], Drawn]:
+    """Return what draws an instance of each profile in turn, with each objective in turn."""
+
+    def draw(seed: int) -> Drawn:
+        profile = [*PROFILES.values()][seed % len(PROFILES)]
+        return tiny_instance(seed, **profile | fixed), objectives[seed // len(PROFILES) % len(objectives)]
+
+    return draw
+
+
+def in_turn(*kinds: Callable[[int], Drawn]) -> Callable[[int], Drawn]:
+    return lambda seed: kinds[seed % len(kinds)](seed // len(kinds))
+
+
+def with_slos(instance: Instance, draw: random.Random) -> Instance:
+    """Return the instance with SLOs that the objective does not see, for about half of its requests."""
+    drawn = (tiny_instance(draw.randrange(10**6), slo=True).requests[0].slo for _ in instance.requests)
+    requests = (r.replace(slo=draw.choice((r.slo, slo))) for r, slo in zip(instance.requests, drawn, strict=True))
+    return instance.replace(requests=tuple(requests))
+
+
+def starting(seed: int) -> Drawn:
+    draw, online = random.Random(seed), seed % 2 > 0
+    instance = rigid(seed, online=online)
+    machine = instance.machine.replace(partial=draw.random() < 0.5, host_memory=draw.choice((0, 3, None)))
+    return with_slos(instance.replace(machine=machine), draw), draw.choice(STARTS[: 2 if online else 3])
+
+
+def ordered(kind: Callable[[int], Instance]) -> Callable[[int], Drawn]:
+    return lambda seed: (kind(seed), SUMS[seed % len(SUMS)])
+
+
+def urgently(seed: int) -> Drawn:
+    return urgent(tiny_instance(seed, **MANY), random.Random(seed)), LATE
+
+
+priced = in_turn(tiny(FLOWS, **PRICEABLE), tiny(FLOWS, cost="unit", calls=0, evict=False, partial=True))
+DRAWERS: dict[type[Proof], Callable[[int], Drawn]] = {
+    Alone: tiny([*OBJECTIVES, *NAMES]),
+    Shares: tiny([*OBJECTIVES]),
+    LateWindows: urgently,
+    LateTail: lambda seed: (tiny_instance(seed, **MANY), NAMES[seed % len(NAMES)]),
+    Speed: tiny([*SUMS, "max-flow-time"]),
+    Pairs: tiny(SUMS, cost="unit"),
+    Prices: priced,
+    Tree: priced,
+    Slots: slotted,
+    Configurations: starting,
+    Events: tiny([*OBJECTIVES]),
+    Fresh: in_turn(tiny(SUMS), *map(ordered, (of_fresh.drawn, of_fresh.tight, of_fresh.cut, of_fresh.gapped))),
+}
+
+
+def fresh(draw: random.Random, instance: Instance) -> Iterator[Fresh]:
+    for memory in (False, True):
+        for k in range(len(instance.cost.functions)):
+            most = most_fee(instance, k)
+            yield Fresh(function=k, fee=draw.choice((0, most)), memory=memory, labels=3000)
+            yield Fresh(function=k, fee=draw.choice((0, most)), memory=memory, labels=draw.randint(1, 40))
+    for levels in of_fresh.levels_of(instance):
+        yield Fresh(memory=True, levels=levels, labels=1000)
+
+
+def proofs(kind: type[Proof], draw: random.Random, instance: Instance, objective: str, best: Value) -> Iterator[Proof]:
+    """Yield proofs of a kind with random numbers."""
+    drawers: dict[type[Proof], Callable[[], Proof]] = {
+        Alone: Alone,
+        Pairs: Pairs,
+        Shares: lambda: Shares(**random_division(draw, instance),
+                               alone=tuple(draw.randint(0, 1024) for _ in instance.requests)),
+        LateWindows: lambda: random_late_windows(draw, instance),
+        LateTail: lambda: random_tail(draw, instance, objective),
+        Speed: lambda: random_speed(draw, instance).replace(
+            within=draw.choice((int(best), draw.randint(0, int(best)))) if objective == "max-flow-time" else 0),
+        Prices: lambda: random_prices(draw, instance),
+        Tree: lambda: random_tree(draw, instance),
+        Events: lambda: random_events(draw).replace(free_drops=draw.random() < 0.5),
+        Configurations: lambda: random_proof(instance, objective, draw),
+    }  # fmt: skip
+    if kind is Slots:
+        target = int(best * scale_of(instance.requests, objective))
+        for more in (0, 1):
+            for strict in (False, True):
+                yield random_slots(draw, instance, objective, target + more, strict)
+    elif kind is Fresh:
+        yield from fresh(draw, instance)
+    else:
+        for _ in range(1 if kind in (Alone, Pairs) else 3):
+            yield (proof := drawers[kind]())
+            if isinstance(proof, Speed):
+                yield with_lines(draw, instance, proof)
+        if kind is Events:
+            yield from (Events(states=20_000), Events(states=20_000, free_drops=True))
+        if kind is LateTail:
+            yield from (LateTail(within=max(0, int(best) + k), proof=Events(states=20_000)) for k in (-1, 0))
+        if kind is Configurations:
+            for target in (int(best), int(best) + 1):
+                yield random_proof(instance, objective, draw).replace(target=max(1, target), tries=10**6)
+
+
+def truth(instance: Instance, objective: str) -> Value:
+    find = exhaustive_optimum if tail_of(objective) is None else least_percentile
+    return find(instance, objective, max_states=MOST)[0]
+
+
+def refute(kind: type[Proof], seed: int, instance: Instance, objective: str) -> bool:
+    """Whether some proof was taken; AssertionError if one is above the optimum."""
+    best, taken = truth(instance, objective), 0
+    for proof in proofs(kind, random.Random(seed), instance, objective, best):
+        try:
+            assert proof.value(instance, objective) <= best, (kind, seed, proof)
+            taken += 1
+        except InvalidCertificate as reason:
+            taken += "all requests may end within" in str(reason)
+    return taken > 0
+
+
+EXCLUSIVE = (frozenset(WHOLE | {Feature.PERCENTILE}), frozenset({Feature.PAUSE, Feature.NO_PAUSE}))
+
+
+def together(some: Iterable[Feature]) -> set[frozenset[Feature]]:
+    """Return the features, and each two of them."""
+    return {frozenset(pair) for size in (1, 2) for pair in combinations(some, size)}
+
+
+def to_meet(takes: Takes) -> set[frozenset[Feature]]:
+    """Return the features that are taken, and each two of them that are taken and do not exclude each other."""
+    never = {frozenset(pair) for group in EXCLUSIVE for pair in combinations(group, 2)}
+    for one, other in takes.apart:
+        never |= {frozenset({one, each}) for each in (CALLS if other is Feature.CALLS else {other})}
+    return together(takes.features) - never
+
+
+def named(kind: type[Proof]) -> str:
+    return str(kind.model_fields["kind"].default)
+
+
+@pytest.mark.parametrize("kind", DRAWERS, ids=named)
+def test_each_two_features_that_a_proof_takes_were_met_together(kind: type[Proof]) -> None:
+    """Instances that have something new are compared with their optimum, until nothing is left."""
+    left, drawer = to_meet(kind.takes), DRAWERS[kind]
+    left = left if ALL else {pair for pair in left if len(pair) == 1}
+    for seed in range(4000):
+        with suppress(TooManyStates, ValueError):
+            instance, objective = drawer(seed)
+            found = features(instance, objective)
+            if left & together(found) and kind.takes.missing(found) is None and refute(kind, seed, instance, objective):
+                left -= together(found)
+        if not left:
+            return
+    assert not left
+
+
+# --- what is new ------------------------------------------------------------------------------------------------------
+
+
+class NewMachine(Machine):
+    """A machine with a switch that nobody has heard of."""
+
+    turbo: bool = False
+
+
+class NewRequest(Request):
+    """A request with a field that nobody has heard of."""
+
+    deadline: int | None = None
+
+
+PLAIN = instance(request("A", 1, 1), request("B", 1, 1), memory=4, **RIGID)
+NEW = PLAIN.replace(machine=NewMachine(memory=4, **RIGID))
+WORDS = "a field that no feature names"
+TAKEN = {LateWindows: LATE, LateTail: "p99-ttft"}
+
+
+def test_all_kinds_of_proofs_are_here() -> None:
+    assert set(get_args(get_args(AnyProof)[0])) == set(DRAWERS)
+
+
+@pytest.mark.parametrize("kind", DRAWERS, ids=named)
+def test_a_new_field_is_declined_by_each_proof(kind: type[Proof]) -> None:
+    objective = TAKEN.get(kind, "total-flow-time")
+    proof = next(proofs(kind, random.Random(0), PLAIN, objective, 2))
+    proof.value(PLAIN, objective)
+    with pytest.raises(InvalidCertificate, match=f"^{named(kind)} is not proved with {WORDS}$"):
+        proof.value(NEW, objective)
+
+
+def test_a_proof_inside_another_is_asked_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    proof = LateTail(within=1, proof=Events(states=10))
+    monkeypatch.setattr(Events, "takes", NOTHING)
+    with pytest.raises(InvalidCertificate, match=r"^events is not proved with memory, .* SLOs and late-requests$"):
+        proof.value(PLAIN, "p99-ttft")
+
+
+def test_the_checker_declines_what_a_proposer_forgot() -> None:
+    made = certify(NEW, "total-flow-time", Alone(), 2)
+    with pytest.raises(InvalidCertificate, match=f"^alone is not proved with {WORDS}$"):
+        verify_certificate(NEW, made)
+
+
+@pytest.mark.parametrize("way", WAYS.values(), ids=lambda way: way.label)
+def test_a_new_field_is_declined_by_each_way(way: Way) -> None:
+    for objective in [*OBJECTIVES, "p50-ttft"]:
+        declined = way.declines(NEW, objective)
+        assert declined is not None
+        assert declined.startswith(f"{way.formulation} is not proved with ")
+        assert declined.endswith(WORDS)
+
+
+@pytest.mark.parametrize("name", POLICIES)
+def test_a_new_field_is_declined_by_each_policy(name: str) -> None:
+    with pytest.raises(Unsuited, match=f"^policy {name} cannot run on instance: it is not made for {WORDS}$"):
+        run_policy(NEW, POLICIES[name])
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"requests": (NewRequest(id="A", prompt=1, segments=(Segment(decode=1),)),)},
+        {"requests": (request("A", 1, (1, 1, 0, "preserve"), 1).model_copy(update={"segments": (
+            Segment.model_construct(decode=1, call=Call.model_construct(duration=1, returns=0, handling="compress")),
+            Segment(decode=1))}),)},
+    ],
+    ids=["a field of a request", "a handling"],
+)  # fmt: skip
+def test_what_else_is_new(changes: dict[str, Any]) -> None:
+    assert Feature.UNNAMED in features(PLAIN.model_copy(update=changes), "makespan")
+
+
+def test_every_field_is_named_and_none_that_is_gone() -> None:
+    nouns = (Instance, Machine, Request, Slo, Segment, Call, CostFunction)
+    for noun, table in zip(nouns, NAMED, strict=True):
+        assert table.keys() == noun.model_fields.keys(), noun.__name__
+    assert {*OBJECTIVES} == {*WHOLE}
+    assert {*Feature} == RULES | WHOLE | {Feature.PERCENTILE, Feature.OWN_COST, Feature.UNNAMED}
+
+
+def test_the_first_rules_are_closed() -> None:
+    """A feature that is new goes into the `takes` of each that is proved with it, not into what all have."""
+    assert len(RULES) == 27
+
+
+def test_a_cost_of_batches_of_one_tick_has_no_features() -> None:
+    unit, two = Cost((CostFunction(busy=1), CostFunction(busy=2, divisor=2))), Cost((CostFunction(tokens=1),) * 2)
+    assert features(PLAIN.replace(cost=unit), "makespan") == features(PLAIN, "makespan")
+    more = features(PLAIN.replace(cost=two), "makespan") - features(PLAIN, "makespan")
+    assert more == {Feature.LONG_BATCHES, Feature.FUNCTIONS}
+    assert Feature.OWN_COST in features(PLAIN.replace(cost=OwnCost(lambda features: 1)), "makespan")
+
+
+def test_two_that_are_taken_apart_only() -> None:
+    assert Prices.takes.missing({Feature.PARTIAL}) is None
+    assert Prices.takes.missing({Feature.EVICT}) is None
+    assert Prices.takes.missing({Feature.PARTIAL, Feature.EVICT}) == "partial and evict"
