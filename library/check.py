@@ -35,7 +35,7 @@ from collections import Counter, namedtuple
 from copy import copy
 from fractions import Fraction
 from functools import cache
-from itertools import accumulate, combinations, groupby, islice, product
+from itertools import accumulate, combinations, groupby, product
 from math import ceil, inf, lcm
 from operator import add, le, mul
 from pathlib import Path
