@@ -231,7 +231,7 @@ def test_a_planted_error_in_due_times_is_noticed(name, monkeypatch):
                for instance, optimum, proof in LONGEST_KNOWN)  # fmt: skip
 
 
-NOTICING = (7, 31, 49)
+NOTICING = (7, 31, 55, 56)
 """Places of drawn cases of which some proof notices each error; `make test-all` looks at all of them."""
 
 

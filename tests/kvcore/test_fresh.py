@@ -188,7 +188,7 @@ def placed(tiny, schedule, fee):
 def test_every_schedule_is_covered_by_the_labels_of_its_places():
     """The claims of the head of fresh.py with memory, on random schedules: time, what is early, what the device has."""
     out = 0
-    for seed in few(range(500, 6500), 18):
+    for seed in few(range(500, 7500), 18):
         tiny, draw = tight(seed), Random(seed)
         schedule = random_schedule(draw, tiny)
         out += placed(tiny, schedule, draw.randint(0, most_fee(tiny, 0)))
