@@ -6,6 +6,7 @@ batches start is in `big_m_clocks`, how long they last in `big_m_cost`, and the 
 """
 
 from collections.abc import Callable
+from functools import partial
 from itertools import product
 from typing import Any
 
@@ -18,6 +19,7 @@ from formulations.big_m_values import schedule_of, set_values
 from formulations.timing import objective_bound, start_early
 from kvcore.errors import BadInput
 from kvcore.instance import Instance
+from kvcore.limits import BUDGETS, Limit
 from kvcore.metrics import OBJECTIVES, Value, scale_of, weight
 from kvcore.schedule import Schedule
 from kvcore.trace import Trace
@@ -47,21 +49,23 @@ class BigM(Letters):
         self.clock.add_letters()
         self.cost = BatchCost(self)
         self._add_objective()
-        parts = (self.constraints(), self.clock.constraints(), self.cost.constraints())
-        self.rows: dict[str, Callable[[], Rows]] = {rows.__name__: rows for part in parts for rows in part}
+        self.rows = self.constraints() | _named(*self.clock.constraints(), *self.cost.constraints())
 
-    def constraints(self) -> list[Callable[[], Rows]]:
-        """Return the constraints, one method each, without those of the clock and of the cost."""
-        return [
+    def constraints(self) -> dict[str, Callable[[], Rows]]:
+        """Return the constraints by name, one method each, without those of the clock and of the cost."""
+        work = _named(
             self.termination, self.non_decreasing_length, self.segment_ends,
             self.memory_management, self.tokens_to_process, self.token_generation, self.work_takes_tokens,
             self.readiness, self.decode_phase, self.extension_phase, self.no_pause,
-            self.batch_order, self.batch_is_not_empty, *(named(limit.key, self.budget, limit) for limit in BUDGETS),
+            self.batch_order, self.batch_is_not_empty,
+        )  # fmt: skip
+        budgets = {limit.key: partial(self.budget, limit) for limit in BUDGETS}
+        return work | budgets | _named(
             self.one_phase, self.blocks, self.device_memory, self.host_memory,
             self.segment_begins, self.eviction, self.residence, self.ordered_moves,
             self.holding, self.drop_amounts, self.swap_amounts, self.host_balance, self.all_or_nothing,
             self.longest_flow_time, self.first_token_at, self.late_first_token, self.late_end, self.late_pace,
-        ]  # fmt: skip
+        )  # fmt: skip
 
     def write(self) -> None:
         """Give the model its constraints and its objective, and S as an expression, as the paper names it."""
@@ -173,11 +177,9 @@ class BigM(Letters):
                 yield self.drops(i, j) <= self.used[j] + allowed
 
     def budget(self, limit: Limit) -> Rows:
-        """(4), R5: sum of c <= C; sum of c - d over prefills <= P; sum of w <= batch_requests: rows for each limit."""
-        most = limit.of(self.machine)
-        is_implied = limit.key == "prefill_tokens" and most == self.machine.batch_tokens
-        for j in () if most is None or is_implied else self.batches:
-            yield sum(self.takes(limit.column, i, j) for i in self.requests) <= self.active[j] * most
+        """(4), R5: sum of c <= C, sum of c - d <= P (a decode processes one token), sum of w <= batch_requests."""
+        for j in self.batches if self.binds(limit) else ():
+            yield sum(self.takes(limit, i, j) for i in self.requests) <= self.active[j] * limit.of(self.machine)
 
     def one_phase(self) -> Rows:
         """R5 without `hybrid`: d <= phase[j], fresh + extends <= used[j] - phase[j]."""
@@ -411,3 +413,7 @@ class BigM(Letters):
         Raises InvalidSchedule if rounding the values gives none.
         """
         return schedule_of(self)
+
+
+def _named(*rows: Callable[[], Rows]) -> dict[str, Callable[[], Rows]]:
+    return {each.__name__: each for each in rows}

@@ -19,6 +19,7 @@ from formulations.refills import is_paced
 from formulations.timing import time_scale
 from kvcore.cost import Features
 from kvcore.instance import Instance, alike
+from kvcore.limits import BUDGETS, Limit, use_of
 from kvcore.metrics import Value
 
 Rows = Iterator[Any]
@@ -95,10 +96,12 @@ class Letters:
     @property
     def phases_matter(self) -> bool:
         """Whether anything depends on which work is a prefill and which a decode."""
-        machine, functions = self.machine, self.instance.cost.functions
-        budget = machine.prefill_tokens is not None and machine.prefill_tokens != machine.batch_tokens
         names = [name for name in Features._fields if "decode" in name or "prefill" in name]
-        return budget or not machine.hybrid or any(getattr(f, name) for f in functions for name in names)
+        return (
+            any(self.binds(limit) and limit.column not in ("tokens", "requests") for limit in BUDGETS)
+            or not self.machine.hybrid
+            or any(getattr(f, name) for f in self.instance.cost.functions for name in names)
+        )
 
     def may_extend(self, i: int) -> bool:
         """Whether request i can be in a prefill on top of resident KV."""
@@ -207,6 +210,16 @@ class Letters:
     def decodes(self, i: int, j: int) -> Any:
         """d: 1 if request i is in the decode phase in batch j (where phases matter)."""
         return self.w[i, j] - self.fresh[i, j] - self.extends[i, j]
+
+    def binds(self, limit: Limit) -> bool:
+        """Whether the machine has a limit that says something: P = C does not."""
+        most = limit.of(self.machine)
+        return most is not None and (limit.key != "prefill_tokens" or most != self.machine.batch_tokens)
+
+    def takes(self, limit: Limit, i: int, j: int) -> Any:
+        """Return what the work of request i takes of a limit in batch j."""
+        use = use_of(self.c[i, j], self.decodes(i, j), self.prefills(i, j))
+        return getattr(use._replace(requests=self.w[i, j]), limit.column)
 
     def duration(self, j: int) -> Any:
         """D[j], in the model's unit of time; 0 for an unused batch."""

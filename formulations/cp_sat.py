@@ -4,12 +4,14 @@ It shares no line and no idea of linearisation with the Pyomo models: conditions
 attention term is a product, minima are minima. At most `batches` batches, the unused ones at the end.
 """
 
+from collections.abc import Callable
 from fractions import Fraction
 from typing import Any
 
 from kvcore.cost import CostFunction, Features
 from kvcore.errors import BadInput, MissingTool
 from kvcore.instance import Instance, Request
+from kvcore.limits import BUDGETS
 from kvcore.metrics import FLOWS, OBJECTIVES, Value, scale_of, weight
 from kvcore.schedule import Batch, Schedule
 from kvcore.trace import Trace
@@ -83,6 +85,7 @@ class CpSat:
             self.rule_5_no_pause(part)
         self.batch_is_not_empty()
         self.rule_5_budgets()
+        self.rule_5_one_phase()
         self.rule_6_device_memory()
         self.rule_7_host_memory()
         self.duration_is_the_cost()
@@ -326,22 +329,21 @@ class CpSat:
             self.model.add_bool_or(~self.used[j], *acts)
 
     def rule_5_budgets(self) -> None:
-        """R5: sum of c <= C, sum of c in prefills <= P, sum of works <= batch_requests; one phase without `hybrid`."""
-        machine = self.machine
+        """R5: sum of c <= C, sum of c in prefills <= P, sum of works <= batch_requests."""
         self.prefills = [[self.both(p.works[j], ~p.decodes[j]) for p in self.parts] for j in self.batches]
         for j in self.batches:
-            decodes = [part.decodes[j] for part in self.parts]
-            if machine.batch_tokens is not None:
-                self.model.add(sum(part.tokens[j] for part in self.parts) <= machine.batch_tokens)
-            if machine.prefill_tokens is not None:  # a decode processes one token
-                self.model.add(sum(p.tokens[j] for p in self.parts) - sum(decodes) <= machine.prefill_tokens)
-            if machine.batch_requests is not None:
-                self.model.add(sum(part.works[j] for part in self.parts) <= machine.batch_requests)
-            if not machine.hybrid:
-                phase = self.boolean()
-                for decode, prefill in zip(decodes, self.prefills[j], strict=True):
-                    self.model.add_implication(decode, phase)
-                    self.model.add_implication(prefill, ~phase)
+            terms = self._terms(j)
+            for limit in BUDGETS:
+                if (most := limit.of(self.machine)) is not None:
+                    self.model.add(terms[limit.column]() <= most)
+
+    def rule_5_one_phase(self) -> None:
+        """R5 without `hybrid`: decodes imply the phase of the batch, prefills the other one."""
+        for j in () if self.machine.hybrid else self.batches:
+            phase = self.boolean()
+            for part, prefill in zip(self.parts, self.prefills[j], strict=True):
+                self.model.add_implication(part.decodes[j], phase)
+                self.model.add_implication(prefill, ~phase)
 
     def rule_5_no_pause(self, part: _RequestVariables) -> None:
         """R5 without `pause`: works[j-1] implies works[j], the end of a segment in j-1, or a drop or swap_out in j."""
@@ -383,13 +385,16 @@ class CpSat:
                 self.model.add(q * rounded[-1] <= cost + q - 1)
             self.model.add_max_equality(self.lasts[j], rounded)
 
-    def _cost(self, function: CostFunction, j: int) -> Any:
+    def _terms(self, j: int) -> dict[str, Callable[[], Any]]:
+        """Return what makes the features of a batch, and what counts in its budgets."""
         parts, prefills = self.parts, self.prefills[j]
-        terms: dict[str, Any] = {
+        return {
             "busy": lambda: self._any([p.works[j] for p in parts]),
             "any_decode": lambda: self._any([p.decodes[j] for p in parts]),
             "any_prefill": lambda: self._any(prefills),
             "tokens": lambda: sum(p.tokens[j] for p in parts),
+            "prefill_tokens": lambda: sum(p.tokens[j] - p.decodes[j] for p in parts),  # a decode processes one token
+            "requests": lambda: sum(p.works[j] for p in parts),
             "generated": lambda: sum(p.generates[j] for p in parts),
             "decode_requests": lambda: sum(p.decodes[j] for p in parts),
             "prefill_requests": lambda: sum(prefills),
@@ -403,9 +408,12 @@ class CpSat:
             "swap_outs": lambda: sum(p.moves["swap_out"][j] for p in parts),
             "swap_ins": lambda: sum(p.moves["swap_in"][j] for p in parts),
         }
-        total: Any = sum(getattr(function, name) * term() for name, term in terms.items() if getattr(function, name))
+
+    def _cost(self, function: CostFunction, j: int) -> Any:
+        terms = self._terms(j)
+        total: Any = sum(getattr(function, name) * term() for name, term in terms.items() if getattr(function, name, 0))
         if function.tokens_above is not None:
-            above = self.integer(sum(p.request.peak for p in parts))
+            above = self.integer(sum(p.request.peak for p in self.parts))
             self.model.add_max_equality(above, [0, terms["tokens"]() - function.tokens_above.knee])
             total = total + function.tokens_above.coefficient * above
         return total

@@ -14,6 +14,7 @@ from pathlib import Path
 import pyomo.environ as pyo
 import pytest
 
+from kvcore.limits import BUDGETS
 from tests.support.differential import question, questions
 from tests.support.few import ALL, few
 from tests.support.mutants import KINDS, Mutant, answer, is_caught, mutants_of, mutate, program_of
@@ -191,5 +192,7 @@ def test_every_statement_of_the_constraint_program_has_a_mutant():
     pytest.importorskip("ortools", reason="OR-Tools is not installed (extra cp-sat)")
     script = "import json, tests.support.cp_sat_mutants as m; print(json.dumps(sorted(set(m.PLACES.values()))))"
     process = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
-    caught = {place for place, _ in CP_SAT}
+    budgets = {place for place, _ in CP_SAT if place.startswith("rule_5_budgets/1/")}
+    assert budgets == {f"rule_5_budgets/1/{limit.key}" for limit in BUDGETS}
+    caught = {place for place, _ in CP_SAT} - budgets | {"rule_5_budgets/1"}
     assert set(json.loads(process.stdout)) - caught == set(NOT_NEEDED) - caught

@@ -1,9 +1,9 @@
 """Planted errors in the constraint program, in a process of its own (see `cp_sat_answers`).
 
-Every statement that adds a constraint is a place, named after its method and its number there, as in `working/3`. A
-mutant drops all that is added there, or moves the finite ends of its linear constraints by one, up or down.
-`python -m tests.support.cp_sat_mutants` reads a JSON list of (place, kind, seed) and writes which of them are caught;
-with arguments FIRST LAST TRIES it looks for questions that catch each mutant, and prints them.
+Every statement that adds a constraint is a place, named after its method and its number there, as in `working/3`, with
+the limit that it is for. A mutant drops all that is added there, or moves the finite ends of its linear constraints by
+one, up or down. `python -m tests.support.cp_sat_mutants` reads a JSON list of (place, kind, seed) and writes which of
+them are caught; with arguments FIRST LAST TRIES it looks for questions that catch each mutant, and prints them.
 """
 
 import ast
@@ -15,6 +15,7 @@ from collections import Counter, defaultdict
 from formulations import cp_sat
 from formulations.cp_sat import CpSat, cp_model
 from kvcore import InvalidSchedule, objective_value, verify_schedule
+from kvcore.limits import Limit
 from tests.support.differential import MADE, drawn, question
 
 KINDS = ("dropped", "up", "down")
@@ -47,7 +48,10 @@ def note(name):
     original = getattr(cp_model.CpModel, name)
 
     def noted(model, *arguments):
-        ADDED[PLACES.get(sys._getframe(1).f_lineno)].append(len(model.Proto().constraints))
+        frame = sys._getframe(1)
+        place, limit = PLACES.get(frame.f_lineno), frame.f_locals.get("limit")
+        place = f"{place}/{limit.key}" if isinstance(limit, Limit) else place
+        ADDED[place].append(len(model.Proto().constraints))
         return original(model, *arguments)
 
     return noted
