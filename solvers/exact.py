@@ -16,7 +16,6 @@ from kvcore.referee import verify_schedule
 from kvcore.result import Horizon, Result, SolverInfo
 from kvcore.schedule import Schedule
 from solvers.dual_bound import rungs
-from solvers.messages import SolveOptions
 from solvers.ways import CONFIGURATIONS, EVENTS, SLOTS
 
 EXACT = (SLOTS, EVENTS, CONFIGURATIONS)
@@ -54,7 +53,7 @@ def exact(
         elif (better := objective_value(verify_schedule(instance, what), objective)) < value:
             by, schedule, value = way, what, better
 
-    many = len(instance.requests) > SolveOptions.given().few_exact
+    many = len(instance.requests) > 8  # requests beyond which `exact` begins with what can run together
     ways = sorted(EXACT, key=lambda way: many and way is not CONFIGURATIONS)
     if value > certificate.value:
         for rung in rungs(
