@@ -20,7 +20,7 @@ from unittest.mock import patch
 
 from benchmarks.data import made
 from bounds.events import EventOptions
-from bounds.just_in_time import TimelyOptions, search, search_near
+from bounds.just_in_time import search, search_near
 from bounds.tuning import Options
 from heuristics import best_schedule
 from kvcore.certificates import Alone, InvalidCertificate
@@ -51,14 +51,11 @@ CASES = {
     "events": ("events", "infercept-sample-k4-evict1", "mars-like-n6-seed0"),
     "fresh": ("fresh", "infercept-ve-k3-chunked1", "ve-3", "real-3-ve-s2"),
     "just-in-time": ("just-in-time", "infercept-ve-k3-chunked1", "ve-2", "real-3-math-s2"),
-    "shares": ("shares", "azure-code-7b-0-100", "azure-conv-70b-0-100", "equal-I16-O128 for total-flow-time"),
-    "late-windows": ("late-windows", "slo-mixed-r2", "slo-mixed-r8", "slo-infercept-r8"),
     "late-tail": ("late-tail", "slo-toolbench-r8 for p90-flow-time", "slo-mixed-r4 for p90-ttft",
                   "azure-code-7b-0-100 for p90-ttft"),
     "prices": ("prices", "hindsight-n30-M30-seed0", "hindsight-benchmark-seed7", "infercept-5-s1-unit"),
     "columns": ("prices", SLICES[0], SLICES[1], "infercept-at-once-k16-s2-evict"),
     "tree": ("prices", SLICES[0], "mars-like-n6-seed0", "infercept-sample-k4-evict1"),
-    "bundle": ("configurations", "hindsight-n14-M30-seed14", "hindsight-n25-M30-seed0"),
     "arc-flow": ("arc-flow", "mars-like-n8-seed0", "infercept-sample-k6-evict0", "mars-like-n12-seed0"),
     "improve": ("improve", "azure-code-7b-0-100", "hindsight-n30-M30-seed0", "mars-like-n20-seed0 for max-flow-time",
                 "equal-I16-O128 for total-flow-time", "slo-infercept-r8"),
@@ -96,11 +93,11 @@ def given(case: str) -> tuple[Instance, str, str, Schedule, Any]:
 
 def timely(instance: Instance, objective: str, value: Any, is_over: Callable[[], bool]) -> Iterator[Schedule]:
     """Yield what schedules just in time are found, as `events` finds them, but for its wider search."""
-    found = search(instance, objective, EventOptions.given().widths[0], value, is_over)
+    found = search(instance, objective, EventOptions.widths[0], value, is_over)
     if found is not None:
         yield found
         value = objective_value(verify_schedule(instance, found), objective)
-    yield from search_near(instance, objective, TimelyOptions.given().order_widths[0], value, is_over)
+    yield from search_near(instance, objective, 200, value, is_over)
 
 
 def run(way: str, case: str, options: Mapping[str, Any], seed: int) -> Run:

@@ -30,12 +30,9 @@ from kvcore.metrics import AVERAGES
 class TreeOptions(Options):
     """Branch and bound over the ends of segments, with strong branching."""
 
-    rounds: int = option(12, "linear programs of a node, at the most")
-    trials: int = option(2, "branchings that are tried before one is chosen")
-    trial_rounds: int = option(2, "linear programs for each side of one that is tried")
-    spare: int = option(16, "slots that trees look at beyond half as many again as those that have a price", least=0)
     most_leaves: int = option(1000, "open nodes, at the most")
-    slack: float = option(1e-3, "a bound counts as so much less, for what is lost when prices become whole numbers")
+
+    slack = 1e-3  # a bound counts as so much less, for what is lost when prices become whole numbers
 
 
 @dataclass(eq=False)
@@ -56,7 +53,7 @@ def propose_tree(task: Task, oracle: Oracle) -> Iterator[Proposal]:
     """Yield a tree that begins with the best prices of the oracle, which are some, one for each slot."""
     before, priced = oracle.pricing, np.flatnonzero(oracle.best.prices.any(axis=0))
     pricing = SlotPricing(before.instance, before.objective, apart=True)
-    slots = min(oracle.slots, int(priced[-1]) * 3 // 2 + TreeOptions.given().spare)
+    slots = min(oracle.slots, int(priced[-1]) * 3 // 2 + 16)  # half as many again as those that have a price
     search = TreeSearch(task, Oracle(pricing, slots, 1, 1), oracle.best.prices[:, :slots])
     try:
         search.run()
@@ -123,7 +120,7 @@ class TreeSearch:
         for k, segment, slot in self._candidates(node):
             sides = [self._side(node, k, segment, slot, after) for after in (False, True)]
             for side in sides:
-                self._improve(side, self.options.trial_rounds)
+                self._improve(side, 2)
             gains = [
                 min(side.point.bound, self.cutoff + 1, 2 * abs(node.point.bound) + 9) - node.point.bound
                 for side in sides
@@ -136,7 +133,7 @@ class TreeSearch:
             return False
         _, node.branch, node.sides = best
         for side in node.sides:
-            self._improve(side, self.options.rounds)
+            self._improve(side, 12)
         return True
 
     def _candidates(self, node: TreeNode) -> list[tuple[int, int, int]]:
@@ -155,7 +152,7 @@ class TreeSearch:
                 if slot < self.oracle.slots:
                     found.append((spread[segment] * size[segment], k, int(segment), slot))
         found.sort(reverse=True)
-        return [each[1:] for each in found[: self.options.trials]]
+        return [each[1:] for each in found[:2]]  # two are tried before one is chosen
 
     def _side(self, node: TreeNode, k: int, segment: int, slot: int, after: bool) -> TreeNode:
         legs = list(node.legs)

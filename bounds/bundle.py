@@ -14,20 +14,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from bounds.tuning import Options, option
-
 Vector = npt.NDArray[np.float64]
-
-
-@dataclass(frozen=True)
-class BundleOptions(Options):
-    """The box in which a bundle method looks for a better point, and the cuts that it keeps."""
-
-    serious: float = option(0.1, "a point is the new centre where it gains this part of what was promised", most=1)
-    grow: float = option(1.5, "the box grows by this where more than half of what was promised is gained", least=1)
-    shrink: float = option(0.85, "the box shrinks by this factor where something is lost", most=1)
-    collapse: float = option(0.6, "and by this where more is lost than was promised, or a program fails", most=1)
-    most_cuts: int = option(200, "cuts of a piece that are kept, the newest")
 
 
 @dataclass(frozen=True)
@@ -51,7 +38,7 @@ class Bundle:
         self.cuts = self.cuts or [{} for _ in point.values]
         for cuts, value, slope in zip(self.cuts, point.values, point.slopes, strict=True):
             cuts[slope.tobytes()] = (slope, float(value - slope @ point.x))
-            if len(cuts) > BundleOptions.given().most_cuts:
+            if len(cuts) > 200:  # the newest are kept
                 del cuts[next(iter(cuts))]
 
     def best(self, linear: Vector, low: Vector, high: Vector, seconds: float) -> tuple[Vector, float] | None:
@@ -95,14 +82,14 @@ def maximise(
     box reaches `size` * `scale` to each side. It ends by the deadline, after `rounds` evaluations, when the value is
     `enough`, or when no more than `worth` is promised. Cuts are added to `bundle`; those in it must hold.
     """
-    best, options = evaluate(start), BundleOptions.given()
+    best, collapse = evaluate(start), 0.6  # by it the box shrinks where more is lost than promised, or a program fails
     bundle.learn(best)
     made = 0
     while (left := deadline - time.process_time()) > 0 and best.value < enough and size > 1e-6 and made != rounds:
         box = np.maximum(low, best.x - size * scale), np.minimum(high, best.x + size * scale)
         proposed = bundle.best(linear, *box, left)
         if proposed is None:
-            size *= options.collapse
+            size *= collapse
             continue
         promised = proposed[1] - best.value
         if promised < worth:
@@ -112,9 +99,9 @@ def maximise(
         bundle.learn(point)
         gain = point.value - best.value
         if gain > 0.5 * promised:
-            size *= options.grow
+            size *= 1.5
         elif gain < 0:
-            size *= options.collapse if gain < -promised else options.shrink
-        if gain > options.serious * promised:
+            size *= collapse if gain < -promised else 0.85
+        if gain > 0.1 * promised:  # else it is no serious step
             best = point
     return best, size

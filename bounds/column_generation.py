@@ -21,9 +21,6 @@ class ColumnOptions(Options):
 
     rounds: int = option(200, "linear programs, at the most")
     smoothing: float = option(0.6, "how near to the best prices new ones are tried (Wentges)", least=0, most=1)
-    tolerance: float = option(1e-4, "the bound meets the program's value where it differs by less than this part of it")
-    least_share: float = option(1e-6, "a path counts as mixed from this share on")
-    least_seconds: float = option(0.1, "seconds that a linear program has, at the least")
 
 
 class Master:
@@ -116,7 +113,7 @@ class Master:
     def mixed(self) -> list[tuple[float, RequestPath]]:
         """Return the shares of paths that the program mixes."""
         shares = np.array(self.highs.getSolution().col_value[len(self.counts) :])
-        least = ColumnOptions.given().least_share
+        least = 1e-6  # a path counts as mixed from this share on
         return [(float(shares[i]), self.paths[i]) for i in np.flatnonzero(shares > least)]
 
 
@@ -126,7 +123,7 @@ def generate(oracle: Oracle, begin: list[PricePoint], deadline: float) -> None:
     for point in begin:
         master.add(point.paths)
     best = max(begin, key=lambda point: point.bound)
-    close = options.tolerance
+    close = 1e-4  # the bound meets the program's value where it differs by less than this part of it
     improve(oracle, master, best, deadline, options.rounds, lambda value, bound: value - bound < close * abs(value))
 
 
@@ -141,7 +138,8 @@ def improve(
     """Return better prices than the best: the master's, as long as its value and the bound are not near `enough`."""
     options = ColumnOptions.given()
     for _ in range(rounds):
-        solved = master.solve(max(options.least_seconds, deadline - time.process_time()))
+        # seconds that a linear program has, at the least
+        solved = master.solve(max(0.1, deadline - time.process_time()))
         if solved is None:
             break
         value, prices = solved

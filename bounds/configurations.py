@@ -37,39 +37,25 @@ Array = npt.NDArray[np.int64]
 class ConfigurationOptions(Options):
     """Configurations of what can run together: prices of memory by windows, networks of more and more requests."""
 
-    scale: int = option(256, "prices of the certificate are whole multiples of one part in so many")
-    windows: int = option(64, "windows with a price of memory each")
     large: float = option(0.5, "requests that end with more of the memory are in the first network", most=1)
-    step: float = option(0.12, "part of the kinds of requests that the next network has more", most=1)
     most: int = option(3_000_000, "configurations of a network, at most")
     most_bytes: int = option(3 << 30, "bytes of the values of a network at all ticks, at most")
-    most_numbers: int = option(30_000_000, "starts times windows, at most")
-    growth: float = option(3.0, "the next network is taken to be so many times as large")
-    rounds: int = option(10, "rounds that there has to be time for in the next network")
-    first_proof: float = option(1.0, "processor seconds up to the first proof; each after it takes twice as long")
-    check: float = option(2.0, "so many times what building a network takes is left for checking the proof", least=0)
-    glance: float = option(2e-3, "a network is left where no more than this part of the bound seems to be gained")
-    worth: float = option(5e-5, "the last network is left where no more than this part seems to be gained")
-    tries_per_second: int = option(200_000, "tries in a second, about; a search begins no more than the time allows")
-    first_tries: int = option(200_000, "tries of the first searches")
-    more_tries: int = option(8, "how many times more tries the next searches get", least=2)
-    beam: int = option(1000, "states of a tick that are followed where a search took too many tries, for a schedule")
 
 
 class WindowPricing:
     """The kinds of a rigid instance, every start of each, and what it takes of the memory of each window."""
 
     def __init__(self, instance: Instance, objective: str) -> None:
-        self.instance, options = instance, ConfigurationOptions.given()
+        self.instance = instance
         self.kinds = kinds_of(instance, objective)
         self.memory = memory_of(instance, self.kinds)
         area = sum(kind.count * sum(kind.load) for kind in self.kinds)
         last = max(kind.release for kind in self.kinds)
         self.priced = last + area // self.memory + 1
-        self.width = -(-self.priced // options.windows)
+        self.width = -(-self.priced // 64)  # so many windows have a price of memory each
         self.windows = -(-self.priced // self.width)
         self.ticks = last + 2 * (area // self.memory) + max(kind.length for kind in self.kinds) + 1
-        if self.ticks * len(self.kinds) * self.windows > options.most_numbers:
+        if self.ticks * len(self.kinds) * self.windows > 30_000_000:  # starts times windows, at most
             raise BadInput("configurations: the requests are too many, or take too long")
         self.costs = [kind.rate * (np.arange(self.ticks) - kind.release + kind.span) for kind in self.kinds]
         self.takes = [self._takes(k) for k in range(len(self.kinds))]
@@ -124,8 +110,8 @@ class Stage:
 
         `worth` is a fraction of the bound. On KeyboardInterrupt the best so far comes first.
         """
-        options = ConfigurationOptions.given()
-        deadline, part = deadline - options.check * self.building, options.first_proof
+        deadline -= 2 * self.building  # for checking the proof
+        part = 1.0  # processor seconds up to the first proof; each after it takes twice as long
         while True:
             end = min(deadline, time.process_time() + part)
             try:
@@ -168,7 +154,7 @@ class Stage:
 
     def proof(self, x: Vector) -> Configurations:
         """Return the certificate's numbers."""
-        pricing, scale = self.pricing, ConfigurationOptions.given().scale
+        pricing, scale = self.pricing, 256  # prices are whole multiples of one part in so many
         prices = np.repeat(np.rint(scale * x[len(pricing.kinds) :]).astype(int), pricing.width).tolist()
         while prices and not prices[-1]:
             prices.pop()
@@ -210,17 +196,19 @@ def proofs(instance: Instance, objective: str, deadline: float) -> Iterator[Conf
     x, size, bundle = np.zeros(len(pricing.kinds) + pricing.windows), pricing.priced / 4, Bundle()
     inside: list[int] = []
     for stage in _stages(pricing, options):
-        x, size = yield from stage.improve(stage.enter(x, inside), bundle, size, options.glance, deadline)
+        # a network is left where no more than this part of the bound seems to be gained
+        x, size = yield from stage.improve(stage.enter(x, inside), bundle, size, 2e-3, deadline)
         inside, size = stage.inside, max(1.0, 4 * size)
-        if time.process_time() + options.growth * (stage.building + options.rounds * stage.evaluating) > deadline:
+        # the next network is taken to be three times as large, and to be worth ten rounds
+        if time.process_time() + 3 * (stage.building + 10 * stage.evaluating) > deadline:
             break
-    yield from stage.improve(x, bundle, size, options.worth, deadline)
+    yield from stage.improve(x, bundle, size, 5e-5, deadline)  # the same of the last network
 
 
 def _stages(pricing: WindowPricing, options: ConfigurationOptions) -> Iterator[Stage]:
     """Yield stages with more and more kinds in the network, the largest first, as long as they fit."""
     order = sorted(range(len(pricing.kinds)), key=lambda k: pricing.kinds[k].load[-1], reverse=True)
-    step = max(1, round(options.step * len(order)))
+    step = max(1, round(0.12 * len(order)))  # part of the kinds of requests that the next network has more
     number = sum(kind.load[-1] > options.large * pricing.memory for kind in pricing.kinds)
     fits, fails = -1, len(order) + 1
     while fits < number < fails:
@@ -264,7 +252,7 @@ class StartSolver:
     def __init__(self, task: Task, prices: Configurations) -> None:
         """Raise InvalidCertificate where the network is larger than a checker looks at."""
         self.task, self.prices, self.options = task, prices, ConfigurationOptions.given()
-        self.first_tries, self.more_tries = self.options.first_tries, self.options.more_tries
+        self.first_tries, self.more_tries = 200_000, 8  # tries of the first searches; the next get so many times more
         self.instance, self.objective = task.instance, task.objective
         self.made = prices.search(self.instance, self.objective, Budget())
 
@@ -274,8 +262,9 @@ class StartSolver:
 
     def search(self, target: int, most_tries: int, *, beam: bool = False) -> Attempt:
         """Look for a schedule below a target; with `beam`, where most may be left, and nothing is proved."""
-        tries = int(min(most_tries, self.options.tries_per_second * self.task.seconds_left))
-        outcome = self.made.run(target, tries, traced=True, beam=self.options.beam if beam else None)
+        # 200,000 tries take a second, about
+        tries = int(min(most_tries, 200_000 * self.task.seconds_left))
+        outcome = self.made.run(target, tries, traced=True, beam=1000 if beam else None)
         proof = self.prices.replace(target=target, tries=outcome.tries) if outcome.proved else None
         found = None if outcome.cost is None else schedule_of(self.instance, self.made.kinds, _jobs(outcome.starts))
         return Attempt(proof, found)

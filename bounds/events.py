@@ -25,11 +25,11 @@ class EventOptions(Options):
     """The search over batch boundaries."""
 
     first_states: int = option(1000, "states after which there is a first proof")
-    growth: int = option(4, "how many times more states there are until the next proof", least=2)
     most_joint: int = option(10**7, "joint states of the requests beyond which no search is begun for a bound alone")
-    most_options: int = option(10**8, "options of local graphs, by a rough count, beyond which none is begun")
-    widths: tuple[int, ...] = option((30, 300, 3000), "states with the same tokens left that narrow searches follow")
-    narrow_states: int = option(400_000, "states that a narrow search has room for")
+
+    most_options = 10**8  # options of local graphs, by a rough count, beyond which none is begun
+    widths = (30, 300, 3000)  # states with the same tokens left that narrow searches follow
+    narrow_states = 400_000  # states that a narrow search has room for
 
 
 RELAXED = (*SUMS, "makespan", "busy-time")
@@ -94,7 +94,7 @@ def _narrow(task: Task) -> Iterator[Schedule]:
 def _timely(task: Task) -> Iterator[Schedule]:
     """Yield ever better schedules just in time: near an order, wherever they lead, and near it once more, wider."""
     instance, objective, upper = task.instance, task.objective, task.upper
-    near, *wider = just_in_time.TimelyOptions.given().order_widths
+    near, *wider = 200, 1000  # labels with the same tokens left that are followed near it
     widths = EventOptions.given().widths[:-1]
     for width, is_near in [(near, True), *((width, False) for width in widths), *((width, True) for width in wider)]:
         given = instance, objective, width, upper, task.is_over
@@ -131,7 +131,7 @@ def _proofs(task: Task, upper: Value | None) -> Iterator[Proposal | Schedule]:
                 searches.remove(search)
         if states == options.first_states and task.objective in RELAXED:
             searches.insert(0, _search(task, upper, free_drops=True))
-        states = min(states * options.growth, MOST_STATES)
+        states = min(states * 4, MOST_STATES)
 
 
 def _search(task: Task, upper: Value | None, free_drops: bool = False) -> EventSearch:

@@ -19,7 +19,6 @@ class FreshOptions(Options):
     """Orders of fresh work."""
 
     first_labels: int = option(1000, "labels after which there is a first proof")
-    growth: int = option(4, "how many times more labels there are until the next proof", least=2)
 
 
 def propose_fresh(task: Task) -> Iterator[Proposal | Schedule]:
@@ -53,7 +52,7 @@ def _proofs(task: Task) -> Iterator[Proposal | Schedule]:
                 return
             if look.is_over or labels == MOST_LABELS:
                 del searches[k, fee, memory]
-        labels = min(labels * options.growth, MOST_LABELS)
+        labels = min(labels * 4, MOST_LABELS)
 
 
 def in_order(instance: Instance, look: Outcome) -> Schedule:

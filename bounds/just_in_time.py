@@ -37,11 +37,6 @@ class TimelyOptions(Options):
 
     labels: int = option(1_000_000, "labels that a search has room for")
     most_requests: int = option(5, "requests at the most: their options multiply")
-    slice: int = option(2**18, "options after which Python has its turn")
-    order_labels: int = option(1_000_000, "labels in which an order to keep to is looked for")
-    order_cells: int = option(2, "parts into which the room beside a batch is cut for that, with `partial`")
-    order_widths: tuple[int, ...] = option((200, 1000), "labels with the same tokens left that are followed near it")
-    slacks: tuple[int, ...] = option((6, 3), "tokens by which a request may be before the order, or behind it")
 
 
 TAKES = Takes((RULES | FLOWS) - {Feature.NO_PAUSE, Feature.PRESERVE, Feature.DISCARD, Feature.SWAP})
@@ -93,7 +88,8 @@ def search(
     push(f, 0)
     is_over = False
     while not is_over and not stops():
-        is_over = bool(kernels.search(p, f, options.labels, int(f.count[TRIED]) + options.slice))
+        pause = int(f.count[TRIED]) + 2**18  # options after which Python has its turn
+        is_over = bool(kernels.search(p, f, options.labels, pause))
     return _schedule(instance, p, f) if f.count[kernels.BEST] < jobs.target else None
 
 
@@ -108,12 +104,12 @@ def search_near(
 
     There is none if that order is not found in time.
     """
-    options, alone = TimelyOptions.given(), instance.replace(machine=instance.machine.replace(host_memory=0))
+    alone = instance.replace(machine=instance.machine.replace(host_memory=0))
     order = FreshSearch(
-        alone, objective, _main(instance), options.order_labels, upper, memory=True, cells=options.order_cells
+        alone, objective, _main(instance), 1_000_000, upper, memory=True, cells=2
     ).run(stops=stops).order  # fmt: skip
     for made in {alone.sha256: alone, instance.sha256: instance}.values() if order is not None else ():
-        for slack in options.slacks:
+        for slack in (6, 3):  # tokens by which a request may be before the order, or behind it
             found = search(made, objective, width, upper, stops, order or (), slack)
             if found is not None:
                 schedule = found.replace(instance_sha256=instance.sha256)

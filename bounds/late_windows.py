@@ -2,7 +2,6 @@
 
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
 from itertools import chain
 from math import inf
 from typing import Any
@@ -14,7 +13,6 @@ import numpy.typing as npt
 from bounds.highs import Silent
 from bounds.shares import corners, mixtures
 from bounds.task import Proposal, Task
-from bounds.tuning import Options, option
 from kvcore.certificates.budget import Budget
 from kvcore.certificates.late_windows import MOST_WEIGHT, NEVER, ONE, DueWork, LateWindows, due_work, least_number
 from kvcore.certificates.shares import PricedSteps, Shares
@@ -24,17 +22,6 @@ from kvcore.instance import Instance
 from kvcore.metrics import Value
 
 Floats = npt.NDArray[np.float64]
-
-
-@dataclass(frozen=True)
-class WindowOptions(Options):
-    """Row generation over windows of time."""
-
-    rounds: int = option(12, "times that rows are added, at the most; three or four are mostly enough")
-    divisions: int = option(6, "divisions, those with most work, of which windows are looked for")
-    most_entries: int = option(10**7, "entries of the rows of one round; windows with most work too much come first")
-    violation: float = option(1e-3, "work too much that makes a window a row, as a part of a request's mean work")
-    least_seconds: float = option(0.5, "seconds that a linear program has, at the least")
 
 
 def propose_late_windows(task: Task) -> Iterator[Proposal]:
@@ -49,7 +36,7 @@ def propose_late_windows(task: Task) -> Iterator[Proposal]:
 
 def _proposals(task: Task) -> Iterator[Proposal]:
     search, tried = WindowSearch(task), list[tuple[Value, Shares]]()
-    for division in chain(search.by_load()[: WindowOptions.given().divisions], mixtures(tried)):
+    for division in chain(search.by_load()[:6], mixtures(tried)):
         if not search.has_time():
             return
         yield (proposal := search.windows(division))
@@ -94,13 +81,13 @@ class WindowSearch:
         """
         began = time.process_time()
         due = self.due(division, instance or self.task.instance)
-        rows, options = _Rows(due), WindowOptions.given()
-        for _ in range(options.rounds):
+        rows = _Rows(due)
+        for _ in range(12):  # three or four rounds are mostly enough
             if (
                 not rows.add()
-                or not rows.solve(max(options.least_seconds, self.task.seconds_left))
+                or not rows.solve(max(0.5, self.task.seconds_left))
                 or self.task.is_over()
-                or due.late + rows.late.sum() > enough + options.violation
+                or due.late + rows.late.sum() > enough + 1e-3
             ):
                 break
         shared = division.model_dump(exclude={"kind", "alone", "windows"})
@@ -129,9 +116,8 @@ class _Rows:
         """Add both rows of the fullest window that begins at each arrival; say whether there are any."""
         left, release = self.work * (1 - self.late[self.owner]), self.due.arrival[self.owner]
         over, ends = fullest(self.starts, release, self.ends, left)
-        options = WindowOptions.given()
-        most = max(1, options.most_entries // max(1, 2 * len(self.late)))
-        least = options.violation * max(1e-9, float(self.work.mean())) if len(self.work) else 0.0
+        most = max(1, 10**7 // max(1, 2 * len(self.late)))  # as many entries in one round
+        least = 1e-3 * max(1e-9, float(self.work.mean())) if len(self.work) else 0.0
         before = len(self.known)
         for place in np.argsort(-over, kind="stable")[:most]:
             if over[place] <= least:

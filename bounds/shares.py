@@ -2,23 +2,14 @@
 
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
 from itertools import chain, combinations
 
 from bounds.task import Proposal, Task
-from bounds.tuning import Options, option
 from kvcore.certificates.budget import Budget
 from kvcore.certificates.shares import RESOURCES, UNIT, Shares
 from kvcore.certificates.steps import lines
 from kvcore.instance import Instance
 from kvcore.metrics import Value
-
-
-@dataclass(frozen=True)
-class SharesOptions(Options):
-    """Shares of the time of batches."""
-
-    most_packs: int = option(12, "requests that fit together, at the most, for it to matter that they are whole")
 
 
 def propose_shares(task: Task) -> Iterator[Proposal]:
@@ -61,7 +52,7 @@ def _fit(instance: Instance) -> int:
     ends = sum(machine.blocks(request.peak) for request in requests)
     starts = sum(machine.blocks(request.prompt) for request in requests)
     hold = machine.block_limit * len(requests)
-    most = SharesOptions.given().most_packs
+    most = 12  # where more fit together it matters little that they are whole
     return min(most, hold // starts) if hold // ends <= most else 0
 
 

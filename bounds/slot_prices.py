@@ -22,15 +22,7 @@ from kvcore.errors import BadInput
 class PriceOptions(Options):
     """Prices of the limits of each slot."""
 
-    pieces: int = option(320, "where requests make calls prices change at most so often, unless slots are few")
-    few_slots: int = option(2000, "slots that are few")
-    strides: int = option(3, "first slots that are looked at in each piece")
     rounds: int = option(2000, "subgradients, at the most")
-    hope: float = option(0.1, "steps aim at so much above the first bound where no value is known", least=0)
-    margin: float = option(0.02, "steps aim at least at so much of the first bound above the bound there", least=0)
-    step: float = option(4.0, "the first step, as a part of the way to what it aims at")
-    momentum: float = option(0.75, "of the direction before, what goes into the next", least=0, most=1)
-    patience: int = option(20, "rounds without a better bound before steps get shorter")
     most_cells: int = option(2**26, "tokens of a request times slots where the machine evicts: each takes 16 bytes")
     most_slots: int = option(400_000, "slots beyond which prices for every request would take too long")
 
@@ -53,8 +45,9 @@ def _proposals(task: Task, pricing: SlotPricing) -> Iterator[Proposal]:
     spend(count := Budget(), task.instance.machine, kinds(task.instance), slots)
     task.begin(count)
     calls = any(request.calls for request in task.instance.requests)
-    piece = max(1, slots // options.pieces) if calls and slots > options.few_slots else 1
-    oracle = Oracle(pricing, slots, piece, max(1, piece // options.strides))
+    # where requests make calls prices change at most so often, unless slots are few
+    piece = max(1, slots // 320) if calls and slots > 2000 else 1  # slots that are few
+    oracle = Oracle(pricing, slots, piece, max(1, piece // 3))  # first slots that are looked at in each piece
     start = np.zeros(oracle.room.shape)
     start[DEVICE] = [first[p * piece : (p + 1) * piece].mean() for p in range(oracle.pieces)]
     try:
@@ -78,9 +71,10 @@ def _ascend(oracle: Oracle, task: Task) -> None:
         return point.bound, oracle.excess(point) / scale
 
     options = PriceOptions.given()
-    target = begin.bound * (1 + options.hope) if task.upper is None else float(task.upper)
+    # steps aim at so much above the first bound where no value is known
+    target = begin.bound * 1.1 if task.upper is None else float(task.upper)
     ascend(
-        evaluate, begin.prices * scale, target, rounds=options.rounds, margin=options.margin * abs(begin.bound),
-        step=options.step, momentum=options.momentum, stalled=options.patience,
+        evaluate, begin.prices * scale, target, rounds=options.rounds, margin=0.02 * abs(begin.bound),
+        step=4.0, momentum=0.75, stalled=20,
         go_on=lambda best: time.process_time() < task.deadline,
     )  # fmt: skip

@@ -37,22 +37,14 @@ from kvcore.schedule import Schedule
 class SlotOptions(Options):
     """How prices are sought; the values are those of the prototype's runs on slices of six and seven requests."""
 
-    scale: int = option(64, "parts of a unit of the objective in which prices are whole")
     root_rounds: int = option(1500, "subgradients for the first prices")
-    rounds: int = option(60, "subgradients for prices of later slots")
-    fewest: int = option(100, "states that survive, from which on further prices are sought")
-    sample: int = option(64, "states that further prices are sought for together, the nearest to one drawn at random")
-    vectors_per_slot: int = option(6, "further vectors at one slot, at the most", least=0)
-    state_cost: float = option(50.0, "what following a state takes for each request, beside its tries, in options")
-    try_cost: float = option(10.0, "what a try takes; a vector pays if it cuts states that would take more")
-    hope: float = option(20.0, "a second vector follows one that did not pay where states take so many times as much")
-    beam: int = option(300, "states of a slot that are followed where a search took too many tries, for a schedule")
-    first_tries: int = option(3_000_000, "tries of the first searches: about a second")
-    more_tries: int = option(8, "how many times more tries the next searches get", least=2)
-    tries_per_second: int = option(10_000_000, "tries in a second; a search begins no more than the time allows")
-    followed: int = option(200, "states of a tick from which requests with no first token to come are followed")
     most_requests: int = option(32, "requests beyond which no search is begun")
     most_options: int = option(3_000_000, "options of local graphs, by a rough count, beyond which no search is begun")
+
+    scale = 64  # parts of a unit of the objective in which prices are whole
+    rounds = 60  # subgradients for prices of later slots
+    fewest = 100  # states that survive, from which on further prices are sought
+    sample = 64  # states that further prices are sought for together, the nearest to one drawn at random
 
 
 class OutOfTime(Exception):
@@ -74,8 +66,8 @@ class SlotSolver:
             check_size(self.instance)
         self.options = options or SlotOptions.given()
         self.first_tries, self.more_tries, self.most_tries = (
-            self.options.first_tries,
-            self.options.more_tries,
+            3_000_000,  # tries of the first searches: about a second
+            8,  # so many times more tries get the next
             MOST_TRIES,
         )
         self.draw = np.random.default_rng(seed)
@@ -189,7 +181,8 @@ class SlotSolver:
         """
         search = SlotSearch(self.local, target, self.options.scale)
         self.ascend_root(search, self.options.root_rounds if self.root is None else self.options.rounds)
-        most_tries = int(min(most_tries, self.options.tries_per_second * self.task.seconds_left))
+        # ten million tries take a second
+        most_tries = int(min(most_tries, 10_000_000 * self.task.seconds_left))
         outcome = search.run(MOST_STATES, most_tries, traced=True, steer=self._beam if beam else self._steer)
         return search, replace(outcome, proved=outcome.proved and not beam)
 
@@ -210,7 +203,7 @@ class SlotSolver:
             raise OutOfTime
         alive = np.flatnonzero(~cut[: layer.size])
         spent = layer.cost[alive] - layer.room[alive]
-        cut[alive[np.argsort(spent, kind="stable")[self.options.beam :]]] = True
+        cut[alive[np.argsort(spent, kind="stable")[300:]]] = True
 
     def _steer(self, search: SlotSearch, layer: Layer, cut: Any) -> None:
         """Seek further prices for the states of a layer, while they cut more than they cost."""
@@ -220,9 +213,10 @@ class SlotSolver:
         per_state = len(search.graphs.next) / len(search.graphs.idle)
         evaluated = per_state * (len(search.graphs.idle) + options.sample * requests)
         worth = options.rounds * (search.slots - search.tick) * evaluated
-        following = options.state_cost * requests + options.try_cost * search.tries_per_state
+        # what following a state takes: options for each request, and its tries; a vector pays if it cuts more
+        following = 50.0 * requests + 10.0 * search.tries_per_state
         failed = 0
-        for _ in range(options.vectors_per_slot):
+        for _ in range(6):
             alive = np.flatnonzero(~cut[: layer.size])
             if search.tick == 0 or len(alive) < options.fewest:
                 break
@@ -238,7 +232,8 @@ class SlotSolver:
             dead = ~cut[: layer.size] & (layer.cost[: layer.size] > layer.room[: layer.size])
             cut[: layer.size] |= dead
             failed = failed + 1 if dead.sum() * following < worth else 0
-            if failed > (len(alive) * following > options.hope * worth):
+            # a second vector follows one that did not pay where states take 20 times as much
+            if failed > (len(alive) * following > 20.0 * worth):
                 break
 
     def _best_prices(self, search: SlotSearch, key: Any) -> Floats:
@@ -370,7 +365,7 @@ def _completed(instance: Instance, real: dict[int, int]) -> list[dict[int, int]]
         if done:
             return _follow(search, search.path(layers, done[0]), real)
         cut = np.ones(size, bool)
-        cut[ahead[: SlotOptions.given().followed]] = False
+        cut[ahead[:200]] = False  # of requests with no first token to come
         layers.append(
             expand(layers[-1], cut, search.kind, search.graphs, free, lists, np.empty_like(nothing), 10**9, True)[0]
         )

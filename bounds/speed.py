@@ -31,55 +31,30 @@ class SpeedOptions(Options):
     """Prices of work over time: a projected subgradient ascent with momentum, from the prices of one machine."""
 
     step: float = option(0.1, "the first step: how much prices change where nothing is taken")
-    least_step: float = option(0.01, "the first step is no shorter")
-    risk: float = option(0.3, "the first step changes all prices by this part of the bound, at the most")
-    halving: float = option(100.0, "rounds after which steps are half as long")
     momentum: float = option(0.9, "of the direction before, what goes into the next", least=0, most=0.999)
-    patience: tuple[int, int] = option((10, 20), "rounds without a better bound before steps shrink: sums, maximum")
-    shrink: tuple[float, float] = option((4.0, 2.0), "by this steps are divided then: sums, maximum", least=1)
-    rounds: int = option(2000, "rounds, at the most")
-    stalled: int = option(50, "rounds after which it is seen whether the bound still grows")
-    least_gain: float = option(2e-4, "it ends where the bound grew by a smaller part in those rounds", least=0)
-    inflate: tuple[float, float] = option((1.05, 1.01), "first prices are for so much more work, or less", least=1.001)
-    lowerings: int = option(6, "first prices that prove less than none become a quarter, so many times", least=0)
-    ratios: tuple[int, ...] = option(
-        (65, 66, 67, 68, 69, 70, 72, 75, 80, 90, 110, 160, 320, 640, 1280, 2560, 5120, 10240),
-        "64ths of D / (D - f) at which tangents touch",
-        least=65,
-    )
     slots: tuple[float, float, float] = option((0.5, 60.0, 1000.0), "slots with prices: for a request, least, most")
-    first_slots: tuple[float, float, float] = option((20.0, 60.0, 20e3), "slots with prices for total-ttft, likewise")
-    most_slots: int = option(20_000, "slots with prices from which on they are not halved")
-    finer: int = option(4, "so many times shorter slots are tried for first prices", least=2)
-    sharp: float = option(32.0, "slots of less than the mean time alone divided by this are not tried")
-    gains: float = option(1.01, "other slots, or lines, are taken if they prove so many times as much", least=1)
-    scale: int = option(2**24, "prices of the certificate are whole multiples of one part in so many")
-    ordered_pairs: int = option(8 * 10**6, "pairs of a cell and a slot up to which first tokens are ordered", least=0)
-    pairs_per_second: float = option(4e4, "pairs that the check looks at in a second")
-    check_rounds: float = option(20.0, "rounds that the check of the proof takes as long as")
     cells: int = option(4, "parts of a slot, in one of which the first token comes", most=64)
-    unordered: float = option(2 / 3, "part of the time before first tokens are ordered", most=1)
-    trial_rounds: int = option(60, "rounds in which two divisions are compared, at the most")
-    trial_parts: float = option(6.0, "each of the two takes the time divided by this", least=2)
-    passes: int = option(8, "max-flow-time: looks for the flow time that prices prove, at the most")
-    tolerance: float = option(1e-4, "max-flow-time: how near that is then, as a part of it")
-    outside: float = option(0.01, "max-flow-time: first prices outside of the window with most work")
-    surplus: float = option(1e-5, "max-flow-time: what is left over, as a part of all prices")
-    tries: int = option(6, "max-flow-time: flow times that are checked exactly, at the most", most=7)
-    fees: tuple[float, float] = option((0.5, 0.9), "parts of prices paid as fees, of which one is chosen", most=1)
-    fee_pace: float = option(10.0, "how much faster than prices the parts of requests move")
-    fee_scale: int = option(2**13, "what 1 is in the weights of the certificate")
-    reach: int = option(128, "slots from the arrival on in which there are fees")
-    smooth: int = option(9, "slots over which the first parts of requests are means")
-    least_fee: float = option(1e-4, "first parts of requests are no less than this part of the largest")
     lines: int = option(3, "lines of the cost with prices besides the first, at the most", least=0)
-    least_work: float = option(0.05, "a line with less than this part of the work of another has no prices", most=1)
-    line_prices: tuple[float, float] = option((0.3, 0.8), "parts of first prices for several lines: first, others")
-    longer: float = option(1.6, "with several lines so many times as many slots have prices", least=1)
-    floor: float = option(0.02, "with several lines all first prices are so much of a tick's worth higher")
-    line_patience: int = option(8, "with several lines: rounds without a better bound before steps shrink")
-    line_shrink: float = option(1.6, "with several lines: by this steps are divided then", least=1)
-    worth: float = option(1.003, "with several lines: what halving must gain, as a factor, to go on", least=1)
+
+    patience = (10, 20)  # rounds without a better bound before steps shrink: sums, maximum
+    shrink = (4.0, 2.0)  # by this steps are divided then: sums, maximum
+    rounds = 2000  # rounds, at the most
+    # 64ths of D / (D - f) at which tangents touch
+    ratios = (65, 66, 67, 68, 69, 70, 72, 75, 80, 90, 110, 160, 320, 640, 1280, 2560, 5120, 10240)
+    most_slots = 20_000  # slots with prices from which on they are not halved
+    finer = 4  # so many times shorter slots are tried for first prices
+    gains = 1.01  # other slots, or lines, are taken if they prove so many times as much
+    scale = 2**24  # prices of the certificate are whole multiples of one part in so many
+    ordered_pairs = 8 * 10**6  # pairs of a cell and a slot up to which first tokens are ordered
+    check_rounds = 20.0  # rounds that the check of the proof takes as long as
+    unordered = 2 / 3  # part of the time before first tokens are ordered
+    trial_rounds = 60  # rounds in which two divisions are compared, at the most
+    trial_parts = 6.0  # each of the two takes the time divided by this
+    passes = 8  # max-flow-time: looks for the flow time that prices prove, at the most
+    tolerance = 1e-4  # max-flow-time: how near that is then, as a part of it
+    fees = (0.5, 0.9)  # parts of prices paid as fees, of which one is chosen
+    smooth = 9  # slots over which the first parts of requests are means
+    line_prices = (0.3, 0.8)  # parts of first prices for several lines: first, others
 
 
 def propose_speed(task: Task) -> Iterator[Proposal]:
@@ -99,7 +74,8 @@ def _propose(task: Task) -> Iterator[Proposal]:
 
 def _held(task: Task, proof: Speed) -> Proposal:
     """Return the proof; for max-flow-time with the longest flow time that holds exactly, of a few ever shorter ones."""
-    for k in range(0 if task.objective in SUMS else SpeedOptions.given().tries):
+    # up to six flow times are checked exactly
+    for k in range(0 if task.objective in SUMS else 6):
         try:
             return Proposal(proof, proof.value(task.instance, task.objective))
         except InvalidCertificate:
@@ -168,7 +144,8 @@ class _Search:
             _, fixed, totals = self.needs.divided(_division(functions, 0))
             rows.append((fixed, float(self.needs.requests @ totals[0]), functions))
         most = max((work for _, work, _ in rows), default=0.0)
-        rows = [row for row in rows if row[1] > self.options.least_work * most]
+        # a line with less than a twentieth of the work of another has no prices
+        rows = [row for row in rows if row[1] > 0.05 * most]
         rows = sorted(rows, key=lambda row: -row[0])[: 1 + self.options.lines]
         if len(rows) < 2 or time.process_time() > self.task.deadline:
             return None
@@ -189,7 +166,8 @@ class _Search:
         tried, slots, begun = self.best, self.needs.slots, time.process_time()
         late = begun + (1 - self.options.unordered) * (self.task.deadline - begun)
         while tried is not None and self.options.finer * self.needs.slots <= self.options.most_slots:
-            if tried.shape.slot * self.options.sharp < self.options.finer * tried.work.alone.mean():
+            # slots of less than a 32nd of the mean time alone are not tried
+            if tried.shape.slot * 32 < self.options.finer * tried.work.alone.mean():
                 break
             self.needs.slots *= self.options.finer
             tried = Ascent(tried.division, self.needs, tried.inflated)
@@ -201,7 +179,8 @@ class _Search:
 
     def _inflate(self) -> None:
         """Try prices for more work, and for less, as long as they gain."""
-        for factor in (change**sign for change in self.options.inflate for sign in (1, -1)):
+        # first prices are for a little more work, or less
+        for factor in (change**sign for change in (1.05, 1.01) for sign in (1, -1)):
             while self.best is not None and self._try(self.best.division, self.best.inflated * factor):
                 pass
 
@@ -233,15 +212,18 @@ class Ascent:
         if division.lines:
             options = self.options
             self.price *= np.array([options.line_prices[k > 0] for k in range(len(self.price))])[:, None]
-            longer = int((options.longer - 1) * self.slots)
-            self.price = np.pad(self.price, ((0, 0), (0, longer))) + options.floor * self.work.rate.min()
-            self.patience, self.smaller = options.line_patience, options.line_shrink
+            longer = int(0.6 * self.slots)  # with several lines more slots have prices
+            # ... and all of them are a little higher
+            self.price = np.pad(self.price, ((0, 0), (0, longer))) + 0.02 * self.work.rate.min()
+            # rounds without a better bound before steps shrink, and by what
+            self.patience, self.smaller = 8, 1.6
             self.shape = self.shape._replace(ordered=True)
         self.rows, self.round, self.pull = Rows(self.work, self.shape, self.slots), 0, np.zeros(0)
         self.best = self.price, self.rows.parts
         self._begin()
         alone = self.work.requests @ (self.work.rate * self.work.alone)
-        for _ in range(self.options.lowerings * bool(self.within is None and self.price.any())):
+        # first prices that prove less than none become a quarter
+        for _ in range(6 * bool(self.within is None and self.price.any())):
             if self.value <= alone:
                 self.best = self.price / 4, self.rows.parts
                 self._begin()
@@ -263,8 +245,9 @@ class Ascent:
         self.round *= int(self.rows.parts.any())  # without parts there are none to turn
         self.value, self.gained = -np.inf, self.round
         self._evaluate()
-        risk = self.options.risk * self.value / max(1.0, self.shape.slot * self.price.sum())
-        least, step = self.options.least_step, self.options.step
+        # the first step changes all prices by three tenths of the bound, at the most
+        risk = 0.3 * self.value / max(1.0, self.shape.slot * self.price.sum())
+        least, step = 0.01, self.options.step
         self.step = step / 2 if self.within else float(np.clip(risk, least, step))
 
     def refine(self, deadline: float) -> None:
@@ -284,7 +267,7 @@ class Ascent:
             end = deadline - options.check_rounds * self.seconds
             self.rise(options.rounds, end)
             most = 2 * self.slots > options.most_slots
-            stop = self.division.slot == 1 or most or self.value < options.worth * before
+            stop = self.division.slot == 1 or most or self.value < 1.003 * before
             if stop or time.process_time() + options.finer * options.check_rounds * self.seconds > end:
                 return
             if self.shape.ordered and not self.ordered_by(deadline, options.finer):
@@ -322,7 +305,7 @@ class Ascent:
         slots = paid / (self.work.rate @ self.work.requests) / self.shape.slot  # no request looks at more, in the mean
         slots = slots if self.within is None else self.value / self.shape.slot
         pairs = times * self.shape.cells * len(self.work.arrival) * slots**2 / 2
-        in_time = self.options.pairs_per_second * (deadline - time.process_time())
+        in_time = 4e4 * (deadline - time.process_time())  # pairs that the check looks at in a second
         return bool(pairs <= min(self.options.ordered_pairs, in_time))
 
     def _evaluate(self) -> None:
@@ -368,9 +351,10 @@ class Ascent:
         """Let prices follow what is taken of their slots, and fees who takes it, smoothed, in ever smaller steps."""
         reached = -np.inf
         for k in range(rounds):
-            if k % self.options.stalled == 0:
+            if k % 50 == 0:
                 before, reached = reached, self.value
-            if time.process_time() > deadline or reached - before < self.options.least_gain * abs(reached):
+            # it ends where the bound grew by a smaller part in 50 rounds
+            if time.process_time() > deadline or reached - before < 2e-4 * abs(reached):
                 return
             if self.round == 0:
                 self.rows.begin()
@@ -380,10 +364,10 @@ class Ascent:
                 self.drift, self.pull, self.gained = 0 * self.drift, 0 * self.pull, self.round
                 self.step /= self.smaller
                 self._evaluate()
-            step = self.step / (1 + self.round / self.options.halving)
+            step = self.step / (1 + self.round / 100)  # half as long after 100 rounds
             self.pull = self.options.momentum * self.pull + (1 - self.options.momentum) * self.rows.pull()
             self.price = self.price * np.exp(step * self.drift)
-            self.rows.turn(self.options.fee_pace * step * self.pull)
+            self.rows.turn(10 * step * self.pull)  # parts of requests move faster than prices
             self.round += 1
             self._evaluate()
             if self.within is not None and self.gained == self.round:
@@ -400,7 +384,8 @@ class Ascent:
         )  # fmt: skip
         if self.within is not None:
             self.price, self.within, less = np.array([whole]) / self.options.scale, self.value, self.options.tolerance
-            while self._above()[0] <= self.options.surplus * self.shape.slot * self.price.sum() and self.within > 1:
+            # a hundred thousandth of all prices is left over
+            while self._above()[0] <= 1e-5 * self.shape.slot * self.price.sum() and self.within > 1:
                 self.within, less = self.within * (1 - less), min(0.5, 2 * less)
             proof = proof.replace(within=int(self.within))
         if not self.rows.parts.any():
@@ -427,7 +412,7 @@ class _Needs:
         chosen = [instance.requests[i] for i in self.one]
         self.requests = np.array([len(places) for places in same], float)
         options = SpeedOptions.given()
-        each, least, most = options.first_slots if self.objective == "total-ttft" else options.slots
+        each, least, most = (20.0, 60.0, 20e3) if self.objective == "total-ttft" else options.slots
         self.slots = int(np.clip(each * self.requests.sum(), least, most))
         self.arrival = np.array([request.arrival - instance.first_arrival for request in chosen], float)
         self.rate = np.array([float(weight(request, self.objective)) if self.sums else 1.0 for request in chosen])
@@ -530,7 +515,7 @@ class Rows:
     def __init__(self, work: RequestWork, shape: Shape, slots: int) -> None:
         self.work, self.shape, self.options = work, shape, SpeedOptions.given()
         self.start = np.minimum(work.arrival // shape.slot, slots - 1).astype(np.int64)
-        count = np.minimum(self.options.reach, slots - self.start)
+        count = np.minimum(128, slots - self.start)  # fees are in the first slots from the arrival on
         self.first = np.concatenate(([0], np.cumsum(count)))
         self.owner = np.repeat(np.arange(len(count)), count)
         self.slot = np.arange(len(self.owner)) - np.repeat(self.first[:-1] - self.start, count)
@@ -546,7 +531,7 @@ class Rows:
         smooth = np.convolve(self.taken, np.ones(self.options.smooth) / self.options.smooth)[
             self.options.smooth // 2 :
         ][: len(self.taken)]
-        self.parts = smooth + self.options.least_fee * self.taken.max(initial=1.0)
+        self.parts = smooth + 1e-4 * self.taken.max(initial=1.0)
         self.turn(0 * self.parts)
 
     def turn(self, pull: Floats) -> None:
@@ -562,7 +547,7 @@ class Rows:
 
     def whole(self) -> tuple[tuple[int, ...], ...]:
         """Return the parts as whole weights."""
-        rows = np.split(np.rint(self.parts * self.options.fee_scale).astype(int), self.first[1:-1])
+        rows = np.split(np.rint(self.parts * 2**13).astype(int), self.first[1:-1])
         return tuple(tuple(np.trim_zeros(row, "b").tolist()) for row in rows)
 
 
@@ -582,7 +567,7 @@ def window_prices(work: RequestWork, totals: Floats, inflated: float, slots: int
     slot = 1 + int(max(end, (work.arrival + work.alone).max())) // slots
     start = slot * np.arange(slots + 1)
     inside = (np.minimum(start + slot, window[1]) - np.maximum(start, window[0])) / slot
-    return slot, np.maximum(SpeedOptions.given().outside, inside)[None]
+    return slot, np.maximum(0.01, inside)[None]
 
 
 def evaluate(

@@ -20,7 +20,6 @@ from kvcore.metrics import Value
 class LadderOptions(Options):
     """The time of the ladder of bounds."""
 
-    patience: int = option(5, "parts of the time for a method that can use all of it, where others get one")
     slack: float = option(2.0, "a checker counts its work for the worst case: so many times what it mostly takes")
 
 

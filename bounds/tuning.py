@@ -1,4 +1,7 @@
-"""Options: the numbers that steer a search, in a frozen object for each algorithm, a field each with its effect."""
+"""Options: the numbers that steer a search, in a frozen object for each algorithm.
+
+A field with its effect is one that users set; a plain attribute beside them is a number that several places read.
+"""
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager

@@ -22,7 +22,7 @@ from kvcore.metrics import Value, objective_value
 from kvcore.referee import InvalidSchedule, verify_schedule
 from kvcore.result import Horizon, Stop
 from solvers.incumbent import Incumbent
-from solvers.messages import Bound, Done, Failed, Found, Send, SolveJob, SolveOptions
+from solvers.messages import Bound, Done, Failed, Found, Send, SolveJob
 from solvers.milp import minimise
 from solvers.packing import Constraint, name_of, unpack
 
@@ -46,7 +46,7 @@ class _Run:
         """Solve with the batches and ticks that schedules of some value have, until one of that value is found."""
         assert self.job.upper_bound is not None
         limit = self.job.upper_bound
-        for _ in range(SolveOptions.given().doublings + 1):
+        for _ in range(5):  # the value is doubled while no schedule obeys the constraints
             horizon = self.enough(limit)
             self.send(horizon)
             done = self.solve_with(horizon, limit)

@@ -14,7 +14,6 @@ from kvcore.result import Result, SolverInfo, Stop
 from kvcore.schedule import Schedule
 from solvers.dual_bound import rungs
 from solvers.incumbent import Bounds, Incumbent
-from solvers.messages import SolveOptions
 from solvers.ways import CONFIGURATIONS, EVENTS, SLOTS
 
 EXACT = (SLOTS, EVENTS, CONFIGURATIONS)
@@ -50,7 +49,7 @@ def exact(
     by, schedule = ("start", start) if start is not None else best_schedule(instance, objective)[:2]
     found(by, schedule)
     found("alone", certify(instance, objective, Alone()))
-    many = len(instance.requests) > SolveOptions.given().few_exact
+    many = len(instance.requests) > 8  # requests beyond which `exact` begins with what can run together
     ways = sorted(EXACT, key=lambda way: many and way is not CONFIGURATIONS)
     if best.value != bounds.value:
         for rung in rungs(

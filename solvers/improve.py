@@ -56,20 +56,13 @@ WITH_CALLS = ("trtllm-max-utilization-cached", "infercept-heuristic")
 class ImproveOptions(Options):
     """The search among policies."""
 
-    smallest_window: int = option(50, "requests, one after another by arrival, that get other priorities, at the least")
-    largest_window: int = option(200, "and such requests at the most")
-    spread: float = option(0.3, "the standard deviation of the logarithms of changes of priorities", least=0)
-    spacing: float = option(0.1, "how far apart those of two neighbours in a list are at first", least=0)
     restarts: int = option(4, "runs of destroy and repair, from different seeds")
-    powers: int = option(9, "R0 is divided by so many powers of 4 first, where runs are compiled", least=0)
-    finest_r0: float = option(1.05, "the ratio of two values of R0 that are not worth telling apart", least=1)
-    finest_parameter: float = option(1.1, "the same ratio for parameters of `knee`, `on-time` and `refill`", least=1)
-    finest_time: float = option(1.01, "the same ratio for flow times, and times of a token", least=1)
-    moves: int = option(2_000, "moves of destroy and repair that count as a round")
-    runs: int = option(200, "compiled runs of the index rule that count as a round")
-    quick: float = option(0.2, "part of the time for the fastest policies, where a solve has not run them", most=1)
     first: float = option(1.0, "processor seconds for a first policy, or half of all if that is more", least=0)
-    reserve: float = option(2.0, "so many times the last run of the engine is kept free for the next one", least=0)
+
+    finest_parameter = 1.1  # the same ratio for parameters of `knee`, `on-time` and `refill`
+    finest_time = 1.01  # the same ratio for flow times, and times of a token
+    moves = 2_000  # moves of destroy and repair that count as a round
+    runs = 200  # compiled runs of the index rule that count as a round
 
 
 Tries = Generator[Policy, Value | float, None]
@@ -212,7 +205,7 @@ class _Improvement:
 
     def quick(self, ran: set[str]) -> Tries:
         """Run our first choice and then, the fastest first, others that have not run, in a part of the time."""
-        end = time.monotonic() + self.options.quick * self.seconds
+        end = time.monotonic() + 0.2 * self.seconds
         for policy in (get_policy(first_policies(self.instance, self.objective)[0]), *BY_COST):
             if policy.name not in ran and time.monotonic() < end:
                 ran.add(policy.name)
@@ -277,10 +270,10 @@ class _Improvement:
         if applies(self.instance, self.objective):
             self.runs = Runs(self.instance, self.objective)
         value, step = (yield from self._worth(best)), 4.0
-        for r0 in [rounded(best / 4.0**k) for k in range(1, 1 + self.options.powers) if self.runs is not None]:
+        for r0 in [rounded(best / 4.0**k) for k in range(1, 10) if self.runs is not None]:
             if self.in_time() and (other := (yield from self._worth(r0))) < value:
                 self.r0, best, value = r0, r0, other
-        while step > self.options.finest_r0 and self.in_time():
+        while step > 1.05 and self.in_time():  # closer values of R0 are not worth telling apart
             for r0 in (rounded(best * step), rounded(best / step)):
                 other = yield from self._worth(r0)
                 if other < value:
@@ -379,7 +372,8 @@ class _Improvement:
             return
         now = time.monotonic()
         left = self.began + self.seconds - now
-        end = now + min(left / 2, left - self.options.reserve * self.took)
+        # twice the last run of the engine is kept free for the next one
+        end = now + min(left / 2, left - 2.0 * self.took)
 
         def go_on(made: int) -> bool:
             return made < self.options.runs if self.rounds is not None else time.monotonic() < end
@@ -394,7 +388,7 @@ class _Improvement:
         n = len(requests)
         ends = completions(verify_schedule(self.instance, self.schedule))
         places = np.zeros(n)
-        places[sorted(range(n), key=lambda i: ends[requests[i].id])] = self.options.spacing * np.arange(n)
+        places[sorted(range(n), key=lambda i: ends[requests[i].id])] = 0.1 * np.arange(n)
 
         def listed(keys: Any) -> Policy:
             return Listed(keys.tolist())
@@ -424,7 +418,7 @@ class _Improvement:
         n = len(self.instance.requests)
         by_arrival = sorted(range(n), key=lambda i: self.instance.requests[i].arrival)
         logs = np.zeros(n) if logs is None else logs
-        low, high = self.options.smallest_window, self.options.largest_window
+        low, high = 50, 200  # requests, one after another by arrival, that get other priorities
         made = 0
         while go_on(made):
             made += 1
@@ -432,7 +426,7 @@ class _Improvement:
             first = draw.randint(0, n - size)
             changed = logs.copy()
             for i in by_arrival[first : first + size]:
-                changed[i] += draw.gauss(0.0, self.options.spread)
+                changed[i] += draw.gauss(0.0, 0.3)
             other = yield make(changed)
             if other <= value:
                 value, logs = other, changed

@@ -24,21 +24,19 @@ def optimal(bound: float, value: float) -> Stop:
 class SolveOptions(Options):
     """The driver: who runs, when, and for how long."""
 
-    at_once: float = option(0.4, "processor seconds of quick bounds before any worker; few requests: more", least=0)
-    quick_tokens: int = option(100_000, "tokens of output for which quick bounds take a second, about")
     policies: float = option(0.1, "part of the time limit that workers wait for policies, for a start", least=0, most=1)
-    longest_wait: float = option(5.0, "seconds that workers wait for policies, at the most", least=0)
     referee: float = option(1.0, "part of a policy's time that the referee may take for its schedule", least=0)
-    written_out: int = option(50_000, "batches up to which the schedule to start from is written out for workers")
     few_joint: int = option(12, "requests up to which the search over batch boundaries may prove something")
-    few_exact: int = option(8, "requests beyond which `exact` begins with what can run together")
     head_start: float = option(0.5, "processor seconds of what proves after which what finds schedules begins", least=0)
     first_turn: float = option(1.0, "seconds of the first turn of a lane's first job; turns double")
-    first_share: float = option(0.3, "part of the time limit that a first turn takes, at the most", most=1)
     endless: float = option(60.0, "seconds of `improve` and of `bound` in a solve without a time limit")
     certify: float = option(10.0, "seconds for a certificate of a claim, at the least, without a time limit", least=0)
-    grace: float = option(2.0, "seconds that a worker gets beyond its time limit to end by itself")
-    doublings: int = option(4, "how often the value is doubled while no schedule obeys the constraints", least=0)
+
+    at_once = 0.4  # processor seconds of quick bounds before any worker; few requests: more
+    longest_wait = 5.0  # seconds that workers wait for policies, at the most
+    written_out = 50_000  # batches up to which the schedule to start from is written out for workers
+    first_share = 0.3  # part of the time limit that a first turn takes, at the most
+    grace = 2.0  # seconds that a worker gets beyond its time limit to end by itself
 
 
 def label(formulation: str, solver: str) -> str:

@@ -27,8 +27,6 @@ class SteeringOptions(Options):
     """The index rule with R0 and `group` by windows of time."""
 
     windows: int = option(60, "windows of time that the first run is divided into")
-    longest: int = option(8, "windows, one after another, that change at once, at the most")
-    spread: float = option(0.7, "the standard deviation of changes of the logarithms of R0, `group` and R", least=0)
 
 
 def applies(instance: Instance, objective: str) -> bool:
@@ -52,10 +50,12 @@ def steer(run: Runs, r0: float, draw: random.Random, go_on: Callable[[int], bool
     while go_on(made):
         made += 1
         others, parts, kind = logs.copy(), chunks, draw.randrange(4)
-        first, size = draw.randrange(windows if kind < 2 else n), draw.randint(1, options.longest)
+        # windows, one after another, that change at once, at the most
+        first, size = draw.randrange(windows if kind < 2 else n), draw.randint(1, 8)
         if kind < 3:
             others[kind] = others[kind].copy()
-            others[kind][first : first + size] += draw.gauss(0.0, options.spread)
+            # the standard deviation of changes of the logarithms of R0, `group` and R
+            others[kind][first : first + size] += draw.gauss(0.0, 0.7)
         else:
             parts = chunks.copy()
             parts[first] = draw.choice((LIMIT, int(run.prompt[first]), draw.randint(1, most)))

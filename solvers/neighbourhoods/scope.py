@@ -15,33 +15,34 @@ MOST_TOKENS = 2**40
 class NeighbourhoodOptions(Options):
     """Large neighbourhood search: destroy and repair under annealing, and for rigid requests a search over starts."""
 
-    look_seconds: float = option(0.2, "seconds between two looks at the clock")
     hot: float = option(5.0, "slots of delay that a move may bring by and large, at the start")
     cold: float = option(0.3, "slots of delay that a move may bring by and large, at the end")
     size: int = option(6, "requests that a move takes out, at the most", least=2)
-    single: float = option(0.05, "share of the moves that take out one request", least=0, most=1)
-    anywhere: float = option(0.1, "share that take out requests from anywhere in time", least=0, most=1)
-    reach: int = option(20, "others take out what begins or ends within all slots divided by this, or 30")
-    late: float = option(0.1, "share of the requests inserted later than they fit", least=0, most=1)
-    latest: int = option(15, "slots by which these are later, at the most")
-    unlimited: float = option(0.5, "share inserted with no limit on slots of KV on the device", least=0, most=1)
-    host_first: float = option(0.7, "share inserted with KV on the host first", least=0, most=1)
-    evicting: float = option(0.4, "share inserted with evictions, where the machine evicts", least=0, most=1)
-    most_slots: int = option(200_000, "slots that a schedule may take: arrays of slots are kept")
-    most_parts: int = option(24, "parts that a prefill is split into, at the most")
-    most_runs: int = option(24, "pieces that runs between two evictions have room for in each segment")
-    most_places: int = option(8, "changes of place, device or host, that a request has room for in each call")
-    soft_share: float = option(0.8, "part of a search over rigid requests in which memory may be exceeded", most=0.99)
-    roomy: int = option(4, "that search needs memory for so many requests at their largest")
-    most_loads: int = option(2**25, "numbers in the table of loads of that search")
-    floor: float = option(0.25, "part of the largest price that memory costs in the last slot, too", least=0)
-    early: float = option(0.7, "part of its moves that lead to its second heat and price", most=0.99)
-    heat: tuple[float, float, float] = option((10.0, 0.5, 0.25), "heats of that search: first, then, at the end")
-    dear: tuple[float, float, float] = option((1.0, 2.0, 15.0), "factors of its prices: first, then, at the end")
-    shift: int = option(8, "slots by which that search shifts a request, at the most")
-    jitter: int = option(2, "slots by which exchanged requests miss each other's place, at the most", least=0)
-    neighbours: int = option(40, "exchanged requests are at most so many ranks of area apart")
-    reprice: int = option(4096, "moves between two changes of the prices")
+
+    look_seconds = 0.2  # seconds between two looks at the clock
+    single = 0.05  # share of the moves that take out one request
+    anywhere = 0.1  # share that take out requests from anywhere in time
+    reach = 20  # others take out what begins or ends within all slots divided by this, or 30
+    late = 0.1  # share of the requests inserted later than they fit
+    latest = 15  # slots by which these are later, at the most
+    unlimited = 0.5  # share inserted with no limit on slots of KV on the device
+    host_first = 0.7  # share inserted with KV on the host first
+    evicting = 0.4  # share inserted with evictions, where the machine evicts
+    most_slots = 200_000  # slots that a schedule may take: arrays of slots are kept
+    most_parts = 24  # parts that a prefill is split into, at the most
+    most_runs = 24  # pieces that runs between two evictions have room for in each segment
+    most_places = 8  # changes of place, device or host, that a request has room for in each call
+    soft_share = 0.8  # part of a search over rigid requests in which memory may be exceeded
+    roomy = 4  # that search needs memory for so many requests at their largest
+    most_loads = 2**25  # numbers in the table of loads of that search
+    floor = 0.25  # part of the largest price that memory costs in the last slot, too
+    early = 0.7  # part of its moves that lead to its second heat and price
+    heat = (10.0, 0.5, 0.25)  # heats of that search: first, then, at the end
+    dear = (1.0, 2.0, 15.0)  # factors of its prices: first, then, at the end
+    shift = 8  # slots by which that search shifts a request, at the most
+    jitter = 2  # slots by which exchanged requests miss each other's place, at the most
+    neighbours = 40  # exchanged requests are at most so many ranks of area apart
+    reprice = 4096  # moves between two changes of the prices
 
 
 Moves = namedtuple("Moves", "size single anywhere reach late latest unlimited host_first evicting")

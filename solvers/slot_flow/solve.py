@@ -31,13 +31,7 @@ from solvers.slot_flow.late import late_segments
 class FlowOptions(Options):
     """Flows over slots: prices, repairs and CP-SAT in turns."""
 
-    rounds: int = option(15, "subgradients for the first prices, from those of the method `prices`")
-    more_rounds: int = option(300, "subgradients for the first prices, from none")
-    repair_share: float = option(0.1, "part of the time for destroy and repair at first, at the most", least=0, most=1)
-    repair_first: float = option(0.03, "seconds of destroy and repair at first for each request", least=0)
-    repair_seconds: float = option(1.5, "seconds of destroy and repair between two turns of CP-SAT", least=0)
     effort: float = option(10.0, "seconds of CP-SAT's first turn, by its own count; others are ever longer")
-    most_steps: int = option(300_000, "with more steps left, prices and better schedules go on without CP-SAT")
 
 
 def run(job: SolveJob, send: Send) -> Done:
@@ -131,15 +125,15 @@ class SlotFlow:
         local = LocalGraphs(instance, self.job.objective, paced=instance is not self.job.instance)
         solver = SlotSolver(Task(instance, self.job.objective, end, None, end), seed=self.job.seed, local=local)
         solver.root = solver.first_prices(self.cutoff)
-        seconds = self.options.repair_first * len(instance.requests) + time.monotonic() - self.started
-        self._improve(min(seconds, self.options.repair_share * self.time_left))
-        rounds = self.options.more_rounds if solver.root is None else self.options.rounds
+        seconds = 0.03 * len(instance.requests) + time.monotonic() - self.started
+        self._improve(min(seconds, 0.1 * self.time_left))
+        rounds = 300 if solver.root is None else 15  # from no prices, or from those of the method `prices`
         while not is_over and not self.is_done():
             search = self._priced(solver, rounds)
             if not self.is_done():
                 is_over = self._solve(search, effort)
             if not is_over:
-                self._improve(self.options.repair_seconds)
+                self._improve(1.5)  # seconds between two turns of CP-SAT
             effort *= 4
 
     def _priced(self, solver: SlotSolver, rounds: int) -> SlotSearch:
@@ -152,7 +146,7 @@ class SlotFlow:
         """Let CP-SAT find the best flow among what fixing leaves; say whether it has proved that it is."""
         from solvers.slot_flow.program import FlowProgram  # it loads OR-Tools, which may not be there
 
-        table = arcs_below(search, self.options.most_steps)
+        table = arcs_below(search, 300_000)  # with more steps left, prices and better schedules go on without CP-SAT
         if table is None:
             return False
         is_late, job = search.local.paced, self.job

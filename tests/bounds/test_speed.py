@@ -6,6 +6,7 @@ from functools import cache
 from itertools import permutations
 from pathlib import Path
 from types import ModuleType
+from unittest import mock
 
 import pytest
 
@@ -13,7 +14,6 @@ import kvbound as kv
 import kvcore.certificates.speed as checker
 from bounds.speed import Ascent, SpeedOptions, _division, _Needs, propose_speed
 from bounds.task import Task
-from bounds.tuning import chosen
 from kvcore import Cost, CostFunction, Instance, Machine, Request, Segment
 from kvcore.certificates import Alone, InvalidCertificate, PricedLine, Speed, verify_certificate
 from kvcore.certificates.budget import Budget
@@ -289,7 +289,7 @@ def test_first_prices_that_end_too_early_are_prolonged(n, prompt, decode, cost, 
     """What batches cost besides their work is no part of first prices, which end with the work."""
     instance = alike(n, prompt, decode, None, Cost((cost,)))
     for passes in (4, 8, 16):
-        with chosen(SpeedOptions(passes=passes)):
+        with mock.patch.object(SpeedOptions, "passes", passes):
             found = list(propose_speed(Task(instance, LONGEST, NEVER, None, NEVER)))[-1]
         assert least < found.proof.value(instance, LONGEST) <= n * decode * 400
 
@@ -405,12 +405,12 @@ def test_first_prices_too_high_are_no_reason_for_a_line_without_work():
     assert rung.bound > 1.05 * Alone().value(pair, FLOW)
 
 
-def test_halved_slots_prove_no_less():
+def test_halved_slots_prove_no_less(monkeypatch):
     """Where the order would take too long to check, they are what is left to gain."""
     late = alike(12, 1, 7, 99, Cost((CostFunction(busy=40, tokens=8),)))
     late = late.replace(requests=tuple(r.replace(arrival=30 * i) for i, r in enumerate(late.requests)))
-    with chosen(SpeedOptions(ordered_pairs=0)):
-        prices = Ascent(_division((UNIT, 0), 0), _Needs(Task(late, FLOW, NEVER)), 1.2)
+    monkeypatch.setattr(SpeedOptions, "ordered_pairs", 0)
+    prices = Ascent(_division((UNIT, 0), 0), _Needs(Task(late, FLOW, NEVER)), 1.2)
     prices.rise(20, NEVER)
     before, slots = prices.proof(NEVER), prices.slots
     prices.refine(NEVER)

@@ -3,12 +3,12 @@
 import random
 from collections import Counter
 from functools import cache
+from unittest import mock
 
 import pytest
 
 from bounds.speed import SpeedOptions, _Search
 from bounds.task import Task
-from bounds.tuning import chosen
 from kvcore import Cost, CostFunction, Instance, Machine, Request, Segment
 from kvcore.certificates import Alone, Speed, speed
 from kvcore.certificates.certificate import rounded
@@ -106,7 +106,7 @@ def crowd(n: int) -> Instance:
 
 def test_two_lines_prove_more_than_one():
     instance = crowd(9)
-    with chosen(SpeedOptions(rounds=30, trial_rounds=20, ordered_pairs=16_000, most_slots=300)):
+    with mock.patch.multiple(SpeedOptions, rounds=30, trial_rounds=20, ordered_pairs=16_000, most_slots=300):
         search = _Search(Task(instance, FLOW, NEVER))
         search.begin()
         one = search.best

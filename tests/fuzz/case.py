@@ -13,8 +13,6 @@ from random import Random
 from typing import Any
 from unittest import mock
 
-from bounds.events import EventOptions
-from bounds.tuning import chosen
 from kvcore import Instance, Schedule
 from solvers.neighbourhoods import improve
 from tests.support.exhaustive import TooManyStates
@@ -107,7 +105,7 @@ def counted_time() -> Iterator[None]:
         mock.patch("heuristics.engine.guarded.SECONDS", 1000.0),
         mock.patch("bounds.events.MOST_STATES", 1500),
         mock.patch("bounds.fresh.MOST_LABELS", 20_000),
-        chosen(EventOptions(narrow_states=1500)),
+        mock.patch("bounds.events.EventOptions.narrow_states", 1500),
         mock.patch("solvers.neighbourhoods.improve", lambda *given, **named: improve(*given, **{"rounds": 60} | named)),
     ):
         yield

@@ -31,7 +31,12 @@ from tests.support.few import few
 from tests.support.random_proofs import random_slots
 from workloads.builtin import builtin_instance
 
-QUICK = SlotOptions(fewest=5, sample=8, rounds=20, root_rounds=100)
+
+class Quick(SlotOptions):
+    fewest, sample, rounds = 5, 8, 20
+
+
+QUICK = Quick(root_rounds=100)
 """Few subgradients, and further prices from five states on: tiny instances then have several vectors."""
 TAKEN = [objective for objective in OBJECTIVES if objective != "late-requests"]
 

@@ -24,7 +24,7 @@ from solvers import driver, incumbent, milp, opening, pool, source
 from solvers.exact import exact
 from solvers.incumbent import Bounds
 from solvers.matrix import MatrixModel
-from solvers.messages import Bound, Done, Failed, Found, Limits, SolveJob
+from solvers.messages import Bound, Done, Failed, Found, Limits, SolveJob, SolveOptions
 from solvers.process import Process
 from solvers.ways import SOLVERS, WAYS, Solver
 from tests.support.clock import Clock
@@ -237,8 +237,8 @@ def test_policies_end_with_the_time_limit_and_the_result_says_how_many_are_left(
 def test_shares_of_time_are_there_before_any_worker(monkeypatch):
     """Twenty requests share a batch a tick: the first proof alone is above twice what each needs by itself."""
     monkeypatch.setattr(driver, "race", lambda *_, **__: [Done("time limit")])
-    endless = {"solve.at_once": 10**6}
-    result = solvers.solve(builtin_instance("mars-like:n=20,seed=0"), time_limit=10**8, options=endless)
+    monkeypatch.setattr(SolveOptions, "at_once", 10**6)
+    result = solvers.solve(builtin_instance("mars-like:n=20,seed=0"), time_limit=10**8)
     by_alone, by_shares = ([each.value for each in result.log if each.by == by] for by in ("alone", "shares"))
     assert (result.proved_by, [result.bound]) == ("shares", by_shares)
     assert result.bound > 2 * by_alone[0]
@@ -327,11 +327,11 @@ def test_ctrl_c_while_policies_run_keeps_the_best_of_them(monkeypatch):
 
 
 def test_a_long_schedule_to_start_from_is_not_written_out(monkeypatch):
-    short = {"solve.written_out": 1}
-    result = solvers.solve(MARS, warm_start="serial", time_limit=600, options=short)
+    monkeypatch.setattr(SolveOptions, "written_out", 1)
+    result = solvers.solve(MARS, warm_start="serial", time_limit=600)
     assert result.status == "optimal"
     monkeypatch.setattr(driver, "race", lambda lanes, *_, **__: [Failed(str(lanes[0][0].start))])
-    held = solvers.solve(BIG, warm_start="serial", options=short)
+    held = solvers.solve(BIG, warm_start="serial")
     assert any(batch.repeat > 1 for batch in held.schedule.batches)
     assert held.failed == ["None"]
 

@@ -7,7 +7,6 @@ import pytest
 from bounds import events, slot_solver
 from bounds.events import EventOptions
 from bounds.task import Proposal, Task
-from bounds.tuning import chosen
 from kvcore import OBJECTIVES, Call, Cost, Instance, Machine, Request, Segment, objective_value, verify_schedule
 from kvcore.certificates import events as core
 from kvcore.certificates import verify_certificate
@@ -248,8 +247,8 @@ def test_a_time_limit_leaves_a_schedule_and_a_bound(monkeypatch):
 def test_a_search_that_is_full_leaves_a_valid_bound(monkeypatch):
     monkeypatch.setattr(events, "MOST_STATES", 50)
     monkeypatch.setattr("solvers.exact.EXACT", (EVENTS,))
-    with chosen(EventOptions(narrow_states=50)):
-        result = exact(MARS)
+    monkeypatch.setattr(EventOptions, "narrow_states", 50)
+    result = exact(MARS)
     assert 0 < result.bound < 29 <= result.value
     assert (result.status, result.stopped) == ("feasible", "limit of the search")
 

@@ -13,7 +13,7 @@ from kvcore.cost import OwnCost
 from kvcore.errors import BadInput
 from kvcore.metrics import OBJECTIVES
 from kvcore.referee import verify_schedule
-from solvers.improve import OTHERS, WITH_CALLS, _Improvement, first_policies, improve, other_policies
+from solvers.improve import OTHERS, WITH_CALLS, ImproveOptions, _Improvement, first_policies, improve, other_policies
 from tests.heuristics.test_compression import serving
 from tests.support.build import simple
 from tests.support.drawer import crowded_instance
@@ -60,6 +60,8 @@ KINDS = {
 def test_it_is_never_worse_than_any_policy_that_the_machine_suits(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Before it changes anything at random it has run them all."""
     monkeypatch.setattr(_Improvement, "perturbed", lambda search, draw: iter(()))
+    monkeypatch.setattr(ImproveOptions, "runs", 10)
+    monkeypatch.setattr(ImproveOptions, "moves", 10)
     instance = crowded_instance(int(name)) if name.isdigit() else builtin_instance(name)
     values = []
     for policy in POLICIES.values():
@@ -67,7 +69,7 @@ def test_it_is_never_worse_than_any_policy_that_the_machine_suits(name: str, mon
             trace = verify_schedule(instance, run_policy(instance, policy))
             values.append(objective_value(trace, KINDS[name]))
     assert len(values) > 3
-    found = improve(instance, KINDS[name], rounds=1000, options={"improve.runs": 10, "improve.moves": 10})
+    found = improve(instance, KINDS[name], rounds=1000)
     assert found.value is not None
     assert found.value <= min(values)
 
