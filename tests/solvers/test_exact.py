@@ -264,7 +264,7 @@ def test_what_no_search_takes_is_said():
     crowd = Instance(machine=Machine(memory=5), cost=Cost((CostFunction(busy=2),)), requests=many)
     result = exact(crowd)
     assert (result.status, result.stopped) == ("feasible", "limit of the search")
-    for why in ("need batches that all last one tick", "at most 32 requests", "batches may last more than one tick"):
+    for why in ("slots is not proved with batches", "at most 32 requests", "configurations is not proved with"):
         assert any(why in said for said in result.failed)
 
 
