@@ -114,15 +114,12 @@ def _machine(name: str, fine: Machine, grid: _Grid) -> Machine:
     for limit in ("batch_tokens", "prefill_tokens"):
         if _budget(getattr(fine, limit), grid) == 0:
             raise BadInput(f"{name}: {limit} of {getattr(fine, limit)} is less than one block of {grid.block} per slot")
-    return Machine(
+    return fine.replace(
         memory=memory,
         block=max(1, fine.block // grid.block),
         host_memory=None if fine.host_memory is None else fine.host_memory // grid.block,
         batch_tokens=_budget(fine.batch_tokens, grid),
         prefill_tokens=_budget(fine.prefill_tokens, grid),
-        batch_requests=fine.batch_requests,
-        evict=fine.evict,
-        partial=fine.partial,
     )
 
 
