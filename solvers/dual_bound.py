@@ -218,7 +218,7 @@ def best_bound(
     certificate = best.certificate
     if certificate is None:
         if method != "auto" and stopped == "ended":
-            raise BadInput(f"{method}: {best.why_not}")
+            raise BadInput(best.why_not if best.why_not.startswith(f"{method} ") else f"{method}: {best.why_not}")
         best = Rung(method, 0.0)
     chosen = {} if asked == method else {"chosen": f"{asked} is no method any more; {method} stands for it"}
     return Result(
