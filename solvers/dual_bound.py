@@ -191,7 +191,8 @@ def best_bound(
     except KeyboardInterrupt:
         stopped = Stop.INTERRUPTED
     if proved.certificate is None and method != "auto" and stopped == Stop.ENDED:
-        raise BadInput(f"{method}: {made[-1].why_not}")
+        why_not = made[-1].why_not
+        raise BadInput(why_not if why_not.startswith(f"{method} ") else f"{method}: {why_not}")
     return Result(
         instance, objective, bound=proved.value, bound_kind=proved.kind, certificate=proved.certificate,
         proved_by=proved.by, horizon=None if proved.value is None else proved.horizon, formulation=proved.by or method,

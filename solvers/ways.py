@@ -134,13 +134,14 @@ class Way:
 
     def declines(self, instance: Instance, objective: str) -> str | None:
         """Say why an instance and an objective are not for it; it may decline more once it runs."""
+        if not self.proposes:
+            declined = self.takes.why_not(self.formulation, instance, objective)
+            return declined or (_loaded(self.too_large)(instance) if self.too_large else None)
         try:
-            if self.proposes:
-                self.proposals(bounds.task.Task(instance, objective, finds=True))
+            self.proposals(bounds.task.Task(instance, objective, finds=True))
         except (BadInput, InvalidCertificate) as reason:
             return str(reason)
-        declined = self.takes.why_not(self.formulation, instance, objective)
-        return declined or (_loaded(self.too_large)(instance) if self.too_large else None)
+        return None
 
 
 def _loaded(function: str) -> Callable[..., Any]:

@@ -19,6 +19,7 @@ from kvcore.certificates.budget import Budget
 from kvcore.certificates.running import Running, TooMany
 from kvcore.errors import BadInput
 from kvcore.rigid import kinds_of, memory_of
+from solvers.ways import CONFIGURATIONS
 from tests.kvcore.test_configurations import OBJECTIVES
 from tests.support.build import instance as make
 from tests.support.build import request
@@ -107,8 +108,8 @@ def test_what_does_not_fit_into_the_network_stays_out():
 
 def test_instances_that_are_not_rigid_or_too_long_are_refused():
     chunked = make(request("A", 2, 2), memory=4, **(RIGID | {"chunked": True}))
-    with pytest.raises(BadInput, match="from start to end: prefills may be split"):
-        next(propose_configurations(Task(chunked, FLOW, NEVER)))
+    with pytest.raises(BadInput, match="configurations is not proved with chunked"):
+        CONFIGURATIONS.proposals(Task(chunked, FLOW, NEVER))
     with pytest.raises(BadInput, match="too many, or take too long"):
         next(propose_configurations(Task(builtin_instance("hindsight:n=1000,M=50,seed=0"), FLOW, NEVER)))
 

@@ -132,9 +132,17 @@ def test_what_is_no_proof(changes, message):
 @pytest.mark.parametrize(
     ("instance", "objective", "message"),
     [
-        (MARS, "makespan", "prove total-flow-time"),
-        (MARS.replace(machine=MARS.machine.replace(partial=True)), "total-flow-time", "without `partial`"),
-        (builtin.builtin_instance("infermax-figure15"), "total-flow-time", "last one tick"),
+        (MARS, "makespan", "prices is not proved with makespan"),
+        (
+            MARS.replace(machine=MARS.machine.replace(partial=True)),
+            "total-flow-time",
+            "with partial and calls",
+        ),
+        (
+            builtin.builtin_instance("infermax-figure15"),
+            "total-flow-time",
+            "with batches of several ticks",
+        ),
     ],
 )
 def test_where_prices_prove_nothing(instance, objective, message):

@@ -396,7 +396,7 @@ def test_the_other_checker_agrees():
     [
         (instance(*[request(f"R{i}", 1, 1) for i in range(9)]), FLOW, "8 requests at the most"),
         (instance(request("R", 1, 10**6 + 1)), FLOW, "1000000 tokens to generate at the most"),
-        (instance(request("R", 1, 2)), "makespan", "not for makespan"),
+        (instance(request("R", 1, 2)), "makespan", "fresh is not proved with makespan"),
         (
             instance(request("R", 1, 2, weight=10**15), cost=(CostFunction(busy=10**6),)),
             "weighted-flow-time",
@@ -434,5 +434,5 @@ def test_there_is_no_such_function():
         Fresh(labels=10, function=1).value(one, FLOW)
     with pytest.raises(InvalidCertificate, match="a fee of 1 a token"):
         Fresh(labels=10, fee=1).value(one, FLOW)
-    with pytest.raises(BadInput, match="not for makespan"):
+    with pytest.raises(BadInput, match=r"^fresh is not proved with makespan$"):
         kv.bound(one, "makespan", method="fresh")
