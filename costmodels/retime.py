@@ -45,7 +45,7 @@ def retimed(trace: Trace, seconds: Sequence[float | Fraction]) -> Trace:
         requests=tuple(request.request for request in requests),
     )
     runs = [Run(b.start, [b.end], b.features, [b.device], b.device_after, b.host) for b in batches]
-    return replace(trace, instance=instance, runs=runs, requests=requests, waste=type(trace.waste)())
+    return replace(trace, instance=instance, runs=runs, requests=requests)
 
 
 def _request(planned: RequestTrace, batches: Sequence[BatchTrace], ticks: Callable[[int], int]) -> RequestTrace:

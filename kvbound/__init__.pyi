@@ -26,6 +26,7 @@ from kvcore.metrics import objective_value as objective_value
 from kvcore.metrics import measures as measures
 from kvcore.metrics import handlings as handlings
 from kvcore.metrics import summary as summary
+from kvcore.account import memory_waste as memory_waste
 from kvbound.waste import wasted as wasted
 from kvcore.certificates import verify_certificate as verify_certificate
 from kvcore.certificates import InvalidCertificate as InvalidCertificate

@@ -8,6 +8,7 @@ from typing import Any
 from kvbound.tables import CAUSES, Cells, percent
 from kvbound.timeline import timeline
 from kvbound.units import units_of
+from kvcore.account import memory_waste
 from kvcore.metrics import busy_time, makespan, summary
 from kvcore.trace import Trace
 
@@ -34,7 +35,7 @@ def wasted(trace: Trace) -> dict[str, Any]:
         **summary(trace),
         "idle_seconds": float(idle * tick),
         "request_seconds": {kind: float(ticks * tick) for kind, ticks in spent.most_common()},
-        "waste_token_seconds": {cause: float(ticks * tick) for cause, ticks in trace.waste.parts().items()},
+        "waste_token_seconds": {cause: float(ticks * tick) for cause, ticks in memory_waste(trace).parts().items()},
     }
     if budget is not None:
         sizes = [tokens for run in trace.runs for tokens in [run.features.tokens] * len(run.ends)]

@@ -222,8 +222,6 @@ class StreamExecution(Execution):
                 break
         if not ends:
             return 0
-        self.passed = self.end
-        self.account(self.end - start, self.blocks - stream.blocks - self.calling_blocks)
         grown = devices[-1] // block - self.blocks
         stream.advance(len(ends), grown, self.count)
         self.blocks += grown

@@ -14,6 +14,7 @@ from fractions import Fraction
 from math import ceil, lcm
 from typing import Any, NamedTuple
 
+from kvcore.account import memory_waste
 from kvcore.errors import BadInput, did_you_mean
 from kvcore.instance import Instance, Request, Slo
 from kvcore.trace import RequestTrace, Trace
@@ -229,7 +230,7 @@ def measures(trace: Trace) -> dict[str, Any]:
         "batches": sum(len(run.ends) for run in trace.runs),
         "peak_memory": max(run.devices[-1] for run in trace.runs),
         **token_counts(trace),
-        "waste": trace.waste.parts(),
+        "waste": memory_waste(trace).parts(),
     }
 
 
@@ -350,14 +351,14 @@ def _spread(values: Iterable[Value], seconds: Fraction) -> dict[str, float] | No
 def _work(trace: Trace) -> dict[str, Any]:
     """Return what the whole schedule processed, moved and wasted."""
     tokens = token_counts(trace)
-    capacity = (trace.instance.machine.memory or 0) * makespan(trace)
+    capacity, held = (trace.instance.machine.memory or 0) * makespan(trace), memory_waste(trace).parts()
     return {
         "batches": sum(len(run.ends) for run in trace.runs),
         "busy_seconds": float(busy_time(trace) * trace.instance.tick_seconds),
         "evictions": evictions(trace),
         **tokens,
         "recomputed_share": tokens["tokens_recomputed"] / tokens["tokens_processed"],
-        "waste_share": {part: ticks / capacity for part, ticks in trace.waste.parts().items()} if capacity else None,
+        "waste_share": {part: ticks / capacity for part, ticks in held.items()} if capacity else None,
     }
 
 

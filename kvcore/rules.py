@@ -15,7 +15,7 @@ from kvcore.errors import BadInput
 from kvcore.instance import Instance
 from kvcore.schedule import Batch, Schedule
 from kvcore.state import CALLING, DONE, READY, RequestState
-from kvcore.trace import CallTrace, Move, MoveKind, Phase, Run, Span, Trace, Waste
+from kvcore.trace import CallTrace, Move, MoveKind, Phase, Run, Span, Trace
 
 RULES = dict(enumerate((
     "time", "readiness", "work", "residence", "budgets", "device memory", "host memory", "eviction", "handling",
@@ -85,15 +85,12 @@ class Execution:
         self.states = {request.id: RequestState(i, request) for i, request in enumerate(instance.requests)}
         self.running_calls: list[tuple[int, int, RequestState]] = []  # heap: end, position, request
         self.blocks = 0  # device blocks held by all requests
-        self.calling_blocks = 0  # those of requests in a call
         self.host = 0  # tokens on the host
         self.end = 0  # end of the previous batch
-        self.passed = 0  # the memory held is accounted for up to here
         self.unfinished: list[RequestState] = []  # worked in the previous batch, which did not end their segment
         self.due: list[RequestState] = []  # their call was started by the previous batch and orders a move
         self.count = 0  # batches executed
         self.runs: list[Run] = []
-        self.waste = Waste()
         self.broken: list[InvalidSchedule] = []
 
     def fail(self, rule: int, request: str | None, detail: str) -> None:
@@ -117,7 +114,7 @@ class Execution:
             check_count(self.count + 1)
         continuing = [] if self.machine.pause else self.continuing
         self.rule_1_time(batch)
-        self.pass_time(batch.start)
+        self.end_calls(batch.start)
         moves = self.make_moves(batch)
         if moves or self.due:
             self.rule_8_eviction(moves)
@@ -131,19 +128,18 @@ class Execution:
         self.rule_5_budgets(features)
         if continuing:
             self.rule_5_no_pause(batch, moves, continuing)
-        idle = self.blocks - self.held(works)
-        blocks = idle + self.needed(works)
+        blocks = self.blocks - self.held(works) + self.needed(works)
         self.rule_6_device_memory(blocks)
         self.rule_7_host_memory()
         if self.broken:
             raise min(self.broken, key=lambda broken: broken.rule)
-        self.run(batch.start, works, moves, features, idle, blocks)
+        self.run(batch.start, works, moves, features, blocks)
 
     def trace(self, schedule: Schedule) -> Trace:
         """Return the trace of the schedule that has been executed; InvalidSchedule if a request is not done."""
         self.rule_11_completion()
         requests = tuple(state.trace for state in self.states.values())
-        return Trace(self.instance, schedule, self.runs, requests, self.waste)
+        return Trace(self.instance, schedule, self.runs, requests)
 
     # --- before the batch ----------------------------------------------------------------------------------------
 
@@ -153,22 +149,12 @@ class Execution:
             earliest = f"the batch before it ends at {self.end}" if self.count else "time starts at 0"
             self.fail(1, None, f"it starts at {batch.start}, but {earliest}")
 
-    def pass_time(self, now: int) -> None:
-        """Idle up to `now`: account for the memory held, and end the calls that have ended."""
-        self.account(max(0, now - self.passed), self.blocks - self.calling_blocks)
-        self.passed = max(now, self.passed)
-        self.end_calls(now)
-
     def end_calls(self, now: int) -> None:
         """Append what the calls return that have ended by `now`."""
         while self.running_calls and self.running_calls[0][0] <= now:
-            end, _, state = heappop(self.running_calls)
+            state = heappop(self.running_calls)[2]
             state.known += state.request.calls[state.segment - 1].returns
             state.status = READY
-            self.calling_blocks -= state.blocks
-            overtime = state.blocks * self.machine.block * (now - end)  # accounted for as in the call until `now`
-            self.waste.calls -= overtime
-            self.waste.queued += overtime
 
     # --- moves ---------------------------------------------------------------------------------------------------
 
@@ -200,8 +186,6 @@ class Execution:
         state.device -= from_device
         blocks = self.machine.blocks(state.device)
         self.blocks += blocks - state.blocks
-        if state.status == CALLING:
-            self.calling_blocks += blocks - state.blocks
         state.blocks = blocks
         if state.window:
             self.note_handling(kind, state)
@@ -355,32 +339,16 @@ class Execution:
 
     # --- execution -----------------------------------------------------------------------------------------------
 
-    def run(
-        self, start: int, works: list[Work], moves: list[MoveMade], features: Features, idle: int, blocks: int
-    ) -> None:
-        """Let the batch run for D ticks, with `blocks` held, `idle` of them by requests that do not work.
-
-        Tokens are processed and generated, calls start, requests end.
-        """
+    def run(self, start: int, works: list[Work], moves: list[MoveMade], features: Features, blocks: int) -> None:
+        """Let the batch run for D ticks, with `blocks` held: tokens are processed, calls start, requests end."""
         for move in moves:
             move.state.trace.moves.append(Move(self.count, move.kind, move.tokens))
-        self.end = self.passed = start + self.cost.duration(features)
-        transferring = self.transferring(works, moves)
-        refilling = sum([work.blocks for work in works if work.state.device < work.state.computed])
-        self.account(self.end - start, idle - self.calling_blocks - transferring, transferring, refilling)
+        self.end = start + self.cost.duration(features)
         self.due, self.blocks = [], blocks
         self.process(works)
         self.count += 1
         block = self.machine.block
         self.runs.append(Run(start, (self.end,), features, (blocks * block,), self.blocks * block, self.host))
-
-    def account(self, ticks: int, queued: int, transferring: int = 0, refilling: int = 0) -> None:
-        """Account for the memory held for `ticks`: blocks of requests in calls, queued, only moving, refilling."""
-        token_ticks = self.machine.block * ticks
-        self.waste.calls += self.calling_blocks * token_ticks
-        self.waste.queued += queued * token_ticks
-        self.waste.transfer += transferring * token_ticks
-        self.waste.recomputation += refilling * token_ticks
 
     def held(self, works: list[Work]) -> int:
         """Return the device blocks that those who work hold before the batch."""
@@ -450,19 +418,6 @@ class Execution:
             swap_ins=len(back),
         )
 
-    @staticmethod
-    def transferring(works: list[Work], moves: list[MoveMade]) -> int:
-        """Blocks of requests that are ready but only transfer in this batch."""
-        if not moves:
-            return 0
-        working = {work.state.position for work in works}
-        moved = {
-            move.state.position: move.state.blocks
-            for move in moves
-            if move.kind != "drop" and move.state.status == READY and move.state.position not in working
-        }
-        return sum(moved.values())
-
     def end_segment(self, state: RequestState) -> None:
         """Start the call that ends the segment in this batch, or end the request."""
         trace = state.trace
@@ -478,7 +433,6 @@ class Execution:
         state.handling = call.handling
         state.window = True
         state.status = CALLING
-        self.calling_blocks += state.blocks
         heappush(self.running_calls, (state.call.end, state.position, state))
         if call.handling in ORDERED:
             self.due.append(state)

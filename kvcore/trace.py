@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import takewhile
+from itertools import pairwise, takewhile
 from typing import Literal, NamedTuple
 
 from kvcore.cost import Features
@@ -86,6 +86,12 @@ class StreamClock:
         """Return the batch of a step."""
         k = bisect_right(self._steps, step) - 1
         return self._batches[k] + step - self._steps[k]
+
+    def stretches(self, count: int) -> list[range]:
+        """Return the batches of all steps in order, at the most the first `count` batches: a range up to each pause."""
+        lengths = [after - before for before, after in pairwise(self._steps)]
+        firsts = zip(self._batches, [*lengths, count - self._batches[-1]], strict=True)
+        return [range(first, first + length) for first, length in firsts]
 
 
 class Span(NamedTuple):
@@ -205,25 +211,6 @@ class RequestTrace:
             yield Level(event, device, host)
 
 
-@dataclass(slots=True)
-class Waste:
-    """Memory waste in token-ticks, by cause (INFERCEPT's measure; `docs/semantics.md` defines each part)."""
-
-    calls: int = 0
-    queued: int = 0
-    transfer: int = 0
-    recomputation: int = 0
-
-    @property
-    def total(self) -> int:
-        """All four parts together."""
-        return self.calls + self.queued + self.transfer + self.recomputation
-
-    def parts(self) -> dict[str, int]:
-        """Return each part and the total, by name."""
-        return {**asdict(self), "total": self.total}
-
-
 @dataclass
 class Trace:
     """A schedule that passed the referee, executed. `kvcore.metrics` computes objectives and measures from it.
@@ -235,13 +222,12 @@ class Trace:
     schedule: Schedule
     runs: list[Run]
     requests: tuple[RequestTrace, ...]
-    waste: Waste
 
     def __repr__(self) -> str:
-        """Return what ran, from when to when, and what it wasted."""
+        """Return what ran, from when to when."""
         batches, end = sum(len(run.ends) for run in self.runs), self.runs[-1].ends[-1]
         what = f"{self.instance.name!r}: {len(self.requests)} requests in {batches} batches"
-        return f"Trace({what}, ticks {self.runs[0].start} to {end}, {self.waste})"
+        return f"Trace({what}, ticks {self.runs[0].start} to {end})"
 
     @cached_property
     def batches(self) -> list[BatchTrace]:

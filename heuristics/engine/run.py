@@ -184,7 +184,7 @@ class _Simulation:
         returned = []
         if calls and calls[0][0] <= self.now:
             returned = sorted(position for end, position, _ in calls if end <= self.now)
-            self.execution.pass_time(self.now)
+            self.execution.end_calls(self.now)
         called, self.called = self.called, []
         ended, self.ended = self.ended, []
         return View(

@@ -7,6 +7,7 @@ from hypotheses import Case, Fails, Hypothesis, enumerated
 from hypotheses.case import Held
 from hypotheses.predicates import within
 from hypotheses.small_instances import PER_TOKEN, QUADRATIC, THEORY, paused, placed
+from kvcore.account import memory_waste
 from kvcore.instance import Instance
 from kvcore.schedule import Batch
 
@@ -31,12 +32,13 @@ def held_for(case: Case, ticks: int, label: str) -> Held:
 def wastes_at_most_twice(case: Case) -> Fails | Fraction:
     duration, context = case.instance.requests[0].calls[0].duration, case.instance.requests[0].prompt
     kept, dropped = held_for(case, duration, "preserve"), held_for(case, 0, "discard")
-    patient = held_for(case, dropped.trace.waste.total // context, "break-even")
-    least = min(kept, dropped, key=lambda held: held.trace.waste.total)
-    wasted = Fraction(patient.trace.waste.total, least.trace.waste.total)
+    patient = held_for(case, memory_waste(dropped.trace).total // context, "break-even")
+    least = min(kept, dropped, key=lambda held: memory_waste(held.trace).total)
+    lost, best = memory_waste(patient.trace).total, memory_waste(least.trace).total
+    wasted = Fraction(lost, best)
     if wasted <= 2:
         return wasted
-    return Fails(f"{patient.trace.waste.total} token-ticks instead of {least.trace.waste.total}", (patient, least))
+    return Fails(f"{lost} token-ticks instead of {best}", (patient, least))
 
 
 def before_others(context: int, others: int) -> Instance:

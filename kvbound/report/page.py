@@ -20,6 +20,7 @@ from kvbound.report.chart import Bar, bars_of
 from kvbound.report.markup import asset, html_table, inline, node, page
 from kvbound.tables import Cells, causes, differences, in_words
 from kvbound.units import Units, units_of
+from kvcore.account import memory_waste
 from kvcore.instance import Instance
 from kvcore.metrics import OBJECTIVES, makespan
 from kvcore.result import Result
@@ -168,12 +169,10 @@ class Report:
         columns = ["objective", *(f"{name}, {units.of(name)}" for name in OBJECTIVES)]
         yield html_table(Cells(columns, values, range(1, len(columns))), "All objectives")
         columns = ["waste", *tables.CAUSES]
-        waste = [
-            [label, *(units.text(getattr(trace.waste, cause)) for cause in tables.CAUSES)]
-            for label, trace in self.schedules
-        ]
+        lost = [(label, memory_waste(trace).parts()) for label, trace in self.schedules]
+        cells = [[label, *(units.text(parts[cause]) for cause in tables.CAUSES)] for label, parts in lost]
         caption = f"Memory waste by cause, in {units.kv} x {units.time}"
-        yield html_table(Cells(columns, waste, range(1, len(columns))), caption)
+        yield html_table(Cells(columns, cells, range(1, len(columns))), caption)
         yield html_table(tables.times_cells(measured, units), "Times")
         yield html_table(tables.work_cells(measured, units), "Work and moves")
 

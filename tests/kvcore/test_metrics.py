@@ -19,6 +19,7 @@ from kvcore import (
     objective_value,
     verify_schedule,
 )
+from kvcore.account import memory_waste
 from kvcore.instance import Request, Segment, alike
 from kvcore.metrics import SUMS, is_late, scale_of, weight
 from kvcore.trace import RequestTrace
@@ -168,16 +169,16 @@ def test_waste_of_a_call_that_ends_within_a_batch() -> None:
     """D = 4; A's call is [4, 6), B works in [4, 8): A's 3 tokens are in the call for 2 ticks, then queued for 2."""
     two = calling("preserve", CostFunction(busy=4))
     trace = verify_schedule(two, schedule(two, batch(0, A=3), batch(4, B=2), batch(8, A=1, B=1)))
-    waste = trace.waste
-    assert (waste.calls, waste.queued, waste.transfer, waste.recomputation) == (2 * 3, 2 * 3, 0, 0)
+    found = memory_waste(trace)
+    assert (found.calls, found.queued, found.transfer, found.recomputation) == (2 * 3, 2 * 3, 0, 0)
 
 
 def test_waste_of_a_call_that_ends_within_a_gap() -> None:
     """A's call is [1, 3) and nothing runs until 7; B's prompt, processed in [0, 1), waits from 1 to 7 as well."""
     two = calling("preserve", CostFunction(busy=1))
     trace = verify_schedule(two, schedule(two, batch(0, A=3, B=2), batch(7, A=1, B=1)))
-    waste = trace.waste
-    assert (waste.calls, waste.queued, waste.transfer, waste.recomputation) == (2 * 3, 4 * 3 + 6 * 2, 0, 0)
+    found = memory_waste(trace)
+    assert (found.calls, found.queued, found.transfer, found.recomputation) == (2 * 3, 4 * 3 + 6 * 2, 0, 0)
 
 
 def test_waste_of_a_transfer_together_with_work_is_none() -> None:
@@ -186,7 +187,7 @@ def test_waste_of_a_transfer_together_with_work_is_none() -> None:
     steps = batch(0, A=3), batch(4, out={"A": 3}, B=2), batch(8, back={"A": 3}, A=1, B=1)
     trace = verify_schedule(two, schedule(two, *steps))
     assert [b.duration for b in trace.batches] == [4, 4, 7]
-    assert trace.waste.total == 0
+    assert memory_waste(trace).total == 0
 
 
 def test_waste_of_a_refill_counts_all_kv_of_the_request_and_only_while_it_recomputes() -> None:
@@ -194,9 +195,9 @@ def test_waste_of_a_refill_counts_all_kv_of_the_request_and_only_while_it_recomp
     two = calling("free", CostFunction(busy=1))
     steps = batch(0, A=3), batch(1, drop={"A": 2}, B=2), batch(3, A=1), batch(4, A=1), batch(5, A=1), batch(6, B=1)
     trace = verify_schedule(two, schedule(two, *steps))
-    waste = trace.waste
+    found = memory_waste(trace)
     # A's one token in the call, ticks 1 and 2; B's two tokens in tick 2 (idle) and while A works, ticks 3 to 5
-    assert (waste.calls, waste.queued, waste.transfer, waste.recomputation) == (2 * 1, 4 * 2, 0, 2 + 3)
+    assert (found.calls, found.queued, found.transfer, found.recomputation) == (2 * 1, 4 * 2, 0, 2 + 3)
     assert [(step.recomputed, step.phase) for step in trace.requests[0].steps[1:]] == [
         (1, "prefill"),
         (1, "prefill"),
@@ -289,3 +290,11 @@ def test_requests_of_one_shape_differ_in_their_ids_only() -> None:
     requests = [one, one.replace(id="B", weight=2), one.replace(id="C")]
     assert alike(requests) == [[0, 2], [1]]
     assert one.shape == requests[2].shape != requests[1].shape
+
+
+def test_waste_beyond_64_bits() -> None:
+    """Between batches that are 10^14 ticks apart, 10^5 tokens and those generated since wait: sums are exact."""
+    a, far = request("A", 10**5, 4), 10**14
+    long = instance(a)
+    trace = verify_schedule(long, schedule(long, batch(0, A=10**5), *(batch(k * far, A=1) for k in (1, 2, 3))))
+    assert memory_waste(trace).queued == (far - 1) * sum(10**5 + k for k in range(3))

@@ -4,6 +4,7 @@ import random
 from collections import Counter
 
 from kvcore import Instance, InvalidSchedule, Machine, Schedule, verify_schedule
+from kvcore.account import memory_waste
 from tests.fuzz.referee import agree
 from tests.support import build
 from tests.support.build import batch, request, schedule
@@ -39,7 +40,7 @@ def test_a_pause_of_all_is_in_the_trace() -> None:
     trace = verify_schedule(both, made)
     assert [step.batch for step in trace.requests[0].steps] == [0, 1, 2, 4, 5]
     assert [(span.batch, span.length, span.last) for span in trace.requests[0].spans] == [(0, 1, 0), (1, 4, 5)]
-    assert trace.waste.queued == 4  # in batch 3, A holds its prompt and two of its tokens
+    assert memory_waste(trace).queued == 4  # in batch 3, A holds its prompt and two of its tokens
 
 
 def test_a_repeat_ends_where_a_segment_does() -> None:
@@ -66,7 +67,7 @@ def executed(of: Instance, made: Schedule, plain: bool):
     except InvalidSchedule as broken:
         return str(broken)
     requests = [(one.steps, one.moves, one.calls, one.first_token, one.completion) for one in trace.requests]
-    return trace.batches, requests, trace.waste
+    return trace.batches, requests, memory_waste(trace)
 
 
 def test_the_plain_rules_say_the_same() -> None:
