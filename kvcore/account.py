@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
-from functools import cached_property
-from typing import Any
-
-import numpy as np
+from itertools import chain, pairwise
 
 from kvcore.trace import CallTrace, Move, RequestTrace, Span, StreamClock, Trace, after_moves
 
@@ -49,28 +47,19 @@ class _BatchTimes:
         for run in trace.runs:
             self.start += [run.start, *run.ends[:-1]]
             self.end += run.ends
-        is_small = self.end[-1] * sum(request.request.peak + self.block for request in trace.requests) < 2**62
-        self.kind: Any = np.int64 if is_small else object
-        self.gaps: dict[int, tuple[Any, Any]] = {}
+        self.gaps: dict[int, tuple[list[int], list[int]]] = {}
 
-    def held(self, tokens: Any) -> Any:
-        """Return the device memory of requests with so many tokens each, in tokens of whole blocks."""
+    def held(self, tokens: int) -> int:
+        """Return the device memory of so many tokens of a request, in tokens of whole blocks."""
         return -(-tokens // self.block) * self.block
 
-    @cached_property
-    def arrays(self) -> tuple[Any, Any]:
-        """The starts and the ends."""
-        return np.array(self.start, self.kind), np.array(self.end, self.kind)
-
-    def pauses(self, clock: StreamClock | None) -> tuple[Any, Any]:
+    def pauses(self, clock: StreamClock | None) -> tuple[list[int], list[int]]:
         """Return the steps of a clock before which time passed without it, and how much."""
         if id(clock) not in self.gaps:
-            starts, ends = self.arrays
-            stretches = [range(len(starts))] if clock is None else clock.stretches(len(starts))
-            batches = np.concatenate([np.arange(each.start, each.stop) for each in stretches])
-            passed = starts[batches[1:]] - ends[batches[:-1]]
-            steps = np.flatnonzero(passed > 0)
-            self.gaps[id(clock)] = steps + 1, passed[steps]
+            stretches = [range(len(self.start))] if clock is None else clock.stretches(len(self.start))
+            passed = [self.start[j] - self.end[before] for before, j in pairwise(chain.from_iterable(stretches))]
+            steps = [step for step, ticks in enumerate(passed, 1) if ticks]
+            self.gaps[id(clock)] = steps, [passed[step - 1] for step in steps]
         return self.gaps[id(clock)]
 
 
@@ -124,6 +113,6 @@ class _Account:
         if span.length > 1:
             first = span.batch if span.clock is None else span.step
             steps, passed = self.times.pauses(span.clock)
-            some = slice(*np.searchsorted(steps, (first + 1, first + span.length)))
-            self.found.queued += int((self.times.held(span.resident + steps[some] - first) * passed[some]).sum())
+            some = range(bisect_right(steps, first), bisect_left(steps, first + span.length))
+            self.found.queued += sum(self.times.held(span.resident + steps[k] - first) * passed[k] for k in some)
         self.device, self.now = span.resident + span.length - 1 + span.tokens, self.times.end[span.last]
