@@ -59,7 +59,7 @@ class Annealing:
 
     def __init__(self, given: Trace, objective: str, seed: int) -> None:
         self.arrays, self.options = InstanceArrays(given.instance, objective), NeighbourhoodOptions.given()
-        self.moves = Moves(*(getattr(self.options, name) for name in Moves._fields))
+        self.moves = Moves(self.options.size)
         self.plan, self.count = read_pieces(given, self.arrays)
         ends = int(self.plan[:, :, END].max())
         self.slots = ends + ends // 8 + 64
@@ -78,7 +78,7 @@ class Annealing:
 
     def run(self, seconds: float, rounds: int | None, target: int | None) -> None:
         """Search until time is up, `rounds` moves are made, or the value is at most `target`."""
-        hot, cold, soft = self.options.hot, self.options.cold, self.options.soft_share
+        hot, cold, soft = self.options.hot, self.options.cold, 0.8  # the part in which memory may be exceeded
         if is_rigid(self.arrays):
             hot = cold
             self._soften(soft * seconds, rounds and int(soft * rounds))
@@ -130,7 +130,7 @@ def steps(seconds: float, rounds: int | None) -> Iterator[tuple[int, float, floa
     if rounds is not None:
         yield rounds, 0.0, 1.0
         return
-    began, made, now, look = time.monotonic(), 0, 1_000, NeighbourhoodOptions.given().look_seconds
+    began, made, now, look = time.monotonic(), 0, 1_000, 0.2
     while (passed := time.monotonic() - began) < seconds:
         if passed:  # a coarse clock may not have moved
             now = int(made / passed * min(look, seconds - passed)) + 1

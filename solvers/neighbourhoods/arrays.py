@@ -9,7 +9,6 @@ from kvcore.instance import Instance, Request
 from kvcore.metrics import weight
 from solvers.neighbourhoods.destroy_repair import Requests
 from solvers.neighbourhoods.insertion import DISCARD, FIRST, FREE, PRESERVE, SWAP, Grid
-from solvers.neighbourhoods.scope import NeighbourhoodOptions
 
 Array = Any
 """A numpy array of integers, or of floats where it says so."""
@@ -21,7 +20,7 @@ class InstanceArrays:
     """What the compiled search needs of an instance and an objective."""
 
     def __init__(self, instance: Instance, objective: str) -> None:
-        requests, machine, options = instance.requests, instance.machine, NeighbourhoodOptions.given()
+        requests, machine, most_parts = instance.requests, instance.machine, 24  # of a prefill
         self.origin = instance.first_arrival
         self.arrival = np.array([request.arrival - self.origin for request in requests])
         rows = [_segments(request) for request in requests]
@@ -32,10 +31,10 @@ class InstanceArrays:
         """What a slot of delay costs, as floats; exact values are the referee's."""
         self.by_first_token = objective == "total-ttft"
         self.area: Array = np.array([_area(each) for each in rows], float) / machine.block / self.rate
-        spare = options.most_places + (options.most_runs if machine.evict else 1)
-        self.pieces = max(sum(2 * min(row[0], options.most_parts) + spare for row in each) for each in rows)
+        spare = 8 + (24 if machine.evict else 1)  # changes of place in each call; runs between two evictions
+        self.pieces = max(sum(2 * min(row[0], most_parts) + spare for row in each) for each in rows)
         """Pieces that a request is kept in at the most."""
-        flags = machine.chunked, machine.pause, options.most_parts, machine.evict
+        flags = machine.chunked, machine.pause, most_parts, machine.evict
         self.switches = machine.block, *map(int, flags)
         self.limits, most = _limits(instance)
         self.has_budgets = bool((self.limits[2:] < most[2:]).any())

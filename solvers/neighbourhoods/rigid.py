@@ -5,18 +5,18 @@ import numpy as np
 from bounds.lagrangian import machine_prices
 from solvers.neighbourhoods.arrays import Array, InstanceArrays
 from solvers.neighbourhoods.insertion import BEGIN
-from solvers.neighbourhoods.scope import NeighbourhoodOptions, Shifts
+from solvers.neighbourhoods.scope import Shifts
 from solvers.neighbourhoods.soft import Cooling, Loads, soften
 
 
 def is_rigid(arrays: InstanceArrays) -> bool:
     """Whether a request is one block of memory in time, nothing else is limited, and memory holds several of them."""
-    longest, options = int(arrays.segments[:, 1].max()), NeighbourhoodOptions.given()
+    longest, shifts = int(arrays.segments[:, 1].max()), Shifts()
     return (
         len(arrays.segments) == len(arrays.arrival)
         and not arrays.has_budgets
-        and bool(options.roomy * int(arrays.peak_blocks.max()) <= arrays.limits[0])
-        and len(arrays.arrival) * 7 * (longest + options.shift + options.jitter) <= options.most_loads
+        and bool(4 * int(arrays.peak_blocks.max()) <= arrays.limits[0])
+        and len(arrays.arrival) * 7 * (longest + shifts.shift + shifts.jitter) <= 2**25  # numbers in the table of loads
         and bool(arrays.peak_blocks.sum() < 2**23)  # so that floats of 32 bits are exact
     )
 
@@ -25,8 +25,7 @@ class Soft:
     """The search over starts."""
 
     def __init__(self, arrays: InstanceArrays, plan: Array, slots: int) -> None:
-        self.arrays, self.options = arrays, NeighbourhoodOptions.given()
-        self.shifts = Shifts(*(getattr(self.options, name) for name in Shifts._fields))
+        self.arrays, self.shifts = arrays, Shifts()
         self.start: Array = plan[:, 0, BEGIN].copy()
         self.length: Array = arrays.segments[:, 1].copy()
         self.pad = 3 * (int(self.length.max()) + self.shifts.shift + self.shifts.jitter)
@@ -39,7 +38,7 @@ class Soft:
         )
         worth = machine_prices(jobs, float(arrays.limits[0]), slots)
         worth = np.pad(worth, (0, slots - len(worth)))
-        self.worth: Array = (worth + self.options.floor * worth.max()).astype(np.float32)
+        self.worth: Array = (worth + 0.25 * worth.max()).astype(np.float32)
         self.rank: Array = np.argsort(arrays.area, kind="stable")
 
     def blocks(self, i: int) -> Array:
@@ -48,8 +47,8 @@ class Soft:
 
     def run(self, rounds: int, share: float, then: float) -> None:
         """Make `rounds` moves, while the share of all moves that are made goes from `share` to `then`."""
-        ways = self.options.heat, self.options.dear
-        hot, cold, dear, dearer = (_at(values, x, self.options.early) for values in ways for x in (share, then))
+        ways = (10.0, 0.5, 0.25), (1.0, 2.0, 15.0)  # heats, and factors of prices: first, then, at the end
+        hot, cold, dear, dearer = (_at(values, x, 0.7) for values in ways for x in (share, then))
         rate = self.arrays.rate
         cooling = Cooling(hot * rate.mean(), cold * rate.mean(), dear, dearer)
         loads = Loads(self.load, self.pad, self.length, self.arrays.arrival, rate, self.rank)
