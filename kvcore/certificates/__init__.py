@@ -38,8 +38,8 @@ schedule can exceed it; `None` (no limit) is never turned into a number elsewher
 * `configurations._check_size`: 2 `MAX_TICKS`. Ticks of the network and of starts are refused above; a tick has at most
   M starts, as each takes a block. All sums stay below 2^62.
 * `pairs.ENDLESS`: 2^60 blocks for no limit. Two contexts take no more than 2 10^15.
-* `rigid.memory_of`: sum of all last loads. All requests at once take no more; `rigid.too_large` refuses sums above 2^30,
-  so that 32 bits hold loads.
+* `rigid.memory_of`: sum of all last loads. All requests at once take no more; `rigid.too_large` refuses sums above
+  2^30, so that 32 bits hold loads.
 * `running.Elements`: `most` of one last load. As many requests as there are.
 * `frontier.NO`, `MISSED`: -1 and -2 for a time that no longer matters. Ages are at least 0, and asked first.
 * `events.TOP`: 2^60 for no limit and no target. Each count of an option is below 2^53, and there are 32 requests at the
