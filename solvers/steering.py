@@ -14,9 +14,9 @@ import numpy as np
 
 from bounds.tuning import Options, option
 from heuristics.policies.index import GROUP, Index, Marginal, Windows
-from kvcore.cost import OwnCost
+from kvcore.features import COSTS, MACHINES, REQUESTS, SUMS, Feature, Takes, features
 from kvcore.instance import LIMIT, Instance
-from kvcore.metrics import SUMS, weight
+from kvcore.metrics import weight
 from solvers.steering_kernels import Costs, Limits, Requests, simulate
 
 Array = Any
@@ -29,14 +29,13 @@ class SteeringOptions(Options):
     windows: int = option(60, "windows of time that the first run is divided into")
 
 
+TAKES = Takes((MACHINES | REQUESTS | COSTS | SUMS) - {Feature.BLOCKS, Feature.ONE_PHASE, Feature.NO_PAUSE})
+
+
 def applies(instance: Instance, objective: str) -> bool:
     """Whether the run counts what the rule does: requests without calls, blocks of one token, evictions and pauses."""
     machine = instance.machine
-    return (
-        objective in SUMS and machine.evict and machine.pause and machine.hybrid and machine.chunked
-        and machine.block == 1 and bool(instance.requests) and not isinstance(instance.cost, OwnCost)
-        and all(len(request.segments) == 1 for request in instance.requests)
-    )  # fmt: skip
+    return machine.evict and machine.chunked and TAKES.missing(features(instance, objective)) is None
 
 
 def steer(run: Runs, r0: float, draw: random.Random, go_on: Callable[[int], bool]) -> Index:

@@ -10,6 +10,7 @@ from typing import Any, get_args
 
 import pytest
 
+from bounds import just_in_time
 from heuristics import POLICIES, Unsuited, run_policy
 from kvcore.certificates import (
     Alone,
@@ -36,6 +37,7 @@ from kvcore.features import CALLS, NAMED, NOTHING, RULES, Feature, Takes, featur
 from kvcore.features import OBJECTIVES as WHOLE
 from kvcore.instance import Call, Instance, Machine, Request, Segment, Slo
 from kvcore.metrics import FLOWS, OBJECTIVES, SUMS, Value, scale_of, tail_of
+from solvers import neighbourhoods, steering
 from solvers.ways import WAYS, Way
 from tests.bounds.test_tails import NAMES
 from tests.kvcore import test_fresh as of_fresh
@@ -279,6 +281,15 @@ def test_a_new_field_is_declined_by_each_way(way: Way) -> None:
 def test_a_new_field_is_declined_by_each_policy(name: str) -> None:
     with pytest.raises(Unsuited, match=f"^policy {name} cannot run on instance: it is not made for {WORDS}$"):
         run_policy(NEW, POLICIES[name])
+
+
+def test_a_new_field_is_declined_by_searches_for_schedules() -> None:
+    machine = NewMachine(memory=4, evict=True)
+    for new, taken in ((False, True), (True, False)):
+        asked = PLAIN.replace(machine=machine if new else Machine(memory=4, evict=True))
+        assert steering.applies(asked, "total-flow-time") is taken
+        assert just_in_time.applies(asked, "total-flow-time") is taken
+        assert (neighbourhoods.why_not(asked, "total-flow-time") is None) is taken
 
 
 @pytest.mark.parametrize(
