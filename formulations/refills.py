@@ -33,6 +33,7 @@ tokens and a decode last 82 + 1.
 
 from kvcore.cost import CostFunction
 from kvcore.instance import Instance
+from kvcore.limits import BUDGETS
 
 
 def is_paced(instance: Instance, objective: str) -> bool:
@@ -76,12 +77,12 @@ def _refill(f: CostFunction, resident: int, least: int, partial: bool) -> int:
 
 
 def ample_budgets(instance: Instance) -> bool:
-    """Whether no batch can exhaust the token budgets: what works is resident, and memory is no larger than they are."""
+    """Whether no batch can exhaust a budget but that of requests: what works is resident, and memory is no larger."""
     machine = instance.machine
     most = sum(sorted((r.peak for r in instance.requests), reverse=True)[: machine.batch_requests])
     if machine.memory is not None:
         most = min(most, machine.memory)
-    budgets = (machine.batch_tokens, machine.prefill_limit)
+    budgets = (limit.of(machine) for limit in BUDGETS if limit.name != "requests")
     return all(budget is None or budget >= most for budget in budgets)
 
 
