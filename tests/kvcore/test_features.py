@@ -127,8 +127,6 @@ def fresh(draw: random.Random, instance: Instance) -> Iterator[Fresh]:
             most = most_fee(instance, k)
             yield Fresh(function=k, fee=draw.choice((0, most)), memory=memory, labels=3000)
             yield Fresh(function=k, fee=draw.choice((0, most)), memory=memory, labels=draw.randint(1, 40))
-    for levels in of_fresh.levels_of(instance):
-        yield Fresh(memory=True, levels=levels, labels=1000)
 
 
 def proofs(kind: type[Proof], draw: random.Random, instance: Instance, objective: str, best: Value) -> Iterator[Proof]:
