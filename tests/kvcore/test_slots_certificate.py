@@ -130,6 +130,7 @@ for seed in few(range(3000, 3012)):
         _, outcome = solver.run(target)
         print("search", seed, outcome.proved, outcome.states, outcome.tries, outcome.cost)
 from random import Random
+from tests.support.drawer import PROFILES, tiny_instance
 from tests.support.random_proofs import PRICEABLE, random_prices
 for seed in range(9):
     instance = tiny_instance(seed, **PROFILES["calls-free"] | PRICEABLE)
@@ -178,8 +179,8 @@ def test_what_is_refused_is_named(monkeypatch) -> None:
     instance, free = figure1(), Slots(target=29, scale=64, prices=(SlotPrices(),), states=1000, tries=10**6)
     assert free.value(instance, "total-flow-time") == 29
     slow = instance.replace(cost=Cost((CostFunction(busy=2),)))
-    assert "need batches that all last one tick" in refused(free, slow)
-    assert "prove sums and the largest times, not late-requests" in refused(free, instance, "late-requests")
+    assert "slots is not proved with batches of several ticks" in refused(free, slow)
+    assert "slots is not proved with late-requests" in refused(free, instance, "late-requests")
     first = free.replace(prices=(SlotPrices(since=1),))
     assert "the first prices must be of use from the first slot on" in refused(first, instance)
     large = free.replace(prices=(SlotPrices(device=(2**50,) * 10),))
