@@ -338,7 +338,7 @@ class CpSat:
                     self.model.add(terms[limit.column]() <= most)
 
     def rule_5_one_phase(self) -> None:
-        """R5 without `hybrid`: decodes imply the phase of the batch, prefills the other one."""
+        """R5 without `hybrid`: a decode implies the phase of the batch, a prefill implies the other one."""
         for j in () if self.machine.hybrid else self.batches:
             phase = self.boolean()
             for part, prefill in zip(self.parts, self.prefills[j], strict=True):
