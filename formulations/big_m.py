@@ -177,7 +177,7 @@ class BigM(Letters):
                 yield self.drops(i, j) <= self.used[j] + allowed
 
     def budget(self, limit: Limit) -> Rows:
-        """(4), R5, rows named after each limit: sum of c <= C, sum of c - d <= P (d processes one token), sum of w <= most."""
+        """(4), R5, rows of each limit: sum of c <= C, sum of c - d <= P (d processes one token), sum of w <= most."""
         for j in self.batches if self.binds(limit) else ():
             yield sum(self.takes(limit, i, j) for i in self.requests) <= self.active[j] * limit.of(self.machine)
 
