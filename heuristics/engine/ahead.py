@@ -11,9 +11,9 @@ from heuristics.engine.view import View
 class PlansAhead(ServingEngine):
     """With `ahead`, batch n + 1 is planned when batch n starts, so that the device never waits for the scheduler.
 
-    What happens while batch n runs is not seen in that plan: arrivals, calls that end, and requests that end or call
-    in batch n. Such a request gets no further token, as its length is the engine's stop (`max_tokens`). It still counts
-    as running, and holds its memory, until batch n + 1 starts. Where the plan is empty, the engine waits for the end of
+    That plan does not see what happens while batch n runs: arrivals, calls that end, and requests that end or call in
+    batch n. Such a request gets no further token, as its length is the engine's stop (`max_tokens`). It still counts as
+    running, and holds its memory, until batch n + 1 starts. Where the plan is empty, the engine waits for the end of
     batch n and plans again. Not modelled: a stop that only the model's output shows (EOS), for which the engine
     computes one more token; a request that an empty plan preempts keeps its KV.
 
@@ -30,7 +30,7 @@ class PlansAhead(ServingEngine):
         self._news = False
 
     def decide(self, view: View, plan: Plan) -> None:
-        """Plan a batch, and only then see what has happened, if it has work; else see it and plan again."""
+        """Plan a batch, and see what has happened only then, if it has work; else see it and plan again."""
         self._news = self.ahead and bool(view.arrived or view.returned or view.ended or view.called)
         if self.ahead and view.batch > self._batch:
             self.leaving = {job.index: self._freed(job, plan) for job in (*view.ended, *view.called)}
@@ -52,7 +52,7 @@ class PlansAhead(ServingEngine):
         return 1 if self._news else super().steady(view, plan)
 
     def room(self, plan: Plan, job: Job | None = None) -> int:
-        """Return the blocks that are free, or hold KV that nobody uses, `job` itself and those that leave apart."""
+        """Return the blocks that are free, or hold unused KV, `job` itself and those that leave apart."""
         return super().room(plan, job) - sum(self.leaving.values())
 
     def decode_on(self, plan: Plan) -> bool:

@@ -22,9 +22,8 @@ class NotKnown(Exception):
 class Job:
     """One request, as it stands at a batch boundary after the moves that the batch being decided makes.
 
-    It cannot be changed; the moves and the work that a `Plan` takes change what it shows. Tokens and ticks throughout.
-    `id`, `arrival`, `prompt`, `weight`, `slo` and `max_new` are the request's, `index` is its position. A policy
-    that does not know predictions may not read `demand`, and what follows from it.
+    Only a `Plan` changes it. Tokens and ticks throughout. `id`, `arrival`, `prompt`, `weight`, `slo` and `max_new` are
+    the request's, `index` is its position. Only a policy that knows predictions may read `demand` and what follows from it.
     """
 
     __slots__ = ("_demand", "_effort", "_effort_of", "_execution", "_held", "_state", "arrival", "id", "index",
@@ -86,7 +85,7 @@ class Job:
         return self._execution.machine.blocks(self.device)
 
     def growth(self, tokens: int) -> int:
-        """Return the device blocks that it needs beside those it holds to process `tokens`, KV on the host included."""
+        """Return the device blocks that it lacks to process `tokens`, KV on the host included."""
         return self._execution.machine.blocks(self.device + self.host + tokens) - self.blocks
 
     @property
@@ -107,7 +106,7 @@ class Job:
 
     @property
     def handling(self) -> Handling | None:
-        """What the instance asks for the latest call, while `window`."""
+        """Handling that the instance asks for the latest call, while `window`."""
         state = self._state
         return state.request.calls[state.segment - 1].handling if state.window else None
 
@@ -153,7 +152,7 @@ class Job:
 
     @property
     def demand(self) -> Demand:
-        """Its demand up to its end, as predicted. NotKnown for an online policy."""
+        """Its predicted demand up to its end. NotKnown for an online policy."""
         if self._demand is None:
             raise NotKnown(
                 f"an online policy does not know the demand of request {self.id}; "

@@ -20,8 +20,8 @@ class ServingEngine(Policy):
 
     With `cached`, freed KV stays until its memory is needed, the longest freed first, each from its end: a request
     finds what is left of it when it is admitted. An incomplete last block does not stay (`whole_blocks`). Where the
-    machine does not evict in part, KV stays and goes as a whole. The KV of a request that has ended is free at once,
-    or stands in the same line (`keeps_ended`). Without `cached`, freed KV is gone. KV that a call preserves by the
+    machine does not evict in part, KV stays and goes as a whole. The KV of a request that has ended is free at once, or
+    stands in the same line (`keeps_ended`). Without `cached`, freed KV is gone. KV that a call preserves by the
     instance's order is held during the call, and then is such KV; where it may not be evicted, the request runs on at
     once.
 
@@ -84,21 +84,21 @@ class ServingEngine(Policy):
             self.queue(job)
 
     def place(self, job: Job) -> int:
-        """Return the place among all that have come; a request that comes back from a call gets a new one."""
+        """Return the place among all that have come; a return from a call gets a new one."""
         return self.places[job.index]
 
     def queue(self, job: Job) -> None:
-        """Put a request into the queue: at its end."""
+        """Put a request at the end of the queue."""
         self.waiting.append(job)
 
     def may_join(self, job: Job, plan: Plan) -> bool:
-        """Whether the rules let a waiting request work in this batch: what loses KV in it does not (R4, R9)."""
+        """Whether the rules let a waiting request work in this batch: not if it loses KV in it (R4, R9)."""
         return job.id not in plan.dropped or job.handling in ("free", "discard")
 
     def limit(self, job: Job) -> int:
         """Return the tokens that it may still generate before its call or end, as far as the engine knows.
 
-        Never more than the memory holds beside its prompt; 1 for one that outlives its limit.
+        At most what the memory holds beside its prompt; 1 for one that outlives its limit.
         """
         blocks = self.machine.block_limit
         held = LIMIT if blocks is None else self.beside(job.known - job.generated, blocks * self.machine.block)
@@ -115,7 +115,7 @@ class ServingEngine(Policy):
     # --- memory --------------------------------------------------------------------------------------------------
 
     def room(self, plan: Plan, job: Job | None = None) -> int:
-        """Return the blocks that are free, or hold KV that nobody uses, `job` itself apart."""
+        """Return the blocks that are free, or hold unused KV, `job` itself apart."""
         if plan.free_blocks is None:
             return LIMIT
         return plan.free_blocks + sum(other.blocks for other in self.unused.values() if other is not job)
@@ -128,7 +128,7 @@ class ServingEngine(Policy):
         plan.take(job, tokens)
 
     def spare(self, plan: Plan) -> int:
-        """Return the blocks that can be taken before any of `unused` KV that a request would find again."""
+        """Return the blocks that can be taken before any unused KV that a request would find again."""
         return LIMIT if plan.free_blocks is None else plan.free_blocks - self.behind()
 
     def behind(self) -> int:
@@ -148,7 +148,7 @@ class ServingEngine(Policy):
             self.ended_blocks += blocks
 
     def settle(self, plan: Plan, freed: int = 0) -> None:
-        """Take out of the line what was taken of ended requests; `freed` blocks have become free since."""
+        """Take out of the line the blocks of ended requests that were reused; `freed` blocks have become free since."""
         over = self.ended_blocks + freed - (plan.free_blocks or 0)
         for index in [*self.ended] if over > 0 else ():
             gone = min(over, self.ended[index])
@@ -167,13 +167,13 @@ class ServingEngine(Policy):
     def steady(self, view: View, plan: Plan) -> int:
         """Return for how many batches nothing changes: memory only becomes scarcer, the budgets stay as they are.
 
-        Repeated batches take free blocks only, so they end before what is behind KV that stays.
+        Repeated batches take free blocks only, so they end before those behind KV that stays.
         """
         each = len(self.running)
         return 1 + max(0, self.spare(plan)) // each * self.machine.block if self.behind() else LIMIT
 
     def shrink(self, job: Job, lacking: int, plan: Plan) -> None:
-        """Drop so many blocks of unused KV from its end, or all where the machine evicts whole."""
+        """Drop `lacking` blocks of unused KV from its end, or all where the machine evicts whole."""
         if self.machine.partial and lacking < job.blocks:
             plan.drop(job, job.device - (job.blocks - lacking) * self.machine.block + job.host)
         else:
@@ -181,14 +181,14 @@ class ServingEngine(Policy):
             del self.unused[job.index]
 
     def preempt(self, job: Job, plan: Plan) -> None:
-        """Take a request out of the running ones; its KV is gone, or stays until its memory is needed."""
+        """Take a request out of the running ones, and free its KV."""
         self.running.remove(job)
         self.settle(plan)
         if tokens := self.free(job):
             plan.drop(job, tokens)
 
     def free(self, job: Job) -> int:
-        """Let the KV of a request stay until its memory is needed, and return the tokens of it that do not."""
+        """Let the KV of a request stay until its memory is needed; return the tokens that do not stay."""
         tail = job.device % self.machine.block if self.whole_blocks and self.machine.partial else 0
         lost = tail if self.cached else job.device
         if lost < job.device:

@@ -21,8 +21,8 @@ Flags = NDArray[np.bool_]
 class Occupancy(NamedTuple):
     """What a request holds in the batches to come, if it works in each: `held` + q in batch q, up to batch `last`.
 
-    Of several requests, an array of each. In `kept` are the device blocks that it holds from then on: 0, or its claim
-    where a call preserves its KV.
+    Arrays for several requests. `kept` are the device blocks held from then on: 0, or its claim where a call preserves
+    its KV.
     """
 
     last: Array | int
@@ -43,7 +43,7 @@ class OccupancyProfile:
         self._peaks = self.blocks(self._lasts)
 
     def blocks(self, batches: Array) -> Array:
-        """Return the device blocks held in these batches. O(log n) each with blocks of one token, otherwise O(n)."""
+        """Return the device blocks held in these batches: O(log n) each with blocks of one token, otherwise O(n)."""
         first = np.searchsorted(self._lasts, batches)  # those before it have ended
         if self._machine.block == 1:
             even: Array = self._rest[first] + (len(self._lasts) - first) * batches + self._kept[first]
@@ -72,20 +72,17 @@ class OccupancyProfile:
 class McSf(Unified):
     """Shortest output first, started if memory never overflows at an end to come; running requests go on.
 
-    Waiting requests start in order of a key, up to the first that would not fit. The key of `mc-sf` is the output that
-    is left, that of `memory-area` the KV held over the batches left, the sum of s o + o (o - 1) / 2 over the segments
-    left, with s tokens known and o to generate. The test follows all requests that hold KV, token by token, to their
-    ends. A request that calls with discard or swap gives everything back, one whose call preserves counts from then on,
-    as long as the call may last, with what it claims until it gives everything back. A prefill in chunks counts as
-    whole from its first batch; where budgets hold running requests back, memory may run short after all, and the last
-    comer is evicted. Free calls are handled as wastes least (`heuristics.engine.min_waste`); a swap that the host has
-    no room for becomes a discard.
+    Waiting requests start in order of a key, up to the first that would not fit. The key of `mc-sf` is the output left.
+    The test follows all requests that hold KV, token by token, to their ends. A request that calls with discard or swap
+    gives everything back; one whose call preserves counts from then on, as long as the call may last, with what it
+    claims until it gives everything back. A prefill in chunks counts as whole from its first batch; where budgets hold
+    running requests back, memory may run short after all, and the last comer is evicted. Free calls are handled as
+    wastes least (`heuristics.engine.min_waste`); a swap that the host has no room for becomes a discard.
 
-    Guarantee: with one prompt length, no calls, and all there at first, mc-sf is within a constant factor of the
-    least total flow time (Jaillet et al.); for memory-area nothing is known. Where no budget holds a request back and
-    predictions are exact, none is evicted.
-    Running time: O(r log r) for a batch and O(r log r) for each request that starts, with r running requests and
-    blocks of one token; O(r^2) with larger blocks.
+    Guarantee: with one prompt length, no calls, and all there at first, mc-sf is within a constant factor of the least
+    total flow time (Jaillet et al.). Where no budget holds a request back and predictions are exact, none is evicted.
+    Running time: O(r log r) a batch and O(r log r) for each request that starts, with r running requests and blocks of
+    one token; O(r^2) with larger blocks.
     Source: Jaillet et al. (arXiv 2502.07115), MC-SF; the areas as in Kong et al. (arXiv 2606.22327).
     """
 
@@ -99,7 +96,6 @@ class McSf(Unified):
         self._endings: dict[int, tuple[int, int]] = {}  # tokens and blocks at the end of the segment that each is in
 
     def why_not(self, machine: Machine) -> str | None:
-        """Say why it cannot run on a machine: where budgets hold running requests back, it may have to evict."""
         budgets = (machine.batch_tokens, machine.prefill_limit, machine.batch_requests)
         if (machine.evict and machine.pause) or (machine.hybrid and not any(budgets)):
             return None
@@ -109,7 +105,6 @@ class McSf(Unified):
         return job.remaining + sum(job.demand.decode[job.segment + 1 :]), job.arrival
 
     def joins(self, job: Job, tokens: int, plan: Plan) -> bool:
-        """Whether memory never overflows at an end to come if it starts now."""
         return bool(self._profile(plan).admits(_course(job.known, *self._ending(job))).all())
 
     def steady(self, view: View, plan: Plan) -> int:
@@ -126,7 +121,6 @@ class McSf(Unified):
         return min(steps, 1 + (int(free[0]) if len(free) else LOOKAHEAD))
 
     def _profile(self, plan: Plan) -> OccupancyProfile:
-        """Return the memory of all that hold KV."""
         running = [*self.decoding, *self.prefilling]
         tokens = plan.decoding(running)
         known = [held + 1 if held else job.known for job, held in zip(running, tokens, strict=True)]
@@ -138,7 +132,6 @@ class McSf(Unified):
         return OccupancyProfile(self.machine, Occupancy(*(np.append(*both) for both in more)) if kept else courses)
 
     def _ending(self, job: Job) -> tuple[int, int]:
-        """Return the tokens that it holds at the end of its segment, and the blocks that it keeps then."""
         found = self._endings[job.index] = job.demand.end[job.segment], self._keeps(job)[job.segment]
         return found
 
@@ -164,7 +157,7 @@ class McSf(Unified):
 
 
 def _course(known: Any, end: Any, kept: Any) -> Occupancy:
-    """Return the course of requests, if their prefill ends in the next batch."""
+    """Return the course of requests whose prefill ends in the next batch."""
     return Occupancy(np.maximum(known, end) - known + 1, known - 1, kept)
 
 
@@ -177,6 +170,8 @@ def least_waste_handling(demand: Demand, k: int) -> Handling:
 
 class MemoryArea(McSf):
     """As `mc-sf`, in order of the memory that a request needs over the batches left.
+
+    That is the sum of s o + o (o - 1) / 2 over the segments left, with s tokens known and o to generate.
 
     Guarantee: nothing is known.
     Running time: as mc-sf.

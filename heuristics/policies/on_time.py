@@ -40,22 +40,22 @@ class Row(NamedTuple):
 class OnTime(Knee):
     """First tokens by due time, decodes by the time that they have for a token; late requests when nothing else works.
 
-    A request is late for good once it could not be on time even alone. The rest is on time, but for what Moore and
-    Hodgson set aside, anew for each batch: first tokens by due time, and where the work up to one (`share` of the time
-    is for it) passes its due time, the longest so far, for its weight. With `short`, those that are left go by due time
-    plus so many times the work for their first token. The pace of a request is the time to its
-    end's due time, without calls, over the tokens left.
+    A request is late for good once it could not be on time even alone. The rest is on time, but for those that Moore
+    and Hodgson's rule sets aside, anew for each batch: first tokens by due time, and where the work up to one (`share`
+    of the time is for it) passes its due time, the longest so far, for its weight. With `short`, those that are left go
+    by due time plus so many times the work for their first token. The pace of a request is the time to its end's due
+    time, without calls, over the tokens left.
 
     A batch has the decodes with a pace under 1.5 mean batches, then first tokens by due time, then the other decodes by
     pace, then prefills after a call or an eviction. Prefill goes up to the knee (see `knee`), or until the batch lasts
     0.9 of the least pace of a decode, whichever is later. Without a knee longer batches save fixed times, so one may
     last until a decode would be late if its other tokens took a mean batch each, if that is longer. With `wait`, first
     tokens wait beside decodes until one has waited for this share of its time, the work for it included; then all go.
-    For the first tokens and decodes KV of free calls is evicted, then of late requests, then of those with the most
-    time. Only where nothing is on time, late ones work, and those set aside: the least left first. Predictions count.
+    For first tokens and decodes KV of free calls is evicted, then of late requests, then of those with the most time.
+    Only where nothing is on time, late ones work, and those set aside: the least left first.
 
     Guarantee: nothing is known. It needs a machine that evicts, pauses, mixes phases and splits prefills.
-    Running time: O(n log n) for a batch with n requests present, in numpy.
+    Running time: O(n log n) a batch with n requests present, in numpy.
     Source: this project, after Jackson (1955) and Moore (1968), whose rule is optimal for one machine and one arrival.
     """
 
@@ -79,11 +79,7 @@ class OnTime(Knee):
         self, share: float = SHARE, pace: float = PACE, short: float = 0.0, wait: float = 0.0,
         ttft: float | None = None, latency: float | None = None, factors: Array | None = None,
     ) -> None:  # fmt: skip
-        """Set the share of the time that first tokens get, and that of the least pace for which a batch may last.
-
-        `ttft` and `latency`, in seconds, take the place of what the requests ask for. `factors` are what weights are
-        divided by, by request.
-        """
+        """Set the numbers of `settings`, and `factors`, by which weights are divided, by request."""
         super().__init__(factors=factors)
         given = {"share": None if share == SHARE else share, "pace": None if pace == PACE else pace}
         self.name = title("on-time", **given, short=short or None, wait=wait or None, ttft=ttft, latency=latency)
@@ -123,7 +119,6 @@ class OnTime(Knee):
         self._started = [job for job in self._started if self.due[3, job.index] == inf]
 
     def fill(self, plan: Plan) -> None:
-        """Take what is urgent, first tokens, the rest that is on time, and late ones where there is nothing else."""
         jobs = self.present()
         if not jobs:
             return
@@ -177,13 +172,13 @@ class OnTime(Knee):
         return bool(((self.now + row.alone[first] - arrival >= self.wait * given) | np.isinf(given)).any())
 
     def _batch_of(self, decodes: Array, row: Row) -> Array:
-        """Return what a batch of these decodes takes, by function."""
+        """Return the ticks of a batch of these decodes, by function."""
         return (self.marginal.busy + self.marginal.any_decode * (len(decodes) > 0))[:, 0] + row.parts[:, decodes].sum(
             axis=1
         )
 
     def _within(self, jobs: list[Job], plan: Plan) -> list[Job]:
-        """Return the first of these decodes that have not been evicted for others, as many as the budgets take."""
+        """Return the first of these decodes that are not evicted, as many as the budgets take."""
         there = [job for job in jobs if job.index not in self._evicted and job.id not in plan.work]
         return there[: max(0, min(plan.tokens_left, plan.requests_left))]
 
