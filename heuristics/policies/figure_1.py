@@ -1,4 +1,4 @@
-"""The rule of Figure 1 of MARS in several orders: a request is admitted if all can still finish."""
+"""The rule of Figure 1 of MARS in several orders."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Fcfs(Ranked):
 
     Guarantee: none is known; it can be arbitrarily far from the best mean latency (a long request before many short
     ones). It never deadlocks and never evicts.
-    Running time: O(n log n + c h log h) for a batch of n requests present, h holding KV, c tested for admission.
+    Running time: O(n log n + c h log h) a batch, n requests present, h holding KV, c tested for admission.
     Source: MARS (arXiv 2410.18248), Figure 1a: the baseline; LAMPS, Figure 3a; InferCept's order.
     """
 
@@ -32,10 +32,10 @@ class Sjf(Ranked):
 
     Work is the ticks of decodes, prefills, refills and transfers if it ran alone; calls do not count.
 
-    Guarantee: where each batch takes one request and one tick, memory has no limit and there is no call, it is
-    shortest remaining processing time, which has the least total flow time. Otherwise nothing is known. It never
-    deadlocks and never evicts.
-    Running time: O(n log n + c h log h) for a batch of n requests present, h holding KV, c tested for admission.
+    Guarantee: where each batch takes one request and one tick, memory has no limit and there is no call, it is shortest
+    remaining processing time, which has the least total flow time. Otherwise nothing is known. It never deadlocks and
+    never evicts.
+    Running time: as fcfs.
     Source: MARS (arXiv 2410.18248), Figure 1b: the baseline; LAMPS, Figure 3b.
     """
 
@@ -49,7 +49,7 @@ class SjfApi(Ranked):
     """Least remaining work plus remaining time in calls first, in ticks; admitted as in `fcfs`.
 
     Guarantee: nothing is known. It never deadlocks and never evicts.
-    Running time: O(n log n + c h log h) for a batch of n requests present, h holding KV, c tested for admission.
+    Running time: as fcfs.
     Source: MARS (arXiv 2410.18248), Figure 1c: the baseline; LAMPS, Figure 3c.
     """
 
@@ -62,20 +62,20 @@ class SjfApi(Ranked):
 class MarsOrder(Ranked):
     """Least remaining memory-time first, calls' waste included; admitted as in `fcfs`.
 
-    The key is the KV that the request will hold, integrated over the ticks of its batches if it runs alone, plus the
-    waste of its coming calls under their handlings, in token-ticks:
+    The key is the KV of the request, integrated over the ticks of its batches if it runs alone, plus the waste of its
+    coming calls under their handlings, in token-ticks:
 
         sum over batches of D_j (m_j + c_j)  +  sum over calls of
             preserve: T C       discard: F(C) (M - C)       swap: S(C) M
 
     with C tokens of KV at a call of T ticks, F(C) the ticks of the refill (whose own memory is in the first sum), and
-    S(C) those of the transfers; M is the memory, taken as full. The papers say "integral of memory over time" and
-    give no formula. In Figure 1 the first sum with only preserve's waste is 31, 4, 6 for R1, R2, R3, which puts R2
+    S(C) those of the transfers; M is the memory, taken as full. The papers give no formula for their "integral of
+    memory over time". In Figure 1 the first sum with only preserve's waste is 31, 4, 6 for R1, R2, R3, which puts R2
     before R3; with the memory that others hold during R2's refill it is 31, 9, 6, the order that the papers state.
 
     Guarantee: nothing is known. It never deadlocks and never evicts. Starvation prevention and the caching of scores
     are left out.
-    Running time: O(n log n + c h log h) for a batch of n requests present, h holding KV, c tested for admission.
+    Running time: as fcfs.
     Source: MARS (arXiv 2410.18248), Section 3 and Figure 1d; LAMPS, Section 4.
     """
 
@@ -89,7 +89,7 @@ class Listed(Ranked):
     """Figure 1's rule in a given order, such as that in which a schedule completes the requests.
 
     Guarantee: nothing is known. It never deadlocks and never evicts.
-    Running time: that of fcfs.
+    Running time: as fcfs.
     Source: list scheduling; a means of local search.
     """
 
@@ -107,7 +107,7 @@ class RandomOrder(Ranked):
     """Figure 1's rule in a random order: one number is drawn for each request, from the seed and its id.
 
     Guarantee: nothing is known. It never deadlocks and never evicts.
-    Running time: O(n log n + c h log h) for a batch of n requests present, h holding KV, c tested for admission.
+    Running time: as fcfs.
     Source: a reference, to see what an order is worth.
     """
 

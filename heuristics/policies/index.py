@@ -78,7 +78,7 @@ class Marginal:
 
 
 def title(kind: str, **given: float | None) -> str:
-    """Return the name of a policy with the numbers that are given, `POLICY:key=number,..`."""
+    """Return a policy's name with the given numbers, `POLICY:key=number,..`."""
     parts = [f"{key}={value:g}" for key, value in given.items() if value is not None]
     return f"{kind}:{','.join(parts)}" if parts else kind
 
@@ -86,18 +86,18 @@ def title(kind: str, **given: float | None) -> str:
 class Index(Unified):
     """Requests by R, the least work left; the batch is the prefix that maximises sum p / D, the rest pauses.
 
-    R is in ticks, without what a batch takes whatever is in it; D is the duration of the prefix as a batch, and p = c
-    / (R + R0), with c what the request adds to it: of each request, the share of its work that is done. Small batches
-    are fast and large ones efficient; R0 weighs the two. Without an R0 it is ten times the mean R of the requests
-    present. A paused request keeps its KV. One without KV joins in turn if its known tokens fit and leave free a tenth
-    of what those with KV will still add; the first that may not stops the others. As any prefill costs a batch
-    `any_prefill`, those that may join do so in groups: each batch without them loses their share, by number, of what
-    decodes cost whatever is in it (busy + any_decode), and they join when the losses since the last prefill reach
-    `group` (0.5) times any_prefill, when another prefills or when none has KV. Where a request with KV lacks a block,
-    the largest R is evicted. Predictions count; with exact lengths it is a clairvoyant reference.
+    R is in ticks, without the fixed part of a batch; D is the duration of the prefix as a batch, and p = c / (R + R0),
+    with c what the request adds to it: the share of its work that is done. Small batches are fast and large ones
+    efficient; R0 weighs the two: without one, it is ten times the mean R of the requests present. A paused request
+    keeps its KV. One without KV joins in turn if its known tokens fit and leave free a tenth of what those with KV will
+    still add; the first that may not stops the others. As any prefill costs a batch `any_prefill`, those that may join
+    do so in groups: each batch without them loses their share, by number, of the fixed part of decodes (busy +
+    any_decode), and they join when the losses since the last prefill reach `group` (0.5) times any_prefill, when
+    another prefills or when none has KV. Where a request with KV lacks a block, the largest R is evicted. With exact
+    lengths it is a clairvoyant reference.
 
     Guarantee: nothing is known.
-    Running time: O(n log n) for a batch with n requests present, in numpy.
+    Running time: O(n log n) a batch with n requests present, in numpy.
     Source: this project; p / D is the index of Smith's rule (1956) for a batch.
     """
 
@@ -215,14 +215,14 @@ class Index(Unified):
         return jobs
 
     def work_of(self, at: Array) -> tuple[Step, Array, Array]:
-        """Return the next step of those with such indices, the tokens that are left to generate, and R, in ticks."""
+        """Return the next step of those with such indices, the tokens left to generate, and R, in ticks."""
         device, host, missing, left = self.state[:, at]
         step = Step(device + host, missing, (missing == 1) & (device + host > 0))
         work = (self.marginal.left(step, left) + self.after[:, at]).max(axis=0)
         return step, left, work if self.factors is None else work * self.factors[at]
 
     def _decode_on(self, jobs: Sequence[Job], plan: Plan) -> list[Job]:
-        """Let those that go on decoding do so at once, if they can, and return them."""
+        """Let those that go on decoding do so at once, if all can, and return them."""
         going = [job for job, goes in zip(jobs, plan.decoding(jobs), strict=True) if goes] if plan.hybrid else []
         return going if plan.decode_on(going) else []
 
@@ -237,9 +237,9 @@ class Index(Unified):
                 self._stale.append(victim)
 
     def best_prefix(self, at: Array, holds: int, plan: Plan) -> tuple[Array, int]:
-        """Return the requests by R, without those that may not join, and how many of them are best as a batch.
+        """Return the places in `at` by R, without those that may not join, and how many of them are the best batch.
 
-        `at` are their indices, the first `holds` of them with KV; what is returned are places in `at`.
+        `at` are indices of requests, the first `holds` of them with KV.
         """
         step, left, work = self.work_of(at)
         device, missing = self.state[0, at], step.tokens
@@ -290,12 +290,11 @@ class Index(Unified):
         return len(decodes) > 0 and decodes.all() and self.lost < group * marginal.any_prefill.max()
 
     def steady(self, view: View, plan: Plan) -> int:
-        """Return that a request alone goes on; otherwise the best prefix may change with every token."""
         return LIMIT if self._alone else 1
 
 
 def clipped(tokens: Array, most: int) -> Array:
-    """Return how many of its tokens each may process, in order, with so many for all."""
+    """Return how many of its tokens each may process, in order, with `most` for all."""
     return np.clip(most - (np.cumsum(tokens) - tokens), 0, tokens)
 
 

@@ -26,10 +26,10 @@ class InferceptAsReleased(InferceptBase):
 
     Running requests (decodes and chunks alike), those on the host and the waiting ones are taken in order of arrival.
     One that lacks memory takes it from the back of the targets, and a running request then from the last that runs.
-    What is taken goes to the host, only as much as is needed and the out-budget holds; one that needs more is left
-    out. Where the host is full, copies there are dropped, those of the longest remaining call first, else all
-    of the victim. While none waits, the oldest on the host is dropped and waits, if its call was free. A target of
-    which a part is swapped stays one. Where nothing could work, evictions are those of `infercept`.
+    That goes to the host, only as much as is needed and the out-budget holds; one that needs more is left out. Where
+    the host is full, copies there are dropped, those of the longest remaining call first, else all of the victim. While
+    none waits, the oldest on the host is dropped and waits, if its call was free. A target of which a part is swapped
+    stays one. Where nothing could work, evictions are those of `infercept`.
 
     Guarantee: nothing is known. Running time: as infercept, O(r log r) where chunks run.
     Source: InferCept's released code (arXiv 2402.01869), policy V with chunks; its profiled budgets for the 6B model.
@@ -61,7 +61,7 @@ class InferceptAsReleased(InferceptBase):
         self.choose_targets(plan)
 
     def choose_targets(self, plan: Plan) -> None:
-        """Drop the KV of all candidates but the worst, which are the targets."""
+        """Drop the KV of all candidates but the targets."""
         candidates = []
         preserved = [job for job in self.holding.values() if not job.host]
         if preserved:
@@ -91,7 +91,6 @@ class InferceptAsReleased(InferceptBase):
         return wastes
 
     def ticks(self, tokens: int) -> int:
-        """Return F: the ticks of a batch of so many tokens."""
         return self.cost.duration(forward(tokens))
 
     def added(self, tokens: int) -> int:
@@ -101,7 +100,6 @@ class InferceptAsReleased(InferceptBase):
     # --- memory on demand ----------------------------------------------------------------------------------------
 
     def fill_waiting(self, plan: Plan) -> None:
-        """Admit waiting requests, with memory of the targets if need be, up to the first that cannot get any."""
         while self.waiting:
             job = self.waiting[0].job
             tokens = 0 if job.index in self._evicted else plan.chunk(job)
@@ -112,7 +110,6 @@ class InferceptAsReleased(InferceptBase):
             self.run(job)
 
     def bring(self, job: Job, plan: Plan) -> bool:
-        """Bring back what the budget takes of it, with memory of the targets if need be."""
         if job.index in self._evicted:  # it has gone out just now
             return False
         tokens = min(job.host, self.in_left) if self.machine.partial else job.host
@@ -129,7 +126,6 @@ class InferceptAsReleased(InferceptBase):
         return True
 
     def _take_or_evict(self, job: Job, tokens: int, running: Sequence[Job], plan: Plan) -> None:
-        """Take a running request, with memory of the targets and of the last that run; else leave it out."""
         if plan.fits(job, tokens):
             plan.take(job, tokens)
             return
@@ -158,7 +154,7 @@ class InferceptAsReleased(InferceptBase):
                 self.evict(victim, plan)
 
     def to_host(self, job: Job) -> None:
-        """Put a running request whose KV has gone to the host among those there."""
+        """Queue a running request whose KV has gone to the host."""
         self.leave(job)
         self.swapped = [entry for entry in self.swapped if entry.job is not job]
         self._evicted.add(job.index)
@@ -182,7 +178,7 @@ class InferceptAsReleased(InferceptBase):
         return True
 
     def drop_copy(self, job: Job, plan: Plan) -> None:
-        """Drop what the host has of a request (without `partial`, all of it)."""
+        """Drop its KV on the host (without `partial`, all)."""
         plan.drop(job, job.host if self.machine.partial else None)
         if job.index in self.paused:
             return
@@ -196,7 +192,7 @@ class InferceptAsReleased(InferceptBase):
     def steady(self, view: View, plan: Plan) -> int:
         """Return for how many batches nothing changes: the out-budget grows as memory fills, for those left out.
 
-        Of the requests in calls none becomes a candidate: the waste of preserving one falls, that of discarding grows.
+        In calls none becomes a candidate: the waste of preserving falls, that of discarding grows.
         """
         left_out = len(plan.work) < self.ran or self.swapped or (self.waiting and self.targets)
         return 1 if left_out else super().steady(view, plan)

@@ -22,17 +22,17 @@ class Knee(Index):
 
     Prefill is taken until another function becomes the longest. The function with the largest fixed part pays for the
     memory traffic: weights, and KV that is read. Each other one, and tokens above a hinge, may last as long and no
-    longer. So prefill fills the time that decodes leave unused, and a batch has the size that suits what is in it.
-    Where one function is always the longest, prefill takes what the budgets leave.
+    longer. So prefill fills the time that decodes leave unused. Where one function is always the longest, prefill takes
+    what the budgets leave.
 
     Decodes go by R, the least work left (as in `index`): the prefix that maximises the sum of c / (R + R0) over its
     duration, with c what the request adds; the rest pauses and keeps its KV. R0 is three times the mean R. Then
     prefills by R, each whole or up to the knee, which ends the batch. One without KV joins if all that it knows fits
-    and leaves free a tenth of what those with KV will still add. Where a block lacks, what is evicted is first the
-    prefill with the largest R, then KV of a free call, then the decode with the largest R. Predictions count.
+    and leaves free a tenth of what those with KV will still add. Where a block lacks, eviction takes first the prefill
+    with the largest R, then KV of a free call, then the decode with the largest R.
 
     Guarantee: nothing is known. It needs a machine that evicts, pauses, mixes phases and splits prefills.
-    Running time: O(n log n) for a batch with n requests present, in numpy; bisection for each prefill that is cut.
+    Running time: O(n log n) a batch with n requests present, in numpy; bisection for each prefill that is cut.
     Source: this project; the roofline of Williams, Waterman and Patterson (2009), and Smith's rule (1956) for a batch.
     """
 
@@ -53,7 +53,6 @@ class Knee(Index):
         self._lines = [tuple(map(float, line)) for line in np.hstack((cost.token, cost.pair, cost.above, cost.knee))]
 
     def fill(self, plan: Plan) -> None:
-        """Take the decodes that are worth it, then prefills while compute takes no longer than memory."""
         jobs, decodes, holds = self.present(), len(self.decoding), len(self.decoding) + len(self.prefilling)
         if not jobs:
             return
@@ -73,7 +72,7 @@ class Knee(Index):
         self._prefill([jobs[p] for p in then.tolist()], plan, coming=coming)
 
     def _best_decodes(self, step: Step, work: Array, mean: float, plan: Plan) -> Array:
-        """Return what each of the decodes that are the batch, the first in order, adds to it, by function."""
+        """Return what each of the best decodes, the first in order, adds to the batch, by function."""
         most = min(len(work), plan.tokens_left, plan.requests_left)
         batch = Step(*(part[:most] for part in step))
         parts = self.marginal.step(batch)
@@ -103,7 +102,6 @@ class Knee(Index):
         return [job for job in self.paused.values() if job.device and job.handling == "free"]
 
     def evict(self, job: Job, plan: Plan) -> None:
-        """Drop the KV of a request that runs, which then waits, or that is in a call."""
         if job.index in self.paused:
             self.discard(job, plan)
         else:
@@ -114,8 +112,8 @@ class Knee(Index):
     ) -> None:
         """Take prefills in order, up to the knee or a batch of `longest` ticks, whichever is later.
 
-        A request without KV joins if `coming` blocks stay free beside it; for others what is `running` is evicted, or
-        the KV of a call and what comes after it.
+        A request without KV joins if `coming` blocks stay free beside it; for others `running` is evicted, or the KV of
+        a call and what comes after it.
         """
         cost, joined = self.marginal, set[int]()
         for k, job in enumerate(jobs):
@@ -161,7 +159,7 @@ class Knee(Index):
     def _to_the_knee(self, base: list[float], plan: Plan, resident: int, most: int, longest: float) -> int:
         """Return the most tokens for which no function is longer than the one that pays, or than `longest` ticks.
 
-        Where there is no knee, 0 ticks are no limit.
+        Without a knee, 0 ticks are no limit.
         """
         taken = sum(plan.work.values())
 

@@ -10,7 +10,7 @@ from heuristics.engine.view import View
 from kvcore.instance import LIMIT
 
 PATIENCE = 1.5
-"""How many times as long as both refills take a call lasts in which KV makes room for a request behind it."""
+"""Least duration of a call in which KV makes room for a request behind it, over both refills."""
 
 
 class Refill(Policy):
@@ -24,12 +24,12 @@ class Refill(Policy):
     hold at the end of their segments. So when one of these makes room, only what had none is left to process: two
     contexts S and S' on a memory M share it for (S + S' - M) / C batches of C tokens at each change.
 
-    Guarantee: nothing is known.
-    Running time: O(n (log n + k)) for a batch with n requests present, k of which hold KV and do not work.
-    Source: this project.
-
     Prompts of 4 and 5 with 3 tokens to generate each, on a memory of 8 with batches of 2: the second request processes
     2 tokens beside the last two of the first, and ends with the eighth batch; without that with the ninth.
+
+    Guarantee: nothing is known.
+    Running time: O(n (log n + k)) a batch with n requests present, k of which hold KV and do not work.
+    Source: this project.
     """
 
     name = "refill"
@@ -42,7 +42,7 @@ class Refill(Policy):
     patience: float = PATIENCE
 
     def __init__(self, patience: float = PATIENCE, factors: Sequence[float] | None = None) -> None:
-        """Set P, and factors of what each request has left (by position)."""
+        """Set P, and by request factors of the ticks left."""
         self.name = f"refill:{patience:g}" if patience != PATIENCE else "refill"
         self.patience, self.factors = patience, factors
 
@@ -52,7 +52,6 @@ class Refill(Policy):
         return left * (1.0 if self.factors is None else self.factors[job.index]), job.index
 
     def decide(self, view: View, plan: Plan) -> None:
-        """Take those whose contexts fit, or are made to; then fill the room beside them."""
         order = sorted(view.jobs, key=lambda job: self.key(job, view.now))
         idle = [(place, job) for place, job in enumerate(order) if self.may_go(job)][::-1]
         waiting, growth = list[Job](), 0
@@ -79,11 +78,11 @@ class Refill(Policy):
 
     @staticmethod
     def may_go(job: Job) -> bool:
-        """Whether KV of a request may be dropped: it is not kept in a call."""
+        """Whether its KV may be dropped: no call keeps it."""
         return job.blocks > 0 and not (job.calling and job.handling != "free")
 
     def is_away(self, other: Job, job: Job, now: int) -> bool:
-        """Whether a request is in a call for long enough that another may take its room."""
+        """Whether a call of `other` lasts long enough that `job` may take its room."""
         if not other.calling or other.call_end is None:
             return False
         prefill = job.demand.estimate.prefill
@@ -104,5 +103,4 @@ class Refill(Policy):
         return plan.fits(job, tokens)
 
     def steady(self, view: View, plan: Plan) -> int:
-        """Return for how many batches decodes go on: what is left beside them at the end of their segments is fixed."""
         return LIMIT

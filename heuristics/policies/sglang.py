@@ -22,8 +22,8 @@ class SGLang(PlansAhead):
     4096) of the running requests, plus the tokens (in pages), min(max_new, 4096) and a page of each that this batch has
     admitted. Where nothing is there, the first is admitted anyway. One that fails, or that takes the last of A, stops
     the admission until a running request leaves; not if none ran before the batch, or a prompt is cut, or if the cut
-    prompt took all of the batch. A batch takes 8,192 tokens (fewer where P is less), in whole pages for each prompt, of
-    which one at most is cut. A page is a block. `max_new` is 4,096 tokens where a request has none, and never more than
+    prompt took all of the batch. A batch takes 8,192 tokens (fewer where P is less), in whole pages for each prompt, at
+    most one of which is cut. A page is a block. `max_new` is 4,096 tokens where a request has none, and never more than
     the memory holds beside the prompt's pages, a page and a token.
 
     *Decode*: where the next tokens of all do not fit, requests are retracted until they do: the one with the fewest
@@ -41,7 +41,7 @@ class SGLang(PlansAhead):
     `lpm`; mixed chunks; a request that the engine ends at a limit below its output; with the radix cache off, what
     `ignore_eos` tests instead; with `ahead`, that a retracted request generates the running batch's token again.
 
-    Guarantee: nothing is known. Running time: O(r) for a batch with r running requests, O(r log r) for a retraction.
+    Guarantee: nothing is known. Running time: O(r) a batch with r running requests, O(r log r) a retraction.
     Source: SGLang 0.5.23, python/sglang/srt/managers/schedule_policy.py and scheduler.py, with which it agrees batch
     for batch (benchmarks/engines). Order `fcfs`, prefills and decodes apart; r is a double, as there.
     """
@@ -70,7 +70,6 @@ class SGLang(PlansAhead):
         self._decoded: int | None = None  # the batch decided before this, if it decoded
 
     def decide(self, view: View, plan: Plan) -> None:
-        """Plan a batch; r is as the engine's repeated batches have left it."""
         if self._decoded is not None:
             self.lower(view.batch - self._decoded - 1)
         self._decoded = None
@@ -79,7 +78,6 @@ class SGLang(PlansAhead):
             self.ratio = self.first
 
     def observe(self, view: View, plan: Plan) -> None:
-        """Bring the queues up to what has happened; one that leaves lets others in."""
         super().observe(view, plan)
         self.full &= not (view.ended or view.called)
 
@@ -104,15 +102,13 @@ class SGLang(PlansAhead):
         return 1.0 if self.ignore_eos else self.ratio
 
     def generated(self, job: Job) -> int:
-        """Return the tokens that the engine has counted: without those of a batch that still runs."""
         return job.generated - (self.stale and job.worked)
 
     def beside(self, prompt: int, memory: int) -> int:
-        """Return the tokens that the engine lets a request generate beside its prompt in a memory."""
         return memory - (self.machine.blocks(prompt) + 1) * self.machine.block - 1
 
     def go_on(self, plan: Plan) -> None:
-        """Let the prompt that was cut go on, with as many tokens as there is memory for."""
+        """Let the prompt that was cut go on, with the tokens that memory has room for."""
         job = self.cut
         if job is None:
             return
@@ -149,7 +145,7 @@ class SGLang(PlansAhead):
         return min(self.generated(job) + self.limit(job), self.longest)
 
     def join(self, job: Job, tokens: int, plan: Plan) -> None:
-        """Let a request prefill, in whole pages of the batch's tokens; it runs if that completes its prompt."""
+        """Let a request prefill, in whole pages; it runs if that completes its prompt."""
         paged = self.machine.blocks(tokens) * self.machine.block
         self.left -= paged
         self.cut = job if tokens < job.missing else None
