@@ -1,4 +1,4 @@
-"""What another scheduler did, as a schedule: on the log's clock, or on the model's with differences counted."""
+"""Another scheduler's run as a schedule: on the log's clock, or on the model's with differences counted."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ TOLERATED = {
     "empty": "batches with neither work nor a transfer: left out (rule R10)",
     "unfinished": "requests that are not done when the log ends: finished after it (rule R11)",
 }
-"""What may differ between a log and the schedule made of it. What breaks a limit or switch of the machine may not."""
+"""Differences allowed between a log and its schedule. A broken limit or switch of the machine is not."""
 
 
 @dataclass
@@ -46,15 +46,14 @@ class LoggedDifference:
 
 @dataclass
 class LoggedRun:
-    """What a scheduler did: the schedule, its trace, the evictions read from the log, the differences by kind."""
+    """A scheduler's run: the schedule, its trace, the evictions read from the log, the differences by kind."""
 
     instance: Instance
     trace: Trace
     restarts: int  # evictions that the log does not name, read from requests that start again from their whole context
     differences: dict[str, LoggedDifference] = field(default_factory=dict)
     start_differences: tuple[Fraction, Fraction] = (Fraction(0), Fraction(0))
-    """By how many seconds the starts of log and schedule differ, counted from the first batch: at most, and the last
-    of the log minus its own in the schedule."""
+    """Seconds from the schedule's starts to the log's, both from the first batch on: at most, and at the last."""
 
     @property
     def schedule(self) -> Schedule:
@@ -65,13 +64,13 @@ class LoggedRun:
 def read_run(instance: Instance, path: str | Path, preset: str | None = None, *, tolerate: bool = False) -> LoggedRun:
     """Read the log of another scheduler's run on `instance` as a schedule.
 
-    Starts are the log's, to the nearest tick; with `tolerate`, each batch of the log starts as early as the one
-    before, arrivals and calls let it on the model's clock, and what differs is counted. In a log without evictions they
-    show as restarts: KV was then dropped right after the request's last work, or the end of a call that keeps it; and
-    the moves that a call's handling orders are made.
+    Starts are the log's, to the nearest tick; with `tolerate`, each batch of the log starts as early as the one before,
+    arrivals and calls let it on the model's clock, and differences are counted. In a log without evictions restarts
+    show them: KV was then dropped right after the request's last work, or the end of a call that keeps it; and the
+    moves that a call's handling orders are made.
 
     Raises:
-        InvalidSchedule: the first rule that it breaks; with `tolerate`, the first of those that are not tolerated.
+        InvalidSchedule: the first rule that it breaks; with `tolerate`, the first that is not tolerated.
         BadInput: the log is none, does not say enough, or names requests that the instance does not have.
     """
     log = _of_instance(instance, read_log(path, preset))
@@ -90,7 +89,7 @@ def read_run(instance: Instance, path: str | Path, preset: str | None = None, *,
 
 
 def _of_instance(instance: Instance, log: RunLog) -> RunLog:
-    """Return the log with the ids of the instance; BadInput for a request that is none of it."""
+    """Return the log with the instance's ids; BadInput for an unknown request."""
     ids = [request.id for request in instance.requests]
     names = {str(k): id for k, id in enumerate(ids)} if log.numbered else {id: id for id in ids}
     batches = []
@@ -113,7 +112,7 @@ def _of_instance(instance: Instance, log: RunLog) -> RunLog:
 
 
 def _execute(instance: Instance, log: RunLog, dropped: dict[int, list[str]]) -> Trace:
-    """Execute the log as it stands; where it has no moves, with those that restarts show and those that calls order."""
+    """Execute the log as it stands; one without moves with those that restarts show and calls order."""
     execution, made, pending = StreamExecution(instance), list[Batch](), set[str]()
     for j, logged in enumerate(log.batches):
         start = round(logged.start_s / instance.tick_seconds)
@@ -157,7 +156,7 @@ def _held(execution: StreamExecution, state: RequestState, move: str) -> int:
 class AsLogged(Policy):
     """The batches of a log, in its order; what is not done then is finished without further evictions where it can be.
 
-    Guarantee: none; it is what the log says. Running time: O(k) for a batch of k requests.
+    Guarantee: none. Running time: O(k) for a batch of k requests.
     """
 
     name = "as logged"
@@ -218,7 +217,7 @@ class AsLogged(Policy):
         )
 
     def take(self, logged: LoggedBatch, plan: Plan) -> None:
-        """Make the moves of a batch of the log and let its requests work, as far as that can be."""
+        """Make the moves and the work of a batch of the log, as far as possible."""
         j = self.next - 1
         ordered = set(plan.dropped) | set(plan.swapped_out)  # by the handling of a call, whatever the log says
         for id in sorted(self.pending - ordered):
@@ -250,7 +249,7 @@ class AsLogged(Policy):
             plan.take(job, min(tokens, job.missing))
 
     def make_room(self, logged: LoggedBatch, plan: Plan) -> None:
-        """Drop the KV of those that work no more and are not done, the last first, if the batch does not fit otherwise.
+        """If the batch does not fit, drop the KV of those that work no more and are not done, the last first.
 
         The log ends before they start again, which would show that they were evicted.
         """

@@ -25,11 +25,11 @@ class Entry(NamedTuple):
 class Unified(Policy):
     """Groups of requests in order of priority; each candidate is checked, and takes part, evicts, or is passed over.
 
-    The groups are the requests that hold KV and decode (`decoding`), those that hold KV and have a prefill before
-    them (`prefilling`: chunks to come, or what a call returned), those on the host (`swapped`) and those without KV
-    (`waiting`). A candidate needs tokens in the budgets, the phase of the batch where it is not hybrid, and memory:
-    `reserve` says for how many tokens of KV. In `decoding` and `prefilling`, memory is taken from the running request
-    of lowest priority, and if that is the candidate itself, it is evicted; a waiting one waits. Free calls discard.
+    The groups: requests that hold KV and decode (`decoding`), or have a prefill before them (`prefilling`: chunks to
+    come, or what a call returned), those on the host (`swapped`) and those without KV (`waiting`). A candidate needs
+    tokens in the budgets, the phase of the batch where it is not hybrid, and memory for the tokens of KV that `reserve`
+    says. In `decoding` and `prefilling`, memory is taken from the running request of lowest priority, and if that is
+    the candidate itself, it is evicted; a waiting one waits. Free calls discard.
 
     A subclass sets the switches below and overrides what it decides otherwise:
 
@@ -67,7 +67,7 @@ class Unified(Policy):
     # --- what a policy decides -----------------------------------------------------------------------------------
 
     def key(self, job: Job) -> Any:
-        """Return the place in the queues; the smallest goes first. First come, first served."""
+        """Return the place in the queues, the smallest first: by arrival."""
         return job.arrival
 
     def return_key(self, job: Job, now: int) -> Any:
@@ -75,18 +75,15 @@ class Unified(Policy):
         return now if self.prefill_first else self.key(job)
 
     def order(self, jobs: list[Job]) -> list[Job]:
-        """Return the running requests in order of priority; the last is the first to be evicted."""
+        """Return the running requests in order of priority; the last is evicted first."""
         return jobs
 
     def reserve(self, job: Job, tokens: int) -> int:
-        """Return the tokens of KV for which there must be memory when it is admitted to process `tokens`.
-
-        All that it knows: its prompt, or the whole refill.
-        """
+        """Return the tokens of KV that need memory when it is admitted: its prompt, or the whole refill."""
         return job.known
 
     def joins(self, job: Job, tokens: int, plan: Plan) -> bool:
-        """Whether a waiting request may join the batch with so many tokens, which the budgets and the memory allow."""
+        """Whether a waiting request that the budgets and the memory allow may join the batch."""
         return True
 
     def groups(self, plan: Plan) -> Iterable[Callable[[Plan], None]]:
@@ -95,7 +92,7 @@ class Unified(Policy):
         return (*prefills, self.fill_decoding) if self.prefill_first else (self.fill_decoding, *prefills)
 
     def at_call(self, job: Job, plan: Plan) -> None:
-        """Handle a call that has just started and that the instance leaves free."""
+        """Handle a free call that has just started."""
         handling = self.handling_of(job)
         if handling == "discard":
             self.discard(job, plan)
@@ -103,7 +100,7 @@ class Unified(Policy):
             self.swap(job, plan)
 
     def handling_of(self, job: Job) -> Handling:
-        """Return how such a call is handled."""
+        """Return the handling of a free call."""
         return self.handling
 
     def at_return(self, job: Job, now: int) -> None:
@@ -177,14 +174,13 @@ class Unified(Policy):
         self._go_on(jobs, jobs, plan)
 
     def _go_on(self, jobs: Sequence[Job], running: Sequence[Job], plan: Plan) -> None:
-        """Let running requests process what they may in order; where memory lacks, evict."""
         for job in jobs:
             tokens = 0 if job.index in self._evicted else plan.chunk(job)
             if tokens:
                 self._take_or_evict(job, tokens, running, plan)
 
     def fill_prefilling(self, plan: Plan) -> None:
-        """Let running requests go on with their prefills, which may evict others that have not been taken."""
+        """Let running requests go on with their prefills, and evict for them."""
         if self.decodes_count and self.prefill_tokens is not None:
             plan.limit(prefill_tokens=max(0, self.prefill_tokens - len(plan.work)))
         for job in () if self.by_arrival else list(self.prefilling):
@@ -201,15 +197,15 @@ class Unified(Policy):
         self._go_on(running[len(before) :] if together else running, running, plan)
 
     def fill_swapped(self, plan: Plan) -> None:
-        """Bring requests back from the host, in order, up to the first that does not fit."""
+        """Bring requests back from the host in order, up to the first that does not fit."""
         self._admit(self.swapped, plan)
 
     def fill_waiting(self, plan: Plan) -> None:
-        """Admit waiting requests, in order, up to the first that does not fit."""
+        """Admit waiting requests in order, up to the first that does not fit."""
         self._admit(self.waiting, plan)
 
     def steady(self, view: View, plan: Plan) -> int:
-        """Return for how many batches the decodes stay within what is reserved for them, or free.
+        """Return for how many batches the decodes stay within reserved or free memory.
 
         No request is admitted before something happens: memory only becomes scarcer, the budgets stay as they are.
         """
@@ -232,7 +228,7 @@ class Unified(Policy):
         return self._unreserved(plan, plan.work)
 
     def _unreserved(self, plan: Plan, work: Mapping[str, int]) -> int:
-        """Return the free blocks beside what is reserved for those that hold less after so many tokens of work."""
+        """Return the free blocks that are not reserved, once those with reservations have done their work."""
         if plan.free_blocks is None:
             return LIMIT
         blocks, reserved = self.machine.blocks, self.reserved.values()
@@ -240,12 +236,11 @@ class Unified(Policy):
         return plan.free_blocks - sum(max(0, blocks(most) - now) for now, most in held)
 
     def _promise(self, job: Job) -> int:
-        """Return the blocks that are reserved for it beside those it holds."""
         job, most = self.reserved.get(job.index, (job, 0))
         return max(0, self.machine.blocks(most) - job.blocks)
 
     def _unreserved_growth(self, jobs: Sequence[Job]) -> int:
-        """Return, from above, the blocks that one more token of each takes beyond what is reserved for it."""
+        """Return, from above, the blocks that one more token of each takes beyond reservations."""
         if not self.reserved:
             return 0  # what is free is all that counts, and the plan looks at that
         block = self.machine.block
@@ -253,7 +248,6 @@ class Unified(Policy):
         return sum(job.index not in self.reserved or not self._promise(job) for job in growing)
 
     def _fits(self, job: Job, tokens: int, plan: Plan) -> bool:
-        """Whether there is memory for `tokens` more, what is reserved for it included."""
         alone = len(self.decoding) + len(self.prefilling) == 1
         if self.spare_block and job.phase == "decode" and not alone and self.available(plan) < 1:
             return False
@@ -262,8 +256,7 @@ class Unified(Policy):
     def _take_or_evict(self, job: Job, tokens: int, running: Sequence[Job], plan: Plan) -> None:
         """Take a running request; while memory lacks, evict the last one not taken, itself in the end.
 
-        Before any work is in the batch, running requests are evicted only if that makes it fit: a drop alone is no
-        batch.
+        While the batch has no work, running requests are evicted only if that makes it fit: a drop alone is no batch.
         """
         while not self._fits(job, tokens, plan):
             victim = self.victim(job, running, plan)
@@ -287,7 +280,7 @@ class Unified(Policy):
                 yield other
 
     def _would_fit(self, job: Job, tokens: int, running: Sequence[Job], plan: Plan) -> bool:
-        """Whether there is memory for `tokens` more once all running requests after it are evicted."""
+        """Whether `tokens` more fit once all running requests after it are evicted."""
         after = takewhile(lambda other: other is not job, self.evictable(running, plan))
         released = sum(other.blocks + self._promise(other) for other in after)
         return job.growth(tokens) <= self.available(plan) + self._promise(job) + released
@@ -351,7 +344,7 @@ class Unified(Policy):
         return plan.free_host is None or job.device <= plan.free_host
 
     def swap(self, job: Job, plan: Plan) -> None:
-        """Send the KV of a request in a call to the host, or discard it if that has no room."""
+        """Send the KV of a request in a call to the host, or discard it if the host has no room."""
         if self.host_takes(job, plan):
             self.reserved.pop(job.index, None)
             plan.swap_out(job)
