@@ -137,7 +137,7 @@ def _execute(instance: Instance, log: RunLog, dropped: dict[int, list[str]]) -> 
 
 
 def _kept(state: RequestState, start: int, due: list[RequestState]) -> bool:
-    """Whether the handling of its latest call keeps a restarting request's KV until after `start`."""
+    """Whether its latest call's handling keeps a restarting request's KV until after `start`."""
     if not state.window or state.handling == "free":
         return False
     return state in due or (state.call is not None and state.call.end > start)
@@ -182,7 +182,7 @@ class AsLogged(Policy):
         found.largest = max(found.largest, size)
 
     def decide(self, view: View, plan: Plan) -> None:
-        """Take the next batch of the log, once all its requests have arrived and returned."""
+        """Take the next batch of the log, once all its requests are there."""
         self.jobs.update((job.id, job) for job in view.arrived)
         self.to_come.difference_update(job.id for job in view.arrived)
         for job in view.ended:
@@ -204,7 +204,7 @@ class AsLogged(Policy):
         self.finish(view, plan)
 
     def waits(self, logged: LoggedBatch, plan: Plan) -> bool:
-        """Whether one that works is to arrive or to return, or one that is evicted had returned on the log's clock."""
+        """Whether one that works is to arrive or return, or one that is evicted had returned on the log's clock."""
         if not self.to_come.isdisjoint(logged.work):
             return True
         evicted = {*logged.drop, *logged.swap_out, *self.pending} - {*plan.dropped, *plan.swapped_out}
@@ -262,7 +262,7 @@ class AsLogged(Policy):
                 plan.drop(job)
 
     def finish(self, view: View, plan: Plan) -> None:
-        """Let those that are left work, in order of arrival; if none is admitted, the last holder of KV gives way."""
+        """Let the rest work in order of arrival; if none is admitted, the last holder of KV gives way."""
         if "unfinished" not in self.differences:
             self.differ("unfinished", self.next, count=len(self.jobs) + len(self.to_come))
         plan.fill(view.ready)

@@ -73,7 +73,7 @@ def last_kept(
 ) -> Iterator[Any]:
     """Yield rows between the last load at which so large a share is on time and the next, by bisection.
 
-    All rows are of one policy, or of the bound; `run` makes one. There is none to yield if all keep it, or none does.
+    All rows are of one policy, or of the bound; `run` makes one. None if all keep it, or none does.
     """
     low = max((Fraction(row["factor"]) for row in rows if keeps(row, share)), default=Fraction(0))
     high = min((Fraction(row["factor"]) for row in rows if Fraction(row["factor"]) > low), default=low)
@@ -84,18 +84,18 @@ def last_kept(
 
 
 def keeps(row: Mapping[str, Any], share: float) -> bool:
-    """Whether at least this share of the requests is on time."""
+    """Whether at least this share is on time."""
     return (row.get("measures", {}).get("slo_attainment") or 0.0) >= share
 
 
 def queue_grows(trace: Trace, window: Fraction | None = None) -> bool | None:
     """Return whether the requests that want the device become more over the run, so that its percentiles mean nothing.
 
-    The time from the first arrival to the last (or to the end of the `window`, seconds) is cut into ten equal parts.
-    The first two, in which an empty system fills, do not count. Over the others, the mean number of requests that have
-    arrived, are not done and are in no call has to rise by the test of Mann and Kendall (one-sided, 1 %), and to more
-    than twice as many. Means over long parts depend less on each other than moments do; slow growth over a short run
-    can go unseen. None for fewer than 50 requests, or if all arrive at once.
+    The time from the first arrival to the last (or to the end of the `window`, seconds) is cut into ten equal parts,
+    without the first two, in which an empty system fills. The mean number of requests that have arrived, are not done
+    and are in no call has to rise by the test of Mann and Kendall (one-sided, 1 %), and to more than twice as many.
+    Means over long parts depend less on each other than moments do; slow growth over a short run can go unseen. None
+    for fewer than 50 requests, or if all arrive at once.
     """
     from scipy.stats import kendalltau  # loading it takes a while
 
@@ -114,7 +114,6 @@ def queue_grows(trace: Trace, window: Fraction | None = None) -> bool | None:
 
 
 def _overlap(spans: Iterable[tuple[int, int]], start: Fraction, end: Fraction) -> Fraction:
-    """Return the total time of the spans between two moments."""
     within = (min(end, Fraction(b)) - max(start, Fraction(a)) for a, b in spans)
     return sum((ticks for ticks in within if ticks > 0), Fraction(0))
 

@@ -31,7 +31,7 @@ Holding = tuple[int, int]  # what a request holds, and its claim, up to which th
 
 
 def is_safe(capacity: int, holdings: Iterable[Holding]) -> bool:
-    """Whether all holders can reach their claims one after another. O(n log n)."""
+    """Whether all holders can reach their claims one after another: O(n log n)."""
     needs = sorted((claim - held, held) for held, claim in holdings)
     free = capacity - sum(held for _, held in needs)
     for need, held in needs:
@@ -69,7 +69,7 @@ class RunningRequest(NamedTuple):
     claim: int  # blocks that it claims until it next releases them
 
     def blocks(self, step: int, block: int) -> int:
-        """Return the blocks that it holds `step` batches from now, unless it prefills."""
+        """Return its blocks `step` batches from now, unless it prefills."""
         return self.kept if step > self.steps else -(-(self.tokens + step) // block)
 
 
@@ -125,7 +125,7 @@ class NonPreemptiveBanker:
 class Admission:
     """The test for one batch: `admits` asks, `take` says which request works.
 
-    `free` is in blocks (None: no limit on the device); `taken` are the requests taken so far with their tokens.
+    `free` is in blocks (None: no limit); `taken` are the requests taken so far with their tokens.
     """
 
     def __init__(

@@ -13,9 +13,9 @@ class PlansAhead(ServingEngine):
 
     That plan does not see what happens while batch n runs: arrivals, calls that end, and requests that end or call in
     batch n. Such a request gets no further token, as its length is the engine's stop (`max_tokens`). It still counts as
-    running, and holds its memory, until batch n + 1 starts. Where the plan is empty, the engine waits for the end of
-    batch n and plans again. Not modelled: a stop that only the model's output shows (EOS), for which the engine
-    computes one more token; a request that an empty plan preempts keeps its KV.
+    running, and holds its memory, until batch n + 1 starts. Where the plan is empty, the engine plans again at the end
+    of batch n. Not modelled: a stop that only the model's output shows (EOS), for which the engine computes one more
+    token; a request that an empty plan preempts keeps its KV.
 
     A subclass gives `step`, which plans a batch.
     """
@@ -48,11 +48,11 @@ class PlansAhead(ServingEngine):
         """Plan a batch for the queues as they are."""
 
     def steady(self, view: View, plan: Plan) -> int:
-        """Return for how many batches nothing changes; with `ahead`, the next one sees what has happened before it."""
+        """Return for how many batches nothing changes; with `ahead`, the next one sees what happened before."""
         return 1 if self._news else super().steady(view, plan)
 
     def room(self, plan: Plan, job: Job | None = None) -> int:
-        """Return the blocks that are free, or hold unused KV, `job` itself and those that leave apart."""
+        """Return the blocks free or of unused KV, `job` itself and those that leave apart."""
         return super().room(plan, job) - sum(self.leaving.values())
 
     def decode_on(self, plan: Plan) -> bool:
@@ -60,5 +60,5 @@ class PlansAhead(ServingEngine):
         return not self.leaving and super().decode_on(plan)
 
     def _freed(self, job: Job, plan: Plan) -> int:
-        """Return the blocks of one that leaves which are free already: all, or none if its call keeps them."""
+        """Return how many of its blocks are free already: all, or none if its call keeps them."""
         return 0 if job.blocks else self.machine.blocks(plan.dropped.get(job.id, job.known - 1))

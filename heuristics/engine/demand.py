@@ -1,7 +1,7 @@
 """What a request demands up to its end, by segment, and how long a piece of it takes on a machine of its own.
 
-Estimates only rank; no rule depends on them. They are exact where the cost does not depend on the resident KV;
-otherwise all batches of a piece of work count as its middle one.
+Estimates only rank. They are exact where the cost does not depend on the resident KV; otherwise all batches of a piece
+of work count as its middle one.
 """
 
 from typing import NamedTuple
@@ -84,10 +84,10 @@ class SoloEstimate:
 
 
 class Demand:
-    """The demand of one request; every list is indexed by the segment that the request is in.
+    """The demand of one request; every list is indexed by segment.
 
-    A request gives all its device memory back at its next **release**: a call handled by discard or swap, or its end. A
-    free call counts as preserve.
+    It gives all its device memory back at its next **release**: a call handled by discard or swap, or its end. A free
+    call counts as preserve.
     """
 
     __slots__ = ("area", "call_ticks", "decode", "durations", "end", "end_blocks", "estimate", "handlings",
@@ -105,7 +105,7 @@ class Demand:
         self.returns = [call.returns for call in request.calls]
         self.handlings = [call.handling for call in request.calls]
         self.end = [min(most, request.context_at_call(k)) for k in range(last)] + [self.peak]
-        """KV tokens held when the segment ends; none is believed to hold more than the device does."""
+        """KV tokens held when the segment ends, at most the device's."""
         self.end_blocks = [estimate.machine.blocks(tokens) for tokens in self.end]  # the device blocks of these tokens
         self.release_blocks = list(self.end_blocks)  # device blocks held at the next release: the claim
         self.releases = [True] * (last + 1)  # whether the segment's end is a release
@@ -138,7 +138,7 @@ class Demand:
     def _call(self, handling: str, held: int, duration: int) -> Effort:
         """Return the transfer ticks of a call, and the memory-time that it wastes: InferCept's (1) to (3).
 
-        What the refill after a discard holds itself counts with the work that resumes.
+        The KV of the refill after a discard counts with the work that resumes.
         """
         estimate = self.estimate
         if handling == "swap":
@@ -153,7 +153,7 @@ class Demand:
         return max(1, self.decode[segment] - generated)
 
     def effort(self, segment: int, resident: int, host: int, missing: int, generated: int) -> Effort:
-        """Return the ticks of work and the memory-time from here to the request's end."""
+        """Return the ticks of work and the memory-time up to the end."""
         now = self.estimate.run(resident + host, max(1, missing), self.remaining(segment, generated))
         back = self.estimate.swap_in(host) if host else 0
         return Effort(back + now.ticks + self.ticks[segment], now.area + self.area[segment])

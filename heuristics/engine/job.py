@@ -11,12 +11,12 @@ from kvcore.state import CALLING, RequestState
 from kvcore.trace import Phase
 
 Knows = Literal["online", "predictions", "clairvoyant"]
-"""What a policy may know: `online`, what has happened; `predictions`, also the sizes and calls of the requests that
-have arrived; `clairvoyant`, everything."""
+"""`online`: what has happened; `predictions`: also the sizes and calls of the requests that have arrived;
+`clairvoyant`: everything."""
 
 
 class NotKnown(Exception):
-    """A policy asked for what it said that it does not know."""
+    """A policy asked for what it does not know."""
 
 
 class Job:
@@ -46,7 +46,7 @@ class Job:
         self.max_new: int | None = request.max_new  # of each segment; every policy may know it
 
     def hold(self, device: int, host: int, blocks: int) -> None:
-        """Note where the batch being decided leaves its KV; `forget` takes it back."""
+        """Note where the batch being decided leaves its KV, until `forget`."""
         self._held = device, host, blocks
 
     def forget(self) -> None:
@@ -54,7 +54,6 @@ class Job:
         self._held = None
 
     def _decoded(self) -> int:
-        """Return the tokens decoded since it joined the stream."""
         joined = self._state.joined
         return 0 if joined < 0 else self._execution.stream.steps - joined
 
@@ -77,7 +76,7 @@ class Job:
 
     @property
     def blocks(self) -> int:
-        """Device blocks held, in this batch once it has been taken into the batch."""
+        """Device blocks held, in this batch once it has been taken into it."""
         if self._held is not None:
             return self._held[2]
         if self._state.joined < 0:
@@ -138,7 +137,7 @@ class Job:
 
     @property
     def missing(self) -> int:
-        """Tokens to process until it generates the next one (KV on the host is brought back, not processed)."""
+        """Tokens to process until it generates the next one, without KV on the host."""
         if self._held is None and self._state.joined >= 0:
             return 1
         return self.known - self.device - self.host
@@ -182,7 +181,7 @@ class Job:
 
     @property
     def area(self) -> int:
-        """Remaining memory-time in token-ticks: KV held over time if it ran alone, and the waste of its calls."""
+        """Remaining memory-time in token-ticks: KV over time if it ran alone, and the waste of its calls."""
         return self._efforts().area
 
     @property

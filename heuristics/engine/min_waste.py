@@ -47,7 +47,7 @@ def call_waste(estimate: SoloEstimate, context: int, duration: int) -> HandlingW
 
 
 def least_waste(waste: HandlingWaste, swap: bool = True, discard: bool = True) -> Handling:
-    """Return the possible handling that wastes least; of equal ones, preserve before swap before discard."""
+    """Return the possible handling of least waste; of equal ones, preserve before swap before discard."""
     possible: dict[Handling, int] = {"preserve": waste.preserve}
     possible |= {"swap": waste.swap} if swap else {}
     possible |= {"discard": waste.discard} if discard else {}
@@ -57,8 +57,8 @@ def least_waste(waste: HandlingWaste, swap: bool = True, discard: bool = True) -
 def with_min_waste_handlings(instance: Instance, predictions: Instance | None = None) -> Instance:
     """Return the instance with each free call handled as wastes least, among what the machine can carry out.
 
-    Discard needs the refill to fit into a batch where prefills are not chunked, swap needs the context to fit on the
-    host. The waste is computed from `predictions` (the same requests with other lengths), if given.
+    Without `chunked`, discard needs the refill to fit into a batch; swap needs the context to fit on the host. The
+    waste is that of `predictions` (the same requests with other lengths), if given.
 
     A schedule of the result is one of `instance` as well, once it carries the hash of `instance`: until the next work
     after a call, a free call allows every move, and a discard or a swap orders one in just that time.
@@ -79,7 +79,7 @@ def with_min_waste_handlings(instance: Instance, predictions: Instance | None = 
 
 
 def fix_free_calls(instance: Instance, choose: Chooser) -> Instance:
-    """Return the instance with `choose(request, k)` as the handling of each free call; itself if there is none."""
+    """Return the instance with `choose(request, k)` as the handling of each free call."""
     if all(call.handling != "free" for request in instance.requests for call in request.calls):
         return instance
     return instance.replace(requests=tuple(_handled(request, choose) for request in instance.requests))

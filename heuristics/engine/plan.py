@@ -32,11 +32,11 @@ PAYS: dict[Phase, list[tuple[int, bool]]] = {
 class Plan:
     """Work and moves of the next batch, and what the budgets and the device memory still leave.
 
-    The moves that rule R9 orders in this batch are already in it. The referee's rules check all that a policy puts into
-    it; nothing is corrected. `work`, `dropped`, `swapped_out` and `swapped_in` are the tokens so far, by id.
-    `tokens_left`, `prefill_left` and `requests_left` are what the budgets leave, `free_blocks` (of the device) and
-    `free_host` (tokens) what the memories do, None without a limit; `machine`, `hybrid` and `chunked` say what the
-    batch may do. A prefill of more than `longest_prefill` tokens has to be split.
+    It starts with the moves that rule R9 orders. The referee's rules check all that a policy puts into it; nothing is
+    corrected. `work`, `dropped`, `swapped_out` and `swapped_in` are tokens so far, by id; `tokens_left`,
+    `prefill_left`, `requests_left`, `free_blocks` (of the device) and `free_host` (tokens) are what is left, the last
+    two None without a limit; `machine`, `hybrid` and `chunked` say what the batch may do. A prefill of more than
+    `longest_prefill` tokens has to be split.
     """
 
     def __init__(self, view: View, execution: StreamExecution, demands: list[Demand] | None) -> None:
@@ -115,13 +115,13 @@ class Plan:
     # --- work ----------------------------------------------------------------------------------------------------
 
     def takes(self, phase: Phase) -> bool:
-        """Whether the budgets, and the phase of the batch, leave anything for requests in a phase."""
+        """Whether the budgets and the batch's phase leave anything for requests in a phase."""
         return self.tokens_left > 0 and self.requests_left > 0 and (self.hybrid or self.phase in (None, phase))
 
     def chunk(self, job: Job) -> int:
         """Return the most tokens that the budgets leave for the request in this batch; 0 if it cannot take part.
 
-        Where the machine does not pause, each request that must work and is not yet taken has one token set aside.
+        Without `pause`, each request that must work and is not yet taken has one token set aside.
         """
         owed, left, set_aside = job.index in self._owed, self._left, self._set_aside
         missing, phase = job.missing, job.phase
@@ -152,7 +152,7 @@ class Plan:
         return not self.machine.chunked and job.phase == "prefill" and job.missing > self.longest_prefill
 
     def fits(self, job: Job, tokens: int) -> bool:
-        """Whether the device has blocks free for `tokens` more of the request, KV on the host included."""
+        """Whether the device has blocks for `tokens` more of the request, KV on the host included."""
         return self.free_blocks is None or job.growth(tokens) <= self.free_blocks
 
     def take(self, job: Job, tokens: int | None = None) -> None:
@@ -178,7 +178,7 @@ class Plan:
         self._closed |= not (whole or self.hybrid or self.machine.pause)
 
     def decoding(self, jobs: Iterable[Job]) -> list[int]:
-        """Return the tokens that each holds if `decode_on` may take it, and otherwise 0.
+        """Return each one's tokens held if `decode_on` may take it, and otherwise 0.
 
         It may if the request generated a token with its latest work.
         """
@@ -189,8 +189,8 @@ class Plan:
     def decode_on(self, jobs: Sequence[Job]) -> bool:
         """Let all of these decodes process a token, or none if not all of them can; faster than `take` for each.
 
-        False if one of them has not generated a token with its latest work, or the budgets, the phase or the blocks do
-        not allow all.
+        False if one has not generated a token with its latest work, or the budgets, the phase or the blocks do not
+        allow all.
         """
         members = self._stream.members
         count = len(jobs)
@@ -278,7 +278,7 @@ class Plan:
         return Batch.model_construct(FIELDS, start=start, repeat=1, **some)
 
     def undo(self) -> None:
-        """Let the jobs show their state as the execution has it."""
+        """Let the jobs show the execution's state."""
         for job in self._touched:
             job.forget()
 
@@ -294,7 +294,6 @@ class Plan:
         self._hold(job, device, host)
 
     def _hold(self, job: Job, device: int, host: int, growth: int = 0) -> None:
-        """Note what the request holds after the moves, and count the blocks for its growth."""
         blocks = self.machine.blocks(device + growth)
         if self.free_blocks is not None:
             self.free_blocks -= blocks - job.blocks
@@ -314,7 +313,6 @@ class Plan:
                 self._set_aside[place] -= 1
 
     def _test(self) -> Admission:
-        """Return the admission test, made anew after moves."""
         if self._admission is None:
             self._admission = Admission(
                 self.machine, self.true_demands, self._view.jobs, self.free_blocks, self._taken

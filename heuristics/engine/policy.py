@@ -37,8 +37,7 @@ class Policy(ABC):
     """Its source: the docstring's text after "Source: ", up to a semicolon or full stop, unless given."""
     knows: Knows = "online"
     free_calls: ClassVar[Literal["min-waste", "preserve", "own"]] = "min-waste"
-    """What handles calls that the instance leaves free: the min-waste rule or preserve, both fixed beforehand, or the
-    policy itself, by its moves from the start of a call to the next work."""
+    """Who handles free calls: the min-waste rule or preserve, both beforehand, or the policy by its moves."""
     takes: ClassVar[Takes] = Takes(RULES | {Feature.OWN_COST})
     """The features of an instance that it takes."""
     needs: tuple[str, ...] = ()
@@ -72,7 +71,7 @@ class Policy(ABC):
         return f"it needs a machine with {' and '.join(missing)}" if missing else None
 
     def called(self, name: str, rule: str, source: str | None = None, **switches: Any) -> Self:
-        """Return it with other switches, a name, a rule and perhaps a source of its own."""
+        """Return it with other switches, a name, a rule and perhaps a source."""
         vars(self).update(switches, name=name, rule=rule, source=source or self.source)
         return self
 
@@ -120,6 +119,6 @@ class Policy(ABC):
         """Return for how many batches, this one included, the same would be decided if nothing happens in between.
 
         Asked only about batches of decodes that go on: no request arrives, returns or ends, and none lacks a block. The
-        engine then repeats the batch without asking.
+        engine then repeats the batch.
         """
         return 1

@@ -24,11 +24,11 @@ def predictions(text: str, instance: Instance, seed: int = 0) -> Instance | None
 
     `exact`; `noise:P` adds to each decode length and call duration m an error drawn from N(0, P m) (P m is the standard
     deviation), rounded, and cut at the least value possible; `types` gives all requests of a type (the id before the
-    first dash) the type's mean lengths, durations and returns; `bins:NxW` gives each decode length as the centre of its
-    bin, of N bins of W tokens.
+    first dash) its mean lengths, durations and returns; `bins:NxW` gives each decode length as the centre of its bin,
+    of N bins of W tokens.
 
-    A guess above the request's `max_new`, or with which it would not fit into the memory alone, is cut. The machine of
-    the result has no limits.
+    A guess above the request's `max_new`, or too long to fit into the memory alone, is cut. The machine of the result
+    has no limits.
 
     Raises:
         BadInput: the text is none of these.
@@ -57,7 +57,7 @@ def _guess(text: str, instance: Instance, seed: int) -> Guess | None:
 
 
 def with_noise(share: Fraction, draw: random.Random) -> Guess:
-    """Return a guess with Gaussian errors in proportion to the true value: MARS's and LAMPS's mispredictions."""
+    """Return a guess with Gaussian errors in proportion to the value: MARS's and LAMPS's mispredictions."""
 
     def drawn(value: int, least: int) -> int:
         return max(least, value + round(draw.gauss(0.0, float(share * value))))
@@ -82,7 +82,7 @@ def in_bins(bins: int, width: int) -> Guess:
 
 
 def by_type(requests: Iterable[Request]) -> Guess:
-    """Return a guess that knows the means of each type, of segments with a call and of last ones apart."""
+    """Return a guess that knows each type's means, of segments with a call and of last ones apart."""
     found: dict[tuple[str, bool], list[Segment]] = defaultdict(list)
     for request in requests:
         for segment in request.segments:
@@ -98,14 +98,13 @@ def by_type(requests: Iterable[Request]) -> Guess:
 
 
 def _guessed(request: Request, guess: Guess) -> Request:
-    """Return the request as guessed, no segment above its limit."""
     segments = (guess(request, segment) for segment in request.segments)
     limit = request.max_new or LIMIT
     return request.replace(segments=tuple(each.replace(decode=min(each.decode, limit)) for each in segments))
 
 
 def _cut(request: Request, memory: int) -> Request:
-    """Return the request with less to generate, and then to be returned, so that it fits into the memory."""
+    """Return the request with less to generate, and then returned, so that it fits into the memory."""
     excess = request.peak - memory
     segments = list(request.segments)
     for k in reversed(range(len(segments))):
@@ -127,7 +126,6 @@ def _type(request: Request) -> str:
 
 
 def _mean(segments: list[Segment]) -> tuple[int, int, int]:
-    """Return the rounded mean decode length, call duration and return."""
     calls = [segment.call for segment in segments if segment.call is not None]
     sums = (
         sum(segment.decode for segment in segments),

@@ -45,8 +45,8 @@ def run_policy(instance: Instance, policy: Policy, predictions: Instance | None 
     """Run a policy on an instance and return its schedule, which the referee has passed.
 
     `predictions` is the instance as the policy believes it to be (None: as it is): the same requests with other lengths
-    and call durations. It changes what a `Job` says of its future, and the handlings chosen for free calls. The
-    admission test and the budgets take the true sizes: a wrong prediction costs time, never feasibility.
+    and call durations. It changes the future that a `Job` shows, and the handlings chosen for free calls. The admission
+    test and the budgets take the true sizes: a wrong prediction costs time, never feasibility.
 
     Raises:
         Unsuited: the policy cannot run on this machine, or says in the run that it cannot go on; without `chunked`,
@@ -67,9 +67,9 @@ def trace_policy(
 ) -> Trace:
     """Run a policy as `run_policy` does, and return the trace of its schedule (`Trace.schedule`).
 
-    With `compress`, batches in which only decodes go on, and for which the policy would decide the same again
-    (`Policy.steady`), become one repeated batch. The schedule, written out, is the same either way. Where `go_on`,
-    asked before every decision, says no, the run ends with a PolicyError.
+    With `compress`, batches of decodes for which the policy would decide the same again (`Policy.steady`) become one
+    repeated batch. The schedule, written out, is the same either way. Where `go_on`, asked before every decision, says
+    no, the run ends with a PolicyError.
     """
     with guarded(_file_of(policy), partial(PolicyError, policy.name, 0, None)):
         reason = policy.declines(instance)
@@ -95,8 +95,6 @@ def _handled(instance: Instance, policy: Policy, predictions: Instance | None) -
 
 
 class _Simulation:
-    """One run, executed by the referee batch by batch."""
-
     def __init__(
         self,
         instance: Instance,
@@ -146,7 +144,7 @@ class _Simulation:
 
     @contextmanager
     def blaming_the_policy(self) -> Iterator[None]:
-        """Turn an error of the policy into one clear line."""
+        """Turn any error of the policy into one clear line."""
         self.decisions += 1
         self.deciding = True
         try:
@@ -172,7 +170,6 @@ class _Simulation:
     # --- before the batch ----------------------------------------------------------------------------------------
 
     def look(self) -> View:
-        """Let requests arrive and calls end up to the present tick, and return what the policy sees."""
         arrived = []
         while self.to_come and self.to_come[-1].arrival <= self.now:
             arrived.append(self.to_come.pop())
@@ -200,7 +197,7 @@ class _Simulation:
         )
 
     def make_ordered_moves(self, plan: Plan) -> None:
-        """Make the moves that R9 orders in this batch: all KV held when the call started is dropped or swapped out."""
+        """Make the moves that R9 orders: all KV held when the call started is dropped or swapped out."""
         for state in self.execution.due:
             job = self.jobs[state.position]
             if job.handling == "discard":
@@ -214,7 +211,6 @@ class _Simulation:
         return all(state in self.execution.due or (state.window and state.handling == "free") for state in states)
 
     def next_event(self) -> int | None:
-        """Return the tick of the next arrival or end of a call."""
         events = [end for end, _, _ in self.execution.running_calls[:1]]
         events += [job.arrival for job in self.to_come[-1:]]
         return min(events, default=None)
@@ -237,7 +233,7 @@ class _Simulation:
         self.now = event
 
     def check_prefills(self, jobs: Iterable[Job], plan: Plan) -> None:
-        """Refuse a machine that does not split prefills, if one of these requests never gets a batch of its own."""
+        """Refuse a machine that does not split prefills, if one of these requests never gets a batch."""
         for job in jobs:
             if plan.never_takes(job):
                 refill = " as its KV is dropped" if job.generated or job.segment else ""
@@ -250,7 +246,6 @@ class _Simulation:
     # --- the batch -----------------------------------------------------------------------------------------------
 
     def execute(self, view: View, plan: Plan) -> Batch:
-        """Execute the batch under the referee's rules, and repeat it while nothing changes."""
         execution = self.execution
         with self.blaming_the_policy():
             batch = plan.batch(self.now)
@@ -279,7 +274,6 @@ class _Simulation:
         return repeats
 
     def note_ends(self) -> None:
-        """Note whose segments the latest batch has ended."""
         for state in self.execution.ended:
             job = self.jobs[state.position]
             if state.status == DONE:

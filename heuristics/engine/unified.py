@@ -25,13 +25,13 @@ class Entry(NamedTuple):
 class Unified(Policy):
     """Groups of requests in order of priority; each candidate is checked, and takes part, evicts, or is passed over.
 
-    The groups: requests that hold KV and decode (`decoding`), or have a prefill before them (`prefilling`: chunks to
+    The groups: requests that hold KV and decode (`decoding`) or have a prefill before them (`prefilling`: chunks to
     come, or what a call returned), those on the host (`swapped`) and those without KV (`waiting`). A candidate needs
-    tokens in the budgets, the phase of the batch where it is not hybrid, and memory for the tokens of KV that `reserve`
-    says. In `decoding` and `prefilling`, memory is taken from the running request of lowest priority, and if that is
-    the candidate itself, it is evicted; a waiting one waits. Free calls discard.
+    tokens in the budgets, the batch's phase unless it is hybrid, and memory for the tokens of KV that `reserve` says.
+    In `decoding` and `prefilling`, memory is taken from the running request of lowest priority, even the candidate
+    itself; a waiting one waits. Free calls discard.
 
-    A subclass sets the switches below and overrides what it decides otherwise:
+    A subclass sets the switches below and overrides:
 
     * `groups`: which group is asked when;  `key`: order of the queues;  `order`: of the running requests;
     * `reserve`: tokens of KV for which a request is given memory when it is admitted;
@@ -87,7 +87,7 @@ class Unified(Policy):
         return True
 
     def groups(self, plan: Plan) -> Iterable[Callable[[Plan], None]]:
-        """Return the groups in order of priority, each as the method that fills the batch from it."""
+        """Return the groups in order of priority, as methods that fill the batch."""
         prefills = (self.fill_prefilling, self.fill_swapped, self.fill_waiting)
         return (*prefills, self.fill_decoding) if self.prefill_first else (self.fill_decoding, *prefills)
 
@@ -104,7 +104,7 @@ class Unified(Policy):
         return self.handling
 
     def at_return(self, job: Job, now: int) -> None:
-        """Queue a request whose call has returned, by where its KV is."""
+        """Queue a returned request, by where its KV is."""
         if job.host and not self.swapped_wait:
             self.enqueue(self.swapped, job, self.return_key(job, now))
         elif job.device and not job.host:
@@ -133,7 +133,7 @@ class Unified(Policy):
             fill(plan)
 
     def observe(self, view: View, plan: Plan) -> None:
-        """Bring the queues up to what has happened."""
+        """Bring the queues up to date."""
         for job in view.ended:
             self.leave(job)
         if view.batch > self._batch:  # what was to be discarded then has been
@@ -189,7 +189,7 @@ class Unified(Policy):
                 self._take_or_evict(job, tokens, [*self.prefilling, *self.order(self.decoding)], plan)
 
     def fill_running(self, plan: Plan) -> None:
-        """Let the running requests go on in order of arrival, decodes and prefills alike."""
+        """Let the running requests go on in order of arrival."""
         running = sorted([*self.decoding, *self.prefilling], key=first_come)
         before = self.decoding[: bisect_left(self.decoding, min(map(first_come, self.prefilling)), key=first_come)]
         room = self.available(plan) - self.spare_block
@@ -214,7 +214,6 @@ class Unified(Policy):
         return self._steps([most - job.device for job, most in self.reserved.values() if job.id in plan.work], plan)
 
     def _steps(self, rooms: Iterable[int], plan: Plan) -> int:
-        """Return for how many batches memory lasts, with so many tokens of room in reservations."""
         within = [tokens for tokens in rooms if tokens > 0]
         beyond = len(plan.work) - len(within)
         steps = min(within, default=LIMIT)
@@ -228,7 +227,7 @@ class Unified(Policy):
         return self._unreserved(plan, plan.work)
 
     def _unreserved(self, plan: Plan, work: Mapping[str, int]) -> int:
-        """Return the free blocks that are not reserved, once those with reservations have done their work."""
+        """Return the free blocks beyond reservations, after so much work."""
         if plan.free_blocks is None:
             return LIMIT
         blocks, reserved = self.machine.blocks, self.reserved.values()
@@ -270,7 +269,7 @@ class Unified(Policy):
         plan.take(job, tokens)
 
     def victim(self, job: Job, running: Sequence[Job], plan: Plan) -> Job | None:
-        """Return the victim for `job`: the last of the running requests that is not yet taken (None: there is none)."""
+        """Return the victim for `job`: the last running request that is not taken (None: there is none)."""
         return next(self.evictable(running, plan), None)
 
     def evictable(self, running: Sequence[Job], plan: Plan) -> Iterator[Job]:
@@ -280,7 +279,6 @@ class Unified(Policy):
                 yield other
 
     def _would_fit(self, job: Job, tokens: int, running: Sequence[Job], plan: Plan) -> bool:
-        """Whether `tokens` more fit once all running requests after it are evicted."""
         after = takewhile(lambda other: other is not job, self.evictable(running, plan))
         released = sum(other.blocks + self._promise(other) for other in after)
         return job.growth(tokens) <= self.available(plan) + self._promise(job) + released
@@ -314,7 +312,7 @@ class Unified(Policy):
         insort(queue, Entry(key, job.index, job))
 
     def run(self, job: Job) -> None:
-        """Put a request that holds KV among the running ones, which are in order of arrival."""
+        """Put a request that holds KV among the running ones, in order of arrival."""
         queue = self.decoding if job.phase == "decode" else self.prefilling
         insort(queue, job, key=first_come)
 
@@ -344,7 +342,7 @@ class Unified(Policy):
         return plan.free_host is None or job.device <= plan.free_host
 
     def swap(self, job: Job, plan: Plan) -> None:
-        """Send the KV of a request in a call to the host, or discard it if the host has no room."""
+        """Send the KV of a request in a call to the host, or discard it without room."""
         if self.host_takes(job, plan):
             self.reserved.pop(job.index, None)
             plan.swap_out(job)

@@ -22,25 +22,24 @@ class AugServe(Unified):
 
         prefill L^2 T / 2N    decode T (L O + O^2 / 2)    return T (L R + R^2 / 2) / N    transfer C / 2 times its ticks
 
-    (The paper's swap terms are this if the tokens moved in an iteration are those that the link moves in it.) The
-    smallest value less `alpha` times the ticks since the request was last scheduled goes first: (26) with the sign that
-    lets waiting help. It is constant up to a term that is the same for all, so the queues keep their order.
+    (The paper's swap terms, if an iteration moves as many tokens as the link does.) The smallest value less `alpha`
+    times the ticks since the request was last scheduled goes first: (26) with the sign that lets waiting help. A common
+    term apart it is constant, so the queues keep their order.
 
     *Handling* of a free call: least waste by (4) to (8), at arrival as predicted, and again at the call. The tokens
-    that wait for a swap are those that running requests hold, as in InferCept's (3); (6) has N in their place, with
-    which swapping looks 100 times cheaper than it is (mean latency at 5 requests a second: 238 s, not 54 s).
-    *Token limit*: what is free, and `gamma` times what paused requests hold, within `beta_low` and `beta_high` times
-    `target_max` (None: the machine's budget, or 512), (27) to (32). A running request that lacks memory takes that of a
-    free call which was preserved, the latest first, and then that of the running request of largest value.
+    that wait for a swap are those of running requests, as in InferCept's (3); with N in their place, as in (6),
+    swapping looks 100 times cheaper than it is (mean latency at 5 requests a second: 238 s, not 54 s).
+    *Token limit*: free memory, and `gamma` times the KV of paused requests, within `beta_low` and `beta_high` times
+    `target_max` (None: the machine's budget, or 512), (27) to (32). A running request that lacks memory takes that of
+    the latest free call that was preserved, and then that of the running request of largest value.
 
     The paper gives gamma = 1; alpha (in tokens), beta_low and beta_high are ours.
 
-    `as_printed` reads (6) and (26) as printed. By (26) the smallest value plus `alpha` times the ticks waited goes
-    first, the opposite of what the paper says; by (6) a swap wastes N tokens for its time, so that nearly all calls
-    swap, more than the link carries. Without `ranked` it is first come, first served with AugServe's token limit and
-    handling: its ablation without two-stage scheduling.
+    `as_printed` reads (6) and (26) as printed. By (26) waiting adds to the value, the opposite of what the paper says;
+    by (6) nearly all calls swap, more than the link carries. Without `ranked` it is first come, first served with
+    AugServe's token limit and handling: its ablation without two-stage scheduling.
 
-    Guarantee: nothing is known. Running time: O(r) a batch with r running requests, O(log n) an event.
+    Guarantee: nothing is known. Running time: O(r) a batch, r running; O(log n) an event.
     Source: AugServe (arXiv 2512.04013), Sections 4.3 and 4.4, Algorithm 1.
     """
 
@@ -90,7 +89,6 @@ class AugServe(Unified):
         return max(1, min(max(free + int(self.gamma * self.kept_tokens), low), high))
 
     def steady(self, view: View, plan: Plan) -> int:
-        """Return for how many batches the limit surely leaves every running request its token."""
         running = len(plan.work)
         if running < len(self.decoding) + len(self.prefilling):
             return 1
@@ -147,7 +145,7 @@ class AugServe(Unified):
         return self.target * call.context * job.demand.estimate.swap_out(call.context) if swapped else 0
 
     def least_waste(self, job: Job, call: NextCall) -> Handling:
-        """Return the handling of least waste, (4) to (8), beside what the running requests hold now."""
+        """Return the handling of least waste, (4) to (8), beside the running requests' KV."""
         if call is NO_CALL or self.machine.memory is None:
             return "preserve"
         estimate, context = job.demand.estimate, call.context

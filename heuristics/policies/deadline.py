@@ -22,11 +22,11 @@ class Deadline(Index):
     time, 0.7 times the least (F - age) / tokens left, but at least 0.4 T: prefills take the rest. T is given in
     seconds, or half of a batch with a token of each present. A request without KV in the prefix processes its prompt in
     this batch, and so does the next that waits, if it is the only one; they join if that fits and leaves free a tenth
-    of what those with KV will still add. What is not in the prefix pauses; where a request with KV lacks a block, the
-    last in this order is evicted. Calls to come count as age.
+    of what those with KV will still add. The rest pauses; where a request with KV lacks a block, the last in this order
+    is evicted. Calls to come count as age.
 
     Guarantee: nothing is known.
-    Running time: O(n log n) a batch with n requests present, in numpy.
+    Running time: O(n log n) a batch, n present, in numpy.
     Source: this project; a batch is as long as the least slack for a token lets it.
     """
 
@@ -47,7 +47,7 @@ class Deadline(Index):
         self.after = np.zeros((2, 64))  # by index: tokens after the segment, and ticks of calls less the arrival
 
     def _after(self, job: Job) -> Array:
-        """Return the tokens after the end of its segment, and the ticks of its calls less its arrival."""
+        """Return the tokens after its segment, and the ticks of its calls less its arrival."""
         demand = job.demand
         return np.array([sum(demand.decode[job.segment + 1 :]), demand.call_ticks[job.segment] - job.arrival], float)
 

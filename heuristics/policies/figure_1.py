@@ -30,11 +30,9 @@ class Fcfs(Ranked):
 class Sjf(Ranked):
     """Least remaining work first, recomputation included; admitted as in `fcfs`.
 
-    Work is the ticks of decodes, prefills, refills and transfers if it ran alone; calls do not count.
+    Work is the ticks of decodes, prefills, refills and transfers if it ran alone.
 
-    Guarantee: where each batch takes one request and one tick, memory has no limit and there is no call, it is shortest
-    remaining processing time, which has the least total flow time. Otherwise nothing is known. It never deadlocks and
-    never evicts.
+    Guarantee: that of `srpt`. It never deadlocks and never evicts.
     Running time: as fcfs.
     Source: MARS (arXiv 2410.18248), Figure 1b: the baseline; LAMPS, Figure 3b.
     """
@@ -68,10 +66,10 @@ class MarsOrder(Ranked):
         sum over batches of D_j (m_j + c_j)  +  sum over calls of
             preserve: T C       discard: F(C) (M - C)       swap: S(C) M
 
-    with C tokens of KV at a call of T ticks, F(C) the ticks of the refill (whose own memory is in the first sum), and
-    S(C) those of the transfers; M is the memory, taken as full. The papers give no formula for their "integral of
-    memory over time". In Figure 1 the first sum with only preserve's waste is 31, 4, 6 for R1, R2, R3, which puts R2
-    before R3; with the memory that others hold during R2's refill it is 31, 9, 6, the order that the papers state.
+    with C tokens of KV at a call of T ticks, F(C) the ticks of the refill (whose own memory is in the first sum), S(C)
+    those of the transfers, and M the memory, taken as full. The papers give no formula. In Figure 1 the first sum with
+    only preserve's waste is 31, 4, 6 for R1, R2, R3; with the memory that others hold during R2's refill it is 31, 9,
+    6, the order that the papers state.
 
     Guarantee: nothing is known. It never deadlocks and never evicts. Starvation prevention and the caching of scores
     are left out.
@@ -96,7 +94,7 @@ class Listed(Ranked):
     name = "listed"
 
     def __init__(self, keys: Sequence[Any]) -> None:
-        """Set the key of each request of the instance, in their order; the smallest goes first."""
+        """Set the key of each request, by its index; the smallest goes first."""
         self.keys = keys
 
     def key(self, job: Job) -> Any:

@@ -1,4 +1,4 @@
-"""InferCept: chunks beside decodes, swaps that a batch hides, and calls handled anew for each batch as wastes least."""
+"""InferCept: chunks beside decodes, swaps that a batch hides, and calls handled anew for each batch."""
 
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
@@ -18,22 +18,21 @@ TRANSFERS = {"swap_out_tokens", "swap_in_tokens", "swap_outs", "swap_ins"}
 class InferceptBase(Unified):
     """Decodes, then chunks of prefills up to the saturation point, then swap-ins; each queue by original arrival.
 
-    A chunk is admitted if there is memory for it. A running request that lacks memory evicts the last that came of all
-    that hold KV and are not in a call; a prefill takes what room is left before it gives up.
+    A chunk is admitted if there is memory for it. A running request that lacks memory evicts the last comer of all that
+    hold KV outside calls; a prefill first takes what room is left.
 
     **Swaps.** At most `swap_limit` tokens are moved in a batch, out and in together: as many as take no longer than its
     work, and none where the cost adds transfers to it. Swap-ins have the first claim (criterion 3: no more than there
     is memory for), the rest goes to `swap_out`. Requests come back first come, first served, one after another. With
     `partial`, moves are cut to what the limit leaves, in whole blocks where they free any; without it, a request is
-    swapped out only if the limit takes it whole, and the first one always comes back.
+    swapped out only if the limit takes it whole, and the first one always comes back. Where the limit ends within a
+    request, its rest stays until the next batch: KV is a prefix, and to drop the front would lose what is on the host.
 
-    A subclass says what happens to requests in calls: `ranked`, which is swapped out first; `gives_up`, whose KV is
-    dropped if it is not. Here it is the first that arrived, and all: `infercept-swap`, or, without `swaps`,
-    `infercept-chunked-discard`. Where the limit ends within a request, its rest stays until the next batch: KV is a
-    prefix, and to drop the front would lose what is on the host.
+    A subclass orders the requests in calls for swaps (`ranked`) and says whose KV is dropped without one (`gives_up`).
+    Here by arrival, and all: `infercept-swap`, or, without `swaps`, `infercept-chunked-discard`.
 
-    Guarantee: nothing is known. Running time: O(r + p log p) a batch with r running requests and p in calls that hold
-    KV (without `swaps` O(r)), O(log n) an event.
+    Guarantee: nothing is known. Running time: O(r + p log p) a batch, r running, p in calls that hold KV (without
+    `swaps` O(r)); O(log n) an event.
     Source: InferCept, Sections 4.1 (budgeted swapping), 4.2 (recomputation chunking) and 5.2.
     """
 
@@ -54,11 +53,11 @@ class InferceptBase(Unified):
     # --- calls ---------------------------------------------------------------------------------------------------
 
     def ranked(self, jobs: Iterable[Job]) -> list[Job]:
-        """Return those in calls that may be swapped out, the first one first."""
+        """Return those in calls that may be swapped out, in order."""
         return sorted(jobs, key=first_come)
 
     def gives_up(self, job: Job) -> bool:
-        """Whether the KV of a request in a call is dropped, as it is not swapped out."""
+        """Whether KV of a request in a call is dropped if it is not swapped out."""
         return True
 
     def at_call(self, job: Job, plan: Plan) -> None:
@@ -69,7 +68,6 @@ class InferceptBase(Unified):
         super().at_return(job, now)
 
     def while_paused(self, plan: Plan) -> None:
-        """Swap out as the limit allows, in order; of the others, keep or drop each."""
         self.unsent = False
         self.ran = len(self.decoding) + len(self.prefilling)
         returning = sum(entry.job.host for entry in self.swapped[:8])
@@ -81,7 +79,7 @@ class InferceptBase(Unified):
             self.look_at_calls(plan)
 
     def look_at_calls(self, plan: Plan) -> None:
-        """Decide about each request in a free call that holds KV."""
+        """Decide about each free call that holds KV."""
         for job in self.ranked(self.holding.values()) if self.swaps else ():
             if self.send(job, plan):
                 break
@@ -110,7 +108,7 @@ class InferceptBase(Unified):
     # --- swaps ---------------------------------------------------------------------------------------------------
 
     def swap_limit(self) -> int:
-        """Return N: the most tokens whose transfer takes no longer than the batch that is expected, or one token's."""
+        """Return N: the most tokens whose transfer takes no longer than the expected batch, or one token's."""
         tokens = decodes = len(self.decoding)
         for job in (*self.prefilling, *(entry.job for entry in self.waiting[:16])):
             if tokens >= self.saturation:
@@ -130,7 +128,6 @@ class InferceptBase(Unified):
         return max(0, plan.free_blocks - growth) * block
 
     def fill_swapped(self, plan: Plan) -> None:
-        """Bring requests back in order, each to the end before the next; one that is back may work at once."""
         while self.swapped:
             job = self.swapped[0].job
             if not self.bring(job, plan) or job.host:
@@ -153,7 +150,7 @@ class InferceptBase(Unified):
         return True
 
     def fitting(self, job: Job, plan: Plan) -> int:
-        """Return how many more tokens of it the free blocks take."""
+        """Return the further tokens of it that the free blocks take."""
         if plan.free_blocks is None:
             return LIMIT
         return (job.blocks + plan.free_blocks) * self.machine.block - job.device
@@ -161,13 +158,12 @@ class InferceptBase(Unified):
     # --- work ----------------------------------------------------------------------------------------------------
 
     def decide(self, view: View, plan: Plan) -> None:
-        """Fill the batch; if none works or comes back, the first on the host gets memory from the others."""
         super().decide(view, plan)
         if self.swapped and not plan.work and not plan.swapped_out and not plan.swapped_in:
             self.make_room(self.swapped[0].job, plan)
 
     def make_room(self, job: Job, plan: Plan) -> None:
-        """Evict the last comers of those that hold KV until `job`, the first on the host, has room, if that suffices.
+        """Evict the last comers that hold KV until `job`, the first on the host, has room, if that suffices.
 
         A running request that lacks memory came after it: else it would have evicted what `job` has on the device.
         """
@@ -249,8 +245,8 @@ class ImprovedDiscard(Vllm):
 class Preserve(ImprovedDiscard):
     """vLLM's scheduler; a call keeps its KV on the device, and the request runs on when it returns.
 
-    The call's returned tokens are a prefill, in a batch without decodes (the released code lets it join the decodes).
-    During the call no other takes its memory.
+    The returned tokens are a prefill, in a batch without decodes (the released code lets it join the decodes). During
+    the call no other takes its memory.
 
     Guarantee: nothing is known. Running time: as vLLM.
     Source: InferCept (arXiv 2402.01869), Section 3.2, equation (2): Preserve.
@@ -263,8 +259,8 @@ class Preserve(ImprovedDiscard):
 class Swap(ImprovedDiscard):
     """vLLM's scheduler; a call sends all its KV to the host at once, or drops it if the host has no room.
 
-    After the call the request is brought back whole as soon as there is memory for it; until then no waiting request is
-    admitted. Under a cost that adds transfers to the work all wait for them, as in the paper.
+    The request returns whole as soon as there is memory for it; until then no waiting request is admitted. Under a cost
+    that adds transfers to the work all wait for them, as in the paper.
 
     Guarantee: nothing is known. Running time: as vLLM.
     Source: InferCept (arXiv 2402.01869), Section 3.2, equation (3): Swap; recomputation where the host is full is the
@@ -292,7 +288,7 @@ STEPS = (
         "InferCept (arXiv 2402.01869), Section 5.2",
     ),
 )
-"""From improved-discard on: recomputation in chunks, and then swaps within the budget."""
+"""The steps from improved-discard: chunks, then swaps within the budget."""
 
 LONG = ("chat", "image", "tts")  # types of calls that people or large models answer (Section 2.2)
 
@@ -320,8 +316,8 @@ class ByType(InferceptBase):
 class ByDuration(InferceptBase):
     """Chunks; a call is handled by its duration: from some seconds on it discards, from fewer it swaps, or preserves.
 
-    The batch is that of `infercept`; the release's is not known. A call is swapped whole as it starts, as by `swap`,
-    and preserved if the host has no room for it; it comes back within the limit.
+    The batch is that of `infercept`; the release's is not known. A call is swapped whole as it starts, or preserved if
+    the host has no room for it; it comes back within the limit.
 
     Guarantee: nothing is known. Running time: as infercept-chunked-discard.
     Source: InferCept's released code (arXiv 2402.01869): H-S (swap from 4 s), H-D (discard from 7 s), H-B (both).
@@ -364,8 +360,8 @@ class Infercept(InferceptBase):
     c) chunks refill it, and F are the ticks of a batch of so many tokens. It is dropped if that wastes less (5), and no
     part of it is on the host.
 
-    Guarantee: nothing is known. Running time: O(r + p log p) a batch with r running requests and p in calls that hold
-    KV, O(log n) an event.
+    Guarantee: nothing is known. Running time: O(r + p log p) a batch, r running, p in calls that hold KV; O(log n) an
+    event.
     Source: InferCept (arXiv 2402.01869), Section 4; equations (2), (4), (5).
     """
 
@@ -377,7 +373,7 @@ class Infercept(InferceptBase):
         self.wastes: dict[int, tuple[int, int]] = {}
 
     def expected(self, job: Job) -> int:
-        """Return T_INT, the ticks that its call is expected to last: as predicted, from its start on."""
+        """Return T_INT, the ticks that its call is expected to last from its start on."""
         return job.demand.durations[job.segment - 1]
 
     def look_at_calls(self, plan: Plan) -> None:
@@ -423,7 +419,6 @@ class InferceptElapsed(Infercept):
         return self.now - job.call_start
 
     def steady(self, view: View, plan: Plan) -> int:
-        """Return for how many batches nothing changes: one while a call may have lasted long enough to be dropped."""
         return 1 if any(not job.host for job in self.holding.values()) else super().steady(view, plan)
 
 
@@ -481,7 +476,7 @@ def hidden(cost: Cost, features: Features) -> int:
 
 
 def adds_transfers(function: CostFunction) -> bool:
-    """Whether a function counts both work and transfers, so that one waits for the other."""
+    """Whether a function counts both work and transfers."""
     counted = {Features._fields[k] for k, _ in function.terms}
     return bool(counted & TRANSFERS and counted - TRANSFERS)
 

@@ -18,7 +18,7 @@ class Vllm(Unified):
     with its whole context to be refilled. A call ends the request and drops its KV; it returns as a new one, to the end
     of the queue.
 
-    Guarantee: nothing is known. Running time: O(r) a batch with r running requests, O(log n) an event.
+    Guarantee: nothing is known. Running time: O(r) a batch, r running; O(log n) an event.
     Source: vLLM as in INFERMAX's released simulator (arXiv 2411.07447, Table 1; no watermark), and InferCept's
     "Discard" (arXiv 2402.01869, Section 3.2).
     """
@@ -33,7 +33,7 @@ class Vllm(Unified):
 class VllmVidur(Vllm):
     """As `vllm`, with every prompt of a batch counted as long as the longest, at most C tokens together.
 
-    Guarantee: nothing is known. Running time: O(r) a batch with r running requests, O(log n) an event.
+    Guarantee: nothing is known. Running time: as vllm.
     Source: Vidur's released simulator (arXiv 2405.05465), with which it agrees batch for batch on 48 requests
     (tests/heuristics/test_released.py); vLLM before it took prompts unpadded.
     """
@@ -51,7 +51,7 @@ class Sarathi(Unified):
     What is left of the P prefill tokens goes to started, then to new prefills. Admission reserves memory for the whole
     prompt. A decode that lacks a block evicts the last running request.
 
-    Guarantee: nothing is known. Running time: O(r) a batch with r running requests, O(log n) an event.
+    Guarantee: nothing is known. Running time: as vllm.
     Source: Sarathi-Serve as INFERMAX models it (arXiv 2411.07447, Table 1).
     """
 
@@ -62,11 +62,11 @@ class Sarathi(Unified):
 class SarathiServe(Sarathi):
     """As `sarathi`, in chunks of what the decodes leave of 512 tokens; the last comer is evicted.
 
-    A batch has at most 512 tokens, decodes included; decodes beyond still run, and prefills then wait. A decode needs a
-    free block even where its last block has room, unless it runs alone: else the last to arrive of those that run is
-    evicted, itself in the end; cut prefills count, too, if they came after it.
+    Decodes beyond 512 tokens still run, and prefills then wait. A decode needs a free block even where its last block
+    has room, unless it runs alone: else the last to arrive of those that run is evicted, itself in the end; cut
+    prefills count, too, if they came after it.
 
-    Guarantee: nothing is known. Running time: O(r) a batch with r running requests, O(log n) an event.
+    Guarantee: nothing is known. Running time: as vllm.
     Source: Sarathi-Serve's released code (arXiv 2403.02310, commit 96f9911), and Vidur's copy, with which it agrees
     batch for batch on 48 requests (tests/heuristics/test_released.py).
     """
@@ -92,10 +92,10 @@ class SarathiServe(Sarathi):
 class Infermax(Unified):
     """Decodes first, those with most KV before others, then prefills in chunks; the shortest is evicted.
 
-    Groups are Sarathi's. What a refill costs grows with what has been evicted. P = C by default.
+    Groups are Sarathi's. P = C by default.
 
-    Guarantee: nothing is known. It needs a machine that evicts.
-    Running time: O(r) a batch with r running requests, O(r log r) where memory lacks, O(log n) an event.
+    Guarantee: nothing is known.
+    Running time: O(r) a batch, r running; O(r log r) where memory lacks; O(log n) an event.
     Source: INFERMAX (arXiv 2411.07447), Section 6: sorting.
     """
 
@@ -112,8 +112,8 @@ class InfermaxHistogram(Infermax):
     number of binary digits; its own known tokens where that is more, or none is done. The released code takes the mean
     of lengths, and has an overload rule and partial evictions, which are left out.
 
-    Guarantee: nothing is known. It needs a machine that evicts.
-    Running time: O(r) a batch with r running requests, O(r log r) where memory lacks, O(log n) an event.
+    Guarantee: nothing is known.
+    Running time: as infermax.
     Source: INFERMAX (arXiv 2411.07447), Section 6: sorting and histogram; the buckets as in its released code.
     """
 
@@ -141,8 +141,8 @@ class Table1(Unified):
     C is the machine's. Where prefills go first, a request returns from a call as a new one, to the end of the queue;
     otherwise it keeps its place.
 
-    Guarantee: nothing is known. It needs a machine that evicts, and one that pauses unless batches are hybrid.
-    Running time: O(r) a batch with r running requests, O(log n) an event.
+    Guarantee: nothing is known.
+    Running time: as vllm.
     Source: INFERMAX (arXiv 2411.07447), Section 3.1, Algorithm 1, and Table 1.
     """
 
@@ -179,7 +179,7 @@ class EvictionFree(Table1):
 
     Guarantee: with exact predictions none is evicted, so it runs on machines that do not evict. Otherwise nothing: one
     that outlives its prediction may get the last comer evicted.
-    Running time: O(r) a batch with r running requests, O(log n) an event.
+    Running time: as vllm.
     Source: INFERMAX (arXiv 2411.07447), Section 4.1: eviction-free.
     """
 

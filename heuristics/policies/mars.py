@@ -33,21 +33,21 @@ class Mars(Unified):
     after a call that discarded or swapped its KV. Its score, in twice the token-ticks, is the KV of the rest of its
     segment integrated over the ticks of its batches if it runs alone, the refill included, plus the waste of the call
     at the segment's end, InferCept's (1) to (4) with a full memory. A free call is handled as wastes least by the
-    predictions, chosen when the segment begins; a call that the instance handles is ranked with that handling. A swap
-    that the host has no room for becomes a discard. A request that holds KV goes on, as in vLLM below MARS (Algorithm 1
-    sorts one queue for all); where memory lacks, the one of the largest remaining score is evicted, never for a request
-    that waits. Admission stops at the first that lacks memory or tokens.
+    predictions when the segment begins; other calls are ranked with the instance's handling. A swap that the host has
+    no room for becomes a discard. A request that holds KV goes on, as in vLLM below MARS (Algorithm 1 sorts one queue
+    for all); where memory lacks, the one of the largest remaining score is evicted, never for a request that waits.
+    Admission stops at the first that lacks memory or tokens.
 
     A request that has waited for `threshold` batches on end is starving until it is done: starving ones go before all
-    others, and are evicted after them. With `refresh` = k the scores of those that hold KV are computed anew in every
-    k-th batch only; the score of one that waits does not change.
+    others, and are evicted after them. With `refresh` = k the scores of those that hold KV are computed in every k-th
+    batch; the score of one that waits does not change.
 
     `lamps` is MARS in its earlier paper: scores refreshed at intervals (ten batches on ToolBench), and only requests
     that have run before starve. `mars-fcfs` is MARS without its scheduling (not `ranked`): calls are handled as
     predicted, a request keeps its place of arrival through its calls, and the last comer is evicted.
 
-    Guarantee: nothing is known. Running time: O(r) a batch with r running requests, O(r log r) where memory lacks
-    (without `ranked` O(r)), O(log n) an event.
+    Guarantee: nothing is known. Running time: O(r) a batch, r running; O(r log r) where memory lacks (without `ranked`
+    O(r)); O(log n) an event.
     Source: MARS (arXiv 2410.18248), Section 3 and Algorithm 1, breakdown of components in Section 4 ("MARS w/o
     scheduling", Figure 6); LAMPS (arXiv 2410.18248v2), Sections 4.3, 4.4 and 5.
     """
@@ -78,12 +78,12 @@ class Mars(Unified):
         return job.index not in self.starving, score if self.ranked else 0, job.arrival
 
     def score(self, job: Job) -> int:
-        """Return twice the token-ticks that it will hold in this segment, and waste in the call that ends it."""
+        """Return twice its coming token-ticks of this segment, and of its call's waste."""
         now = job.demand.estimate.run(job.device + job.host, max(1, job.missing), job.remaining)
         return 2 * now.area + self.decided(job)[1]
 
     def decided(self, job: Job) -> tuple[Handling, int]:
-        """Return the handling of the coming call, and twice its waste; decided once for each segment."""
+        """Return the handling of the coming call and twice its waste, chosen once for each segment."""
         segment, handling, waste = self.handled.get(job.index, (-1, "preserve", 0))
         if segment != job.segment:
             handling, waste = chosen(job, next_call(job))
@@ -122,7 +122,7 @@ class Mars(Unified):
             self.scores.update({job.index: self.score(job) for job in (*self.decoding, *self.prefilling)})
 
     def enqueue(self, queue: list[Entry], job: Job, key: Any) -> None:
-        """Put a request into the queue; its timer begins anew unless it is starving."""
+        """Queue a request; its timer begins anew unless it is starving."""
         entry = self.entries[job.index] = Entry(key, job.index, job)
         insort(queue, entry)
         new = not (job.segment or job.generated or job.index in self._evicted)
@@ -130,7 +130,6 @@ class Mars(Unified):
             self.timers.start(job.index, self._batch + self.threshold)
 
     def _promote(self, index: int) -> None:
-        """Put a request before all that are not starving, if it still waits."""
         entry = self.entries[index]
         place = bisect_left(self.waiting, entry)
         if place < len(self.waiting) and self.waiting[place] is entry:
@@ -177,7 +176,7 @@ ABLATIONS = (
 
 
 def next_call(job: Job) -> NextCall:
-    """Return the call that ends the segment of a ready request."""
+    """Return the call that ends a ready request's segment."""
     demand, k = job.demand, job.segment
     if k >= len(demand.durations):
         return NO_CALL
@@ -185,9 +184,9 @@ def next_call(job: Job) -> NextCall:
 
 
 class StarvationTimers:
-    """Requests (by index) with the number of the batch from which each counts as starving; O(1) an operation.
+    """Requests (by index) with the batch from which each is starving, in that order; O(1) an operation.
 
-    Repeated batches count as well. Whoever is started later is due later.
+    Batches are numbers: repeated ones count.
     """
 
     def __init__(self) -> None:
@@ -199,16 +198,13 @@ class StarvationTimers:
         self._due[index] = due
 
     def cancel(self, index: int) -> None:
-        """Forget a request."""
         self._due.pop(index, None)
 
     def expired(self, batch: int) -> list[int]:
-        """Take out, and return, those that starve from `batch` on."""
         ended = [index for index, _ in takewhile(lambda item: item[1] <= batch, self._due.items())]
         for index in ended:
             self.cancel(index)
         return ended
 
     def next_expiry(self) -> int:
-        """Return the next batch from which a request starves (LIMIT: none)."""
         return next(iter(self._due.values()), LIMIT)

@@ -29,8 +29,8 @@ class MarsAsReleased(Unified):
     *Handling*, at arrival and at each return: with ctx = the original prompt and the predicted output in whole blocks
     of 64 tokens, a call of T seconds is preserved if T ctx is at most InferCept's waste of a discard, else recomputed.
     (The released waste of a swap is always larger.) A call pauses with its KV held. In the next batch, of all paused
-    requests that hold KV by this policy's choice, those of less than the largest waste are dropped if they are to be
-    recomputed; the one of the largest waste is the first to be evicted, whatever its handling, as a whole.
+    requests that hold KV by this policy's choice, those of less than the largest waste that are to be recomputed are
+    dropped; the one of the largest waste is the first victim, whatever its handling, as a whole.
 
     *Order*: the score of a request is M(b) + 64 b T + M(a) if its call is preserved and M(b) + M(b + a) if not, M(x)
     being n (n+1)/2 chunks of c = max(1, 384 - tokens in the running batch) tokens for n = ceil(64 x / c), with b the
@@ -43,8 +43,8 @@ class MarsAsReleased(Unified):
     Scores are double-precision floats, as released. By its script's settings a token and the fixed part of a batch take
     0.0408 and 16.92 ms in the waste, 0.1 and 10 ms in the score.
 
-    Guarantee: nothing is known. Running time: O(r) a batch with r running requests, and O(w) with w waiting ones for
-    each that is admitted, or where the running batch has changed and tokens are left.
+    Guarantee: nothing is known. Running time: O(r) a batch, r running; O(w), w waiting, for each that is admitted, or
+    where the running batch has changed and tokens are left.
     Source: the released code of MARS (arXiv 2410.18248), with the settings of its script.
     """
 
@@ -71,7 +71,7 @@ class MarsAsReleased(Unified):
     # --- the handling --------------------------------------------------------------------------------------------
 
     def classify(self, job: Job) -> None:
-        """Choose the handling of the coming call, and note its waste and the terms of the score."""
+        """Choose the handling of the coming call, and note its waste and its score's terms."""
         call = next_call(job)
         duration = call.duration * self.units
         context = _blocks(job.prompt + job.remaining) * BLOCK
@@ -96,7 +96,6 @@ class MarsAsReleased(Unified):
         self._kept_changed = True
 
     def while_paused(self, plan: Plan) -> None:
-        """Drop those to be recomputed, but for those of the largest waste, which are the first victims."""
         if not self._kept_changed:
             return
         most = max((self.wastes[index][0] for index in self.kept), default=Fraction(0))
@@ -130,7 +129,6 @@ class MarsAsReleased(Unified):
             super().evict(job, plan)
 
     def _target(self, plan: Plan) -> Job | None:
-        """Return the paused request that goes first; the next is chosen in the next batch, or if this has no work."""
         if not self.targets and not plan.work:
             self.while_paused(plan)
         return self.targets[-1] if self.targets else None
@@ -148,7 +146,6 @@ class MarsAsReleased(Unified):
         self.promoted |= {*self.timers.expired(view.batch)}
 
     def enqueue(self, queue: list[Entry], job: Job, key: Any) -> None:
-        """Put a request into the queue; if it ran before, its timer starts."""
         new = not (job.segment or job.generated or job.index in self._evicted)
         if new:
             self.classify(job)
@@ -190,7 +187,6 @@ def _blocks(tokens: int) -> int:
 
 
 def _terms(job: Job, call: NextCall, duration: float, *, recompute: bool) -> ScoreTerms:
-    """Return the terms of a score, for a call of `duration` times 100 ns."""
     before, after = _blocks(job.prompt + job.remaining), _blocks(job.remaining + call.returns)
     return (
         ScoreTerms(before, before + after, 0.0) if recompute else ScoreTerms(before, after, before * BLOCK * duration)

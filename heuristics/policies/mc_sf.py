@@ -19,10 +19,10 @@ Flags = NDArray[np.bool_]
 
 
 class Occupancy(NamedTuple):
-    """What a request holds in the batches to come, if it works in each: `held` + q in batch q, up to batch `last`.
+    """KV of a request that works in each batch to come: `held` + q in batch q, up to batch `last`.
 
-    Arrays for several requests. `kept` are the device blocks held from then on: 0, or its claim where a call preserves
-    its KV.
+    Arrays for several requests. `kept` are the device blocks from then on: 0, or its claim where a call preserves its
+    KV.
     """
 
     last: Array | int
@@ -53,7 +53,7 @@ class OccupancyProfile:
         return held
 
     def admits(self, course: Occupancy, delays: int = 1) -> Flags:
-        """Return whether one more course never lets memory overflow, if it starts after 0, 1, .. batches."""
+        """Whether one more course never lets memory overflow, if it starts after 0, 1, .. batches."""
         if self._limit is None:
             return np.ones(delays, dtype=bool)
         last, held, kept = course
@@ -72,17 +72,17 @@ class OccupancyProfile:
 class McSf(Unified):
     """Shortest output first, started if memory never overflows at an end to come; running requests go on.
 
-    Waiting requests start in order of a key, up to the first that would not fit. The key of `mc-sf` is the output left.
-    The test follows all requests that hold KV, token by token, to their ends. A request that calls with discard or swap
-    gives everything back; one whose call preserves counts from then on, as long as the call may last, with what it
-    claims until it gives everything back. A prefill in chunks counts as whole from its first batch; where budgets hold
-    running requests back, memory may run short after all, and the last comer is evicted. Free calls are handled as
-    wastes least (`heuristics.engine.min_waste`); a swap that the host has no room for becomes a discard.
+    Waiting requests start in order of the output left, up to the first that would not fit. The test follows all
+    requests that hold KV, token by token, to their ends. A request that calls with discard or swap gives everything
+    back; one whose call preserves counts from then on, as long as the call may last, with its claim. A prefill in
+    chunks counts as whole from its first batch; where budgets hold running requests back, memory may run short after
+    all, and the last comer is evicted. Free calls are handled as wastes least (`heuristics.engine.min_waste`); a swap
+    that the host has no room for becomes a discard.
 
     Guarantee: with one prompt length, no calls, and all there at first, mc-sf is within a constant factor of the least
     total flow time (Jaillet et al.). Where no budget holds a request back and predictions are exact, none is evicted.
-    Running time: O(r log r) a batch and O(r log r) for each request that starts, with r running requests and blocks of
-    one token; O(r^2) with larger blocks.
+    Running time: O(r log r) a batch and for each request that starts, r running, with blocks of one token; O(r^2) with
+    larger blocks.
     Source: Jaillet et al. (arXiv 2502.07115), MC-SF; the areas as in Kong et al. (arXiv 2606.22327).
     """
 
@@ -144,7 +144,7 @@ class McSf(Unified):
         return least_waste_handling(job.demand, job.segment - 1)
 
     def _keeps(self, job: Job) -> list[int]:
-        """Return the device blocks that it claims from the end of each segment on: 0 if it gives all back there."""
+        """Return the device blocks claimed from the end of each segment on: 0 if all is given back there."""
         if job.index not in self._kept:
             demand = job.demand
             kept = [0] * len(demand.end)

@@ -31,7 +31,7 @@ class PreemptiveOrder(Unified):
 
     @abstractmethod
     def rank(self, job: Job) -> Any:
-        """Return the rank; the smallest goes first, and of equal ones the earlier request of the instance."""
+        """Return the rank; the smallest goes first, of equal ones the earlier request of the instance."""
 
     def key(self, job: Job) -> Any:
         return self.rank(job)
@@ -64,10 +64,7 @@ class PreemptiveOrder(Unified):
         self.let_in_last(at, running, plan)
 
     def _let_in_before(self, end: Job | None, at: int, running: Sequence[Job], plan: Plan) -> int:
-        """Admit waiting requests from a place on that come before `end` (None: all), until that is evicted for them.
-
-        Return the place of the next to ask.
-        """
+        """Admit waiting requests from a place on before `end` (None: all), until that is evicted; return the next."""
         place: Any = None if end is None else self._place(end)
         while at < len(self.waiting) and (end is None or self.waiting[at][:2] < place):
             if end is not None and end.index in self._evicted:
@@ -87,7 +84,7 @@ class PreemptiveOrder(Unified):
         self._let_in_before(None, at, running, plan)
 
     def dequeue(self, at: int) -> None:
-        """Take the waiting request at a place out of the queue."""
+        """Take out the waiting request at a place."""
         del self.waiting[at]
 
     def _place(self, job: Job) -> tuple[Any, int]:
@@ -123,8 +120,8 @@ class Ranking(PreemptiveOrder):
 
     The shortest first; of equal ones the first to arrive.
 
-    Guarantee: nothing is known; long prompts or outputs may wait for ever. It needs a machine that evicts.
-    Running time: O(r log r) a batch with r running requests, O(log n) an event.
+    Guarantee: nothing is known; long prompts or outputs may wait for ever.
+    Running time: O(r log r) a batch, r running; O(log n) an event.
     Source: INFERMAX (arXiv 2411.07447), Section 4.6: Rank_org, Rank_I and Rank_O.
     """
 
@@ -149,12 +146,12 @@ RANKINGS: tuple[tuple[str, str, str, Callable[[Job], int], Knows], ...] = (
 class RankAsReleased(PreemptiveOrder):
     """A ranking in which each request evicts those after it, the last first, until it fits or none is left.
 
-    One that does not fit even so has evicted them all the same, and the next one is tried; that one may be evicted for
-    the first again in the next batch. While the batch has no work it evicts only what makes it fit, as a drop alone is
-    no batch.
+    One that does not fit even so has evicted them all the same, and the next is tried; that one may be evicted for the
+    first again in the next batch. While the batch has no work it evicts only what makes it fit, as a drop alone is no
+    batch.
 
-    Guarantee: nothing is known. Running time: O(r log r) a batch with r running requests, and O(n), in numpy, for each
-    of the n present that is admitted or evicted.
+    Guarantee: nothing is known. Running time: O(r log r) a batch, r running; O(n), in numpy, for each of the n present
+    that is admitted or evicted.
     Source: INFERMAX's released simulator (arXiv 2411.07447, a fork of Vidur): its `rank` scheduler, read, and not run
     (as released it frees what it does not hold).
     """
@@ -183,7 +180,6 @@ class RankAsReleased(PreemptiveOrder):
         self._needs = np.concatenate((self._needs[:at], self._needs[at + 1 :]))
 
     def let_in_last(self, at: int, running: Sequence[Job], plan: Plan) -> None:
-        """Admit waiting requests from a place on; none that runs comes after them, so only those that fit are asked."""
         while plan.takes("prefill"):
             fit = self._needs[at:] <= self.available(plan)
             if not fit.any():
@@ -201,12 +197,12 @@ class RankAsReleased(PreemptiveOrder):
 class Srpt(PreemptiveOrder):
     """Running and waiting requests in one order, fewest tokens left to generate first; the last is evicted.
 
-    Tokens of all segments, calls and refills not counted: the batches left if prefills are whole. A shorter newcomer
-    preempts a longer running request, and evicts it if it needs the memory.
+    Tokens of all segments, calls and refills not counted. A shorter newcomer preempts a longer running request, and
+    evicts it if it needs the memory.
 
     Guarantee: where each batch takes one request and one tick, memory has no limit and there is no call, it is shortest
     remaining processing time, which has the least total flow time. Otherwise nothing is known.
-    Running time: O(r log r) a batch with r running requests, O(log n) an event.
+    Running time: O(r log r) a batch, r running; O(log n) an event.
     Source: Schrage (1968), A proof of the optimality of the shortest remaining processing time discipline.
     """
 

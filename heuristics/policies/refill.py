@@ -18,17 +18,17 @@ class Refill(Policy):
 
     Requests are asked in order of the ticks that they have left, alone, with their calls. One takes part if all that it
     lacks fits, or would without those behind it, and those before it whose calls go on for at least P times as long as
-    the two contexts take to be processed again. Of these it drops the last, as many as the batch needs.
+    the two refills take. Of these it drops the last, as many as the batch needs.
 
-    Those who wait process all that they lack but the last token, in the room that is left beside what those that run
-    hold at the end of their segments. So when one of these makes room, only what had none is left to process: two
-    contexts S and S' on a memory M share it for (S + S' - M) / C batches of C tokens at each change.
+    Those who wait process all that they lack but the last token, in the room left beside what those that run hold at
+    the end of their segments. So two contexts S and S' on a memory M share it for (S + S' - M) / C batches of C tokens
+    at each change.
 
     Prompts of 4 and 5 with 3 tokens to generate each, on a memory of 8 with batches of 2: the second request processes
     2 tokens beside the last two of the first, and ends with the eighth batch; without that with the ninth.
 
     Guarantee: nothing is known.
-    Running time: O(n (log n + k)) a batch with n requests present, k of which hold KV and do not work.
+    Running time: O(n (log n + k)) a batch, n present, k of which hold KV and do not work.
     Source: this project.
     """
 
@@ -47,7 +47,7 @@ class Refill(Policy):
         self.patience, self.factors = patience, factors
 
     def key(self, job: Job, now: int) -> tuple[float, int]:
-        """Return the place in the order: what is left, alone."""
+        """Return the place in the order: the ticks left, alone."""
         left = job.work + job.call_time + (max(0, (job.call_end or 0) - now) if job.calling else 0)
         return left * (1.0 if self.factors is None else self.factors[job.index]), job.index
 

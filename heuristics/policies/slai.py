@@ -23,13 +23,13 @@ class Slai(Unified):
     the mean duration of the batches so far, or 10 times where 96 % of the memory is held or reserved (in whole ticks).
     Decodes go in order of these times. New prompts go in order of length, generated tokens included, and are admitted
     while there is memory for all of it and fewer than `batch_requests` run. A decode needs a free block, unless nothing
-    else runs; it evicts the prefill that was cut, and otherwise itself. Those evicted wait, in front of others of their
-    length, at least for the next batch.
+    else runs; it evicts the cut prefill, or else itself. Those evicted wait at least for the next batch, in front of
+    others of their length.
 
     The release has no calls: here a call ends the request, which returns as a new one.
 
-    Guarantee: nothing is known; the throughput theorem of the paper is RAD's. Running time: O(r log r) a batch with r
-    running requests.
+    Guarantee: nothing is known; the throughput theorem of the paper is RAD's. Running time: O(r log r) a batch, r
+    running.
     Source: the released code (arXiv 2508.01002), agrimUT/SLAI, sarathi/core/scheduler/slai_scheduler.py (d1ff17f),
     shortest prompt first, with the numbers of config_path_yml_files/mistral7b_relaxed.yml (2b01459); no watermark.
     """
@@ -45,7 +45,6 @@ class Slai(Unified):
         self.busy = self.began = self.evictions = 0
 
     def key(self, job: Job) -> Any:
-        """Return the tokens to prefill, and the arrival; those evicted now go before others."""
         if job.index not in self._evicted:
             return job.known, job.arrival, False
         self.evictions += 1

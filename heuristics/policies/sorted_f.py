@@ -28,9 +28,8 @@ class SortedF(McSf):
 
     Guarantee: with at most 100 requests, all there at first, no calls, unit batches and exact predictions, the total
     flow time of the paper's Sorted-F is at most 48 times the least.
-    Running time: a set is found exactly, by a dynamic program over the requests from the longest output: O(n k f), with
-    n <= 100 requests, k of which fit together, and f <= M pairs of memory and outputs, none better in both. Then as
-    `mc-sf`.
+    Running time: O(n k f) for a set, found by an exact dynamic program from the longest output, n <= 100 requests, k of
+    which fit together, and f <= M pairs of memory and outputs, none better in both. Then as `mc-sf`.
     Source: Wang, Ye, Zhou (arXiv 2508.06133): F, the order and the guarantee. How a set is found, the 100 and the order
     with arrivals are our own, and requests start as in MC-SF: the paper's own second step could not be read.
     """
@@ -38,7 +37,6 @@ class SortedF(McSf):
     name = "sorted-f"
 
     def key(self, job: Job) -> tuple[int, int]:
-        """Return the place behind those of a set, by the tokens left to generate."""
         return 1, job.remaining + sum(job.demand.decode[job.segment + 1 :])
 
     def fill_waiting(self, plan: Plan) -> None:
@@ -55,7 +53,7 @@ class SortedF(McSf):
                 return
 
     def choose(self) -> None:
-        """Choose the next set, and put it before the others."""
+        """Put the next set before the others."""
         longest_first = self.waiting[:MOST][::-1]
         blocks, block = self.machine.block_limit, self.machine.block
         held = [entry.job.known + block - 2 for entry in longest_first]

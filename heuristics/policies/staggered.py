@@ -22,7 +22,7 @@ class Staggered(McSf):
     """Groups of at most B requests, at least G batches apart, as early as memory allows; started ones go on.
 
     Order and memory test are those of mc-sf. Requests of different ages peak at different times, so that more fit than
-    if they start in waves; B weighs fuller memory against fewer prefills.
+    in waves; B weighs fuller memory against fewer prefills.
 
     Without B and G they follow from the requests that wait at first, their mean prompt s and output o. In a steady
     state the memory M is a saw-tooth of height B o around a mean. With f = `busy` + `any_decode` and p = `any_prefill`,

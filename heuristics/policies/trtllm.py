@@ -17,7 +17,7 @@ class TensorRtLlm(ServingEngine):
 
     *GUARANTEED_NO_EVICT*: all that have started take part, with the blocks of prompt and output limit reserved; then
     waiting requests, in order, while theirs fit, at most `batch_requests` in all. Without `max_new` the limit is 4,096
-    tokens, never more than the memory holds; where one outlives it, the last may be paused, as below.
+    tokens, at most what the memory holds; where one outlives it, the last may be paused, as below.
 
     *MAX_UTILIZATION* (`utilize`): the list is walked in order. A starting request needs the blocks of its whole prompt,
     a later chunk none, a decode its next block. Where one lacks them, the last started at or after it in the list is
@@ -31,7 +31,7 @@ class TensorRtLlm(ServingEngine):
     modelled: KV shared between requests, priorities, beams.
 
     Guarantee: with GUARANTEED_NO_EVICT none is evicted within its limit, so it runs on machines that do not evict;
-    otherwise nothing is known. Running time: O(n) a batch with n requests present.
+    otherwise nothing is known. Running time: O(n) a batch, n present.
     Source: TensorRT-LLM, cpp/tensorrt_llm/batch_manager/capacityScheduler.cpp (02a10fe), microBatchScheduler.cpp
     (0a949d3) and scheduledBlocksManager.h (1ce9149); chunks FIRST_COME_FIRST_SERVED.
     """
