@@ -1,4 +1,4 @@
-"""Another scheduler's run as a schedule: on the log's clock, or on the model's with differences counted."""
+"""Another scheduler's run as a schedule: on the log's clock, or on the model's."""
 
 from __future__ import annotations
 

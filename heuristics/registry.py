@@ -101,7 +101,7 @@ def get_policy(name: AnyPolicy) -> Policy:
     """Return the policy of that name, or one of a user's file (`FILE.py`, `FILE.py:CLASS`). BadInput if there is none.
 
     A Policy is returned as it is, a class is made; a function of a view and a plan decides (`Policy.decide`), one of a
-    job is the key of an order, whose first jobs that fit are taken (`Plan.fill`).
+    job is the key of an order (`Plan.fill`).
 
     Some take optional numbers, by name or in order: `index:r0=SECONDS,group=G`, `staggered:B,G`, `vllm-v1:watermark=W`;
     `kvbound policies NAME` lists them. `wait:N,COUNT` needs both.
@@ -122,7 +122,7 @@ def get_policy(name: AnyPolicy) -> Policy:
 def best_schedule(instance: Instance, objective: str) -> tuple[str, Schedule, Trace]:
     """Run the `STARTERS`; return name, schedule and trace of the smallest value, the first of equal ones.
 
-    The schedule has every batch written out, for models that start from it. BadInput: no such objective.
+    Every batch is written out, for models that start from it. BadInput: no such objective.
     """
     check_objective(objective)
     found = list[tuple[str, Trace]]()

@@ -1,4 +1,4 @@
-"""What a request demands up to its end, by segment, and how long a piece of it takes on a machine of its own.
+"""What a request demands up to its end, by segment, and how long that takes alone.
 
 Estimates only rank. They are exact where the cost does not depend on the resident KV; otherwise all batches of a piece
 of work count as its middle one.
@@ -26,11 +26,11 @@ class SoloEstimate:
         self._decode_ticks: dict[int, int] = {}  # of a decode batch, by the resident KV
 
     def others(self, context: int) -> int:
-        """Return the KV of others beside `context` tokens in a full memory (0 where memory has no limit)."""
+        """Return the KV of others beside `context` tokens in a full memory (0 without a limit)."""
         return 0 if self.machine.memory is None else max(0, self.machine.memory - context)
 
     def run(self, resident: int, missing: int, decode: int) -> Effort:
-        """Return the effort of processing `missing` tokens on top of `resident` ones and generating `decode` tokens."""
+        """Return the effort of processing `missing` tokens on top of `resident` ones and generating `decode`."""
         if resident > 0 and missing == 1:
             return self.decode(resident, decode)
         first = self.prefill(resident, missing)

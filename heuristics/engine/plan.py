@@ -68,14 +68,14 @@ class Plan:
 
     @property
     def true_demands(self) -> list[Demand]:
-        """True demand of each request, for the admission test. NotKnown for an online policy."""
+        """True demand of each request. NotKnown for an online policy."""
         if self._demands is None:
             raise NotKnown("the admission test needs the sizes of the requests, which an online policy does not know")
         return self._demands
 
     @property
     def phase(self) -> Phase | None:
-        """Phase of what was taken first, or else of what must work: of the whole batch, without `hybrid`."""
+        """Phase of what was taken first, or of what must work: of the whole batch, without `hybrid`."""
         return self._phase or next((job.phase for job in self._owed.values()), None)
 
     def limit(
@@ -156,7 +156,7 @@ class Plan:
         return self.free_blocks is None or job.growth(tokens) <= self.free_blocks
 
     def take(self, job: Job, tokens: int | None = None) -> None:
-        """Let the request process `tokens` (None: what the budgets leave); KV on the host is brought back first.
+        """Let the request process `tokens` (None: what the budgets leave), after KV on the host is back.
 
         Raises:
             ValueError: it has been taken already.

@@ -118,7 +118,6 @@ class Policy(ABC):
     def steady(self, view: View, plan: Plan) -> int:
         """Return for how many batches, this one included, the same would be decided if nothing happens in between.
 
-        Asked only about batches of decodes that go on: no request arrives, returns or ends, and none lacks a block. The
-        engine then repeats the batch.
+        Asked only about batches of decodes that go on: no request arrives, returns or ends, and none lacks a block.
         """
         return 1

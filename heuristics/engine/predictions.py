@@ -1,4 +1,4 @@
-"""Predictions that are wrong in a known way: the requests as a policy believes them to be.
+"""The requests as a policy believes them to be.
 
 `run_policy(.., predictions=predictions("noise:0.3", instance))`. Prompts, arrivals and the number of calls are known.
 """

@@ -1,4 +1,4 @@
-"""The engine: runs a policy batch by batch on an instance, and the referee checks every batch."""
+"""The engine: runs a policy batch by batch; the referee checks every batch."""
 
 from __future__ import annotations
 
@@ -159,7 +159,7 @@ class _Simulation:
             self.deciding = False
 
     def look_at_decision(self, *_: object) -> None:
-        """Raise if the decision that was being made at the last alarm is still being made."""
+        """Raise if no decision has ended since the last alarm."""
         if self.deciding and self.looked == self.decisions:
             too_long("decided")
         self.looked = self.decisions
@@ -197,7 +197,7 @@ class _Simulation:
         )
 
     def make_ordered_moves(self, plan: Plan) -> None:
-        """Make the moves that R9 orders: all KV held when the call started is dropped or swapped out."""
+        """Drop or swap out all KV held when the call started, as R9 orders."""
         for state in self.execution.due:
             job = self.jobs[state.position]
             if job.handling == "discard":

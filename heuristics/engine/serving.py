@@ -1,4 +1,4 @@
-"""The base of today's engines: running and waiting requests, and KV that stays until it is needed."""
+"""The base of today's engines: queues, and KV that stays until its memory is needed."""
 
 from itertools import count
 from operator import itemgetter

@@ -1,4 +1,4 @@
-"""INFERMAX's unified algorithm (Algorithm 1), generalised to calls: most schedulers are a few decisions in it."""
+"""INFERMAX's unified algorithm (Algorithm 1), generalised to calls."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ class Unified(Policy):
         return job.arrival
 
     def return_key(self, job: Job, now: int) -> Any:
-        """Return the place in the queues after a call: as if it came then where prefills go first, else the old one."""
+        """Return the place after a call: as if it came then where prefills go first, else the old one."""
         return now if self.prefill_first else self.key(job)
 
     def order(self, jobs: list[Job]) -> list[Job]:
@@ -79,11 +79,11 @@ class Unified(Policy):
         return jobs
 
     def reserve(self, job: Job, tokens: int) -> int:
-        """Return the tokens of KV that need memory when it is admitted: its prompt, or the whole refill."""
+        """Return the tokens of KV that need memory at its admission: its prompt, or the whole refill."""
         return job.known
 
     def joins(self, job: Job, tokens: int, plan: Plan) -> bool:
-        """Whether a waiting request that the budgets and the memory allow may join the batch."""
+        """Whether a waiting request with budgets and memory may join the batch."""
         return True
 
     def groups(self, plan: Plan) -> Iterable[Callable[[Plan], None]]:
@@ -180,7 +180,7 @@ class Unified(Policy):
                 self._take_or_evict(job, tokens, running, plan)
 
     def fill_prefilling(self, plan: Plan) -> None:
-        """Let running requests go on with their prefills, and evict for them."""
+        """Let prefills go on, and evict for them."""
         if self.decodes_count and self.prefill_tokens is not None:
             plan.limit(prefill_tokens=max(0, self.prefill_tokens - len(plan.work)))
         for job in () if self.by_arrival else list(self.prefilling):
@@ -197,7 +197,7 @@ class Unified(Policy):
         self._go_on(running[len(before) :] if together else running, running, plan)
 
     def fill_swapped(self, plan: Plan) -> None:
-        """Bring requests back from the host in order, up to the first that does not fit."""
+        """Bring requests back in order, up to the first that does not fit."""
         self._admit(self.swapped, plan)
 
     def fill_waiting(self, plan: Plan) -> None:
@@ -269,7 +269,7 @@ class Unified(Policy):
         plan.take(job, tokens)
 
     def victim(self, job: Job, running: Sequence[Job], plan: Plan) -> Job | None:
-        """Return the victim for `job`: the last running request that is not taken (None: there is none)."""
+        """Return the last running request that is not taken, as victim for `job` (None: there is none)."""
         return next(self.evictable(running, plan), None)
 
     def evictable(self, running: Sequence[Job], plan: Plan) -> Iterator[Job]:
@@ -332,7 +332,7 @@ class Unified(Policy):
         self.enqueue(self.waiting, job, self.key(job))
 
     def discard(self, job: Job, plan: Plan) -> None:
-        """Drop the KV of a request in a call, in the first batch that takes place."""
+        """Drop a call's KV in the first batch that takes place."""
         self.reserved.pop(job.index, None)
         self._discarding.append(job)
         plan.drop(job)
@@ -342,7 +342,7 @@ class Unified(Policy):
         return plan.free_host is None or job.device <= plan.free_host
 
     def swap(self, job: Job, plan: Plan) -> None:
-        """Send the KV of a request in a call to the host, or discard it without room."""
+        """Send a call's KV to the host, or discard it without room."""
         if self.host_takes(job, plan):
             self.reserved.pop(job.index, None)
             plan.swap_out(job)

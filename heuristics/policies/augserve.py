@@ -1,4 +1,4 @@
-"""AugServe: requests in order of a two-stage value, and a token limit that follows the free memory."""
+"""AugServe: a two-stage value, and a token limit that follows the free memory."""
 
 from bisect import insort
 from collections.abc import Sequence
@@ -35,9 +35,9 @@ class AugServe(Unified):
 
     The paper gives gamma = 1; alpha (in tokens), beta_low and beta_high are ours.
 
-    `as_printed` reads (6) and (26) as printed. By (26) waiting adds to the value, the opposite of what the paper says;
-    by (6) nearly all calls swap, more than the link carries. Without `ranked` it is first come, first served with
-    AugServe's token limit and handling: its ablation without two-stage scheduling.
+    `as_printed` reads (6) and (26) as printed: by (26) waiting adds to the value, the opposite of what the paper says;
+    by (6) nearly all calls swap, more than the link carries. Without `ranked` it is its ablation without two-stage
+    scheduling.
 
     Guarantee: nothing is known. Running time: O(r) a batch, r running; O(log n) an event.
     Source: AugServe (arXiv 2512.04013), Sections 4.3 and 4.4, Algorithm 1.
@@ -145,7 +145,7 @@ class AugServe(Unified):
         return self.target * call.context * job.demand.estimate.swap_out(call.context) if swapped else 0
 
     def least_waste(self, job: Job, call: NextCall) -> Handling:
-        """Return the handling of least waste, (4) to (8), beside the running requests' KV."""
+        """Return the handling of least waste, (4) to (8)."""
         if call is NO_CALL or self.machine.memory is None:
             return "preserve"
         estimate, context = job.demand.estimate, call.context

@@ -1,4 +1,4 @@
-"""The deadline rule: the latest to end first, in batches as long as the most urgent can bear."""
+"""The deadline rule: the latest to end first."""
 
 from typing import Any, ClassVar
 

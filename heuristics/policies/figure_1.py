@@ -15,8 +15,8 @@ from heuristics.engine.view import View
 class Fcfs(Ranked):
     """In order of arrival, kept on return; admitted if its segment fits and all can still finish (Figure 1's rule).
 
-    Guarantee: none is known; it can be arbitrarily far from the best mean latency (a long request before many short
-    ones). It never deadlocks and never evicts.
+    Guarantee: none beyond `Ranked`'s; it can be arbitrarily far from the best mean latency (a long request before many
+    short ones).
     Running time: O(n log n + c h log h) a batch, n requests present, h holding KV, c tested for admission.
     Source: MARS (arXiv 2410.18248), Figure 1a: the baseline; LAMPS, Figure 3a; InferCept's order.
     """
@@ -32,7 +32,7 @@ class Sjf(Ranked):
 
     Work is the ticks of decodes, prefills, refills and transfers if it ran alone.
 
-    Guarantee: that of `srpt`. It never deadlocks and never evicts.
+    Guarantee: those of `Ranked` and `srpt`.
     Running time: as fcfs.
     Source: MARS (arXiv 2410.18248), Figure 1b: the baseline; LAMPS, Figure 3b.
     """
@@ -46,7 +46,7 @@ class Sjf(Ranked):
 class SjfApi(Ranked):
     """Least remaining work plus remaining time in calls first, in ticks; admitted as in `fcfs`.
 
-    Guarantee: nothing is known. It never deadlocks and never evicts.
+    Guarantee: that of `Ranked`.
     Running time: as fcfs.
     Source: MARS (arXiv 2410.18248), Figure 1c: the baseline; LAMPS, Figure 3c.
     """
@@ -71,8 +71,7 @@ class MarsOrder(Ranked):
     only preserve's waste is 31, 4, 6 for R1, R2, R3; with the memory that others hold during R2's refill it is 31, 9,
     6, the order that the papers state.
 
-    Guarantee: nothing is known. It never deadlocks and never evicts. Starvation prevention and the caching of scores
-    are left out.
+    Guarantee: that of `Ranked`. Starvation prevention and the caching of scores are left out.
     Running time: as fcfs.
     Source: MARS (arXiv 2410.18248), Section 3 and Figure 1d; LAMPS, Section 4.
     """
@@ -86,7 +85,7 @@ class MarsOrder(Ranked):
 class Listed(Ranked):
     """Figure 1's rule in a given order, such as that in which a schedule completes the requests.
 
-    Guarantee: nothing is known. It never deadlocks and never evicts.
+    Guarantee: that of `Ranked`.
     Running time: as fcfs.
     Source: list scheduling; a means of local search.
     """
@@ -104,7 +103,7 @@ class Listed(Ranked):
 class RandomOrder(Ranked):
     """Figure 1's rule in a random order: one number is drawn for each request, from the seed and its id.
 
-    Guarantee: nothing is known. It never deadlocks and never evicts.
+    Guarantee: that of `Ranked`.
     Running time: as fcfs.
     Source: a reference, to see what an order is worth.
     """

@@ -214,7 +214,7 @@ class Index(Unified):
         return jobs
 
     def work_of(self, at: Array) -> tuple[Step, Array, Array]:
-        """Return the next step of requests (by index), the tokens left to generate, and R, in ticks."""
+        """Return the next step of requests (by index), the tokens left to generate, and R."""
         device, host, missing, left = self.state[:, at]
         step = Step(device + host, missing, (missing == 1) & (device + host > 0))
         work = (self.marginal.left(step, left) + self.after[:, at]).max(axis=0)

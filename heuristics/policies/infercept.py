@@ -1,4 +1,4 @@
-"""InferCept: chunks beside decodes, swaps that a batch hides, and calls handled anew for each batch."""
+"""InferCept: chunks, swaps that a batch hides, and calls handled anew for each batch."""
 
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
@@ -57,7 +57,7 @@ class InferceptBase(Unified):
         return sorted(jobs, key=first_come)
 
     def gives_up(self, job: Job) -> bool:
-        """Whether KV of a request in a call is dropped if it is not swapped out."""
+        """Whether a call's KV is dropped if it is not swapped out."""
         return True
 
     def at_call(self, job: Job, plan: Plan) -> None:
@@ -91,7 +91,7 @@ class InferceptBase(Unified):
                 self.discard(job, plan)
 
     def send(self, job: Job, plan: Plan) -> bool:
-        """Swap out what the limit and the host take of it; return whether the limit is used up."""
+        """Swap out as much as the limit and the host take; return whether the limit is used up."""
         most = self.out_left if plan.free_host is None else min(self.out_left, plan.free_host)
         block = self.machine.block
         tokens = job.device if job.device <= most else job.device - -(-(job.device - most) // block) * block
@@ -139,7 +139,7 @@ class InferceptBase(Unified):
                 plan.take(job, tokens)
 
     def bring(self, job: Job, plan: Plan) -> bool:
-        """Bring back what the limit and the memory take of it; return whether anything came."""
+        """Bring back as much as the limit and the memory take; return whether anything came."""
         whole = not self.machine.partial or not self.limit
         most = job.host if whole and not plan.swapped_in else min(job.host, self.in_left)
         tokens = min(most, self.fitting(job, plan))
@@ -163,7 +163,7 @@ class InferceptBase(Unified):
             self.make_room(self.swapped[0].job, plan)
 
     def make_room(self, job: Job, plan: Plan) -> None:
-        """Evict the last comers that hold KV until `job`, the first on the host, has room, if that suffices.
+        """Evict the last comers until `job`, the first on the host, has room, if that suffices.
 
         A running request that lacks memory came after it: else it would have evicted what `job` has on the device.
         """
@@ -373,7 +373,7 @@ class Infercept(InferceptBase):
         self.wastes: dict[int, tuple[int, int]] = {}
 
     def expected(self, job: Job) -> int:
-        """Return T_INT, the ticks that its call is expected to last from its start on."""
+        """Return T_INT, the ticks that its call is expected to last."""
         return job.demand.durations[job.segment - 1]
 
     def look_at_calls(self, plan: Plan) -> None:
@@ -447,7 +447,7 @@ class InferceptProfiled(InferceptElapsed):
 
 
 def forward(tokens: int, decodes: int = 0) -> Features:
-    """Return the features of a batch of so many tokens, so many of them decodes, without the KV that they read."""
+    """Return the features of a batch of so many tokens and decodes, without the KV that they read."""
     decodes = min(tokens, decodes)
     prefills = min(1, tokens - decodes)
     return Features(
@@ -457,7 +457,7 @@ def forward(tokens: int, decodes: int = 0) -> Features:
 
 
 def hidden(cost: Cost, features: Features) -> int:
-    """Return the tokens whose transfer lasts no longer than the batch: 0 if a function adds transfers to work."""
+    """Return the tokens whose transfer a batch hides: 0 if a function adds transfers to work."""
     ticks = cost.duration(features)
     if isinstance(cost, OwnCost):  # no coefficients to divide by: ask
 
@@ -482,5 +482,5 @@ def adds_transfers(function: CostFunction) -> bool:
 
 
 def call_type(job: Job) -> str:
-    """Return the type of its calls: the id up to the first dash."""
+    """Return the id up to the first dash."""
     return job.id.partition("-")[0]

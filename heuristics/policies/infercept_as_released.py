@@ -1,4 +1,4 @@
-"""InferCept as its released code has it: nothing is swapped before its memory is needed."""
+"""InferCept as released: nothing is swapped before its memory is needed."""
 
 from collections.abc import Sequence
 from fractions import Fraction
@@ -116,7 +116,7 @@ class InferceptAsReleased(InferceptBase):
         return super().bring(job, plan)
 
     def free(self, job: Job, tokens: int, victims: Sequence[Job], plan: Plan) -> bool:
-        """Take memory from the back of the victims until the device takes `tokens` more; return whether it does."""
+        """Take memory from the back of the victims, for `tokens` more; return whether that suffices."""
         pool = [victim for victim in victims if victim.device]
         while (lacking := tokens - self.fitting(job, plan)) > 0:
             if not pool or lacking > self.out_left:

@@ -1,4 +1,4 @@
-"""INFERMAX: the schedulers of its Table 1, some as released, their eviction-free variants, and its own two."""
+"""INFERMAX: the schedulers of its Table 1, their eviction-free variants, and its own two."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -15,8 +15,7 @@ class Vllm(Unified):
 
     While a waiting request fits, batches only prefill; otherwise every running request decodes. A decode needs a free
     block even where its last block has room, unless it runs alone: else it evicts the last running one, which waits
-    with its whole context to be refilled. A call ends the request and drops its KV; it returns as a new one, to the end
-    of the queue.
+    with its whole context to be refilled.
 
     Guarantee: nothing is known. Running time: O(r) a batch, r running; O(log n) an event.
     Source: vLLM as in INFERMAX's released simulator (arXiv 2411.07447, Table 1; no watermark), and InferCept's
@@ -62,9 +61,8 @@ class Sarathi(Unified):
 class SarathiServe(Sarathi):
     """As `sarathi`, in chunks of what the decodes leave of 512 tokens; the last comer is evicted.
 
-    Decodes beyond 512 tokens still run, and prefills then wait. A decode needs a free block even where its last block
-    has room, unless it runs alone: else the last to arrive of those that run is evicted, itself in the end; cut
-    prefills count, too, if they came after it.
+    Decodes beyond 512 tokens still run, and prefills then wait. A decode needs a free block as in `vllm`: else the last
+    to arrive of those that run is evicted, itself in the end; cut prefills count, too, if they came after it.
 
     Guarantee: nothing is known. Running time: as vllm.
     Source: Sarathi-Serve's released code (arXiv 2403.02310, commit 96f9911), and Vidur's copy, with which it agrees
@@ -122,7 +120,7 @@ class InfermaxHistogram(Infermax):
     def start(self, view: View) -> None:
         super().start(view)
         self.done: dict[int, tuple[int, int]] = {}
-        """By the prompt's binary digits: how many are done, and the KV held at their ends."""
+        """By the prompt's binary digits: how many are done, and the KV at their ends."""
 
     def observe(self, view: View, plan: Plan) -> None:
         for job in view.ended:
@@ -138,8 +136,8 @@ class InfermaxHistogram(Infermax):
 class Table1(Unified):
     """A row of Table 1: prefills or decodes first, hybrid batches or not, prefills in chunks or whole, and P.
 
-    C is the machine's. Where prefills go first, a request returns from a call as a new one, to the end of the queue;
-    otherwise it keeps its place.
+    C is the machine's. Where prefills go first, a request returns from a call to the end of the queue; otherwise it
+    keeps its place.
 
     Guarantee: nothing is known.
     Running time: as vllm.
@@ -162,7 +160,7 @@ ROWS: dict[str, tuple[str, dict[str, Any]]] = {
     "vllm-hy": ("Prefills first, whole, and decodes beside them", {"prefill_first": True, "chunked": False}),
     "sarathi-nohy": ("Decodes first, whole prefills in batches of their own", {"hybrid": False, "chunked": False}),
 }
-"""Table 1, without what all rows share: order of arrival, and the last comer is evicted."""
+"""Table 1; all rows go by arrival, and evict the last comer."""
 
 
 TABLE_1 = [

@@ -1,4 +1,4 @@
-"""The knee rule: decodes by the work left, and prefill up to where compute takes as long as the weights and the KV."""
+"""The knee rule: prefill up to where compute takes as long as memory."""
 
 from collections.abc import Sequence
 from math import inf
@@ -21,14 +21,14 @@ class Knee(Index):
     """Decodes by the least work left that serve most a tick, and prefill until compute takes as long as memory.
 
     Prefill is taken until another function becomes the longest. The function with the largest fixed part pays for the
-    memory traffic: weights, and KV that is read. Each other one, and tokens above a hinge, may last as long and no
-    longer. Where one function is always the longest, prefill takes what the budgets leave.
+    memory traffic: weights, and KV that is read. Each other one, and tokens above a hinge, may last as long. Where one
+    function is always the longest, prefill takes what the budgets leave.
 
     Decodes go by R, the least work left (as in `index`): the prefix that maximises the sum of c / (R + R0) over its
     duration, with c what the request adds; the rest pauses and keeps its KV. R0 is three times the mean R. Then
-    prefills by R, each whole or up to the knee, which ends the batch. One without KV joins if all that it knows fits
-    and leaves free a tenth of what those with KV will still add. Where a block lacks, eviction takes first the prefill
-    with the largest R, then KV of a free call, then the decode with the largest R.
+    prefills by R, each whole or up to the knee, which ends the batch. One without KV joins as in `index`. Where a block
+    lacks, eviction takes first the prefill with the largest R, then KV of a free call, then the decode with the largest
+    R.
 
     Guarantee: nothing is known.
     Running time: O(n log n) a batch, n present, in numpy; bisection for each prefill that is cut.
@@ -109,8 +109,8 @@ class Knee(Index):
     ) -> None:
         """Take prefills in order, up to the knee or a batch of `longest` ticks, whichever is later.
 
-        A request without KV joins if `coming` blocks stay free beside it; others evict `running`, or the KV of calls
-        and of later ones.
+        One without KV joins if `coming` blocks stay free beside it; others evict `running`, or KV of calls and of later
+        ones.
         """
         cost, joined = self.marginal, set[int]()
         for k, job in enumerate(jobs):
@@ -183,7 +183,7 @@ def pays(cost: Marginal) -> int:
 
 
 def has_knee(cost: Cost) -> bool:
-    """Whether prefill can make another function the longest than the one that pays."""
+    """Whether prefill can make a function longer than the one that pays."""
     if isinstance(cost, OwnCost):
         return False
     marginal = Marginal(cost)

@@ -1,4 +1,4 @@
-"""MARS and LAMPS: calls are handled as predicted before scheduling; the least memory over time goes first."""
+"""MARS and LAMPS: the least memory over time goes first."""
 
 from bisect import bisect_left, insort
 from itertools import takewhile
@@ -42,9 +42,8 @@ class Mars(Unified):
     others, and are evicted after them. With `refresh` = k the scores of those that hold KV are computed in every k-th
     batch; the score of one that waits does not change.
 
-    `lamps` is MARS in its earlier paper: scores refreshed at intervals (ten batches on ToolBench), and only requests
-    that have run before starve. `mars-fcfs` is MARS without its scheduling (not `ranked`): calls are handled as
-    predicted, a request keeps its place of arrival through its calls, and the last comer is evicted.
+    `lamps` is MARS in its earlier paper: scores refreshed at intervals (ten batches on ToolBench). `mars-fcfs` is MARS
+    without its scheduling (not `ranked`): the last comer is evicted.
 
     Guarantee: nothing is known. Running time: O(r) a batch, r running; O(r log r) where memory lacks (without `ranked`
     O(r)); O(log n) an event.
@@ -149,7 +148,7 @@ class Mars(Unified):
 
 
 def chosen(job: Job, call: NextCall) -> tuple[Handling, int]:
-    """Return the possible handling of least waste, or the instance's, and twice its token-ticks."""
+    """Return the possible handling of least waste, or the instance's, and twice the waste."""
     estimate = job.demand.estimate
     machine = estimate.machine
     if call is NO_CALL or (machine.memory is None and call.handling == "free"):

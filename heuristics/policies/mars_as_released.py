@@ -1,4 +1,4 @@
-"""MARS as its released code has it, which ranks by other numbers than the paper."""
+"""MARS as released."""
 
 from collections.abc import Sequence
 from fractions import Fraction

@@ -1,4 +1,4 @@
-"""List scheduling under a memory profile: a request starts if memory never overflows at an end to come."""
+"""List scheduling under a memory profile."""
 
 from typing import Any, NamedTuple
 
@@ -21,8 +21,7 @@ Flags = NDArray[np.bool_]
 class Occupancy(NamedTuple):
     """KV of a request that works in each batch to come: `held` + q in batch q, up to batch `last`.
 
-    Arrays for several requests. `kept` are the device blocks from then on: 0, or its claim where a call preserves its
-    KV.
+    Arrays for several requests. `kept` are the device blocks from then on: 0, or its claim where a call preserves.
     """
 
     last: Array | int
@@ -144,7 +143,7 @@ class McSf(Unified):
         return least_waste_handling(job.demand, job.segment - 1)
 
     def _keeps(self, job: Job) -> list[int]:
-        """Return the device blocks claimed from the end of each segment on: 0 if all is given back there."""
+        """Return the blocks claimed from the end of each segment on."""
         if job.index not in self._kept:
             demand = job.demand
             kept = [0] * len(demand.end)

@@ -1,4 +1,4 @@
-"""The on-time rule: what can still be on time by its due time, without the longest where not all can, then the rest."""
+"""The on-time rule: Moore and Hodgson's for first tokens, beside decodes."""
 
 from collections.abc import Iterable
 from heapq import heappop, heappush
@@ -155,7 +155,7 @@ class OnTime(Knee):
         self.mean += (RECENT if self.mean else 1.0) * (float(self._base.max()) - self.mean)
 
     def _longest(self, pace: Array, left: Array) -> float:
-        """Return the most ticks of a batch for decodes of such paces, increasing, with so many tokens left."""
+        """Return the most ticks of a batch for decodes of such paces, increasing."""
         if not len(pace):
             return inf
         batch = max(self.mean, float(self._base.max()))
@@ -163,7 +163,7 @@ class OnTime(Knee):
         return max(self.pace * float(pace[0]), slack)
 
     def _go(self, jobs: list[Job], at: Array, row: Row, first: list[int]) -> bool:
-        """Whether first tokens wait no more: one is half done, or has waited for its share of the time."""
+        """Whether first tokens wait no more: one is half done, or has waited for its share."""
         if not self.wait or any(jobs[p].device for p in first):
             return True
         arrival = np.array([jobs[p].arrival for p in first])
@@ -212,7 +212,7 @@ class OnTime(Knee):
 
 
 def due_times(job: Job, slo: Slo | None) -> tuple[float, float, float, float]:
-    """Return when its first token and its end are due, the ticks between them by its TPOT, and no first token."""
+    """Return when its first token and end are due, the ticks between them by its TPOT, and no first token."""
     slo = slo or job.slo
     if slo is None:
         return inf, inf, inf, inf

@@ -1,4 +1,4 @@
-"""All requests, running and waiting, in one order in each batch: INFERMAX's ranking schedulers, and SRPT."""
+"""All requests in one order in each batch: INFERMAX's ranking schedulers, and SRPT."""
 
 from abc import abstractmethod
 from bisect import bisect_left
@@ -19,15 +19,14 @@ class PreemptiveOrder(Unified):
 
     A waiting request is admitted if its known tokens fit beside what those before it hold: running requests after it
     are evicted, the last first, but only if that makes it fit. The first waiting request that does not fit stops the
-    others. A running request that lacks a block evicts the last of the running ones, itself in the end. Batches are
-    hybrid, prefills chunked, P = C.
+    others. A running request that lacks a block evicts the last of the running ones, itself in the end. P = C.
 
     The rank of a waiting request must not change, and that of a running one must not rise.
     """
 
     swapped_wait = True
     persists: bool = False
-    """Whether a waiting request that does not fit stops none, and evicts all the same once the batch has work."""
+    """Whether a request that does not fit stops no other, and evicts all the same once the batch has work."""
 
     @abstractmethod
     def rank(self, job: Job) -> Any:
@@ -197,8 +196,7 @@ class RankAsReleased(PreemptiveOrder):
 class Srpt(PreemptiveOrder):
     """Running and waiting requests in one order, fewest tokens left to generate first; the last is evicted.
 
-    Tokens of all segments, calls and refills not counted. A shorter newcomer preempts a longer running request, and
-    evicts it if it needs the memory.
+    Tokens of all segments, calls and refills not counted.
 
     Guarantee: where each batch takes one request and one tick, memory has no limit and there is no call, it is shortest
     remaining processing time, which has the least total flow time. Otherwise nothing is known.

@@ -1,4 +1,4 @@
-"""Who waits for room processes its context again meanwhile, beside those that run."""
+"""Refills beside running requests."""
 
 from collections.abc import Sequence
 from typing import ClassVar
@@ -91,7 +91,7 @@ class Refill(Policy):
 
     @staticmethod
     def make_room(job: Job, tokens: int, spared: Sequence[Job], plan: Plan) -> bool:
-        """Drop as many of the spared as the tokens need, if all that the request lacks fits without all of them."""
+        """Drop as many of the spared as the tokens need, if the whole request fits without all of them."""
         if plan.free_blocks is None or job.growth(job.missing) > plan.free_blocks + sum(
             other.blocks for other in spared
         ):

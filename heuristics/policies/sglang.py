@@ -1,4 +1,4 @@
-"""SGLang's scheduler: prefill batches of their own, admitted by the tokens that the running ones may yet generate."""
+"""SGLang's scheduler: prefill batches of their own, admitted by coming tokens."""
 
 from typing import ClassVar
 

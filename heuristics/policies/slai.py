@@ -1,4 +1,4 @@
-"""SLAI: a decode waits while its deadline allows, and the shortest prompts use the tokens."""
+"""SLAI: a decode waits while its deadline allows."""
 
 from collections.abc import Sequence
 from fractions import Fraction

@@ -1,4 +1,4 @@
-"""Sets of the least output over size squared first, started where memory never overflows at an end to come."""
+"""Sorted-F: sets of the least output over size squared first."""
 
 from bisect import bisect_left
 from fractions import Fraction

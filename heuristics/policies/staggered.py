@@ -1,4 +1,4 @@
-"""Staggered starts: a few requests every so many batches, so that they do not all end at once."""
+"""Staggered starts, so that requests do not all end at once."""
 
 from bisect import bisect_left
 from collections.abc import Iterator

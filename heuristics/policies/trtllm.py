@@ -1,4 +1,4 @@
-"""TensorRT-LLM's schedulers: one list of requests, with the whole output reserved, or as full as it goes."""
+"""TensorRT-LLM's schedulers: GUARANTEED_NO_EVICT and MAX_UTILIZATION."""
 
 from bisect import insort
 from collections.abc import Iterator
@@ -25,10 +25,8 @@ class TensorRtLlm(ServingEngine):
     and prefills its output as well.
 
     Decodes take a token each; what C leaves goes to prefills in order of arrival, cut at a block (anywhere, if a batch
-    takes less than a block). A call ends the request: it returns as a new one, at the end of the list.
-
-    With `cached`, freed KV stays until its memory is needed (block reuse, in part too, for the request itself). Not
-    modelled: KV shared between requests, priorities, beams.
+    takes less than a block). `cached` is block reuse, in part too, for the request itself. Not modelled: KV shared
+    between requests, priorities, beams.
 
     Guarantee: with GUARANTEED_NO_EVICT none is evicted within its limit, so it runs on machines that do not evict;
     otherwise nothing is known. Running time: O(n) a batch, n present.
@@ -87,7 +85,7 @@ class TensorRtLlm(ServingEngine):
     # --- memory --------------------------------------------------------------------------------------------------
 
     def promised(self, job: Job) -> int:
-        """Return the blocks that a started request will still take for its prompt."""
+        """Return the blocks that its prompt will still take."""
         return 0 if self.generates(job) else job.growth(job.missing)
 
     def walk(self, plan: Plan) -> tuple[list[Job], list[Job]]:

@@ -1,4 +1,4 @@
-"""vLLM V1's scheduler: one list of running requests, one budget of tokens, the last comer recomputed."""
+"""vLLM V1's scheduler: one budget of tokens, the last comer recomputed."""
 
 from bisect import insort
 from collections.abc import Iterator
@@ -19,13 +19,11 @@ class VllmV1(PlansAhead):
     A running request gets the blocks of these only. Where they lack, the last running request is preempted: its KV is
     freed, and it goes to the front of the queue. A step that preempts admits none. Otherwise the head of the queue is
     admitted while there are tokens, fewer than `batch_requests` run, and all its known tokens fit in the free blocks
-    (`gate`; without it, its first chunk). Only the chunk is allocated. A call ends the request: it returns as a new
-    one, at the end of the queue.
+    (`gate`; without it, its first chunk). Only the chunk is allocated.
 
-    With `cached`, freed KV stays until its memory is needed (prefix caching, for the request itself), in one line with
-    that of ended requests. With `priority`, larger weights go first, in the queue and at the preemption, and then those
-    that came first. One that preempts itself ends the step for those after it up to 0.32 (`ends_step`); since 0.33.0
-    they go on. With `ahead`, the scheduling is asynchronous.
+    `cached` is prefix caching, for the request itself. With `priority`, larger weights go first, in the queue and at
+    the preemption, and then those that came first. One that preempts itself ends the step for those after it up to 0.32
+    (`ends_step`); since 0.33.0 they go on. With `ahead`, the scheduling is asynchronous.
 
     Not modelled: KV shared between requests. A preempted request that finds part of its KV again, in a batch that takes
     another part of it, is admitted by vLLM and waits here (R4).

@@ -1,4 +1,4 @@
-"""WAIT: a type of requests takes part in a batch once enough new ones have gathered."""
+"""WAIT: a type takes part once enough new requests of it have gathered."""
 
 from collections import defaultdict
 from typing import ClassVar, Self
@@ -22,7 +22,7 @@ class Wait(ServingEngine):
 
     The paper's arrivals have no end, and what waits at the end is never done; the released code deletes it. Here, as
     there, WAIT knows the number of requests: when the last has come, every type is in every batch. The paper has no
-    calls: here a call ends the request, and a new one returns, of the tokens that it then has.
+    calls: what returns from one is a new request, of the tokens that it then has.
 
     Guarantee: none is evicted. With Poisson arrivals of rate l_j, batches of d0 + d1 m ticks for m tokens of KV, and M
     tokens of KV by the sum above, throughput is within O(T^-1/2) of the fluid limit's over T ticks and mean latency is
