@@ -37,7 +37,7 @@ TOLERATED = {
 
 @dataclass
 class LoggedDifference:
-    """How often something differs, in which batch of the log first, and the most ticks or tokens of one."""
+    """How often something differs, in which batch first, and the most ticks or tokens of one."""
 
     count: int
     first_batch: int
@@ -53,7 +53,7 @@ class LoggedRun:
     restarts: int  # evictions that the log does not name, read from requests that start again from their whole context
     differences: dict[str, LoggedDifference] = field(default_factory=dict)
     start_differences: tuple[Fraction, Fraction] = (Fraction(0), Fraction(0))
-    """Seconds from the schedule's starts to the log's, both from the first batch on: at most, and at the last."""
+    """Seconds from the schedule's starts to the log's, counted from the first batch: the most, and the last."""
 
     @property
     def schedule(self) -> Schedule:

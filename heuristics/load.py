@@ -26,7 +26,7 @@ HALVINGS = 5
 def scaled(instance: Instance, factor: Fraction) -> Instance:
     """Return the instance with its load multiplied by `factor`: arrivals at 1/factor of their ticks, rounded down.
 
-    A Poisson process stays one, and loads are compared on the same requests.
+    A Poisson process stays one.
 
     Raises:
         BadInput: the factor is not above 0, or an arrival would be beyond the limit of an instance.
@@ -42,7 +42,7 @@ def scaled(instance: Instance, factor: Fraction) -> Instance:
 
 
 def rate(instance: Instance) -> Fraction | None:
-    """Return the arrivals per second: requests over the time up to the last arrival; None if all arrive at once."""
+    """Return the arrivals per second up to the last arrival; None if all arrive at once."""
     last = max(request.arrival for request in instance.requests)
     return len(instance.requests) / (last * instance.tick_seconds) if last else None
 
@@ -73,7 +73,7 @@ def last_kept(
 ) -> Iterator[Any]:
     """Yield rows between the last load at which so large a share is on time and the next, by bisection.
 
-    All rows are of one policy, or of the bound; `run` makes one. None if all keep it, or none does.
+    All rows are of one policy, or of the bound; `run` makes one. There is none if all keep the share, or none does.
     """
     low = max((Fraction(row["factor"]) for row in rows if keeps(row, share)), default=Fraction(0))
     high = min((Fraction(row["factor"]) for row in rows if Fraction(row["factor"]) > low), default=low)
@@ -94,8 +94,7 @@ def queue_grows(trace: Trace, window: Fraction | None = None) -> bool | None:
     The time from the first arrival to the last (or to the end of the `window`, seconds) is cut into ten equal parts,
     without the first two, in which an empty system fills. The mean number of requests that have arrived, are not done
     and are in no call has to rise by the test of Mann and Kendall (one-sided, 1 %), and to more than twice as many.
-    Means over long parts depend less on each other than moments do; slow growth over a short run can go unseen. None
-    for fewer than 50 requests, or if all arrive at once.
+    Slow growth over a short run can go unseen. None for fewer than 50 requests, or if all arrive at once.
     """
     from scipy.stats import kendalltau  # loading it takes a while
 

@@ -166,7 +166,7 @@ class Admission:
         return self._free is None or self._demands[job.index].end_blocks[job.segment] - job.blocks <= self._free
 
     def admits(self, job: Job, tokens: int) -> bool:
-        """Whether the request, whose segment fits, may process `tokens` so that all can still finish."""
+        """Whether a request, whose segment fits, may process `tokens` so that all can still finish."""
         if isinstance(self._device, Banker):
             if not self._device.admits(job.index, job.growth(tokens), self._claim(job)):
                 return False

@@ -48,15 +48,15 @@ class PlansAhead(ServingEngine):
         """Plan a batch for the queues as they are."""
 
     def steady(self, view: View, plan: Plan) -> int:
-        """Return for how many batches nothing changes; with `ahead`, the next one sees what happened before."""
+        """Return for how many batches nothing changes; with `ahead`, the next sees what happened before."""
         return 1 if self._news else super().steady(view, plan)
 
     def room(self, plan: Plan, job: Job | None = None) -> int:
-        """Return the blocks free or of unused KV, `job` itself and those that leave apart."""
+        """Return the blocks free or of unused KV, but of `job` and those that leave."""
         return super().room(plan, job) - sum(self.leaving.values())
 
     def decode_on(self, plan: Plan) -> bool:
-        """Let all running requests decode, unless some leave or that would take KV out of its turn."""
+        """Let all running requests decode, unless some leave or KV would go out of its turn."""
         return not self.leaving and super().decode_on(plan)
 
     def _freed(self, job: Job, plan: Plan) -> int:

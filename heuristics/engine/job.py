@@ -117,7 +117,7 @@ class Job:
 
     @property
     def call_ended(self) -> int | None:
-        """Tick at which the latest call ended, from then on while `window`."""
+        """Tick at which the latest call ended, while `window`."""
         state = self._state
         return state.call.end if state.window and state.call is not None and not self.calling else None
 
@@ -171,7 +171,7 @@ class Job:
 
     @property
     def work(self) -> int:
-        """Ticks of its remaining batches if it ran alone: decodes, prefills, recomputations and transfers."""
+        """Ticks of its remaining batches if it ran alone: decodes, prefills, refills and transfers."""
         return self._efforts().ticks
 
     @property

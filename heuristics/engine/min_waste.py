@@ -10,8 +10,8 @@ InferCept's waste of device memory, in token-ticks, for a call of T ticks with C
 The least waste wins; of equal ones preserve before swap before discard. C_o is M - C, as in a full memory: where memory
 is not full, nothing is wasted. Without a limit on memory every call preserves.
 
-Source: InferCept (arXiv 2402.01869), equations (1) to (5). InferCept chooses when the call starts; MARS before anything
-is scheduled, as is done here.
+Source: InferCept (arXiv 2402.01869), equations (1) to (5), which chooses when the call starts; MARS, as here, before
+anything is scheduled.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class HandlingWaste(NamedTuple):
 
 
 def call_waste(estimate: SoloEstimate, context: int, duration: int) -> HandlingWaste:
-    """Return the waste of a call of `duration` ticks at `context` tokens of KV, in half token-ticks."""
+    """Return the waste of a call of `duration` ticks at `context` tokens of KV."""
     others, forward = estimate.others(context), estimate.prefill(0, context).ticks
     transfer = estimate.swap_out(context) + estimate.swap_in(context)
     recomputed = context if estimate.machine.chunked else 2 * context
@@ -47,7 +47,7 @@ def call_waste(estimate: SoloEstimate, context: int, duration: int) -> HandlingW
 
 
 def least_waste(waste: HandlingWaste, swap: bool = True, discard: bool = True) -> Handling:
-    """Return the possible handling of least waste; of equal ones, preserve before swap before discard."""
+    """Return the possible handling of least waste."""
     possible: dict[Handling, int] = {"preserve": waste.preserve}
     possible |= {"swap": waste.swap} if swap else {}
     possible |= {"discard": waste.discard} if discard else {}

@@ -26,17 +26,15 @@ PAYS: dict[Phase, list[tuple[int, bool]]] = {
     ]
     for phase in get_args(Phase)
 }
-"""By phase, the budgets that its work counts against: the place, and whether each token counts, or the request."""
+"""By phase, the budgets that its work counts against: the place, and whether tokens count, or requests."""
 
 
 class Plan:
     """Work and moves of the next batch, and what the budgets and the device memory still leave.
 
     It starts with the moves that rule R9 orders. The referee's rules check all that a policy puts into it; nothing is
-    corrected. `work`, `dropped`, `swapped_out` and `swapped_in` are tokens so far, by id; `tokens_left`,
-    `prefill_left`, `requests_left`, `free_blocks` (of the device) and `free_host` (tokens) are what is left, the last
-    two None without a limit; `machine`, `hybrid` and `chunked` say what the batch may do. A prefill of more than
-    `longest_prefill` tokens has to be split.
+    corrected. `work`, `dropped`, `swapped_out` and `swapped_in` are tokens so far, by id; `free_blocks` (of the device)
+    and `free_host` (tokens) are None without a limit. A prefill of more than `longest_prefill` tokens has to be split.
     """
 
     def __init__(self, view: View, execution: StreamExecution, demands: list[Demand] | None) -> None:
@@ -86,7 +84,7 @@ class Plan:
         batch_tokens: int | None = None,
         prefill_tokens: int | None = None,
     ) -> None:
-        """Keep this batch to the policy's own switches and budgets, where the machine allows more."""
+        """Keep this batch to the policy's own switches and budgets."""
         self.hybrid &= hybrid
         self.chunked &= chunked
         left = self._left
@@ -115,13 +113,13 @@ class Plan:
     # --- work ----------------------------------------------------------------------------------------------------
 
     def takes(self, phase: Phase) -> bool:
-        """Whether the budgets and the batch's phase leave anything for requests in a phase."""
+        """Whether budgets and phase leave anything for requests in a phase."""
         return self.tokens_left > 0 and self.requests_left > 0 and (self.hybrid or self.phase in (None, phase))
 
     def chunk(self, job: Job) -> int:
         """Return the most tokens that the budgets leave for the request in this batch; 0 if it cannot take part.
 
-        Without `pause`, each request that must work and is not yet taken has one token set aside.
+        Without `pause`, each request that must work and is not yet taken has a token set aside.
         """
         owed, left, set_aside = job.index in self._owed, self._left, self._set_aside
         missing, phase = job.missing, job.phase
@@ -139,8 +137,8 @@ class Plan:
     def _may_join(self, phase: Phase, whole: bool, owed: bool) -> bool:
         """Whether a request may join a batch of one phase.
 
-        Without `pause`, requests that prefill together must complete together: otherwise one would then have to decode
-        while another has to prefill.
+        Without `pause`, requests that prefill together must complete together: else one would then have to decode while
+        another has to prefill.
         """
         if self._closed or (self.phase is not None and phase != self.phase):
             return False
@@ -189,8 +187,7 @@ class Plan:
     def decode_on(self, jobs: Sequence[Job]) -> bool:
         """Let all of these decodes process a token, or none if not all of them can; faster than `take` for each.
 
-        False if one has not generated a token with its latest work, or the budgets, the phase or the blocks do not
-        allow all.
+        False also if one has not generated a token with its latest work.
         """
         members = self._stream.members
         count = len(jobs)
@@ -223,7 +220,7 @@ class Plan:
         return len(jobs) if block == 1 else sum(job.device % block == 0 for job in jobs)
 
     def fill(self, jobs: Iterable[Job]) -> None:
-        """Take those that must work, then these requests in order; skip those that are not admitted."""
+        """Take those that must work, then these requests in order, if admitted."""
         for job in list(self._owed.values()):
             self.take(job)
         for job in jobs:
@@ -235,8 +232,8 @@ class Plan:
     def admits(self, job: Job) -> bool:
         """Whether the request may take part: the budgets leave a chunk, and the admission test passes.
 
-        The test: the peak of its segment fits beside what the others hold, and all can still finish without eviction
-        (`heuristics.engine.admission`). Take those in `View.must_work` first, or use `fill`.
+        The test: its segment's peak fits, and all can still finish without eviction (`heuristics.engine.admission`).
+        Take those in `View.must_work` first, or use `fill`.
 
         Raises:
             NotKnown: the policy is online; the test needs the sizes.
@@ -268,7 +265,7 @@ class Plan:
         return bool(self.dropped or self.swapped_out or self.swapped_in)
 
     def batch(self, start: int) -> Batch:
-        """Return the batch of a schedule; TypeError if a number of tokens is no integer."""
+        """Return the batch of a schedule; TypeError if tokens are no integer."""
         parts = {"work": self.work, "drop": self.dropped, "swap_out": self.swapped_out, "swap_in": self.swapped_in}
         for part, tokens_of in parts.items():
             if not set(map(type, tokens_of.values())) <= {int}:

@@ -53,7 +53,6 @@ class Policy(ABC):
                 setattr(cls, key, text)
 
     def __repr__(self) -> str:
-        """Return its name, and the rule in a line."""
         return f"Policy({self.name!r}, {self.knows}: {brief(self.rule)})"
 
     def start(self, view: View) -> None:  # noqa: B027 - a policy without state needs none

@@ -49,8 +49,7 @@ def run_policy(instance: Instance, policy: Policy, predictions: Instance | None 
     test and the budgets take the true sizes: a wrong prediction costs time, never feasibility.
 
     Raises:
-        Unsuited: the policy cannot run on this machine, or says in the run that it cannot go on; without `chunked`,
-            perhaps only after it has dropped a context that no batch takes as a whole any more.
+        Unsuited: the policy cannot run on this machine, or says in the run that it cannot go on.
         PolicyError: the policy broke a rule, raised an error, stalled, or goes on without generating anything.
         BadInput: `predictions` has other requests.
     """
@@ -302,7 +301,7 @@ def _file_of(policy: Policy) -> str:
 def _demands(
     instance: Instance, policy: Policy, believed: list[Request]
 ) -> tuple[list[Demand] | None, list[Demand | None]]:
-    """Return the true demands, for the admission test, and those that the policy knows."""
+    """Return the true demands, and those that the policy knows."""
     if policy.knows == "online":
         return None, [None] * len(believed)
     estimate = SoloEstimate(instance.machine, instance.cost)

@@ -97,7 +97,7 @@ class ServingEngine(Policy):
     def limit(self, job: Job) -> int:
         """Return the tokens that the engine believes it may still generate before its call or end.
 
-        At most what the memory holds beside its prompt; 1 for one that outlives its limit.
+        At most those that the memory holds beside its prompt; 1 for one that outlives its limit.
         """
         blocks = self.machine.block_limit
         held = LIMIT if blocks is None else self.beside(job.known - job.generated, blocks * self.machine.block)
@@ -114,7 +114,7 @@ class ServingEngine(Policy):
     # --- memory --------------------------------------------------------------------------------------------------
 
     def room(self, plan: Plan, job: Job | None = None) -> int:
-        """Return the blocks free or of unused KV, `job` itself apart."""
+        """Return the blocks free or of unused KV, but of `job`."""
         if plan.free_blocks is None:
             return LIMIT
         return plan.free_blocks + sum(other.blocks for other in self.unused.values() if other is not job)
@@ -127,11 +127,11 @@ class ServingEngine(Policy):
         plan.take(job, tokens)
 
     def spare(self, plan: Plan) -> int:
-        """Return the blocks that go before any unused KV that a request would find again."""
+        """Return the blocks that go before any unused KV to be found again."""
         return LIMIT if plan.free_blocks is None else plan.free_blocks - self.behind()
 
     def behind(self) -> int:
-        """Return the blocks of ended requests that go after some KV that a request would find again."""
+        """Return the blocks of ended requests that go after some KV to be found again."""
         before = 0
         for index in self.unused if self.ended else ():
             if index not in self.ended:
@@ -159,7 +159,7 @@ class ServingEngine(Policy):
             del self.ended[index], self.unused[index]
 
     def decode_on(self, plan: Plan) -> bool:
-        """Let all running requests decode (`Plan.decode_on`), unless that would take KV out of its turn."""
+        """Let all running requests decode (`Plan.decode_on`), unless KV would go out of its turn."""
         fast = not self.behind() or len(self.running) <= self.spare(plan)
         return fast and plan.decode_on(self.running)
 

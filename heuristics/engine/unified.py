@@ -31,11 +31,7 @@ class Unified(Policy):
     In `decoding` and `prefilling`, memory is taken from the running request of lowest priority, even the candidate
     itself; a waiting one waits. Free calls discard.
 
-    A subclass sets the switches below and overrides:
-
-    * `groups`: which group is asked when;  `key`: order of the queues;  `order`: of the running requests;
-    * `reserve`: tokens of KV for which a request is given memory when it is admitted;
-    * `at_call`, `at_return`, `while_paused`: what happens to KV at a call, on return, and at each batch in between.
+    A subclass sets the switches below and overrides what it decides otherwise.
     """
 
     hybrid: bool = True  # whether a batch may mix prefills and decodes
@@ -75,7 +71,7 @@ class Unified(Policy):
         return now if self.prefill_first else self.key(job)
 
     def order(self, jobs: list[Job]) -> list[Job]:
-        """Return the running requests in order of priority; the last is evicted first."""
+        """Return the running requests by priority; the last is evicted first."""
         return jobs
 
     def reserve(self, job: Job, tokens: int) -> int:
@@ -113,7 +109,7 @@ class Unified(Policy):
             self.enqueue(self.waiting, job, self.return_key(job, now))
 
     def while_paused(self, plan: Plan) -> None:
-        """Look at the requests in calls, before each batch."""
+        """Look at requests in calls, before each batch."""
 
     # --- the algorithm -------------------------------------------------------------------------------------------
 
@@ -160,7 +156,7 @@ class Unified(Policy):
         }
 
     def fill_decoding(self, plan: Plan) -> None:
-        """Let every running decode process its token; where memory lacks, evict from the back."""
+        """Let all decodes process a token; where memory lacks, evict from the back."""
         if self.by_arrival and self.prefilling:
             self.fill_running(plan)
             return
@@ -201,7 +197,7 @@ class Unified(Policy):
         self._admit(self.swapped, plan)
 
     def fill_waiting(self, plan: Plan) -> None:
-        """Admit waiting requests in order, up to the first that does not fit."""
+        """Admit in order, up to the first that does not fit."""
         self._admit(self.waiting, plan)
 
     def steady(self, view: View, plan: Plan) -> int:
@@ -223,7 +219,7 @@ class Unified(Policy):
     # --- memory --------------------------------------------------------------------------------------------------
 
     def available(self, plan: Plan) -> int:
-        """Return the device blocks that are neither held nor reserved."""
+        """Return the device blocks neither held nor reserved."""
         return self._unreserved(plan, plan.work)
 
     def _unreserved(self, plan: Plan, work: Mapping[str, int]) -> int:
@@ -273,7 +269,7 @@ class Unified(Policy):
         return next(self.evictable(running, plan), None)
 
     def evictable(self, running: Sequence[Job], plan: Plan) -> Iterator[Job]:
-        """Yield the running requests that are not taken and may be evicted, the last first."""
+        """Yield the running requests that may be evicted, the last first."""
         for other in reversed(running):
             if other.id not in plan.work and other.index not in self._evicted and self.may_evict(other):
                 yield other
@@ -284,7 +280,7 @@ class Unified(Policy):
         return job.growth(tokens) <= self.available(plan) + self._promise(job) + released
 
     def may_evict(self, job: Job) -> bool:
-        """Whether the rules let its KV be dropped (R8 and R9)."""
+        """Whether the rules let its KV be dropped (R8, R9)."""
         return self.machine.evict or (job.window and job.handling == "free")
 
     # --- moves between the queues --------------------------------------------------------------------------------

@@ -19,7 +19,7 @@ def load_policy(text: str) -> Policy:
     """Return the policy of `FILE.py`, or the one of class NAME of `FILE.py:NAME`; the file is run.
 
     A class counts if it stands in the file, is a `Policy` with nothing left abstract, and needs no arguments. `name` is
-    by default the class's name, `rule` the docstring's first line.
+    by default the class's name.
 
     Raises:
         BadInput: there is no such file, it fails, or it has no such class, or several and none is named.

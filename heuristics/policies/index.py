@@ -31,7 +31,7 @@ class Step(NamedTuple):
 
 
 class Windows(NamedTuple):
-    """R0, in seconds, and `group` for windows of time of so many seconds from the first arrival on."""
+    """R0, in seconds, and `group` for windows of so many seconds from the first arrival on."""
 
     seconds: float
     r0: Array
@@ -64,7 +64,7 @@ class Marginal:
         return np.where(decodes, self.decode + self.decode_kv * m, prefill)
 
     def left(self, step: Step, decode: Array) -> Array:
-        """Return the same for a step that generates a token, and all decodes after it, `decode` tokens in all."""
+        """Return what each request adds with this step and all decodes after it, `decode` tokens in all."""
         rest = decode - 1
         read = rest * (step.resident + step.tokens) + rest * (rest - 1) / 2
         return self.step(step) + self.decode * rest + self.decode_kv * read
@@ -78,7 +78,7 @@ class Marginal:
 
 
 def title(kind: str, **given: float | None) -> str:
-    """Return a policy's name with the given numbers, `POLICY:key=number,..`."""
+    """Return the name `POLICY:key=number,..`."""
     parts = [f"{key}={value:g}" for key, value in given.items() if value is not None]
     return f"{kind}:{','.join(parts)}" if parts else kind
 
@@ -182,7 +182,7 @@ class Index(Unified):
     # --- the batch -----------------------------------------------------------------------------------------------
 
     def fill(self, plan: Plan) -> None:
-        """Take the best prefix; where nothing of it can work, the first that can."""
+        """Take the best prefix; where none of it can work, the first that can."""
         jobs = self.present()
         if not jobs:
             return
@@ -225,7 +225,6 @@ class Index(Unified):
         return going if plan.decode_on(going) else []
 
     def _make_room(self, job: Job, tokens: int, after: Sequence[Job], plan: Plan) -> None:
-        """Evict those with the most work left of the requests after it, if that makes it fit."""
         victims = list(self.evictable(after, plan))
         if job.growth(tokens) <= self.available(plan) + sum(victim.blocks for victim in victims):
             for victim in victims:
@@ -235,7 +234,7 @@ class Index(Unified):
                 self._stale.append(victim)
 
     def best_prefix(self, at: Array, holds: int, plan: Plan) -> tuple[Array, int]:
-        """Return the places in `at` by R, without those that may not join, and how many of them are the best batch.
+        """Return the places in `at` by R, without those that may not join, and the best batch's size.
 
         `at` are indices of requests, the first `holds` of them with KV.
         """

@@ -19,7 +19,7 @@ class InferceptBase(Unified):
     """Decodes, then chunks of prefills up to the saturation point, then swap-ins; each queue by original arrival.
 
     A chunk is admitted if there is memory for it. A running request that lacks memory evicts the last comer of all that
-    hold KV outside calls; a prefill first takes what room is left.
+    hold KV outside calls; before a prefill gives up, it takes what room is left.
 
     **Swaps.** At most `swap_limit` tokens are moved in a batch, out and in together: as many as take no longer than its
     work, and none where the cost adds transfers to it. Swap-ins have the first claim (criterion 3: no more than there
@@ -108,7 +108,7 @@ class InferceptBase(Unified):
     # --- swaps ---------------------------------------------------------------------------------------------------
 
     def swap_limit(self) -> int:
-        """Return N: the most tokens whose transfer takes no longer than the expected batch, or one token's."""
+        """Return N: the most tokens whose transfer the expected batch, or one token's, hides."""
         tokens = decodes = len(self.decoding)
         for job in (*self.prefilling, *(entry.job for entry in self.waiting[:16])):
             if tokens >= self.saturation:
@@ -150,7 +150,7 @@ class InferceptBase(Unified):
         return True
 
     def fitting(self, job: Job, plan: Plan) -> int:
-        """Return the further tokens of it that the free blocks take."""
+        """Return its further tokens that the free blocks take."""
         if plan.free_blocks is None:
             return LIMIT
         return (job.blocks + plan.free_blocks) * self.machine.block - job.device
@@ -296,8 +296,7 @@ LONG = ("chat", "image", "tts")  # types of calls that people or large models an
 class ByType(InferceptBase):
     """Chunks and swaps; calls of short-running types preserve, those of long-running ones discard beyond the limit.
 
-    The long-running types are swapped first; an unknown type counts as short. The type of a request is its id up to the
-    first dash.
+    The long-running types are swapped first; an unknown type is short. A type is the id up to the first dash.
 
     Guarantee: nothing is known. Running time: as infercept-swap.
     Source: InferCept (arXiv 2402.01869), Section 5.2: discard for interactive (long-running), preserve for automated

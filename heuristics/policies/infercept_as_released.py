@@ -59,7 +59,7 @@ class InferceptAsReleased(InferceptBase):
         self.choose_targets(plan)
 
     def choose_targets(self, plan: Plan) -> None:
-        """Drop the KV of all candidates but the targets."""
+        """Drop all candidates' KV but the targets'."""
         candidates = []
         preserved = [job for job in self.holding.values() if not job.host]
         if preserved:

@@ -47,8 +47,8 @@ class VllmVidur(Vllm):
 class Sarathi(Unified):
     """Decodes first, then prefills in chunks of 512 tokens, in order of arrival; the last comer is evicted.
 
-    What is left of the P prefill tokens goes to started, then to new prefills. Admission reserves memory for the whole
-    prompt. A decode that lacks a block evicts the last running request.
+    The rest of the P prefill tokens goes to started, then to new prefills. Admission reserves memory for the whole
+    prompt.
 
     Guarantee: nothing is known. Running time: as vllm.
     Source: Sarathi-Serve as INFERMAX models it (arXiv 2411.07447, Table 1).
@@ -82,7 +82,6 @@ class SarathiServe(Sarathi):
                 self._take_or_evict(job, 1, running[place:], plan)
 
     def _would_fit(self, job: Job, tokens: int, running: Sequence[Job], plan: Plan) -> bool:
-        """Whether there is memory once those after it are evicted, or another works if it is."""
         others = (other for other in self.prefilling if other is not job and other.index not in self._evicted)
         return super()._would_fit(job, tokens, running, plan) or any(others)
 
@@ -172,8 +171,8 @@ TABLE_1 = [
 class EvictionFree(Table1):
     """A row of Table 1 that reserves the most KV a request will ever hold when it is admitted (hypothetical).
 
-    That is I + O - 1 for a request without calls. The reservation outlasts a call whose KV is preserved, and ends with
-    a discard or a swap; one that returns from those is admitted anew.
+    That is I + O - 1 without calls. The reservation outlasts a call that preserves, and ends with a discard or a swap;
+    one that returns from those is admitted anew.
 
     Guarantee: with exact predictions none is evicted, so it runs on machines that do not evict. Otherwise nothing: one
     that outlives its prediction may get the last comer evicted.

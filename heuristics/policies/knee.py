@@ -26,9 +26,9 @@ class Knee(Index):
 
     Decodes go by R, the least work left (as in `index`): the prefix that maximises the sum of c / (R + R0) over its
     duration, with c what the request adds; the rest pauses and keeps its KV. R0 is three times the mean R. Then
-    prefills by R, each whole or up to the knee, which ends the batch. One without KV joins as in `index`. Where a block
-    lacks, eviction takes first the prefill with the largest R, then KV of a free call, then the decode with the largest
-    R.
+    prefills by R, each whole or up to the knee, which ends the batch. One without KV joins if its known tokens fit and
+    leave free a tenth of what those with KV will still add. Where a block lacks, eviction takes first the prefill with
+    the largest R, then KV of a free call, then the decode with the largest R.
 
     Guarantee: nothing is known.
     Running time: O(n log n) a batch, n present, in numpy; bisection for each prefill that is cut.

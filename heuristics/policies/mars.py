@@ -77,12 +77,12 @@ class Mars(Unified):
         return job.index not in self.starving, score if self.ranked else 0, job.arrival
 
     def score(self, job: Job) -> int:
-        """Return twice its coming token-ticks of this segment, and of its call's waste."""
+        """Return twice its coming token-ticks of this segment, waste included."""
         now = job.demand.estimate.run(job.device + job.host, max(1, job.missing), job.remaining)
         return 2 * now.area + self.decided(job)[1]
 
     def decided(self, job: Job) -> tuple[Handling, int]:
-        """Return the handling of the coming call and twice its waste, chosen once for each segment."""
+        """Return the coming call's handling and twice its waste, chosen once a segment."""
         segment, handling, waste = self.handled.get(job.index, (-1, "preserve", 0))
         if segment != job.segment:
             handling, waste = chosen(job, next_call(job))
@@ -121,7 +121,6 @@ class Mars(Unified):
             self.scores.update({job.index: self.score(job) for job in (*self.decoding, *self.prefilling)})
 
     def enqueue(self, queue: list[Entry], job: Job, key: Any) -> None:
-        """Queue a request; its timer begins anew unless it is starving."""
         entry = self.entries[job.index] = Entry(key, job.index, job)
         insort(queue, entry)
         new = not (job.segment or job.generated or job.index in self._evicted)
@@ -185,7 +184,7 @@ def next_call(job: Job) -> NextCall:
 class StarvationTimers:
     """Requests (by index) with the batch from which each is starving, in that order; O(1) an operation.
 
-    Batches are numbers: repeated ones count.
+    Repeated batches count.
     """
 
     def __init__(self) -> None:

@@ -71,7 +71,7 @@ class MarsAsReleased(Unified):
     # --- the handling --------------------------------------------------------------------------------------------
 
     def classify(self, job: Job) -> None:
-        """Choose the handling of the coming call, and note its waste and its score's terms."""
+        """Choose the coming call's handling, and note its waste and score."""
         call = next_call(job)
         duration = call.duration * self.units
         context = _blocks(job.prompt + job.remaining) * BLOCK
@@ -88,7 +88,7 @@ class MarsAsReleased(Unified):
         return recomputed + TOKEN * chunk * chunks * running + TOKEN * last * (running + last)
 
     def in_flight(self) -> int:
-        """Return the tokens that the running requests have to process."""
+        """Return the running requests' missing tokens."""
         return len(self.decoding) + sum(job.missing for job in self.prefilling)
 
     def at_call(self, job: Job, plan: Plan) -> None:
@@ -199,7 +199,7 @@ ITERATION = 484_000  # a batch of 384 tokens: 10 ms and 0.1 ms a token, which th
 
 
 def score(terms: ScoreTerms, chunk: int) -> float:
-    """Return the score of a request for chunks of so many tokens."""
+    """Return a request's score for chunks of so many tokens."""
     return _prefill(terms.before, chunk) + _prefill(terms.after, chunk) + terms.held
 
 

@@ -72,11 +72,11 @@ class McSf(Unified):
     """Shortest output first, started if memory never overflows at an end to come; running requests go on.
 
     Waiting requests start in order of the output left, up to the first that would not fit. The test follows all
-    requests that hold KV, token by token, to their ends. A request that calls with discard or swap gives everything
-    back; one whose call preserves counts from then on, as long as the call may last, with its claim. A prefill in
-    chunks counts as whole from its first batch; where budgets hold running requests back, memory may run short after
-    all, and the last comer is evicted. Free calls are handled as wastes least (`heuristics.engine.min_waste`); a swap
-    that the host has no room for becomes a discard.
+    requests that hold KV, token by token, to their ends. A call with discard or swap gives everything back; one that
+    preserves counts from then on, as long as it may last, with the request's claim. A prefill in chunks counts as whole
+    from its first batch; where budgets hold running requests back, memory may run short after all, and the last comer
+    is evicted. Free calls are handled as wastes least (`heuristics.engine.min_waste`); a swap that the host has no room
+    for becomes a discard.
 
     Guarantee: with one prompt length, no calls, and all there at first, mc-sf is within a constant factor of the least
     total flow time (Jaillet et al.). Where no budget holds a request back and predictions are exact, none is evicted.
@@ -161,7 +161,7 @@ def _course(known: Any, end: Any, kept: Any) -> Occupancy:
 
 
 def least_waste_handling(demand: Demand, k: int) -> Handling:
-    """Return the handling of call k that wastes least; without a limit on memory, preserve."""
+    """Return the handling of call k that wastes least; without a memory limit, preserve."""
     if demand.estimate.machine.memory is None:
         return "preserve"
     return least_waste(call_waste(demand.estimate, demand.end[k], demand.durations[k]))

@@ -155,7 +155,6 @@ class OnTime(Knee):
         self.mean += (RECENT if self.mean else 1.0) * (float(self._base.max()) - self.mean)
 
     def _longest(self, pace: Array, left: Array) -> float:
-        """Return the most ticks of a batch for decodes of such paces, increasing."""
         if not len(pace):
             return inf
         batch = max(self.mean, float(self._base.max()))

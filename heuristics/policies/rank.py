@@ -30,7 +30,7 @@ class PreemptiveOrder(Unified):
 
     @abstractmethod
     def rank(self, job: Job) -> Any:
-        """Return the rank; the smallest goes first, of equal ones the earlier request of the instance."""
+        """Return the rank; the smallest goes first."""
 
     def key(self, job: Job) -> Any:
         return self.rank(job)
@@ -79,7 +79,7 @@ class PreemptiveOrder(Unified):
         return at
 
     def let_in_last(self, at: int, running: Sequence[Job], plan: Plan) -> None:
-        """Admit waiting requests from a place on; all that run come before them."""
+        """Admit waiting requests from a place on, after all that run."""
         self._let_in_before(None, at, running, plan)
 
     def dequeue(self, at: int) -> None:
@@ -90,7 +90,7 @@ class PreemptiveOrder(Unified):
         return self.rank(job), job.index
 
     def _let_in(self, entry: Entry, running: Sequence[Job], plan: Plan) -> bool:
-        """Admit a waiting request, if need be by evicting running ones after it; return whether it was."""
+        """Admit a waiting request, if need be by evicting later running ones; return whether it was."""
         job, tokens = entry.job, plan.chunk(entry.job)
         if not tokens:
             return False

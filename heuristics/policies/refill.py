@@ -10,7 +10,7 @@ from heuristics.engine.view import View
 from kvcore.instance import LIMIT
 
 PATIENCE = 1.5
-"""Least duration of a call in which KV makes room for a request behind it, over both refills."""
+"""Least duration of a call in which KV makes room, over both refills."""
 
 
 class Refill(Policy):
@@ -21,8 +21,8 @@ class Refill(Policy):
     the two refills take. Of these it drops the last, as many as the batch needs.
 
     Those who wait process all that they lack but the last token, in the room left beside what those that run hold at
-    the end of their segments. So two contexts S and S' on a memory M share it for (S + S' - M) / C batches of C tokens
-    at each change.
+    the end of their segments. So where two contexts S and S' take turns on a memory M, a change takes (S + S' - M) / C
+    batches of C tokens.
 
     Prompts of 4 and 5 with 3 tokens to generate each, on a memory of 8 with batches of 2: the second request processes
     2 tokens beside the last two of the first, and ends with the eighth batch; without that with the ninth.
@@ -82,7 +82,7 @@ class Refill(Policy):
         return job.blocks > 0 and not (job.calling and job.handling != "free")
 
     def is_away(self, other: Job, job: Job, now: int) -> bool:
-        """Whether a call of `other` lasts long enough that `job` may take its room."""
+        """Whether `other` is in a call for long enough that `job` may take its room."""
         if not other.calling or other.call_end is None:
             return False
         prefill = job.demand.estimate.prefill

@@ -141,7 +141,7 @@ class SGLang(PlansAhead):
                 return
 
     def most(self, job: Job) -> int:
-        """Return the most tokens that it may generate, as the admission counts them."""
+        """Return the most tokens that the admission counts for it."""
         return min(self.generated(job) + self.limit(job), self.longest)
 
     def join(self, job: Job, tokens: int, plan: Plan) -> None:

@@ -76,7 +76,7 @@ class Slai(Unified):
         return self.fill_due, self.fill_prefilling, self.fill_swapped, self.fill_waiting, self.fill_decoding
 
     def fill_due(self, plan: Plan) -> None:
-        """Let the decodes that are due process their token."""
+        """Let the due decodes process their token."""
         self._decode([job for job in self.decoding if self.due.get(job.index, 0) <= self.now], plan)
 
     def fill_decoding(self, plan: Plan) -> None:
@@ -98,7 +98,6 @@ class Slai(Unified):
         return next(self.evictable([job, *self.prefilling], plan), None)
 
     def _would_fit(self, job: Job, tokens: int, running: Sequence[Job], plan: Plan) -> bool:
-        """Whether anything works if a decode is evicted: another finds its memory."""
         if job.phase == "prefill":
             return super()._would_fit(job, tokens, running, plan)
         running = [*self.decoding, *self.prefilling]

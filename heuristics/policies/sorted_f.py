@@ -123,7 +123,7 @@ def _target(outputs: Tokens, held: Tokens, memory: int) -> Tokens:
 
 
 def undominated(sets: Tokens) -> Tokens:
-    """Return those than which none of the same size holds less and generates less, in order of both."""
+    """Return those than which none of the same size holds less and generates less, in order."""
     sets = sets[:, np.lexsort(sets[2::-1])]
     rank = np.unique(sets[2], return_inverse=True)[1] - sets[0] * sets.shape[1]
     return sets[:, np.diff(np.minimum.accumulate(rank), prepend=1) < 0]

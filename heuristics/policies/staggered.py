@@ -54,7 +54,6 @@ class Staggered(McSf):
         self._groups: Iterator[tuple[int, int]] | None = None  # sizes, and how long after each the next one starts
 
     def fill_waiting(self, plan: Plan) -> None:
-        """Start the next group, or the part that memory allows, if it is time."""
         if not self.waiting or (plan.work and self._batch < self._next):
             return
         if self._groups is None:

@@ -65,7 +65,7 @@ class TensorRtLlm(ServingEngine):
                 self.give(job, plan)
 
     def give(self, job: Job, plan: Plan) -> None:
-        """Give a request that takes part the tokens that the budgets leave."""
+        """Give a request its share of the tokens."""
         tokens = plan.chunk(job) if self.may_join(job, plan) else 0
         if tokens < job.missing and self.machine.block <= (self.machine.prefill_limit or LIMIT):
             tokens -= tokens % self.machine.block
@@ -115,7 +115,7 @@ class TensorRtLlm(ServingEngine):
         return chosen, paused
 
     def need(self, job: Job) -> int:
-        """Return the further blocks that a request needs to take part."""
+        """Return the further blocks that a request needs."""
         if job.index in self.started:
             return job.growth(1) if self.generates(job) else 0
         return job.growth(job.missing) + (job.blocks if job.index in self.unused else 0)
@@ -139,7 +139,7 @@ class TensorRtLlm(ServingEngine):
         return chosen, paused
 
     def most(self, job: Job) -> int:
-        """Return the blocks of its prompt and output limit, at most the memory's."""
+        """Return the blocks of its prompt and output limit."""
         return min(self.machine.block_limit or LIMIT, self.machine.blocks(job.known + self.limit(job)))
 
 

@@ -126,7 +126,7 @@ class VllmV1(PlansAhead):
     def in_turn(self, victims: dict[int, Job], taken: dict[Job, int]) -> Iterator[Job]:
         """Yield the running requests that may go on, in order.
 
-        A step that only preempts takes no time. The next begins at once, unless the batch before still runs.
+        A step that only preempts takes no time: the next begins at once, unless the batch before still runs.
         """
         self.preempted = -1
         while not taken and len(victims) > self.preempted:  # it ends: each step but the last preempts one more
