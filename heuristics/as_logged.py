@@ -64,14 +64,14 @@ class LoggedRun:
 def read_run(instance: Instance, path: str | Path, preset: str | None = None, *, tolerate: bool = False) -> LoggedRun:
     """Read the log of another scheduler's run on `instance` as a schedule.
 
-    Starts are the log's, to the nearest tick; with `tolerate`, each batch of the log starts as early as the one before,
-    arrivals and calls let it on the model's clock, and differences are counted. In a log without evictions restarts
-    show them: KV was then dropped right after the request's last work, or the end of a call that keeps it; and the
-    moves that a call's handling orders are made.
+    Starts are the log's, to the nearest tick; with `tolerate`, each batch starts as early as the one before, arrivals
+    and calls let it on the model's clock, and differences are counted. In a log without evictions restarts show them:
+    KV was then dropped right after the request's last work, or the end of a call that keeps it; and the moves that a
+    call's handling orders are made.
 
     Raises:
         InvalidSchedule: the first rule that it breaks; with `tolerate`, the first that is not tolerated.
-        BadInput: the log is none, does not say enough, or names requests that the instance does not have.
+        BadInput: the log is none, does not say enough, or names unknown requests.
     """
     log = _of_instance(instance, read_log(path, preset))
     found = Restarts({}, {}) if log.moves else find_restarts(instance, log.batches)
@@ -217,7 +217,7 @@ class AsLogged(Policy):
         )
 
     def take(self, logged: LoggedBatch, plan: Plan) -> None:
-        """Make the moves and the work of a batch of the log, as far as possible."""
+        """Make a batch of the log, as far as possible."""
         j = self.next - 1
         ordered = set(plan.dropped) | set(plan.swapped_out)  # by the handling of a call, whatever the log says
         for id in sorted(self.pending - ordered):
@@ -251,7 +251,7 @@ class AsLogged(Policy):
     def make_room(self, logged: LoggedBatch, plan: Plan) -> None:
         """If the batch does not fit, drop the KV of those that work no more and are not done, the last first.
 
-        The log ends before they start again, which would show that they were evicted.
+        The log ends before their restart, which would show the eviction.
         """
         working = [(self.jobs[id], tokens) for id, tokens in logged.work.items() if id in self.jobs]
         growth = sum(job.growth(min(tokens, job.missing)) for job, tokens in working)

@@ -67,8 +67,8 @@ def trace_policy(
     """Run a policy as `run_policy` does, and return the trace of its schedule (`Trace.schedule`).
 
     With `compress`, batches of decodes for which the policy would decide the same again (`Policy.steady`) become one
-    repeated batch. The schedule, written out, is the same either way. Where `go_on`, asked before every decision, says
-    no, the run ends with a PolicyError.
+    repeated batch; written out, the schedule is the same. Where `go_on`, asked before every decision, says no, the run
+    ends with a PolicyError.
     """
     with guarded(_file_of(policy), partial(PolicyError, policy.name, 0, None)):
         reason = policy.declines(instance)
@@ -158,7 +158,7 @@ class _Simulation:
             self.deciding = False
 
     def look_at_decision(self, *_: object) -> None:
-        """Raise if no decision has ended since the last alarm."""
+        """Raise if the decision of the last alarm still runs."""
         if self.deciding and self.looked == self.decisions:
             too_long("decided")
         self.looked = self.decisions
@@ -215,11 +215,11 @@ class _Simulation:
         return min(events, default=None)
 
     def wait(self, plan: Plan) -> None:
-        """Idle until the next arrival or end of a call.
+        """Idle until the next arrival or end of a call, if there is one.
 
         Raises:
-            Unsuited: there is none, as a request has more to prefill than any batch takes.
-            PolicyError: there is none, and no such reason.
+            Unsuited: a request has more to prefill than any batch takes.
+            PolicyError: otherwise.
         """
         event = self.next_event()
         if event is None:
@@ -285,7 +285,7 @@ class _Simulation:
         """Refuse a policy that moves KV in and out for ever.
 
         Without evictions, each batch between two tokens prefills a token or makes a call's transfer; four times as many
-        are allowed.
+        may.
         """
         self.quiet = 0 if generated else self.quiet + 1
         if self.quiet.bit_count() == 1 and self.quiet > 64:

@@ -164,7 +164,7 @@ class ServingEngine(Policy):
         return fast and plan.decode_on(self.running)
 
     def steady(self, view: View, plan: Plan) -> int:
-        """Return for how many batches nothing changes: memory only becomes scarcer, the budgets stay as they are.
+        """Return for how many batches nothing changes: memory only becomes scarcer, the budgets stay.
 
         Repeated batches take free blocks only, so they end before those behind KV that stays.
         """

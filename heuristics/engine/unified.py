@@ -203,7 +203,7 @@ class Unified(Policy):
     def steady(self, view: View, plan: Plan) -> int:
         """Return for how many batches the decodes stay within reserved or free memory.
 
-        No request is admitted before something happens: memory only becomes scarcer, the budgets stay as they are.
+        None is admitted before something happens: memory only becomes scarcer, the budgets stay.
         """
         if not self.reserved and not self.spare_block:
             return LIMIT

@@ -111,13 +111,13 @@ class AugServe(Unified):
         return self.values[job.index] + (waiting if not self.as_printed else -waiting), job.arrival
 
     def before_call(self, job: Job) -> int:
-        """Return stage I, (9) to (15), times 2N."""
+        """Return the value of stage I, (9) to (15), times 2N."""
         iteration, tokens, out = self.iteration(job), job.known, job.remaining
         value = tokens * tokens * iteration + self.decode_cost(job, tokens, out)
         return value + self.call_cost(job, next_call(job))
 
     def after_call(self, job: Job) -> int:
-        """Return stage II, (16) to (25), times 2N."""
+        """Return the value of stage II, (16) to (25), times 2N."""
         iteration, before = self.iteration(job), self.context.get(job.index, job.known)
         returned = job.known - before
         value = iteration * (2 * before * returned + returned * returned)

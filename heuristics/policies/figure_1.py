@@ -15,9 +15,9 @@ from heuristics.engine.view import View
 class Fcfs(Ranked):
     """In order of arrival, kept on return; admitted if its segment fits and all can still finish (Figure 1's rule).
 
-    Guarantee: none beyond `Ranked`'s; it can be arbitrarily far from the best mean latency (a long request before many
-    short ones).
-    Running time: O(n log n + c h log h) a batch, n requests present, h holding KV, c tested for admission.
+    Guarantee: that of `Ranked`; it can be arbitrarily far from the best mean latency (a long request before many short
+    ones).
+    Running time: O(n log n + c h log h) a batch, n present, h holding KV, c tested for admission.
     Source: MARS (arXiv 2410.18248), Figure 1a: the baseline; LAMPS, Figure 3a; InferCept's order.
     """
 

@@ -23,7 +23,7 @@ class FirstTokens(Unified):
     admitted if there is memory for all that it will hold.
 
     Guarantee: nothing is known.
-    Running time: O(n log n) a batch with n requests present.
+    Running time: O(n log n) a batch, n present.
     Source: this project; the most first tokens for its duration is Smith's rule (1956) for a batch.
     """
 

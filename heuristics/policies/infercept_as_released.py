@@ -89,11 +89,11 @@ class InferceptAsReleased(InferceptBase):
         return wastes
 
     def ticks(self, tokens: int) -> int:
-        """Return F."""
+        """Return F, the ticks of a batch."""
         return self.cost.duration(forward(tokens))
 
     def added(self, tokens: int) -> int:
-        """Return f."""
+        """Return f, the ticks that so many tokens add."""
         return self.ticks(1 + tokens) - self.ticks(1)
 
     # --- memory on demand ----------------------------------------------------------------------------------------

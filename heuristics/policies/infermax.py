@@ -175,7 +175,7 @@ class EvictionFree(Table1):
     one that returns from those is admitted anew.
 
     Guarantee: with exact predictions none is evicted, so it runs on machines that do not evict. Otherwise nothing: one
-    that outlives its prediction may get the last comer evicted.
+    that outlives its prediction may evict the last comer.
     Running time: as vllm.
     Source: INFERMAX (arXiv 2411.07447), Section 4.1: eviction-free.
     """

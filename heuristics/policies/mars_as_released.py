@@ -32,16 +32,15 @@ class MarsAsReleased(Unified):
     requests that hold KV by this policy's choice, those of less than the largest waste that are to be recomputed are
     dropped; the one of the largest waste is the first victim, whatever its handling, as a whole.
 
-    *Order*: the score of a request is M(b) + 64 b T + M(a) if its call is preserved and M(b) + M(b + a) if not, M(x)
-    being n (n+1)/2 chunks of c = max(1, 384 - tokens in the running batch) tokens for n = ceil(64 x / c), with b the
-    blocks of prompt and predicted output, a those of predicted output and return, anew for each batch. Admission stops
-    at the first that lacks memory after the paused target was dropped; memory is given out chunk by chunk.
+    *Order*: for each batch, the score of a request is M(b) + 64 b T + M(a) if its call is preserved and M(b) + M(b + a)
+    if not, M(x) being n (n+1)/2 chunks of c = max(1, 384 - tokens in the running batch) tokens for n = ceil(64 x / c),
+    with b the blocks of prompt and predicted output, a those of predicted output and return. Admission stops at the
+    first that lacks memory after the paused target was dropped; memory is given out chunk by chunk.
 
     *Starvation*: a request that ran before, and then waits for 100 batches on end, goes first until its next call, from
     the batch after. (The released quantum of 100,000 iterations is longer than any segment.)
 
-    Scores are double-precision floats, as released. By its script's settings a token and the fixed part of a batch take
-    0.0408 and 16.92 ms in the waste, 0.1 and 10 ms in the score.
+    Scores are double-precision floats, as released, and take other times of a batch than the waste.
 
     Guarantee: nothing is known. Running time: O(r) a batch, r running; O(w), w waiting, for each that is admitted, or
     where the running batch has changed and tokens are left.

@@ -125,7 +125,6 @@ class Ranking(PreemptiveOrder):
     """
 
     def __init__(self, row: tuple[str, str, str, Callable[[Job], int], Knows]) -> None:
-        """Take a row of `RANKINGS`."""
         name, order, variant, self.length, self.knows = row
         self.name = name
         self.rule = f"Running and waiting requests in one order, {order}; the last is evicted"
