@@ -1,4 +1,4 @@
-"""Policies, a file for each paper or engine, and the one engine that runs them."""
+"""Policies, and the engine that runs them."""
 
 from heuristics.engine.job import Job as Job
 from heuristics.engine.job import NotKnown as NotKnown

@@ -1,4 +1,4 @@
-"""What another scheduler did, as a schedule: on the log's clock, or on the model's with differences counted."""
+"""Another scheduler's run as a schedule: on the log's clock, or on the model's."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ TOLERATED = {
     "empty": "batches with neither work nor a transfer: left out (rule R10)",
     "unfinished": "requests that are not done when the log ends: finished after it (rule R11)",
 }
-"""What may differ between a log and the schedule made of it. What breaks a limit or switch of the machine may not."""
+"""Differences allowed between a log and its schedule. A broken limit or switch of the machine is not."""
 
 
 @dataclass
 class LoggedDifference:
-    """How often something differs, in which batch of the log first, and the most ticks or tokens of one."""
+    """How often something differs, in which batch first, and the most ticks or tokens of one."""
 
     count: int
     first_batch: int
@@ -46,15 +46,14 @@ class LoggedDifference:
 
 @dataclass
 class LoggedRun:
-    """What a scheduler did: the schedule, its trace, the evictions read from the log, the differences by kind."""
+    """A scheduler's run: the schedule, its trace, the evictions read from the log, the differences by kind."""
 
     instance: Instance
     trace: Trace
     restarts: int  # evictions that the log does not name, read from requests that start again from their whole context
     differences: dict[str, LoggedDifference] = field(default_factory=dict)
     start_differences: tuple[Fraction, Fraction] = (Fraction(0), Fraction(0))
-    """By how many seconds the starts of log and schedule differ, counted from the first batch: at most, and the last
-    of the log minus its own in the schedule."""
+    """Seconds from the schedule's starts to the log's, counted from the first batch: the most, and the last."""
 
     @property
     def schedule(self) -> Schedule:
@@ -65,14 +64,14 @@ class LoggedRun:
 def read_run(instance: Instance, path: str | Path, preset: str | None = None, *, tolerate: bool = False) -> LoggedRun:
     """Read the log of another scheduler's run on `instance` as a schedule.
 
-    Starts are the log's, to the nearest tick; with `tolerate`, each batch of the log starts as early as the one
-    before, arrivals and calls let it on the model's clock, and what differs is counted. In a log without evictions they
-    show as restarts: KV was then dropped right after the request's last work, or the end of a call that keeps it; and
-    the moves that a call's handling orders are made.
+    Starts are the log's, to the nearest tick; with `tolerate`, each batch starts as early as the one before, arrivals
+    and calls let it on the model's clock, and differences are counted. In a log without evictions restarts show them:
+    KV was then dropped right after the request's last work, or the end of a call that keeps it; and the moves that a
+    call's handling orders are made.
 
     Raises:
-        InvalidSchedule: the first rule that it breaks; with `tolerate`, the first of those that are not tolerated.
-        BadInput: the log is none, does not say enough, or names requests that the instance does not have.
+        InvalidSchedule: the first rule that it breaks; with `tolerate`, the first that is not tolerated.
+        BadInput: the log is none, does not say enough, or names unknown requests.
     """
     log = _of_instance(instance, read_log(path, preset))
     found = Restarts({}, {}) if log.moves else find_restarts(instance, log.batches)
@@ -90,7 +89,7 @@ def read_run(instance: Instance, path: str | Path, preset: str | None = None, *,
 
 
 def _of_instance(instance: Instance, log: RunLog) -> RunLog:
-    """Return the log with the ids of the instance; BadInput for a request that is none of it."""
+    """Return the log with the instance's ids; BadInput for an unknown request."""
     ids = [request.id for request in instance.requests]
     names = {str(k): id for k, id in enumerate(ids)} if log.numbered else {id: id for id in ids}
     batches = []
@@ -113,7 +112,7 @@ def _of_instance(instance: Instance, log: RunLog) -> RunLog:
 
 
 def _execute(instance: Instance, log: RunLog, dropped: dict[int, list[str]]) -> Trace:
-    """Execute the log as it stands; where it has no moves, with those that restarts show and those that calls order."""
+    """Execute the log as it stands; one without moves with those that restarts show and calls order."""
     execution, made, pending = StreamExecution(instance), list[Batch](), set[str]()
     for j, logged in enumerate(log.batches):
         start = round(logged.start_s / instance.tick_seconds)
@@ -138,7 +137,7 @@ def _execute(instance: Instance, log: RunLog, dropped: dict[int, list[str]]) -> 
 
 
 def _kept(state: RequestState, start: int, due: list[RequestState]) -> bool:
-    """Whether the handling of its latest call keeps a restarting request's KV until after `start`."""
+    """Whether its latest call's handling keeps a restarting request's KV until after `start`."""
     if not state.window or state.handling == "free":
         return False
     return state in due or (state.call is not None and state.call.end > start)
@@ -157,7 +156,7 @@ def _held(execution: StreamExecution, state: RequestState, move: str) -> int:
 class AsLogged(Policy):
     """The batches of a log, in its order; what is not done then is finished without further evictions where it can be.
 
-    Guarantee: none; it is what the log says. Running time: O(k) for a batch of k requests.
+    Guarantee: none. Running time: O(k) for a batch of k requests.
     """
 
     name = "as logged"
@@ -183,7 +182,7 @@ class AsLogged(Policy):
         found.largest = max(found.largest, size)
 
     def decide(self, view: View, plan: Plan) -> None:
-        """Take the next batch of the log, once all its requests have arrived and returned."""
+        """Take the next batch of the log, once all its requests are there."""
         self.jobs.update((job.id, job) for job in view.arrived)
         self.to_come.difference_update(job.id for job in view.arrived)
         for job in view.ended:
@@ -205,7 +204,7 @@ class AsLogged(Policy):
         self.finish(view, plan)
 
     def waits(self, logged: LoggedBatch, plan: Plan) -> bool:
-        """Whether one that works is to arrive or to return, or one that is evicted had returned on the log's clock."""
+        """Whether one that works is to arrive or return, or one that is evicted had returned on the log's clock."""
         if not self.to_come.isdisjoint(logged.work):
             return True
         evicted = {*logged.drop, *logged.swap_out, *self.pending} - {*plan.dropped, *plan.swapped_out}
@@ -218,7 +217,7 @@ class AsLogged(Policy):
         )
 
     def take(self, logged: LoggedBatch, plan: Plan) -> None:
-        """Make the moves of a batch of the log and let its requests work, as far as that can be."""
+        """Make a batch of the log, as far as possible."""
         j = self.next - 1
         ordered = set(plan.dropped) | set(plan.swapped_out)  # by the handling of a call, whatever the log says
         for id in sorted(self.pending - ordered):
@@ -250,9 +249,9 @@ class AsLogged(Policy):
             plan.take(job, min(tokens, job.missing))
 
     def make_room(self, logged: LoggedBatch, plan: Plan) -> None:
-        """Drop the KV of those that work no more and are not done, the last first, if the batch does not fit otherwise.
+        """If the batch does not fit, drop the KV of those that work no more and are not done, the last first.
 
-        The log ends before they start again, which would show that they were evicted.
+        The log ends before their restart, which would show the eviction.
         """
         working = [(self.jobs[id], tokens) for id, tokens in logged.work.items() if id in self.jobs]
         growth = sum(job.growth(min(tokens, job.missing)) for job, tokens in working)
@@ -263,7 +262,7 @@ class AsLogged(Policy):
                 plan.drop(job)
 
     def finish(self, view: View, plan: Plan) -> None:
-        """Let those that are left work, in order of arrival; if none is admitted, the last holder of KV gives way."""
+        """Let the rest work in order of arrival; if none is admitted, the last holder of KV gives way."""
         if "unfinished" not in self.differences:
             self.differ("unfinished", self.next, count=len(self.jobs) + len(self.to_come))
         plan.fill(view.ready)

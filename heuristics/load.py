@@ -17,19 +17,19 @@ from kvcore.trace import Trace
 
 WINDOWS, WARM_UP = 10, 2
 ENOUGH = 50
-"""Requests from which on it is said whether the queue grows."""
+"""Fewest requests for which `queue_grows` answers."""
 SIGNIFICANCE = 0.01
 HALVINGS = 5
-"""Of the gap between two loads of which one has enough requests on time."""
+"""Of the gap between two loads, one of which has enough requests on time."""
 
 
 def scaled(instance: Instance, factor: Fraction) -> Instance:
     """Return the instance with its load multiplied by `factor`: arrivals at 1/factor of their ticks, rounded down.
 
-    Everything else is as it was, so that a Poisson process stays one, and loads are compared on the same requests.
+    A Poisson process stays one.
 
     Raises:
-        BadInput: the factor is not above 0, or an arrival would be beyond what an instance may hold.
+        BadInput: the factor is not above 0, or an arrival would be beyond the limit of an instance.
     """
     if factor <= 0:
         raise BadInput(f"a load is multiplied by a number above 0, not {factor}")
@@ -42,7 +42,7 @@ def scaled(instance: Instance, factor: Fraction) -> Instance:
 
 
 def rate(instance: Instance) -> Fraction | None:
-    """Return the arrivals per second: requests over the time up to the last arrival; None if all arrive at once."""
+    """Return the arrivals per second up to the last arrival; None if all arrive at once."""
     last = max(request.arrival for request in instance.requests)
     return len(instance.requests) / (last * instance.tick_seconds) if last else None
 
@@ -57,8 +57,8 @@ def load_rows(
 ) -> Iterator[dict[str, Any]]:
     """Yield a row for each load and policy, in that order: `factor`, `rate`, `policy`, and `measures` or `error`.
 
-    With measures comes `stationary`: False where the queue grows over the run, see `queue_grows`; None: too few to say.
-    `jobs` processes run at once. `window` is what `kvcore.metrics.summary` takes.
+    With measures comes `stationary`: False where `queue_grows`, None for too few requests. `jobs` processes run at
+    once; `kvcore.metrics.summary` takes `window`.
     """
     cases = [(instance, factor, policy, window) for factor in factors for policy in policies]
     if jobs == 1:
@@ -71,9 +71,9 @@ def load_rows(
 def last_kept(
     rows: Sequence[Mapping[str, Any]], share: float, run: Callable[[Fraction], dict[str, Any]]
 ) -> Iterator[Any]:
-    """Yield rows at loads between the last of these at which so large a share is on time, and the next, by bisection.
+    """Yield rows between the last load at which so large a share is on time and the next, by bisection.
 
-    All rows are of one policy, or of the bound; `run` makes one. There is none to yield if all keep it, or none does.
+    All rows are of one policy, or of the bound; `run` makes one. There is none if all keep the share, or none does.
     """
     low = max((Fraction(row["factor"]) for row in rows if keeps(row, share)), default=Fraction(0))
     high = min((Fraction(row["factor"]) for row in rows if Fraction(row["factor"]) > low), default=low)
@@ -84,18 +84,17 @@ def last_kept(
 
 
 def keeps(row: Mapping[str, Any], share: float) -> bool:
-    """Whether at least this share of the requests is on time."""
+    """Whether at least this share is on time."""
     return (row.get("measures", {}).get("slo_attainment") or 0.0) >= share
 
 
 def queue_grows(trace: Trace, window: Fraction | None = None) -> bool | None:
     """Return whether the requests that want the device become more over the run, so that its percentiles mean nothing.
 
-    The time from the first arrival to the last (or to the end of the `window`, seconds) is cut into ten equal parts.
-    The first two, in which an empty system fills, do not count. Of the others, the mean number of requests that have
-    arrived, are not done and are in no call has to rise by the test of Mann and Kendall (one-sided, 1 %), and to more
-    than twice as many. Means over long parts depend less on each other than moments do; a queue that grows slowly over
-    a short run can go unseen. None for fewer than 50 requests, or if all arrive at once.
+    The time from the first arrival to the last (or to the end of the `window`, seconds) is cut into ten equal parts,
+    without the first two, in which an empty system fills. The mean number of requests that have arrived, are not done
+    and are in no call has to rise by the test of Mann and Kendall (one-sided, 1 %), and to more than twice as many.
+    Slow growth over a short run can go unseen. None for fewer than 50 requests, or if all arrive at once.
     """
     from scipy.stats import kendalltau  # loading it takes a while
 
@@ -114,7 +113,6 @@ def queue_grows(trace: Trace, window: Fraction | None = None) -> bool | None:
 
 
 def _overlap(spans: Iterable[tuple[int, int]], start: Fraction, end: Fraction) -> Fraction:
-    """Return how long the spans last between two moments, all together."""
     within = (min(end, Fraction(b)) - max(start, Fraction(a)) for a, b in spans)
     return sum((ticks for ticks in within if ticks > 0), Fraction(0))
 

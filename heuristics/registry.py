@@ -92,7 +92,7 @@ SET = {name: policy for name, policy in POLICIES.items() if policy.settings} | {
 """Policies whose names may give numbers, by the word before the colon."""
 
 BY_COST = sorted(POLICIES.values(), key=lambda p: (p.name != "serial", isinstance(p, Ranked), p.knows != "online"))
-"""Every policy, roughly the fastest first: those that test what they admit take up to three times as long."""
+"""Every policy, roughly the fastest first: those with an admission test take up to three times as long."""
 
 AnyPolicy = str | Policy | type[Policy] | Callable[..., Any]  # what `get_policy` takes
 
@@ -100,11 +100,11 @@ AnyPolicy = str | Policy | type[Policy] | Callable[..., Any]  # what `get_policy
 def get_policy(name: AnyPolicy) -> Policy:
     """Return the policy of that name, or one of a user's file (`FILE.py`, `FILE.py:CLASS`). BadInput if there is none.
 
-    A Policy is returned as it is, one is made of a class of them, and of a function: one of a view and a plan decides
-    (`Policy.decide`); one of a job is the key of an order, whose first jobs that fit are taken (`Plan.fill`).
+    A Policy is returned as it is, a class is made; a function of a view and a plan decides (`Policy.decide`), one of a
+    job is the key of an order (`Plan.fill`).
 
-    Some take numbers, by name or in order, each of which may be left out: `index:r0=SECONDS,group=G`,
-    `staggered:B,G`, `vllm-v1:watermark=W`; `kvbound policies NAME` lists them. `wait:N,COUNT` needs both.
+    Some take optional numbers, by name or in order: `index:r0=SECONDS,group=G`, `staggered:B,G`, `vllm-v1:watermark=W`;
+    `kvbound policies NAME` lists them. `wait:N,COUNT` needs both.
     """
     if not isinstance(name, str):
         return as_policy(name)
@@ -122,7 +122,7 @@ def get_policy(name: AnyPolicy) -> Policy:
 def best_schedule(instance: Instance, objective: str) -> tuple[str, Schedule, Trace]:
     """Run the `STARTERS`; return name, schedule and trace of the smallest value, the first of equal ones.
 
-    The schedule has every batch written out, as the models that start from it need it. BadInput: no such objective.
+    Every batch is written out, for models that start from it. BadInput: no such objective.
     """
     check_objective(objective)
     found = list[tuple[str, Trace]]()

@@ -1,7 +1,7 @@
 """The admission test: which requests may work in a batch so that all can still finish, without any eviction.
 
 A request holds device memory from its first work until its next **release**: a call handled by discard or swap, or its
-end. What it holds then is its *claim*, and its *need* is the claim less what it holds now.
+end. What it holds then is its *claim*; its *need* is the claim less what it holds now.
 
 **Definition.** A state is *safe* if the holders have an order in which the need of each fits into the free blocks, once
 those before it have released theirs (the banker's test). If there is such an order, that of rising need is one.
@@ -31,7 +31,7 @@ Holding = tuple[int, int]  # what a request holds, and its claim, up to which th
 
 
 def is_safe(capacity: int, holdings: Iterable[Holding]) -> bool:
-    """Whether all holders can reach their claims one after another. O(n log n)."""
+    """Whether all holders can reach their claims one after another: O(n log n)."""
     needs = sorted((claim - held, held) for held, claim in holdings)
     free = capacity - sum(held for _, held in needs)
     for need, held in needs:
@@ -42,7 +42,7 @@ def is_safe(capacity: int, holdings: Iterable[Holding]) -> bool:
 
 
 class Banker:
-    """A safe state of one resource, and the test whether a growth keeps it safe. A test is O(n log n)."""
+    """A safe state of one resource, and the test whether a growth keeps it safe: O(n log n)."""
 
     def __init__(self, capacity: int, holdings: dict[int, Holding]) -> None:
         self._capacity, self._holdings = capacity, holdings
@@ -60,7 +60,7 @@ class Banker:
 
 
 class RunningRequest(NamedTuple):
-    """A request that goes on to the end of its segment, in blocks and in batches from the one being decided."""
+    """A request that goes on to the end of its segment; batches count from the one being decided."""
 
     tokens: int  # tokens that it holds in this batch
     steps: int  # batches to the end of its segment, at one token each; -1 if its prefill goes on after this one
@@ -69,15 +69,14 @@ class RunningRequest(NamedTuple):
     claim: int  # blocks that it claims until it next releases them
 
     def blocks(self, step: int, block: int) -> int:
-        """Return the blocks that it holds `step` batches from now, unless it prefills."""
+        """Return its blocks `step` batches from now, unless it prefills."""
         return self.kept if step > self.steps else -(-(self.tokens + step) // block)
 
 
 class NonPreemptiveBanker:
-    """A safe state: the runners can go on together, and what is held after that is safe in the banker's sense.
+    """A safe state: the runners can go on together, and the state after that is safe in the banker's sense.
 
-    Memory peaks where a segment ends. A test is O(runners), and O(h log h) with h holders once that passes; after each
-    addition O(runners^2) once.
+    A test is O(runners), and O(h log h) with h holders once that passes; after each addition O(runners^2) once.
     """
 
     def __init__(self, capacity: int, block: int, holdings: dict[int, Holding]) -> None:
@@ -120,14 +119,13 @@ class NonPreemptiveBanker:
         return all(held + runner.blocks(step, self._block) <= free for step, held in self._peaks.items())
 
     def _blocks(self, step: int) -> int:
-        """Return the blocks of all runners `step` batches from now."""
         return self._prefilling + sum(runner.blocks(step, self._block) for runner in self._runners)
 
 
 class Admission:
     """The test for one batch: `admits` asks, `take` says which request works.
 
-    `free` is in blocks (None: no limit on the device); `taken` are the requests taken so far with their tokens.
+    `free` is in blocks (None: no limit); `taken` are the requests taken so far with their tokens.
     """
 
     def __init__(
@@ -154,7 +152,6 @@ class Admission:
         self._host_banker: Banker | None = None
 
     def _host(self) -> Banker:
-        """Return the host's banker, made when room there is to change for the first time."""
         if self._host_banker is None:
             assert self._machine.host_memory is not None  # for mypy: its callers look
             reserved = {
@@ -169,7 +166,7 @@ class Admission:
         return self._free is None or self._demands[job.index].end_blocks[job.segment] - job.blocks <= self._free
 
     def admits(self, job: Job, tokens: int) -> bool:
-        """Whether the request, whose segment fits, may process `tokens` so that all can still finish."""
+        """Whether a request, whose segment fits, may process `tokens` so that all can still finish."""
         if isinstance(self._device, Banker):
             if not self._device.admits(job.index, job.growth(tokens), self._claim(job)):
                 return False
@@ -215,5 +212,4 @@ class Admission:
         return max(job.host, self._demands[job.index].host_next[job.segment] if job.blocks else 0)
 
     def _host_growth(self, job: Job) -> int:
-        """Return the room on the host that the request reserves, or gives back, when it starts towards a release."""
         return 0 if job.blocks else self._demands[job.index].host_next[job.segment] - job.host

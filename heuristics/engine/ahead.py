@@ -11,11 +11,11 @@ from heuristics.engine.view import View
 class PlansAhead(ServingEngine):
     """With `ahead`, batch n + 1 is planned when batch n starts, so that the device never waits for the scheduler.
 
-    What happens while batch n runs is not seen in that plan: arrivals, calls that end, and requests that end or call
-    in batch n. Such a request gets no further token, as its length is the engine's stop (`max_tokens`). It still counts
-    as running, and holds its memory, until batch n + 1 starts. Where the plan is empty, the engine waits for the end of
-    batch n and plans again. Not modelled: a stop that only the model's output shows (EOS), for which the engine
-    computes one more token; a request that an empty plan preempts keeps its KV.
+    That plan does not see what happens while batch n runs: arrivals, calls that end, and requests that end or call in
+    batch n. Such a request gets no further token, as its length is the engine's stop (`max_tokens`). It still counts as
+    running, and holds its memory, until batch n + 1 starts. Where the plan is empty, the engine plans again at the end
+    of batch n. Not modelled: a stop that only the model's output shows (EOS), for which the engine computes one more
+    token; a request that an empty plan preempts keeps its KV.
 
     A subclass gives `step`, which plans a batch.
     """
@@ -30,7 +30,7 @@ class PlansAhead(ServingEngine):
         self._news = False
 
     def decide(self, view: View, plan: Plan) -> None:
-        """Plan a batch, and only then see what has happened, if it has work; else see it and plan again."""
+        """Plan a batch, and see what has happened only then, if it has work; else see it and plan again."""
         self._news = self.ahead and bool(view.arrived or view.returned or view.ended or view.called)
         if self.ahead and view.batch > self._batch:
             self.leaving = {job.index: self._freed(job, plan) for job in (*view.ended, *view.called)}
@@ -48,17 +48,17 @@ class PlansAhead(ServingEngine):
         """Plan a batch for the queues as they are."""
 
     def steady(self, view: View, plan: Plan) -> int:
-        """Return for how many batches nothing changes; with `ahead`, the next one sees what has happened before it."""
+        """Return for how many batches nothing changes; with `ahead`, the next sees what happened before."""
         return 1 if self._news else super().steady(view, plan)
 
     def room(self, plan: Plan, job: Job | None = None) -> int:
-        """Return the blocks that are free, or hold KV that nobody uses, `job` itself and those that leave apart."""
+        """Return the blocks free or of unused KV, but of `job` and those that leave."""
         return super().room(plan, job) - sum(self.leaving.values())
 
     def decode_on(self, plan: Plan) -> bool:
-        """Let all running requests decode, unless some leave or that would take KV out of its turn."""
+        """Let all running requests decode, unless some leave or KV would go out of its turn."""
         return not self.leaving and super().decode_on(plan)
 
     def _freed(self, job: Job, plan: Plan) -> int:
-        """Return the blocks of one that leaves which are free already: all, or none if its call keeps them."""
+        """Return how many of its blocks are free already: all, or none if its call keeps them."""
         return 0 if job.blocks else self.machine.blocks(plan.dropped.get(job.id, job.known - 1))

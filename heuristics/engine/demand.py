@@ -1,7 +1,7 @@
-"""What a request demands up to its end, by segment, and how long a piece of it takes on a machine of its own.
+"""What a request demands up to its end, by segment, and how long that takes alone.
 
-Estimates only rank; no rule depends on them. They are exact where the cost does not depend on the resident KV, and
-otherwise take the batches of a piece of work at the middle of its context.
+Estimates only rank. They are exact where the cost does not depend on the resident KV; otherwise all batches of a piece
+of work count as its middle one.
 """
 
 from typing import NamedTuple
@@ -26,11 +26,11 @@ class SoloEstimate:
         self._decode_ticks: dict[int, int] = {}  # of a decode batch, by the resident KV
 
     def others(self, context: int) -> int:
-        """Return the KV of other requests beside `context` tokens in a full memory (0 where memory has no limit)."""
+        """Return the KV of others beside `context` tokens in a full memory (0 without a limit)."""
         return 0 if self.machine.memory is None else max(0, self.machine.memory - context)
 
     def run(self, resident: int, missing: int, decode: int) -> Effort:
-        """Return the effort of processing `missing` tokens on top of `resident` ones and generating `decode` tokens."""
+        """Return the effort of processing `missing` tokens on top of `resident` ones and generating `decode`."""
         if resident > 0 and missing == 1:
             return self.decode(resident, decode)
         first = self.prefill(resident, missing)
@@ -47,7 +47,7 @@ class SoloEstimate:
         return Effort(tokens * ticks, ticks * (tokens * resident + tokens * (tokens + 1) // 2))
 
     def prefill(self, resident: int, tokens: int) -> Effort:
-        """Return the effort of a prefill, in as few chunks as the budgets take."""
+        """Return the effort of a prefill, in the fewest chunks that the budgets allow."""
         limit = self.machine.prefill_limit or tokens
         full, last = divmod(tokens, min(limit, tokens))
         ticks = area = 0
@@ -72,11 +72,11 @@ class SoloEstimate:
         )  # fmt: skip
 
     def swap_out(self, tokens: int) -> int:
-        """Return the ticks that sending `tokens` to the host takes (0 where the cost does not count it)."""
+        """Return the ticks of sending `tokens` to the host."""
         return self._transfer(Features(swap_out_tokens=tokens, swap_outs=1))
 
     def swap_in(self, tokens: int) -> int:
-        """Return the ticks that bringing `tokens` back takes (0 where the cost does not count it)."""
+        """Return the ticks of bringing `tokens` back."""
         return self._transfer(Features(swap_in_tokens=tokens, swap_ins=1))
 
     def _transfer(self, features: Features) -> int:
@@ -84,10 +84,10 @@ class SoloEstimate:
 
 
 class Demand:
-    """The demand of one request; every list is indexed by the segment that the request is in.
+    """The demand of one request; every list is indexed by segment.
 
-    A request gives all its device memory back at its next **release**: a call handled by discard or swap, or its end.
-    A call whose handling is free counts as preserve: nothing is known to be given back.
+    It gives all its device memory back at its next **release**: a call handled by discard or swap, or its end. A free
+    call counts as preserve.
     """
 
     __slots__ = ("area", "call_ticks", "decode", "durations", "end", "end_blocks", "estimate", "handlings",
@@ -105,7 +105,7 @@ class Demand:
         self.returns = [call.returns for call in request.calls]
         self.handlings = [call.handling for call in request.calls]
         self.end = [min(most, request.context_at_call(k)) for k in range(last)] + [self.peak]
-        """KV tokens held when the segment ends; none is believed to hold more than the device does."""
+        """KV tokens held when the segment ends, at most the device's."""
         self.end_blocks = [estimate.machine.blocks(tokens) for tokens in self.end]  # the device blocks of these tokens
         self.release_blocks = list(self.end_blocks)  # device blocks held at the next release: the claim
         self.releases = [True] * (last + 1)  # whether the segment's end is a release
@@ -138,7 +138,7 @@ class Demand:
     def _call(self, handling: str, held: int, duration: int) -> Effort:
         """Return the transfer ticks of a call, and the memory-time that it wastes: InferCept's (1) to (3).
 
-        The refill after a discard holds memory of its own; that part is counted with the work that resumes.
+        The KV of the refill after a discard counts with the work that resumes.
         """
         estimate = self.estimate
         if handling == "swap":
@@ -149,11 +149,11 @@ class Demand:
         return Effort(0, duration * held)
 
     def remaining(self, segment: int, generated: int) -> int:
-        """Return the tokens left to generate in the segment (at least 1, should a prediction have been too low)."""
+        """Return the tokens left to generate in the segment (at least 1, should a prediction be too low)."""
         return max(1, self.decode[segment] - generated)
 
     def effort(self, segment: int, resident: int, host: int, missing: int, generated: int) -> Effort:
-        """Return the ticks of work and the memory-time from here to the end of the request."""
+        """Return the ticks of work and the memory-time up to the end."""
         now = self.estimate.run(resident + host, max(1, missing), self.remaining(segment, generated))
         back = self.estimate.swap_in(host) if host else 0
         return Effort(back + now.ticks + self.ticks[segment], now.area + self.area[segment])

@@ -1,4 +1,4 @@
-"""A user's own code: it is ended when it takes too long, and does not end the process."""
+"""Runs a user's code: ends it when it takes too long, and keeps it from ending the process."""
 
 import os
 import signal
@@ -15,10 +15,7 @@ _exit = os._exit
 
 @contextmanager
 def alarmed(look: Callable[..., None]) -> Iterator[None]:
-    """Call `look` every `SECONDS`, which may raise.
-
-    Only in the main thread, where Python handles signals, and where there are alarms; elsewhere nothing is watched.
-    """
+    """Call `look`, which may raise, every `SECONDS`; in the main thread only, and where the system has alarms."""
     if threading.current_thread() is not threading.main_thread() or not hasattr(signal, "setitimer"):
         yield
         return
@@ -33,7 +30,7 @@ def alarmed(look: Callable[..., None]) -> Iterator[None]:
 
 @contextmanager
 def guarded(file: str, error: Callable[[str], Exception]) -> Iterator[None]:
-    """Raise the error that `error` makes of one line where code of a file raises anything, exits or takes too long."""
+    """Raise `error` of one line where the code of `file` raises anything, exits or takes too long."""
     try:
         with alarmed(lambda *_: too_long("ended")), without_exit():
             yield
@@ -44,13 +41,13 @@ def guarded(file: str, error: Callable[[str], Exception]) -> Iterator[None]:
 
 
 def too_long(done: str) -> NoReturn:
-    """Raise TimeoutError: it has not `done` what it has to."""
+    """Raise TimeoutError: not `done` in time."""
     raise TimeoutError(f"it has not {done} within {SECONDS:g} s")
 
 
 @contextmanager
 def without_exit() -> Iterator[None]:
-    """Raise SystemExit where `os._exit` is called in this process; one that is forked from it may end."""
+    """Raise SystemExit where `os._exit` is called in this process; a forked one may end."""
     process = os.getpid()
 
     def end(code: int) -> NoReturn:

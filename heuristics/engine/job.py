@@ -11,20 +11,19 @@ from kvcore.state import CALLING, RequestState
 from kvcore.trace import Phase
 
 Knows = Literal["online", "predictions", "clairvoyant"]
-"""What a policy may know: `online`, what has happened; `predictions`, also the sizes and calls of the requests that
-have arrived; `clairvoyant`, everything."""
+"""`online`: what has happened; `predictions`: also the sizes and calls of the requests that have arrived;
+`clairvoyant`: everything."""
 
 
 class NotKnown(Exception):
-    """A policy asked for what it said that it does not know."""
+    """A policy asked for what it does not know."""
 
 
 class Job:
     """One request, as it stands at a batch boundary after the moves that the batch being decided makes.
 
-    It cannot be changed; the moves and the work that a `Plan` takes change what it shows. Tokens and ticks throughout.
-    `id`, `arrival`, `prompt`, `weight`, `slo` and `max_new` are the request's, `index` is its position. A policy
-    that does not know predictions may not read `demand`, and what follows from it.
+    Only a `Plan` changes it. Tokens and ticks throughout. `id`, `arrival`, `prompt`, `weight`, `slo` and `max_new` are
+    the request's, `index` is its position. `demand` and what follows from it need a policy that knows predictions.
     """
 
     __slots__ = ("_demand", "_effort", "_effort_of", "_execution", "_held", "_state", "arrival", "id", "index",
@@ -47,7 +46,7 @@ class Job:
         self.max_new: int | None = request.max_new  # of each segment; every policy may know it
 
     def hold(self, device: int, host: int, blocks: int) -> None:
-        """Note where the batch being decided leaves its KV; `forget` takes it back."""
+        """Note where the batch being decided leaves its KV, until `forget`."""
         self._held = device, host, blocks
 
     def forget(self) -> None:
@@ -55,7 +54,6 @@ class Job:
         self._held = None
 
     def _decoded(self) -> int:
-        """Return the tokens decoded since it joined the stream."""
         joined = self._state.joined
         return 0 if joined < 0 else self._execution.stream.steps - joined
 
@@ -78,7 +76,7 @@ class Job:
 
     @property
     def blocks(self) -> int:
-        """Device blocks held, in this batch once it has been taken into the batch."""
+        """Device blocks held, in this batch once it has been taken into it."""
         if self._held is not None:
             return self._held[2]
         if self._state.joined < 0:
@@ -86,7 +84,7 @@ class Job:
         return self._execution.machine.blocks(self.device)
 
     def growth(self, tokens: int) -> int:
-        """Return the device blocks that it needs beside those it holds to process `tokens`, KV on the host included."""
+        """Return the device blocks that it lacks to process `tokens`, KV on the host included."""
         return self._execution.machine.blocks(self.device + self.host + tokens) - self.blocks
 
     @property
@@ -107,7 +105,7 @@ class Job:
 
     @property
     def handling(self) -> Handling | None:
-        """What the instance asks for the latest call, while `window`."""
+        """Handling that the instance asks for the latest call, while `window`."""
         state = self._state
         return state.request.calls[state.segment - 1].handling if state.window else None
 
@@ -119,7 +117,7 @@ class Job:
 
     @property
     def call_ended(self) -> int | None:
-        """Tick at which the latest call ended, from then on while `window`."""
+        """Tick at which the latest call ended, while `window`."""
         state = self._state
         return state.call.end if state.window and state.call is not None and not self.calling else None
 
@@ -139,7 +137,7 @@ class Job:
 
     @property
     def missing(self) -> int:
-        """Tokens to process until it generates the next one (KV on the host is brought back, not processed)."""
+        """Tokens to process until it generates the next one, without KV on the host."""
         if self._held is None and self._state.joined >= 0:
             return 1
         return self.known - self.device - self.host
@@ -153,7 +151,7 @@ class Job:
 
     @property
     def demand(self) -> Demand:
-        """Its demand up to its end, as predicted. NotKnown for an online policy."""
+        """Its predicted demand up to its end. NotKnown for an online policy."""
         if self._demand is None:
             raise NotKnown(
                 f"an online policy does not know the demand of request {self.id}; "
@@ -173,7 +171,7 @@ class Job:
 
     @property
     def work(self) -> int:
-        """Ticks of its remaining batches if it ran alone: decodes, prefills, recomputations and transfers."""
+        """Ticks of its remaining batches if it ran alone: decodes, prefills, refills and transfers."""
         return self._efforts().ticks
 
     @property
@@ -183,7 +181,7 @@ class Job:
 
     @property
     def area(self) -> int:
-        """Remaining memory-time in token-ticks: KV held over time if it ran alone, and the waste of its calls."""
+        """Remaining memory-time in token-ticks: KV over time if it ran alone, and the waste of its calls."""
         return self._efforts().area
 
     @property

@@ -7,11 +7,11 @@ InferCept's waste of device memory, in token-ticks, for a call of T ticks with C
              (4)    F(C) C / 2 + F(C) C_o      with chunked prefills, F over all chunks
     swap     (3)    2 S(C) (C + C_o)           2 S(C): ticks of the transfers out and in that the cost counts
 
-The least waste wins, and of equal ones preserve before swap before discard. C_o is taken as what a full memory holds
-besides, M - C: where memory is not full, nothing is wasted. Without a limit on memory every call preserves.
+The least waste wins; of equal ones preserve before swap before discard. C_o is M - C, as in a full memory: where memory
+is not full, nothing is wasted. Without a limit on memory every call preserves.
 
-Source: InferCept (arXiv 2402.01869), equations (1) to (5). InferCept chooses when the call starts; MARS before anything
-is scheduled, as is done here.
+Source: InferCept (arXiv 2402.01869), equations (1) to (5), which chooses when the call starts; MARS, as here, before
+anything is scheduled.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Chooser = Callable[[Request, int], Handling]  # chooses the handling of a reques
 
 
 class HandlingWaste(NamedTuple):
-    """The waste of the three handlings of a call, each twice as many token-ticks, so that all are integers."""
+    """The waste of each handling of a call, in half token-ticks, so that all are integers."""
 
     preserve: int
     swap: int
@@ -35,7 +35,7 @@ class HandlingWaste(NamedTuple):
 
 
 def call_waste(estimate: SoloEstimate, context: int, duration: int) -> HandlingWaste:
-    """Return the waste of a call of `duration` ticks at `context` tokens of KV (twice the token-ticks)."""
+    """Return the waste of a call of `duration` ticks at `context` tokens of KV."""
     others, forward = estimate.others(context), estimate.prefill(0, context).ticks
     transfer = estimate.swap_out(context) + estimate.swap_in(context)
     recomputed = context if estimate.machine.chunked else 2 * context
@@ -47,7 +47,7 @@ def call_waste(estimate: SoloEstimate, context: int, duration: int) -> HandlingW
 
 
 def least_waste(waste: HandlingWaste, swap: bool = True, discard: bool = True) -> Handling:
-    """Return the possible handling that wastes least; of equal ones, preserve before swap before discard."""
+    """Return the possible handling of least waste."""
     possible: dict[Handling, int] = {"preserve": waste.preserve}
     possible |= {"swap": waste.swap} if swap else {}
     possible |= {"discard": waste.discard} if discard else {}
@@ -57,8 +57,8 @@ def least_waste(waste: HandlingWaste, swap: bool = True, discard: bool = True) -
 def with_min_waste_handlings(instance: Instance, predictions: Instance | None = None) -> Instance:
     """Return the instance with each free call handled as wastes least, among what the machine can carry out.
 
-    Discard needs the refill to fit into a batch where prefills are not chunked, swap needs the context to fit on the
-    host. `predictions` (the same requests with other lengths) are what the waste is computed from, if given.
+    Without `chunked`, discard needs the refill to fit into a batch; swap needs the context to fit on the host. The
+    waste is that of `predictions` (the same requests with other lengths), if given.
 
     A schedule of the result is one of `instance` as well, once it carries the hash of `instance`: until the next work
     after a call, a free call allows every move, and a discard or a swap orders one in just that time.
@@ -79,7 +79,7 @@ def with_min_waste_handlings(instance: Instance, predictions: Instance | None = 
 
 
 def fix_free_calls(instance: Instance, choose: Chooser) -> Instance:
-    """Return the instance with `choose(request, k)` as the handling of each free call; itself if there is none."""
+    """Return the instance with `choose(request, k)` as the handling of each free call."""
     if all(call.handling != "free" for request in instance.requests for call in request.calls):
         return instance
     return instance.replace(requests=tuple(_handled(request, choose) for request in instance.requests))
@@ -96,7 +96,8 @@ def _handled(request: Request, choose: Chooser) -> Request:
 def believed_requests(instance: Instance, predictions: Instance | None) -> list[Request]:
     """Return the requests as predicted, in the instance's order and with its handlings.
 
-    BadInput if `predictions` lacks a request or has another number of calls in it.
+    Raises:
+        BadInput: `predictions` lacks a request or has another number of calls in it.
     """
     if predictions is None:
         return list(instance.requests)

@@ -26,17 +26,15 @@ PAYS: dict[Phase, list[tuple[int, bool]]] = {
     ]
     for phase in get_args(Phase)
 }
-"""The budgets that work of a phase takes part in: the place, and whether each token counts, or the request."""
+"""By phase, the budgets that its work counts against: the place, and whether tokens count, or requests."""
 
 
 class Plan:
     """Work and moves of the next batch, and what the budgets and the device memory still leave.
 
-    The moves that rule R9 orders in this batch are already in it. Whatever a policy puts into it is checked by the
-    referee's rules; nothing is corrected. In it are so far `work`, `dropped`, `swapped_out` and `swapped_in`, in tokens
-    by id. `tokens_left`, `prefill_left` and `requests_left` are what the budgets leave, `free_blocks` (of the device)
-    and `free_host` (tokens) what the memories do, None without a limit; `machine`, `hybrid` and `chunked` say what the
-    batch may do. A prefill of more than `longest_prefill` tokens has to be split.
+    It starts with the moves that rule R9 orders. The referee's rules check all that a policy puts into it; nothing is
+    corrected. `work`, `dropped`, `swapped_out` and `swapped_in` are tokens so far, by id; `free_blocks` (of the device)
+    and `free_host` (tokens) are None without a limit. A prefill of more than `longest_prefill` tokens has to be split.
     """
 
     def __init__(self, view: View, execution: StreamExecution, demands: list[Demand] | None) -> None:
@@ -68,14 +66,14 @@ class Plan:
 
     @property
     def true_demands(self) -> list[Demand]:
-        """What each request truly demands, for the admission test. NotKnown for an online policy."""
+        """True demand of each request. NotKnown for an online policy."""
         if self._demands is None:
             raise NotKnown("the admission test needs the sizes of the requests, which an online policy does not know")
         return self._demands
 
     @property
     def phase(self) -> Phase | None:
-        """Phase of what was taken first, or else of what must work: of the whole batch, without `hybrid`."""
+        """Phase of what was taken first, or of what must work: of the whole batch, without `hybrid`."""
         return self._phase or next((job.phase for job in self._owed.values()), None)
 
     def limit(
@@ -86,7 +84,7 @@ class Plan:
         batch_tokens: int | None = None,
         prefill_tokens: int | None = None,
     ) -> None:
-        """Keep this batch to what the policy's own switches and budgets allow, where the machine allows more."""
+        """Keep this batch to the policy's own switches and budgets."""
         self.hybrid &= hybrid
         self.chunked &= chunked
         left = self._left
@@ -115,13 +113,13 @@ class Plan:
     # --- work ----------------------------------------------------------------------------------------------------
 
     def takes(self, phase: Phase) -> bool:
-        """Whether the budgets, and the phase of the batch, leave anything for requests in a phase."""
+        """Whether budgets and phase leave anything for requests in a phase."""
         return self.tokens_left > 0 and self.requests_left > 0 and (self.hybrid or self.phase in (None, phase))
 
     def chunk(self, job: Job) -> int:
         """Return the most tokens that the budgets leave for the request in this batch; 0 if it cannot take part.
 
-        Where the machine does not pause, each request that must work and is not yet taken has one token set aside.
+        Without `pause`, each request that must work and is not yet taken has a token set aside.
         """
         owed, left, set_aside = job.index in self._owed, self._left, self._set_aside
         missing, phase = job.missing, job.phase
@@ -139,8 +137,8 @@ class Plan:
     def _may_join(self, phase: Phase, whole: bool, owed: bool) -> bool:
         """Whether a request may join a batch of one phase.
 
-        Where the machine does not pause either, requests that prefill together must complete together: afterwards
-        one would have to decode while another has to prefill.
+        Without `pause`, requests that prefill together must complete together: else one would then have to decode while
+        another has to prefill.
         """
         if self._closed or (self.phase is not None and phase != self.phase):
             return False
@@ -148,17 +146,18 @@ class Plan:
         return self.machine.pause or whole or alone
 
     def never_takes(self, job: Job) -> bool:
-        """Whether no batch takes the prefill that the request has before it, which the machine does not split."""
+        """Whether no batch takes the request's next prefill, which the machine does not split."""
         return not self.machine.chunked and job.phase == "prefill" and job.missing > self.longest_prefill
 
     def fits(self, job: Job, tokens: int) -> bool:
-        """Whether the device has blocks free for `tokens` more of the request, KV on the host included."""
+        """Whether the device has blocks for `tokens` more of the request, KV on the host included."""
         return self.free_blocks is None or job.growth(tokens) <= self.free_blocks
 
     def take(self, job: Job, tokens: int | None = None) -> None:
-        """Let the request process `tokens` (None: what the budgets leave); KV on the host is brought back first.
+        """Let the request process `tokens` (None: what the budgets leave), after KV on the host is back.
 
-        ValueError if it has been taken already.
+        Raises:
+            ValueError: it has been taken already.
         """
         if job.id in self.work:
             raise ValueError(f"request {job.id} has been taken into this batch already")
@@ -177,19 +176,18 @@ class Plan:
         self._closed |= not (whole or self.hybrid or self.machine.pause)
 
     def decoding(self, jobs: Iterable[Job]) -> list[int]:
-        """Return the tokens that each holds if it generated one with its latest work and decodes on, and otherwise 0.
+        """Return each one's tokens held if `decode_on` may take it, and otherwise 0.
 
-        Those are the ones that `decode_on` may take.
+        It may if the request generated a token with its latest work.
         """
         members, steps = self._stream.members, self._stream.steps
         states = [members.get(job.id) for job in jobs]
         return [0 if state is None else state.device + steps - state.joined for state in states]
 
     def decode_on(self, jobs: Sequence[Job]) -> bool:
-        """Let all of these decodes process a token, or none if not all of them can.
+        """Let all of these decodes process a token, or none if not all of them can; faster than `take` for each.
 
-        The same as `take` for each, and faster: a batch of many decodes is decided at once. False, too, if one of them
-        has not generated a token with its latest work, or if the budgets, the phase or the blocks lack anything.
+        False also if one has not generated a token with its latest work.
         """
         members = self._stream.members
         count = len(jobs)
@@ -222,7 +220,7 @@ class Plan:
         return len(jobs) if block == 1 else sum(job.device % block == 0 for job in jobs)
 
     def fill(self, jobs: Iterable[Job]) -> None:
-        """Take the requests in the given order, after those that must work; skip those that are not admitted."""
+        """Take those that must work, then these requests in order, if admitted."""
         for job in list(self._owed.values()):
             self.take(job)
         for job in jobs:
@@ -234,9 +232,11 @@ class Plan:
     def admits(self, job: Job) -> bool:
         """Whether the request may take part: the budgets leave a chunk, and the admission test passes.
 
-        The test: the peak of its segment plus what the others hold fits, and all can still finish without
-        eviction (`heuristics.engine.admission`). Take those in `View.must_work` first, or use `fill`.
-        NotKnown for an online policy: the test needs the sizes.
+        The test: its segment's peak fits, and all can still finish without eviction (`heuristics.engine.admission`).
+        Take those in `View.must_work` first, or use `fill`.
+
+        Raises:
+            NotKnown: the policy is online; the test needs the sizes.
         """
         test = self._test()
         return test.segment_fits(job) and (tokens := self.chunk(job)) > 0 and test.admits(job, tokens)
@@ -265,7 +265,7 @@ class Plan:
         return bool(self.dropped or self.swapped_out or self.swapped_in)
 
     def batch(self, start: int) -> Batch:
-        """Return the batch as the schedule has it; TypeError if a number of tokens is no integer."""
+        """Return the batch of a schedule; TypeError if tokens are no integer."""
         parts = {"work": self.work, "drop": self.dropped, "swap_out": self.swapped_out, "swap_in": self.swapped_in}
         for part, tokens_of in parts.items():
             if not set(map(type, tokens_of.values())) <= {int}:
@@ -275,7 +275,7 @@ class Plan:
         return Batch.model_construct(FIELDS, start=start, repeat=1, **some)
 
     def undo(self) -> None:
-        """Let the jobs show their state as the execution has it."""
+        """Let the jobs show the execution's state."""
         for job in self._touched:
             job.forget()
 
@@ -291,7 +291,6 @@ class Plan:
         self._hold(job, device, host)
 
     def _hold(self, job: Job, device: int, host: int, growth: int = 0) -> None:
-        """Note what the request holds after the moves, and count the blocks that it needs after its growth."""
         blocks = self.machine.blocks(device + growth)
         if self.free_blocks is not None:
             self.free_blocks -= blocks - job.blocks
@@ -299,7 +298,6 @@ class Plan:
         self._touched.append(job)
 
     def _pay(self, job: Job, phase: Phase, tokens: int) -> None:
-        """Take the work out of the budgets."""
         left = self._left
         for place, by_token in PAYS[phase]:
             left[place] -= tokens if by_token else 1
@@ -307,13 +305,11 @@ class Plan:
             self._settle(job, phase)
 
     def _settle(self, job: Job, phase: Phase) -> None:
-        """Set nothing aside any more for a request."""
         if self._owed.pop(job.index, None) is not None:
             for place, _ in PAYS[phase]:
                 self._set_aside[place] -= 1
 
     def _test(self) -> Admission:
-        """Return the admission test, made when it is first asked and after moves anew."""
         if self._admission is None:
             self._admission = Admission(
                 self.machine, self.true_demands, self._view.jobs, self.free_blocks, self._taken

@@ -28,22 +28,20 @@ class Setting(NamedTuple):
 class Policy(ABC):
     """A rule that decides, at each batch boundary, what the batch does. `heuristics.run_policy` runs it.
 
-    A subclass gives the class attributes and `decide`. State kept between batches is set up in `start`, which is
-    called before each run.
+    A subclass gives the class attributes and `decide`; it sets up state in `start`, which is called before each run.
     """
 
     name: str
     rule: str  # the rule in one line: the first one of the docstring, unless given
     source: str
-    """Where it is from: what the docstring has after "Source: ", up to a semicolon or full stop, unless given."""
+    """Its source: the docstring's text after "Source: ", up to a semicolon or full stop, unless given."""
     knows: Knows = "online"
     free_calls: ClassVar[Literal["min-waste", "preserve", "own"]] = "min-waste"
-    """What handles calls that the instance leaves free: the min-waste rule or preserve, both fixed beforehand, or
-    the policy itself, by the moves it makes from the start of a call to the next work."""
+    """Who handles free calls: the min-waste rule or preserve, both beforehand, or the policy by its moves."""
     takes: ClassVar[Takes] = Takes(RULES | {Feature.OWN_COST})
-    """The features of an instance that it is made for."""
+    """The features of an instance that it takes."""
     needs: tuple[str, ...] = ()
-    """The switches of the machine without which it cannot run (`evict` only where memory has a limit)."""
+    """The switches of the machine that it needs (`evict` only where memory has a limit)."""
     settings: ClassVar[dict[str, Setting]] = {}  # the numbers that its name may give, by name
 
     def __init_subclass__(cls) -> None:
@@ -55,7 +53,6 @@ class Policy(ABC):
                 setattr(cls, key, text)
 
     def __repr__(self) -> str:
-        """Return its name, and the rule in a line."""
         return f"Policy({self.name!r}, {self.knows}: {brief(self.rule)})"
 
     def start(self, view: View) -> None:  # noqa: B027 - a policy without state needs none
@@ -73,15 +70,17 @@ class Policy(ABC):
         return f"it needs a machine with {' and '.join(missing)}" if missing else None
 
     def called(self, name: str, rule: str, source: str | None = None, **switches: Any) -> Self:
-        """Return it with switches that make it another policy, a name, a rule and perhaps a source of its own."""
+        """Return it with other switches, a name, a rule and perhaps a source."""
         vars(self).update(switches, name=name, rule=rule, source=source or self.source)
         return self
 
     def set(self, name: str) -> Self:
         """Return it with the numbers of a name, `POLICY:key=number,..`, or the first ones in order, `POLICY:number,..`.
 
-        A key may lack its first words if one ends so. BadInput: it has no such setting, one is given twice, or the
-        number is out of range.
+        A key may lack its first words if one ends so.
+
+        Raises:
+            BadInput: it has no such setting, one is given twice, or the number is out of range.
         """
         new = copy(self)
         new.name = name
@@ -118,7 +117,6 @@ class Policy(ABC):
     def steady(self, view: View, plan: Plan) -> int:
         """Return for how many batches, this one included, the same would be decided if nothing happens in between.
 
-        Asked only about batches of decodes that go on: no request arrives, returns or ends, and none lacks a block. The
-        engine then repeats the batch without asking; by default it asks for every batch.
+        Asked only about batches of decodes that go on: no request arrives, returns or ends, and none lacks a block.
         """
         return 1

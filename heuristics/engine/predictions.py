@@ -1,7 +1,6 @@
-"""Predictions that are wrong in a known way: the requests as a policy believes them to be.
+"""The requests as a policy believes them to be.
 
-`predictions("noise:0.3", instance)` is what `run_policy(.., predictions=..)` takes. Prompts and arrivals are known, and
-the number of calls is; what is guessed are the tokens of each segment and what is said at each kind below.
+`run_policy(.., predictions=predictions("noise:0.3", instance))`. Prompts, arrivals and the number of calls are known.
 """
 
 import random
@@ -24,12 +23,12 @@ def predictions(text: str, instance: Instance, seed: int = 0) -> Instance | None
     """Return the instance as it is believed to be (None: as it is).
 
     `exact`; `noise:P` adds to each decode length and call duration m an error drawn from N(0, P m) (P m is the standard
-    deviation), rounded, and cut at the least that there can be; `types` gives all requests of a type (the id before
-    the first dash) the type's mean lengths, durations and returns; `bins:NxW` gives each decode length as the centre
-    of its bin, of N bins of W tokens, and the rest exactly.
+    deviation), rounded, and cut at the least value possible; `types` gives all requests of a type (the id before the
+    first dash) its mean lengths, durations and returns; `bins:NxW` gives each decode length as the centre of its bin,
+    of N bins of W tokens.
 
-    A guess above the request's `max_new`, or with which it would not fit into the memory alone, is known to be wrong,
-    and cut. The machine of the result has no limits.
+    A guess above the request's `max_new`, or too long to fit into the memory alone, is cut. The machine of the result
+    has no limits.
 
     Raises:
         BadInput: the text is none of these.
@@ -58,7 +57,7 @@ def _guess(text: str, instance: Instance, seed: int) -> Guess | None:
 
 
 def with_noise(share: Fraction, draw: random.Random) -> Guess:
-    """Return a guess with Gaussian errors, in proportion to what is guessed: MARS's and LAMPS's mispredictions."""
+    """Return a guess with Gaussian errors in proportion to the value: MARS's and LAMPS's mispredictions."""
 
     def drawn(value: int, least: int) -> int:
         return max(least, value + round(draw.gauss(0.0, float(share * value))))
@@ -73,7 +72,7 @@ def with_noise(share: Fraction, draw: random.Random) -> Guess:
 
 
 def in_bins(bins: int, width: int) -> Guess:
-    """Return a guess that knows in which bin a decode length lies: an ideal classifier (LAMPS: 50 bins of 10)."""
+    """Return a guess that knows the bin of a decode length: an ideal classifier (LAMPS: 50 bins of 10)."""
 
     def guess(request: Request, segment: Segment) -> Segment:
         centre = min(segment.decode // width, bins - 1) * width + width // 2
@@ -83,7 +82,7 @@ def in_bins(bins: int, width: int) -> Guess:
 
 
 def by_type(requests: Iterable[Request]) -> Guess:
-    """Return a guess that knows the means of each type, of segments with a call and of last ones apart."""
+    """Return a guess that knows each type's means, of segments with a call and of last ones apart."""
     found: dict[tuple[str, bool], list[Segment]] = defaultdict(list)
     for request in requests:
         for segment in request.segments:
@@ -99,14 +98,13 @@ def by_type(requests: Iterable[Request]) -> Guess:
 
 
 def _guessed(request: Request, guess: Guess) -> Request:
-    """Return the request as it is guessed, no segment above its limit."""
     segments = (guess(request, segment) for segment in request.segments)
     limit = request.max_new or LIMIT
     return request.replace(segments=tuple(each.replace(decode=min(each.decode, limit)) for each in segments))
 
 
 def _cut(request: Request, memory: int) -> Request:
-    """Return the request with less to generate, and then to be returned, so that it holds no more than the memory."""
+    """Return the request with less to generate, and then returned, so that it fits into the memory."""
     excess = request.peak - memory
     segments = list(request.segments)
     for k in reversed(range(len(segments))):
@@ -128,7 +126,6 @@ def _type(request: Request) -> str:
 
 
 def _mean(segments: list[Segment]) -> tuple[int, int, int]:
-    """Return the mean decode length, call duration and return of some segments, each rounded."""
     calls = [segment.call for segment in segments if segment.call is not None]
     sums = (
         sum(segment.decode for segment in segments),

@@ -17,17 +17,17 @@ from kvcore.instance import LIMIT
 class Ranked(Policy):
     """At every batch boundary, the ready requests are taken in order of a key, as far as they are admitted.
 
-    Sort: the smallest key goes first; at equal keys the request that worked in the batch before, and then the earlier
+    Sort: the smallest key goes first; of equal keys the request that worked in the batch before, then the earlier
     arrival. A running request that comes late in this order may be preempted, and keeps its memory.
 
-    Fill: a request is admitted if the budgets leave it a token, if its segment fits beside what all others hold, and
-    if all can still finish after that without any eviction (`Plan.admits`). One that is not admitted is skipped,
-    and the next one is asked (`Plan.fill`). Where the machine does not pause, those that must work on come first.
-    An admitted one gets all that it has to process, or a chunk, as the budgets allow; the first decides the phase.
+    Fill: a request is admitted if the budgets leave it a token, its segment fits beside what all others hold, and all
+    can then still finish without any eviction (`Plan.admits`). One that is not admitted is skipped. Where the machine
+    does not pause, those that must work on come first. An admitted one gets what the budgets allow; the first decides
+    the phase.
 
     Guarantee: it never deadlocks and never evicts, whatever the key.
-    Running time: O(n log n + c h log h) for a batch, with n requests present, h holding KV and c candidates that pass
-    the cheaper tests. Without `pause` it is O(r r) more, with r requests running.
+    Running time: O(n log n + c h log h) a batch, n present, h holding KV, c candidates that pass the cheaper tests.
+    Without `pause` it is O(r r) more, r running.
     Source: MARS (arXiv 2410.18248), Figure 1; the admission test is ours.
     """
 
@@ -73,9 +73,8 @@ class Ranked(Policy):
 def safe_batches(capacity: int, block: int, decodes: list[tuple[int, int, int]], others: list[Holding]) -> int:
     """Return for how many batches the decodes can go on together, beside what others hold, so that it stays safe.
 
-    Of each decode: tokens held now, tokens held at the segment's end, and claim in blocks. Looked for up to the first
-    end; the largest such number with blocks of one token if the segments decide, otherwise at most a factor of two
-    below it.
+    Of each decode: tokens now and at the segment's end, and claim in blocks. At most up to the first end; with blocks
+    of one token the largest such number if the segments decide, otherwise at most a factor of two below it.
     """
     if not decodes:
         return LIMIT

@@ -1,4 +1,4 @@
-"""The one engine: runs a policy batch by batch on an instance, and has the referee look at every batch."""
+"""The engine: runs a policy batch by batch; the referee checks every batch."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from kvcore.trace import Trace
 class Unsuited(BadInput):
     """A policy cannot run on this machine or these requests, or gave up KV that the machine cannot compute again.
 
-    One that only sees so in the run raises it from `start` or `decide`, with the reason alone.
+    `start` and `decide` raise it with the reason alone.
     """
 
 
@@ -44,13 +44,12 @@ class PolicyError(BadInput):
 def run_policy(instance: Instance, policy: Policy, predictions: Instance | None = None) -> Schedule:
     """Run a policy on an instance and return its schedule, which the referee has passed.
 
-    `predictions` is the instance as the policy believes it to be (None: as it is): the same requests with other
-    lengths and call durations. It changes what a `Job` says of its future, and the handlings chosen for free calls.
-    The admission test and the budgets take the true sizes: a wrong prediction costs time, never feasibility.
+    `predictions` is the instance as the policy believes it to be (None: as it is): the same requests with other lengths
+    and call durations. It changes the future that a `Job` shows, and the handlings chosen for free calls. The admission
+    test and the budgets take the true sizes: a wrong prediction costs time, never feasibility.
 
     Raises:
-        Unsuited: the policy cannot run on this machine, or says in the run that it cannot go on; without `chunked` that
-            may only be seen once it has dropped a context that no batch takes as a whole any more.
+        Unsuited: the policy cannot run on this machine, or says in the run that it cannot go on.
         PolicyError: the policy broke a rule, raised an error, stalled, or goes on without generating anything.
         BadInput: `predictions` has other requests.
     """
@@ -67,9 +66,9 @@ def trace_policy(
 ) -> Trace:
     """Run a policy as `run_policy` does, and return the trace of its schedule (`Trace.schedule`).
 
-    With `compress`, batches in which only decodes go on, and after which the policy says that it would decide the same
-    again (`Policy.steady`), become one batch that is repeated. The schedule, written out, is the same either way.
-    `go_on` is asked before every decision; where it says no, the run ends with a PolicyError.
+    With `compress`, batches of decodes for which the policy would decide the same again (`Policy.steady`) become one
+    repeated batch; written out, the schedule is the same. Where `go_on`, asked before every decision, says no, the run
+    ends with a PolicyError.
     """
     with guarded(_file_of(policy), partial(PolicyError, policy.name, 0, None)):
         reason = policy.declines(instance)
@@ -87,7 +86,6 @@ def trace_policy(
 
 
 def _handled(instance: Instance, policy: Policy, predictions: Instance | None) -> Instance:
-    """Return the instance with its free calls fixed as the policy has them."""
     if policy.free_calls == "own":
         return instance
     if policy.free_calls == "preserve":
@@ -96,8 +94,6 @@ def _handled(instance: Instance, policy: Policy, predictions: Instance | None) -
 
 
 class _Simulation:
-    """One run, executed by the referee batch by batch; the jobs show the policy what it may know of the states."""
-
     def __init__(
         self,
         instance: Instance,
@@ -128,7 +124,6 @@ class _Simulation:
         self.grid: dict[str, Any] = {"tick_seconds": instance.tick_seconds, "block_tokens": blocks}
 
     def batches(self) -> list[Batch]:
-        """Run to the end and return the batches."""
         batches: list[Batch] = []
         with self.blaming_the_policy():
             self.policy.start(View(self.machine, self.instance.cost, **self.grid))
@@ -148,7 +143,7 @@ class _Simulation:
 
     @contextmanager
     def blaming_the_policy(self) -> Iterator[None]:
-        """Turn whatever the policy raises into one clear error."""
+        """Turn any error of the policy into one clear line."""
         self.decisions += 1
         self.deciding = True
         try:
@@ -163,7 +158,7 @@ class _Simulation:
             self.deciding = False
 
     def look_at_decision(self, *_: object) -> None:
-        """Raise if the decision that was being made at the last alarm is still being made."""
+        """Raise if the decision of the last alarm still runs."""
         if self.deciding and self.looked == self.decisions:
             too_long("decided")
         self.looked = self.decisions
@@ -174,7 +169,6 @@ class _Simulation:
     # --- before the batch ----------------------------------------------------------------------------------------
 
     def look(self) -> View:
-        """Let requests arrive and calls end up to the present tick, and return what the policy sees."""
         arrived = []
         while self.to_come and self.to_come[-1].arrival <= self.now:
             arrived.append(self.to_come.pop())
@@ -202,7 +196,7 @@ class _Simulation:
         )
 
     def make_ordered_moves(self, plan: Plan) -> None:
-        """Make the moves that R9 orders in this batch: all KV held when the call started is dropped or swapped out."""
+        """Drop or swap out all KV held when the call started, as R9 orders."""
         for state in self.execution.due:
             job = self.jobs[state.position]
             if job.handling == "discard":
@@ -211,22 +205,21 @@ class _Simulation:
                 plan.swap_out(job)
 
     def can_wait(self, plan: Plan) -> bool:
-        """Whether all that the plan drops may as well be dropped later; a drop alone is no batch."""
+        """Whether all drops may as well happen later; a drop alone is no batch."""
         states = (self.execution.states[id] for id in plan.dropped)
         return all(state in self.execution.due or (state.window and state.handling == "free") for state in states)
 
     def next_event(self) -> int | None:
-        """Return the tick of the next arrival or end of a call."""
         events = [end for end, _, _ in self.execution.running_calls[:1]]
         events += [job.arrival for job in self.to_come[-1:]]
         return min(events, default=None)
 
     def wait(self, plan: Plan) -> None:
-        """Idle until the next arrival or the next end of a call.
+        """Idle until the next arrival or end of a call, if there is one.
 
         Raises:
-            Unsuited: there is none, as a request has more to prefill than any batch takes.
-            PolicyError: there is none, and no such reason.
+            Unsuited: a request has more to prefill than any batch takes.
+            PolicyError: otherwise.
         """
         event = self.next_event()
         if event is None:
@@ -239,7 +232,7 @@ class _Simulation:
         self.now = event
 
     def check_prefills(self, jobs: Iterable[Job], plan: Plan) -> None:
-        """Refuse the machine if it does not split prefills, and one of these requests never gets a batch of its own."""
+        """Refuse a machine that does not split prefills, if one of these requests never gets a batch."""
         for job in jobs:
             if plan.never_takes(job):
                 refill = " as its KV is dropped" if job.generated or job.segment else ""
@@ -252,7 +245,6 @@ class _Simulation:
     # --- the batch -----------------------------------------------------------------------------------------------
 
     def execute(self, view: View, plan: Plan) -> Batch:
-        """Execute the batch under the referee's rules, repeat it while nothing changes, and note what has happened."""
         execution = self.execution
         with self.blaming_the_policy():
             batch = plan.batch(self.now)
@@ -281,7 +273,6 @@ class _Simulation:
         return repeats
 
     def note_ends(self) -> None:
-        """Note whose segments the latest batch has ended."""
         for state in self.execution.ended:
             job = self.jobs[state.position]
             if state.status == DONE:
@@ -293,8 +284,8 @@ class _Simulation:
     def check_progress(self, generated: int) -> None:
         """Refuse a policy that moves KV in and out for ever.
 
-        Without evictions, each batch between two tokens prefills a token or makes a call's transfer; four times as
-        many batches are allowed.
+        Without evictions, each batch between two tokens prefills a token or makes a call's transfer; four times as many
+        may.
         """
         self.quiet = 0 if generated else self.quiet + 1
         if self.quiet.bit_count() == 1 and self.quiet > 64:
@@ -310,7 +301,7 @@ def _file_of(policy: Policy) -> str:
 def _demands(
     instance: Instance, policy: Policy, believed: list[Request]
 ) -> tuple[list[Demand] | None, list[Demand | None]]:
-    """Return the true demand of each request, for the admission test, and what the policy knows of it."""
+    """Return the true demands, and those that the policy knows."""
     if policy.knows == "online":
         return None, [None] * len(believed)
     estimate = SoloEstimate(instance.machine, instance.cost)

@@ -1,4 +1,4 @@
-"""INFERMAX's unified algorithm (Algorithm 1), generalised to calls: most schedulers are a few decisions in it."""
+"""INFERMAX's unified algorithm (Algorithm 1), generalised to calls."""
 
 from __future__ import annotations
 
@@ -25,17 +25,13 @@ class Entry(NamedTuple):
 class Unified(Policy):
     """Groups of requests in order of priority; each candidate is checked, and takes part, evicts, or is passed over.
 
-    The groups are the requests that hold KV and decode (`decoding`), those that hold KV and have a prefill before
-    them (`prefilling`: chunks to come, or what a call returned), those on the host (`swapped`) and those without KV
-    (`waiting`). A candidate needs tokens in the budgets, the phase of the batch where it is not hybrid, and memory:
-    `reserve` says for how many tokens of KV. In `decoding` and `prefilling`, memory is taken from the running request
-    of lowest priority, and if that is the candidate itself, it is evicted; a waiting one waits. Free calls discard.
+    The groups: requests that hold KV and decode (`decoding`) or have a prefill before them (`prefilling`: chunks to
+    come, or what a call returned), those on the host (`swapped`) and those without KV (`waiting`). A candidate needs
+    tokens in the budgets, the batch's phase unless it is hybrid, and memory for the tokens of KV that `reserve` says.
+    In `decoding` and `prefilling`, memory is taken from the running request of lowest priority, even the candidate
+    itself; a waiting one waits. Free calls discard.
 
-    A subclass sets the switches below and overrides what it decides otherwise:
-
-    * `groups`: which group is asked when;  `key`: order of the queues;  `order`: of the running requests;
-    * `reserve`: tokens of KV for which a request is given memory when it is admitted;
-    * `at_call`, `at_return`, `while_paused`: what happens to KV at a call, on return, and at each batch in between.
+    A subclass sets the switches below and overrides what it decides otherwise.
     """
 
     hybrid: bool = True  # whether a batch may mix prefills and decodes
@@ -67,35 +63,32 @@ class Unified(Policy):
     # --- what a policy decides -----------------------------------------------------------------------------------
 
     def key(self, job: Job) -> Any:
-        """Return the place in the queues; the smallest goes first. First come, first served."""
+        """Return the place in the queues, the smallest first: by arrival."""
         return job.arrival
 
     def return_key(self, job: Job, now: int) -> Any:
-        """Return the place in the queues after a call: as if it came then where prefills go first, else the old one."""
+        """Return the place after a call: as if it came then where prefills go first, else the old one."""
         return now if self.prefill_first else self.key(job)
 
     def order(self, jobs: list[Job]) -> list[Job]:
-        """Return the running requests in order of priority; the last is the first to be evicted."""
+        """Return the running requests by priority; the last is evicted first."""
         return jobs
 
     def reserve(self, job: Job, tokens: int) -> int:
-        """Return the tokens of KV for which there must be memory when it is admitted to process `tokens`.
-
-        All that it knows: its prompt, or the whole refill.
-        """
+        """Return the tokens of KV that need memory at its admission: its prompt, or the whole refill."""
         return job.known
 
     def joins(self, job: Job, tokens: int, plan: Plan) -> bool:
-        """Whether a waiting request may join the batch with so many tokens, which the budgets and the memory allow."""
+        """Whether a waiting request with budgets and memory may join the batch."""
         return True
 
     def groups(self, plan: Plan) -> Iterable[Callable[[Plan], None]]:
-        """Return the groups in order of priority, each as the method that fills the batch from it."""
+        """Return the groups in order of priority, as methods that fill the batch."""
         prefills = (self.fill_prefilling, self.fill_swapped, self.fill_waiting)
         return (*prefills, self.fill_decoding) if self.prefill_first else (self.fill_decoding, *prefills)
 
     def at_call(self, job: Job, plan: Plan) -> None:
-        """Handle a call that has just started and that the instance leaves free."""
+        """Handle a free call that has just started."""
         handling = self.handling_of(job)
         if handling == "discard":
             self.discard(job, plan)
@@ -103,11 +96,11 @@ class Unified(Policy):
             self.swap(job, plan)
 
     def handling_of(self, job: Job) -> Handling:
-        """Return how such a call is handled."""
+        """Return the handling of a free call."""
         return self.handling
 
     def at_return(self, job: Job, now: int) -> None:
-        """Queue a request whose call has returned, by where its KV is."""
+        """Queue a returned request, by where its KV is."""
         if job.host and not self.swapped_wait:
             self.enqueue(self.swapped, job, self.return_key(job, now))
         elif job.device and not job.host:
@@ -116,7 +109,7 @@ class Unified(Policy):
             self.enqueue(self.waiting, job, self.return_key(job, now))
 
     def while_paused(self, plan: Plan) -> None:
-        """Look at the requests in calls, before each batch."""
+        """Look at requests in calls, before each batch."""
 
     # --- the algorithm -------------------------------------------------------------------------------------------
 
@@ -136,7 +129,7 @@ class Unified(Policy):
             fill(plan)
 
     def observe(self, view: View, plan: Plan) -> None:
-        """Bring the queues up to what has happened."""
+        """Bring the queues up to date."""
         for job in view.ended:
             self.leave(job)
         if view.batch > self._batch:  # what was to be discarded then has been
@@ -163,7 +156,7 @@ class Unified(Policy):
         }
 
     def fill_decoding(self, plan: Plan) -> None:
-        """Let every running decode process its token; where memory lacks, evict from the back."""
+        """Let all decodes process a token; where memory lacks, evict from the back."""
         if self.by_arrival and self.prefilling:
             self.fill_running(plan)
             return
@@ -177,14 +170,13 @@ class Unified(Policy):
         self._go_on(jobs, jobs, plan)
 
     def _go_on(self, jobs: Sequence[Job], running: Sequence[Job], plan: Plan) -> None:
-        """Let running requests process what they may in order; where memory lacks, evict."""
         for job in jobs:
             tokens = 0 if job.index in self._evicted else plan.chunk(job)
             if tokens:
                 self._take_or_evict(job, tokens, running, plan)
 
     def fill_prefilling(self, plan: Plan) -> None:
-        """Let running requests go on with their prefills, which may evict others that have not been taken."""
+        """Let prefills go on, and evict for them."""
         if self.decodes_count and self.prefill_tokens is not None:
             plan.limit(prefill_tokens=max(0, self.prefill_tokens - len(plan.work)))
         for job in () if self.by_arrival else list(self.prefilling):
@@ -193,7 +185,7 @@ class Unified(Policy):
                 self._take_or_evict(job, tokens, [*self.prefilling, *self.order(self.decoding)], plan)
 
     def fill_running(self, plan: Plan) -> None:
-        """Let the running requests go on in order of arrival, decodes and prefills alike."""
+        """Let the running requests go on in order of arrival."""
         running = sorted([*self.decoding, *self.prefilling], key=first_come)
         before = self.decoding[: bisect_left(self.decoding, min(map(first_come, self.prefilling)), key=first_come)]
         room = self.available(plan) - self.spare_block
@@ -201,24 +193,23 @@ class Unified(Policy):
         self._go_on(running[len(before) :] if together else running, running, plan)
 
     def fill_swapped(self, plan: Plan) -> None:
-        """Bring requests back from the host, in order, up to the first that does not fit."""
+        """Bring requests back in order, up to the first that does not fit."""
         self._admit(self.swapped, plan)
 
     def fill_waiting(self, plan: Plan) -> None:
-        """Admit waiting requests, in order, up to the first that does not fit."""
+        """Admit in order, up to the first that does not fit."""
         self._admit(self.waiting, plan)
 
     def steady(self, view: View, plan: Plan) -> int:
-        """Return for how many batches the decodes stay within what is reserved for them, or free.
+        """Return for how many batches the decodes stay within reserved or free memory.
 
-        No request is admitted before something happens: memory only becomes scarcer, the budgets stay as they are.
+        None is admitted before something happens: memory only becomes scarcer, the budgets stay.
         """
         if not self.reserved and not self.spare_block:
             return LIMIT
         return self._steps([most - job.device for job, most in self.reserved.values() if job.id in plan.work], plan)
 
     def _steps(self, rooms: Iterable[int], plan: Plan) -> int:
-        """Return for how many batches memory lasts, with so many tokens of room in reservations."""
         within = [tokens for tokens in rooms if tokens > 0]
         beyond = len(plan.work) - len(within)
         steps = min(within, default=LIMIT)
@@ -228,11 +219,11 @@ class Unified(Policy):
     # --- memory --------------------------------------------------------------------------------------------------
 
     def available(self, plan: Plan) -> int:
-        """Return the device blocks that are neither held nor reserved."""
+        """Return the device blocks neither held nor reserved."""
         return self._unreserved(plan, plan.work)
 
     def _unreserved(self, plan: Plan, work: Mapping[str, int]) -> int:
-        """Return the free blocks beside what is reserved for those that hold less after so many tokens of work."""
+        """Return the free blocks beyond reservations, after so much work."""
         if plan.free_blocks is None:
             return LIMIT
         blocks, reserved = self.machine.blocks, self.reserved.values()
@@ -240,12 +231,11 @@ class Unified(Policy):
         return plan.free_blocks - sum(max(0, blocks(most) - now) for now, most in held)
 
     def _promise(self, job: Job) -> int:
-        """Return the blocks that are reserved for it beside those it holds."""
         job, most = self.reserved.get(job.index, (job, 0))
         return max(0, self.machine.blocks(most) - job.blocks)
 
     def _unreserved_growth(self, jobs: Sequence[Job]) -> int:
-        """Return, from above, the blocks that one more token of each takes beyond what is reserved for it."""
+        """Return, from above, the blocks that one more token of each takes beyond reservations."""
         if not self.reserved:
             return 0  # what is free is all that counts, and the plan looks at that
         block = self.machine.block
@@ -253,7 +243,6 @@ class Unified(Policy):
         return sum(job.index not in self.reserved or not self._promise(job) for job in growing)
 
     def _fits(self, job: Job, tokens: int, plan: Plan) -> bool:
-        """Whether there is memory for `tokens` more, what is reserved for it included."""
         alone = len(self.decoding) + len(self.prefilling) == 1
         if self.spare_block and job.phase == "decode" and not alone and self.available(plan) < 1:
             return False
@@ -262,8 +251,7 @@ class Unified(Policy):
     def _take_or_evict(self, job: Job, tokens: int, running: Sequence[Job], plan: Plan) -> None:
         """Take a running request; while memory lacks, evict the last one not taken, itself in the end.
 
-        Before any work is in the batch, running requests are evicted only if that makes it fit: a drop alone is no
-        batch.
+        While the batch has no work, running requests are evicted only if that makes it fit: a drop alone is no batch.
         """
         while not self._fits(job, tokens, plan):
             victim = self.victim(job, running, plan)
@@ -277,23 +265,22 @@ class Unified(Policy):
         plan.take(job, tokens)
 
     def victim(self, job: Job, running: Sequence[Job], plan: Plan) -> Job | None:
-        """Return the victim for `job`: the last of the running requests that is not yet taken (None: there is none)."""
+        """Return the last running request that is not taken, as victim for `job` (None: there is none)."""
         return next(self.evictable(running, plan), None)
 
     def evictable(self, running: Sequence[Job], plan: Plan) -> Iterator[Job]:
-        """Yield the running requests that are not taken and may be evicted, the last first."""
+        """Yield the running requests that may be evicted, the last first."""
         for other in reversed(running):
             if other.id not in plan.work and other.index not in self._evicted and self.may_evict(other):
                 yield other
 
     def _would_fit(self, job: Job, tokens: int, running: Sequence[Job], plan: Plan) -> bool:
-        """Whether there is memory for `tokens` more once all running requests after it are evicted."""
         after = takewhile(lambda other: other is not job, self.evictable(running, plan))
         released = sum(other.blocks + self._promise(other) for other in after)
         return job.growth(tokens) <= self.available(plan) + self._promise(job) + released
 
     def may_evict(self, job: Job) -> bool:
-        """Whether the rules let its KV be dropped (R8 and R9)."""
+        """Whether the rules let its KV be dropped (R8, R9)."""
         return self.machine.evict or (job.window and job.handling == "free")
 
     # --- moves between the queues --------------------------------------------------------------------------------
@@ -321,7 +308,7 @@ class Unified(Policy):
         insort(queue, Entry(key, job.index, job))
 
     def run(self, job: Job) -> None:
-        """Put a request that holds KV among the running ones, which are in order of arrival."""
+        """Put a request that holds KV among the running ones, in order of arrival."""
         queue = self.decoding if job.phase == "decode" else self.prefilling
         insort(queue, job, key=first_come)
 
@@ -341,7 +328,7 @@ class Unified(Policy):
         self.enqueue(self.waiting, job, self.key(job))
 
     def discard(self, job: Job, plan: Plan) -> None:
-        """Drop the KV of a request in a call, in the first batch that takes place."""
+        """Drop a call's KV in the first batch that takes place."""
         self.reserved.pop(job.index, None)
         self._discarding.append(job)
         plan.drop(job)
@@ -351,7 +338,7 @@ class Unified(Policy):
         return plan.free_host is None or job.device <= plan.free_host
 
     def swap(self, job: Job, plan: Plan) -> None:
-        """Send the KV of a request in a call to the host, or discard it if that has no room."""
+        """Send a call's KV to the host, or discard it without room."""
         if self.host_takes(job, plan):
             self.reserved.pop(job.index, None)
             plan.swap_out(job)

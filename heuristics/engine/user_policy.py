@@ -16,11 +16,13 @@ from kvcore.errors import BadInput
 
 
 def load_policy(text: str) -> Policy:
-    """Return the policy of `FILE.py`, or the one of class NAME of `FILE.py:NAME`.
+    """Return the policy of `FILE.py`, or the one of class NAME of `FILE.py:NAME`; the file is run.
 
-    The file is run as Python code. A class counts if it stands in the file, is a `Policy` with nothing left abstract,
-    and can be made without arguments. Without a `name` it has that of its class; its docstring says its `rule`.
-    BadInput: there is no such file, it fails, or it has no such class, or several of which none is named.
+    A class counts if it stands in the file, is a `Policy` with nothing left abstract, and needs no arguments. `name` is
+    by default the class's name.
+
+    Raises:
+        BadInput: there is no such file, it fails, or it has no such class, or several and none is named.
     """
     path, _, wanted = text.partition(".py:")
     path = path if path.endswith(".py") else f"{path}.py"
@@ -34,7 +36,7 @@ def load_policy(text: str) -> Policy:
 
 
 def as_policy(thing: object) -> Policy:
-    """Return a policy as it is, one of a class, or one that a function decides; BadInput for anything else."""
+    """Return a policy as it is, one of a class, or one of a function; BadInput for anything else."""
     if isinstance(thing, Policy):
         return thing
     if isinstance(thing, type) and issubclass(thing, Policy):

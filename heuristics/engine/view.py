@@ -13,12 +13,10 @@ from kvcore.instance import Machine
 
 @dataclass(slots=True)
 class View:
-    """The requests that have arrived and are not done, as they stand now; what has not arrived is not in it.
+    """The requests that have arrived and are not done, as they stand now.
 
-    `arrived`, `called`, `returned` and `ended` are what has happened since the policy was last asked, so that one with
-    many requests can keep queues of its own; `jobs`, `ready` and `must_work` are made when they are asked for.
-    `machine` and `cost` are the instance's, `now` is the tick at which the batch will start, `batch` its number
-    (from 0), `tick_seconds` and `block_tokens` what a tick and a token of a coarse instance stand for.
+    `arrived`, `called`, `returned` and `ended` are since the policy was last asked, so that it can keep queues of its
+    own; `jobs`, `ready` and `must_work` are made on demand. `machine` and `cost` are the instance's.
     """
 
     machine: Machine
@@ -41,7 +39,7 @@ class View:
 
     @property
     def ready(self) -> list[Job]:
-        """Those that may work: not in a call."""
+        """Those not in a call: they may work."""
         return [job for job in self.present if not job.calling]
 
     @property

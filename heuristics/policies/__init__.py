@@ -1,1 +1,1 @@
-"""The policies, a file for each paper or engine, and the bases that several of them share."""
+"""The policies, a file for each paper or engine."""

@@ -1,4 +1,4 @@
-"""AugServe: requests in order of a two-stage value, and a token limit that follows the free memory."""
+"""AugServe: a two-stage value, and a token limit that follows the free memory."""
 
 from bisect import insort
 from collections.abc import Sequence
@@ -17,30 +17,29 @@ class AugServe(Unified):
     """Least predicted cost less waiting first: running, swapped, then resumed or new; a token limit by free memory.
 
     *Value*: at arrival (9) to (15), memory-time of prefill and decodes up to the call, plus that of the call (preserve)
-    or of the swap-out; after a call (16) to (25), of what brings the context back, of the return and the decodes,
-    plus the same for the next call. With the limit N for `target_max`, T the ticks of a batch of N tokens, and
+    or of the swap-out; after a call (16) to (25), of bringing the context back, of the return and the decodes, plus the
+    same for the next call. With the limit N for `target_max`, T the ticks of a batch of N tokens, and
 
         prefill L^2 T / 2N    decode T (L O + O^2 / 2)    return T (L R + R^2 / 2) / N    transfer C / 2 times its ticks
 
-    (The paper's swap terms are this if the tokens moved in an iteration are those that the link moves in it.) The
-    smallest value less `alpha` times the ticks since the request was last scheduled goes first, which is (26) with the
-    sign that lets waiting help. It is constant up to a term that is the same for all, so the queues keep their order.
+    (The paper's swap terms, if an iteration moves as many tokens as the link does.) The smallest value less `alpha`
+    times the ticks since the request was last scheduled goes first: (26) with the sign that lets waiting help. A common
+    term apart it is constant, so the queues keep their order.
 
     *Handling* of a free call: least waste by (4) to (8), at arrival as predicted, and again at the call. The tokens
-    that wait for a swap are those that running requests hold, as in InferCept's (3); (6) has N in their place, with
-    which swapping looks 100 times cheaper than it is (mean latency at 5 requests a second: 238 s, not 54 s).
-    *Token limit*: what is free, and `gamma` times what paused requests hold, within `beta_low` and `beta_high` times
+    that wait for a swap are those of running requests, as in InferCept's (3); with N in their place, as in (6),
+    swapping looks 100 times cheaper than it is (mean latency at 5 requests a second: 238 s, not 54 s).
+    *Token limit*: free memory, and `gamma` times the KV of paused requests, within `beta_low` and `beta_high` times
     `target_max` (None: the machine's budget, or 512), (27) to (32). A running request that lacks memory takes that of
-    a free call which was preserved, the latest first, and then that of the running request of largest value.
+    the latest free call that was preserved, and then that of the running request of largest value.
 
-    Of the parameters, the paper gives gamma = 1; alpha (in tokens), beta_low and beta_high are ours.
+    The paper gives gamma = 1; alpha (in tokens), beta_low and beta_high are ours.
 
-    `as_printed` reads (6) and (26) as they are printed. By (26) the smallest value plus `alpha` times the ticks waited
-    goes first: what waits falls back behind those that come later, the opposite of what the paper says of it. By (6) a
-    swap wastes N tokens for its time, so that nearly all calls swap, more than the link carries. Without `ranked` it is
-    first come, first served with AugServe's token limit and handling: its ablation without two-stage scheduling.
+    `as_printed` reads (6) and (26) as printed: by (26) waiting adds to the value, the opposite of what the paper says;
+    by (6) nearly all calls swap, more than the link carries. Without `ranked` it is its ablation without two-stage
+    scheduling.
 
-    Guarantee: nothing is known. Running time: O(r) for a batch with r running requests, O(log n) for what happens.
+    Guarantee: nothing is known. Running time: O(r) a batch, r running; O(log n) an event.
     Source: AugServe (arXiv 2512.04013), Sections 4.3 and 4.4, Algorithm 1.
     """
 
@@ -90,7 +89,6 @@ class AugServe(Unified):
         return max(1, min(max(free + int(self.gamma * self.kept_tokens), low), high))
 
     def steady(self, view: View, plan: Plan) -> int:
-        """Return for how many batches the limit surely leaves every running request its token."""
         running = len(plan.work)
         if running < len(self.decoding) + len(self.prefilling):
             return 1
@@ -139,7 +137,7 @@ class AugServe(Unified):
         return self.target * self.iteration(job) * (2 * tokens * out + out * out)
 
     def call_cost(self, job: Job, call: NextCall) -> int:
-        """Return (11) or (12), whichever the handling of the coming call costs, times 2N."""
+        """Return (11) or (12), by the handling of the coming call, times 2N."""
         handling = self.least_waste(job, call) if call.handling == "free" else call.handling
         if handling == "preserve":
             return 2 * self.target * call.context * call.duration
@@ -147,7 +145,7 @@ class AugServe(Unified):
         return self.target * call.context * job.demand.estimate.swap_out(call.context) if swapped else 0
 
     def least_waste(self, job: Job, call: NextCall) -> Handling:
-        """Return the handling of least waste, (4) to (8), beside what the running requests hold now."""
+        """Return the handling of least waste, (4) to (8)."""
         if call is NO_CALL or self.machine.memory is None:
             return "preserve"
         estimate, context = job.demand.estimate, call.context
@@ -172,12 +170,10 @@ class AugServe(Unified):
                 self.kept_tokens += job.device
 
     def handling_of(self, job: Job) -> Handling:
-        """Return what wastes least, its context being known now."""
         k = job.segment - 1
         return self.least_waste(job, NextCall(job.device, job.demand.durations[k], job.demand.returns[k], "free"))
 
     def at_return(self, job: Job, now: int) -> None:
-        """Value a request anew, and queue it by where its KV is."""
         self.kept_tokens -= self.kept.pop(job.index, 0)
         self.values[job.index] = self.after_call(job)
         super().at_return(job, now)
@@ -190,7 +186,6 @@ class AugServe(Unified):
         return self.values[job.index] if self.ranked else 0, job.arrival, job.index
 
     def victim(self, job: Job, running: Sequence[Job], plan: Plan) -> Job | None:
-        """Return the latest free call that was preserved, or else the running request of largest value."""
         for index in reversed(self.kept):
             paused = self.paused[index]
             if paused.handling == "free":
@@ -198,7 +193,6 @@ class AugServe(Unified):
         return super().victim(job, running, plan)
 
     def evict(self, job: Job, plan: Plan) -> None:
-        """Drop the KV of a paused or a running request."""
         if job.index in self.kept:
             self.kept_tokens -= self.kept.pop(job.index)
             self.discard(job, plan)

@@ -1,4 +1,4 @@
-"""The deadline rule: the latest to end first, in batches as long as the most urgent can bear."""
+"""The deadline rule: the latest to end first."""
 
 from typing import Any, ClassVar
 
@@ -20,13 +20,13 @@ class Deadline(Index):
 
     The batch is the longest prefix whose tokens, one a request, take at most 0.7 T; or, with a target F for the flow
     time, 0.7 times the least (F - age) / tokens left, but at least 0.4 T: prefills take the rest. T is given in
-    seconds, or half of a batch with a token of each that is present. A request without KV in the prefix processes its
-    prompt in this batch, and so does the next one that waits, if it is the only one; they join if that fits and leaves
-    free a tenth of what those with KV will still add. What is not in the prefix pauses; where a request with KV lacks
-    a block, the last in this order is evicted. Calls to come count as age. Predictions count.
+    seconds, or half of a batch with a token of each present. A request without KV in the prefix processes its prompt in
+    this batch, and so does the next that waits, if it is the only one; they join if that fits and leaves free a tenth
+    of what those with KV will still add. The rest pauses; where a request with KV lacks a block, the last in this order
+    is evicted. Calls to come count as age.
 
     Guarantee: nothing is known.
-    Running time: O(n log n) for a batch with n requests present, in numpy.
+    Running time: O(n log n) a batch, n present, in numpy.
     Source: this project; a batch is as long as the least slack for a token lets it.
     """
 
@@ -38,7 +38,6 @@ class Deadline(Index):
     }
 
     def __init__(self, flow: float | None = None, token: float | None = None) -> None:
-        """Set F and T, in seconds."""
         super().__init__()
         self.name = title("deadline", flow=flow, token=token)
         self.flow, self.token = flow, token
@@ -48,12 +47,11 @@ class Deadline(Index):
         self.after = np.zeros((2, 64))  # by index: tokens after the segment, and ticks of calls less the arrival
 
     def _after(self, job: Job) -> Array:
-        """Return the tokens after the end of its segment, and the ticks of its calls less its arrival."""
+        """Return the tokens after its segment, and the ticks of its calls less its arrival."""
         demand = job.demand
         return np.array([sum(demand.decode[job.segment + 1 :]), demand.call_ticks[job.segment] - job.arrival], float)
 
     def best_prefix(self, at: Array, holds: int, plan: Plan) -> tuple[Array, int]:
-        """Return the requests, the latest to end first, without those that may not join, and how many are the batch."""
         device, host, missing, left = self.state[:, at]
         known, left, age = device + host + missing, left + self.after[0, at], self.now + self.after[1, at]
         step = Step(known - 1, np.ones(len(at)), np.ones(len(at), bool))

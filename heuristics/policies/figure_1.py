@@ -1,4 +1,4 @@
-"""The rule of Figure 1 of MARS in several orders: a request is admitted if all can still finish."""
+"""The rule of Figure 1 of MARS in several orders."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from heuristics.engine.view import View
 class Fcfs(Ranked):
     """In order of arrival, kept on return; admitted if its segment fits and all can still finish (Figure 1's rule).
 
-    Guarantee: none is known; it can be arbitrarily far from the best mean latency (a long request before many short
-    ones). It never deadlocks and never evicts.
-    Running time: O(n log n + c h log h) for a batch of n requests present, h holding KV, c tested for admission.
+    Guarantee: that of `Ranked`; it can be arbitrarily far from the best mean latency (a long request before many short
+    ones).
+    Running time: O(n log n + c h log h) a batch, n present, h holding KV, c tested for admission.
     Source: MARS (arXiv 2410.18248), Figure 1a: the baseline; LAMPS, Figure 3a; InferCept's order.
     """
 
@@ -30,12 +30,10 @@ class Fcfs(Ranked):
 class Sjf(Ranked):
     """Least remaining work first, recomputation included; admitted as in `fcfs`.
 
-    Work is the ticks of decodes, prefills, refills and transfers if it ran alone; calls do not count.
+    Work is the ticks of decodes, prefills, refills and transfers if it ran alone.
 
-    Guarantee: where each batch takes one request and one tick, memory has no limit and there is no call, it is
-    shortest remaining processing time, which has the least total flow time. Otherwise nothing is known. It never
-    deadlocks and never evicts.
-    Running time: O(n log n + c h log h) for a batch of n requests present, h holding KV, c tested for admission.
+    Guarantee: those of `Ranked` and `srpt`.
+    Running time: as fcfs.
     Source: MARS (arXiv 2410.18248), Figure 1b: the baseline; LAMPS, Figure 3b.
     """
 
@@ -48,8 +46,8 @@ class Sjf(Ranked):
 class SjfApi(Ranked):
     """Least remaining work plus remaining time in calls first, in ticks; admitted as in `fcfs`.
 
-    Guarantee: nothing is known. It never deadlocks and never evicts.
-    Running time: O(n log n + c h log h) for a batch of n requests present, h holding KV, c tested for admission.
+    Guarantee: that of `Ranked`.
+    Running time: as fcfs.
     Source: MARS (arXiv 2410.18248), Figure 1c: the baseline; LAMPS, Figure 3c.
     """
 
@@ -62,20 +60,19 @@ class SjfApi(Ranked):
 class MarsOrder(Ranked):
     """Least remaining memory-time first, calls' waste included; admitted as in `fcfs`.
 
-    The key is the KV that the request will hold, integrated over the ticks of its batches if it runs alone, plus the
-    waste of its coming calls under their handlings, in token-ticks:
+    The key is the KV of the request, integrated over the ticks of its batches if it runs alone, plus the waste of its
+    coming calls under their handlings, in token-ticks:
 
         sum over batches of D_j (m_j + c_j)  +  sum over calls of
             preserve: T C       discard: F(C) (M - C)       swap: S(C) M
 
-    with C tokens of KV at a call of T ticks, F(C) the ticks of the refill (whose own memory is in the first sum), and
-    S(C) those of the transfers; M is the memory, taken as full. The papers say "integral of memory over time" and
-    give no formula. In Figure 1 the first sum with only preserve's waste is 31, 4, 6 for R1, R2, R3, which puts R2
-    before R3; with the memory that others hold during R2's refill it is 31, 9, 6, the order that the papers state.
+    with C tokens of KV at a call of T ticks, F(C) the ticks of the refill (whose own memory is in the first sum), S(C)
+    those of the transfers, and M the memory, taken as full. The papers give no formula. In Figure 1 the first sum with
+    only preserve's waste is 31, 4, 6 for R1, R2, R3; with the memory that others hold during R2's refill it is 31, 9,
+    6, the order that the papers state.
 
-    Guarantee: nothing is known. It never deadlocks and never evicts. Starvation prevention and the caching of scores
-    are left out.
-    Running time: O(n log n + c h log h) for a batch of n requests present, h holding KV, c tested for admission.
+    Guarantee: that of `Ranked`. Starvation prevention and the caching of scores are left out.
+    Running time: as fcfs.
     Source: MARS (arXiv 2410.18248), Section 3 and Figure 1d; LAMPS, Section 4.
     """
 
@@ -88,15 +85,15 @@ class MarsOrder(Ranked):
 class Listed(Ranked):
     """Figure 1's rule in a given order, such as that in which a schedule completes the requests.
 
-    Guarantee: nothing is known. It never deadlocks and never evicts.
-    Running time: that of fcfs.
+    Guarantee: that of `Ranked`.
+    Running time: as fcfs.
     Source: list scheduling; a means of local search.
     """
 
     name = "listed"
 
     def __init__(self, keys: Sequence[Any]) -> None:
-        """Set the key of each request of the instance, in their order; the smallest goes first."""
+        """Set the key of each request, by its index; the smallest goes first."""
         self.keys = keys
 
     def key(self, job: Job) -> Any:
@@ -106,8 +103,8 @@ class Listed(Ranked):
 class RandomOrder(Ranked):
     """Figure 1's rule in a random order: one number is drawn for each request, from the seed and its id.
 
-    Guarantee: nothing is known. It never deadlocks and never evicts.
-    Running time: O(n log n + c h log h) for a batch of n requests present, h holding KV, c tested for admission.
+    Guarantee: that of `Ranked`.
+    Running time: as fcfs.
     Source: a reference, to see what an order is worth.
     """
 

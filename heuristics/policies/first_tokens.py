@@ -18,12 +18,12 @@ CHUNK = 512  # tokens that refills take of a batch, so that a first token that c
 class FirstTokens(Unified):
     """Requests without a first token go before all others, the shortest prompt first; nothing else is in their batch.
 
-    It is the prefix of them that has the most first tokens for its duration; what decodes is evicted if they need its
-    memory, the most left first. While none waits, the others decode, and refill 512 tokens a batch; one without KV is
-    then admitted if there is memory for all that it will hold.
+    The batch is their prefix with the most first tokens for its duration; decodes are evicted if it needs their memory,
+    the most left first. While none waits, the others decode, and refill 512 tokens a batch; one without KV is then
+    admitted if there is memory for all that it will hold.
 
     Guarantee: nothing is known.
-    Running time: O(n log n) for a batch with n requests present.
+    Running time: O(n log n) a batch, n present.
     Source: this project; the most first tokens for its duration is Smith's rule (1956) for a batch.
     """
 
@@ -44,7 +44,6 @@ class FirstTokens(Unified):
         return sorted(jobs, key=lambda job: (job.remaining, job.index))
 
     def reserve(self, job: Job, tokens: int) -> int:
-        """Return all that it will hold, at least what it knows; before its first token, what it knows."""
         return max(job.peak, job.known) if job.generated else job.known
 
     def groups(self, plan: Plan) -> Iterator[Callable[[Plan], None]]:
@@ -74,11 +73,10 @@ class FirstTokens(Unified):
                 self.prefilling.append(job)
 
     def steady(self, view: View, plan: Plan) -> int:
-        """Return for how many batches the decodes go on; those before a first token are others after it."""
         return 1 if self._late else super().steady(view, plan)
 
     def _together(self, jobs: list[Job]) -> int:
-        """Return how many of them have the most first tokens for the duration of their batch."""
+        """Return how many of them have the most first tokens for their batch's duration."""
         if not jobs:
             return 0
         tokens = np.array([float(job.missing) for job in jobs])

@@ -31,7 +31,7 @@ class Step(NamedTuple):
 
 
 class Windows(NamedTuple):
-    """R0, in seconds, and `group` for windows of time of so many seconds from the first arrival on."""
+    """R0, in seconds, and `group` for windows of so many seconds from the first arrival on."""
 
     seconds: float
     r0: Array
@@ -64,13 +64,13 @@ class Marginal:
         return np.where(decodes, self.decode + self.decode_kv * m, prefill)
 
     def left(self, step: Step, decode: Array) -> Array:
-        """Return the same for a step that generates a token and all decodes after it, `decode` tokens in all."""
+        """Return what each request adds with this step and all decodes after it, `decode` tokens in all."""
         rest = decode - 1
         read = rest * (step.resident + step.tokens) + rest * (rest - 1) / 2
         return self.step(step) + self.decode * rest + self.decode_kv * read
 
     def durations(self, step: Step, parts: Array) -> Array:
-        """Return the ticks of the batches of the first request, the first two, .. ; `parts` are theirs from `step`."""
+        """Return the ticks of the batches of the first request, the first two, ..; `parts` are from `step`."""
         fixed = self.busy + self.any_decode * np.logical_or.accumulate(step.decodes)
         fixed = fixed + self.any_prefill * np.logical_or.accumulate(~step.decodes)
         hinged = self.above * np.maximum(0, np.cumsum(step.tokens) - self.knee)
@@ -78,7 +78,7 @@ class Marginal:
 
 
 def title(kind: str, **given: float | None) -> str:
-    """Return the name of a policy with the numbers that are given, `POLICY:key=number,..`."""
+    """Return the name `POLICY:key=number,..`."""
     parts = [f"{key}={value:g}" for key, value in given.items() if value is not None]
     return f"{kind}:{','.join(parts)}" if parts else kind
 
@@ -86,18 +86,17 @@ def title(kind: str, **given: float | None) -> str:
 class Index(Unified):
     """Requests by R, the least work left; the batch is the prefix that maximises sum p / D, the rest pauses.
 
-    R is in ticks, without what a batch takes whatever is in it; D is the duration of the prefix as a batch, and p = c
-    / (R + R0), with c what the request adds to it: of each request, the share of its work that is done. Small batches
-    are fast and large ones efficient; R0 weighs the two. Without an R0 it is ten times the mean R of the requests
-    present. A paused request keeps its KV. One without KV joins in turn if its known tokens fit and leave free a tenth
-    of what those with KV will still add; the first that may not stops the others. As any prefill costs a batch
-    `any_prefill`, those that may join do so in groups: each batch without them loses their share, by number, of what
-    decodes cost whatever is in it (busy + any_decode), and they join when the losses since the last prefill reach
-    `group` (0.5) times any_prefill, when another prefills or when none has KV. Where a request with KV lacks a block,
-    the largest R is evicted. Predictions count; with exact lengths it is a clairvoyant reference.
+    R is in ticks, without the fixed part of a batch; D is the duration of the prefix as a batch, and p = c / (R + R0),
+    with c what the request adds to it: the share of its work that is done. Small batches are fast and large ones
+    efficient; R0 (ten times the mean R by default) weighs the two. A paused request keeps its KV. One without KV joins
+    in turn if its known tokens fit and leave free a tenth of what those with KV will still add; the first that may not
+    stops the others. As any prefill costs a batch `any_prefill`, requests join in groups: each batch without them loses
+    their share, by number, of the fixed part of decodes (busy + any_decode), and they join when the losses since the
+    last prefill reach `group` (0.5) times any_prefill, when another prefills or when none has KV. Where a request with
+    KV lacks a block, the largest R is evicted. With exact lengths it is a clairvoyant reference.
 
     Guarantee: nothing is known.
-    Running time: O(n log n) for a batch with n requests present, in numpy.
+    Running time: O(n log n) a batch, n present, in numpy.
     Source: this project; p / D is the index of Smith's rule (1956) for a batch.
     """
 
@@ -119,10 +118,10 @@ class Index(Unified):
         steps: Windows | None = None,
         chunks: Array | None = None,
     ) -> None:
-        """Set R0 in seconds (None: ten times the mean of R), `group`, and what R is multiplied with, by request.
+        """Set R0 in seconds (None: ten times the mean of R), `group`, and factors of R, by request.
 
-        `steps` are for R0 and `group` that change with time. `chunks` are the most prefill tokens of a batch, by the
-        first request in it that prefills.
+        `steps` are for R0 and `group` that change with time. `chunks` are the most prefill tokens of a batch, by its
+        first request that prefills.
         """
         self.name = title("index", r0=r0, group=None if group == GROUP else group)
         self.r0, self.group, self.factors, self.steps, self.chunks = r0, group, factors, steps, chunks
@@ -183,7 +182,7 @@ class Index(Unified):
     # --- the batch -----------------------------------------------------------------------------------------------
 
     def fill(self, plan: Plan) -> None:
-        """Take the best prefix; where nothing of it can work, the first that can."""
+        """Take the best prefix; where none of it can work, the first that can."""
         jobs = self.present()
         if not jobs:
             return
@@ -209,25 +208,23 @@ class Index(Unified):
         self._decoded = np.array([job.index for job in together], int)
 
     def present(self) -> list[Job]:
-        """Return those that decode, that prefill, and that wait, and note whether there is only one."""
+        """Return those that decode, prefill, and wait, in this order."""
         jobs = [*self.decoding, *self.prefilling, *(entry.job for entry in self.waiting)]
         self._alone = len(jobs) == 1
         return jobs
 
     def work_of(self, at: Array) -> tuple[Step, Array, Array]:
-        """Return the next step of those with such indices, the tokens that are left to generate, and R, in ticks."""
+        """Return the next step of requests (by index), the tokens left to generate, and R."""
         device, host, missing, left = self.state[:, at]
         step = Step(device + host, missing, (missing == 1) & (device + host > 0))
         work = (self.marginal.left(step, left) + self.after[:, at]).max(axis=0)
         return step, left, work if self.factors is None else work * self.factors[at]
 
     def _decode_on(self, jobs: Sequence[Job], plan: Plan) -> list[Job]:
-        """Let those that go on decoding do so at once, if they can, and return them."""
         going = [job for job, goes in zip(jobs, plan.decoding(jobs), strict=True) if goes] if plan.hybrid else []
         return going if plan.decode_on(going) else []
 
     def _make_room(self, job: Job, tokens: int, after: Sequence[Job], plan: Plan) -> None:
-        """Evict those with the most work left of the requests after it, if that makes it fit."""
         victims = list(self.evictable(after, plan))
         if job.growth(tokens) <= self.available(plan) + sum(victim.blocks for victim in victims):
             for victim in victims:
@@ -237,9 +234,9 @@ class Index(Unified):
                 self._stale.append(victim)
 
     def best_prefix(self, at: Array, holds: int, plan: Plan) -> tuple[Array, int]:
-        """Return the requests by R, without those that may not join, and how many of them are best as a batch.
+        """Return the places in `at` by R, without those that may not join, and the best batch's size.
 
-        `at` are their indices, the first `holds` of them with KV; what is returned are places in `at`.
+        `at` are indices of requests, the first `holds` of them with KV.
         """
         step, left, work = self.work_of(at)
         device, missing = self.state[0, at], step.tokens
@@ -273,7 +270,6 @@ class Index(Unified):
         return order, size
 
     def _weighing(self, work: Array) -> tuple[float, float]:
-        """Return R0, in ticks, and `group`."""
         if self.steps is None:
             return MEANS * work.mean() if self.r0 is None else self.r0 / self.tick, self.group
         self.began = self.now if self.began is None else self.began
@@ -281,26 +277,25 @@ class Index(Unified):
         return self.steps.r0[at] / self.tick, self.steps.group[at]
 
     def _wait(self, decodes: Array, fresh: int, group: float) -> bool:
-        """Count what a batch loses without so many who would prefill; return whether they wait for others.
+        """Count what a batch loses without so many `fresh` prefills; return whether they wait.
 
-        `decodes` says of those with KV whether they decode.
+        `decodes`: which of those with KV decode.
         """
         marginal = self.marginal
         self.lost += float((marginal.busy + marginal.any_decode).max()) * fresh / max(1, len(decodes) + fresh)
         return len(decodes) > 0 and decodes.all() and self.lost < group * marginal.any_prefill.max()
 
     def steady(self, view: View, plan: Plan) -> int:
-        """Return that a request alone goes on; otherwise the best prefix may change with every token."""
         return LIMIT if self._alone else 1
 
 
 def clipped(tokens: Array, most: int) -> Array:
-    """Return how many of its tokens each may process, in order, with so many for all."""
+    """Return how many of its tokens each may process, in order, with `most` for all."""
     return np.clip(most - (np.cumsum(tokens) - tokens), 0, tokens)
 
 
 def mean_work(instance: Instance) -> float:
-    """Return the mean R of the requests as they arrive, without what follows a call, in seconds."""
+    """Return the mean R at arrival, without what follows a call, in seconds."""
     prompts = np.array([float(request.prompt) for request in instance.requests])
     decodes = np.array([float(request.segments[0].decode) for request in instance.requests])
     step = Step(np.zeros_like(prompts), prompts, np.zeros(len(prompts), bool))

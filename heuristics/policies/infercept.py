@@ -1,4 +1,4 @@
-"""InferCept: chunks beside decodes, swaps that a batch hides, and calls handled anew for each batch as wastes least."""
+"""InferCept: chunks, swaps that a batch hides, and calls handled anew for each batch."""
 
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
@@ -18,23 +18,21 @@ TRANSFERS = {"swap_out_tokens", "swap_in_tokens", "swap_outs", "swap_ins"}
 class InferceptBase(Unified):
     """Decodes, then chunks of prefills up to the saturation point, then swap-ins; each queue by original arrival.
 
-    A chunk is admitted if there is memory for it. A running request that lacks memory evicts the last that came of
-    all that hold KV and are not in a call; a prefill takes what room is left before it gives up.
+    A chunk is admitted if there is memory for it. A running request that lacks memory evicts the last comer of all that
+    hold KV outside calls; before a prefill gives up, it takes what room is left.
 
     **Swaps.** At most `swap_limit` tokens are moved in a batch, out and in together: as many as take no longer than its
-    work, and none where the cost adds transfers to it. What may be brought back has the first claim (criterion 3: no
-    more than there is memory for), the rest goes to `swap_out`. Requests come back first come, first served, the next
-    one after the one before is complete. With `partial`, moves are cut to what the limit leaves, in whole blocks where
-    they free any; without it, a request is swapped out only if the limit takes it whole, and the first one always comes
-    back.
+    work, and none where the cost adds transfers to it. Swap-ins have the first claim (criterion 3: no more than there
+    is memory for), the rest goes to `swap_out`. Requests come back first come, first served, one after another. With
+    `partial`, moves are cut to what the limit leaves, in whole blocks where they free any; without it, a request is
+    swapped out only if the limit takes it whole, and the first one always comes back. Where the limit ends within a
+    request, its rest stays until the next batch: KV is a prefix, and to drop the front would lose what is on the host.
 
-    A subclass says what happens to requests in calls: `ranked`, which is swapped out first; `gives_up`, whose KV is
-    dropped if it is not. Here it is the first that arrived, and all: `infercept-swap`, or, without `swaps`,
-    `infercept-chunked-discard`. Where the limit ends within a request, its rest stays until the next batch: KV is a
-    prefix, and to drop the front would lose what is on the host.
+    A subclass orders the requests in calls for swaps (`ranked`) and says whose KV is dropped without one (`gives_up`).
+    Here by arrival, and all: `infercept-swap`, or, without `swaps`, `infercept-chunked-discard`.
 
-    Guarantee: nothing is known. Running time: O(r + p log p) for a batch with r running requests and p in calls that
-    hold KV (without `swaps` O(r)), O(log n) for what happens.
+    Guarantee: nothing is known. Running time: O(r + p log p) a batch, r running, p in calls that hold KV (without
+    `swaps` O(r)); O(log n) an event.
     Source: InferCept, Sections 4.1 (budgeted swapping), 4.2 (recomputation chunking) and 5.2.
     """
 
@@ -55,11 +53,11 @@ class InferceptBase(Unified):
     # --- calls ---------------------------------------------------------------------------------------------------
 
     def ranked(self, jobs: Iterable[Job]) -> list[Job]:
-        """Return those in calls that may be swapped out, the first one first. By original arrival."""
+        """Return those in calls that may be swapped out, in order."""
         return sorted(jobs, key=first_come)
 
     def gives_up(self, job: Job) -> bool:
-        """Whether the KV of a request in a call is dropped, as it is not swapped out."""
+        """Whether a call's KV is dropped if it is not swapped out."""
         return True
 
     def at_call(self, job: Job, plan: Plan) -> None:
@@ -70,7 +68,6 @@ class InferceptBase(Unified):
         super().at_return(job, now)
 
     def while_paused(self, plan: Plan) -> None:
-        """Swap out as the limit allows, in order; of the others, keep or drop each."""
         self.unsent = False
         self.ran = len(self.decoding) + len(self.prefilling)
         returning = sum(entry.job.host for entry in self.swapped[:8])
@@ -82,7 +79,7 @@ class InferceptBase(Unified):
             self.look_at_calls(plan)
 
     def look_at_calls(self, plan: Plan) -> None:
-        """Decide about each request in a free call that holds KV."""
+        """Decide about each free call that holds KV."""
         for job in self.ranked(self.holding.values()) if self.swaps else ():
             if self.send(job, plan):
                 break
@@ -94,7 +91,7 @@ class InferceptBase(Unified):
                 self.discard(job, plan)
 
     def send(self, job: Job, plan: Plan) -> bool:
-        """Swap out what the limit and the host take of it; return whether the limit is used up."""
+        """Swap out as much as the limit and the host take; return whether the limit is used up."""
         most = self.out_left if plan.free_host is None else min(self.out_left, plan.free_host)
         block = self.machine.block
         tokens = job.device if job.device <= most else job.device - -(-(job.device - most) // block) * block
@@ -111,7 +108,7 @@ class InferceptBase(Unified):
     # --- swaps ---------------------------------------------------------------------------------------------------
 
     def swap_limit(self) -> int:
-        """Return N: the most tokens whose transfer takes no longer than the batch that is expected, or one token's."""
+        """Return N: the most tokens whose transfer the expected batch, or one token's, hides."""
         tokens = decodes = len(self.decoding)
         for job in (*self.prefilling, *(entry.job for entry in self.waiting[:16])):
             if tokens >= self.saturation:
@@ -123,7 +120,7 @@ class InferceptBase(Unified):
         return self.limits[tokens, decodes]
 
     def room(self, plan: Plan) -> int:
-        """Return the device tokens that are free beside what the decodes take."""
+        """Return the device tokens that the decodes leave free."""
         if plan.free_blocks is None:
             return LIMIT
         block = self.machine.block
@@ -131,7 +128,6 @@ class InferceptBase(Unified):
         return max(0, plan.free_blocks - growth) * block
 
     def fill_swapped(self, plan: Plan) -> None:
-        """Bring requests back in order, each to the end before the next; one that is back may work at once."""
         while self.swapped:
             job = self.swapped[0].job
             if not self.bring(job, plan) or job.host:
@@ -143,7 +139,7 @@ class InferceptBase(Unified):
                 plan.take(job, tokens)
 
     def bring(self, job: Job, plan: Plan) -> bool:
-        """Bring back what the limit and the memory take of it; return whether anything came."""
+        """Bring back as much as the limit and the memory take; return whether anything came."""
         whole = not self.machine.partial or not self.limit
         most = job.host if whole and not plan.swapped_in else min(job.host, self.in_left)
         tokens = min(most, self.fitting(job, plan))
@@ -154,7 +150,7 @@ class InferceptBase(Unified):
         return True
 
     def fitting(self, job: Job, plan: Plan) -> int:
-        """Return how many more tokens of it the free blocks take."""
+        """Return its further tokens that the free blocks take."""
         if plan.free_blocks is None:
             return LIMIT
         return (job.blocks + plan.free_blocks) * self.machine.block - job.device
@@ -162,13 +158,12 @@ class InferceptBase(Unified):
     # --- work ----------------------------------------------------------------------------------------------------
 
     def decide(self, view: View, plan: Plan) -> None:
-        """Fill the batch; if none works or comes back, the first on the host gets memory from the others."""
         super().decide(view, plan)
         if self.swapped and not plan.work and not plan.swapped_out and not plan.swapped_in:
             self.make_room(self.swapped[0].job, plan)
 
     def make_room(self, job: Job, plan: Plan) -> None:
-        """Evict the last comers of those that hold KV until `job`, the first on the host, has room, if that suffices.
+        """Evict the last comers until `job`, the first on the host, has room, if that suffices.
 
         A running request that lacks memory came after it: else it would have evicted what `job` has on the device.
         """
@@ -185,7 +180,6 @@ class InferceptBase(Unified):
         return job.device + tokens
 
     def fill_waiting(self, plan: Plan) -> None:
-        """Admit waiting requests, in order, each with the chunk that the budgets leave, if there is room for it."""
         taken = 0
         for entry in self.waiting:
             tokens = 0 if entry.job.index in self._evicted else plan.chunk(entry.job)
@@ -204,12 +198,10 @@ class InferceptBase(Unified):
         return [*self.decoding, *self.prefilling, *returned]
 
     def victim(self, job: Job, running: Sequence[Job], plan: Plan) -> Job | None:
-        """Return the last comer of all that hold KV and have not been taken."""
         victims = [other for other in self.holders() if other.id not in plan.work and self.may_evict(other)]
         return max(victims, key=first_come, default=None)
 
     def _take_or_evict(self, job: Job, tokens: int, running: Sequence[Job], plan: Plan) -> None:
-        """Take a running request; while memory lacks, evict the last comer, and itself in the end."""
         while not plan.fits(job, tokens):
             victim = self.victim(job, running, plan)
             if victim is not None and victim is not job:
@@ -253,8 +245,8 @@ class ImprovedDiscard(Vllm):
 class Preserve(ImprovedDiscard):
     """vLLM's scheduler; a call keeps its KV on the device, and the request runs on when it returns.
 
-    What the call has returned is a prefill, and has a batch without decodes (the released code lets it join the
-    decodes). While it is in the call no other takes its memory.
+    The returned tokens are a prefill, in a batch without decodes (the released code lets it join the decodes). During
+    the call no other takes its memory.
 
     Guarantee: nothing is known. Running time: as vLLM.
     Source: InferCept (arXiv 2402.01869), Section 3.2, equation (2): Preserve.
@@ -267,9 +259,8 @@ class Preserve(ImprovedDiscard):
 class Swap(ImprovedDiscard):
     """vLLM's scheduler; a call sends all its KV to the host at once, or drops it if the host has no room.
 
-    After the call the request is brought back whole as soon as there is memory for it; until then no waiting request
-    is admitted. What a transfer costs is up to the instance: under a cost that adds transfers to the work all wait for
-    them, as in the paper.
+    The request returns whole as soon as there is memory for it; until then no waiting request is admitted. Under a cost
+    that adds transfers to the work all wait for them, as in the paper.
 
     Guarantee: nothing is known. Running time: as vLLM.
     Source: InferCept (arXiv 2402.01869), Section 3.2, equation (3): Swap; recomputation where the host is full is the
@@ -280,7 +271,6 @@ class Swap(ImprovedDiscard):
     handling = "swap"
 
     def fill_waiting(self, plan: Plan) -> None:
-        """Admit waiting requests unless one waits to come back from the host."""
         if not self.swapped:
             super().fill_waiting(plan)
 
@@ -298,7 +288,7 @@ STEPS = (
         "InferCept (arXiv 2402.01869), Section 5.2",
     ),
 )
-"""From improved-discard on: recomputation in chunks, and then swaps within the budget."""
+"""The steps from improved-discard: chunks, then swaps within the budget."""
 
 LONG = ("chat", "image", "tts")  # types of calls that people or large models answer (Section 2.2)
 
@@ -306,8 +296,7 @@ LONG = ("chat", "image", "tts")  # types of calls that people or large models an
 class ByType(InferceptBase):
     """Chunks and swaps; calls of short-running types preserve, those of long-running ones discard beyond the limit.
 
-    The long-running types are swapped first, then the others; a type that is not known counts as short. The type of a
-    request is its id up to the first dash.
+    The long-running types are swapped first; an unknown type is short. A type is the id up to the first dash.
 
     Guarantee: nothing is known. Running time: as infercept-swap.
     Source: InferCept (arXiv 2402.01869), Section 5.2: discard for interactive (long-running), preserve for automated
@@ -326,8 +315,8 @@ class ByType(InferceptBase):
 class ByDuration(InferceptBase):
     """Chunks; a call is handled by its duration: from some seconds on it discards, from fewer it swaps, or preserves.
 
-    The batch is that of `infercept`; what the release does there is not known. A call is swapped whole as it starts, as
-    by `swap`, and preserved if the host has no room for it; it comes back within the limit.
+    The batch is that of `infercept`; the release's is not known. A call is swapped whole as it starts, or preserved if
+    the host has no room for it; it comes back within the limit.
 
     Guarantee: nothing is known. Running time: as infercept-chunked-discard.
     Source: InferCept's released code (arXiv 2402.01869): H-S (swap from 4 s), H-D (discard from 7 s), H-B (both).
@@ -361,17 +350,17 @@ class Infercept(InferceptBase):
     """Decodes, chunks and swap-ins by original arrival; calls swap as a batch hides, else as wastes least.
 
     Requests in calls swap in order of their waste, as the limit allows; the others keep their KV or drop it. The waste
-    of one with C tokens, of which m are on the device, is the lesser of
+    of one with C tokens, m of them on the device, is the lesser of
 
         preserve (2)    T m                                    T: how long its call lasts, as `expected` says
         discard  (4)    n F(B + c) C / 2 + n (F(B + c) - F(B)) C_o
 
-    where B requests run with C_o tokens of KV together, c = S - B tokens are left for chunks (at least 1), n = ceil(C
-    / c) chunks refill it, and F are the ticks of a batch of so many tokens. It is dropped if that wastes less (5). Once
-    a part of it is on the host it is not dropped: the rest stays until the limit takes it.
+    where B requests run with C_o tokens of KV together, c = S - B tokens are left for chunks (at least 1), n = ceil(C /
+    c) chunks refill it, and F are the ticks of a batch of so many tokens. It is dropped if that wastes less (5), and no
+    part of it is on the host.
 
-    Guarantee: nothing is known. Running time: O(r + p log p) for a batch with r running requests and p in calls that
-    hold KV, O(log n) for what happens.
+    Guarantee: nothing is known. Running time: O(r + p log p) a batch, r running, p in calls that hold KV; O(log n) an
+    event.
     Source: InferCept (arXiv 2402.01869), Section 4; equations (2), (4), (5).
     """
 
@@ -383,7 +372,7 @@ class Infercept(InferceptBase):
         self.wastes: dict[int, tuple[int, int]] = {}
 
     def expected(self, job: Job) -> int:
-        """Return T_INT, the ticks that its call is expected to last: as predicted, from its start on."""
+        """Return T_INT, the ticks that its call is expected to last."""
         return job.demand.durations[job.segment - 1]
 
     def look_at_calls(self, plan: Plan) -> None:
@@ -429,7 +418,6 @@ class InferceptElapsed(Infercept):
         return self.now - job.call_start
 
     def steady(self, view: View, plan: Plan) -> int:
-        """Return for how many batches nothing changes: one while a call may have lasted long enough to be dropped."""
         return 1 if any(not job.host for job in self.holding.values()) else super().steady(view, plan)
 
 
@@ -458,7 +446,7 @@ class InferceptProfiled(InferceptElapsed):
 
 
 def forward(tokens: int, decodes: int = 0) -> Features:
-    """Return what a batch of so many tokens costs by, so many of them decodes; the KV that they read is left out."""
+    """Return the features of a batch of so many tokens and decodes, without the KV that they read."""
     decodes = min(tokens, decodes)
     prefills = min(1, tokens - decodes)
     return Features(
@@ -468,7 +456,7 @@ def forward(tokens: int, decodes: int = 0) -> Features:
 
 
 def hidden(cost: Cost, features: Features) -> int:
-    """Return the tokens whose transfer lasts no longer than the batch: 0 if a function adds transfers to work."""
+    """Return the tokens whose transfer a batch hides: 0 if a function adds transfers to work."""
     ticks = cost.duration(features)
     if isinstance(cost, OwnCost):  # no coefficients to divide by: ask
 
@@ -487,11 +475,11 @@ def hidden(cost: Cost, features: Features) -> int:
 
 
 def adds_transfers(function: CostFunction) -> bool:
-    """Whether a function counts work and transfers, so that the one waits for the other."""
+    """Whether a function counts both work and transfers."""
     counted = {Features._fields[k] for k, _ in function.terms}
     return bool(counted & TRANSFERS and counted - TRANSFERS)
 
 
 def call_type(job: Job) -> str:
-    """Return the type of its calls: the id up to the first dash."""
+    """Return the id up to the first dash."""
     return job.id.partition("-")[0]

@@ -1,4 +1,4 @@
-"""InferCept as its released code has it: nothing is swapped before its memory is needed."""
+"""InferCept as released: nothing is swapped before its memory is needed."""
 
 from collections.abc import Sequence
 from fractions import Fraction
@@ -19,17 +19,16 @@ class InferceptAsReleased(InferceptBase):
         preserve   T C
         discard    F(S) c n (n + 1) / 2 + f(c) n R + f(l) (R + l)
 
-    where B tokens are to be processed by the running requests, which hold R in blocks, c = S - B (at least 1), n =
-    ceil(C / c) - 1, l = C mod c, F(S) are the ticks of a full batch and f(c) those that c tokens add to one. Whose
-    discard is less is a candidate; the candidates drop their KV, except those with the largest discard waste, the
-    targets.
+    where the running requests have B tokens to process and hold R in blocks, c = S - B (at least 1), n = ceil(C / c) -
+    1, l = C mod c, F(S) are the ticks of a full batch and f(c) those that c tokens add to one. Candidates, whose
+    discard is less, drop their KV, except those with the largest discard waste, the targets.
 
     Running requests (decodes and chunks alike), those on the host and the waiting ones are taken in order of arrival.
     One that lacks memory takes it from the back of the targets, and a running request then from the last that runs.
-    What is taken goes to the host, only as much as is needed and the out-budget holds; one that needs more is left
-    out. Where the host is full, copies there are dropped, those of the longest remaining call first, else all
-    of the victim. While none waits, the oldest on the host is dropped and waits, if its call was free. A target of
-    which a part is swapped stays one. Where nothing could work, evictions are those of `infercept`.
+    That goes to the host, only as much as is needed and the out-budget holds; one that needs more is left out. Where
+    the host is full, copies there are dropped, those of the longest remaining call first, else all of the victim. While
+    none waits, the oldest on the host is dropped and waits, if its call was free. A target swapped in part stays one.
+    Where nothing could work, evictions are those of `infercept`.
 
     Guarantee: nothing is known. Running time: as infercept, O(r log r) where chunks run.
     Source: InferCept's released code (arXiv 2402.01869), policy V with chunks; its profiled budgets for the 6B model.
@@ -48,7 +47,6 @@ class InferceptAsReleased(InferceptBase):
     # --- budgets and calls ---------------------------------------------------------------------------------------
 
     def while_paused(self, plan: Plan) -> None:
-        """Set the budgets, drop the oldest on the host if none waits, and choose the targets."""
         self.ran = len(self.decoding) + len(self.prefilling)
         block = self.machine.block
         half = LIMIT if plan.free_blocks is None else Fraction(plan.free_blocks * block, 2)
@@ -61,7 +59,7 @@ class InferceptAsReleased(InferceptBase):
         self.choose_targets(plan)
 
     def choose_targets(self, plan: Plan) -> None:
-        """Drop the KV of all candidates but the worst, which are the targets."""
+        """Drop all candidates' KV but the targets'."""
         candidates = []
         preserved = [job for job in self.holding.values() if not job.host]
         if preserved:
@@ -91,17 +89,16 @@ class InferceptAsReleased(InferceptBase):
         return wastes
 
     def ticks(self, tokens: int) -> int:
-        """Return F: the ticks of a batch of so many tokens."""
+        """Return F, the ticks of a batch."""
         return self.cost.duration(forward(tokens))
 
     def added(self, tokens: int) -> int:
-        """Return f: the ticks that so many tokens add to a batch."""
+        """Return f, the ticks that so many tokens add."""
         return self.ticks(1 + tokens) - self.ticks(1)
 
     # --- memory on demand ----------------------------------------------------------------------------------------
 
     def fill_waiting(self, plan: Plan) -> None:
-        """Admit waiting requests, with memory of the targets if need be, up to the first that cannot get any."""
         while self.waiting:
             job = self.waiting[0].job
             tokens = 0 if job.index in self._evicted else plan.chunk(job)
@@ -112,7 +109,6 @@ class InferceptAsReleased(InferceptBase):
             self.run(job)
 
     def bring(self, job: Job, plan: Plan) -> bool:
-        """Bring back what the budget takes of it, with memory of the targets if need be."""
         if job.index in self._evicted:  # it has gone out just now
             return False
         tokens = min(job.host, self.in_left) if self.machine.partial else job.host
@@ -120,7 +116,7 @@ class InferceptAsReleased(InferceptBase):
         return super().bring(job, plan)
 
     def free(self, job: Job, tokens: int, victims: Sequence[Job], plan: Plan) -> bool:
-        """Take memory from the back of the victims until the device takes `tokens` more; return whether it does."""
+        """Take memory from the back of the victims, for `tokens` more; return whether that suffices."""
         pool = [victim for victim in victims if victim.device]
         while (lacking := tokens - self.fitting(job, plan)) > 0:
             if not pool or lacking > self.out_left:
@@ -129,7 +125,6 @@ class InferceptAsReleased(InferceptBase):
         return True
 
     def _take_or_evict(self, job: Job, tokens: int, running: Sequence[Job], plan: Plan) -> None:
-        """Take a running request, with memory of the targets and of the last that run; else leave it out."""
         if plan.fits(job, tokens):
             plan.take(job, tokens)
             return
@@ -140,7 +135,7 @@ class InferceptAsReleased(InferceptBase):
             super()._take_or_evict(job, tokens, running, plan)
 
     def take_from(self, victim: Job, lacking: int, plan: Plan) -> None:
-        """Send so many tokens of a victim to the host, in whole blocks from the back; drop it if there is no room."""
+        """Send so many tokens of a victim to the host, in whole blocks from the back; without room there, drop it."""
         block = self.machine.block
         keep = max(0, victim.device - lacking) // block * block if self.machine.partial else 0
         tokens = victim.device - keep
@@ -158,16 +153,16 @@ class InferceptAsReleased(InferceptBase):
                 self.evict(victim, plan)
 
     def to_host(self, job: Job) -> None:
-        """Put a running request whose KV has gone to the host among those there."""
+        """Queue a running request whose KV has gone to the host."""
         self.leave(job)
         self.swapped = [entry for entry in self.swapped if entry.job is not job]
         self._evicted.add(job.index)
         self.enqueue(self.swapped, job, self.key(job))
 
     def host_room(self, tokens: int, victim: Job, plan: Plan) -> bool:
-        """Whether the host has room, once copies are dropped there, those of the longest remaining calls first.
+        """Whether the host has room, once copies are dropped, those of the longest remaining calls first.
 
-        The copy of the first in line is kept: memory is being made for it.
+        The copy of the first in line stays: memory is being made for it.
         """
         if plan.free_host is None or tokens <= plan.free_host:
             return True
@@ -182,7 +177,7 @@ class InferceptAsReleased(InferceptBase):
         return True
 
     def drop_copy(self, job: Job, plan: Plan) -> None:
-        """Drop what the host has of a request (without `partial`, all of it)."""
+        """Drop its KV on the host (without `partial`, all)."""
         plan.drop(job, job.host if self.machine.partial else None)
         if job.index in self.paused:
             return
@@ -194,9 +189,5 @@ class InferceptAsReleased(InferceptBase):
             self.enqueue(self.waiting, job, self.key(job))
 
     def steady(self, view: View, plan: Plan) -> int:
-        """Return for how many batches nothing changes: the out-budget grows as memory fills, for those left out.
-
-        Of the requests in calls none becomes a candidate: the waste of preserving one falls, that of discarding grows.
-        """
         left_out = len(plan.work) < self.ran or self.swapped or (self.waiting and self.targets)
         return 1 if left_out else super().steady(view, plan)

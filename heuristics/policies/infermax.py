@@ -1,4 +1,4 @@
-"""INFERMAX: the schedulers of its Table 1, some of them as released, their eviction-free variants, and its own two."""
+"""INFERMAX: the schedulers of its Table 1, their eviction-free variants, and its own two."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -14,11 +14,10 @@ class Vllm(Unified):
     """Prefills first, whole and alone, in order; the last comer is evicted; calls discard, and requeue at the end.
 
     While a waiting request fits, batches only prefill; otherwise every running request decodes. A decode needs a free
-    block even where its last block has room, unless it runs alone: else it evicts the last of the
-    running ones, which waits with its whole context to be refilled. A request that calls is ended there, its KV
-    dropped, and comes back as a new one: to the end of the queue.
+    block even where its last block has room, unless it runs alone: else it evicts the last running one, which waits
+    with its whole context to be refilled.
 
-    Guarantee: nothing is known. Running time: O(r) for a batch with r running requests, O(log n) for what happens.
+    Guarantee: nothing is known. Running time: O(r) a batch, r running; O(log n) an event.
     Source: vLLM as in INFERMAX's released simulator (arXiv 2411.07447, Table 1; no watermark), and InferCept's
     "Discard" (arXiv 2402.01869, Section 3.2).
     """
@@ -33,7 +32,7 @@ class Vllm(Unified):
 class VllmVidur(Vllm):
     """As `vllm`, with every prompt of a batch counted as long as the longest, at most C tokens together.
 
-    Guarantee: nothing is known. Running time: O(r) for a batch with r running requests, O(log n) for what happens.
+    Guarantee: nothing is known. Running time: as vllm.
     Source: Vidur's released simulator (arXiv 2405.05465), with which it agrees batch for batch on 48 requests
     (tests/heuristics/test_released.py); vLLM before it took prompts unpadded.
     """
@@ -48,11 +47,10 @@ class VllmVidur(Vllm):
 class Sarathi(Unified):
     """Decodes first, then prefills in chunks of 512 tokens, in order of arrival; the last comer is evicted.
 
-    What is left of the P prefill tokens goes to started, then to new prefills. Memory for the whole prompt is reserved
-    when a request is admitted. A decode that lacks a block evicts the last of
-    the running requests.
+    The rest of the P prefill tokens goes to started, then to new prefills. Admission reserves memory for the whole
+    prompt.
 
-    Guarantee: nothing is known. Running time: O(r) for a batch with r running requests, O(log n) for what happens.
+    Guarantee: nothing is known. Running time: as vllm.
     Source: Sarathi-Serve as INFERMAX models it (arXiv 2411.07447, Table 1).
     """
 
@@ -63,11 +61,10 @@ class Sarathi(Unified):
 class SarathiServe(Sarathi):
     """As `sarathi`, in chunks of what the decodes leave of 512 tokens; the last comer is evicted.
 
-    A batch has at most so many tokens, decodes included; decodes beyond still run, and prefills then wait. A decode
-    needs a free block even where its last block has room, unless it runs alone: else the last to arrive of those that
-    run is evicted, itself in the end; cut prefills count, too, if they came after it.
+    Decodes beyond 512 tokens still run, and prefills then wait. A decode needs a free block as in `vllm`: else the last
+    to arrive of those that run is evicted, itself in the end; cut prefills count, too, if they came after it.
 
-    Guarantee: nothing is known. Running time: O(r) for a batch with r running requests, O(log n) for what happens.
+    Guarantee: nothing is known. Running time: as vllm.
     Source: Sarathi-Serve's released code (arXiv 2403.02310, commit 96f9911), and Vidur's copy, with which it agrees
     batch for batch on 48 requests (tests/heuristics/test_released.py).
     """
@@ -77,7 +74,6 @@ class SarathiServe(Sarathi):
     spare_block = True
 
     def fill_decoding(self, plan: Plan) -> None:
-        """Let every running decode process its token; where no block is free, evict the last comer."""
         if not self.decoding or (len(self.decoding) <= self.available(plan) and plan.decode_on(self.decoding)):
             return  # a block is left for each
         running = sorted([*self.decoding, *self.prefilling], key=first_come)
@@ -86,7 +82,6 @@ class SarathiServe(Sarathi):
                 self._take_or_evict(job, 1, running[place:], plan)
 
     def _would_fit(self, job: Job, tokens: int, running: Sequence[Job], plan: Plan) -> bool:
-        """Whether there is memory once those after it are evicted, or another works if it is."""
         others = (other for other in self.prefilling if other is not job and other.index not in self._evicted)
         return super()._would_fit(job, tokens, running, plan) or any(others)
 
@@ -94,11 +89,10 @@ class SarathiServe(Sarathi):
 class Infermax(Unified):
     """Decodes first, those with most KV before others, then prefills in chunks; the shortest is evicted.
 
-    Groups are Sarathi's. What a refill costs grows with what has been evicted. P = C unless `prefill_tokens` says
-    otherwise.
+    Groups are Sarathi's. P = C by default.
 
-    Guarantee: nothing is known. It needs a machine that evicts.
-    Running time: O(r) for a batch with r running requests, O(r log r) where memory lacks, O(log n) for what happens.
+    Guarantee: nothing is known.
+    Running time: O(r) a batch, r running; O(r log r) where memory lacks; O(log n) an event.
     Source: INFERMAX (arXiv 2411.07447), Section 6: sorting.
     """
 
@@ -111,12 +105,12 @@ class Infermax(Unified):
 class InfermaxHistogram(Infermax):
     """As `infermax`; admitted once the KV expected at its end is free, by a histogram of those that are done.
 
-    Expected is the mean, rounded up, of what the requests that are done held at their ends, among those whose prompt
-    has the same number of binary digits; its own known tokens where that is more, or where none is done. The released
-    code takes the mean of lengths, and has an overload rule and partial evictions, which are left out.
+    Expected is the mean KV, rounded up, that done requests held at their ends, among those whose prompt has the same
+    number of binary digits; its own known tokens where that is more, or none is done. The released code takes the mean
+    of lengths, and has an overload rule and partial evictions, which are left out.
 
-    Guarantee: nothing is known. It needs a machine that evicts.
-    Running time: O(r) for a batch with r running requests, O(r log r) where memory lacks, O(log n) for what happens.
+    Guarantee: nothing is known.
+    Running time: as infermax.
     Source: INFERMAX (arXiv 2411.07447), Section 6: sorting and histogram; the buckets as in its released code.
     """
 
@@ -125,7 +119,7 @@ class InfermaxHistogram(Infermax):
     def start(self, view: View) -> None:
         super().start(view)
         self.done: dict[int, tuple[int, int]] = {}
-        """By the binary digits of the prompt: how many are done, and the KV that they held at their ends."""
+        """By the prompt's binary digits: how many are done, and the KV at their ends."""
 
     def observe(self, view: View, plan: Plan) -> None:
         for job in view.ended:
@@ -134,7 +128,6 @@ class InfermaxHistogram(Infermax):
         super().observe(view, plan)
 
     def reserve(self, job: Job, tokens: int) -> int:
-        """Return the KV that it is expected to hold at its end."""
         count, total = self.done.get(job.prompt.bit_length(), (0, 0))
         return max(job.known, -(-total // count) if count else 0)
 
@@ -142,12 +135,11 @@ class InfermaxHistogram(Infermax):
 class Table1(Unified):
     """A row of Table 1: prefills or decodes first, hybrid batches or not, prefills in chunks or whole, and P.
 
-    `vllm` and `sarathi` are rows as well, and have files of their own, as `sarathi-serve` has, which is `sarathi` as
-    released. C is the machine's. Where prefills go first, a
-    request returns from a call as a new one, to the end of the queue (`vllm`); otherwise it keeps its place.
+    C is the machine's. Where prefills go first, a request returns from a call to the end of the queue; otherwise it
+    keeps its place.
 
-    Guarantee: nothing is known. It needs a machine that evicts, and one that pauses unless batches are hybrid.
-    Running time: O(r) for a batch with r running requests, O(log n) for what happens.
+    Guarantee: nothing is known.
+    Running time: as vllm.
     Source: INFERMAX (arXiv 2411.07447), Section 3.1, Algorithm 1, and Table 1.
     """
 
@@ -167,7 +159,7 @@ ROWS: dict[str, tuple[str, dict[str, Any]]] = {
     "vllm-hy": ("Prefills first, whole, and decodes beside them", {"prefill_first": True, "chunked": False}),
     "sarathi-nohy": ("Decodes first, whole prefills in batches of their own", {"hybrid": False, "chunked": False}),
 }
-"""Table 1, without what all rows share: order of arrival, and the last comer is evicted."""
+"""Table 1; all rows go by arrival, and evict the last comer."""
 
 
 TABLE_1 = [
@@ -179,12 +171,12 @@ TABLE_1 = [
 class EvictionFree(Table1):
     """A row of Table 1 that reserves the most KV a request will ever hold when it is admitted (hypothetical).
 
-    That is I + O - 1 for a request without calls, and what it holds at its end otherwise. The reservation outlasts a
-    call whose KV is preserved, and ends with a discard or a swap; one that comes back from those is admitted anew.
+    That is I + O - 1 without calls. The reservation outlasts a call that preserves, and ends with a discard or a swap;
+    one that returns from those is admitted anew.
 
     Guarantee: with exact predictions none is evicted, so it runs on machines that do not evict. Otherwise nothing: one
-    that outlives its prediction may get the last comer evicted.
-    Running time: O(r) for a batch with r running requests, O(log n) for what happens.
+    that outlives its prediction may evict the last comer.
+    Running time: as vllm.
     Source: INFERMAX (arXiv 2411.07447), Section 4.1: eviction-free.
     """
 

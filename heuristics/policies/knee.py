@@ -1,4 +1,4 @@
-"""The knee rule: decodes by the work left, and prefill up to where compute takes as long as the weights and the KV."""
+"""The knee rule: prefill up to where compute takes as long as memory."""
 
 from collections.abc import Sequence
 from math import inf
@@ -21,18 +21,17 @@ class Knee(Index):
     """Decodes by the least work left that serve most a tick, and prefill until compute takes as long as memory.
 
     Prefill is taken until another function becomes the longest. The function with the largest fixed part pays for the
-    memory traffic: weights, and KV that is read. Each other one, and tokens above a hinge, may last as long and no
-    longer. So prefill fills the time that decodes leave unused, and a batch has the size that suits what is in it.
-    Where one function is always the longest, prefill takes what the budgets leave.
+    memory traffic: weights, and KV that is read. Each other one, and tokens above a hinge, may last as long. Where one
+    function is always the longest, prefill takes what the budgets leave.
 
     Decodes go by R, the least work left (as in `index`): the prefix that maximises the sum of c / (R + R0) over its
     duration, with c what the request adds; the rest pauses and keeps its KV. R0 is three times the mean R. Then
-    prefills by R, each whole or up to the knee, which ends the batch. One without KV joins if all that it knows fits
-    and leaves free a tenth of what those with KV will still add. Where a block lacks, what is evicted is first the
-    prefill with the largest R, then KV of a free call, then the decode with the largest R. Predictions count.
+    prefills by R, each whole or up to the knee, which ends the batch. One without KV joins if its known tokens fit and
+    leave free a tenth of what those with KV will still add. Where a block lacks, eviction takes first the prefill with
+    the largest R, then KV of a free call, then the decode with the largest R.
 
-    Guarantee: nothing is known. It needs a machine that evicts, pauses, mixes phases and splits prefills.
-    Running time: O(n log n) for a batch with n requests present, in numpy; bisection for each prefill that is cut.
+    Guarantee: nothing is known.
+    Running time: O(n log n) a batch, n present, in numpy; bisection for each prefill that is cut.
     Source: this project; the roofline of Williams, Waterman and Patterson (2009), and Smith's rule (1956) for a batch.
     """
 
@@ -53,7 +52,6 @@ class Knee(Index):
         self._lines = [tuple(map(float, line)) for line in np.hstack((cost.token, cost.pair, cost.above, cost.knee))]
 
     def fill(self, plan: Plan) -> None:
-        """Take the decodes that are worth it, then prefills while compute takes no longer than memory."""
         jobs, decodes, holds = self.present(), len(self.decoding), len(self.decoding) + len(self.prefilling)
         if not jobs:
             return
@@ -73,7 +71,6 @@ class Knee(Index):
         self._prefill([jobs[p] for p in then.tolist()], plan, coming=coming)
 
     def _best_decodes(self, step: Step, work: Array, mean: float, plan: Plan) -> Array:
-        """Return what each of the decodes that are the batch, the first in order, adds to it, by function."""
         most = min(len(work), plan.tokens_left, plan.requests_left)
         batch = Step(*(part[:most] for part in step))
         parts = self.marginal.step(batch)
@@ -99,11 +96,9 @@ class Knee(Index):
         self._decoded = np.append(self._decoded, [job.index for job in together]).astype(int)
 
     def _called(self) -> list[Job]:
-        """Return the requests in calls whose KV may be dropped."""
         return [job for job in self.paused.values() if job.device and job.handling == "free"]
 
     def evict(self, job: Job, plan: Plan) -> None:
-        """Drop the KV of a request that runs, which then waits, or that is in a call."""
         if job.index in self.paused:
             self.discard(job, plan)
         else:
@@ -114,8 +109,8 @@ class Knee(Index):
     ) -> None:
         """Take prefills in order, up to the knee or a batch of `longest` ticks, whichever is later.
 
-        A request without KV joins if `coming` blocks stay free beside it; for others what is `running` is evicted, or
-        the KV of a call and what comes after it.
+        One without KV joins if `coming` blocks stay free beside it; others evict `running`, or KV of calls and of later
+        ones.
         """
         cost, joined = self.marginal, set[int]()
         for k, job in enumerate(jobs):
@@ -153,15 +148,14 @@ class Knee(Index):
             self.waiting = [entry for entry in self.waiting if entry.position not in joined]
 
     def _admits(self, job: Job, coming: float, plan: Plan) -> bool:
-        """Whether there is memory for all that it knows, and, beside others, for a share of what is to come."""
         if plan.free_blocks is None:
             return True
         return job.growth(job.missing) + (coming if plan.work else 0) <= plan.free_blocks
 
     def _to_the_knee(self, base: list[float], plan: Plan, resident: int, most: int, longest: float) -> int:
-        """Return the most tokens for which no function is longer than the one that pays, or than `longest` ticks.
+        """Return the most tokens with no function longer than the one that pays, or than `longest` ticks.
 
-        Where there is no knee, 0 ticks are no limit.
+        Without a knee, 0 ticks are no limit.
         """
         taken = sum(plan.work.values())
 
@@ -189,7 +183,7 @@ def pays(cost: Marginal) -> int:
 
 
 def has_knee(cost: Cost) -> bool:
-    """Whether prefill can make another function the longest than the one that pays."""
+    """Whether prefill can make a function longer than the one that pays."""
     if isinstance(cost, OwnCost):
         return False
     marginal = Marginal(cost)

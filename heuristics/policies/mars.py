@@ -1,4 +1,4 @@
-"""MARS and LAMPS: calls are handled as predicted before scheduling; the least memory over time goes first."""
+"""MARS and LAMPS: the least memory over time goes first."""
 
 from bisect import bisect_left, insort
 from itertools import takewhile
@@ -32,22 +32,21 @@ class Mars(Unified):
     One waiting queue stands behind the requests that hold KV. A request waits at its arrival, after an eviction, and
     after a call that discarded or swapped its KV. Its score, in twice the token-ticks, is the KV of the rest of its
     segment integrated over the ticks of its batches if it runs alone, the refill included, plus the waste of the call
-    at the segment's end, InferCept's (1) to (4) with a full memory. A call that is free is handled as wastes least by
-    the predictions, chosen when the segment begins; a call that the instance handles is ranked with that handling. A
-    swap that the host has no room for becomes a discard. A request that holds KV goes on, as in vLLM below MARS
-    (Algorithm 1 sorts one queue for all); where memory lacks, the one of the largest remaining score is evicted, never
-    for a request that waits. Admission stops at the first that lacks memory or tokens.
+    at the segment's end, InferCept's (1) to (4) with a full memory. A free call is handled as wastes least by the
+    predictions when the segment begins; other calls are ranked with the instance's handling. A swap that the host has
+    no room for becomes a discard. A request that holds KV goes on, as in vLLM below MARS (Algorithm 1 sorts one queue
+    for all); where memory lacks, the one of the largest remaining score is evicted, never for a request that waits.
+    Admission stops at the first that lacks memory or tokens.
 
-    A request that has waited for `threshold` batches on end is starving until it is done: starving ones go before
-    all others, and are evicted after them. With `refresh` = k the scores of those that hold KV are computed anew in
-    every k-th batch only; the score of one that waits does not change.
+    A request that has waited for `threshold` batches on end is starving until it is done: starving ones go before all
+    others, and are evicted after them. With `refresh` = k the scores of those that hold KV are computed in every k-th
+    batch; the score of one that waits does not change.
 
-    `lamps` is MARS as its earlier paper has it: it refreshes the scores at intervals (ten batches on ToolBench), and
-    only requests that have run before can be starving. `mars-fcfs` is MARS without its scheduling (not `ranked`): calls
-    are handled as predicted, a request keeps its place of arrival through its calls, and the last comer is evicted.
+    `lamps` is MARS in its earlier paper: scores refreshed at intervals (ten batches on ToolBench). `mars-fcfs` is MARS
+    without its scheduling (not `ranked`): the last comer is evicted.
 
-    Guarantee: nothing is known. Running time: O(r) for a batch with r running requests, O(r log r) for one in which
-    memory lacks (without `ranked` O(r)), O(log n) for what happens.
+    Guarantee: nothing is known. Running time: O(r) a batch, r running; O(r log r) where memory lacks (without `ranked`
+    O(r)); O(log n) an event.
     Source: MARS (arXiv 2410.18248), Section 3 and Algorithm 1, breakdown of components in Section 4 ("MARS w/o
     scheduling", Figure 6); LAMPS (arXiv 2410.18248v2), Sections 4.3, 4.4 and 5.
     """
@@ -78,12 +77,12 @@ class Mars(Unified):
         return job.index not in self.starving, score if self.ranked else 0, job.arrival
 
     def score(self, job: Job) -> int:
-        """Return twice the token-ticks that it will hold in this segment, and waste in the call that ends it."""
+        """Return twice its coming token-ticks of this segment, waste included."""
         now = job.demand.estimate.run(job.device + job.host, max(1, job.missing), job.remaining)
         return 2 * now.area + self.decided(job)[1]
 
     def decided(self, job: Job) -> tuple[Handling, int]:
-        """Return how the coming call is handled, and twice its waste; decided once for each segment."""
+        """Return the coming call's handling and twice its waste, chosen once a segment."""
         segment, handling, waste = self.handled.get(job.index, (-1, "preserve", 0))
         if segment != job.segment:
             handling, waste = chosen(job, next_call(job))
@@ -91,7 +90,6 @@ class Mars(Unified):
         return handling, waste
 
     def order(self, jobs: list[Job]) -> list[Job]:
-        """Return the running requests with the one to be evicted first at the end."""
         return sorted(jobs, key=self._place) if self.ranked else jobs
 
     def _place(self, job: Job) -> tuple[bool, int, int, int]:
@@ -104,7 +102,6 @@ class Mars(Unified):
         return self.handled[job.index][1]
 
     def at_return(self, job: Job, now: int) -> None:
-        """Let one that holds KV on the device go on; queue the others with all that wait."""
         self.decided(job)
         if job.device and not job.host:
             self.run(job)
@@ -114,7 +111,6 @@ class Mars(Unified):
     # --- the queue -----------------------------------------------------------------------------------------------
 
     def observe(self, view: View, plan: Plan) -> None:
-        """Bring the queue up to what has happened, and to what starves by now."""
         super().observe(view, plan)
         for job in view.ended:
             self.starving.discard(job.index)
@@ -125,7 +121,6 @@ class Mars(Unified):
             self.scores.update({job.index: self.score(job) for job in (*self.decoding, *self.prefilling)})
 
     def enqueue(self, queue: list[Entry], job: Job, key: Any) -> None:
-        """Put a request into the queue, where its timer begins anew unless it is starving."""
         entry = self.entries[job.index] = Entry(key, job.index, job)
         insort(queue, entry)
         new = not (job.segment or job.generated or job.index in self._evicted)
@@ -133,7 +128,6 @@ class Mars(Unified):
             self.timers.start(job.index, self._batch + self.threshold)
 
     def _promote(self, index: int) -> None:
-        """Put a request before all that are not starving, if it still waits."""
         entry = self.entries[index]
         place = bisect_left(self.waiting, entry)
         if place < len(self.waiting) and self.waiting[place] is entry:
@@ -146,7 +140,6 @@ class Mars(Unified):
         self.scores[job.index] = self.score(job)
 
     def steady(self, view: View, plan: Plan) -> int:
-        """Return for how many batches no request begins to starve, no score is refreshed, and memory is as reserved."""
         if self.ranked and len(plan.work) < len(self.decoding) + len(self.prefilling):
             return 1  # which one sits out may change with the scores
         steps = min(super().steady(view, plan), self.timers.next_expiry() - view.batch)
@@ -154,7 +147,7 @@ class Mars(Unified):
 
 
 def chosen(job: Job, call: NextCall) -> tuple[Handling, int]:
-    """Return the handling of least waste that is possible, or what the instance asks for, and twice its token-ticks."""
+    """Return the possible handling of least waste, or the instance's, and twice the waste."""
     estimate = job.demand.estimate
     machine = estimate.machine
     if call is NO_CALL or (machine.memory is None and call.handling == "free"):
@@ -181,7 +174,7 @@ ABLATIONS = (
 
 
 def next_call(job: Job) -> NextCall:
-    """Return the call that ends the segment of a ready request."""
+    """Return the call that ends a ready request's segment."""
     demand, k = job.demand, job.segment
     if k >= len(demand.durations):
         return NO_CALL
@@ -189,31 +182,27 @@ def next_call(job: Job) -> NextCall:
 
 
 class StarvationTimers:
-    """Requests (by index) with the number of the batch from which each counts as starving; O(1) an operation.
+    """Requests (by index) with the batch from which each is starving, in that order; O(1) an operation.
 
-    Batches are numbered, not counted as they are decided: those that are repeated unasked count as well. Whoever is
-    started later is due later.
+    Repeated batches count.
     """
 
     def __init__(self) -> None:
         self._due: dict[int, int] = {}  # in the order of their starts, and so of the batches
 
     def start(self, index: int, due: int) -> None:
-        """Let a request starve from batch `due` on; it replaces what was set before."""
+        """Let a request starve from batch `due` on, in place of an earlier timer."""
         self.cancel(index)
         self._due[index] = due
 
     def cancel(self, index: int) -> None:
-        """Forget a request."""
         self._due.pop(index, None)
 
     def expired(self, batch: int) -> list[int]:
-        """Take out, and return, those that starve from `batch` on."""
         ended = [index for index, _ in takewhile(lambda item: item[1] <= batch, self._due.items())]
         for index in ended:
             self.cancel(index)
         return ended
 
     def next_expiry(self) -> int:
-        """Return the next batch from which a request starves (LIMIT: none)."""
         return next(iter(self._due.values()), LIMIT)

@@ -1,4 +1,4 @@
-"""MARS as its released code has it, which differs from the paper in most of what it ranks by."""
+"""MARS as released."""
 
 from collections.abc import Sequence
 from fractions import Fraction
@@ -16,7 +16,7 @@ TOKEN, FIXED = 408, 169_200  # a token and the fixed part of a batch in its scri
 
 
 class ScoreTerms(NamedTuple):
-    """What a score is computed from: M(before) + M(after) + held."""
+    """Terms of a score: M(before) + M(after) + held."""
 
     before: int  # blocks
     after: int  # blocks
@@ -29,25 +29,21 @@ class MarsAsReleased(Unified):
     *Handling*, at arrival and at each return: with ctx = the original prompt and the predicted output in whole blocks
     of 64 tokens, a call of T seconds is preserved if T ctx is at most InferCept's waste of a discard, else recomputed.
     (The released waste of a swap is always larger.) A call pauses with its KV held. In the next batch, of all paused
-    requests that hold KV by this policy's choice, those of less than the largest waste are dropped if they are to be
-    recomputed; the one of the largest waste is the first to be evicted, whatever its handling, as a whole.
+    requests that hold KV by this policy's choice, those of less than the largest waste that are to be recomputed are
+    dropped; the one of the largest waste is the first victim, whatever its handling, as a whole.
 
-    *Order*: the score of a request is M(b) + 64 b T + M(a) if its call is preserved and M(b) + M(b + a) if not, M(x)
-    being n (n+1)/2 chunks of c = max(1, 384 - tokens in the running batch) tokens for n = ceil(64 x / c), with b the
-    blocks of prompt and predicted output, a those of predicted output and return. It is computed anew for each batch.
-    Admission stops at the first that lacks memory after the paused target was dropped; memory is given out chunk by
-    chunk.
+    *Order*: for each batch, the score of a request is M(b) + 64 b T + M(a) if its call is preserved and M(b) + M(b + a)
+    if not, M(x) being n (n+1)/2 chunks of c = max(1, 384 - tokens in the running batch) tokens for n = ceil(64 x / c),
+    with b the blocks of prompt and predicted output, a those of predicted output and return. Admission stops at the
+    first that lacks memory after the paused target was dropped; memory is given out chunk by chunk.
 
     *Starvation*: a request that ran before, and then waits for 100 batches on end, goes first until its next call, from
-    the batch after. (The released quantum of 100,000 iterations of running is longer than any segment.)
+    the batch after. (The released quantum of 100,000 iterations is longer than any segment.)
 
-    Scores are double-precision floats, as they were.
+    Scores are double-precision floats, as released, and take other times of a batch than the waste.
 
-    By the settings of its script a token and the fixed part of a batch take 0.0408 and 16.92 ms in the waste, 0.1 and
-    10 ms in the score.
-
-    Guarantee: nothing is known. Running time: O(r) for a batch with r running requests, and O(w) with w waiting ones
-    for each that is admitted, or where the running batch has changed and tokens are left.
+    Guarantee: nothing is known. Running time: O(r) a batch, r running; O(w), w waiting, for each that is admitted, or
+    where the running batch has changed and tokens are left.
     Source: the released code of MARS (arXiv 2410.18248), with the settings of its script.
     """
 
@@ -74,7 +70,7 @@ class MarsAsReleased(Unified):
     # --- the handling --------------------------------------------------------------------------------------------
 
     def classify(self, job: Job) -> None:
-        """Choose the handling of the coming call, note its waste, and what the score is made of."""
+        """Choose the coming call's handling, and note its waste and score."""
         call = next_call(job)
         duration = call.duration * self.units
         context = _blocks(job.prompt + job.remaining) * BLOCK
@@ -91,7 +87,7 @@ class MarsAsReleased(Unified):
         return recomputed + TOKEN * chunk * chunks * running + TOKEN * last * (running + last)
 
     def in_flight(self) -> int:
-        """Return the tokens that the running requests have before them."""
+        """Return the running requests' missing tokens."""
         return len(self.decoding) + sum(job.missing for job in self.prefilling)
 
     def at_call(self, job: Job, plan: Plan) -> None:
@@ -99,7 +95,6 @@ class MarsAsReleased(Unified):
         self._kept_changed = True
 
     def while_paused(self, plan: Plan) -> None:
-        """Drop what is to be recomputed, but for the requests of the largest waste, which are the first victims."""
         if not self._kept_changed:
             return
         most = max((self.wastes[index][0] for index in self.kept), default=Fraction(0))
@@ -111,7 +106,6 @@ class MarsAsReleased(Unified):
         self._kept_changed = False
 
     def at_return(self, job: Job, now: int) -> None:
-        """Let one that holds KV go on, queue the others; the next call is classified now."""
         if self.kept.pop(job.index, None) is not None:
             self._kept_changed = True
             self.targets = [other for other in self.targets if other is not job]
@@ -124,11 +118,9 @@ class MarsAsReleased(Unified):
     # --- eviction ------------------------------------------------------------------------------------------------
 
     def victim(self, job: Job, running: Sequence[Job], plan: Plan) -> Job | None:
-        """Return the paused request of the largest waste, or else the last that came of the running ones."""
         return self._target(plan) or super().victim(job, running, plan)
 
     def evict(self, job: Job, plan: Plan) -> None:
-        """Drop the KV of a paused or a running request."""
         if job.index in self.kept:
             self.targets.remove(job)
             self._release(job, plan)
@@ -136,7 +128,6 @@ class MarsAsReleased(Unified):
             super().evict(job, plan)
 
     def _target(self, plan: Plan) -> Job | None:
-        """Return the paused request that goes first; the next is chosen in the next batch, or if this has no work."""
         if not self.targets and not plan.work:
             self.while_paused(plan)
         return self.targets[-1] if self.targets else None
@@ -149,13 +140,11 @@ class MarsAsReleased(Unified):
     # --- the queue -----------------------------------------------------------------------------------------------
 
     def observe(self, view: View, plan: Plan) -> None:
-        """Bring the queue up to what has happened, and to what starves by now."""
         self.promoted -= {job.index for job in view.called}
         super().observe(view, plan)
         self.promoted |= {*self.timers.expired(view.batch)}
 
     def enqueue(self, queue: list[Entry], job: Job, key: Any) -> None:
-        """Put a request into the queue; if it ran before, its timer starts."""
         new = not (job.segment or job.generated or job.index in self._evicted)
         if new:
             self.classify(job)
@@ -164,7 +153,6 @@ class MarsAsReleased(Unified):
             self.timers.start(job.index, self._batch + 1 + self.threshold)
 
     def fill_waiting(self, plan: Plan) -> None:
-        """Admit in order of the score, up to the first that lacks memory once the paused target is dropped."""
         chunk = max(BATCH - self.in_flight(), 1)
         scores = {index: score(self.terms[index], chunk) for index in self.queue} if plan.tokens_left > 0 else {}
 
@@ -190,7 +178,6 @@ class MarsAsReleased(Unified):
         return True
 
     def steady(self, view: View, plan: Plan) -> int:
-        """Return for how many batches no request begins to starve, and memory is as reserved."""
         return min(super().steady(view, plan), self.timers.next_expiry() - view.batch)
 
 
@@ -199,7 +186,6 @@ def _blocks(tokens: int) -> int:
 
 
 def _terms(job: Job, call: NextCall, duration: float, *, recompute: bool) -> ScoreTerms:
-    """Return what the score of a request is made of, for a call of `duration` times 100 ns."""
     before, after = _blocks(job.prompt + job.remaining), _blocks(job.remaining + call.returns)
     return (
         ScoreTerms(before, before + after, 0.0) if recompute else ScoreTerms(before, after, before * BLOCK * duration)
@@ -212,11 +198,11 @@ ITERATION = 484_000  # a batch of 384 tokens: 10 ms and 0.1 ms a token, which th
 
 
 def score(terms: ScoreTerms, chunk: int) -> float:
-    """Return the score of a request for chunks of so many tokens."""
+    """Return a request's score for chunks of so many tokens."""
     return _prefill(terms.before, chunk) + _prefill(terms.after, chunk) + terms.held
 
 
 def _prefill(blocks: int, chunk: int) -> float:
-    """Return M: the memory-time of a prefill of so many blocks in chunks, all lasting a whole iteration."""
+    """Return M, all chunks lasting a whole iteration."""
     chunks = max(float(ceil(blocks * BLOCK / chunk)), 1.0)
     return ITERATION * chunks * (chunks + 1.0) / 2.0 * chunk

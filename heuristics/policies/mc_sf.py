@@ -1,4 +1,4 @@
-"""List scheduling under a memory profile: a request starts if memory never overflows at an end to come."""
+"""List scheduling under a memory profile."""
 
 from typing import Any, NamedTuple
 
@@ -19,10 +19,9 @@ Flags = NDArray[np.bool_]
 
 
 class Occupancy(NamedTuple):
-    """What a request holds in the batches to come, if it works in each: `held` + q in batch q, up to batch `last`.
+    """KV of a request that works in each batch to come: `held` + q in batch q, up to batch `last`.
 
-    Of several requests, an array of each. In `kept` are the device blocks that it holds from then on: 0, or its claim
-    where a call preserves its KV.
+    Arrays for several requests. `kept` are the device blocks from then on: 0, or its claim where a call preserves.
     """
 
     last: Array | int
@@ -43,7 +42,7 @@ class OccupancyProfile:
         self._peaks = self.blocks(self._lasts)
 
     def blocks(self, batches: Array) -> Array:
-        """Return the device blocks held in these batches. O(log n) each with blocks of one token, otherwise O(n)."""
+        """Return the device blocks held in these batches: O(log n) each with blocks of one token, otherwise O(n)."""
         first = np.searchsorted(self._lasts, batches)  # those before it have ended
         if self._machine.block == 1:
             even: Array = self._rest[first] + (len(self._lasts) - first) * batches + self._kept[first]
@@ -53,7 +52,7 @@ class OccupancyProfile:
         return held
 
     def admits(self, course: Occupancy, delays: int = 1) -> Flags:
-        """Return whether one more course never lets memory overflow, if it starts after 0, 1, .. batches."""
+        """Whether one more course never lets memory overflow, if it starts after 0, 1, .. batches."""
         if self._limit is None:
             return np.ones(delays, dtype=bool)
         last, held, kept = course
@@ -72,20 +71,17 @@ class OccupancyProfile:
 class McSf(Unified):
     """Shortest output first, started if memory never overflows at an end to come; running requests go on.
 
-    Waiting requests start in order of a key, up to the first that would not fit. The key of `mc-sf` is the output that
-    is left, that of `memory-area` the KV held over the batches left, the sum of s o + o (o - 1) / 2 over the segments
-    left, with s tokens known and o to generate. The test follows all requests that hold KV, token by token, to their
-    ends. A request that calls with discard or swap gives everything back, one whose call preserves counts from then on,
-    as long as the call may last, with what it claims until it gives everything back. A prefill in chunks counts as
-    whole from its first batch; where budgets hold running requests back, memory may run short after all, and the last
-    comer is evicted. Free calls are handled as wastes least (`heuristics.engine.min_waste`); a swap that the host has
-    no room for becomes a discard.
+    Waiting requests start in order of the output left, up to the first that would not fit. The test follows all
+    requests that hold KV, token by token, to their ends. A call with discard or swap gives everything back; one that
+    preserves counts from then on, as long as it may last, with the request's claim. A prefill in chunks counts as whole
+    from its first batch; where budgets hold running requests back, memory may run short after all, and the last comer
+    is evicted. Free calls are handled as wastes least (`heuristics.engine.min_waste`); a swap that the host has no room
+    for becomes a discard.
 
-    Guarantee: with one prompt length, no calls, and all there at first, mc-sf is within a constant factor of the
-    least total flow time (Jaillet et al.); for memory-area nothing is known. Where no budget holds a request back and
-    predictions are exact, none is evicted.
-    Running time: O(r log r) for a batch and O(r log r) for each request that starts, with r running requests and
-    blocks of one token; O(r^2) with larger blocks.
+    Guarantee: with one prompt length, no calls, and all there at first, mc-sf is within a constant factor of the least
+    total flow time (Jaillet et al.). Where no budget holds a request back and predictions are exact, none is evicted.
+    Running time: O(r log r) a batch and for each request that starts, r running, with blocks of one token; O(r^2) with
+    larger blocks.
     Source: Jaillet et al. (arXiv 2502.07115), MC-SF; the areas as in Kong et al. (arXiv 2606.22327).
     """
 
@@ -99,7 +95,6 @@ class McSf(Unified):
         self._endings: dict[int, tuple[int, int]] = {}  # tokens and blocks at the end of the segment that each is in
 
     def why_not(self, machine: Machine) -> str | None:
-        """Say why it cannot run on a machine: where budgets hold running requests back, it may have to evict."""
         budgets = (machine.batch_tokens, machine.prefill_limit, machine.batch_requests)
         if (machine.evict and machine.pause) or (machine.hybrid and not any(budgets)):
             return None
@@ -109,7 +104,6 @@ class McSf(Unified):
         return job.remaining + sum(job.demand.decode[job.segment + 1 :]), job.arrival
 
     def joins(self, job: Job, tokens: int, plan: Plan) -> bool:
-        """Whether memory never overflows at an end to come if it starts now."""
         return bool(self._profile(plan).admits(_course(job.known, *self._ending(job))).all())
 
     def steady(self, view: View, plan: Plan) -> int:
@@ -126,7 +120,6 @@ class McSf(Unified):
         return min(steps, 1 + (int(free[0]) if len(free) else LOOKAHEAD))
 
     def _profile(self, plan: Plan) -> OccupancyProfile:
-        """Return the memory of all that hold KV."""
         running = [*self.decoding, *self.prefilling]
         tokens = plan.decoding(running)
         known = [held + 1 if held else job.known for job, held in zip(running, tokens, strict=True)]
@@ -138,7 +131,6 @@ class McSf(Unified):
         return OccupancyProfile(self.machine, Occupancy(*(np.append(*both) for both in more)) if kept else courses)
 
     def _ending(self, job: Job) -> tuple[int, int]:
-        """Return the tokens that it holds at the end of its segment, and the blocks that it keeps then."""
         found = self._endings[job.index] = job.demand.end[job.segment], self._keeps(job)[job.segment]
         return found
 
@@ -151,7 +143,7 @@ class McSf(Unified):
         return least_waste_handling(job.demand, job.segment - 1)
 
     def _keeps(self, job: Job) -> list[int]:
-        """Return the device blocks that it claims from the end of each segment on: 0 if it gives all back there."""
+        """Return the blocks claimed from the end of each segment on."""
         if job.index not in self._kept:
             demand = job.demand
             kept = [0] * len(demand.end)
@@ -164,12 +156,12 @@ class McSf(Unified):
 
 
 def _course(known: Any, end: Any, kept: Any) -> Occupancy:
-    """Return the course of requests, if their prefill ends in the next batch."""
+    """Return the course of requests whose prefill ends in the next batch."""
     return Occupancy(np.maximum(known, end) - known + 1, known - 1, kept)
 
 
 def least_waste_handling(demand: Demand, k: int) -> Handling:
-    """Return the handling of call k that wastes least; without a limit on memory, preserve."""
+    """Return the handling of call k that wastes least; without a memory limit, preserve."""
     if demand.estimate.machine.memory is None:
         return "preserve"
     return least_waste(call_waste(demand.estimate, demand.end[k], demand.durations[k]))
@@ -177,6 +169,8 @@ def least_waste_handling(demand: Demand, k: int) -> Handling:
 
 class MemoryArea(McSf):
     """As `mc-sf`, in order of the memory that a request needs over the batches left.
+
+    That is the sum of s o + o (o - 1) / 2 over the segments left, with s tokens known and o to generate.
 
     Guarantee: nothing is known.
     Running time: as mc-sf.

@@ -1,4 +1,4 @@
-"""The on-time rule: what can still be on time by its due time, without the longest where not all can, then the rest."""
+"""The on-time rule: Moore and Hodgson's for first tokens, beside decodes."""
 
 from collections.abc import Iterable
 from heapq import heappop, heappush
@@ -40,22 +40,22 @@ class Row(NamedTuple):
 class OnTime(Knee):
     """First tokens by due time, decodes by the time that they have for a token; late requests when nothing else works.
 
-    A request is late for good once it could not be on time even alone. The rest is on time, but for what Moore and
-    Hodgson set aside, anew for each batch: first tokens by due time, and where the work up to one (`share` of the time
-    is for it) passes its due time, the longest so far, for its weight. With `short`, those that are left go by due time
-    plus so many times the work for their first token. The pace of a request is the time to its
-    end's due time, without calls, over the tokens left.
+    A request is late for good once it could not be on time even alone. Of the others, Moore and Hodgson's rule sets
+    some aside, anew for each batch: first tokens by due time, and where the work up to one (`share` of the time is for
+    it) passes its due time, the longest so far, for its weight. With `short`, the others go by due time plus so many
+    times the work for their first token. The pace of a request is the time to its end's due time, without calls, over
+    the tokens left.
 
     A batch has the decodes with a pace under 1.5 mean batches, then first tokens by due time, then the other decodes by
     pace, then prefills after a call or an eviction. Prefill goes up to the knee (see `knee`), or until the batch lasts
-    0.9 of the least pace of a decode, whichever is later. Without a knee longer batches save fixed times, so one may
-    last until a decode would be late if its other tokens took a mean batch each, if that is longer. With `wait`, first
-    tokens wait beside decodes until one has waited for this share of its time, the work for it included; then all go.
-    For the first tokens and decodes KV of free calls is evicted, then of late requests, then of those with the most
-    time. Only where nothing is on time, late ones work, and those set aside: the least left first. Predictions count.
+    0.9 of the least pace of a decode, whichever is later. Without a knee, where longer batches save fixed times, it may
+    also last until a decode would be late if its other tokens took a mean batch each. With `wait`, first tokens wait
+    beside decodes until one has waited for this share of its time, the work for it included; then all go. For first
+    tokens and decodes KV of free calls is evicted, then of late requests, then of those with the most time. Only where
+    nothing is on time, late ones and those set aside work, the least left first.
 
-    Guarantee: nothing is known. It needs a machine that evicts, pauses, mixes phases and splits prefills.
-    Running time: O(n log n) for a batch with n requests present, in numpy.
+    Guarantee: nothing is known.
+    Running time: O(n log n) a batch, n present, in numpy.
     Source: this project, after Jackson (1955) and Moore (1968), whose rule is optimal for one machine and one arrival.
     """
 
@@ -79,11 +79,6 @@ class OnTime(Knee):
         self, share: float = SHARE, pace: float = PACE, short: float = 0.0, wait: float = 0.0,
         ttft: float | None = None, latency: float | None = None, factors: Array | None = None,
     ) -> None:  # fmt: skip
-        """Set the share of the time that first tokens get, and that of the least pace for which a batch may last.
-
-        `ttft` and `latency`, in seconds, take the place of what the requests ask for. `factors` are what weights are
-        divided by, by request.
-        """
         super().__init__(factors=factors)
         given = {"share": None if share == SHARE else share, "pace": None if pace == PACE else pace}
         self.name = title("on-time", **given, short=short or None, wait=wait or None, ttft=ttft, latency=latency)
@@ -103,7 +98,7 @@ class OnTime(Knee):
         self._started: list[Job] = []  # who may have the first token after the batch
 
     def _after(self, job: Job) -> Array:
-        """Return the tokens after the end of its segment, and the ticks of its calls to come."""
+        """Return the tokens after its segment, and the ticks of its calls to come."""
         demand = job.demand
         return np.array([sum(demand.decode[job.segment + 1 :]), demand.call_ticks[job.segment]], float)
 
@@ -123,7 +118,6 @@ class OnTime(Knee):
         self._started = [job for job in self._started if self.due[3, job.index] == inf]
 
     def fill(self, plan: Plan) -> None:
-        """Take what is urgent, first tokens, the rest that is on time, and late ones where there is nothing else."""
         jobs = self.present()
         if not jobs:
             return
@@ -161,7 +155,6 @@ class OnTime(Knee):
         self.mean += (RECENT if self.mean else 1.0) * (float(self._base.max()) - self.mean)
 
     def _longest(self, pace: Array, left: Array) -> float:
-        """Return how long a batch may last for decodes of such paces, increasing, with so many tokens left."""
         if not len(pace):
             return inf
         batch = max(self.mean, float(self._base.max()))
@@ -169,7 +162,7 @@ class OnTime(Knee):
         return max(self.pace * float(pace[0]), slack)
 
     def _go(self, jobs: list[Job], at: Array, row: Row, first: list[int]) -> bool:
-        """Whether first tokens wait no more: one is half done, or has waited for its share of the time."""
+        """Whether first tokens wait no more: one is half done, or has waited for its share."""
         if not self.wait or any(jobs[p].device for p in first):
             return True
         arrival = np.array([jobs[p].arrival for p in first])
@@ -177,18 +170,15 @@ class OnTime(Knee):
         return bool(((self.now + row.alone[first] - arrival >= self.wait * given) | np.isinf(given)).any())
 
     def _batch_of(self, decodes: Array, row: Row) -> Array:
-        """Return what a batch of these decodes takes, by function."""
         return (self.marginal.busy + self.marginal.any_decode * (len(decodes) > 0))[:, 0] + row.parts[:, decodes].sum(
             axis=1
         )
 
     def _within(self, jobs: list[Job], plan: Plan) -> list[Job]:
-        """Return the first of these decodes that have not been evicted for others, as many as the budgets take."""
         there = [job for job in jobs if job.index not in self._evicted and job.id not in plan.work]
         return there[: max(0, min(plan.tokens_left, plan.requests_left))]
 
     def _row(self, at: Array) -> Row:
-        """Return what those with such indices have left, and note who is late for good."""
         device, host, missing, left = self.state[:, at]
         left = left + self.after[0, at]
         decodes = (missing == 1) & (device + host > 0)
@@ -205,7 +195,7 @@ class OnTime(Knee):
         return Row(spare, (end_due - self.now) / left, parts, alone, late, begun, decodes & (device > 0), left)
 
     def _moore_hodgson(self, row: Row, weight: Array) -> tuple[list[int], list[int]]:
-        """Return the places of first tokens that are to be on time, in order, and of those set aside."""
+        """Return the places of first tokens to be on time, in order, and of those set aside."""
         fresh = np.flatnonzero(~row.late & ~row.begun)
         order = fresh[np.argsort(row.due[fresh], kind="stable")].tolist()
         kept, aside, total = list[tuple[float, int]](), set[int](), float(self.now)
@@ -221,7 +211,7 @@ class OnTime(Knee):
 
 
 def due_times(job: Job, slo: Slo | None) -> tuple[float, float, float, float]:
-    """Return when its first token and its end are due, the ticks between them by its TPOT, and no first token."""
+    """Return when its first token and end are due, the ticks between them by its TPOT, and no first token."""
     slo = slo or job.slo
     if slo is None:
         return inf, inf, inf, inf

@@ -1,4 +1,4 @@
-"""All requests, running and waiting, in one order in each batch: INFERMAX's ranking schedulers, and SRPT."""
+"""All requests in one order in each batch: INFERMAX's ranking schedulers, and SRPT."""
 
 from abc import abstractmethod
 from bisect import bisect_left
@@ -17,21 +17,20 @@ from heuristics.engine.view import View
 class PreemptiveOrder(Unified):
     """One group of all requests in order of a rank: the first takes what it needs, if need be from the last.
 
-    A waiting request is admitted if its known tokens fit beside what those before it hold: running requests that come
-    after it are evicted, the last first, but only if that makes it fit. The first waiting request that does not fit
-    stops the others. A running request that lacks a block evicts the last of the running ones, itself in the end.
-    Batches are hybrid, prefills chunked, P = C.
+    A waiting request is admitted if its known tokens fit beside what those before it hold: running requests after it
+    are evicted, the last first, but only if that makes it fit. The first waiting request that does not fit stops the
+    others. A running request that lacks a block evicts the last of the running ones, itself in the end. P = C.
 
     The rank of a waiting request must not change, and that of a running one must not rise.
     """
 
     swapped_wait = True
     persists: bool = False
-    """Whether a waiting request that does not fit stops none, and evicts all the same once the batch has work."""
+    """Whether a request that does not fit stops no other, and evicts all the same once the batch has work."""
 
     @abstractmethod
     def rank(self, job: Job) -> Any:
-        """Return the rank; the smallest goes first, and of equal ones the earlier request of the instance."""
+        """Return the rank; the smallest goes first."""
 
     def key(self, job: Job) -> Any:
         return self.rank(job)
@@ -64,10 +63,7 @@ class PreemptiveOrder(Unified):
         self.let_in_last(at, running, plan)
 
     def _let_in_before(self, end: Job | None, at: int, running: Sequence[Job], plan: Plan) -> int:
-        """Admit waiting requests from a place on that come before a running one, until that is evicted for them.
-
-        Return the place of the next to ask. Without an `end`, all are asked.
-        """
+        """Admit waiting requests from a place on before `end` (None: all), until that is evicted; return the next."""
         place: Any = None if end is None else self._place(end)
         while at < len(self.waiting) and (end is None or self.waiting[at][:2] < place):
             if end is not None and end.index in self._evicted:
@@ -83,18 +79,18 @@ class PreemptiveOrder(Unified):
         return at
 
     def let_in_last(self, at: int, running: Sequence[Job], plan: Plan) -> None:
-        """Admit waiting requests from a place on; all that run come before them."""
+        """Admit waiting requests from a place on, after all that run."""
         self._let_in_before(None, at, running, plan)
 
     def dequeue(self, at: int) -> None:
-        """Take the waiting request at a place out of the queue."""
+        """Take out the waiting request at a place."""
         del self.waiting[at]
 
     def _place(self, job: Job) -> tuple[Any, int]:
         return self.rank(job), job.index
 
     def _let_in(self, entry: Entry, running: Sequence[Job], plan: Plan) -> bool:
-        """Admit a waiting request, if need be by evicting running ones that come after it; return whether it was."""
+        """Admit a waiting request, if need be by evicting later running ones; return whether it was."""
         job, tokens = entry.job, plan.chunk(entry.job)
         if not tokens:
             return False
@@ -123,13 +119,12 @@ class Ranking(PreemptiveOrder):
 
     The shortest first; of equal ones the first to arrive.
 
-    Guarantee: nothing is known; long prompts or outputs may wait for ever. It needs a machine that evicts.
-    Running time: O(r log r) for a batch with r running requests, O(log n) for what happens.
+    Guarantee: nothing is known; long prompts or outputs may wait for ever.
+    Running time: O(r log r) a batch, r running; O(log n) an event.
     Source: INFERMAX (arXiv 2411.07447), Section 4.6: Rank_org, Rank_I and Rank_O.
     """
 
     def __init__(self, row: tuple[str, str, str, Callable[[Job], int], Knows]) -> None:
-        """Take a row of `RANKINGS`."""
         name, order, variant, self.length, self.knows = row
         self.name = name
         self.rule = f"Running and waiting requests in one order, {order}; the last is evicted"
@@ -149,12 +144,12 @@ RANKINGS: tuple[tuple[str, str, str, Callable[[Job], int], Knows], ...] = (
 class RankAsReleased(PreemptiveOrder):
     """A ranking in which each request evicts those after it, the last first, until it fits or none is left.
 
-    One that does not fit even so has evicted them all the same, and the next one is tried; that one may be evicted for
-    the first again in the next batch. While the batch has no work it evicts only what makes it fit, as a drop alone is
-    no batch: memory that calls keep may leave nothing else to do.
+    One that does not fit even so has evicted them all the same, and the next is tried; that one may be evicted for the
+    first again in the next batch. While the batch has no work it evicts only what makes it fit, as a drop alone is no
+    batch.
 
-    Guarantee: nothing is known. Running time: O(r log r) for a batch with r running requests, and O(n), in numpy, for
-    each of the n present that is admitted or evicted.
+    Guarantee: nothing is known. Running time: O(r log r) a batch, r running; O(n), in numpy, for each of the n present
+    that is admitted or evicted.
     Source: INFERMAX's released simulator (arXiv 2411.07447, a fork of Vidur): its `rank` scheduler, read, and not run
     (as released it frees what it does not hold).
     """
@@ -183,7 +178,6 @@ class RankAsReleased(PreemptiveOrder):
         self._needs = np.concatenate((self._needs[:at], self._needs[at + 1 :]))
 
     def let_in_last(self, at: int, running: Sequence[Job], plan: Plan) -> None:
-        """Admit waiting requests from a place on; none that runs comes after them, so only those that fit are asked."""
         while plan.takes("prefill"):
             fit = self._needs[at:] <= self.available(plan)
             if not fit.any():
@@ -201,12 +195,11 @@ class RankAsReleased(PreemptiveOrder):
 class Srpt(PreemptiveOrder):
     """Running and waiting requests in one order, fewest tokens left to generate first; the last is evicted.
 
-    Over all segments; calls and refills count nothing. That is the number of batches left if prefills are whole. A
-    shorter newcomer preempts a longer running request, and evicts it if it needs the memory.
+    Tokens of all segments, calls and refills not counted.
 
-    Guarantee: where each batch takes one request and one tick, memory has no limit and there is no call, it is
-    shortest remaining processing time, which has the least total flow time. Otherwise nothing is known.
-    Running time: O(r log r) for a batch with r running requests, O(log n) for what happens.
+    Guarantee: where each batch takes one request and one tick, memory has no limit and there is no call, it is shortest
+    remaining processing time, which has the least total flow time. Otherwise nothing is known.
+    Running time: O(r log r) a batch, r running; O(log n) an event.
     Source: Schrage (1968), A proof of the optimality of the shortest remaining processing time discipline.
     """
 

@@ -1,4 +1,4 @@
-"""Who waits for room processes its context again meanwhile, beside those that run."""
+"""Refills beside running requests."""
 
 from collections.abc import Sequence
 from typing import ClassVar
@@ -10,7 +10,7 @@ from heuristics.engine.view import View
 from kvcore.instance import LIMIT
 
 PATIENCE = 1.5
-"""How many times as long as both refills take a call lasts in which KV makes room for a request behind it."""
+"""Least duration of a call in which KV makes room, over both refills."""
 
 
 class Refill(Policy):
@@ -18,18 +18,18 @@ class Refill(Policy):
 
     Requests are asked in order of the ticks that they have left, alone, with their calls. One takes part if all that it
     lacks fits, or would without those behind it, and those before it whose calls go on for at least P times as long as
-    the two contexts take to be processed again. Of these it drops the last, as many as the batch needs.
+    the two refills take. Of these it drops the last, as many as the batch needs.
 
-    Those who wait process all that they lack but the last token, in the room that is left beside what those that run
-    hold at the end of their segments. So when one of these makes room, only what had none is left to process: two
-    contexts S and S' on a memory M share it for (S + S' - M) / C batches of C tokens at each change.
-
-    Guarantee: nothing is known.
-    Running time: O(n (log n + k)) for a batch with n requests present, k of which hold KV and do not work.
-    Source: this project.
+    Those who wait process all that they lack but the last token, in the room left beside what those that run hold at
+    the end of their segments. So where two contexts S and S' take turns on a memory M, a change takes (S + S' - M) / C
+    batches of C tokens.
 
     Prompts of 4 and 5 with 3 tokens to generate each, on a memory of 8 with batches of 2: the second request processes
     2 tokens beside the last two of the first, and ends with the eighth batch; without that with the ninth.
+
+    Guarantee: nothing is known.
+    Running time: O(n (log n + k)) a batch, n present, k of which hold KV and do not work.
+    Source: this project.
     """
 
     name = "refill"
@@ -42,17 +42,16 @@ class Refill(Policy):
     patience: float = PATIENCE
 
     def __init__(self, patience: float = PATIENCE, factors: Sequence[float] | None = None) -> None:
-        """Set P, and factors of what each request has left (by position)."""
+        """Set P, and by request factors of the ticks left."""
         self.name = f"refill:{patience:g}" if patience != PATIENCE else "refill"
         self.patience, self.factors = patience, factors
 
     def key(self, job: Job, now: int) -> tuple[float, int]:
-        """Return the place in the order: what is left, alone."""
+        """Return the place in the order: the ticks left, alone."""
         left = job.work + job.call_time + (max(0, (job.call_end or 0) - now) if job.calling else 0)
         return left * (1.0 if self.factors is None else self.factors[job.index]), job.index
 
     def decide(self, view: View, plan: Plan) -> None:
-        """Take those whose contexts fit, or are made to; then fill the room beside them."""
         order = sorted(view.jobs, key=lambda job: self.key(job, view.now))
         idle = [(place, job) for place, job in enumerate(order) if self.may_go(job)][::-1]
         waiting, growth = list[Job](), 0
@@ -79,11 +78,11 @@ class Refill(Policy):
 
     @staticmethod
     def may_go(job: Job) -> bool:
-        """Whether KV of a request may be dropped: it is not kept in a call."""
+        """Whether its KV may be dropped: no call keeps it."""
         return job.blocks > 0 and not (job.calling and job.handling != "free")
 
     def is_away(self, other: Job, job: Job, now: int) -> bool:
-        """Whether a request is in a call for long enough that another may take its room."""
+        """Whether `other` is in a call for long enough that `job` may take its room."""
         if not other.calling or other.call_end is None:
             return False
         prefill = job.demand.estimate.prefill
@@ -92,7 +91,7 @@ class Refill(Policy):
 
     @staticmethod
     def make_room(job: Job, tokens: int, spared: Sequence[Job], plan: Plan) -> bool:
-        """Drop as many of the spared as the tokens need, if all that the request lacks fits without all of them."""
+        """Drop as many of the spared as the tokens need, if the whole request fits without all of them."""
         if plan.free_blocks is None or job.growth(job.missing) > plan.free_blocks + sum(
             other.blocks for other in spared
         ):
@@ -104,5 +103,4 @@ class Refill(Policy):
         return plan.fits(job, tokens)
 
     def steady(self, view: View, plan: Plan) -> int:
-        """Return for how many batches decodes go on: what is left beside them at the end of their segments is fixed."""
         return LIMIT

@@ -9,10 +9,10 @@ from kvcore.instance import LIMIT
 class Serial(Policy):
     """One request after another in order of arrival, each alone to its last token; the machine waits during calls.
 
-    While it is in a call, the machine waits. Free calls preserve: no other needs the memory.
+    Free calls preserve: no other needs the memory.
 
     Guarantee: it succeeds on every instance, because every request fits alone. Nothing better is known.
-    Running time: O(1) for a batch.
+    Running time: O(1) a batch.
     Source: the argument that every instance is feasible; the fall-back.
     """
 

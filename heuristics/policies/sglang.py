@@ -1,4 +1,4 @@
-"""SGLang's scheduler: prefill batches of their own, admitted by the tokens that the running ones may yet generate."""
+"""SGLang's scheduler: prefill batches of their own, admitted by coming tokens."""
 
 from typing import ClassVar
 
@@ -16,32 +16,32 @@ LEAST = 0.14  # the least r, as a part of the first
 class SGLang(PlansAhead):
     """A batch prefills if any request can, and otherwise every running request decodes.
 
-    *Prefill*: a prompt that was cut goes on first. Then waiting requests, first come first served, while fewer than
-    `batch_requests` (and C) run, and while what each has to process fits beside what may yet be generated: with A
-    tokens free, tokens + min(max_new left, 4096) + 1 page < A - offset, the offset being r times min(max_new left,
-    4096) of the running requests, plus the tokens (in pages), min(max_new, 4096) and a page of each that this batch has
-    admitted. Where nothing is there, the first is admitted anyway. One that fails, or that takes the last of A, stops
-    the admission until a running request leaves; not if none ran before the batch, or a prompt is cut, or if the cut
-    prompt took all of the batch. A batch takes 8,192 tokens (fewer where P is less), in whole pages for each prompt, of
-    which one at most is cut. A page is a block. `max_new` is 4,096 tokens where a request has none, and never more than
-    the memory holds beside the prompt's pages, a page and a token.
+    *Prefill*: a cut prompt goes on first. Then waiting requests, first come first served, while fewer than
+    `batch_requests` (and C) run, and each fits beside the tokens that may yet be generated: with A tokens free, tokens
+    + min(max_new left, 4096) + 1 page < A - offset, the offset being r times min(max_new left, 4096) of the running
+    requests, plus the tokens (in pages), min(max_new, 4096) and a page of each that this batch has admitted. Where
+    nothing runs, the first is admitted anyway. One that fails, or takes the last of A, stops the admission until a
+    running request leaves; not if none ran before the batch, a prompt is cut, or the cut prompt took all of the batch.
+    A batch takes 8,192 tokens (fewer where P is less), in whole pages for each prompt, at most one of them cut. A page
+    is a block. `max_new` is 4,096 by default, and at most what the memory holds beside the prompt's pages, a page and a
+    token.
 
-    *Decode*: where the next tokens of all do not fit, requests are retracted until they do: the one with the fewest
-    output tokens first, of equal ones the longest prompt; they go to the end of the queue, and those that stay are now
-    in this order. Then r is what they have generated, and 20 tokens each, over their limits. Otherwise r falls with
-    each decode from 0.7 times `schedule_conservativeness`, at most 1, to 0.14 of that; it is the first again when
-    nothing is there. A prompt that was cut is retracted after all others: the engine would fail there.
+    *Decode*: where the next tokens of all do not fit, requests are retracted until they do: fewest output tokens first,
+    of equal ones the longest prompt; they go to the end of the queue, the others stay in this order. Then r is their
+    generated tokens, and 20 each, over their limits. Otherwise r falls with each decode from 0.7 times
+    `schedule_conservativeness`, at most 1, to 0.14 of that; it is the first again when nothing is there. A cut prompt
+    is retracted last: the engine would fail there.
 
-    With `ignore_eos` all requests are of fixed length, and r is 1 for them (with the radix cache on). With `ahead`, the
-    loop is the overlapped one: outputs are counted without the token that the running batch generates; if the next
-    tokens do not fit beside requests that leave, a batch is not planned before these have left.
+    With `ignore_eos` (radix cache on) all requests are of fixed length, and r is 1. With `ahead`, the loop is the
+    overlapped one: outputs are counted without the running batch's token; if the next tokens do not fit beside requests
+    that leave, no batch is planned before these have left.
 
-    With `cached`, freed KV stays until its memory is needed (the radix cache, for the request itself, oldest first);
-    that of a retracted request does not, nor of one that has ended. Not modelled: KV shared between requests; the order
-    `lpm`; mixed chunks; a request that the engine ends at a limit below its output; with the radix cache off, what
-    `ignore_eos` tests instead; with `ahead`, that a retracted request generates the running batch's token again.
+    With `cached`, freed KV stays until its memory is needed (the radix cache, for the request itself, oldest first),
+    but not that of a retracted or ended request. Not modelled: KV shared between requests; the order `lpm`; mixed
+    chunks; a request that the engine ends at a limit below its output; `ignore_eos` with the radix cache off; with
+    `ahead`, that a retracted request generates the running batch's token again.
 
-    Guarantee: nothing is known. Running time: O(r) for a batch with r running requests, O(r log r) for a retraction.
+    Guarantee: nothing is known. Running time: O(r) a batch, r running; O(r log r) a retraction.
     Source: SGLang 0.5.23, python/sglang/srt/managers/schedule_policy.py and scheduler.py, with which it agrees batch
     for batch (benchmarks/engines). Order `fcfs`, prefills and decodes apart; r is a double, as there.
     """
@@ -70,7 +70,6 @@ class SGLang(PlansAhead):
         self._decoded: int | None = None  # the batch decided before this, if it decoded
 
     def decide(self, view: View, plan: Plan) -> None:
-        """Plan a batch; r is as the engine's repeated batches have left it."""
         if self._decoded is not None:
             self.lower(view.batch - self._decoded - 1)
         self._decoded = None
@@ -79,7 +78,6 @@ class SGLang(PlansAhead):
             self.ratio = self.first
 
     def observe(self, view: View, plan: Plan) -> None:
-        """Bring the queues up to what has happened; one that leaves lets others in."""
         super().observe(view, plan)
         self.full &= not (view.ended or view.called)
 
@@ -100,19 +98,17 @@ class SGLang(PlansAhead):
 
     @property
     def share(self) -> float:
-        """The part of the limits that is kept free for running requests."""
+        """The part of the limits kept free for running requests."""
         return 1.0 if self.ignore_eos else self.ratio
 
     def generated(self, job: Job) -> int:
-        """Return the tokens that the engine has counted: without those of a batch that still runs."""
         return job.generated - (self.stale and job.worked)
 
     def beside(self, prompt: int, memory: int) -> int:
-        """Return the tokens that the engine lets a request generate beside its prompt in a memory."""
         return memory - (self.machine.blocks(prompt) + 1) * self.machine.block - 1
 
     def go_on(self, plan: Plan) -> None:
-        """Let the prompt that was cut go on, with as many tokens as there is memory for."""
+        """Let the cut prompt go on, as far as memory allows."""
         job = self.cut
         if job is None:
             return
@@ -123,7 +119,7 @@ class SGLang(PlansAhead):
             self.join(job, tokens, plan)
 
     def admit(self, plan: Plan) -> None:
-        """Admit waiting requests in order, up to the first that does not fit, or whose prompt is cut."""
+        """Admit waiting requests in order, up to the first that does not fit or is cut."""
         size = self.machine.block
         most = min(self.machine.batch_requests or LIMIT, self.machine.batch_tokens or LIMIT, self.max_running_requests)
         while self.waiting and not self.full and (self.left > 0 or self.offset >= self.tokens_free):
@@ -145,11 +141,11 @@ class SGLang(PlansAhead):
                 return
 
     def most(self, job: Job) -> int:
-        """Return the tokens that it may generate in all, as the admission counts them."""
+        """Return the most tokens that the admission counts for it."""
         return min(self.generated(job) + self.limit(job), self.longest)
 
     def join(self, job: Job, tokens: int, plan: Plan) -> None:
-        """Let a request prefill, in whole pages of the batch's tokens; it runs if that completes its prompt."""
+        """Let a request prefill, in whole pages; it runs if that completes its prompt."""
         paged = self.machine.blocks(tokens) * self.machine.block
         self.left -= paged
         self.cut = job if tokens < job.missing else None
@@ -159,7 +155,7 @@ class SGLang(PlansAhead):
             self.running.append(job)
 
     def decode(self, plan: Plan) -> None:
-        """Let every running request decode, once enough of them are retracted."""
+        """Let every running request decode, after retractions."""
         if self.decode_on(plan):
             self.lower(1)
             return

@@ -1,4 +1,4 @@
-"""SLAI: a decode waits while its deadline allows, and the shortest prompts use the tokens."""
+"""SLAI: a decode waits while its deadline allows."""
 
 from collections.abc import Sequence
 from fractions import Fraction
@@ -21,15 +21,15 @@ class Slai(Unified):
 
     After each token the next is due at the end of that batch, plus the limit on TPOT (0.1 s without one), less 5 times
     the mean duration of the batches so far, or 10 times where 96 % of the memory is held or reserved (in whole ticks).
-    Decodes go in order of these times. New prompts go in order of length, what they have generated included, and are
-    admitted while there is memory for all of it and fewer than `batch_requests` run. A decode needs a free block,
-    unless nothing else runs; it evicts the prefill that was cut, and otherwise itself. Those evicted wait, in front of
-    others of their length, at least for the next batch.
+    Decodes go in order of these times. New prompts go in order of length, generated tokens included, and are admitted
+    while there is memory for all of it and fewer than `batch_requests` run. A decode needs a free block, unless nothing
+    else runs; it evicts the cut prefill, or else itself. Those evicted wait at least for the next batch, in front of
+    others of their length.
 
-    The release has no calls: here a call ends the request, and it comes back as a new one.
+    The release has no calls: here a call ends the request, which returns as a new one.
 
-    Guarantee: nothing is known; the throughput theorem of the paper is RAD's. Running time: O(r log r) for a batch with
-    r running requests.
+    Guarantee: nothing is known; the throughput theorem of the paper is RAD's. Running time: O(r log r) a batch, r
+    running.
     Source: the released code (arXiv 2508.01002), agrimUT/SLAI, sarathi/core/scheduler/slai_scheduler.py (d1ff17f),
     shortest prompt first, with the numbers of config_path_yml_files/mistral7b_relaxed.yml (2b01459); no watermark.
     """
@@ -45,18 +45,15 @@ class Slai(Unified):
         self.busy = self.began = self.evictions = 0
 
     def key(self, job: Job) -> Any:
-        """Return the tokens to prefill in all, and the arrival; what is evicted now goes before others."""
         if job.index not in self._evicted:
             return job.known, job.arrival, False
         self.evictions += 1
         return job.known, -self.evictions, False
 
     def return_key(self, job: Job, now: int) -> Any:
-        """Return the place of a request that comes as its call ends, after those that arrive then."""
         return job.known, job.call_ended, True
 
     def observe(self, view: View, plan: Plan) -> None:
-        """Bring the queues up to what has happened, and note when the decodes of the batch before are due again."""
         ended = view.batch > self._batch
         self.busy += view.now - self.began if ended else 0
         self.began = view.now
@@ -72,7 +69,6 @@ class Slai(Unified):
                     self.due[job.index] = ceil(due + tpot) if tpot else usual
 
     def leave(self, job: Job, *, keep_reserve: bool = False) -> None:
-        """Take a request out of the running ones; one that comes back is due at once."""
         super().leave(job, keep_reserve=keep_reserve)
         self.due.pop(job.index, None)
 
@@ -80,7 +76,7 @@ class Slai(Unified):
         return self.fill_due, self.fill_prefilling, self.fill_swapped, self.fill_waiting, self.fill_decoding
 
     def fill_due(self, plan: Plan) -> None:
-        """Let the decodes that are due process their token."""
+        """Let the due decodes process their token."""
         self._decode([job for job in self.decoding if self.due.get(job.index, 0) <= self.now], plan)
 
     def fill_decoding(self, plan: Plan) -> None:
@@ -97,19 +93,16 @@ class Slai(Unified):
         return len(self.decoding) + len(self.prefilling) < (self.machine.batch_requests or LIMIT)
 
     def victim(self, job: Job, running: Sequence[Job], plan: Plan) -> Job | None:
-        """Return the victim for a decode: the prefill that was cut, or itself."""
         if job.phase == "prefill":  # what a call has returned
             return super().victim(job, running, plan)
         return next(self.evictable([job, *self.prefilling], plan), None)
 
     def _would_fit(self, job: Job, tokens: int, running: Sequence[Job], plan: Plan) -> bool:
-        """Whether anything works if a decode is evicted: another finds its memory."""
         if job.phase == "prefill":
             return super()._would_fit(job, tokens, running, plan)
         running = [*self.decoding, *self.prefilling]
         return any(other is not job and other.index not in self._evicted for other in running)
 
     def steady(self, view: View, plan: Plan) -> int:
-        """Return for how many batches all that run decode, and the first that waits lacks memory."""
         all_decode = len(plan.work) == len(self.decoding) + len(self.prefilling)
         return super().steady(view, plan) if all_decode and (not self.waiting or plan.tokens_left) else 1

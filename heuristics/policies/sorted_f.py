@@ -1,4 +1,4 @@
-"""Sets of the least output over size squared first, started where memory never overflows at an end to come."""
+"""Sorted-F: sets of the least output over size squared first."""
 
 from bisect import bisect_left
 from fractions import Fraction
@@ -28,21 +28,18 @@ class SortedF(McSf):
 
     Guarantee: with at most 100 requests, all there at first, no calls, unit batches and exact predictions, the total
     flow time of the paper's Sorted-F is at most 48 times the least.
-    Running time: a set is found exactly, by a dynamic program over the requests from the longest output: O(n k f), with
-    n <= 100 requests, of which k fit together, and f <= M pairs of memory and outputs, none better in both. Then as
-    `mc-sf`.
+    Running time: O(n k f) for a set, found by an exact dynamic program from the longest output, n <= 100 requests, k of
+    which fit together, and f <= M pairs of memory and outputs, none better in both. Then as `mc-sf`.
     Source: Wang, Ye, Zhou (arXiv 2508.06133): F, the order and the guarantee. How a set is found, the 100 and the order
-    with arrivals are our own, and when requests start is MC-SF's: the paper's own second step could not be read.
+    with arrivals are our own, and requests start as in MC-SF: the paper's own second step could not be read.
     """
 
     name = "sorted-f"
 
     def key(self, job: Job) -> tuple[int, int]:
-        """Return the place behind those of a set, by the tokens left to generate."""
         return 1, job.remaining + sum(job.demand.decode[job.segment + 1 :])
 
     def fill_waiting(self, plan: Plan) -> None:
-        """Start the requests of a set in order; when all have started, those of the next."""
         while self.waiting:
             if self.waiting[0].key[0]:
                 self.choose()
@@ -56,7 +53,7 @@ class SortedF(McSf):
                 return
 
     def choose(self) -> None:
-        """Choose the next set, and put it before the others."""
+        """Put the next set before the others."""
         longest_first = self.waiting[:MOST][::-1]
         blocks, block = self.machine.block_limit, self.machine.block
         held = [entry.job.known + block - 2 for entry in longest_first]
@@ -72,9 +69,9 @@ def least_f(outputs: list[int], held: list[int], memory: int) -> list[int]:
 
     Request i holds held[i] + q tokens in the q-th of its outputs[i] batches; the longest come first. Memory peaks at
     the ends. At that of i those chosen before it still run, and those chosen after it count only at ends of their own.
-    So what matters of a set is its size, what it holds at first and what it generates, and one that is no less in the
-    last two than another of its size is left out. So is one that does not reach the F of a known set even with the
-    shortest outputs to come, as many as fit if those that hold least come.
+    So a set matters only by its size, its memory at first and its outputs, and one that is no less in the last two than
+    another of its size is left out. So is one that does not reach the F of a known set even with the shortest outputs
+    to come, as many as fit if those that hold least come.
     """
     most = _target(np.array(outputs), np.array(held), memory)
     coming, size = np.arange(len(most)), np.arange(len(most))[:, None]
@@ -103,9 +100,9 @@ def least_f(outputs: list[int], held: list[int], memory: int) -> list[int]:
 
 
 def _target(outputs: Tokens, held: Tokens, memory: int) -> Tokens:
-    """Return, by size, the most that a set generates with the F of the best of some; no set is larger than the last.
+    """Return, by size, the most that a set generates with the least F known; no feasible set is larger than the last.
 
-    Those are feasible sets of least output and memory held, weighed in several ways.
+    Known are feasible sets of least output and memory held, weighed in several ways.
     """
     places = np.arange(1, len(held) + 1)
 
@@ -126,7 +123,7 @@ def _target(outputs: Tokens, held: Tokens, memory: int) -> Tokens:
 
 
 def undominated(sets: Tokens) -> Tokens:
-    """Return those than which none of the same size holds less and generates less, in order of both."""
+    """Return those than which none of the same size holds less and generates less, in order."""
     sets = sets[:, np.lexsort(sets[2::-1])]
     rank = np.unique(sets[2], return_inverse=True)[1] - sets[0] * sets.shape[1]
     return sets[:, np.diff(np.minimum.accumulate(rank), prepend=1) < 0]

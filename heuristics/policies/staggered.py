@@ -1,4 +1,4 @@
-"""Staggered starts: a few requests every so many batches, so that they do not all end at once."""
+"""Staggered starts, so that requests do not all end at once."""
 
 from bisect import bisect_left
 from collections.abc import Iterator
@@ -21,15 +21,15 @@ SLACK = 0.75  # of the saw-tooth's height a plan leaves free, so that the last f
 class Staggered(McSf):
     """Groups of at most B requests, at least G batches apart, as early as memory allows; started ones go on.
 
-    The order and the test of memory are those of mc-sf. Requests of different ages need their most memory at different
-    times, so that more of them fit than if they start in waves; B weighs fuller memory against fewer prefills.
+    Order and memory test are those of mc-sf. Requests of different ages peak at different times, so that more fit than
+    in waves; B weighs fuller memory against fewer prefills.
 
-    Without B and G they follow from the number of those that wait at first, and their mean prompt s and output o. In a
-    steady state the memory M is a saw-tooth of height B o around a mean. With f = `busy` + `any_decode` and p =
-    `any_prefill`, what it leaves empty costs f o (s + o / 2) / M * B o / (2 M) a request, and the prefills p / B: least
-    at B = (M / o) sqrt(2 p / (f (s + o / 2))), as far as one batch takes their prefills. The last M / (s + o) start
-    together, so that memory is full to the end; before them it stays full if those that end in a batch give back what
-    those that run and those that start take.
+    Without B and G they follow from the requests that wait at first, their mean prompt s and output o. In a steady
+    state the memory M is a saw-tooth of height B o around a mean. With f = `busy` + `any_decode` and p = `any_prefill`,
+    the empty part costs f o (s + o / 2) / M * B o / (2 M) a request, and the prefills p / B: least at B = (M / o)
+    sqrt(2 p / (f (s + o / 2))), as far as one batch takes their prefills. The last M / (s + o) start together, so that
+    memory is full to the end; before them it stays full if those that end in a batch give back what the running and
+    starting ones take.
 
     Guarantee: nothing is known.
     Running time: that of mc-sf.
@@ -44,7 +44,6 @@ class Staggered(McSf):
     }
 
     def __init__(self, size: int = 0, gap: int = 1) -> None:
-        """Set B and G."""
         self.name = f"staggered:{size},{gap}" if size else "staggered"
         self.size, self.gap = size, gap
 
@@ -55,7 +54,6 @@ class Staggered(McSf):
         self._groups: Iterator[tuple[int, int]] | None = None  # sizes, and how long after each the next one starts
 
     def fill_waiting(self, plan: Plan) -> None:
-        """Start the next group, if it is time and the memory allows; part of it where it does not allow all."""
         if not self.waiting or (plan.work and self._batch < self._next):
             return
         if self._groups is None:
@@ -71,7 +69,6 @@ class Staggered(McSf):
         self.waiting += later
 
     def _planned(self) -> list[tuple[int, int]]:
-        """Return the groups for those that wait."""
         jobs, memory = [entry.job for entry in self.waiting], self.machine.memory
         number, together = len(jobs), self.machine.prefill_limit
         if memory is None:
@@ -88,7 +85,6 @@ class Staggered(McSf):
         return [(size, max(1, after - start)) for start, after in pairwise([*starts, starts[-1] + 1])]
 
     def steady(self, view: View, plan: Plan) -> int:
-        """Return for how many batches nothing starts."""
         apart = self._next - self._batch
         return min(apart, Unified.steady(self, view, plan)) if apart > 0 else super().steady(view, plan)
 
@@ -96,7 +92,7 @@ class Staggered(McSf):
 def rates(number: int, prompt: float, output: int, memory: float) -> list[float]:
     """Return how many requests start in each batch, so that memory is full as early and as long as may be.
 
-    Found backwards from the last batch with a start; four outputs before it the rate counts as steady.
+    Found backwards from the last start; four outputs before it the rate counts as steady.
     """
     found = [memory / (prompt + output)]
     running = total = found[0]

@@ -1,4 +1,4 @@
-"""TensorRT-LLM's schedulers: one list of requests, with the whole output reserved, or as full as it goes."""
+"""TensorRT-LLM's schedulers: GUARANTEED_NO_EVICT and MAX_UTILIZATION."""
 
 from bisect import insort
 from collections.abc import Iterator
@@ -15,24 +15,21 @@ from kvcore.instance import LIMIT
 class TensorRtLlm(ServingEngine):
     """Which requests take part is decided by memory, in order of arrival; then tokens are given out, decodes first.
 
-    *GUARANTEED_NO_EVICT*: all that have started take part, and each has the blocks of its prompt and its output limit
-    reserved; then waiting requests, in order, while theirs fit; the first failure stops. Without `max_new` the limit is
-    4,096 tokens, and never more than the memory holds; one that outlives it may get the last pausing, as below. At most
-    `batch_requests` take part.
+    *GUARANTEED_NO_EVICT*: all that have started take part, with the blocks of prompt and output limit reserved; then
+    waiting requests, in order, while theirs fit, at most `batch_requests` in all. Without `max_new` the limit is 4,096
+    tokens, at most what the memory holds; where one outlives it, the last may be paused, as below.
 
-    *MAX_UTILIZATION* (`utilize`): the list is walked in order. A request that starts needs the blocks of its whole
-    prompt, a later chunk none, a decode its next block. Where one lacks them, the last that has started, at or after it
-    in the list, is paused, and the list is cut there; if none has, the walk ends. A paused request loses its KV, keeps
-    its place, and prefills its output as well.
+    *MAX_UTILIZATION* (`utilize`): the list is walked in order. A starting request needs the blocks of its whole prompt,
+    a later chunk none, a decode its next block. Where one lacks them, the last started at or after it in the list is
+    paused, and the list is cut there; if there is none, the walk ends. A paused request loses its KV, keeps its place,
+    and prefills its output as well.
 
     Decodes take a token each; what C leaves goes to prefills in order of arrival, cut at a block (anywhere, if a batch
-    takes less than a block). A call ends the request: it comes back as a new one, at the end of the list.
-
-    With `cached`, freed KV stays until its memory is needed (block reuse, in part too, for the request itself). Not
-    modelled: KV shared between requests, priorities, beams.
+    takes less than a block). `cached` is block reuse, in part too, for the request itself. Not modelled: KV shared
+    between requests, priorities, beams.
 
     Guarantee: with GUARANTEED_NO_EVICT none is evicted within its limit, so it runs on machines that do not evict;
-    otherwise nothing is known. Running time: O(n) for a batch with n requests present.
+    otherwise nothing is known. Running time: O(n) a batch, n present.
     Source: TensorRT-LLM, cpp/tensorrt_llm/batch_manager/capacityScheduler.cpp (02a10fe), microBatchScheduler.cpp
     (0a949d3) and scheduledBlocksManager.h (1ce9149); chunks FIRST_COME_FIRST_SERVED.
     """
@@ -48,7 +45,6 @@ class TensorRtLlm(ServingEngine):
         self.prompts: dict[int, int] = {}  # tokens that were known when a request started
 
     def decide(self, view: View, plan: Plan) -> None:
-        """Choose the requests that take part, and give out the tokens."""
         self.running.sort(key=self.place)
         self.observe(view, plan)
         self.started = {job.index for job in self.running}
@@ -69,7 +65,7 @@ class TensorRtLlm(ServingEngine):
                 self.give(job, plan)
 
     def give(self, job: Job, plan: Plan) -> None:
-        """Give a request that takes part what the budgets leave for it."""
+        """Give a request its share of the tokens."""
         tokens = plan.chunk(job) if self.may_join(job, plan) else 0
         if tokens < job.missing and self.machine.block <= (self.machine.prefill_limit or LIMIT):
             tokens -= tokens % self.machine.block
@@ -82,14 +78,14 @@ class TensorRtLlm(ServingEngine):
         self.take(job, tokens, plan)
 
     def generates(self, job: Job) -> bool:
-        """Whether it has started, and its prompt is done (the last token of a prompt is still a prefill here)."""
+        """Whether its prompt is done (the last token of a prompt is still a prefill here)."""
         started = job.index in self.started and job.known > self.prompts[job.index]
         return started and job.phase == "decode"
 
     # --- memory --------------------------------------------------------------------------------------------------
 
     def promised(self, job: Job) -> int:
-        """Return the blocks that one which has started will still take for its prompt."""
+        """Return the blocks that its prompt will still take."""
         return 0 if self.generates(job) else job.growth(job.missing)
 
     def walk(self, plan: Plan) -> tuple[list[Job], list[Job]]:
@@ -119,7 +115,7 @@ class TensorRtLlm(ServingEngine):
         return chosen, paused
 
     def need(self, job: Job) -> int:
-        """Return the blocks that a request needs to take part beside those that it has, or has been promised."""
+        """Return the further blocks that a request needs."""
         if job.index in self.started:
             return job.growth(1) if self.generates(job) else 0
         return job.growth(job.missing) + (job.blocks if job.index in self.unused else 0)
@@ -143,7 +139,7 @@ class TensorRtLlm(ServingEngine):
         return chosen, paused
 
     def most(self, job: Job) -> int:
-        """Return the blocks of its prompt and output limit, or all where the memory has fewer."""
+        """Return the blocks of its prompt and output limit."""
         return min(self.machine.block_limit or LIMIT, self.machine.blocks(job.known + self.limit(job)))
 
 

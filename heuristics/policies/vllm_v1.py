@@ -1,4 +1,4 @@
-"""vLLM V1's scheduler: one list of running requests, one budget of tokens, the last comer recomputed."""
+"""vLLM V1's scheduler: one budget of tokens, the last comer recomputed."""
 
 from bisect import insort
 from collections.abc import Iterator
@@ -15,22 +15,20 @@ from kvcore.instance import LIMIT
 class VllmV1(PlansAhead):
     """Running requests in the order of their admission, then waiting ones, each with what is left of C tokens.
 
-    There are no phases: a request owes the tokens that are known and not computed, and gets as many of them as the
-    budget has left. A running request gets the blocks of these tokens only. Where they lack, the last of the running
-    requests is preempted: its KV is freed, and it goes to the front of the queue. A step that preempts admits none.
-    Otherwise the head of the queue is admitted while there are tokens, fewer than `batch_requests` run, and all its
-    known tokens fit in the blocks that are free now (`gate`; without it, its first chunk). Only the chunk is allocated;
-    nothing is reserved. A call ends the request: it comes back as a new one, at the end of the queue.
+    There are no phases: a request owes its known tokens that are not computed, and gets as many as the budget has left.
+    A running request gets the blocks of these only. Where they lack, the last running request is preempted: its KV is
+    freed, and it goes to the front of the queue. A step that preempts admits none. Otherwise the head of the queue is
+    admitted while there are tokens, fewer than `batch_requests` run, and all its known tokens fit in the free blocks
+    (`gate`; without it, its first chunk). Only the chunk is allocated.
 
-    With `cached`, freed KV stays until its memory is needed (prefix caching, for the request itself), in one line with
-    that of requests that have ended; without, it is gone. With `priority`, larger weights go first, in the queue and at
-    the preemption, and then those that came first. One that preempts itself ends the step for those after it in the
-    list up to 0.32 (`ends_step`); since 0.33.0 they go on. With `ahead`, the scheduling is asynchronous.
+    `cached` is prefix caching, for the request itself. With `priority`, larger weights go first, in the queue and at
+    the preemption, and then those that came first. One that preempts itself ends the step for those after it up to 0.32
+    (`ends_step`); since 0.33.0 they go on. With `ahead`, the scheduling is asynchronous.
 
     Not modelled: KV shared between requests. A preempted request that finds part of its KV again, in a batch that takes
     another part of it, is admitted by vLLM and waits here (R4).
 
-    Guarantee: nothing is known. Running time: O(r) for a batch with r running requests, O(n) for a preemption.
+    Guarantee: nothing is known. Running time: O(r) a batch, r running; O(n) a preemption.
     Source: vLLM 0.33.0, vllm/v1/core/sched/scheduler.py, with which it agrees batch for batch (benchmarks/engines);
     defaults of V1: chunked prefills, the gate of 2026 (`scheduler_reserve_full_isl`), no watermark, no threshold.
     """
@@ -66,7 +64,6 @@ class VllmV1(PlansAhead):
         self.backlog = False  # whether the latest batch that might prefill left any waiting
 
     def step(self, view: View, plan: Plan) -> None:
-        """Let the running requests go on, and if none was preempted, admit waiting ones."""
         self.most = self.threshold if len(self.running) + len(self.waiting) > 1 else LIMIT
         self.early = view.batch + 1 - self.prefilled < self.prefill_schedule_interval and not self.backlog
         self.defers = self.early  # some decode: else `in_turn` says
@@ -81,7 +78,6 @@ class VllmV1(PlansAhead):
         return 1 if deferred else super().steady(view, plan)
 
     def queue(self, job: Job, *, front: bool = False) -> None:
-        """Put a request into the queue: by priority, or at its front or its end."""
         if self.priority:
             insort(self.waiting, job, key=self.rank)
         else:
@@ -90,7 +86,7 @@ class VllmV1(PlansAhead):
     def go_on(self, plan: Plan) -> bool:
         """Let the running requests go on in order, and preempt where memory lacks; return whether none was.
 
-        What they do is decided first, and done if any works: a batch that only drops is none.
+        All is decided first, and done if any works: a batch that only drops is none.
         """
         room = self.room(plan)
         victims, taken = dict[int, Job](), dict[Job, int]()
@@ -130,7 +126,7 @@ class VllmV1(PlansAhead):
     def in_turn(self, victims: dict[int, Job], taken: dict[Job, int]) -> Iterator[Job]:
         """Yield the running requests that may go on, in order.
 
-        A step that only preempts takes no time. The next one begins at once, unless the batch before still runs.
+        A step that only preempts takes no time: the next begins at once, unless the batch before still runs.
         """
         self.preempted = -1
         while not taken and len(victims) > self.preempted:  # it ends: each step but the last preempts one more
@@ -155,7 +151,6 @@ class VllmV1(PlansAhead):
         return max(running, key=self.rank) if self.priority else running[-1]
 
     def take(self, job: Job, tokens: int, plan: Plan) -> None:
-        """Let a request process `tokens`, and note whether it owes more."""
         (self.chunks.add if tokens < job.missing else self.chunks.discard)(job.index)
         super().take(job, tokens, plan)
 
@@ -186,7 +181,6 @@ VARIANTS = (
 
 
 def _pay(left: dict[str, int], job: Job, tokens: int) -> None:
-    """Take the tokens of a request out of what is left of C ("decode") and of P ("prefill")."""
     left["decode"] -= tokens
     if job.phase == "prefill":
         left["prefill"] -= tokens

@@ -1,4 +1,4 @@
-"""WAIT: a type of requests takes part in a batch once enough new ones have gathered."""
+"""WAIT: a type takes part once enough new requests of it have gathered."""
 
 from collections import defaultdict
 from typing import ClassVar, Self
@@ -15,19 +15,19 @@ from kvcore.errors import BadInput
 class Wait(ServingEngine):
     """A type, all of one prompt s and one output o, is in a batch if N of it are new: N of these, and all before them.
 
-    A request of a type that is not in the batch sits out and keeps its KV; if no type is, the machine waits. With whole
-    prefills a type holds at most N at each of its o stages, so that the tokens of KV never exceed N o (s + (o-1)/2),
-    summed over the types. That must fit in the memory, and a batch of it in the budgets; if it does not, WAIT cannot
-    run. Blocks count as blocks. The paper has a threshold for each type: here it is one for all.
+    The requests of other types sit out and keep their KV; if no type is in it, the machine waits. With whole prefills a
+    type holds at most N at each of its o stages, so that the tokens of KV never exceed N o (s + (o-1)/2), summed over
+    the types. That must fit in the memory, and a batch of it in the budgets; otherwise WAIT cannot run. Blocks count as
+    blocks. The paper has a threshold for each type: here it is one for all.
 
-    The paper's arrivals have no end, and what waits at the end is never done; the released code deletes it. Here WAIT
-    is told the number of requests, as that code is: when the last has come, every type is in every batch. Nor does the
-    paper have calls: a call ends the request here, and what comes back is a new one, of the tokens that it then has.
+    The paper's arrivals have no end, and what waits at the end is never done; the released code deletes it. Here, as
+    there, WAIT knows the number of requests: when the last has come, every type is in every batch. The paper has no
+    calls: what returns from one is a new request, of the tokens that it then has.
 
-    Guarantee: none is evicted. With Poisson arrivals of rate l_j, batches of d0 + d1 m ticks for m tokens of KV, and
-    M tokens of KV by the sum above, throughput is within O(T^-1/2) of the fluid limit's over T ticks and mean latency
-    is O(T^1/2) if l_j (d0 + d1 M) <= N for every type; O(1/T) and O(1) if it is strictly less (arXiv 2504.11320).
-    Running time: O(n) for a batch with n requests present.
+    Guarantee: none is evicted. With Poisson arrivals of rate l_j, batches of d0 + d1 m ticks for m tokens of KV, and M
+    tokens of KV by the sum above, throughput is within O(T^-1/2) of the fluid limit's over T ticks and mean latency is
+    O(T^1/2) if l_j (d0 + d1 M) <= N for every type; O(1/T) and O(1) if it is strictly less (arXiv 2504.11320).
+    Running time: O(n) a batch, n present.
     Nested WAIT is left out: its count of memory has no batch for requests at the boundary of a segment.
     Source: Ao, Luo, Simchi-Levi, Wang (arXiv 2504.11320), the algorithm WAIT, read in the authors' repository
     Luoxiaogan/vidur_or (papers/arxiv/known_type.tex, aa34999); what happens at the end is our own.
@@ -44,7 +44,6 @@ class Wait(ServingEngine):
     count: int = 0
 
     def __init__(self, threshold: int = 0, count: int = 0) -> None:
-        """Set N, and the number of requests that are to come."""
         self.name = f"wait:{threshold},{count}"
         self.threshold, self.count = threshold, count
 
@@ -67,7 +66,6 @@ class Wait(ServingEngine):
         self.seen.add(self.types[job.index])
 
     def decide(self, view: View, plan: Plan) -> None:
-        """Let the types take part of which enough new requests wait."""
         before = len(self.seen)
         self.observe(view, plan)
         if len(self.seen) > before:
@@ -90,7 +88,7 @@ class Wait(ServingEngine):
     steady = Policy.steady
 
     def check(self) -> None:
-        """Raise if N requests of each type at each stage lack memory, or a batch of them tokens or places."""
+        """Raise Unsuited if N requests of each type at each stage lack memory or budget."""
         machine, n = self.machine, self.threshold
         blocks = n * sum(machine.blocks(known + k) for known, output in self.seen for k in range(output))
         for what, needed, limit in (
