@@ -14,7 +14,7 @@ from kvcore.trace import CallTrace, Move, RequestTrace, Span, StreamClock, Trace
 
 @dataclass(slots=True)
 class Waste:
-    """Memory waste in token-ticks, by cause (INFERCEPT's measure; `docs/semantics.md` defines each part)."""
+    """Memory waste in token-ticks, by cause (INFERCEPT's measure; `docs/semantics.md`)."""
 
     calls: int = 0
     queued: int = 0
@@ -23,7 +23,7 @@ class Waste:
 
     @property
     def total(self) -> int:
-        """All four parts together."""
+        """All four parts."""
         return self.calls + self.queued + self.transfer + self.recomputation
 
     def parts(self) -> dict[str, int]:
@@ -32,7 +32,7 @@ class Waste:
 
 
 def memory_waste(trace: Trace) -> Waste:
-    """Return the memory that a schedule held without progress. Time: linear in runs, spans, moves and pauses."""
+    """Return the memory held without progress. Time: linear in runs, spans, moves and pauses."""
     clock, found = _BatchTimes(trace), Waste()
     for request in trace.requests:
         _Account(clock, request, found).fill()
@@ -40,8 +40,6 @@ def memory_waste(trace: Trace) -> Waste:
 
 
 class _BatchTimes:
-    """When the batches of a trace start and end, and what passes between two batches in a row."""
-
     def __init__(self, trace: Trace) -> None:
         self.block = trace.instance.machine.block
         self.start: list[int] = []
@@ -54,16 +52,15 @@ class _BatchTimes:
         self.gaps: dict[int, tuple[Any, Any]] = {}
 
     def held(self, tokens: Any) -> Any:
-        """Return the device memory of requests with so many tokens each, in tokens of whole blocks."""
+        """Device memory of requests with these tokens each, in tokens of whole blocks."""
         return -(-tokens // self.block) * self.block
 
     @cached_property
     def arrays(self) -> tuple[Any, Any]:
-        """The starts and the ends."""
         return np.array(self.start, self.kind), np.array(self.end, self.kind)
 
     def pauses(self, clock: StreamClock | None) -> tuple[Any, Any]:
-        """Return the steps of a clock before which time passed without it, and how much."""
+        """The steps of a clock before which time passed without it, and how much."""
         if id(clock) not in self.gaps:
             starts, ends = self.arrays
             stretches = [range(len(starts))] if clock is None else clock.stretches(len(starts))
@@ -75,15 +72,12 @@ class _BatchTimes:
 
 
 class _Account:
-    """One request up to `now`: its KV, and its latest call."""
-
     def __init__(self, times: _BatchTimes, trace: RequestTrace, found: Waste) -> None:
         self.times, self.trace, self.found = times, trace, found
         self.now = self.device = self.host = 0
         self.call: CallTrace | None = None
 
     def fill(self) -> None:
-        """Go through what the request does, batch by batch."""
         calls = {call.batch: call for call in self.trace.calls}
         for batch, moves, span in self.events():
             self.wait(self.times.start[batch])
@@ -97,7 +91,7 @@ class _Account:
                 self.now = self.times.end[batch]
 
     def events(self) -> Iterator[tuple[int, list[Move], Span | None]]:
-        """Yield the batches in which it moves or begins to work, in order, with what it does."""
+        """The batches in which it moves or begins to work, with what it does."""
         moves: dict[int, list[Move]] = {}
         for move in self.trace.moves:
             moves.setdefault(move.batch, []).append(move)
@@ -106,7 +100,7 @@ class _Account:
             yield batch, moves.get(batch, []), spans.get(batch)
 
     def wait(self, until: int) -> None:
-        """Hold what there is up to a tick: first in the call, if it runs, then ready."""
+        """Hold KV up to a tick: first in the call, if it runs, then ready."""
         memory = self.times.held(self.device)
         if self.call is not None and self.call.end > self.now:
             end = min(until, self.call.end)
@@ -116,7 +110,6 @@ class _Account:
         self.now = until
 
     def work(self, span: Span) -> None:
-        """Work in the batches of a span, and hold what there is between them."""
         if span.recomputed:
             for step in span.steps():
                 ticks = self.times.end[step.batch] - self.times.start[step.batch]

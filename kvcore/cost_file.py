@@ -1,4 +1,4 @@
-"""Cost files: a cost model with what it was measured on, how well it fits, and what was measured."""
+"""Cost files: a cost model, its measurements and its fit."""
 
 import json
 from typing import Annotated, Any, Literal
@@ -11,7 +11,7 @@ from kvcore.instance import LIMIT, Machine, Name, Noun, PositiveFraction
 
 
 def _features(value: Any) -> Features:
-    """Read features given as such, or as an object of those that are not 0."""
+    """Read features, or an object of the non-zero ones."""
     counts = value._asdict() if isinstance(value, Features) else value
     if not isinstance(counts, dict) or not set(counts) <= set(Features._fields):
         raise ValueError(f"features are an object with keys among {', '.join(Features._fields)}")
@@ -38,9 +38,9 @@ BatchFeatures = Annotated[
 
 @dataclass(frozen=True, config=ConfigDict(strict=True, extra="forbid"))
 class Observation:
-    """A batch that was measured: `Observation(features, seconds, label)`.
+    """A measured batch: `Observation(features, seconds, label)`.
 
-    The label names the kind of the batch, such as "decode"; batches are held out from each kind alike.
+    The label names the kind of the batch, such as "decode"; some of each kind are held out.
     """
 
     features: BatchFeatures
@@ -49,21 +49,21 @@ class Observation:
 
 
 class Errors(Noun):
-    """How far predictions are from what was measured; all but `r2` are fractions of the measured time."""
+    """Errors of predictions; all but `r2` are fractions of the measured time."""
 
     count: int
     r2: float | None
     """1 - (squared errors in seconds) / (squared deviations from the mean); None if all times are the same."""
     mean: float
-    """The mean of the absolute relative errors."""
+    """Of the absolute relative errors."""
     p95: float
     worst: float
     bias: float
-    """The mean of the relative errors with their signs; above 0: the model is too slow."""
+    """Mean of the signed relative errors; above 0: the model is too slow."""
 
 
 class ShapeFit(Noun):
-    """One shape: its errors on the batches that it was fitted to and on those held out, and its knees in tokens."""
+    """One shape: its errors on the batches fitted and held out, and its knees in tokens."""
 
     fitted: Errors
     held_out: Errors | None
@@ -71,20 +71,20 @@ class ShapeFit(Noun):
 
 
 class FitReport(Noun):
-    """What was fitted, to how much, and how far off it is; None: no batches of that kind."""
+    """Batches fitted and errors; None: no batches of that kind."""
 
     shape: Literal["linear", "hinge", "max"]
     transfers: Literal["overlapped", "sync"]
     seed: int
     share_held_out: float
     shapes: dict[str, ShapeFit]
-    """Of the work alone, by shape."""
+    """Work alone, by shape."""
     moves: ShapeFit | None
-    """Of the batches that only move KV."""
+    """Batches that only move KV."""
     mixed: Errors | None
-    """Of the batches that work and move KV, none of which was fitted to."""
+    """Batches that work and move KV, none fitted."""
     held_out: Errors | None
-    """Of all batches held out, mixed ones included, by the whole model."""
+    """All batches held out, mixed ones included, by the whole model."""
     by_label: dict[str, Errors]
     """The same by label."""
 
@@ -105,7 +105,7 @@ class CostFile(Noun):
     device: dict[str, Fact] | None = None
     versions: Annotated[dict[str, str], Field(default_factory=dict)]
     rounding_error: Annotated[float, Field(ge=0, le=1)] = 0.0
-    """The largest relative error of a coefficient; see `costmodels.rounding` for what it does to a batch."""
+    """Largest relative error of a coefficient; `costmodels.rounding` says what it does to a batch."""
     fit: FitReport | None = None
     observations: tuple[Observation, ...] | None = None
 

@@ -10,13 +10,13 @@ from pydantic import Field
 from kvcore.instance import Name, Noun
 
 Integer = Annotated[int, Field(ge=-(10**15), le=10**15)]
-"""A number in a schedule; the referee, not the reader, says whether it makes sense."""
+"""A number in a schedule; the referee judges it."""
 Start = Annotated[int, Field(ge=-(10**15), le=10**60)]
-"""A tick at which a batch starts: one of a long schedule may be far beyond all that an instance holds."""
+"""Start of a batch, in ticks: in a long schedule far beyond the numbers of an instance."""
 
 
 class _Nothing(dict[str, int]):
-    """No moves: one for all batches, most of which make none; it stays empty."""
+    """No moves, shared by most batches; it stays empty."""
 
     def __setitem__(self, request: str, tokens: int) -> NoReturn:
         raise TypeError("a batch is not changed: make another one")
@@ -43,14 +43,14 @@ class Batch(Noun):
     repeat: Annotated[int, Field(ge=1, le=10**9)] = 1
 
     def again(self, start: int) -> Batch:
-        """Return the batch that comes after this one where it is repeated: the same work, no moves."""
+        """Return the next of its repetitions: the same work, no moves."""
         return Batch.model_construct(
             start=start, work=self.work, drop=_NOTHING, swap_out=_NOTHING, swap_in=_NOTHING, repeat=1
         )
 
 
 class Schedule(Noun):
-    """Batches in order. Everything else about a schedule is derived by the referee (`kvbound.verify_schedule`)."""
+    """Batches in order. The referee derives everything else (`kvbound.verify_schedule`)."""
 
     format: Literal["kvbound-schedule"] = "kvbound-schedule"
     version: Annotated[int, Field(ge=1, le=1)] = 1
@@ -58,7 +58,7 @@ class Schedule(Noun):
     batches: tuple[Batch, ...]
 
     def __repr__(self) -> str:
-        """Return how many batches it has, and for which instance."""
+        """Its number of batches, and its instance."""
         batches = sum(batch.repeat for batch in self.batches)
         return f"Schedule({batches} batches of the instance {self.instance_sha256[:12]}..)"
 

@@ -1,7 +1,7 @@
-"""JSON schemas of the files, for editors and other programs: `python -m kvcore.schemas FOLDER` writes them.
+"""JSON schemas of the files: `python -m kvcore.schemas FOLDER` writes them.
 
-They are made from the classes that read the files, and say what a single key may hold. What concerns several keys at
-once (unique ids, every request fits alone) is checked on reading only.
+They come from the classes that read the files, and say what a single key may hold. Conditions on several keys (unique
+ids, every request fits alone) are checked on reading only.
 """
 
 import json
@@ -22,11 +22,11 @@ SCHEMAS: dict[str, type[BaseModel]] = {
     "certificate.schema.json": Certificate,
     "cost.schema.json": CostFile,
 }
-"""The class that reads each kind of file, by the name of its schema."""
+"""The class that reads each kind of file."""
 
 
 def schema_text(name: str) -> str:
-    """Return the JSON schema (draft 2020-12) of that name as text."""
+    """Return the JSON schema (draft 2020-12) of that name."""
     schema = SCHEMAS[name].model_json_schema()
     return json.dumps({"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}, indent=1) + "\n"
 

@@ -1,4 +1,4 @@
-"""Compiled where numba is installed: simulation, values under prices, and the search over layers, for `slots`.
+"""Simulation, values under prices, and the search over layers for `slots`, compiled where numba is installed.
 
 All numbers are whole. `slots.check_size` makes sure, in unbounded integers, that no sum here reaches 2^61.
 """
@@ -11,14 +11,14 @@ from kvcore.compiled import allocating, compiled
 from kvcore.limits import DEVICE, HOST, SHARED
 
 NEVER = 2**60
-"""Stands for a cost that is not finite: the request cannot be over in time. Sums of it are never taken."""
+"""An infinite cost: the request cannot be over in time. Sums of it are never taken."""
 FULL = -1
 OUT_OF_TRIES, OUT_OF_STATES, COMPLETE = range(3)
 
 
 @allocating
 def earliest(graphs, start, stop, most):
-    """Return the first tick at which a request can be over, alone (-1: not within `most` ticks)."""
+    """Return the first tick at which a request can be over alone (-1: not within `most` ticks)."""
     now = np.zeros(stop - start, np.bool_)
     now[0] = True
     for t in range(most + 1):
@@ -51,7 +51,7 @@ def no_more(graphs, a, b):
 
 @compiled
 def answers(graphs, as_good, start, a, b, compared):
-    """Whether state a can answer all that state b may do, where `as_good` says what is as good as what.
+    """Whether state a can answer all that state b may do, under the relation `as_good`.
 
     `compared` [1] counts pairs of options.
     """
@@ -87,8 +87,8 @@ def answers(graphs, as_good, start, a, b, compared):
 def simulation(graphs, group, start, stop, most, compared):
     """Return the greatest relation [state, state] of a kind that `answers` allows: the first is as good as the other.
 
-    A request that is over is as good as one that is not. Only states of one `group` are compared; and none, where that
-    takes more than `most` pairs of options; so many were `compared` (a look at four states counts as one).
+    A request that is over is as good as one that is not. Only states of one `group` are compared, none where that takes
+    more than `most` pairs of options; so many were `compared` (a look at four states counts as one).
     """
     size = stop - start
     as_good = np.ones((size, size), np.bool_)
@@ -130,9 +130,9 @@ def kept_options(graphs, start, stop, as_good):
 
 @allocating
 def values(graphs, prices, since, scale):
-    """Return what each state costs at the least from each slot on, with what it pays: [slots + 1 - since, states].
+    """Return the least cost of each state from each slot on, payments included: [slots + 1 - since, states].
 
-    `prices` [resources, slots]. A value is the least over the options and idling: a definition, by recursion.
+    `prices` [resources, slots]. A value is the least over the options and idling, by recursion.
     """
     slots, states = prices.shape[1], len(graphs.idle)
     cheapest = np.full((slots + 1 - since, states), NEVER, np.int64)
@@ -179,10 +179,10 @@ class Layer(NamedTuple):
 
 
 class Slot(NamedTuple):
-    """What a tick needs to know.
+    """What the expansion of a tick reads.
 
-    Values of each vector now and after it [vectors, states], its prices [vectors, resources], what the limits cost
-    there and from the next tick on [vectors], the tick, the unit of prices, and the most that an end may cost.
+    Values of each vector now and after it [vectors, states], its prices [vectors, resources], costs of the limits there
+    and from the next tick on [vectors], the tick, the unit of prices, and the most that an end may cost.
     """
 
     now: Any
@@ -208,7 +208,7 @@ def hash_of(key):
 
 @compiled
 def find(keys, table, key):
-    """Return the place of `key` in the table: of its entry, or where it would stand (`table` has -1 there)."""
+    """Return the place of `key` in the table, or of its gap (`table` has -1 there)."""
     mask = np.uint64(len(table) - 1)
     at = hash_of(key) & mask
     while table[at] >= 0:
@@ -227,7 +227,7 @@ def find(keys, table, key):
 def room_of(values_of, later, key, scale, goal):
     """Return the most that may have been spent before `key` for an end below the target (-1: nothing may).
 
-    `values_of` [vectors, states] and `later` [vectors] are of the tick at which it stands.
+    `values_of` [vectors, states] and `later` [vectors] are those of its tick.
     """
     room = goal
     for p in range(len(values_of)):
@@ -253,7 +253,7 @@ def lower_rooms(layer, values_of, later, scale, goal):
 
 @allocating
 def dominated(layer, kind, reduced, graphs, tick):
-    """Return which entries need not be followed: too costly, or no better than one with a better state in a place."""
+    """Return which entries are cut: too costly, or no better than one with a better state in a place."""
     requests = layer.keys.shape[1]
     cut = np.zeros(layer.size, np.bool_)
     key = np.empty(requests, np.int32)
@@ -289,7 +289,7 @@ def dominated(layer, kind, reduced, graphs, tick):
 
 @allocating
 def empty_layer(requests, traced):
-    """Return a layer without entries; one that is `traced` keeps how its entries were reached."""
+    """Return a layer without entries; a `traced` one keeps how they are reached."""
     entries = 256
     return Layer(
         np.empty((entries, requests), np.int32),
@@ -304,7 +304,7 @@ def empty_layer(requests, traced):
 
 @allocating
 def grown(layer):
-    """Return a full layer with room for twice as many entries."""
+    """Return a full layer with twice the room."""
     size, requests = layer.keys.shape
     keys, choice = np.empty((2 * size, requests), np.int32), np.empty((2 * size, layer.choice.shape[1]), np.int32)
     cost, room = np.empty(2 * size, np.int64), np.empty(2 * size, np.int64)
@@ -322,10 +322,7 @@ def grown(layer):
 
 @compiled
 def reach(layer, size, kind, slot, key, cost, parent, chosen):
-    """Add the joint state `key` at this cost to the `size` of a layer, its requests of one kind in order.
-
-    Return how many there are then.
-    """
+    """Add the joint state `key` at this cost to a layer, its requests of one kind in order; return the new size."""
     requests = len(key)
     for j in range(1, requests):
         state, option, k = key[j], chosen[j], j
@@ -352,9 +349,9 @@ def reach(layer, size, kind, slot, key, cost, parent, chosen):
 
 @compiled
 def priced_options(graphs, slot, p, i, lists, length):
-    """List the options of state i by their reduced cost under vector p; return how many end in time.
+    """List the options of state i by reduced cost under vector p; return how many end in time.
 
-    `lists` are reduced costs, those less what the option pays, and the options themselves, [vectors, options] each.
+    `lists` [vectors, options] are reduced costs, those less what the option pays, and the options.
     """
     reduced, net, option = lists
     begin, count = graphs.first[i], 0
@@ -379,7 +376,7 @@ def priced_options(graphs, slot, p, i, lists, length):
 
 
 class Scratch(NamedTuple):
-    """A batch that is put together, by requests: what each may do, has chosen, and what those before it come to."""
+    """A batch in the making, by request: options, choice, and sums over those before."""
 
     key: Any
     chosen: Any
@@ -401,10 +398,10 @@ class Scratch(NamedTuple):
 
 @allocating
 def expand(layer, cut, kind, graphs, slot, lists, length, tries, traced):
-    """Return the next layer, and what is left of the `tries` (below 0: there were not enough).
+    """Return the next layer, and what is left of the `tries` (below 0: too few).
 
-    From each entry that is not `cut`: idling, and every batch under the limits whose reduced costs and unused supply
-    leave an end below the target possible, under the vector of prices that says most of the entry.
+    From each entry not `cut`: idling, and every batch under the limits whose reduced costs and unused supply leave an
+    end below the target possible, under the vector of prices with the largest bound of the entry.
     """
     requests = layer.keys.shape[1]
     following, size = empty_layer(requests, traced), 0
@@ -433,7 +430,7 @@ def expand(layer, cut, kind, graphs, slot, lists, length, tries, traced):
 
 @compiled
 def follow(layer, i, kind, graphs, slot, lists, length, tries, following, size, made):
-    """Add what entry i leads to; return the size of the layer (`FULL`: it has no room for all), and the tries left."""
+    """Add what entry i leads to; return the layer's size (`FULL`: no room for all), and the tries left."""
     reduced, net, option = lists
     requests, limits = layer.keys.shape[1], graphs.limits
     key, chosen, sorted_key, sorted_chosen = made.key, made.chosen, made.sorted_key, made.sorted_chosen
