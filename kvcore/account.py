@@ -1,4 +1,4 @@
-"""Where the memory of a schedule went, from its trace: KV held without progress (`docs/semantics.md`, Memory waste)."""
+"""Where the memory of a schedule went, from its trace (`docs/semantics.md`, Memory waste)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from kvcore.trace import CallTrace, Move, RequestTrace, Span, StreamClock, Trace
 
 @dataclass(slots=True)
 class Waste:
-    """Memory waste in token-ticks, by cause (INFERCEPT's measure; `docs/semantics.md`)."""
+    """Memory waste in token-ticks, by cause (INFERCEPT's measure)."""
 
     calls: int = 0
     queued: int = 0
@@ -32,7 +32,7 @@ class Waste:
 
 
 def memory_waste(trace: Trace) -> Waste:
-    """Return the memory held without progress. Time: linear in runs, spans, moves and pauses."""
+    """Return the memory held without progress, in time linear in runs, spans, moves and pauses."""
     clock, found = _BatchTimes(trace), Waste()
     for request in trace.requests:
         _Account(clock, request, found).fill()
@@ -52,7 +52,6 @@ class _BatchTimes:
         self.gaps: dict[int, tuple[Any, Any]] = {}
 
     def held(self, tokens: Any) -> Any:
-        """Device memory of requests with these tokens each, in tokens of whole blocks."""
         return -(-tokens // self.block) * self.block
 
     @cached_property
@@ -91,7 +90,6 @@ class _Account:
                 self.now = self.times.end[batch]
 
     def events(self) -> Iterator[tuple[int, list[Move], Span | None]]:
-        """The batches in which it moves or begins to work, with what it does."""
         moves: dict[int, list[Move]] = {}
         for move in self.trace.moves:
             moves.setdefault(move.batch, []).append(move)
@@ -100,7 +98,6 @@ class _Account:
             yield batch, moves.get(batch, []), spans.get(batch)
 
     def wait(self, until: int) -> None:
-        """Hold KV up to a tick: first in the call, if it runs, then ready."""
         memory = self.times.held(self.device)
         if self.call is not None and self.call.end > self.now:
             end = min(until, self.call.end)

@@ -1,12 +1,11 @@
-"""`compiled`: numba's compilation of a plain function over arrays; the function itself where numba is not installed.
+"""`compiled`: numba's compilation of a function over arrays; the function itself where numba is not installed.
 
 Such a function makes no array, and calls nothing that returns one: numba's reference counts took two thirds of the time
-where functions pass named tuples of arrays on. `allocating` is for those that do; `inlined` is made part of its
-callers; `fast` may change the order of sums, for what only proposes. For a checker, both give the same integers (a test
-compares).
+where functions pass named tuples of arrays on. `allocating` is for those that do; `inlined` becomes part of its
+callers; `fast` may change the order of sums, for what only proposes. For checkers, both give the same integers.
 
-Compiled code is kept on disk. It contains its callees, constants, and the places of fields, from any of the files of
-`sources`, and is used again only while these are unchanged.
+Compiled code is kept on disk. It contains its callees, constants, and places of fields from files of `sources`, and is
+used again only while these are unchanged.
 """
 
 from collections.abc import Callable, Iterator
@@ -46,21 +45,16 @@ try:
 
     class _Files(IndexDataCacheFile):  # type: ignore[misc]
         def __init__(self, cache_path: str, filename_base: str, source_stamp: Any) -> None:
-            """Keep it as numba does; other versions are not even read."""
             super().__init__(cache_path, filename_base, source_stamp)
             self._version = numba.__version__, source_stamp, sources_hash()
 
         def save(self, key: Any, data: Any) -> None:
-            """Keep code, unless a source has changed since, or there is no room."""
             with suppress(OSError):
                 if sources_hash.__wrapped__() == sources_hash():
                     super().save(key, (self._version, key, data))
 
         def load(self, key: Any) -> Any:
-            """Return kept code, or None.
-
-            The index may name other code: of a process that ended after it wrote the index, or wrote both just now.
-            """
+            """Return kept code, or None: the index may name code of a process that ended, or wrote both, since."""
             try:
                 kept = super().load(key)
             except (ImportError, AttributeError):  # it names a type that has moved since
@@ -75,7 +69,7 @@ try:
             self._cache_file = _Files(self._cache_path, self._impl.filename_base, stamp)
 
     def _kept(**how: Any) -> Callable[[Any], Any]:
-        """Compile a function; keep the code where a folder can be written."""
+        """Compile, and keep the code where a folder can be written."""
 
         def compile(function: Any) -> Any:
             made = numba.njit(**how)(function)

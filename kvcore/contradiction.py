@@ -11,13 +11,13 @@ from kvcore.files import write_text
 
 
 class Contradiction(RuntimeError):
-    """A proof and a schedule contradict each other; the message names the folder that has both."""
+    """A proof and a schedule contradict each other; the message names the folder of both."""
 
 
 def contradiction(why: str, **proofs: BaseModel | dict[str, Any]) -> Contradiction:
     """Return the error, with each proof in a file of a new folder `kvbound-contradiction-..`.
 
-    It is in the current folder, or the temporary one where that is not writable.
+    It is in the current folder, or else the temporary one.
     """
     try:
         folder = Path(tempfile.mkdtemp(prefix="kvbound-contradiction-", dir=Path.cwd()))

@@ -44,7 +44,7 @@ class Features(NamedTuple):
 
 
 class TokensAbove(Shown):
-    """A hinge: `coefficient` for each token of the batch above `knee`."""
+    """`coefficient` for each token of the batch above `knee`."""
 
     model_config = ConfigDict(frozen=True, strict=True, extra="forbid")
 
@@ -93,11 +93,9 @@ class Cost(RootModel[Annotated[tuple[CostFunction, ...], Field(min_length=1, max
     model_config = ConfigDict(frozen=True, strict=True)
 
     def __repr__(self) -> str:
-        """Its functions."""
         return f"Cost({brief(list(self.root))[1:-1]})"
 
     def __str__(self) -> str:
-        """The same."""
         return repr(self)
 
     @classmethod
@@ -114,7 +112,7 @@ class Cost(RootModel[Annotated[tuple[CostFunction, ...], Field(min_length=1, max
         """Raise BadInput if it is a user's function, of which nothing can be proved."""
 
     def ticks(self, features: Features) -> int:
-        """Return the largest of the functions, rounded up to ticks; unlike `duration` it may be 0."""
+        """Return the largest of the functions in whole ticks; unlike `duration` it may be 0."""
         return max(-(-function.value(features) // function.divisor) for function in self.root)
 
     def duration(self, features: Features) -> int:
@@ -154,8 +152,8 @@ class Cost(RootModel[Annotated[tuple[CostFunction, ...], Field(min_length=1, max
 class OwnCost(Cost):
     """A cost that is any function of the `Features` of a batch, in ticks: schedules are executed with it, no more.
 
-    An integer or a `Fraction` is exact, a float its binary fraction; all are rounded up to whole ticks, at least 1. The
-    function must be deterministic, as the referee asks again. Proofs need coefficients and refuse it.
+    Results are rounded up to whole ticks, at least 1; a float is its binary fraction. The function must be
+    deterministic, as the referee asks again. Proofs need coefficients and refuse it.
     """
 
     _function: Callable[[Features], int | Fraction | float] = PrivateAttr()
@@ -165,7 +163,6 @@ class OwnCost(Cost):
         self._function = function
 
     def __repr__(self) -> str:
-        """The name of the function."""
         return f"OwnCost({self.name})"
 
     @property
@@ -194,7 +191,7 @@ class OwnCost(Cost):
         return False
 
     def ticks(self, features: Features) -> int:
-        """Return the function's value, rounded up. BadInput unless finite and at least 0."""
+        """Return the function's value, rounded up. BadInput unless from 0 to `LIMIT`."""
         value: Any = self._function(features)
         if isinstance(value, int | Fraction | float) and 0 <= value <= LIMIT:
             return ceil(value)

@@ -11,7 +11,6 @@ from kvcore.instance import LIMIT, Machine, Name, Noun, PositiveFraction
 
 
 def _features(value: Any) -> Features:
-    """Read features, or an object of the non-zero ones."""
     counts = value._asdict() if isinstance(value, Features) else value
     if not isinstance(counts, dict) or not set(counts) <= set(Features._fields):
         raise ValueError(f"features are an object with keys among {', '.join(Features._fields)}")
@@ -40,7 +39,7 @@ BatchFeatures = Annotated[
 class Observation:
     """A measured batch: `Observation(features, seconds, label)`.
 
-    The label names the kind of the batch, such as "decode"; some of each kind are held out.
+    The label names its kind, such as "decode"; some of each are held out.
     """
 
     features: BatchFeatures
@@ -53,7 +52,7 @@ class Errors(Noun):
 
     count: int
     r2: float | None
-    """1 - (squared errors in seconds) / (squared deviations from the mean); None if all times are the same."""
+    """1 - (squared errors in seconds) / (squared deviations from the mean); None for equal times."""
     mean: float
     """Of the absolute relative errors."""
     p95: float
@@ -63,7 +62,7 @@ class Errors(Noun):
 
 
 class ShapeFit(Noun):
-    """One shape: its errors on the batches fitted and held out, and its knees in tokens."""
+    """Errors of one shape on batches fitted and held out, and its knees in tokens."""
 
     fitted: Errors
     held_out: Errors | None
@@ -93,7 +92,7 @@ Fact = str | int | float | bool | None
 
 
 class CostFile(Noun):
-    """A cost model in a file; all but the cost and its tick may be null."""
+    """A cost model; all but the cost and its tick may be null."""
 
     format: Literal["kvbound-cost"] = "kvbound-cost"
     version: Annotated[int, Field(ge=1, le=1)] = 1
@@ -105,7 +104,7 @@ class CostFile(Noun):
     device: dict[str, Fact] | None = None
     versions: Annotated[dict[str, str], Field(default_factory=dict)]
     rounding_error: Annotated[float, Field(ge=0, le=1)] = 0.0
-    """Largest relative error of a coefficient; `costmodels.rounding` says what it does to a batch."""
+    """Largest relative error of a coefficient; see `costmodels.rounding`."""
     fit: FitReport | None = None
     observations: tuple[Observation, ...] | None = None
 

@@ -31,7 +31,7 @@ LONGEST = 2**24
 
 
 class Row(NamedTuple):
-    """One row of a table: the text of the columns asked for, and its place in the file."""
+    """One row of a table: the columns asked for, and its place."""
 
     source: str
     line: int
@@ -67,7 +67,7 @@ class Row(NamedTuple):
         return Fraction(text)
 
     def ticks(self, column: str, seconds: Fraction, tick: Fraction) -> int:
-        """Return `seconds`, read from `column`, in ticks of `tick` seconds, rounded up."""
+        """Return `seconds`, read from `column`, in ticks, rounded up."""
         ticks = math.ceil(seconds / tick)
         if ticks > LIMIT:
             self.refuse(column, f"at most {LIMIT} ticks of {tick} s")
@@ -79,7 +79,7 @@ class Row(NamedTuple):
 
 
 class Table(NamedTuple):
-    """The names of all columns of a file, and its rows, to go through once."""
+    """All column names of a file, and its rows, to go through once."""
 
     names: Sequence[str]
     rows: Iterator[Row]
@@ -117,7 +117,7 @@ def _opened(path: str | Path) -> Iterator[io.TextIOWrapper]:
 def read_csv(path: str | Path, columns: Sequence[str]) -> Table:
     """Return the table of a CSV file whose first line names (at least) these columns. Raises BadInput.
 
-    Fields are separated by commas, semicolons, tabs or bars, whichever the first line has most of.
+    Commas, semicolons, tabs or bars separate fields, whichever the first line has most of.
     """
     source = str(path)
     lines = text_lines(path)
@@ -183,9 +183,9 @@ def check_take(take: int | None, available: int, what: str, option: str = "--tak
 
 
 def slo_in_ticks(tick: Fraction, **seconds: Fraction | None) -> Slo | None:
-    """Return service-level objectives, by their names in `Slo`, in ticks, rounded down (None without any).
+    """Return service-level objectives, named as in `Slo`, in ticks (None without any).
 
-    A request is late only above the limit.
+    Rounded down, as a request is late only above the limit.
     """
     ticks: dict[str, Any] = {name: value / tick for name, value in seconds.items() if value is not None}
     whole = {name: math.floor(ticks[name]) for name in ("latency", "ttft") if name in ticks}
@@ -201,7 +201,7 @@ def build_instance(
     tick: Fraction,
     cost: Cost,
 ) -> Instance:
-    """Return the instance; BadInput if the requests do not fit the machine."""
+    """Return the instance; BadInput if the requests do not fit."""
     with valid(f"{source}"):
         chosen = machine if isinstance(machine, Machine) else machine(requests)
         return Instance(name=name, requests=tuple(requests), machine=chosen, tick_seconds=tick, cost=cost)

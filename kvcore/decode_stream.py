@@ -1,7 +1,7 @@
 """The rules, executed faster: continuing decodes are kept together, and repeated batches are executed as one.
 
-`StreamExecution` replaces work for each request and batch in `kvcore.rules.Execution` by sums over the stream. The
-tests compare traces and broken rules of both on random schedules.
+`StreamExecution` replaces work for each request and batch in `kvcore.rules.Execution` by sums over the stream. Tests
+compare traces and broken rules of both.
 """
 
 from array import array
@@ -24,7 +24,7 @@ class Stream:
     """Continuing decodes: requests that generated a token in the batch before, and whose segment did not end.
 
     In each step all of them process and generate one token; others `leave` first. A batch in which none of them works
-    is no step: they pause together. Sums over them keep the cost of a batch independent of their number.
+    is no step: they pause together. Sums make a batch's cost independent of their number.
     """
 
     def __init__(self, block: int) -> None:
@@ -108,7 +108,7 @@ class Stream:
 
 
 class StreamExecution(Execution):
-    """Executes the batches of a schedule one after another, as `Execution` does."""
+    """As `Execution`, faster."""
 
     def __init__(self, instance: Instance) -> None:
         super().__init__(instance)
@@ -118,11 +118,11 @@ class StreamExecution(Execution):
 
     @property
     def continuing(self) -> list[RequestState]:
-        """Those that worked in the previous batch and did not end their segment, on a machine without `pause`."""
+        """Requests of `Execution.continuing`, on a machine without `pause`."""
         return [*self.stream.members.values(), *self.unfinished]
 
     def execute(self, batch: Batch) -> None:
-        """Execute a batch with its repetitions, or raise InvalidSchedule."""
+        """As `Execution.execute`."""
         self.execute_once(batch)
         repeats = batch.repeat - 1
         while repeats:
@@ -146,8 +146,7 @@ class StreamExecution(Execution):
     def read_work(self, start: int, work: dict[str, int]) -> list[Work]:
         """Return the work of the batch that R2 and R3 allow, but for the stream.
 
-        A request in the stream has one token to process and is ready; one that does anything else leaves, unless all
-        pause.
+        A request in the stream is ready with one token to process; those that do anything else leave, unless all pause.
         """
         members = self.stream.members
         others = {id: tokens for id, tokens in work.items() if tokens != 1 or id not in members}
@@ -158,19 +157,19 @@ class StreamExecution(Execution):
         return super().read_work(start, others)
 
     def features(self, works: list[Work], moves: list[MoveMade], decodes: int = 0, decode_kv: int = 0) -> Features:
-        """Count the features of the cost."""
+        """As `Execution.features`."""
         return super().features(works, moves, *((len(self.stream), self.stream.kv) if self.streams else (0, 0)))
 
     def held(self, works: list[Work]) -> int:
-        """Return the working requests' device blocks before the batch."""
+        """As `Execution.held`, with the stream."""
         return super().held(works) + (self.stream.blocks if self.streams else 0)
 
     def needed(self, works: list[Work]) -> int:
-        """Return the working requests' device blocks during the batch."""
+        """As `Execution.needed`, with the stream."""
         return super().needed(works) + (self.stream.blocks + self.stream.growth() if self.streams else 0)
 
     def process(self, works: list[Work]) -> None:
-        """Process the tokens of all work; continuing decodes join the stream."""
+        """As `Execution.process`; continuing decodes join the stream."""
         self.ended, self.unfinished = [], []
         if self.streams:
             self.stream.advance(1, self.stream.growth(), self.count)
@@ -192,8 +191,8 @@ class StreamExecution(Execution):
     def stretch(self, work: dict[str, int], most: int, until: int | None = None) -> int:
         """Repeat the batch before, of this work, up to `most` times; return how often.
 
-        Only continuing decodes are repeated, so only memory can break a rule. It ends with the first batch that ends a
-        segment, before one that lacks memory, and with the first that ends at `until` or later.
+        Only decodes continue, so only memory can break a rule. The last one ends a segment, or ends at `until` or
+        later, or is before one that lacks memory.
         """
         stream, block = self.stream, self.machine.block
         if (

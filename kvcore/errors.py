@@ -9,7 +9,7 @@ from difflib import get_close_matches
 
 
 class BadInput(ValueError):
-    """Unusable input of the user: one clear line (exit code 2 on the command line)."""
+    """Unusable input: one clear line (exit code 2 on the command line)."""
 
 
 class MissingTool(RuntimeError):
@@ -24,16 +24,13 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
 
 
 def unknown(what: str, name: str, known: Iterable[str], *more: str) -> BadInput:
-    """Return the error for an unknown name: the near names, then all, then `more`."""
+    """Return the error for an unknown name: near names, all names, then `more`."""
     names = list(known)
     return BadInput(f"no {what} is called {name!r}{did_you_mean(name, names)}; there are {', '.join((*names, *more))}")
 
 
 def in_one_line(error: BaseException, file: str) -> str:
-    """Return an error from a user's file: its kind, its text, and the last line of the file that led to it.
-
-    Its text may raise, too.
-    """
+    """Return an error from a user's file: its kind, its text (the user's code, too), its last line there."""
     frames = traceback.extract_tb(error.__traceback__)
     lines = [frame.lineno for frame in frames if os.path.abspath(frame.filename) == os.path.abspath(file)]
     place = f" ({file}, line {lines[-1]})" if lines else ""

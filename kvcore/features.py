@@ -1,8 +1,7 @@
 """Which features an instance and an objective have, and who takes them: unlisted ones are declined.
 
-`features` reads every field of an instance. A field that no table here names is the feature `UNNAMED`, which nobody
-takes. Who adds a field names its feature here, and lists it in the `takes` of each proof, way and policy shown to be
-right with it.
+A field of an instance not named in the tables is the feature `UNNAMED`, which nobody takes. Who adds a field names its
+feature here, and in the `takes` of each proof, way and policy shown to be right with it.
 """
 
 from __future__ import annotations
@@ -73,7 +72,7 @@ REQUESTS = frozenset({Feature.ARRIVALS, Feature.WEIGHTS, Feature.SLO, Feature.TP
 CALLS = frozenset({Feature.CALLS, Feature.RETURNS, Feature.FREE, Feature.PRESERVE, Feature.DISCARD, Feature.SWAP})
 COSTS = frozenset({Feature.LONG_BATCHES, Feature.ATTENTION, Feature.HINGE, Feature.TRANSFERS, Feature.FUNCTIONS})
 RULES = MACHINES | REQUESTS | CALLS | COSTS
-"""The first features of `docs/semantics.md`. These sets are closed: who takes a new feature names it."""
+"""The first features of `docs/semantics.md`. These sets are closed."""
 FLOWS = frozenset({Feature.FLOW, Feature.WEIGHTED, Feature.NORMALIZED})
 SUMS = FLOWS | {Feature.TTFT}
 OBJECTIVES = SUMS | {Feature.MAKESPAN, Feature.BUSY, Feature.LONGEST, Feature.LATE}
@@ -84,17 +83,14 @@ Row = Callable[[Any], Feature | None]
 
 
 def _but(neutral: Any, feature: Feature) -> Row:
-    """Row of a field with a feature unless it has this value."""
     return lambda value: None if value == neutral else feature
 
 
 def _by(values: Mapping[Any, Feature]) -> Row:
-    """Row of a field each of whose values is a feature."""
     return lambda value: values.get(value, Feature.UNNAMED)
 
 
 def _plain(*names: str) -> dict[str, None]:
-    """Rows of fields that every instance has, that change no rule, or that `features` reads itself."""
     return dict.fromkeys(names)
 
 
@@ -184,7 +180,7 @@ def _read(table: Mapping[str, Row | None], nouns: Iterable[BaseModel]) -> set[Fe
 
 @dataclass(frozen=True)
 class Takes:
-    """The features that a proof, a way or a policy takes, and those that it takes only apart."""
+    """The features that a proof, way or policy takes, and those that it takes only apart."""
 
     features: frozenset[Feature]
     apart: frozenset[tuple[Feature, Feature]] = frozenset()
@@ -197,7 +193,7 @@ class Takes:
         return next((f"{one} and {other}" for one, other in sorted(self.apart) if {one, other} <= {*found}), None)
 
     def why_not(self, name: str, instance: Instance, objective: str) -> str | None:
-        """Return in a sentence what of an instance and an objective it does not take (None: it takes all)."""
+        """Return in a sentence what it does not take of an instance and an objective (None: it takes all)."""
         missing = self.missing(features(instance, objective))
         return missing and f"{name} is not proved with {missing}"
 

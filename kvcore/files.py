@@ -25,10 +25,10 @@ from kvcore.schedule import Schedule
 MAX_BYTES = 256 * 1024 * 1024
 """Larger files are refused unread."""
 LARGE = 1024 * 1024
-"""Letters from which on pydantic does not see what it would refuse whole."""
+"""Letters from which on pydantic sees no text that it would refuse whole."""
 
 WRITTEN: dict[str, None] = {}
-"""Files written by this process (`-` for standard output), in order, by the names given."""
+"""Files that this process has written, in order (`-`: standard output)."""
 
 _WORDS = {
     "dataclass_type": "must be an object",
@@ -37,10 +37,10 @@ _WORDS = {
     "model_type": "must be an object",
     "unexpected_keyword_argument": "unknown key",
 }
-"""Our words for pydantic's errors, by type."""
+"""Pydantic's errors, reworded by type."""
 
 _ADVICE = "; use sys.set_int_max_str_digits() to increase the limit"
-"""Python's addition to its error on a number of thousands of digits."""
+"""Python's addition to its error on a huge number."""
 
 Model = TypeVar("Model", bound=BaseModel)
 
@@ -82,8 +82,8 @@ def check_database(*paths: str | Path) -> None:
 def writing(target: str | Path, *, binary: bool = False) -> Iterator[Any]:
     """Open a file to be written whole or not at all.
 
-    `-`, and other names of standard output, are written there. A link stays, its target is replaced; a device or pipe
-    is written directly.
+    `-`, other names of standard output, devices and pipes are written as they are. A link stays, its target is
+    replaced.
 
     Raises:
         BadInput: it cannot be written; the old content stays.
@@ -112,12 +112,10 @@ def writing(target: str | Path, *, binary: bool = False) -> Iterator[Any]:
 
 
 def _is_special(target: str | Path) -> bool:
-    """Whether this exists and is neither a regular file nor a folder."""
     return os.path.exists(target) and not os.path.isfile(target) and not os.path.isdir(target)
 
 
 def _is_standard_output(target: str | Path) -> bool:
-    """Whether this is the file of standard output, such as /dev/stdout."""
     try:
         return os.path.samestat(os.stat(target), os.fstat(sys.stdout.fileno()))
     except (OSError, ValueError):  # there is no such file, or standard output is none
@@ -138,10 +136,7 @@ def write_bytes(target: str | Path, data: bytes) -> None:
 
 @contextmanager
 def locked(path: str | Path) -> Iterator[None]:
-    """Hold the lock of a file, made if need be, until the end of the block; all others wait.
-
-    The system releases it when the process ends in any way.
-    """
+    """Hold a file's lock, made if need be, in the block; the system releases it when the process ends."""
     with ExitStack() as stack:
         try:
             file = stack.enter_context(open(path, "ab"))
@@ -186,7 +181,6 @@ def _too_large(name: str, most: int) -> str:
 
 
 def _pieces(file: IO[bytes] | gzip.GzipFile, most: int) -> bytearray:
-    """Read a file up to just above `most` bytes."""
     data = bytearray()
     while len(data) <= most and (piece := file.read(2**16)):
         data += piece
@@ -194,7 +188,7 @@ def _pieces(file: IO[bytes] | gzip.GzipFile, most: int) -> bytearray:
 
 
 def parse(model: type[Model], text: str, name: str) -> Model:
-    """Parse JSON text strictly as `model`; BadInput names file, key and value."""
+    """Parse JSON strictly as `model`; BadInput names file, key and value."""
     if len(text) > (most := getattr(model, "most_bytes", MAX_BYTES)):
         raise BadInput(_too_large(name, most))
     try:
@@ -212,7 +206,7 @@ def parse(model: type[Model], text: str, name: str) -> Model:
 
 @contextmanager
 def valid(what: str) -> Iterator[None]:
-    """Raise BadInput within a `with` where pydantic refuses: `what`, and the first error."""
+    """Raise BadInput within a `with` for pydantic's first error in `what`."""
     try:
         yield
     except ValidationError as error:
@@ -251,7 +245,7 @@ def printable(text: str) -> str:
 def _check_keys(text: str, model: type[BaseModel]) -> None:
     """Refuse a key twice in an object; in a large file, also anything but an object of the model's keys.
 
-    Nothing read is kept, and pydantic, which would make objects of all that it refuses, does not see it.
+    Nothing read is kept: pydantic would make objects of all that it refuses.
 
     Raises:
         ValueError: something is wrong; a JSONDecodeError where it is not JSON.

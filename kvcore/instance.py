@@ -41,7 +41,6 @@ Handling = Literal["preserve", "discard", "swap", "free"]
 
 
 def _printable(text: str) -> str:
-    """Refuse control characters and line breaks in a name."""
     if not text.isprintable():
         raise ValueError("only printable characters (no line break, no control character)")
     return text
@@ -51,7 +50,7 @@ Name = Annotated[str, Field(max_length=200), AfterValidator(_printable)]
 
 
 def _fraction(value: Any) -> Any:
-    """Read a positive fraction from text (`"3/2"`) or an integer; never from a float."""
+    """Read a positive fraction from text (`"3/2"`) or an integer, not from a float."""
     if isinstance(value, bool) or not isinstance(value, int | str | Fraction):
         raise ValueError('give an integer or a fraction in text, such as "3/2"')
     if isinstance(value, str) and len(value) > 40:
@@ -149,7 +148,7 @@ class Machine(Noun):
 
     @property
     def prefill_limit(self) -> int | None:
-        """Most prefill tokens in a batch, the limit of the whole batch included (None: no limit)."""
+        """Most prefill tokens in a batch, also by the limit of all tokens (None: no limit)."""
         return self.batch_tokens if self.prefill_tokens is None else self.prefill_tokens
 
 
@@ -169,7 +168,7 @@ class Segment(Noun):
 
 
 class Slo(Noun):
-    """Service-level objectives of a request: `ttft` and `latency` in ticks, the others in ticks per token."""
+    """Service-level objectives: `ttft` and `latency` in ticks, the others in ticks per token."""
 
     ttft: Count | None = None
     latency: Count | None = None
@@ -194,7 +193,7 @@ class Request(Noun):
     weight: Positive = 1
     slo: Slo | None = None
     max_new: Annotated[Positive | None, Field(exclude_if=lambda limit: limit is None)] = None
-    """The output limit of each segment, known to engines, unlike its real length. It changes no rule."""
+    """Each segment's output limit, known to engines, unlike its length. It changes no rule."""
     segments: Annotated[tuple[Segment, ...], Field(min_length=1)]
 
     @model_validator(mode="after")
@@ -225,7 +224,7 @@ class Request(Noun):
 
     @cached_property
     def slo_ticks(self) -> SloTicks:
-        """The SLOs in whole ticks: a request is late if and only if it exceeds one of these."""
+        """The SLOs in whole ticks: a request is late if and only if it exceeds one."""
         slo = self.slo or Slo()
         normalized = None if slo.normalized_latency is None else math.floor(slo.normalized_latency * self.output)
         last = min((ticks for ticks in (slo.latency, normalized) if ticks is not None), default=None)
@@ -249,12 +248,12 @@ class Request(Noun):
 
     @cached_property
     def call_time(self) -> int:
-        """Ticks spent in calls."""
+        """Ticks in calls."""
         return sum(call.duration for call in self.calls)
 
     @cached_property
     def known(self) -> tuple[int, ...]:
-        """Tokens known at the start of each segment: the prompt and all since, returns of the call included."""
+        """Tokens known at the start of each segment, returns of the call included."""
         return tuple(
             accumulate((s.decode + (s.call.returns if s.call else 0) for s in self.segments[:-1]), initial=self.prompt)
         )
@@ -278,7 +277,7 @@ def alike(requests: Iterable[Request]) -> list[list[int]]:
 
 
 class Coarsening(Noun):
-    """The rounding of an instance to blocks of tokens and slots of ticks (`workloads.coarsen`).
+    """The rounding of an instance to blocks and slots (`workloads.coarsen`).
 
     `relax` and the offsets, rounded in favour of schedules, occur in older files only.
     """
@@ -323,7 +322,6 @@ class Instance(Noun):
         return self
 
     def __repr__(self) -> str:
-        """Its name, sizes, machine and cost."""
         requests = self.requests
         calls, output = sum(len(each.calls) for each in requests), sum(each.output for each in requests)
         return (
@@ -407,7 +405,6 @@ def _check_fits(machine: Machine, request: Request) -> None:
 
 
 def _whole_prefills(request: Request) -> list[tuple[str, int]]:
-    """Prefills that one batch takes whole without `chunked`."""
     prefills = [("its prompt", request.prompt)]
     for k, call in enumerate(request.calls):
         if call.handling == "discard":

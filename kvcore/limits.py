@@ -28,7 +28,7 @@ class Limit(NamedTuple):
     column: str
     """The field of a `Use`."""
     says: str
-    """The error where `used` is above the limit; `held` are the tokens of so many blocks."""
+    """The error above the limit; `held` are the tokens of `used` blocks."""
 
     @property
     def words(self) -> str:

@@ -1,7 +1,7 @@
 """Objectives and reported measures of a trace.
 
-Objectives and measures of single requests are exact: integers in ticks and tokens, or fractions. Means and percentiles
-of `summary` are floats, for people and plots.
+Objectives and measures of single requests are exact: integers, or fractions. Means and percentiles of `summary` are
+floats, for people and plots.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def ttft(request: RequestTrace) -> int:
 
 
 def tpot(request: RequestTrace) -> Fraction | None:
-    """Return (completion - first token) / (outputs - 1), the time per output token; None for a single output."""
+    """Return (completion - first token) / (outputs - 1), or None for a single output."""
     if request.request.output == 1:
         return None
     return Fraction(request.completion - request.first_token, request.request.output - 1)
@@ -215,7 +215,7 @@ def check_objective(objective: str) -> str:
 
 
 def measures(trace: Trace) -> dict[str, Any]:
-    """Return all reported measures of a trace as JSON-ready values (fractions as text).
+    """Return all reported measures as JSON-ready values (fractions as text).
 
     Times are in ticks, throughput and goodput in tokens and requests per tick of makespan, waste in token-ticks.
     """
@@ -279,7 +279,7 @@ def completions(trace: Trace) -> dict[str, int]:
 
 
 def summary(trace: Trace, window: Fraction | None = None) -> dict[str, Any]:
-    """Return the measures of a trace as JSON-ready values; times in seconds, shares between 0 and 1.
+    """Return the measures as JSON-ready values; times in seconds, shares between 0 and 1.
 
     With a `window` (seconds from tick 0) the clock stops at its end: requests that have arrived count, unfinished ones
     with their wait so far. Latency, normalized latency and TTFT are then lower bounds, `unfinished` says for how many.
@@ -337,7 +337,6 @@ def _called(request: RequestTrace, end: int) -> int:
 
 
 def _spread(values: Iterable[Value], seconds: Fraction) -> dict[str, float] | None:
-    """Mean, percentiles (nearest rank) and maximum in seconds; None without values."""
     ordered = sorted(float(value * seconds) for value in values)
     if not ordered:
         return None
@@ -359,7 +358,7 @@ def _work(trace: Trace) -> dict[str, Any]:
 
 
 def evictions(trace: Trace) -> int:
-    """Return the number of drops and swap-outs of KV other than between a call's start and the next work."""
+    """Return the number of drops and swap-outs but those between a call's start and the next work."""
     return sum(_evictions(request) for request in trace.requests if request.moves)
 
 

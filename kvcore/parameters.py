@@ -13,9 +13,9 @@ _ANY = re.compile(r"(\w+)=([\w./+-]{1,40})")
 
 
 def read_parameters(source: str, known: Collection[str], usage: str, *, whole: bool) -> dict[str, str]:
-    """Return the values after the colon by key, as text; BadInput for an unknown key or an odd value.
+    """Return the values after the colon by key, as text (`whole`: of whole numbers).
 
-    `whole`: every value is a whole number.
+    BadInput for an unknown key or an odd value.
     """
     _, _, text = source.partition(":")
     values = {}
@@ -33,7 +33,7 @@ def read_parameters(source: str, known: Collection[str], usage: str, *, whole: b
 
 
 def fraction(option: str, text: str, *, zero: bool = False) -> Fraction:
-    """Read a number above 0 (or 0, with `zero`): a whole number, a decimal or a fraction."""
+    """Read a number above 0 (`zero`: or 0): whole, decimal or fraction."""
     try:
         value = Fraction(text) if NUMBER.fullmatch(text) else None
     except ZeroDivisionError:

@@ -18,12 +18,12 @@ from kvcore.trace import Trace
 
 Status = Literal["optimal", "claimed", "feasible", "bound-only", "infeasible", "unknown"]
 BoundKind = Literal["certificate", "solver", "search"]
-"""Whose word a bound is, the best first: the checker's, a solver's, or that of kvbound's own search."""
+"""Whose word a bound is, best first: the checker's, a solver's, or kvbound's own search's."""
 
 
 @dataclass(frozen=True)
 class Horizon:
-    """The batches of a model or search, and whether they are proved to be enough, with the argument."""
+    """The batches of a model or search, and whether and why they are proved to be enough."""
 
     batches: int
     sufficient: bool
@@ -61,7 +61,7 @@ class Stop(StrEnum):
 
 @dataclass(frozen=True)
 class Rung:
-    """What one method of bounding proved in how many seconds, what its relaxation drops, and the argument."""
+    """What one method proved in how many seconds, what its relaxation drops, and the argument."""
 
     method: str
     seconds: float = 0.0
@@ -103,7 +103,7 @@ class Size:
 
 @dataclass(frozen=True)
 class Start:
-    """The schedule to start from: its policy, if any, and its value (None: no time for one)."""
+    """The schedule to start from: its policy, if any, and value (None: no time for one)."""
 
     policy: str | None
     value: Value | None = None
@@ -113,9 +113,9 @@ class Start:
 class Result:
     """A schedule or none, its exact value, a lower bound or none, and where each comes from.
 
-    `value` and `completion` are the referee's, computed here; every schedule passes the referee, and every certificate
-    the checker. `claimed` is the solver's value; `verified` needs the two to be equal. `infeasible` means proved: no
-    schedule exists (or none that satisfies what was asked, see `stopped`).
+    The referee computes `value` and `completion` here; every schedule passes it, and every certificate the checker.
+    `claimed` is the solver's value; `verified` needs the two to be equal. `infeasible` means proved: no schedule exists
+    (or none as asked, see `stopped`).
 
     Raises:
         InvalidSchedule, InvalidCertificate: the referee or the checker refuses what is given.
@@ -185,7 +185,6 @@ class Result:
         )  # fmt: skip
 
     def __repr__(self) -> str:
-        """What is known, its sources, and how it was found."""
         known = [self.standing] if self.value is None else [self.standing, f"value {self.value}"]
         known += [] if self.bound is None else [f"bound {self.bound} ({self.bound_kind})"]
         by = self.policy or " on ".join(filter(None, [self.formulation, self.solver.name if self.solver else None]))
@@ -290,7 +289,7 @@ class Result:
 
 
 def answer(target: Value | None, value: Value | None, bound: Value | None) -> Literal["yes", "no", "unknown"]:
-    """Return whether a schedule of at most `target` exists, by a value and a bound for all schedules."""
+    """Return whether a schedule of at most `target` exists, by a value and a bound for all."""
     if target is not None and value is not None and value <= target:
         return "yes"
     return "no" if target is not None and bound is not None and bound > target else "unknown"

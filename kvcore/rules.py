@@ -1,7 +1,7 @@
 """The rules R1 to R11 of `docs/semantics.md`, a method each: `Execution` executes a schedule batch by batch.
 
-It imports only the nouns. Of all broken rules the earliest batch counts, and in it the lowest rule.
-`kvcore/decode_stream.py` does the same faster; the tests compare the two.
+Of all broken rules the earliest batch counts, and in it the lowest rule. `kvcore/decode_stream.py` does the same
+faster; the tests compare the two.
 """
 
 from __future__ import annotations
@@ -37,7 +37,6 @@ class InvalidSchedule(Exception):
     detail: str
 
     def __str__(self) -> str:
-        """The line that the command line prints."""
         who = "" if self.request is None else f", request {self.request}"
         return f"the {RULES[self.rule]} rule R{self.rule} is broken in batch {self.batch}{who}: {self.detail}"
 
@@ -77,7 +76,7 @@ def check_count(batches: int) -> None:
 
 
 class Execution:
-    """Executes the batches of a schedule one after another. Each rule is in the method of its name."""
+    """Executes a schedule batch by batch. Each rule is in the method of its name."""
 
     def __init__(self, instance: Instance) -> None:
         self.instance = instance
@@ -329,7 +328,7 @@ class Execution:
     # --- execution -----------------------------------------------------------------------------------------------
 
     def run(self, start: int, works: list[Work], moves: list[MoveMade], features: Features, blocks: int) -> None:
-        """Let the batch run for D ticks, with `blocks` held: tokens are processed, calls start, requests end."""
+        """Run the batch: tokens are processed, calls start, requests end."""
         for move in moves:
             move.state.trace.moves.append(Move(self.count, move.kind, move.tokens))
         self.end = start + self.cost.duration(features)

@@ -10,14 +10,12 @@ from pydantic import Field
 from kvcore.instance import Name, Noun
 
 Integer = Annotated[int, Field(ge=-(10**15), le=10**15)]
-"""A number in a schedule; the referee judges it."""
+"""A number that the referee judges."""
 Start = Annotated[int, Field(ge=-(10**15), le=10**60)]
-"""Start of a batch, in ticks: in a long schedule far beyond the numbers of an instance."""
+"""Start of a batch, in ticks: in a long schedule far beyond an instance's numbers."""
 
 
 class _Nothing(dict[str, int]):
-    """No moves, shared by most batches; it stays empty."""
-
     def __setitem__(self, request: str, tokens: int) -> NoReturn:
         raise TypeError("a batch is not changed: make another one")
 
@@ -31,8 +29,8 @@ _EMPTY: Any = Field(default_factory=lambda: _NOTHING, json_schema_extra={"defaul
 class Batch(Noun):
     """One batch: `work`, `drop`, `swap_out` and `swap_in` map request ids to tokens; the moves happen in that order.
 
-    With `repeat` = k > 1 it stands for k batches: itself and k - 1 more of the same work, without moves, each of which
-    starts when the one before ends.
+    With `repeat` = k > 1 it stands for k batches: itself and k - 1 more of the same work, without moves, each
+    starting when the one before ends.
     """
 
     start: Start
@@ -58,7 +56,6 @@ class Schedule(Noun):
     batches: tuple[Batch, ...]
 
     def __repr__(self) -> str:
-        """Its number of batches, and its instance."""
         batches = sum(batch.repeat for batch in self.batches)
         return f"Schedule({batches} batches of the instance {self.instance_sha256[:12]}..)"
 

@@ -1,7 +1,7 @@
 """JSON schemas of the files: `python -m kvcore.schemas FOLDER` writes them.
 
-They come from the classes that read the files, and say what a single key may hold. Conditions on several keys (unique
-ids, every request fits alone) are checked on reading only.
+They say what a single key may hold. Conditions on several keys (unique ids, every request fits alone) are checked on
+reading only.
 """
 
 import json

@@ -9,8 +9,7 @@ READY, CALLING, DONE = range(3)
 class RequestState:
     """State of one request: S, m, h of the semantics, and its progress.
 
-    `joined` and `ticket` are for `kvcore/decode_stream.py`: in its `Stream`, changing fields are as at joining until
-    `Stream.leave`.
+    `joined` and `ticket` are for `decode_stream.Stream`: in it, changing fields are as at joining until `Stream.leave`.
     """
 
     __slots__ = ("blocks", "call", "computed", "device", "handling", "host", "joined", "known", "position",

@@ -44,10 +44,9 @@ def sizes_of(instance: Instance) -> Sizes:
 
 
 def write_instance(target: str | Path, head: Instance, requests: Iterable[Request]) -> tuple[str, Sizes]:
-    """Write the file of `head` with these requests in place of its own, one after another; return hash and sizes.
+    """Write the file of `head` with these requests in place of its own; return hash and sizes.
 
-    File and hash are those of `head.replace(requests=tuple(requests))`; that the requests fit and have different ids is
-    not checked.
+    Both are those of `head.replace(requests=tuple(requests))`, except that the requests' fit and ids are not checked.
     """
     sizes, digest = Sizes(), hashlib.sha256()
     before, after = _around(head, indent=1, sort_keys=False, separators=(",", ": "))

@@ -18,7 +18,7 @@ MoveKind = Literal["drop", "swap_out", "swap_in"]
 
 
 class BatchTrace(NamedTuple):
-    """One executed batch. Memory is in tokens of occupied blocks (device) and in tokens (host)."""
+    """One executed batch. Memory is in tokens, on the device of occupied blocks."""
 
     start: int
     duration: int
@@ -59,7 +59,7 @@ class Run(NamedTuple):
 
 
 class Step(NamedTuple):
-    """The work of one request in one batch: `tokens` processed on top of `resident` ones."""
+    """The work of one request in one batch: `tokens` on top of `resident` ones."""
 
     batch: int
     resident: int
@@ -140,14 +140,14 @@ class Level(NamedTuple):
 
 
 def after_moves(device: int, host: int, drop: int = 0, swap_out: int = 0, swap_in: int = 0) -> tuple[int, int]:
-    """Return the tokens on the device and on the host after moves (R10): a drop takes from the host first."""
+    """Return device and host tokens after moves (R10): a drop takes from the host first."""
     from_host = min(host, drop)
     back = swap_in - swap_out
     return device - (drop - from_host) + back, host - from_host - back
 
 
 class State(NamedTuple):
-    """State of a request at a batch boundary: tokens known, on the device, on the host, and its progress."""
+    """A request at a batch boundary: tokens known, on the device, on the host, and its progress."""
 
     known: int
     device: int
@@ -200,7 +200,7 @@ class RequestTrace:
         return [step for span in self.spans for step in span.steps()]
 
     def levels(self) -> Iterator[Level]:
-        """Yield its moves and its work in order (moves come first in a batch), and the KV after each."""
+        """Yield moves and work in order (moves come first in a batch), and the KV after each."""
         device = host = 0
         events: list[Move | Step] = [*self.moves, *self.steps]
         for event in sorted(events, key=lambda event: (event.batch, isinstance(event, Step))):
@@ -213,7 +213,7 @@ class RequestTrace:
 
 @dataclass
 class Trace:
-    """An executed schedule that passed the referee. `kvcore.metrics` computes objectives and measures from it.
+    """An executed schedule that passed the referee, for `kvcore.metrics`.
 
     Long traces are kept as runs and spans; `batches` and `RequestTrace.steps` write them out.
     """
@@ -224,7 +224,6 @@ class Trace:
     requests: tuple[RequestTrace, ...]
 
     def __repr__(self) -> str:
-        """What ran, from when to when."""
         batches, end = sum(len(run.ends) for run in self.runs), self.runs[-1].ends[-1]
         what = f"{self.instance.name!r}: {len(self.requests)} requests in {batches} batches"
         return f"Trace({what}, ticks {self.runs[0].start} to {end})"

@@ -17,7 +17,7 @@ from kvcore.metrics import Value, tail_of, weight
 
 
 class Alone(Proof):
-    """Each request takes at least its own batches, each of least duration, and its calls."""
+    """Each request takes at least its own batches of least duration, and its calls."""
 
     kind: Literal["alone"] = "alone"
     takes: ClassVar = Takes(RULES | OBJECTIVES | {Feature.PERCENTILE})

@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 MOST_WORK = 2**39
-"""Steps of about a nanosecond each: nine minutes."""
+"""Nanoseconds, about: nine minutes."""
 MOST_MEMORY = 2**32
-"""Bytes at any one time."""
+"""Bytes at once."""
 CALL = 1500
-"""Steps of a call to numpy, however small its arrays."""
+"""Work of a call to numpy, however small its arrays."""
 
 
 MOST_LOOKED = 4_000_000
-"""Moves and options of requests looked at, for all kinds together."""
+"""Moves and options of requests looked at."""
 LOOK_WORK = 10_000
 """Work of one of them."""
 
 
 class InvalidCertificate(Exception):
-    """A certificate that does not prove what it claims; the text says why, in one line."""
+    """A certificate does not prove its claim: why, in one line."""
 
 
 class Budget:
@@ -43,7 +43,7 @@ class Budget:
 
 
 class Looked:
-    """Moves and options of requests that may still be looked at, paid for before."""
+    """Moves and options still to look at, paid for before."""
 
     def __init__(self, budget: Budget) -> None:
         self.budget, self.left = budget, MOST_LOOKED

@@ -37,13 +37,12 @@ AnyProof = Annotated[
     Alone | Configurations | Events | Fresh | LateWindows | Pairs | Prices | Shares | Slots | Speed | LateTail | Tree,
     Field(discriminator="kind"),
 ]
-"""Every kind of proof in a file."""
 
 Bound = Annotated[str, Field(max_length=400, pattern=r"^-?[0-9]+(/0*[1-9][0-9]*)?$")]
 
 
 class Certificate(Noun):
-    """A lower bound on an objective of an instance, and the proof to recompute it from.
+    """A lower bound on an objective of an instance, and its proof.
 
     `bound` is in text: a whole number, or a fraction for normalized-latency. `why` and `made_by` are for people.
     """
@@ -75,9 +74,9 @@ def read_certificate(source: str | Path) -> Certificate:
 
 
 def certify(instance: Instance, objective: str, proof: Proof, value: Value | None = None) -> Certificate:
-    """Return the certificate of the bound that a proof gives (InvalidCertificate if it gives none).
+    """Return the certificate of the bound that a proof gives; `value` is that bound if known.
 
-    `value` is what `proof.value` returned, where it was called before.
+    Raises InvalidCertificate.
     """
     known = value
     value = proof.value(instance, objective) if known is None else known
@@ -100,7 +99,7 @@ def verify_certificate(instance: Instance, certificate: Certificate) -> Value:
     """Return the lower bound that the certificate proves, recomputed exactly; it is at least the claimed one.
 
     Raises:
-        InvalidCertificate: it is of another instance, its argument does not hold here, or it proves less.
+        InvalidCertificate: another instance, an argument that does not hold, or a smaller bound.
         BadInput: its objective is none.
     """
     objective = check_objective(certificate.objective)
@@ -121,7 +120,7 @@ def verify_certificate(instance: Instance, certificate: Certificate) -> Value:
 def recompute(instance: Instance, objective: str, certificate: Certificate) -> None:
     """Verify a certificate of this objective, unless this process has recomputed this very object before.
 
-    One from a file or another process is recomputed. InvalidCertificate as `verify_certificate`.
+    Raises InvalidCertificate.
     """
     if certificate.objective != objective:
         raise InvalidCertificate(f"it is of {certificate.objective}, not of {objective}")
@@ -134,7 +133,7 @@ _RECOMPUTED: WeakValueDictionary[int, Certificate] = WeakValueDictionary()
 
 
 def rounded(bound: Value, objective: str) -> Value:
-    """Round up to a whole number where every value is one; else down to `FINEST` parts if the denominator is larger."""
+    """Round up to a whole number where every value is one; else down to `FINEST` parts."""
     if objective not in AVERAGES:
         return ceil(bound)
     return Fraction(bound) if Fraction(bound).denominator <= FINEST else Fraction(floor(bound * FINEST), FINEST)

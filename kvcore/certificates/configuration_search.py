@@ -36,9 +36,9 @@ MOST_TRIES = 1_000_000_000
 MOST_LAYER = 4_000_000
 """States of a tick."""
 MOST_HELD = 2**30
-"""Bytes of what the states of a tick hold, and of those looked at together."""
+"""Bytes of the states of a tick, and of those looked at together."""
 TRY_WORK, HELD_WORK, TICK_WORK = 2_000, 200, 3_000_000
-"""Work of a try, of each tick that its state holds memory for, and of each tick of the search."""
+"""Work of a try, of a tick of held memory, and of a tick."""
 AT_ONCE = 1 << 16
 """Sets of starts tried at once."""
 LARGEST = 1 << 59
@@ -48,7 +48,7 @@ LARGEST = 1 << 59
 class States(NamedTuple):
     """States of a tick: base, code of what has started, g, and blocks held now and later [states, ticks].
 
-    Also the state before, and the last kind outside that has started in this tick (-1: none).
+    Also the state before, and the last kind outside started in this tick (-1: none).
     """
 
     base: Array
@@ -65,27 +65,27 @@ class States(NamedTuple):
 
 @dataclass
 class Outcome:
-    """How a search ended: `proved` that nothing is below the target; with a schedule that is; or at a limit."""
+    """How a search ended: nothing below the target (`proved`), a schedule below it, or a limit."""
 
     proved: bool
     tries: int
     cost: int | None = None
     starts: list[Array] = field(default_factory=list)
-    """How many of each kind start at each tick, where a schedule was found."""
+    """Of a schedule: starts of each kind at each tick."""
 
 
 class ConfigurationSearch:
     """Searches for starts of all requests below a target, under prices of starts and of memory.
 
     `prices` of `kinds` are in units of 1 / `scale`, None outside the network `running`; `costs` [ticks, kinds inside]
-    are those of starts with memory, less their prices, until none is below 0 any more.
+    are those of starts with memory, less their prices, until none is below 0.
     """
 
     def __init__(
         self, kinds: Sequence[Kind], prices: Sequence[int | None], scale: int, memory: int, of_memory: Array,
         running: Running, costs: Array,
     ) -> None:  # fmt: skip
-        """Raise InvalidCertificate where 64 bits might not hold the sums, or the values take too much memory."""
+        """Raise InvalidCertificate where 64 bits, or memory, might not hold the sums."""
         self.kinds, self.scale, self.memory, self.running, self.ticks = kinds, scale, memory, running, len(costs)
         self.inside = np.array([price is not None for price in prices])
         self.prices = np.array([price or 0 for price in prices], np.int64)
@@ -135,7 +135,7 @@ class ConfigurationSearch:
         return costs
 
     def _bounds(self, tick: int, states: States, path_from: int) -> Array:
-        """Lower bounds on schedules through each state, if requests inside start from a tick on."""
+        """Lower bounds through each state, if requests inside start from a tick on."""
         left, costs = self._left(states), self._costs(tick)
         later = self.later[tick] if tick < len(self.later) else np.where(self.inside, np.maximum(costs, 0), costs)
         rest = self.values[min(path_from, self.ticks), states.base] + left @ later
@@ -150,7 +150,7 @@ class ConfigurationSearch:
 
     @property
     def start(self) -> States:
-        """The state in which nothing has started."""
+        """Return the state of no start."""
         one, base = np.zeros(1, np.int64), int(self.counts @ self.prices)
         held = np.zeros((1, self.longest), np.int32)
         return States(one + self.running.empty, one, one + base, held, one, one - 1)
@@ -161,9 +161,9 @@ class ConfigurationSearch:
         return -(-int(self._bounds(0, self.start, 0)[0]) // self.scale)
 
     def run(self, target: int, most_tries: int, *, traced: bool = False, beam: int | None = None) -> Outcome:
-        """Search until no state below `target` is left, one has started all requests, or a limit is reached.
+        """Search until no state below `target` is left, one has started all requests, or a limit.
 
-        With `beam`, only that many states of a tick, the least bounds first, are followed, and nothing is proved.
+        With `beam`, only that many states of a tick are followed, and nothing is proved.
         """
         goal, whole = (target - 1) * self.scale, int(self.counts @ self.radix[:-1])
         states, tries, behind = self.start, 1, list[States]()
@@ -189,12 +189,12 @@ class ConfigurationSearch:
         return Outcome(beam is None and last <= 2 * MAX_TICKS, tries)
 
     def last_start(self, target: int) -> int:
-        """Return the last tick at which a request may start in a schedule below the target: others cost their spans."""
+        """Return the last tick of a start in a schedule below the target: others cost their spans."""
         spare = max(0, target - 1 - int(self.counts @ (self.rates * self.spans)))
         return int((self.releases + spare // self.rates).max())
 
     def _step(self, tick: int, states: States, goal: int, most: int) -> tuple[States | None, int]:
-        """Return the states of the next tick (None: too many tries or bytes), and the tries."""
+        """The states of the next tick (None: too many tries or bytes), and the tries."""
         made, tries, number = list[States](), 0, 0
         options = np.cumsum(self.first[states.base + 1] - self.first[states.base] + 1)
         cuts = np.searchsorted(options, np.arange(self.at_once, options[-1], self.at_once))
@@ -230,7 +230,6 @@ class ConfigurationSearch:
         )
 
     def _outside(self, tick: int, states: States) -> States:
-        """The states after one more start outside, of the kind of the last one or a later."""
         made, left = [states.take(slice(0))], self._left(states)
         for k in np.flatnonzero(~self.inside & (self.releases <= tick)).tolist():
             held = states.held + self.loads[k]
@@ -240,7 +239,7 @@ class ConfigurationSearch:
         return _joined(made)
 
     def _merged(self, states: States) -> States:
-        """Keep the least g of states that differ in g and the base alone."""
+        """The least g of states that differ in g and the base alone."""
         states = states.take(np.argsort(states.g, kind="stable"))
         key = np.ascontiguousarray(np.column_stack([states.code, states.held]))
         _, first = np.unique(key.view(np.dtype((np.void, key.itemsize * key.shape[1]))).ravel(), return_index=True)
@@ -260,7 +259,7 @@ def _joined(states: Sequence[States]) -> States:
 
 
 def searched(target: int, tries: int, search: ConfigurationSearch, budget: Budget) -> int:
-    """Return the target if nothing is found below it, else raise InvalidCertificate."""
+    """Return the target if nothing is below it, else raise InvalidCertificate."""
     ticks, each = min(tries, search.last_start(target) + 2), TRY_WORK + HELD_WORK * search.longest
     budget.spend(f"a search of {tries} tries", ticks * TICK_WORK + tries * each, 3 * MOST_HELD)
     outcome = search.run(target, tries)

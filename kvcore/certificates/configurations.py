@@ -1,7 +1,7 @@
 """What can run together at a tick: a network of configurations, with prices of starts and of memory.
 
 With a target, `configuration_search.py` looks at all schedules that the prices leave below it. `docs/configurations.md`
-has the proof of the prices (Theorem 3), and says when a schedule is nothing but starts.
+has the proof of the prices (Theorem 3).
 """
 
 from collections.abc import Sequence
@@ -32,8 +32,8 @@ LARGEST = 1 << 61
 class Configurations(Proof):
     """Prices in units of 1 / `scale`: of a block of memory at each tick, and of the start of each request.
 
-    `memory[t]` is for tick t after the first arrival. `starts` has the price of each request of the instance, the same
-    for those alike, or None outside the network. With `target`, a search of `tries` tries finds no schedule below it.
+    `memory[t]` is for tick t after the first arrival. `starts` has the price of each request, the same for those alike,
+    or None outside the network. With `target`, a search of `tries` tries finds no schedule below it.
     """
 
     kind: Literal["configurations"] = "configurations"
@@ -45,7 +45,7 @@ class Configurations(Proof):
     tries: Annotated[int, Field(ge=0, le=MOST_TRIES)] = 0
 
     def prove(self, instance: Instance, objective: str, budget: Budget) -> int:
-        """Return the target, or the least cost under the prices, less what all memory costs, rounded up."""
+        """Return the target, or the least cost under the prices less that of all memory, rounded up."""
         kinds, prices, memory = self._read(instance, objective)
         if self.target is not None:
             return searched(self.target, self.tries, self.search(instance, objective, budget), budget)
@@ -101,7 +101,6 @@ class Configurations(Proof):
             raise InvalidCertificate("its prices are too large")
 
     def _costs(self, kind: Kind, of_memory: Array, ticks: int) -> Array:
-        """Costs of a start, with its memory, at these ticks from the release on."""
         price = np.zeros(ticks + kind.length, np.int64)
         given = of_memory[kind.release : kind.release + len(price)]
         price[: len(given)] = given
@@ -109,7 +108,7 @@ class Configurations(Proof):
         return costs + np.correlate(price, kind.profile, "valid")[:ticks]
 
     def _least(self, kind: Kind, of_memory: Array) -> int:
-        """The least cost of a start: after the last price of memory it only costs more."""
+        """After the last price of memory a start only costs more."""
         return int(self._costs(kind, of_memory, max(0, len(of_memory) - kind.release) + 1).min())
 
     @staticmethod
@@ -119,7 +118,7 @@ class Configurations(Proof):
     def _network(
         self, inside: Sequence[tuple[Kind, int]], of_memory: Array, memory: int, budget: Budget
     ) -> tuple[Running, Array]:
-        """The network, and costs of starts beyond their prices [ticks, kinds] as long as one may cost less."""
+        """The network, and costs of starts beyond their prices [ticks, kinds] while one may cost less."""
         worth = [max(0, -(-price // (self.scale * kind.rate)) - kind.span) for kind, price in inside]
         ticks = max((kind.release + w for (kind, _), w in zip(inside, worth, strict=True)), default=0)
         if ticks > 2 * MAX_TICKS or ticks * len(inside) > MOST:

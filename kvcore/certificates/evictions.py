@@ -9,7 +9,7 @@ consecutive tokens of a segment, in slots s < f, the later one with n tokens res
 * **Dropped.** Else let x be the slot of the last drop: s < x < f, since no work goes with an eviction (R4), and after
   it all n tokens are processed, at most P of them a slot. So if their first batch is in slot b > x, then
   f - b >= ceil(n / P) - 1, and in slot f - j at least n - j P tokens lie on the device or the host. What is paid before
-  the last drop is at least 0. A path that drops in slot s + 1 costs no more, as it may wait as long as it likes.
+  the last drop is at least 0. A path that drops in slot s + 1 costs no more, as it may wait.
 * **The first token** of a segment comes after the arrival, where it is as if dropped, or after a call that ends in slot
   r, before which the request held m tokens in slots c to r - 1: on the device if they are preserved, or where it is
   cheaper. KV of a `free` call may be dropped at no cost, that of `discard` is. Otherwise a drop is an eviction, in slot
@@ -19,12 +19,12 @@ consecutive tokens of a segment, in slots s < f, the later one with n tokens res
   can have generated what it has, each at the least price since then.
 
 So the least cost is found backwards over (tokens done, KV kept or not, slot). Swaps need no state of their own: KV on
-the host is kept, unless it has no room at all. After the last slot all prices are 0, and only time is counted: a token
-that comes there pays for no prefill.
+the host is kept, unless it has no room at all. After the last slot all prices are 0, and only time counts: a token that
+comes there pays for no prefill.
 
 Whole prices and rates make all exact; with floats it only proposes. A `Route` is that of `path_kernels.py`, `rows`
 [4, slots] are the prices of device blocks, host tokens, and tokens and requests of a batch. Tables have a row for each
-token, or one that is filled again and again, where only the cost is asked for.
+token, or one refilled again and again where only the cost is asked for.
 """
 
 from typing import Any, NamedTuple
@@ -36,9 +36,9 @@ from kvcore.compiled import allocating, compiled
 
 
 class Token(NamedTuple):
-    """The token of a leg after `done` ones: KV when it is generated, and that which was kept.
+    """The token of a leg after `done` ones: KV when it is generated, and that kept.
 
-    Its work takes `parts` slots, from slot `since` on.
+    Its work takes `parts` slots from `since` on.
     """
 
     leg: int
@@ -50,15 +50,12 @@ class Token(NamedTuple):
 
 
 class CostTables(NamedTuple):
-    """Least costs of each token by the slot from which its work may begin, with the KV before it kept or dropped.
-
-    All are [rows, slots + 1].
-    """
+    """Least costs [rows, slots + 1] by first slot of work, with the KV before kept or dropped."""
 
     kept: Any
     dropped: Any
     fee: Any
-    """For each leg, sums before each slot of what KV pays in the call before it."""
+    """By leg: sums before each slot of KV's payments in the call before."""
 
 
 @compiled
@@ -72,7 +69,7 @@ def make(route, k, done, keeps):
 
 @compiled
 def cost_at(token, route, chunked, rows, least, f):
-    """Return the cost of a token generated in slot f; `least` [2, slots]: least prices of batches up to f."""
+    """Return the cost of a token in slot f; `least` [2, slots]: least prices of batches up to f."""
     need = token.resident - token.kept
     now = 1 if chunked else need
     cost = rows[at.DEVICE, f] * -(-token.resident // route.block) + now * rows[at.TOKENS, f] + rows[at.REQUESTS, f]
@@ -84,7 +81,7 @@ def cost_at(token, route, chunked, rows, least, f):
 
 @compiled
 def after_last(token, route, slots, f):
-    """Return the cost of a token generated in slot f, after the last one, and of all that follow."""
+    """Return the cost of a token in slot f, after the last one, and of all that follow."""
     if route.legs[token.leg, at.HIGH] < slots:
         return at.NEVER
     return route.rate * (f + 1 + route.legs[token.leg, at.LEAST] - token.done - route.arrival)
@@ -92,10 +89,7 @@ def after_last(token, route, slots, f):
 
 @allocating
 def fill_token(token, route, chunked, rows, then, values):
-    """Fill `values` [slots + 1] with least costs by the slot from which a token's work may begin.
-
-    `then` [slots + 1] are the costs of what follows.
-    """
+    """Fill `values` [slots + 1] with least costs by first slot of work; `then` are those that follow."""
     slots = rows.shape[1]
     least = np.zeros((2, slots), rows.dtype)
     if rows[at.TOKENS].any() or rows[at.REQUESTS].any():
@@ -115,7 +109,7 @@ def fill_token(token, route, chunked, rows, then, values):
 
 @compiled
 def cost_in_call(route, k, rows, fee):
-    """Fill `fee` [slots + 1] with the sums before each slot of what KV pays in the call before leg k."""
+    """Fill `fee` [slots + 1] with sums before each slot of KV's payments in the call before leg k."""
     kept = route.starts[k, 0, at.KEPT]
     for t in range(rows.shape[1]):
         fee[t + 1] = fee[t] + at.holding(kept, route.legs[k, at.PRESERVED], route.block, rows, t)
@@ -123,13 +117,13 @@ def cost_in_call(route, k, rows, fee):
 
 @compiled
 def late(values, token, route, r):
-    """Return the cost of a token whose work may begin in slot r, possibly after the last one."""
+    """Return the cost of a token by first slot of work r, after the last one too."""
     return values[r] if r < len(values) else after_last(token, route, len(values) - 1, r + token.parts - 1)
 
 
 @compiled
 def after_call(route, k, dropped, kept, fee, c):
-    """Return the cost of a leg whose call began before slot c, where it goes on from, and whether KV is kept."""
+    """Return the cost of a leg whose call began before slot c, its start, and whether KV is kept."""
     pause, slots = route.legs[k - 1, at.PAUSE], len(dropped) - 1
     r = c + pause
     anew, on = make(route, k, 0, False), make(route, k, 0, True)
@@ -171,5 +165,5 @@ def least_cost(route, chunked, rows, tables):
 
 
 def cheapest(route: at.Route, chunked: bool, rows: Any) -> int:
-    """Return the cost of the cheapest path in whole numbers (`NEVER` or more: none ends as it must)."""
+    """Return the cost of the cheapest path (`NEVER` or more: none is allowed)."""
     return int(least_cost(route, chunked, rows, CostTables(*np.zeros((3, 1, rows.shape[1] + 1), np.int64))))

@@ -1,8 +1,8 @@
 """Fresh work: each token is processed at least once, and a batch costs its fixed part for all in it.
 
-All else is left out: moves, repeated work, limits of a batch, all functions of the cost but one; memory, too, unless it
-is asked for (below). What is left is a machine that serves chains of tokens in batches, each of which takes `busy` and
-what its fresh tokens take. Of the prefills in parts only so much is kept as the time allows. All work is in time.
+All else is left out: moves, repeated work, limits of a batch, all functions of the cost but one; without `memory`, also
+memory. What is left is a machine that serves chains of tokens in batches, each of which takes `busy` and what its fresh
+tokens take. Of the prefills in parts only so much is kept as the time allows. All work is in time.
 
 **Labels.** Only batches that generate tokens count. A label is what is known after one: how many tokens each request
 has; the sum of the ends of completed requests; `time`, the end of the batch; and for each request `ready`, when its
@@ -10,14 +10,14 @@ next token may be worked on (after its arrival, or its last batch and call), and
 token which is done by now may have gone on: open <= max(time, ready).
 
 Work done early, in batches before that of its token, counts b' = b + fee a token, b being what a token takes. Where a
-batch holds at most C tokens, fee C <= busy, so that a batch that generates nothing takes b' a token. A label covers a
-moment T of a schedule, in which no batch runs, if the same tokens are generated, and
+batch holds at most C tokens, fee C <= busy, so a batch that generates nothing takes b' a token. A label covers a moment
+T of a schedule, in which no batch runs, if the same tokens are generated, and
 
     (1)  time <= T, and the sum of the ends is no more,
     (2)  max(time, ready_i) <= max(T, when i may truly be worked on),
     (3)  min over i in Z of open_i + b' x(Z) <= T  for each set Z of requests with x(Z) > 0 tokens processed early.
 
-**Between** batches that generate tokens no label changes: what works on request i begins at
+**Between** batches that generate tokens no label changes: work on request i begins at
 max(T, when i may be worked on) >= max(time, ready_i) >= open_i, so (3) still holds when c(Z) more are processed.
 
 **A batch that generates tokens of F** starts at s, where the label is covered; in the next label it starts at
@@ -57,12 +57,12 @@ are now all of the context of the next token but `kept`, and x counts the KV bey
 yet to take. A label also covers what it covers with some requests HERE or AWAY made PART, nothing kept, and
 open = max(time, ready): all of their KV may be gone by T.
 
-Without `partial` all KV of a request is on one side: work needs all of it on the device, and each move takes all. Look
-at what happens from T to the end T' of the next batch that generates tokens, of F. A request outside F whose KV was
-HERE or AWAY, and is not dropped until T', is HERE or AWAY at T'; if the side is another, its `kept` tokens were swapped
-in between. If it was dropped it becomes PART, and what there is of it was processed since then, no sooner than
-max(time, ready). PART stays PART. A request of F that was AWAY was swapped in, or dropped likewise. So a request
-outside F has at most three choices, and one of F two; of the children, one for each choice of all, one happened. In it
+Without `partial` all KV of a request is on one side: work needs all of it on the device, and each move takes all. From
+T to the end T' of the next batch that generates tokens, of F, a request outside F whose KV was HERE or AWAY, and is not
+dropped, is HERE or AWAY at T'; if the side is another, its `kept` tokens were swapped in between. If it was dropped it
+becomes PART, and what there is of it was processed since then, no sooner than max(time, ready). PART stays PART. A
+request of F that was AWAY was swapped in, or dropped likewise. So a request outside F has at most three choices, and
+one of F two; of the children, one for each choice of all, one happened. In it
 
 * the contexts of F and the `kept` of those HERE fit into the blocks of the device, the `kept` of those AWAY into the
   host: R6 and R7 during the batch of F. The room left for whole blocks is the `device` of those that are PART (or the
@@ -70,8 +70,8 @@ outside F has at most three choices, and one of F two; of the children, one for 
   kept = `device` and open = max(time', ready) holds as well; it is taken where by `open` there could be more.
 * T' - T is at least `moves`, what the swaps take: each batch takes what its swaps take, in the function where these
   take most. Let L be the tokens that the contexts of those of F that were PART have more than `device`. Each was
-  processed or swapped in after T: p + u >= L, T' - T >= busy + b p, and T' - T >= moves + back u. Added up, back
-  times the first and b times the second give (b + back) (T' - T) >= back (busy + b L) + b moves.
+  processed or swapped in after T: p + u >= L, T' - T >= busy + b p, and T' - T >= moves + back u. Back times the first
+  and b times the second add up to (b + back) (T' - T) >= back (busy + b L) + b moves.
 
 If all KV of a request of F was gone at T, as a label that has it HERE allows, more is left to process, and it is open
 no sooner: time' and open' as above are no more than with that, so they hold. Where nothing is kept, and nothing was
@@ -129,25 +129,23 @@ from kvcore.instance import Instance, Request
 from kvcore.metrics import Value, least_value, scale_of, weight
 
 MOST_LABELS, TRIES = 3_000_000, 300
-"""Most labels that a checker follows, and batches and labels that it tries for each on average."""
+"""Most labels, and batches and labels tried for each on average."""
 LABEL_WORK = 60_000
 """Work of a label, with its tries."""
 CELLS = 4
 """Parts of the room beside a batch for each request but one, with `partial`."""
 SLICE = 2**20
-"""Tries after which Python has its turn."""
 MOST_REQUESTS, MOST_TOKENS = 8, 10**6
-"""Larger instances are refused: nothing could be proved in that many labels."""
+"""Larger instances are refused as hopeless."""
 
 
 class Fresh(Proof):
     """Look at the first `labels` orders of batches by their lower bounds, or all up to the best.
 
-    Any numbers are safe: where the search stops early, no schedule is below the label that comes next. Labels of
-    `target` or more are left out (in ticks; for normalized-latency times the common multiple of the outputs).
-    `function` is the cost function that batches take, `fee` the part of its fixed cost that each token pays in a batch
-    that generates nothing: those of a full batch are no more than it. With `memory` contexts that do not fit together
-    are swapped or processed again.
+    Any numbers are safe: where the search stops early, no schedule is below the next label. Labels of `target` or more
+    (in ticks; for normalized-latency times the common multiple of the outputs) are left out. `function` is the cost
+    function, `fee` the part of its fixed cost that each token pays in a batch that generates nothing: at most all of it
+    in a full batch. With `memory` contexts that do not fit together are swapped or processed again.
     """
 
     kind: Literal["fresh"] = "fresh"
@@ -161,7 +159,7 @@ class Fresh(Proof):
     target: Annotated[int, Field(ge=0, le=kernels.LARGE)] | None = None
 
     def prove(self, instance: Instance, objective: str, budget: Budget) -> Value:
-        """Return what no schedule is below after this many labels."""
+        """Return the lower bound after this many labels."""
         upper = None if self.target is None else Fraction(self.target, scale_of(instance.requests, objective))
         search = FreshSearch(instance, objective, self.function, self.labels, upper, budget, self.fee, self.memory)
         return search.run().bound
@@ -182,17 +180,17 @@ class Outcome:
     is_over: bool
     """Whether more labels would prove no more."""
     order: tuple[tuple[int, ...], ...] | None = None
-    """The requests that each batch of the best order generates tokens of, where it was found."""
+    """The requests that generate tokens in each batch of the best order."""
 
 
 class FreshSearch:
-    """The search on one instance, for one objective and cost function; it goes on where it stopped."""
+    """The search on one instance, for one objective and cost function."""
 
     def __init__(
         self, instance: Instance, objective: str, function: int, labels: int, upper: Value | None = None,
         budget: Budget | None = None, fee: int = 0, memory: bool = False, cells: int = CELLS,
     ) -> None:  # fmt: skip
-        """Prepare the search. Raises InvalidCertificate if the instance is refused, or there is no hope."""
+        """Prepare the search. Raises InvalidCertificate where it has no hope."""
         check_size(instance)
         requests, self.objective, self.most = instance.requests, objective, labels
         self.unit = scale_of(requests, objective)
@@ -215,7 +213,7 @@ class FreshSearch:
         push(f, 0)
 
     def run(self, labels: int | None = None, stops: Callable[[], bool] = lambda: False) -> Outcome:
-        """Go on until there are this many labels, it is over, or `stops`, asked at times, says so."""
+        """Go on until there are this many labels, the search is over, or `stops` says so."""
         f, code = self.labels, kernels.PAUSED
         labels = self.most if labels is None else min(labels, self.most)
         while code == kernels.PAUSED and not stops():
@@ -237,7 +235,7 @@ class FreshSearch:
 
 
 def check_size(instance: Instance) -> None:
-    """Raise InvalidCertificate if a search has no hope."""
+    """Raise InvalidCertificate where a search has no hope."""
     if len(instance.requests) > MOST_REQUESTS:
         raise InvalidCertificate(f"orders of fresh work take {MOST_REQUESTS} requests at the most")
     if sum(request.output for request in instance.requests) > MOST_TOKENS:
@@ -253,7 +251,7 @@ def can_bind(instance: Instance) -> bool:
 
 
 def most_fee(instance: Instance, function: int) -> int:
-    """Return the fixed cost of a batch by the tokens that it may hold (0: any number, or prefills are whole)."""
+    """Return the fixed cost of a batch over its most tokens (0: no limit, or whole prefills)."""
     budget = instance.machine.batch_tokens if instance.machine.chunked else None
     return 0 if budget is None else _fixed(instance, function) // budget
 
@@ -310,14 +308,12 @@ def _jobs(
 
 
 def _moves(instance: Instance, divisor: int) -> tuple[int, int]:
-    """The ticks of a token swapped out, and in, in the function where it takes most."""
     lines = instance.cost.functions
     rates = [(x.swap_out_tokens * divisor // x.divisor, x.swap_in_tokens * divisor // x.divisor) for x in lines]
     return max(rates, key=sum)
 
 
 def _again(instance: Instance, function: int) -> tuple[int, int]:
-    """The least that a batch takes, and on top of it each token processed or swapped in."""
     main, busy = instance.cost.functions[function], _fixed(instance, function)
     if instance.machine.host_memory == 0:
         return busy, main.tokens
@@ -330,7 +326,7 @@ def _again(instance: Instance, function: int) -> tuple[int, int]:
 
 
 def chain_of(request: Request) -> list[tuple[int, int]]:
-    """Return for each token its fresh tokens, and the ticks of the call after it."""
+    """Return the fresh tokens of each token, and the ticks of the call after it."""
     chain, fresh = list[tuple[int, int]](), request.prompt
     for segment in request.segments:
         duration, returns = (segment.call.duration, segment.call.returns) if segment.call else (0, 0)

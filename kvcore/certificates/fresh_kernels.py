@@ -9,13 +9,13 @@ from kvcore.compiled import compiled, inlined
 
 NO = -1
 ROOM = 3
-"""After `ROWS`, `HEAP` and `TRIED`: tokens that fit on the device beside a batch."""
+"""After `ROWS`, `HEAP`, `TRIED`: tokens that fit beside a batch."""
 LARGE = 2**58
-"""All tokens, and all times, times all rates, are below."""
+"""Above all tokens, and all times, times all rates."""
 PART, HERE, AWAY = range(3)
-"""Where the KV is that the last token left: not all is there; on the device; on the host."""
+"""The KV that the last token left: not all there; on the device; on the host."""
 EMPTY, FOUND, FULL, TIRED, PAUSED = range(5)
-"""Ends of a search: no label below the target, the first one is complete, no more labels, no more tries, a pause."""
+"""Ends of a search: no label left, the first one is complete, no more labels, no more tries, a pause."""
 
 
 class Chains(NamedTuple):
@@ -86,7 +86,7 @@ class Labels(NamedTuple):
 
 @compiled
 def search(p, f, most, most_tries, pause):
-    """Follow labels, the least bound first, until one of the ends above; may be called again, with more."""
+    """Follow labels, the least bound first, until an end above; can be continued."""
     while f.count[HEAP]:
         at = f.heap[0]
         if f.is_open[at]:
@@ -136,7 +136,7 @@ def follow(p, f, at, most, most_tries):
 
 @inlined
 def has_room(p, f, at, batch):
-    """Whether the contexts of a batch fit on the device."""
+    """Whether a batch's contexts fit on the device."""
     blocks = 0
     for i in range(len(p.length)):
         if batch >> i & 1:
@@ -146,7 +146,7 @@ def has_room(p, f, at, batch):
 
 @inlined
 def picks(p, f, at, batch, i):
-    """Return how many places the KV of a request may have during a batch, and ways there."""
+    """Return how many places a request's KV may have during a batch."""
     where = f.where[at, i]
     if p.cells:
         return p.cells if is_cut(p, f, at, batch, i) else 1
@@ -159,7 +159,7 @@ def picks(p, f, at, batch, i):
 
 @inlined
 def is_cut(p, f, at, batch, i):
-    """Whether a request outside a batch shares too little room with one after it."""
+    """Whether a request outside a batch shares too little room with a later one."""
     blocks, is_last = -p.blocks, True
     for j in range(len(p.length)):
         k = f.token[at, j]
@@ -172,7 +172,7 @@ def is_cut(p, f, at, batch, i):
 
 @compiled
 def back(p, f, at, batch, left, start):
-    """Write the KV of each request that may be on the device; return when a batch may end whose KV is back, or `NO`."""
+    """Write the KV that may be on the device; return the earliest end of a batch with its KV back, or `NO`."""
     room, taken, lacks = p.blocks, 0, 0
     for i in range(len(p.length)):
         if batch >> i & 1:
@@ -202,7 +202,7 @@ def back(p, f, at, batch, left, start):
 
 @compiled
 def put(p, f, at, batch, left):
-    """Write places of KV during a batch, and what is left to process; return the ticks of the moves (`NO`: no room)."""
+    """Write places of KV and what is left to process; return the ticks of moves (`NO`: no room)."""
     room, host, moves, lacks = p.blocks, p.host, 0, 0
     for i in range(len(p.length)):
         if not left >> i & 1:
@@ -244,7 +244,7 @@ def restored(p, lacks, moves):
 
 @compiled
 def add(p, f, at, batch, left):
-    """Add the label after one batch, if it is below the target and not covered."""
+    """Add the label after one batch, if below the target and not covered."""
     new, n = f.count[ROWS], len(p.length)
     start, ends, tokens, key = f.time[at], f.ends[at], f.tokens[at], 0
     work, fresh = 0, 0
@@ -302,7 +302,7 @@ def add(p, f, at, batch, left):
 
 @inlined
 def limit_to(p, f, new, i, k, latest):
-    """Give a request all the KV that the device may have of it, where it had time for more."""
+    """Give a request all KV that fits, where it had time for more."""
     most = f.device[new, i]
     if most < p.context[i, k] - 1 and latest - f.open[new, i] > (p.each + p.fee) * (most - f.kept[new, i]):
         f.open[new, i], f.kept[new, i] = latest, most
@@ -310,7 +310,7 @@ def limit_to(p, f, new, i, k, latest):
 
 @inlined
 def early(p, f, batch, start, longest):
-    """Return the tokens of a batch that may be processed early, of requests open for longer than `longest`."""
+    """Return tokens of a batch that may be early, of requests open longer than `longest`."""
     found = 0
     for i in range(len(p.length)):
         if batch >> i & 1 and start - f.since[i] > longest:
@@ -320,7 +320,7 @@ def early(p, f, batch, start, longest):
 
 @inlined
 def spared(p, f, batch, start, fresh, each, fee):
-    """Return how much work of a batch may be done before its start: the least over what is left out."""
+    """Return how much work of a batch may be early: the least over what is left out."""
     others = early(p, f, batch, start, NO)
     found = each * others - fee * max(0, fresh - p.budget - others)
     for i in range(len(p.length)):
@@ -333,7 +333,7 @@ def spared(p, f, batch, start, fresh, each, fee):
 
 @inlined
 def used(p, f, batch, start, since, each):
-    """Return how much work of a batch, and of a request open `since`, may be done before its start."""
+    """Return how much work of a batch, and of a request open `since`, may be early."""
     found = start - since + each * early(p, f, batch, start, NO)
     for i in range(len(p.length)):
         if batch >> i & 1:
@@ -345,7 +345,7 @@ def used(p, f, batch, start, since, each):
 
 @inlined
 def is_covered(p, f, new):
-    """Whether another label covers this one; labels that this one covers are left out."""
+    """Whether another label covers this one; covered ones are left out."""
     place = f.key[new] % len(f.heads)
     before, other, found = NO, f.heads[place] - 1, False
     while other != NO and not found:
@@ -396,7 +396,7 @@ def covers(p, f, one, other):
 
 @inlined
 def least(p, f, at):
-    """Return a lower bound on schedules through a label: next tokens take turns, then each has its own time."""
+    """Return a lower bound through a label: next tokens take turns, then each goes alone."""
     alone, total, tails, m, now = f.ends[at], f.ends[at], 0, ZERO, f.time[at]
     for i in range(len(p.length)):
         k = f.token[at, i]

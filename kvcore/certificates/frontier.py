@@ -11,26 +11,26 @@ from kvcore.compiled import compiled, inlined
 from kvcore.limits import DEVICE, HOST, SHARED, TOKENS
 
 SUM, LAST, LARGEST, LATE = range(4)
-"""Objectives: ticks until all ends, ticks until the last, the longest flow time, late requests."""
+"""Objectives: sum of ends, last end, longest flow time, late requests."""
 LOCAL, WAIT, AGE, DECODING = range(4)
-"""Numbers of a request at a batch boundary: its local state, ticks until it arrives or its call returns; where the
-objective needs them, ticks since its arrival (0 before it) and since its first token, else `NO`.
+"""Numbers of a request at a batch boundary: local state, ticks until it arrives or its call returns; if needed, ticks
+since its arrival (0 before it) and since its first token, else `NO`.
 """
 NO, MISSED = -1, -2
 """No option, request or time; an age that no longer matters as an SLO is, or will be, exceeded."""
 BUSY, ANY_DECODE, ANY_PREFILL, KNEE, ABOVE, DIVISOR = range(6)
 DECODES, PREFILLS, TRANSFERRED, VALUES = range(SHARED, SHARED + 4)
-"""Columns of a load after those of `LIMITS`: requests by phase, tokens swapped, and terms of each cost function."""
+"""Columns of a load after `LIMITS`: requests by phase, tokens swapped, terms of each cost function."""
 FIRST_TOKEN, COMPLETION, BETWEEN = range(3)
 ROWS, HEAP, TRIED = range(3)
 OPEN, CLOSED, DEAD = range(3)
 EMPTY, FOUND, FULL, TIRED, PAUSED, INCONSISTENT = range(6)
-"""Ends of a search: nothing left below the target, the best end is next, no more states, no more tries, `pause`;
-or the least that is left grew, an error of this program.
+"""Ends of a search: nothing left, the best end is next, no more states, no more tries, `pause`, or an error of this
+program (the least that is left grew).
 """
 MASK = 2**40 - 1
 ZERO, ONE = np.int64(0), np.int64(1)
-"""First numbers: numba would compile once more what is called with a constant."""
+"""Numba compiles once more what is called with a constant."""
 
 
 class Problem(NamedTuple):
@@ -102,7 +102,7 @@ class Frontier(NamedTuple):
 
 @inlined
 def pass_time(s, row, label, pick, ticks, child):
-    """Write `child`: requests after `ticks` with the options `pick` (NO: all wait). Return the label."""
+    """Write `child`, `ticks` later with options `pick` (NO: all wait); return the label."""
     rate = 0
     for j in range(len(row)):
         local, wait, age, decoding = row[j, LOCAL], row[j, WAIT], row[j, AGE], row[j, DECODING]
@@ -148,7 +148,7 @@ def pass_time(s, row, label, pick, ticks, child):
 
 @compiled
 def is_late(s, j, local, wait, age, decoding, began):
-    """Whether a request exceeds an SLO, or will in any schedule; `began`: it has just had its first token."""
+    """Whether a request must exceed an SLO; `began`: with its first token."""
     left = s.to_done[local] + (0 if s.arriving[local] else wait)
     if s.slo[j, FIRST_TOKEN] != NO and (began or not s.begun[local]):
         to_first = 0 if began else s.to_first[local]
@@ -184,7 +184,7 @@ def comes_before(row, i, j):
 
 @inlined
 def key_of(s, row):
-    """Return a key that states share if one may be as good as another: all is equal, but for ages."""
+    """Return a key that states share if one may be as good as another: all but ages."""
     key = 0
     for j in range(len(row)):
         if s.objective == SUM or s.objective == LAST:
@@ -197,13 +197,13 @@ def key_of(s, row):
 
 @inlined
 def mixed(key, number):
-    """Return the key with a number mixed in; it stays below 2^61: 40 bits and 20, and a number."""
+    """Return the key with a number mixed in, below 2^61: 40 bits and 20, and a number."""
     return ((key ^ (key >> 20)) * 1_000_003 + number) & MASK
 
 
 @inlined
 def is_as_good(s, row, label, other, its_label):
-    """Whether all that follows `other` may follow `row` at no more: it is the same but for smaller label and ages.
+    """Whether all that follows `other` may follow `row` at no more: the same but for smaller label and ages.
 
     For sums and ends `row` may wait until no request waits longer than in `other`; with free drops it may hold less.
     """
@@ -234,7 +234,7 @@ def is_as_good(s, row, label, other, its_label):
 
 @compiled
 def least(s, f, row, label):
-    """Return a lower bound on schedules through this state: the label plus the least that is left.
+    """Return a lower bound through this state: its label plus the least that is left.
 
     Each request takes its own ticks. The k-th to be over comes after the k that take the smallest shares.
     """
@@ -270,10 +270,10 @@ def least(s, f, row, label):
 
 @compiled
 def least_by_turns(s, f, row, label):
-    """Return a lower bound on schedules through this state: next tokens take turns, the shortest work left first.
+    """Return a lower bound through this state: next tokens take turns, the shortest work left first.
 
-    A batch lasts `busy` and what its requests add to a function of the cost, one after another. So all next tokens
-    together come no earlier than on one machine that may be interrupted.
+    A batch lasts `busy` plus its requests' terms of a cost function, in turn: all next tokens together are no earlier
+    than on one machine that may be interrupted.
     """
     most, total, waits, works = 0, 0, f.ends, f.parts[0]
     for j in range(len(row)):
@@ -295,7 +295,7 @@ def least_by_turns(s, f, row, label):
 
 @compiled
 def turns(waits, works, n):
-    """Return the sum of the ends of n jobs that wait, then go one at a time, the least work left first."""
+    """Return the sum of the ends of n jobs that wait, then take turns, the least work left first."""
     now, total, left = 0, 0, n
     while left:
         best, event = NO, NO
@@ -322,7 +322,7 @@ def turns(waits, works, n):
 
 @compiled
 def partial(s, row, label, pick, last, ticks):
-    """Return a lower bound on batches of at least `ticks` in which requests up to `last` take options."""
+    """Return a lower bound through batches of `ticks` or more in which requests up to `last` take options."""
     total, longest = label, 0
     if s.objective == LARGEST or s.objective == LATE:
         return label
@@ -354,7 +354,7 @@ def insert(values, n, value):
 
 @compiled
 def search(s, f, most, most_tries, pause):
-    """Follow states, the least bound first, until one of the ends above; may be called again, with more."""
+    """Follow states, the least bound first, until an end above; can be continued."""
     while f.count[HEAP]:
         at = f.heap[0]
         if f.status[at] == OPEN:
@@ -379,7 +379,7 @@ def search(s, f, most, most_tries, pause):
 
 @compiled
 def follow(s, f, at, most, most_tries):
-    """Add the states after every batch that may come next, at once or at an event. Return EMPTY if all were added."""
+    """Add the states after every batch that may come next. Return EMPTY if all were added."""
     row, event = f.rows[at], ZERO
     while event != NO:
         f.pick[0] = NO
@@ -396,7 +396,7 @@ def follow(s, f, at, most, most_tries):
 
 @inlined
 def next_event(row, event):
-    """Return the ticks to the first arrival or return of a call after `event` ticks (NO: none)."""
+    """Return the ticks to the first arrival or return after `event` (NO: none)."""
     found = NO
     for j in range(len(row)):
         if row[j, WAIT] > event and (found == NO or row[j, WAIT] < found):
@@ -406,7 +406,7 @@ def next_event(row, event):
 
 @inlined
 def is_in_time(s, row, pick, event):
-    """Whether a batch at an event moves or works on a request that waits for it; else it might start before."""
+    """Whether a batch at an event serves a request that waits for it; else it might start before."""
     found = event == 0
     for j in range(len(row)):
         found = found or (row[j, WAIT] == event and s.touches[pick[j]])
@@ -415,7 +415,7 @@ def is_in_time(s, row, pick, event):
 
 @compiled
 def batches(s, f, at, label, event, most, most_tries):
-    """Add the states after every batch that starts in `f.start`, `event` ticks after the state `at`."""
+    """Add the states after every batch from `f.start`, `event` ticks after the state `at`."""
     row, pick, loads, n = f.start, f.pick, f.loads, len(f.start)
     j, pick[0] = ZERO, s.first[row[0, LOCAL]] - 1
     while j >= 0:
@@ -460,7 +460,7 @@ def drops_in_vain(s, pick, loads, n):
 
 @inlined
 def is_twin(s, row, j):
-    """Whether a request equals the one before: one of two exchanged batches is enough."""
+    """Whether a request equals the one before, so that one order is enough."""
     return s.group[j] == s.group[j - 1] and not comes_before(row, j - 1, j) and not comes_before(row, j, j - 1)
 
 
@@ -491,7 +491,7 @@ def duration(s, loads, j):
 
 @compiled
 def add(s, f, at, label, event, ticks, most):
-    """Add the state that follows `f.start` after `ticks` with the options `f.pick`, if it is new or better."""
+    """Add the state after `ticks` with options `f.pick`, if new or better."""
     child, rows, count = f.child, f.rows, f.count
     label = pass_time(s, f.start, label, f.pick, ticks, child)
     arrange(s, child)
@@ -561,7 +561,7 @@ def store(s, f, new, at, label, bound):
 
 @compiled
 def goes_first(f, one, other):
-    """Whether a state is followed before another: the least bound, then the fewest tokens left, then the oldest."""
+    """Whether a state goes first: least bound, then fewest tokens left, then oldest."""
     if f.bound[one] != f.bound[other]:
         return f.bound[one] < f.bound[other]
     if f.tokens[one] != f.tokens[other]:
@@ -607,7 +607,7 @@ def pop(f):
 
 
 def room(requests: int, states: int, tokens: int, vectors: int, columns: int) -> Frontier:
-    """Return arrays for these numbers of states and of generated tokens; only what is written takes memory."""
+    """Return arrays for these numbers of states and tokens; only what is written takes memory."""
 
     def numbers(*shape: int) -> Any:
         return np.zeros(shape, dtype=np.int64)

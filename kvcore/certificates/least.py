@@ -1,11 +1,11 @@
-"""The least that a request needs in any schedule: the checkers' own, apart from the formulations'."""
+"""The least that a request needs in any schedule: the checkers' own."""
 
 from kvcore.cost import Cost, Features
 from kvcore.instance import Instance, Machine, Request
 
 
 def chunks(machine: Machine, tokens: int) -> int:
-    """Return the least number of batches that process `tokens` tokens of one request."""
+    """Return the least number of batches that process `tokens` of one request."""
     if not machine.chunked or machine.prefill_limit is None:
         return 1
     return -(-tokens // machine.prefill_limit)
@@ -24,7 +24,7 @@ def least_batches(machine: Machine, request: Request) -> tuple[int, int]:
 
 
 def least_work(instance: Instance) -> int:
-    """Return the least ticks of a batch with work: one decode, or the start of one prefill."""
+    """Return the least ticks of a batch with work: a decode, or the start of a prefill."""
     prompt = min(request.prompt for request in instance.requests)
     resident = max(1, prompt - 1) if instance.machine.chunked else prompt
     decode = Features(busy=1, any_decode=1, tokens=1, generated=1, decode_requests=1, decode_kv=resident)
@@ -33,10 +33,10 @@ def least_work(instance: Instance) -> int:
 
 
 def least_prefill(cost: Cost, tokens: int) -> int:
-    """Return the least ticks of the batches that process a request's first `tokens` tokens.
+    """Return the least ticks of batches that process a request's first `tokens` tokens.
 
-    f is superadditive over parts, with two exceptions: the last token alone may be a decode, which costs no pairs; and
-    tokens above a knee may stay below it.
+    f is superadditive over parts, except that the last token alone may be a decode, without pairs, and tokens above a
+    knee may stay below it.
     """
     whole = Features(
         busy=1, any_prefill=1, tokens=tokens, generated=1, prefill_requests=1, prefill_pairs=max(1, (tokens - 1) ** 2)

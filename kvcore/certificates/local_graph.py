@@ -37,7 +37,7 @@ TOKENS, DECODES, PREFILLS, *SWAPPED = map(
 
 
 class LocalGraph(NamedTuple):
-    """Local states of all kinds as numbers; the options of state s are `first[s]` to `first[s + 1]` - 1.
+    """Local states of all kinds as numbers. Options of state s: `first[s]` to `first[s + 1]` - 1.
 
     One more option, the last, is none.
     """
@@ -45,16 +45,16 @@ class LocalGraph(NamedTuple):
     first: Array
     load: Array
     to: Array
-    """Where an option leads; if a call starts at the end of the batch, `away` are its ticks, else -1."""
+    """Where an option leads; `away`: ticks of a call that starts at its end, else -1."""
     away: Array
     kept: Array
-    """With free drops, for an option that only drops all: that which only keeps it; else -1."""
+    """With free drops, for an option that only drops all: the one that only keeps it; else -1."""
     moves: Array
     """Tokens dropped, swapped out, swapped in, and processed."""
     ready: Array
     """The state after the wait."""
     empty: Array
-    """With free drops: whether there is no KV, so that more is as good; else of no state."""
+    """With free drops: whether there is no KV."""
     arriving: Array
     begun: Array
     """Whether the first token is there."""
@@ -63,7 +63,7 @@ class LocalGraph(NamedTuple):
     start: Array
     """State of each request at tick 0."""
     most: Array
-    """The most that all requests together add to a batch, by count."""
+    """The most that all requests add to a batch, by count."""
 
     @property
     def use(self) -> Array:
@@ -71,10 +71,9 @@ class LocalGraph(NamedTuple):
         return np.stack(Load(*self.load.T).shared, axis=1)
 
     def least(self, steps: Array, over: Array, far: int, ends: Array | None = None) -> Array:
-        """Return the least sum of `steps` of options that leads to a state `over`, or through an option that `ends`.
+        """Return the least sum of `steps` to a state `over`, or through an option that `ends`, cut off at `far`.
 
-        0 where it is over; else the least over the options, each with what follows, and over what is left after the
-        wait. Values are cut off at `far`.
+        0 where over; else the least over the options, each with what follows, and over what is left after the wait.
         """
         value, lower = np.full(len(self.ready), far), np.where(over, 0, far)
         stuck, steps = self.first[:-1] == self.first[1:], np.minimum(steps, far)
@@ -101,7 +100,7 @@ class LocalGraph(NamedTuple):
     def next_token(self, linear: Array, ticks: Array, over: Array, far: int) -> tuple[Array, Array]:
         """Return the least that the next token adds to each function [states, functions], and `ticks` from it on.
 
-        Only work counts, which comes after the wait; swaps may come before.
+        Only work counts, after the wait.
         """
         state = np.repeat(np.arange(len(self.ready)), np.diff(self.first))
         ends = np.append(self.left[self.to[:-1]] < self.left[state], False)
@@ -112,7 +111,7 @@ class LocalGraph(NamedTuple):
         return np.stack(work, axis=1), self.least(np.where(ends, away + ticks[self.to], 0), over, far, ends)
 
     def shares(self, linear: Array, fixed: Array, limits: Array, over: Array, far: int) -> tuple[Array, Array]:
-        """Return vectors of shares until a state is `over` [states, vectors], and how much of each a tick has."""
+        """Return vectors of shares until `over` [states, vectors], and how much of each a tick has."""
         load, use = self.load, self.use
         kinds, counts = np.unique(self.start, return_counts=True)
         most = np.maximum(1, np.minimum(limits, counts @ np.maximum.reduceat(use, self.first[kinds])))
@@ -147,8 +146,8 @@ def local_graph(
 ) -> LocalGraph:
     """Return the graphs of all requests, one for each group, side by side; a group's requests are consecutive.
 
-    `whole`: prefills are split only as `splits.py` says. `free_drops`: whoever has KV may do all that it may
-    without. Raises InvalidCertificate where there are too many options.
+    `whole`: prefills are split only as `splits.py` says. `free_drops`: with KV all is allowed that is without.
+    Raises InvalidCertificate where there are too many options.
     """
     states: list[tuple[Any, ...]] = []
     options: list[tuple[Any, ...]] = []

@@ -1,4 +1,4 @@
-"""One machine that may interrupt its work: exact optima on which bounds by shares of time rest."""
+"""One machine that may interrupt: exact optima behind bounds by shares of time."""
 
 from collections.abc import Iterator, Sequence
 from heapq import heappop, heappush
@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 
 class WorkPiece(NamedTuple):
-    """Work possible from `release` on; of the released pieces the one of the lowest `rank` is done."""
+    """Work possible from `release` on; the lowest released `rank` goes first."""
 
     release: int
     rank: int
@@ -15,7 +15,7 @@ class WorkPiece(NamedTuple):
 
 
 def run(pieces: Sequence[WorkPiece]) -> Iterator[tuple[WorkPiece, int, int]]:
-    """Yield (piece, start, end) for every stretch of work on one piece. O(n log n)."""
+    """Yield (piece, start, end) for every stretch of work. O(n log n)."""
     waiting = sorted(pieces)
     ready: list[tuple[int, int, int]] = []
     now = position = 0
@@ -37,12 +37,12 @@ def run(pieces: Sequence[WorkPiece]) -> Iterator[tuple[WorkPiece, int, int]]:
 
 
 def largest(pieces: Sequence[WorkPiece]) -> int:
-    """Return the least largest (end of a piece - its rank): ranks are tails, negated (Jackson)."""
+    """Return the least largest (end - rank): ranks are tails, negated (Jackson)."""
     return max((end - piece.rank for piece, _, end in run(pieces)), default=0)
 
 
 def moments(pieces: Sequence[WorkPiece], owners: int) -> list[int]:
-    """Return, for each owner, the sum over its pieces of work times (twice) the mean time at which it is done.
+    """Return, by owner, the sum over its pieces of work times (twice) the mean time at which it is done.
 
     Their weighted sum is the least of any schedule if ranks order the weights, the largest first (Goemans: such means
     obey the inequalities of a polymatroid, for which the greedy order is optimal).

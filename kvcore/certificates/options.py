@@ -1,4 +1,4 @@
-"""What one request may do in a batch: the rules R2, R3, R4, R8, R9 and R10 of `docs/semantics.md`, with no reduction.
+"""What one request may do in a batch: R2, R3, R4, R8, R9 and R10 of `docs/semantics.md`, with no reduction.
 
 For searches that a checker runs again; shares only the nouns with the referee.
 """
@@ -14,16 +14,16 @@ from kvcore.instance import Machine, Request
 from kvcore.limits import LIMITS, limits_of
 
 PLAIN, WINDOW, DUE, WORKED = range(4)
-"""Marks of a state. `WINDOW`: between the start of a free call and the next work. `DUE`: the next batch must make the
-move that its call orders. `WORKED`: in the batch before, inside its segment, on a machine without `pause`.
+"""Marks of a state. `WINDOW`: between the start of a free call and the next work. `DUE`: the next batch must make its
+call's move. `WORKED`: in the batch before, inside its segment, without `pause`.
 """
 
 
 class LocalState(NamedTuple):
-    """One request at a batch boundary. `segment` and `generated` give the tokens known.
+    """One request at a batch boundary.
 
     `wait` is the ticks until it arrives or its call returns; -1 - duration at the end of an option that starts a call,
-    before the ticks of the batch pass. Done: `segment` is past the last, and all else is 0.
+    before the batch's ticks. Done: `segment` is past the last, all else 0.
     """
 
     segment: int = 0
@@ -34,12 +34,12 @@ class LocalState(NamedTuple):
     wait: int = 0
 
     def after(self, ticks: int) -> LocalState:
-        """Return the state `ticks` later; a call that starts at the end of a batch starts now."""
+        """Return the state `ticks` later; a call that starts at the batch's end starts now."""
         return self._replace(wait=-1 - self.wait if self.wait < 0 else max(0, self.wait - ticks))
 
 
 class Load(NamedTuple):
-    """What an option adds to a batch; sums over requests decide R5, R6, R7 and the duration."""
+    """What an option adds to a batch; sums decide R5 to R7 and the duration."""
 
     blocks: int = 0
     host: int = 0
@@ -107,7 +107,7 @@ class RequestOptions:
         return state.segment > 0 or state.generated > 0
 
     def options(self, state: LocalState) -> Iterator[Option]:
-        """Yield every option that the request's own rules and an empty machine allow."""
+        """Yield every option that the request's rules and an empty machine allow."""
         if self.is_done(state):
             yield Option(0, 0, 0, 0, Load(), state)
             return
@@ -159,7 +159,7 @@ class RequestOptions:
         return self.request.known[state.segment] + state.generated
 
     def option(self, state: LocalState, moves: tuple[int, int, int], device: int, host: int, work: int) -> Option:
-        """Return the option that ends with `device` + `work` tokens on the device, and `host` on the host."""
+        """Return the option that ends with `device` + `work` tokens there, and `host` on the host."""
         _, swap_out, swap_in = moves
         missing = self.known(state) - device
         decode = work > 0 and device > 0 and missing == 1
@@ -196,6 +196,6 @@ class RequestOptions:
         return state._replace(segment=state.segment + 1, generated=0, mark=mark, wait=wait)
 
     def fits(self, load: Load) -> bool:
-        """Whether R5, R6 and R7 allow such a batch. Loads only add up: a broken limit stays broken."""
+        """Whether R5 to R7 allow such a batch. Loads only add up: a broken limit stays broken."""
         within = all(map(le, load.shared, self.limits))
         return within and (self.machine.hybrid or not (load.decode_requests and load.prefill_requests))

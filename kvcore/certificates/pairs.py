@@ -41,20 +41,20 @@ ENDLESS = 2**60
 
 
 class Chain(NamedTuple):
-    """The ticks of a request alone: the blocks of each (0: no batch), and the cost of a tick."""
+    """The ticks of a request alone: blocks of each (0: no batch), and costs."""
 
     blocks: np.ndarray[Any, np.dtype[np.int64]]
     rate: int
 
 
 class Pairs(Proof):
-    """No two requests are faster than they would be together; there are no numbers to propose."""
+    """No two requests are faster than together; there are no numbers to propose."""
 
     kind: Literal["pairs"] = "pairs"
     takes: ClassVar = Takes(MACHINES | REQUESTS | CALLS | SUMS)
 
     def prove(self, instance: Instance, objective: str, budget: Budget) -> Value:
-        """Return the sum of the bounds of all pairs, over the pairs of each request."""
+        """Return the sum of all pairs' bounds, over the pairs of each request."""
         spend(instance, objective, budget)
         requests, unit = instance.requests, scale_of(instance.requests, objective)
         chains = [chain(instance, request, objective, int(unit * weight(request, objective))) for request in requests]
@@ -69,7 +69,7 @@ class Pairs(Proof):
 
 
 def spend(instance: Instance, objective: str, budget: Budget) -> None:
-    """Count the work of all pairs; InvalidCertificate where it is too much, or nothing would be proved."""
+    """Count the work of all pairs; InvalidCertificate where it is too much, or proves nothing."""
     if len(instance.requests) < 2:
         raise InvalidCertificate("pairs of requests need two requests")
     sizes = sorted(_size(instance, request, objective) for request in instance.requests)
@@ -103,7 +103,7 @@ def _room(instance: Instance) -> int:
 
 
 def _runs(instance: Instance, request: Request, objective: str) -> list[tuple[int, int]]:
-    """The chain of a request as (blocks, ticks) of like ticks; 0 blocks where it waits or is in a call."""
+    """As (blocks, ticks) of like ticks; 0 blocks: no batch."""
     machine, context = instance.machine, 0
     alone = 1 in (machine.batch_requests, machine.batch_tokens)
     runs = [(0, request.arrival - instance.first_arrival)]
@@ -122,7 +122,7 @@ def chain(instance: Instance, request: Request, objective: str, rate: int) -> Ch
 
 
 def least(one: Chain, other: Chain, most: int) -> int:
-    """Return the least sum of the ends of two chains, each times its rate, where `most` blocks fit."""
+    """Return the least sum of two chains' ends, each times its rate, where `most` blocks fit."""
     if len(one.blocks) > len(other.blocks):
         one, other = other, one
     columns = np.arange(len(other.blocks) + 1)

@@ -19,7 +19,7 @@ NEVER = 2**60
 
 
 class Route(NamedTuple):
-    """One kind of request: its legs and their starts, tokens of a prefill part, the block, its arrival and rate."""
+    """One kind of request: legs, starts, tokens of a prefill part, block, arrival and rate."""
 
     legs: Any
     starts: Any
@@ -32,7 +32,7 @@ class Route(NamedTuple):
 class PriceArrays(NamedTuple):
     """Prices of device blocks, host tokens, and tokens and requests of a batch [4, slots].
 
-    `sums` and `moments` [slots + 1] add up the device's price, and that times the slot, over the slots before each.
+    `sums` and `moments` [slots + 1] add up the device's price, and that times the slot, before each slot.
     """
 
     rows: Any
@@ -72,13 +72,13 @@ def fill_least(price, earliest, least):
 
 @compiled
 def place(first, low, stride):
-    """Return the place in `best` of a first slot, or of the next one there."""
+    """Return the place in `best` of a first slot, or of the next one."""
     return (max(first - low, 0) + stride - 1) // stride
 
 
 @compiled
 def after(c, k, route, table):
-    """Return the cost of what follows segment k that ends before slot c, and the start of the next one."""
+    """Return the cost after segment k if it ends before slot c, and the next start."""
     legs, starts, _, _, arrival, rate = route
     best, held, lows, stride = table
     slots = held.shape[2] - 1
@@ -103,7 +103,7 @@ def after(c, k, route, table):
 
 @compiled
 def holding(kept, preserved, block, rows, t):
-    """Return what KV kept through a call pays in slot t: on the device, or in the cheaper place allowed."""
+    """Return what KV kept through a call pays in slot t, in the cheaper allowed place."""
     on_device = rows[DEVICE, t] * -(-kept // block)
     return on_device if preserved else min(on_device, rows[HOST, t] * kept)
 
@@ -112,7 +112,7 @@ def holding(kept, preserved, block, rows, t):
 def least_costs(route, prices, stride):
     """Return the least costs of all segments, from the last back.
 
-    Segments from the slot after the last one on have their first token at their earliest.
+    From the slot after the last one on, first tokens are at their earliest.
     """
     legs, starts, part, block, _, _ = route
     rows, sums, moments = prices
@@ -163,7 +163,7 @@ def least_costs(route, prices, stride):
 
 @compiled
 def least_cost(route, table):
-    """Return the cost of the cheapest path (`NEVER` or more: none ends its segments as it must)."""
+    """Return the cost of the cheapest path (`NEVER` or more: none is allowed)."""
     slots, first = table.held.shape[2] - 1, route.arrival + route.starts[0, 0, SLOTS] - 1
     if first < slots:
         return table.best[0, 0, place(first, table.lows[0, 0], table.stride)]

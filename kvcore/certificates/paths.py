@@ -30,14 +30,14 @@ from kvcore.instance import Machine, Request
 
 Array = npt.NDArray[np.int64]
 Ends = Sequence[tuple[int, int]]
-"""First and last slot in which each segment may end; none of the last is after the last price."""
+"""First and last slot in which each segment may end, none after the last price."""
 ANY_LATER = 2**62
 """Last slot of an end that may be in any."""
 
 
 @dataclass(frozen=True)
 class Start:
-    """How a segment may begin: from its arrival, or after a call with its KV kept or dropped."""
+    """How a segment begins: from its arrival, or after a call with KV kept or dropped."""
 
     kept: int
     """Tokens of KV there."""
@@ -92,7 +92,7 @@ class Course:
 
     @cached_property
     def least(self) -> list[int]:
-        """The least slots from when each segment could begin to the completion."""
+        """Least slots from each segment's beginning to the completion."""
         least = [0]
         for leg in reversed(self.legs):
             first = min(start.slots for start in leg.starts)
@@ -100,7 +100,7 @@ class Course:
         return least[:0:-1]
 
     def route(self, arrival: int, rate: float, ends: Ends = ()) -> Route:
-        """Return the request as the kernels take it; `rate` is the cost of a slot of its time.
+        """Return the kernels' request; `rate` is the cost of a slot of its time.
 
         Segments end before the last slot in which a later one may end.
         """
@@ -134,10 +134,10 @@ class PriceRows:
 
 
 def cheapest(course: Course, prices: PriceRows, arrival: int, rate: int, ends: Ends = ()) -> int:
-    """Return the cost of the cheapest path from slot `arrival` on, with each segment in its `ends` (none: in any).
+    """Return the cost of the cheapest path from slot `arrival` on, with each segment in its `ends` (none: any).
 
-    Completing before slot c costs rate (c - arrival). After the last slot all prices are 0. Where no path is allowed,
-    it costs `NEVER` or more.
+    Completing before slot c costs rate (c - arrival). After the last slot all prices are 0. `NEVER` or more: none is
+    allowed.
     """
     route = course.route(arrival, rate, ends)
     return int(least_cost(route, least_costs(route, prices.arrays, 1)))

@@ -26,7 +26,7 @@ from kvcore.limits import LIMITS
 from kvcore.metrics import Value, weight
 
 ROWS = tuple(limit for limit in LIMITS if limit.name in ("device", "host", "tokens", "requests"))
-"""Limits that have prices, in the order of the rows of `path_kernels.py`."""
+"""Limits with prices, as the rows of `path_kernels.py`."""
 MOST_SLOTS = 2**21
 
 Price = Annotated[int, Field(ge=0, le=2**50)]
@@ -54,7 +54,7 @@ class Prices(Proof):
     """Always empty: a key of older files."""
 
     def prove(self, instance: Instance, objective: str, budget: Budget) -> Value:
-        """Return the costs of the cheapest paths of all requests, less those of the limits."""
+        """Return the costs of all cheapest paths, less those of the limits."""
         alike = kinds(instance)
         spend(budget, instance.machine, alike, self.slots)
         cheapest = self.paths(instance, objective)
@@ -63,7 +63,7 @@ class Prices(Proof):
     def paths(self, instance: Instance, objective: str) -> Callable[..., int]:
         """Return a function from a request of the instance, with its `Ends`, to the cost of its cheapest path.
 
-        Raises InvalidCertificate if these prices prove nothing for it.
+        Raises InvalidCertificate if the prices prove nothing.
         """
         self._check(instance)
         for request in kinds(instance):
@@ -142,7 +142,6 @@ def spend(budget: Budget, machine: Machine, alike: Iterable[Request], slots: int
 
 
 def _calls(machine: Machine, request: Request, slots: int) -> int:
-    """About how many loops over all slots its cheapest path takes."""
     legs = Course(machine, request).legs
     if machine.evict:
         course = Course(machine, request)

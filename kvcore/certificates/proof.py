@@ -35,7 +35,7 @@ class Proof(Noun, ABC):
     def value(self, instance: Instance, objective: str) -> Value:
         """Return the lower bound that these numbers prove, recomputed exactly from the instance.
 
-        Raises InvalidCertificate if the argument is not proved for the instance or objective, or exceeds a `Budget`.
+        Raises InvalidCertificate if it is not proved here, or exceeds a `Budget`.
         """
         return self.checked(instance, objective, Budget())
 

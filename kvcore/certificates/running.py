@@ -37,11 +37,11 @@ class Elements:
     """The elements in a lasting order: a tick later, those left are in order still.
 
     `first` is the kind in its first batch, else -1; `later` the element a tick later, -1 if it ends. At most `most`
-    elements with the same last load can run together.
+    elements with one last load run together.
     """
 
     def __init__(self, kinds: Sequence[Kind], most: int) -> None:
-        """Raises TooMany if their loads are more than `most` numbers."""
+        """Raises TooMany above `most` numbers of loads."""
         longest = max((kind.length for kind in kinds), default=1)
         if sum(kind.length for kind in kinds) * longest > most:
             raise TooMany
@@ -66,8 +66,8 @@ class Elements:
 class _Level:
     """The configurations of one size, in the order of their largest elements.
 
-    `load`, [ticks, rows], is what they occupy if no other starts; `last` the largest element, `alike` how many elements
-    share its last load.
+    `load`, [ticks, rows]: blocks if no other starts; `last`: the largest element; `alike`: how many share its last
+    load.
     """
 
     load: npt.NDArray[np.int32]
@@ -75,7 +75,6 @@ class _Level:
     alike: Array
 
     def admits(self, elements: Elements, e: int, memory: int, budget: Budget) -> Array:
-        """Rows to which `e` can be added as the largest element."""
         length, upto = int(elements.length[e]), int(np.searchsorted(self.last, e, "right"))
         budget.spend(WHAT, 12 * CALL + 4 * upto)
         load, most = self.load[:length], memory - elements.load[e, :length, None]
@@ -86,7 +85,6 @@ class _Level:
         return fits
 
     def number(self, elements: Elements, e: int, rows: Array) -> Array:
-        """How many elements with the last load of `e` there are with it."""
         last = self.last[rows]
         same = (last >= 0) & (elements.last[last] == elements.last[e])
         number: Array = np.where(same, self.alike[rows], 0) + 1
@@ -111,7 +109,7 @@ class Running:
     ) -> None:
         """With at most `at_once` requests each.
 
-        Raises TooMany if there are more than `most` configurations, InvalidCertificate if the budget ends.
+        Raises TooMany above `most` configurations, InvalidCertificate if the budget ends.
         """
         self.budget = budget
         self.elements = Elements(kinds, most)
@@ -140,8 +138,7 @@ class Running:
     def cheapest(self, price: Array, kept: Array | None = None) -> int:
         """Return the least sum of prices, [ticks, kinds], of starts from the empty base on; then all is free.
 
-        `kept` [ticks + 1, bases], if given, takes that from each base at each tick.
-        Raises TooMany if there are too many sets of starts in all these ticks, or what `spend` does.
+        `kept` [ticks + 1, bases] takes that from each base at each tick. Raises TooMany, or as `spend`.
         """
         self.spend(len(price))
         value = np.zeros(len(self.later), np.int64)
@@ -158,14 +155,13 @@ class Running:
         return int(value[self.empty])
 
     def spend(self, ticks: int) -> None:
-        """Count the work of the cheapest path through so many ticks."""
+        """Count the work of the cheapest path."""
         sets, kinds = self.starts.shape
         if sets * ticks > MOST_STARTS:
             raise TooMany
         self.budget.spend(WHAT, ticks * (sets * (4 * CALL + 3 * kinds) + 30 * (len(self.base) + len(self.later))))
 
     def _enumerate(self, memory: int, most: int, at_once: float) -> None:
-        """Add elements one at a time; number by size, then largest element, then what it is added to."""
         elements, total = self.elements, 1
         minus = np.full(1, -1, np.int64)
         level = _Level(np.zeros((elements.load.shape[1], 1), np.int32), minus, minus)
@@ -194,7 +190,6 @@ class Running:
             self.begins.append(total)
 
     def _child(self, parents: Array, last: Array) -> Array:
-        """Numbers of the configurations `parents` with their largest element added."""
         size = np.searchsorted(self.begins, parents, "right")
         child = np.empty(len(parents), np.int64)
         for n in np.unique(size).tolist():
@@ -208,7 +203,6 @@ class Running:
         return child
 
     def _parts(self) -> tuple[Array, Array, Array]:
-        """Numbers of each configuration without what starts, of that alone, and a tick later."""
         base, alone, later = (np.zeros(self.begins[-1], np.int64) for _ in range(3))
         for n in range(1, len(self.begins) - 1):
             mine = slice(self.begins[n], self.begins[n + 1])

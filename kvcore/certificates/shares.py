@@ -36,9 +36,8 @@ class Division(Proof):
     """How the time of a batch is divided among what is in it: no batch is shorter than all shares in it.
 
     `functions` weighs the lines below the duration, in their order (`steps.lines`), in 1024ths of at most 1 altogether.
-    The fixed part of a batch is shared by the blocks of `memory`, the `tokens`, the `prefill_tokens` and the `requests`
-    in it, and by their `packing`, in 1024ths. Packing counts the memory of a request in a batch by the dual feasible
-    function of number `packs`.
+    The fixed part is shared by the blocks of `memory`, the `tokens`, the `prefill_tokens`, the `requests`, and by their
+    `packing`, in 1024ths: the memory of a request under the dual feasible function of number `packs`.
     """
 
     functions: Annotated[tuple[Proportion, ...], Field(min_length=1, max_length=1000)]
@@ -59,7 +58,7 @@ class Division(Proof):
         budget.spend(f"shares of {steps} steps in {count} lines", work, memory)
 
     def check(self, instance: Instance) -> None:
-        """Raise InvalidCertificate where the parts exceed one whole, or the lines are not those of the cost."""
+        """Raise InvalidCertificate where parts exceed one whole, or lines are not the cost's."""
         if len(self.functions) != len(lines(instance.cost)):
             raise InvalidCertificate(f"there are {len(lines(instance.cost))} lines, not {len(self.functions)}")
         if sum(self.functions) > UNIT or self.shared > UNIT:
@@ -71,7 +70,7 @@ class Division(Proof):
         return sum(getattr(self, name) for name in RESOURCES)
 
     def share(self, instance: Instance, base: Fraction) -> dict[str, Fraction]:
-        """Return prices, by their names in `StepPrices`, at which what fits into a batch pays at most `base`."""
+        """Return prices, named as in `StepPrices`, at which what fits into a batch pays at most `base`."""
         machine = instance.machine
         blocks = machine.block_limit
         given = {
@@ -102,7 +101,7 @@ class Shares(Division):
     """Always empty: a key of older files."""
 
     def prove(self, instance: Instance, objective: str, budget: Budget) -> Value:
-        """Return the best value of one machine that may interrupt and serves each request its shares."""
+        """Return the best value of one interruptible machine that serves requests their shares."""
         self.check(instance)
         self.spend(instance, budget)
         priced = PricedSteps(instance, self)
@@ -143,7 +142,7 @@ def most_prefill(instance: Instance) -> int:
 
 
 class PricedSteps:
-    """The steps of an instance, with their shares of time in units of 2^-`bits` ticks."""
+    """The steps of an instance, with shares of time in units of 2^-`bits` ticks."""
 
     def __init__(self, instance: Instance, proof: Division) -> None:
         self.instance, self.proof = instance, proof
@@ -154,10 +153,10 @@ class PricedSteps:
         others = sum(r.call_time + r.arrival for r in instance.requests) + least_work(instance)
         check_size(sum(self.steps.sums(self.ticks)) + others)
         self.done = self._since_arrival(self.ticks + self.steps.waits)
-        """Least ticks from the arrival to the end of the batch of each step."""
+        """Least ticks from the arrival to the end of each step's batch."""
 
     def divided(self, proof: Division) -> PricedSteps:
-        """Return the same steps with another division of batches, but for `packs`."""
+        """Return the same steps with another division, but for `packs`."""
         other = copy(self)
         other.proof, other.mixed = proof, _mixture(self.instance.cost, proof.functions)
         return other
@@ -186,7 +185,7 @@ class PricedSteps:
         return work >> spare, bits - spare
 
     def busy_time(self) -> Fraction:
-        """Return the prices of all work, plus the fixed part of the least number of batches."""
+        """Return the prices of all work, plus the fixed part of the fewest batches."""
         base, prefill, prices = self.mixed
         work, bits = self.work(Fraction(0), prices)
         shared = Fraction(sum(self.steps.sums(work)), 2**bits) + base * self.batches() + prefill * self.prefills()
@@ -205,7 +204,7 @@ class PricedSteps:
         return self.work(base, prices, {"prefill_tokens": prefill / most_prefill(self.instance)}, last=last)
 
     def batches(self) -> int:
-        """Return the least number of batches with work: those before and after a step are its request's own."""
+        """Return the least number of batches with work: around a step they are its request's own."""
         work, bits = self.work(Fraction(1))
         done = self._since_arrival(self.steps.batches)
         pieces = self._pieces(work, bits, done - self.steps.batches, self._after(done), [0] * len(self.arrivals))
@@ -228,7 +227,6 @@ class PricedSteps:
     def _pieces(
         self, work: Integers, bits: int, before: Integers, after: Integers, arrivals: list[int]
     ) -> list[WorkPiece]:
-        """Work in pieces of a few steps; ranks are the tails of their last steps, negated."""
         first = self.steps.first
         place = np.arange(len(work)) - np.repeat(first[:-1], np.diff(first))
         starts = np.flatnonzero((place % (1 + len(work) // MOST_PIECES) == 0) | (self.steps.waits > 0))
@@ -272,7 +270,6 @@ class PricedSteps:
         return Fraction(total, UNIT << bits)
 
     def _tails(self, work: Integers, goal: list[int]) -> list[int]:
-        """For each request the sum of work times (twice) what is left after the middle of its batch."""
         least = least_work(self.instance)
         totals = []
         for start, stop, end in zip(self.steps.first[:-1].tolist(), self.steps.first[1:].tolist(), goal, strict=True):
@@ -287,7 +284,6 @@ class PricedSteps:
 
 
 def _mixture(cost: Cost, functions: tuple[int, ...]) -> tuple[Fraction, Fraction, dict[str, Fraction]]:
-    """The least that a batch takes, one with prefills besides, and the prices of the work in it."""
     base = prefill = Fraction(0)
     prices = dict.fromkeys(StepPrices._fields, Fraction(0))
     for part, line in zip(functions, lines(cost), strict=True):

@@ -1,7 +1,7 @@
-"""The local graphs of `slots`: each kind of request on its own, tick by tick, as arrays; and which states are as good.
+"""The local graphs of `slots`: each kind of request on its own, tick by tick; and which states are as good.
 
-A step is a tick: an option of a batch (`options.py`), or idling between batches. Only what a simulation, computed here,
-shows to be no better is left out.
+A step is a tick: an option of a batch (`options.py`), or idling between batches. Left out is only what a simulation,
+computed here, shows to be no better.
 """
 
 from functools import cached_property
@@ -22,13 +22,11 @@ from kvcore.metrics import SUMS, scale_of, weight
 Integers = npt.NDArray[np.int64]
 
 MOST_STATES, MOST_OPTIONS = 200_000, 2_000_000
-"""Local states and options of all kinds together."""
+"""Local states and options of all kinds."""
 MOST_COMPARED, MOST_PAIRS = 2**31, 2**28
-"""Pairs of options, and of states, of one kind up to which its simulation is computed; else no state is as good as
-another.
-"""
+"""Most pairs of options, and of states, of one kind; above, no simulation is computed."""
 REACH_WORK, KEEP_WORK, COMPARE_WORK = 4, 6, 6
-"""Work of an option at a tick, two options of a state, and a pair compared."""
+"""Work of an option at a tick, two options of a state, a compared pair."""
 OF_OPTIONS = ("use", "acts", "decodes", "prefills", "ends")
 MOST_SLOTS, MOST_RATE = 2**16, 2**40
 
@@ -36,9 +34,9 @@ MOST_SLOTS, MOST_RATE = 2**16, 2**40
 class Graphs(NamedTuple):
     """All local graphs as arrays; states and options of a kind are consecutive. Options of state i: first[i] and on.
 
-    `use` [options, resources]; `ends`: whether the option pays `rate` for each tick up to the end of its batch; `over`:
-    nothing is left to pay; `limits` has -1 where none can bind. `idle` is where a tick between batches leads. Where
-    `strict`, a batch must have work or a transfer; else drops alone make one, too.
+    `use` [options, resources]; `ends`: whether the option pays `rate` for each tick up to its batch's end; `over`:
+    nothing is left to pay; `limits`: -1 where none can bind; `idle`: the state a tick later between batches; `strict`:
+    a batch must have work or a transfer; else drops alone make one, too.
     """
 
     first: Integers
@@ -63,7 +61,7 @@ class Graphs(NamedTuple):
 class Reduced(NamedTuple):
     """What a simulation leaves of `graphs`. Better states than i: better[better_first[i]:better_first[i + 1]].
 
-    `state` and `option` are places in the whole graphs, `kind` the kind of each state, `start` the first of each kind.
+    `state` and `option` are places in the whole graphs, `kind` the kind of each state, `start` each kind's first.
     """
 
     graphs: Graphs
@@ -79,7 +77,7 @@ class LocalGraphs:
     """The local graphs of an instance for an objective.
 
     `kinds` are requests that differ in their ids alone, with their count; `start` the first state of each. Where
-    `paced`, only states of as many tokens are compared: every token comes in its tick.
+    `paced`, only states of as many tokens are compared: tokens keep their ticks.
     """
 
     def __init__(
@@ -91,12 +89,12 @@ class LocalGraphs:
         self.origin = 0 if objective == "busy-time" else instance.first_arrival
         self.limits = np.array(limits_of(self.machine, -1), np.int64)
         self.implied: list[tuple[int, int]] = []
-        """Limits exceeded only together with another one, and that one."""
+        """Limits exceeded only with another one, and that one."""
         self.groups: dict[Request, list[int]] = {}
         for i, request in enumerate(instance.requests):
             self.groups.setdefault(self._timed(request.shape), []).append(i)
         self.members = [i for group in self.groups.values() for i in group]
-        """Places of the requests in the instance, kind after kind."""
+        """Places of requests in the instance, by kind."""
         self.counts = np.array([len(group) for group in self.groups.values()])
         self.states: list[LocalState] = []
         self.options: list[Option] = []
@@ -105,11 +103,10 @@ class LocalGraphs:
         bounds = [*self.start, len(self.states)]
         self.spans = list(pairwise(bounds))
         self.as_good: dict[int, Any] = {}
-        """Which states of the kind that starts there are as good as which, where compared."""
+        """By start of a kind: which states are as good as which."""
         self.merged = np.arange(len(self.states))
-        """The state that stands for each, after `reduced`."""
+        """The representative of each, after `reduced`."""
         self.alone = [self._earliest(request, *span) for request, span in zip(self.groups, self.spans, strict=True)]
-        """The tick at which each kind is over alone."""
         if min(self.alone) < 0:
             raise InvalidCertificate(f"slots take at most {MOST_SLOTS} ticks")
 
@@ -120,7 +117,7 @@ class LocalGraphs:
         return int(earliest(self.graphs, start, stop, MOST_SLOTS))
 
     def _timed(self, request: Request) -> Request:
-        """The request from the first arrival on; for busy-time, without any wait.
+        """From the first arrival on; for busy-time, without any wait.
 
         The batches of a schedule stay valid where nothing waits (lemma Z of docs/bounds.md), and without gaps their
         number, and so the busy time, is the makespan.
@@ -130,7 +127,7 @@ class LocalGraphs:
         return request.with_calls(lambda call: call.replace(duration=0)).replace(arrival=0)
 
     def rate_of(self, request: Request, scale: int) -> int:
-        """Return the cost of a tick, in the unit of the target."""
+        """Return the cost of a tick in the target's unit."""
         return int(weight(request, self.objective) * scale) if self.objective in SUMS else 0
 
     def _build(self, instance: Instance) -> Graphs:
@@ -186,7 +183,7 @@ class LocalGraphs:
         )  # fmt: skip
 
     def _binding(self, first: Integers, use: Integers) -> Integers:
-        """Limits that can bind (-1: none, or it cannot).
+        """Limits that can bind (else -1).
 
         One cannot if all requests together never take so much; nor if no option takes more of it, in parts of the
         limit, than of another resource whose limit stays: then it is `implied` by that.
@@ -207,7 +204,7 @@ class LocalGraphs:
     def folded(self, prices: Any) -> Any:
         """Return prices [resources, slots] with those of implied limits moved to the others: no value falls.
 
-        Whole prices are rounded down. Other prices of limits that cannot bind are left out.
+        Whole prices are rounded down; those of other limits that cannot bind are left out.
         """
         prices = prices.copy()
         for r, q in self.implied:
@@ -303,7 +300,6 @@ class LocalGraphs:
         )  # fmt: skip
 
     def _simulated(self, graphs: Graphs, step: Integers, start: int, stop: int) -> Any:
-        """The simulation of a kind; its pairs are counted when compared."""
         compared, size = np.zeros(1, np.int64), stop - start
         self.budget.spend(
             f"a simulation of {size} states",
@@ -315,7 +311,6 @@ class LocalGraphs:
         return as_good
 
     def _kept(self, graphs: Graphs, start: int, stop: int, as_good: Any) -> Any:
-        """Options of a kind that no other is as good as."""
         pairs = int((np.diff(graphs.first[start : stop + 1]) ** 2).sum())
         self.budget.spend("options of the same state", KEEP_WORK * pairs)
         return kept_options(graphs, start, stop, as_good)
@@ -325,7 +320,7 @@ _LAST: dict[tuple[str, str, bool], LocalGraphs] = {}
 
 
 def local_graphs(instance: Instance, objective: str, strict: bool, budget: Budget | None = None) -> LocalGraphs:
-    """Return the local graphs of an instance for an objective; the last ones are kept."""
+    """Return an instance's local graphs for an objective; the last ones are kept."""
     key = instance.sha256, objective, strict
     if key not in _LAST:
         _LAST.clear()

@@ -1,6 +1,6 @@
-"""Simulation, values under prices, and the search over layers for `slots`, compiled where numba is installed.
+"""Simulation, values and search of `slots`, compiled where numba is installed.
 
-All numbers are whole. `slots.check_size` makes sure, in unbounded integers, that no sum here reaches 2^61.
+All numbers are whole; `slots.check_size` keeps all sums here below 2^61.
 """
 
 from typing import Any, NamedTuple
@@ -11,14 +11,14 @@ from kvcore.compiled import allocating, compiled
 from kvcore.limits import DEVICE, HOST, SHARED
 
 NEVER = 2**60
-"""An infinite cost: the request cannot be over in time. Sums of it are never taken."""
+"""Infinite cost: the request cannot be over in time. Never summed."""
 FULL = -1
 OUT_OF_TRIES, OUT_OF_STATES, COMPLETE = range(3)
 
 
 @allocating
 def earliest(graphs, start, stop, most):
-    """Return the first tick at which a request can be over alone (-1: not within `most` ticks)."""
+    """Return the first tick at which a request can be over alone (-1: beyond `most`)."""
     now = np.zeros(stop - start, np.bool_)
     now[0] = True
     for t in range(most + 1):
@@ -36,7 +36,7 @@ def earliest(graphs, start, stop, most):
 
 @compiled
 def no_more(graphs, a, b):
-    """Whether option a takes no more than option b of what is limited, shows no other phase, and acts if it must."""
+    """Whether option a takes no more than b of what is limited, shows no other phase, and acts if it must."""
     if graphs.strict and graphs.acts[b] and not graphs.acts[a]:
         return False
     if not graphs.hybrid and (
@@ -51,10 +51,7 @@ def no_more(graphs, a, b):
 
 @compiled
 def answers(graphs, as_good, start, a, b, compared):
-    """Whether state a can answer all that state b may do, under the relation `as_good`.
-
-    `compared` [1] counts pairs of options.
-    """
+    """Whether state a can answer all that b may do, under `as_good`; `compared` [1] counts pairs of options."""
     if not as_good[graphs.idle[a] - start, graphs.idle[b] - start]:
         return False
     rests = False
@@ -113,7 +110,7 @@ def simulation(graphs, group, start, stop, most, compared):
 
 @allocating
 def kept_options(graphs, start, stop, as_good):
-    """Return which options of a kind are kept: those to which no other of their state is as good."""
+    """Return the options of a kind to which no other of their state is as good."""
     begin = graphs.first[start]
     kept = np.ones(graphs.first[stop] - begin, np.bool_)
     for i in range(start, stop):
@@ -130,7 +127,7 @@ def kept_options(graphs, start, stop, as_good):
 
 @allocating
 def values(graphs, prices, since, scale):
-    """Return the least cost of each state from each slot on, payments included: [slots + 1 - since, states].
+    """Return the least cost with payments of each state from each slot on: [slots + 1 - since, states].
 
     `prices` [resources, slots]. A value is the least over the options and idling, by recursion.
     """
@@ -163,10 +160,10 @@ def values(graphs, prices, since, scale):
 
 
 class Layer(NamedTuple):
-    """Joint states at a tick: `keys` [entries, requests], what each has cost, and what it may have cost (`room`).
+    """Joint states at a tick: `keys` [entries, requests], costs so far, and the most these may be (`room`).
 
     `table` finds an entry by its hash. `parent` and `choice` [entries, requests] say how it was reached (-1: idle);
-    `choice` has no columns where no schedule is wanted.
+    `choice` has columns only for schedules.
     """
 
     keys: Any
@@ -208,7 +205,7 @@ def hash_of(key):
 
 @compiled
 def find(keys, table, key):
-    """Return the place of `key` in the table, or of its gap (`table` has -1 there)."""
+    """Return the place of `key` in the table, or of its gap (-1 there)."""
     mask = np.uint64(len(table) - 1)
     at = hash_of(key) & mask
     while table[at] >= 0:
@@ -225,7 +222,7 @@ def find(keys, table, key):
 
 @compiled
 def room_of(values_of, later, key, scale, goal):
-    """Return the most that may have been spent before `key` for an end below the target (-1: nothing may).
+    """Return the most spent before `key` for an end below the target (-1: nothing may).
 
     `values_of` [vectors, states] and `later` [vectors] are those of its tick.
     """
@@ -253,7 +250,7 @@ def lower_rooms(layer, values_of, later, scale, goal):
 
 @allocating
 def dominated(layer, kind, reduced, graphs, tick):
-    """Return which entries are cut: too costly, or no better than one with a better state in a place."""
+    """Return which entries are cut: too costly, or no better than one with a better state."""
     requests = layer.keys.shape[1]
     cut = np.zeros(layer.size, np.bool_)
     key = np.empty(requests, np.int32)
@@ -289,7 +286,7 @@ def dominated(layer, kind, reduced, graphs, tick):
 
 @allocating
 def empty_layer(requests, traced):
-    """Return a layer without entries; a `traced` one keeps how they are reached."""
+    """Return an empty layer; a `traced` one keeps how entries are reached."""
     entries = 256
     return Layer(
         np.empty((entries, requests), np.int32),
@@ -322,7 +319,7 @@ def grown(layer):
 
 @compiled
 def reach(layer, size, kind, slot, key, cost, parent, chosen):
-    """Add the joint state `key` at this cost to a layer, its requests of one kind in order; return the new size."""
+    """Add the joint state `key`, its requests of one kind in order; return the layer's size."""
     requests = len(key)
     for j in range(1, requests):
         state, option, k = key[j], chosen[j], j
@@ -351,7 +348,7 @@ def reach(layer, size, kind, slot, key, cost, parent, chosen):
 def priced_options(graphs, slot, p, i, lists, length):
     """List the options of state i by reduced cost under vector p; return how many end in time.
 
-    `lists` [vectors, options] are reduced costs, those less what the option pays, and the options.
+    `lists` [vectors, options]: reduced costs, those less what the option pays, and options.
     """
     reduced, net, option = lists
     begin, count = graphs.first[i], 0
@@ -376,7 +373,7 @@ def priced_options(graphs, slot, p, i, lists, length):
 
 
 class Scratch(NamedTuple):
-    """A batch in the making, by request: options, choice, and sums over those before."""
+    """A batch in the making, by request: options, choice, and sums before it."""
 
     key: Any
     chosen: Any
@@ -398,10 +395,10 @@ class Scratch(NamedTuple):
 
 @allocating
 def expand(layer, cut, kind, graphs, slot, lists, length, tries, traced):
-    """Return the next layer, and what is left of the `tries` (below 0: too few).
+    """Return the next layer, and the `tries` left (below 0: too few).
 
     From each entry not `cut`: idling, and every batch under the limits whose reduced costs and unused supply leave an
-    end below the target possible, under the vector of prices with the largest bound of the entry.
+    end below the target possible, under the entry's best vector.
     """
     requests = layer.keys.shape[1]
     following, size = empty_layer(requests, traced), 0
@@ -430,7 +427,7 @@ def expand(layer, cut, kind, graphs, slot, lists, length, tries, traced):
 
 @compiled
 def follow(layer, i, kind, graphs, slot, lists, length, tries, following, size, made):
-    """Add what entry i leads to; return the layer's size (`FULL`: no room for all), and the tries left."""
+    """Add what entry i leads to; return the layer's size (`FULL`: no room), and the tries left."""
     reduced, net, option = lists
     requests, limits = layer.keys.shape[1], graphs.limits
     key, chosen, sorted_key, sorted_chosen = made.key, made.chosen, made.sorted_key, made.sorted_chosen

@@ -1,4 +1,4 @@
-"""The search behind `slots`: layer by layer over joint states, pruned by values that it computes itself."""
+"""The search behind `slots`: layer by layer over joint states, pruned by values that it computes."""
 
 from __future__ import annotations
 
@@ -30,17 +30,17 @@ from kvcore.metrics import SUMS
 Integers = npt.NDArray[np.int64]
 
 VECTORS = 12
-"""Vectors of prices used at one tick: the first, and the latest ones."""
+"""Vectors used at one tick: the first, and the latest."""
 MOST_HELD = 2**31
-"""Bytes of the layers kept where a schedule is wanted."""
+"""Bytes of layers kept for a schedule."""
 VALUE_WORK = 10
-"""Work of an option in a slot, under a vector."""
+"""Of an option in a slot, under a vector."""
 LARGEST = 2**59
 """Sums of values stay below this."""
 
 
 class Vector(NamedTuple):
-    """Prices [resources, slots] in units of 1/scale, used from the slot `since` on."""
+    """Prices [resources, slots] in units of 1/scale, used from slot `since` on."""
 
     since: int
     prices: Integers
@@ -48,7 +48,7 @@ class Vector(NamedTuple):
 
 @dataclass
 class Outcome:
-    """How a search ended: `proved` that nothing is below the target; with an end that is; or neither, at a limit."""
+    """How a search ended: nothing below the target (`proved`), an end below it, or a limit."""
 
     proved: bool
     states: int
@@ -56,14 +56,14 @@ class Outcome:
     cost: int | None = None
     """Of the end."""
     path: list[tuple[Any, Any]] = field(default_factory=list)
-    """Where a schedule is wanted: the keys from start to end, each with the options that led to it."""
+    """Keys from start to end, each with the options before it, for a schedule."""
 
 
 class SlotSearch:
     """The search for a schedule below `target` (in units of the objective times `scale_of`), tick by tick.
 
-    `steer`, called at each tick with the search, the layer and what is cut of it, may add vectors, or cut more, after
-    which nothing is proved.
+    `steer`, called at each tick with the search, the layer and its cut, may add vectors, or cut more: then nothing is
+    proved.
     """
 
     def __init__(self, local: LocalGraphs, target: int, scale: int, budget: Budget | None = None) -> None:
@@ -85,7 +85,7 @@ class SlotSearch:
         self.tries_per_state = 0.0
 
     def add(self, vector: Vector) -> None:
-        """Take in a vector of prices (InvalidCertificate: it proves nothing, or 64 bits might not hold its sums)."""
+        """Take in a vector (InvalidCertificate: it proves nothing, or 64 bits might not hold its sums)."""
         limits, rate = self.local.limits, int(self.graphs.rate.max())
         if self.budget is not None:
             size = 8 * (self.slots + 1) * (SHARED + 1)
@@ -121,8 +121,8 @@ class SlotSearch:
     def _tighten(self) -> bool:
         """Lower the deadlines by the first vector; return whether there are fewer slots then.
 
-        The ticks up to its end are part of what the start is worth of a request. So with f the worth of the start of
-        all, and v that of one, the others cost f - v or more, and what is left of the target bounds these ticks.
+        The ticks up to its end are part of the start's worth of a request. So with f the worth of the start of all, and
+        v that of one, the others cost f - v or more, and what is left of the target bounds these ticks.
         """
         start = self.value_rows(0)[0, self.start]
         if self.local.objective not in SUMS or int(start.max()) >= NEVER:
@@ -139,7 +139,7 @@ class SlotSearch:
         return slots < before
 
     def value_rows(self, v: int) -> Integers:
-        """Return the values of a vector [slots + 1 - since, states], computed once while in use."""
+        """Return a vector's values [slots + 1 - since, states], computed once while in use."""
         if v not in self.values:
             if self.budget is not None:
                 slots, states = self.slots + 1 - self.vectors[v].since, len(self.graphs.idle)
@@ -170,7 +170,7 @@ class SlotSearch:
         return Slot(now, after, prices, later_now - later, later, self.tick, self.scale, self.goal)
 
     def see(self, layer: Layer, chosen: Sequence[int]) -> None:
-        """Lower the rooms of the entries by the `chosen` vectors at this tick."""
+        """Lower the rooms of entries by the `chosen` vectors."""
         rows, later = self.at(chosen, self.tick)
         lower_rooms(layer, rows, later, self.scale, self.goal)
 
@@ -182,7 +182,7 @@ class SlotSearch:
         traced: bool = False,
         steer: Callable[[SlotSearch, Layer, Any], None] | None = None,
     ) -> Outcome:
-        """Search until nothing is left below the target, an end is, or a limit is reached."""
+        """Search until nothing is left below the target, an end is, or a limit."""
         layer = self.first_layer(traced)
         options = len(self.graphs.next)
         layers, states, tries, known = [layer], 0, most_tries, 1
@@ -232,7 +232,7 @@ class SlotSearch:
 
     @staticmethod
     def path(layers: list[Layer], entry: int) -> list[tuple[Any, Any]]:
-        """Return the keys from the start to an entry of the last layer, each with the options that led to it."""
+        """Return the keys from the start to an entry, each with the options before it."""
         path = []
         for layer in reversed(layers):
             path.append((layer.keys[entry].copy(), layer.choice[entry].copy()))

@@ -1,7 +1,7 @@
 """A search over all schedules with batches of one tick, steered by prices of slots, that the checker runs again.
 
-Prices only say what a state is worth, and their values are recomputed: wrong ones prove less. `docs/bounds.md` has the
-argument, "A search to run again".
+Prices only say what a state is worth, and values are recomputed: wrong ones prove less (`docs/bounds.md`, "A search to
+run again").
 """
 
 from fractions import Fraction
@@ -20,7 +20,7 @@ from kvcore.limits import LIMITS
 from kvcore.metrics import Value, scale_of
 
 MOST_STATES, MOST_TRIES = 4_000_000, 1_000_000_000
-"""Joint states, and options of a request tried in them, that a checker looks at."""
+"""Joint states, and tried options, that a checker looks at."""
 STATE_WORK, TRY_WORK, STATE_BYTES = 20_000, 60, 300
 """Work of a state and a try."""
 GRAPH_BYTES = 2**30
@@ -31,7 +31,7 @@ PriceRow = Annotated[tuple[Annotated[int, Field(ge=0, le=2**50)], ...], Field(ma
 
 
 class SlotPrices(Noun):
-    """Prices in units of 1/`scale`, used from the slot `since` on (0: the first arrival); none after a row's end."""
+    """Prices in units of 1/`scale`, used from slot `since` on (0: the first arrival); none after a row's end."""
 
     since: Annotated[int, Field(ge=0, le=2**16)] = 0
     device: PriceRow = ()
@@ -60,7 +60,7 @@ class Slots(Proof):
     target: Annotated[int, Field(ge=1, le=LIMIT)]
     scale: Annotated[int, Field(ge=1, le=2**30)]
     strict: bool = False
-    """Whether a batch must have work or a transfer; else drops alone make one, which proves no more, faster."""
+    """Whether a batch must have work or a transfer; else drops alone make one: faster, no more proved."""
     prices: Annotated[tuple[SlotPrices, ...], Field(min_length=1, max_length=2000)]
     states: Annotated[int, Field(ge=0, le=MOST_STATES)]
     tries: Annotated[int, Field(ge=0, le=MOST_TRIES)]

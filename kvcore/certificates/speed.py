@@ -85,18 +85,18 @@ class Speed(Division):
     """A `price` of work for each slot of `slot` ticks from the first arrival on, in units of 1/`scale`; none later.
 
     All but the first token of a request count as tokens with a work at this `level` between their least and their most
-    (in 1024ths); what some have beyond it pays for the cheapest speeds alone. Where it is `ordered`, they begin after
-    the first token, which comes in one of the `cells` of a slot, all of the same length; else after its least time.
-    `ratios` are those D / (D - f) at which tangents bound the payment by speed, in 64ths and increasing.
+    (in 1024ths); work beyond pays for the cheapest speeds alone. Where `ordered`, they begin after the first token,
+    which comes in one of the `cells` of a slot, all of the same length; else after its least time. `ratios` are those D
+    / (D - f) at which tangents bound the payment by speed, in 64ths and increasing.
 
     The 1024ths `fee` of every price are not paid by speed: a request pays for its work, and in each batch for its part
-    of the fixed part. `fees` are the weights of these parts in a slot: for each group of requests that differ in their
-    ids only, in the order of their first, those of each of them from the slot of its arrival on.
+    of the fixed part. `fees` weigh these parts: for each group of requests that differ in their ids only, in the order
+    of their first, in the slots from the arrival on, each request's weight.
 
     For max-flow-time, `within` is a flow time in ticks with which all requests together would pay more than there is.
 
-    `lines` are more lines of the cost with prices of their own, paid for work alone. With any, all but first tokens pay
-    for their last batch only.
+    `lines` are more lines of the cost with prices of their own, for work alone. With any, all but first tokens pay for
+    their last batch only.
     """
 
     kind: Literal["speed"] = "speed"
@@ -114,7 +114,7 @@ class Speed(Division):
     cells: Annotated[int, Field(ge=1, le=64)] = 1
 
     def prove(self, instance: Instance, objective: str, budget: Budget) -> Value:
-        """Return the least that all requests take and pay, less all prices times the length of their slots.
+        """Return the least that all requests take and pay, less all prices times their slots' length.
 
         For max-flow-time, return `within` + 1 if that is above 0.
         """
@@ -141,7 +141,7 @@ class Speed(Division):
         return self.within + 1
 
     def row(self, line: PricedLine) -> Speed:
-        """Return the division of one of `lines`: nothing of its fixed part is shared."""
+        """Return the division by one of `lines`, nothing of its fixed part shared."""
         return self.replace(functions=line.functions, **dict.fromkeys(RESOURCES, 0))
 
     @property
@@ -192,7 +192,7 @@ class PricedWork:
         """Payments are in such parts of 1/scale, times ticks."""
 
     def fees(self, groups: list[list[int]]) -> Iterator[Fees]:
-        """Yield what each request of a group pays for a part of a token in each slot, besides for its work."""
+        """Yield what each request of a group pays for a part of a token by slot, besides for its work."""
         arrivals = [self.instance.requests[same[0]].arrival - self.origin for same in groups]
         weights = self.proof.fees or ((),) * len(groups)
         sums: Counter[int] = Counter()
@@ -236,7 +236,7 @@ class PricedWork:
         known = [0] * (stop + 1)  # what the others pay at the least, by the slot of the end
 
         def total(turn: int, cell: int, cells: int) -> int | None:
-            """The least where the first token comes in this cell of the slot `turn` (None: too early)."""
+            """With the first token in this cell of the slot `turn` (None: too early)."""
             close, ready, early = turn * slot - (-slot * (cell + 1) // cells), start, 0
             if ordered:
                 ready = max(start, turn * slot + slot * cell // cells)
@@ -326,7 +326,6 @@ class Tokens:
         self.slots.budget.spend("prices of work", work, BYTES * (new + known))
 
     def _room(self, ticks: int) -> list[int]:
-        """Parts of tokens for which each piece has room in so many ticks."""
         if ticks not in self.rooms:
             ends = [-(-(ticks * FINE << self.slots.bits) // each) for each in self.ticks]
             self.rooms[ticks] = [after - before for before, after in pairwise([0, *ends])]
@@ -336,11 +335,9 @@ class Tokens:
         return min(self.slots.proof.slot, (slot + 1) * self.slots.proof.slot - self.begin)
 
     def _fee(self, slot: int) -> int:
-        """What a token pays in a slot at any speed, besides for its work in the row."""
         return self.fees.get(slot, 0) + sum(prices[slot] * each for prices, each in self.besides)
 
     def _offer(self, slot: int, ticks: int) -> Iterator[tuple[int, int]]:
-        """Price and room of each piece in so many ticks of a slot."""
         price, fee = self.row.prices[slot], self._fee(slot)
         for each, room in zip(self.squares, self._room(ticks), strict=True):
             yield price * each + fee, room
@@ -352,7 +349,7 @@ class Tokens:
             self.done += 1
 
     def by(self, end: int, rest: int) -> int | None:
-        """Return what they pay if done `rest` ticks before slot `end` is over (None: too early)."""
+        """Return the payment if done `rest` ticks before slot `end` is over (None: too early)."""
         slot = self.slots.proof.slot
         last = end - rest // slot
         if end == len(self.slots.prices) - 1:
@@ -364,7 +361,7 @@ class Tokens:
         return self.cheapest.least(self._offer(last, max(0, self._left(last) - rest % slot)))
 
     def ending(self, end: int, rate: int) -> int | None:
-        """Return what they pay if the last is done in slot `end`, and each tick in it before that costs `rate`."""
+        """Return the payment if the last is done in slot `end`, whose ticks before that cost `rate`."""
         self._pass(end)
         self._spend()
         price, rate = self.row.prices[end], rate * ONE**2 * UNIT
@@ -374,9 +371,9 @@ class Tokens:
         return self.cheapest.least([(least, room)])
 
     def beyond(self, end: int, heaviest: list[int]) -> int:
-        """Return what work beyond `work` pays by the end of a slot: `heaviest` are its sums over the heaviest tokens.
+        """Return what work beyond `work` pays by the end of a slot, in the cheapest pieces.
 
-        These are in the cheapest pieces.
+        `heaviest` are its sums over the heaviest tokens.
         """
         if end == len(self.slots.prices) - 1 or not self.work:
             return 0
@@ -391,7 +388,7 @@ class Tokens:
 
 
 def all_by(tokens: list[Tokens], end: int, rest: int) -> int | None:
-    """Return what all of these pay, each as `Tokens.by`."""
+    """Return the sum of `Tokens.by`."""
     paid = [each.by(end, rest) for each in tokens]
     return None if None in paid else sum(filter(None, paid))
 
@@ -404,7 +401,7 @@ class Cheapest:
         self.pieces: list[tuple[int, int]] = []
 
     def add(self, pieces: Iterable[tuple[int, int]]) -> None:
-        """Take in pieces of increasing prices; forget those beyond what is needed."""
+        """Take in pieces of increasing prices, and forget what is not needed."""
         for price, room in pieces:
             if self.room >= self.need and price >= self.pieces[-1][0]:
                 return
@@ -417,7 +414,7 @@ class Cheapest:
                 self.paid -= last * room
 
     def least(self, others: Iterable[tuple[int, int]]) -> int | None:
-        """Return the least payment with others, of increasing prices, besides (None: too little room)."""
+        """Return the least payment with `others`, of increasing prices, besides (None: too little room)."""
         short, paid, place = self.need - self.room, self.paid, len(self.pieces) - 1
         price, room = self.pieces[place] if self.pieces else (0, 0)
         if short < 0:

@@ -24,7 +24,7 @@ from kvcore.instance import Instance
 
 
 def whole_prefills(instance: Instance, objective: str) -> bool:
-    """Whether a schedule of least value exists that splits prefills only in the ways above."""
+    """Whether a schedule of least value splits prefills only in the ways above."""
     machine, requests = instance.machine, instance.requests
     if len(instance.cost.functions) > 1 or any(request.calls for request in requests):
         return False

@@ -53,7 +53,7 @@ class DurationLine(NamedTuple):
 
 
 def lines(cost: Cost) -> list[DurationLine]:
-    """Return linear functions that no duration is below: the cost without its hinges, each hinge made a line, one."""
+    """Return linear functions below all durations: the cost without its hinges, each hinge made a line, one."""
     found = []
     for function in cost.functions:
         found += [_line(function), *_hinge(function)]
@@ -86,10 +86,10 @@ def _hinge(f: CostFunction) -> Iterator[DurationLine]:
 
 
 class Steps:
-    """All steps, those of a request in a row: request i has steps `first[i]` to `first[i + 1] - 1`.
+    """All steps: request i has steps `first[i]` to `first[i + 1] - 1`.
 
-    `context` is the KV resident when the token is generated. At most `kept` of it has been there since the token
-    before. `waits` ticks of a call lie between the two. Where `drops`, KV may be dropped in between.
+    `context` is the KV resident when the token is generated, at most `kept` of it since the token before. `waits` ticks
+    of a call lie between the two. Where `drops`, KV may be dropped in between.
 
     `packs` is the k of the dual feasible function by which `StepPrices.packed` counts: of blocks that fit together
     in the memory these counts add up to at most packs * blocks in all, and more than half of it counts as all if k = 1.
@@ -132,16 +132,16 @@ class Steps:
         self.kept[span][discarded] = 0
 
     def sums(self, values: Integers) -> list[int]:
-        """Return the sum of `values`, one for each step and none below 0, over each request."""
+        """Return the sums of `values`, one for each step and none below 0, by request."""
         check_size(self.largest(values))
         return [int(total) for total in np.add.reduceat(values, self.first[:-1])]
 
     def largest(self, values: Integers) -> int:
-        """Return a number that no such sum exceeds: in floating point, whose errors are far below a part in 2^20."""
+        """Return a number above all such sums: in floating point, whose errors are far below a part in 2^20."""
         return int(np.add.reduceat(values.astype(float), self.first[:-1]).max() * (1 + 2**-20)) + 1
 
     def prefilled(self) -> int:
-        """Return the least tokens that are prefilled (with chunks, the last of a prefill may be a decode)."""
+        """Return the fewest prefilled tokens (with chunks, the last of a prefill may be a decode)."""
         reach = (self.context - self.kept)[~self.plain]
         return int(np.maximum(1, reach - 1).sum()) if self.machine.chunked else int(reach.sum())
 
@@ -223,7 +223,7 @@ class Steps:
         return np.where(times % limit == 0, self.packs * blocks, times // limit * limit)
 
     def ticks(self, instance: Instance) -> Integers:
-        """Return the least time of the batches in which a request works for each token.
+        """Return the least time of a request's batches for each token.
 
         Raises InvalidCertificate where 64 bits might not hold the numbers.
         """

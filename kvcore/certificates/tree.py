@@ -42,7 +42,7 @@ class Leaf(Noun):
 
 
 class Tree(Proof):
-    """Each branch in `nodes` is followed by all nodes of the side "by", then all of the side "after"."""
+    """Each branch in `nodes` precedes all nodes of its side "by", then all of "after"."""
 
     kind: Literal["tree"] = "tree"
     takes: ClassVar = Prices.takes
@@ -66,10 +66,6 @@ class Tree(Proof):
         return min(least)
 
     def _paths(self, instance: Instance, objective: str, kind: list[int], budget: Budget) -> Paths:
-        """Costs of cheapest paths by the place of the prices, the request and its ends; all are counted first.
-
-        `kind[i]` is a request that is like request i.
-        """
         paths: Paths = {}
         for leaf, ends in self._leaves(instance):
             budget.spend(f"a tree of {len(self.nodes)} nodes", VISIT * (1 + len(ends)))
@@ -85,7 +81,6 @@ class Tree(Proof):
         return paths
 
     def _leaves(self, instance: Instance) -> Iterator[tuple[int, dict[int, Ends]]]:
-        """Yield the prices of each leaf, and by requests the ends that the branches above it allow."""
         places = {request.id: i for i, request in enumerate(instance.requests)}
         slots = min(prices.slots for prices in self.prices)
         ends: dict[int, Ends] = {}
