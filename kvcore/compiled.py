@@ -16,13 +16,13 @@ from pathlib import Path
 from typing import Any
 
 PACKAGES = ("kvcore", "heuristics", "bounds", "solvers")
-"""Packages with compiled functions and their arguments."""
+"""Packages with compiled code or its types."""
 WORDS = b"kvcore.compiled", b"NamedTuple", b"namedtuple"
-"""Marks of a file with a compiled function, or a type of its arguments."""
+"""Marks of a file with compiled code or its types."""
 
 
 def sources() -> Iterator[tuple[str, bytes]]:
-    """Yield name and content of each file that compiled code depends on."""
+    """Yield name and content of each file behind compiled code."""
     root = Path(__file__).parents[1]
     for file in sorted(file for package in PACKAGES for file in (root / package).rglob("*.py")):
         content = file.read_bytes()
@@ -54,7 +54,7 @@ try:
                     super().save(key, (self._version, key, data))
 
         def load(self, key: Any) -> Any:
-            """Return kept code, or None: the index may name code of a process that ended, or wrote both, since."""
+            """Return kept code, or None where the index names other code."""
             try:
                 kept = super().load(key)
             except (ImportError, AttributeError):  # it names a type that has moved since

@@ -53,7 +53,7 @@ class TokensAbove(Shown):
 
 
 class CostFunction(Shown):
-    """One linear function of the features, divided by `divisor` and rounded up."""
+    """One linear function of the features, over `divisor`, rounded up."""
 
     model_config = ConfigDict(frozen=True, strict=True, extra="forbid")
 
@@ -109,7 +109,7 @@ class Cost(RootModel[Annotated[tuple[CostFunction, ...], Field(min_length=1, max
         return self.root
 
     def check_linear(self) -> None:
-        """Raise BadInput if it is a user's function, of which nothing can be proved."""
+        """Raise BadInput if it is a user's function."""
 
     def ticks(self, features: Features) -> int:
         """Return the largest of the functions in whole ticks; unlike `duration` it may be 0."""
@@ -140,7 +140,7 @@ class Cost(RootModel[Annotated[tuple[CostFunction, ...], Field(min_length=1, max
 
     @cached_property
     def always_one_tick(self) -> bool:
-        """Whether every batch lasts one tick: batches are slots of time."""
+        """Whether every batch lasts one tick."""
         return all(
             not (function.tokens_above and function.tokens_above.coefficient)
             and sum(c for _, c in function.terms) <= function.divisor
@@ -173,7 +173,7 @@ class OwnCost(Cost):
         return f"{self._function.__module__}.{name}" + ("" if code is None else f", line {code.co_firstlineno}")
 
     def check_linear(self) -> None:
-        """Raise BadInput: its linearity is unknown."""
+        """Raise BadInput: linearity is unknown."""
         raise BadInput(
             f"the cost is a function of your own ({self.name}): only policies and the referee take it; optima, bounds, "
             "certificates and files need one of linear functions (kvbound.Cost)"

@@ -79,11 +79,10 @@ class FitReport(Noun):
     shapes: dict[str, ShapeFit]
     """Work alone, by shape."""
     moves: ShapeFit | None
-    """Batches that only move KV."""
     mixed: Errors | None
-    """Batches that work and move KV, none fitted."""
+    """With work and moves; none fitted."""
     held_out: Errors | None
-    """All batches held out, mixed ones included, by the whole model."""
+    """All held out, by the whole model."""
     by_label: dict[str, Errors]
     """The same by label."""
 

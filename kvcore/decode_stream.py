@@ -46,7 +46,7 @@ class Stream:
         return len(self.members)
 
     def join(self, state: RequestState) -> None:
-        """Let a request decode on from the next step."""
+        """Add a request from the next step on."""
         state.joined = self.steps
         state.ticket = self._tickets = self._tickets + 1
         self.members[state.request.id] = state
@@ -78,7 +78,7 @@ class Stream:
         self.blocks -= state.blocks
 
     def growth(self, ahead: int = 0) -> int:
-        """Return the device blocks gained in the next step (or `ahead` after it)."""
+        """Return the device blocks gained in the next step, or `ahead` after it."""
         return len(self.members) if self._block == 1 else self._phases[-(self.steps + ahead) % self._block]
 
     def advance(self, steps: int, growth: int, batch: int) -> None:

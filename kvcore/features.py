@@ -79,7 +79,6 @@ OBJECTIVES = SUMS | {Feature.MAKESPAN, Feature.BUSY, Feature.LONGEST, Feature.LA
 """All but percentiles."""
 
 Row = Callable[[Any], Feature | None]
-"""The feature of a value of a field."""
 
 
 def _but(neutral: Any, feature: Feature) -> Row:

@@ -25,7 +25,7 @@ from kvcore.schedule import Schedule
 MAX_BYTES = 256 * 1024 * 1024
 """Larger files are refused unread."""
 LARGE = 1024 * 1024
-"""Letters from which on pydantic sees no text that it would refuse whole."""
+"""Longer texts are checked before pydantic."""
 
 WRITTEN: dict[str, None] = {}
 """Files that this process has written, in order (`-`: standard output)."""
@@ -206,7 +206,7 @@ def parse(model: type[Model], text: str, name: str) -> Model:
 
 @contextmanager
 def valid(what: str) -> Iterator[None]:
-    """Raise BadInput within a `with` for pydantic's first error in `what`."""
+    """Raise BadInput for pydantic's first error in the block."""
     try:
         yield
     except ValidationError as error:

@@ -138,7 +138,7 @@ class Machine(Noun):
         return self
 
     def blocks(self, tokens: int) -> int:
-        """Return the blocks of `tokens` resident tokens: ceil(tokens / block)."""
+        """Return ceil(tokens / block)."""
         return -(-tokens // self.block)
 
     @property
@@ -185,7 +185,7 @@ class SloTicks(NamedTuple):
 
 
 class Request(Noun):
-    """A request: when it arrives, its prompt, and its segments."""
+    """Arrival, prompt, and segments."""
 
     id: Annotated[str, Field(min_length=1, max_length=200), AfterValidator(_printable)]
     arrival: Count = 0
@@ -214,7 +214,7 @@ class Request(Noun):
 
     @cached_property
     def calls(self) -> tuple[Call, ...]:
-        """The calls in order, one fewer than the segments."""
+        """The calls, one fewer than the segments."""
         return tuple(segment.call for segment in self.segments if segment.call is not None)
 
     @cached_property
@@ -259,7 +259,7 @@ class Request(Noun):
         )
 
     def with_calls(self, change: Callable[[Call], Call]) -> Request:
-        """Return the same request with every call changed, in order."""
+        """Return the request with every call changed, in order."""
         segments = (segment.replace(call=segment.call and change(segment.call)) for segment in self.segments)
         return self.replace(segments=tuple(segments))
 

@@ -24,9 +24,9 @@ class Limit(NamedTuple):
     """Name of its prices in certificates."""
     rule: int
     key: str
-    """The machine's attribute."""
+    """Of the machine."""
     column: str
-    """The field of a `Use`."""
+    """Of a `Use`."""
     says: str
     """The error above the limit; `held` are the tokens of `used` blocks."""
 
@@ -36,7 +36,7 @@ class Limit(NamedTuple):
         return self.column.replace("_", " ")
 
     def of(self, machine: Machine) -> int | None:
-        """Return the limit of a machine (None: no limit)."""
+        """Return a machine's limit (None: none)."""
         limit: int | None = getattr(machine, self.key)
         return limit
 
@@ -63,7 +63,7 @@ DEVICE, HOST, TOKENS = range(3)
 
 
 def limits_of(machine: Machine, unlimited: float) -> list[float]:
-    """Return the machine's `LIMITS`, `unlimited` where there is none."""
+    """Return the machine's `LIMITS`, or `unlimited`."""
     return [unlimited if (most := limit.of(machine)) is None else most for limit in LIMITS]
 
 

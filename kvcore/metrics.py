@@ -35,7 +35,7 @@ def busy_time(trace: Trace) -> int:
 
 
 def flow_time(request: RequestTrace) -> int:
-    """Return completion - arrival, the end-to-end latency of one request."""
+    """Return completion - arrival of one request."""
     return request.completion - request.request.arrival
 
 
@@ -52,7 +52,7 @@ def tpot(request: RequestTrace) -> Fraction | None:
 
 
 def normalized(request: RequestTrace) -> Fraction:
-    """Return the flow time of one request over its generated tokens."""
+    """Return one request's flow time over its tokens."""
     return Fraction(flow_time(request), request.request.output)
 
 
@@ -91,12 +91,12 @@ def total_ttft(trace: Trace) -> int:
 
 
 def late_requests(trace: Trace) -> int:
-    """Return the number of requests with an SLO strictly exceeded."""
+    """Return the number of requests with an SLO exceeded."""
     return sum(is_late(request) for request in trace.requests)
 
 
 def normalized_latency(trace: Trace) -> Fraction:
-    """Return the sum over requests of (completion - arrival) / (tokens generated)."""
+    """Return the sum of (completion - arrival) / (tokens generated)."""
     return sum((normalized(request) for request in trace.requests), Fraction(0))
 
 
@@ -142,7 +142,7 @@ class Tail(NamedTuple):
         return sorted(times)[-1 - self.spared(len(times))]
 
     def due(self, instance: Instance, ticks: int) -> Instance:
-        """Return the instance in which exactly those that take longer than `ticks` are late."""
+        """Return the instance in which exactly those above `ticks` are late."""
         slo = Slo(ttft=ticks) if self.of_first else Slo(latency=ticks)
         return instance.replace(requests=tuple(request.replace(slo=slo) for request in instance.requests))
 

@@ -69,7 +69,7 @@ class Rung:
     drops: str = ""
     why: str = ""
     why_not: str = ""
-    """What kept the method from a bound, or ended it."""
+    """What prevented or ended a bound."""
     certificate: Certificate | None = field(default=None, repr=False)
 
     def row(self, objective: str) -> dict[str, Any]:
@@ -131,9 +131,9 @@ class Result:
     certificate: Certificate | None = None
     """The best certificate; `bound` may be better, on the word of `bound_kind`."""
     found_by: str | None = None
-    """The way or policy of the schedule."""
+    """A way or policy."""
     proved_by: str | None = None
-    """The way, or method of `bounds`, that proved or claims `bound`."""
+    """A way, or method of `bounds`."""
     horizon: Horizon | None = None
     formulation: str | None = None
     solver: SolverInfo | None = None
@@ -157,7 +157,7 @@ class Result:
     """Of `improve`, with its rounds."""
     rounds: int | None = None
     rejected: Sequence[str] = ()
-    """Refusals by the referee or the checker of what a worker sent."""
+    """Why the referee or the checker refused workers' results."""
     failed: Sequence[str] = ()
     """Errors of ways and policies."""
     trace: Trace | None = field(init=False, default=None)
@@ -193,7 +193,7 @@ class Result:
 
     @property
     def verified(self) -> bool:
-        """Whether a schedule passed the referee with its claimed value."""
+        """Whether a schedule passed the referee at its claimed value."""
         return self.value is not None and (self.claimed is None or self.claimed == self.value)
 
     @property
@@ -203,7 +203,7 @@ class Result:
 
     @property
     def bound_of_all(self) -> Value | None:
-        """The best bound for schedules of any number of batches, or None."""
+        """The best bound for any number of batches, or None."""
         sufficient = self.horizon is not None and self.horizon.sufficient
         return self.bound if sufficient else self.certified_bound
 

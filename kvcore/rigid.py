@@ -12,7 +12,7 @@ from kvcore.instance import Instance, Request
 from kvcore.metrics import weight
 
 MAX_TICKS = 100_000
-"""Most ticks of all requests one after another, for arrays of ticks."""
+"""Most ticks of all requests in a row."""
 
 
 RIGID = Takes(
@@ -32,7 +32,7 @@ waiting while others hold memory may pay under total-ttft, and under token budge
 
 
 def too_large(instance: Instance) -> str | None:
-    """Return why a rigid instance does not fit into arrays of ticks, or None."""
+    """Return why arrays of ticks cannot hold an instance, or None."""
     requests = instance.requests
     if sum(request.output for request in requests) + _wait(instance) > MAX_TICKS:
         return f"the requests take more than {MAX_TICKS} ticks one after another"

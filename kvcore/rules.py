@@ -60,7 +60,7 @@ class MoveMade(NamedTuple):
 
 
 class Work(NamedTuple):
-    """The work of a request in a batch."""
+    """A request's work in a batch."""
 
     state: RequestState
     tokens: int
@@ -95,7 +95,7 @@ class Execution:
         self.broken: list[InvalidSchedule] = []
 
     def fail(self, rule: int, request: str | None, detail: str) -> None:
-        """Note a broken rule; the lowest of the batch is raised after reading it."""
+        """Note a broken rule; the batch's lowest is raised."""
         self.broken.append(InvalidSchedule(rule, self.count, request, detail))
 
     @property
@@ -373,7 +373,7 @@ class Execution:
         return False
 
     def features(self, works: list[Work], moves: list[MoveMade], decodes: int = 0, decode_kv: int = 0) -> Features:
-        """Count the features of the cost; `decodes` more decode, with `decode_kv` tokens."""
+        """Count the features of the cost, with `decodes` more decodes that hold `decode_kv` tokens."""
         tokens = generated = decodes
         prefills = prefill_kv = pairs = 0
         for state, count, decode, _ in works:

@@ -26,13 +26,13 @@ SCHEMAS: dict[str, type[BaseModel]] = {
 
 
 def schema_text(name: str) -> str:
-    """Return the JSON schema (draft 2020-12) of that name."""
+    """Return the JSON schema (draft 2020-12)."""
     schema = SCHEMAS[name].model_json_schema()
     return json.dumps({"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}, indent=1) + "\n"
 
 
 def main(arguments: list[str]) -> int:
-    """Write all schemas to a folder; return the exit code."""
+    """Write all schemas to a folder; return an exit code."""
     if len(arguments) != 1 or not Path(arguments[0]).is_dir():
         print("usage: python -m kvcore.schemas FOLDER (which exists)", file=sys.stderr)
         return 2

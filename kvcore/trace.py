@@ -71,14 +71,14 @@ class Step(NamedTuple):
 
 
 class StreamClock:
-    """The batch of each step of the stream of decodes: consecutive, but for pauses."""
+    """The batch of each step of the stream: consecutive, but for pauses."""
 
     def __init__(self) -> None:
         self._steps: list[int] = []  # the steps before which it paused, and the batches they were in
         self._batches: list[int] = []
 
     def resume(self, step: int, batch: int) -> None:
-        """Note that `step` is in `batch`, and later steps in later batches."""
+        """Continue with `step` in `batch`."""
         self._steps.append(step)
         self._batches.append(batch)
 
@@ -234,7 +234,7 @@ class Trace:
         return [batch for run in self.runs for batch in run.batches()]
 
     def expanded(self) -> Schedule:
-        """Return the schedule with every batch written out, none with `repeat` above 1."""
+        """Return the schedule with no `repeat` above 1."""
         if all(batch.repeat == 1 for batch in self.schedule.batches):
             return self.schedule
         starts = iter(self.batches)

@@ -1,22 +1,22 @@
 """Certificates of lower bounds, and the checker: exact, without any solver (`docs/certificates.md`).
 
 Every place in the checkers, and in what they rest on, where a number stands for something without an end, and why no
-schedule can exceed it; `None` (no limit) is never turned into a number elsewhere.
+schedule can exceed it; elsewhere `None` (no limit) is never a number.
 
 * `shares.most_prefill`: sum of all peaks. What a request processed is part of its KV after the batch, at most its peak.
 * `shares.PricedSteps.late`: `LIMIT`, 10^15, as the end of a window. Only sorts: no window in a file ends later.
 * `late_windows.NEVER`: 2^62 as a due time. Only compared; no window ends after `LIMIT`. All work is below 2^40 units,
   all weights below 2^41: products with 2^20, and their sums, stay below 2^62.
 * `steps.MOST`: 2^62 as the price of a way not allowed. Each token has an allowed one (a decode if KV was kept, else a
-  prefill), and `Steps.most` proves in unbounded integers that it is below 2^62; else refused.
+  prefill), which `Steps.most` proves in unbounded integers to be below 2^62; else refused.
 * `steps.MOST_KV` as prefill budget: 2^30 tokens. Requests with more KV are refused, so no prefill is longer.
 * `steps.MOST_KV` as block: 2^30 tokens. A part of 1 to 2^30 tokens takes one block of any such size; the sum over parts
   is at least their tokens / 2^30.
 * `steps._packed`: 1 block where the memory has no limit. `packing` is then refused, so its price is 0.
 * `steps`, `shares`: sums in 64 bits. `check_size`: sums over a request, and of all ticks, calls and arrivals, stay
-  below 2^62 (their sums in floating point, and a part in 2^20 more, do); shares in units of 2^-bits too, as bits are
-  lowered for it. Larger numbers are unbounded (pieces, moments, flows). Running sums over all requests may wrap: only
-  differences within a request are taken.
+  below 2^62 (in floating point plus a part in 2^20); shares in units of 2^-bits too, as bits are lowered for it. Larger
+  numbers are unbounded (pieces, moments, flows). Running sums over all requests may wrap: only differences within a
+  request are taken.
 * `speed`: price 0 and room for all in the slot after the last. Prices are at least 0, and a tick there takes time.
   Lines with fewer prices than the first have 0 in the other slots.
 * `shares.Shares.share`, `prices._cost_of_limits`: 1 or 0 for no limit. A part or price of such a resource is refused;

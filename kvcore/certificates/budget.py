@@ -5,7 +5,7 @@ from __future__ import annotations
 MOST_WORK = 2**39
 """Nanoseconds, about: nine minutes."""
 MOST_MEMORY = 2**32
-"""Bytes at once."""
+"""Bytes at a time."""
 CALL = 1500
 """Work of a call to numpy, however small its arrays."""
 

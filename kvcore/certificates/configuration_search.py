@@ -161,7 +161,7 @@ class ConfigurationSearch:
         return -(-int(self._bounds(0, self.start, 0)[0]) // self.scale)
 
     def run(self, target: int, most_tries: int, *, traced: bool = False, beam: int | None = None) -> Outcome:
-        """Search until no state below `target` is left, one has started all requests, or a limit.
+        """Search until no state below `target` is left, one has started all requests, or a limit is reached.
 
         With `beam`, only that many states of a tick are followed, and nothing is proved.
         """

@@ -8,8 +8,8 @@ losing an optimum:
   requests in its work, and the returns of those calls that had returned when it started originally and whose requests
   it works on or moves. Every batch starts no later, with the same contents. A call that was running may now have
   returned, which forbids nothing; a call that had returned may now be running only where the batch leaves its request
-  alone. So all rules hold, no completion, first token or objective is worse, except that TPOT grows when the first
-  token alone comes earlier. With a TPOT SLO the search therefore waits tick by tick.
+  alone. So all rules hold, no completion or first token is later, and no objective is worse, except that TPOT grows
+  when the first token alone comes earlier. With a TPOT SLO the search therefore waits tick by tick.
 * **Waiting when nothing is to come** (no arrival, no return): whatever follows can start at once. All later events move
   along: each difference of two later times stays, each difference to an earlier time shrinks.
 * **Busy-time**: arrivals and durations of calls are 0. The batches of any schedule are legal there, and those of a
@@ -22,9 +22,9 @@ losing an optimum:
 * **Waits**, for sums and ends: a state is also as good as another that differs in waits alone if it is no worse after
   so many ticks that no request of it waits longer than in the other. For then what follows the other may follow it,
   batch by batch at the same times: a call that has returned forbids nothing that a running one allows. Two different
-  states cannot be as good as each other in this way. Leaving out each for the other, down to one that is followed,
-  needs that no state follows itself: of the best ends of a state take one with the fewest batches. The better state has
-  one with no more of them at the same value, and from what it leads to one batch fewer is left.
+  states cannot be as good as each other in this way. That each may be left out for the other, down to one that is
+  followed, needs that no state follows itself: of the best ends of a state take one with the fewest batches. The better
+  state has one with no more of them at the same value, and from what it leads to one batch fewer is left.
 
 **Free drops** make another search, a relaxation: a request that holds KV has, at any time, also the options of the same
 request without any, even where R4 and R5 forbid them, its call orders a move, or the machine does not evict. Every
@@ -74,7 +74,7 @@ MOST_STATES = 3_000_000
 TRIES = 300
 """Options and states that it tries for each of them, on average."""
 STATE_WORK = 60_000
-"""Work of a state, with its tries."""
+"""Of a state, with its tries."""
 MOST_REQUESTS, MOST_SEGMENTS, MOST_TOKENS = 32, 100, 10_000
 """Larger instances are refused as hopeless."""
 TOP, LARGE, FAR = 2**60, 2**58, 2**52
@@ -116,15 +116,14 @@ class Outcome:
 
     bound: Value
     states: int
-    """States that a proof of the same bound needs."""
     is_optimum: bool
     is_over: bool
-    """Whether more states would prove no more."""
+    """Whether more states prove no more."""
     search: EventSearch = field(repr=False, compare=False)
 
     @property
     def schedule(self) -> Schedule | None:
-        """Attains the optimum. With free drops, the referee may refuse it; else it is optimal."""
+        """Attains the optimum, but with free drops the referee may refuse it."""
         return self.search.schedule() if self.is_optimum else None
 
 
@@ -204,7 +203,7 @@ class EventSearch:
         return Outcome(least_value(bound, self.objective), states, found, is_over, self)
 
     def schedule(self) -> Schedule:
-        """Return the batches up to the next state. For busy-time, they wait until all calls have returned."""
+        """Return the batches up to the next state. For busy-time, they wait for all calls."""
         s, f, ids, calls = self.setting, self.frontier, list(self.order), dict.fromkeys(self.order, 0)
         path = [int(f.heap[0])]
         while f.parent[path[-1]] != NO:
@@ -302,7 +301,7 @@ def setting(
 
 
 def check_size(instance: Instance) -> None:
-    """Raise InvalidCertificate if an exhaustive search has no hope."""
+    """Raise InvalidCertificate for a hopeless search."""
     for what, limit, size in (
         ("requests", MOST_REQUESTS, len(instance.requests)),
         ("segments", MOST_SEGMENTS, sum(len(request.segments) for request in instance.requests)),

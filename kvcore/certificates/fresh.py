@@ -4,9 +4,9 @@ All else is left out: moves, repeated work, limits of a batch, all functions of 
 memory. What is left is a machine that serves chains of tokens in batches, each of which takes `busy` and what its fresh
 tokens take. Of the prefills in parts only so much is kept as the time allows. All work is in time.
 
-**Labels.** Only batches that generate tokens count. A label is what is known after one: how many tokens each request
-has; the sum of the ends of completed requests; `time`, the end of the batch; and for each request `ready`, when its
-next token may be worked on (after its arrival, or its last batch and call), and `open`, since when the work on that
+**Labels.** Only batches that generate tokens are looked at. A label is what is known after one: how many tokens each
+request has; the sum of the ends of completed requests; `time`, the end of the batch; and for each request `ready`, when
+its next token may be worked on (after its arrival, or its last batch and call), and `open`, since when the work on that
 token which is done by now may have gone on: open <= max(time, ready).
 
 Work done early, in batches before that of its token, counts b' = b + fee a token, b being what a token takes. Where a
@@ -97,7 +97,7 @@ the proof is that of (1) and (3), with s >= time >= away_i where some i of Z com
 * all KV of those in F is on the device, `need` tokens (none, if the call discards it), and away = time';
 * R6 leaves room for R whole blocks of the others, with what they process in it. If all their KV fits, each has at most
   R. Else let each but the last have between l_i and h_i blocks, for one of CELLS ranges that cover 0 to R; the last has
-  at least none. Of the children, one for each choice, one happened. None has more than h_i, nor R less the l of the
+  at least 0. Of the children, one for each choice, one happened. None has more than h_i, nor R less the l of the
   others. If that is less than (4) lets it have at time', or if all of its KV is, `device` is that number and
   away = time'.
 
@@ -131,7 +131,7 @@ from kvcore.metrics import Value, least_value, scale_of, weight
 MOST_LABELS, TRIES = 3_000_000, 300
 """Most labels, and batches and labels tried for each on average."""
 LABEL_WORK = 60_000
-"""Work of a label, with its tries."""
+"""Of a label, with its tries."""
 CELLS = 4
 """Parts of the room beside a batch for each request but one, with `partial`."""
 SLICE = 2**20
@@ -176,9 +176,8 @@ class Outcome:
 
     bound: Value
     labels: int
-    """Labels that a proof of this bound needs."""
     is_over: bool
-    """Whether more labels would prove no more."""
+    """Whether more labels prove no more."""
     order: tuple[tuple[int, ...], ...] | None = None
     """The requests that generate tokens in each batch of the best order."""
 
@@ -190,7 +189,7 @@ class FreshSearch:
         self, instance: Instance, objective: str, function: int, labels: int, upper: Value | None = None,
         budget: Budget | None = None, fee: int = 0, memory: bool = False, cells: int = CELLS,
     ) -> None:  # fmt: skip
-        """Prepare the search. Raises InvalidCertificate where it has no hope."""
+        """Prepare the search. Raises InvalidCertificate if it is hopeless."""
         check_size(instance)
         requests, self.objective, self.most = instance.requests, objective, labels
         self.unit = scale_of(requests, objective)
@@ -235,7 +234,7 @@ class FreshSearch:
 
 
 def check_size(instance: Instance) -> None:
-    """Raise InvalidCertificate where a search has no hope."""
+    """Raise InvalidCertificate for a hopeless search."""
     if len(instance.requests) > MOST_REQUESTS:
         raise InvalidCertificate(f"orders of fresh work take {MOST_REQUESTS} requests at the most")
     if sum(request.output for request in instance.requests) > MOST_TOKENS:

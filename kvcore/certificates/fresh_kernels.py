@@ -106,7 +106,7 @@ def search(p, f, most, most_tries, pause):
 
 @compiled
 def follow(p, f, at, most, most_tries):
-    """Add the label after each batch that generates tokens, with each place of the others' KV."""
+    """Add the labels after batches that generate tokens, with each place of the others' KV."""
     left = ZERO
     for i in range(len(p.length)):
         if f.token[at, i] < p.length[i]:
@@ -236,7 +236,7 @@ def put(p, f, at, batch, left):
 
 @inlined
 def restored(p, lacks, moves):
-    """Return the least ticks in which tokens are processed or swapped in, and others swapped."""
+    """Return the least ticks to process or swap in tokens, and to swap others."""
     if lacks == 0 or p.back == 0:
         return moves
     return max(moves, (p.back * (p.busy + p.each * lacks) + p.each * moves) // (p.each + p.back))
@@ -244,7 +244,7 @@ def restored(p, lacks, moves):
 
 @compiled
 def add(p, f, at, batch, left):
-    """Add the label after one batch, if below the target and not covered."""
+    """Add the label after one batch, if new and below the target."""
     new, n = f.count[ROWS], len(p.length)
     start, ends, tokens, key = f.time[at], f.ends[at], f.tokens[at], 0
     work, fresh = 0, 0
@@ -431,7 +431,7 @@ def least(p, f, at):
 
 
 def room(requests: int, labels: int) -> Labels:
-    """Return arrays for so many labels; only what is written takes memory."""
+    """Return arrays for these labels; only what is written takes memory."""
 
     def numbers(*shape: int) -> Any:
         return np.zeros(shape, dtype=np.int64)

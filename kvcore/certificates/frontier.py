@@ -197,7 +197,7 @@ def key_of(s, row):
 
 @inlined
 def mixed(key, number):
-    """Return the key with a number mixed in, below 2^61: 40 bits and 20, and a number."""
+    """Return the key with a number mixed in, below 2^61 (40 bits and 20, and a number)."""
     return ((key ^ (key >> 20)) * 1_000_003 + number) & MASK
 
 
@@ -406,7 +406,7 @@ def next_event(row, event):
 
 @inlined
 def is_in_time(s, row, pick, event):
-    """Whether a batch at an event serves a request that waits for it; else it might start before."""
+    """Whether a batch at an event serves a request that waits for it."""
     found = event == 0
     for j in range(len(row)):
         found = found or (row[j, WAIT] == event and s.touches[pick[j]])
@@ -446,7 +446,7 @@ def batches(s, f, at, label, event, most, most_tries):
 
 @inlined
 def drops_in_vain(s, pick, loads, n):
-    """Whether a request without work loses KV that would fit beside the batch."""
+    """Whether a request without work loses KV that fits beside the batch."""
     for j in range(n):
         kept = s.kept[pick[j]]
         if (

@@ -97,7 +97,7 @@ class DueWork(NamedTuple):
 
 
 def due_work(steps: PricedSteps) -> DueWork:
-    """Return the due work under a division's shares."""
+    """Return the due work under a division."""
     shares, bits = steps.shares()
     sums, rows, late = steps.steps.sums(shares), [], 0
     spare = max(0, (sum(sums) // MOST_TOTAL).bit_length())

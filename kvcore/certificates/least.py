@@ -5,14 +5,14 @@ from kvcore.instance import Instance, Machine, Request
 
 
 def chunks(machine: Machine, tokens: int) -> int:
-    """Return the least number of batches that process `tokens` of one request."""
+    """Return the fewest batches that process `tokens` of one request."""
     if not machine.chunked or machine.prefill_limit is None:
         return 1
     return -(-tokens // machine.prefill_limit)
 
 
 def least_batches(machine: Machine, request: Request) -> tuple[int, int]:
-    """Return the least number of batches up to the first token, and in all."""
+    """Return the fewest batches up to the first token, and in all."""
     first = total = chunks(machine, request.prompt)
     for k, segment in enumerate(request.segments):
         total += segment.decode - 1

@@ -26,7 +26,7 @@ from kvcore.instance import Machine, Request
 Array = np.ndarray[Any, np.dtype[Any]]
 
 SHARE_BITS = 50
-"""Bits to which the shares of an option are rounded down."""
+"""Of an option's shares, rounded down."""
 
 
 TOO_LARGE = "its numbers are too large to be added up in 64 bits"

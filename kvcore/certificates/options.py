@@ -63,7 +63,7 @@ class Load(NamedTuple):
 
     @property
     def shared(self) -> tuple[int, ...]:
-        """What it takes of `LIMITS`."""
+        """Of `LIMITS`."""
         return _shared(self)
 
     @property
@@ -126,7 +126,7 @@ class RequestOptions:
                     yield option
 
     def tries(self, state: LocalState) -> int:
-        """Return about how many moves and sizes of work a state tries."""
+        """Return about how many moves and sizes of work are tried."""
         amounts = state.device + state.host + 1
         missing = 0 if self.is_done(state) or state.wait else self.known(state)
         return (amounts**3 if self.machine.partial else 8) + (missing if self.machine.chunked else 1)

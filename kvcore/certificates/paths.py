@@ -32,7 +32,7 @@ Array = npt.NDArray[np.int64]
 Ends = Sequence[tuple[int, int]]
 """First and last slot in which each segment may end, none after the last price."""
 ANY_LATER = 2**62
-"""Last slot of an end that may be in any."""
+"""Last slot of an unbounded end."""
 
 
 @dataclass(frozen=True)
@@ -87,12 +87,12 @@ class Course:
         return tuple(Start(k, known - k, self.parts(known - k)) for k in kept_tokens)
 
     def parts(self, tokens: int) -> int:
-        """Return the least slots in which so many tokens are processed."""
+        """Return the fewest slots that process `tokens`."""
         return 1 if self.part is None else -(-tokens // self.part)
 
     @cached_property
     def least(self) -> list[int]:
-        """Least slots from each segment's beginning to the completion."""
+        """Least slots from each segment's start to completion."""
         least = [0]
         for leg in reversed(self.legs):
             first = min(start.slots for start in leg.starts)

@@ -26,7 +26,7 @@ from kvcore.limits import LIMITS
 from kvcore.metrics import Value, weight
 
 ROWS = tuple(limit for limit in LIMITS if limit.name in ("device", "host", "tokens", "requests"))
-"""Limits with prices, as the rows of `path_kernels.py`."""
+"""Limits with prices, in the order of `path_kernels.py`."""
 MOST_SLOTS = 2**21
 
 Price = Annotated[int, Field(ge=0, le=2**50)]
@@ -72,7 +72,7 @@ class Prices(Proof):
         return partial(self._cheapest, instance.machine, objective, instance.first_arrival, rows)
 
     def bound(self, machine: Machine, paths: int) -> Fraction:
-        """Return the bound where all cheapest paths together cost `paths`."""
+        """Return the bound if all cheapest paths cost `paths`."""
         return Fraction(paths - self._cost_of_limits(machine), self.scale)
 
     @cached_property
@@ -129,7 +129,7 @@ class Prices(Proof):
 
 
 def kinds(instance: Instance) -> Counter[Request]:
-    """Return how many requests there are of each kind, but for their ids."""
+    """Return the number of requests of each kind, but for ids."""
     return Counter(request.shape for request in instance.requests)
 
 

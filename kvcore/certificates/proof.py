@@ -14,7 +14,7 @@ from kvcore.metrics import Value
 __all__ = ["InvalidCertificate", "Proof", "add_up"]
 
 FINEST = 10**40
-"""Sums over thousands of requests would else have denominators of thousands of digits."""
+"""Longer sums would have denominators of thousands of digits."""
 
 
 def add_up(terms: Sequence[Value]) -> Value:

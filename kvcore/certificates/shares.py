@@ -23,7 +23,7 @@ from kvcore.metrics import Value, weight
 UNIT = 1024
 """Parts are in 1024ths."""
 MOST_PIECES = 300_000
-"""Pieces to which the steps of a request are joined, about."""
+"""Of a request, about."""
 
 RESOURCES = ("memory", "packing", "tokens", "prefill_tokens", "requests")
 """What can share the fixed part of a batch."""
@@ -49,7 +49,7 @@ class Division(Proof):
     packs: Annotated[int, Field(ge=1, le=1000)] = 1
 
     def spend(self, instance: Instance, budget: Budget) -> None:
-        """Count the work; more than `MOST_STEPS` steps are refused at once."""
+        """Count the work; refuse more than `MOST_STEPS` steps."""
         requests, count = len(instance.requests), len(self.functions)
         steps = min(MOST_STEPS, sum(request.output for request in instance.requests))
         pieces = MOST_PIECES + sum(len(request.segments) for request in instance.requests)
@@ -185,14 +185,14 @@ class PricedSteps:
         return work >> spare, bits - spare
 
     def busy_time(self) -> Fraction:
-        """Return the prices of all work, plus the fixed part of the fewest batches."""
+        """Return the prices of all work, plus the fixed parts of the fewest batches."""
         base, prefill, prices = self.mixed
         work, bits = self.work(Fraction(0), prices)
         shared = Fraction(sum(self.steps.sums(work)), 2**bits) + base * self.batches() + prefill * self.prefills()
         return max(shared, Fraction(max(self.steps.sums(self.ticks))))
 
     def prefills(self) -> int:
-        """Return the least number of batches with a prefill."""
+        """Return the fewest batches with a prefill."""
         return -(-self.steps.prefilled() // most_prefill(self.instance))
 
     def shares(self, *, last: bool = False) -> tuple[Integers, int]:
@@ -204,7 +204,7 @@ class PricedSteps:
         return self.work(base, prices, {"prefill_tokens": prefill / most_prefill(self.instance)}, last=last)
 
     def batches(self) -> int:
-        """Return the least number of batches with work: around a step they are its request's own."""
+        """Return the fewest batches with work: around a step they are its request's own."""
         work, bits = self.work(Fraction(1))
         done = self._since_arrival(self.steps.batches)
         pieces = self._pieces(work, bits, done - self.steps.batches, self._after(done), [0] * len(self.arrivals))
@@ -270,6 +270,7 @@ class PricedSteps:
         return Fraction(total, UNIT << bits)
 
     def _tails(self, work: Integers, goal: list[int]) -> list[int]:
+        """For each request the sum of work times (twice) what is left after the middle of its batch."""
         least = least_work(self.instance)
         totals = []
         for start, stop, end in zip(self.steps.first[:-1].tolist(), self.steps.first[1:].tolist(), goal, strict=True):
@@ -278,7 +279,7 @@ class PricedSteps:
         return totals
 
     def late(self) -> int:
-        """Return how many requests are late even alone."""
+        """Return how many are late even alone."""
         firsts, lasts = self.done[self.steps.first[:-1]].tolist(), self.done[self.steps.first[1:] - 1].tolist()
         return sum(map(Request.is_late, self.instance.requests, firsts, lasts))
 

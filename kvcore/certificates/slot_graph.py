@@ -22,7 +22,6 @@ from kvcore.metrics import SUMS, scale_of, weight
 Integers = npt.NDArray[np.int64]
 
 MOST_STATES, MOST_OPTIONS = 200_000, 2_000_000
-"""Local states and options of all kinds."""
 MOST_COMPARED, MOST_PAIRS = 2**31, 2**28
 """Most pairs of options, and of states, of one kind; above, no simulation is computed."""
 REACH_WORK, KEEP_WORK, COMPARE_WORK = 4, 6, 6
@@ -89,7 +88,7 @@ class LocalGraphs:
         self.origin = 0 if objective == "busy-time" else instance.first_arrival
         self.limits = np.array(limits_of(self.machine, -1), np.int64)
         self.implied: list[tuple[int, int]] = []
-        """Limits exceeded only with another one, and that one."""
+        """Limits exceeded only with another, and that."""
         self.groups: dict[Request, list[int]] = {}
         for i, request in enumerate(instance.requests):
             self.groups.setdefault(self._timed(request.shape), []).append(i)
@@ -103,7 +102,7 @@ class LocalGraphs:
         bounds = [*self.start, len(self.states)]
         self.spans = list(pairwise(bounds))
         self.as_good: dict[int, Any] = {}
-        """By start of a kind: which states are as good as which."""
+        """By start of a kind: which states are as good."""
         self.merged = np.arange(len(self.states))
         """The representative of each, after `reduced`."""
         self.alone = [self._earliest(request, *span) for request, span in zip(self.groups, self.spans, strict=True)]
@@ -320,7 +319,7 @@ _LAST: dict[tuple[str, str, bool], LocalGraphs] = {}
 
 
 def local_graphs(instance: Instance, objective: str, strict: bool, budget: Budget | None = None) -> LocalGraphs:
-    """Return an instance's local graphs for an objective; the last ones are kept."""
+    """Return an instance's local graphs; the last ones are kept."""
     key = instance.sha256, objective, strict
     if key not in _LAST:
         _LAST.clear()

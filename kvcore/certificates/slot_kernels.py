@@ -11,7 +11,7 @@ from kvcore.compiled import allocating, compiled
 from kvcore.limits import DEVICE, HOST, SHARED
 
 NEVER = 2**60
-"""Infinite cost: the request cannot be over in time. Never summed."""
+"""The request cannot be over in time. Never summed."""
 FULL = -1
 OUT_OF_TRIES, OUT_OF_STATES, COMPLETE = range(3)
 

@@ -40,7 +40,7 @@ LARGEST = 2**59
 
 
 class Vector(NamedTuple):
-    """Prices [resources, slots] in units of 1/scale, used from slot `since` on."""
+    """Prices [resources, slots] in units of 1/scale, from slot `since` on."""
 
     since: int
     prices: Integers
@@ -78,9 +78,9 @@ class SlotSearch:
         self.start = self.reduced.start[self.kind].astype(np.int32)
         self.vectors: list[Vector] = []
         self.values: dict[int, Integers] = {}
-        """Least costs of states under each vector in use."""
+        """Of states under each vector in use."""
         self.later: list[Integers] = []
-        """Costs of all limits under each vector, from each slot on."""
+        """Of all limits under each vector, from each slot on."""
         self.tick = 0
         self.tries_per_state = 0.0
 
@@ -182,7 +182,7 @@ class SlotSearch:
         traced: bool = False,
         steer: Callable[[SlotSearch, Layer, Any], None] | None = None,
     ) -> Outcome:
-        """Search until nothing is left below the target, an end is, or a limit."""
+        """Search until nothing is left below the target, an end is, or a limit is reached."""
         layer = self.first_layer(traced)
         options = len(self.graphs.next)
         layers, states, tries, known = [layer], 0, most_tries, 1

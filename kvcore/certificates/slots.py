@@ -20,7 +20,7 @@ from kvcore.limits import LIMITS
 from kvcore.metrics import Value, scale_of
 
 MOST_STATES, MOST_TRIES = 4_000_000, 1_000_000_000
-"""Joint states, and tried options, that a checker looks at."""
+"""Joint states, and options tried in them."""
 STATE_WORK, TRY_WORK, STATE_BYTES = 20_000, 60, 300
 """Work of a state and a try."""
 GRAPH_BYTES = 2**30
@@ -93,6 +93,6 @@ class Slots(Proof):
 
 
 def check_size(instance: Instance) -> None:
-    """Raise InvalidCertificate if the search has no hope."""
+    """Raise InvalidCertificate for a hopeless search."""
     if len(instance.requests) > MOST_REQUESTS:
         raise InvalidCertificate(f"slots take at most {MOST_REQUESTS} requests")

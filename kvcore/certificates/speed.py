@@ -189,7 +189,7 @@ class PricedWork:
             self.rows.append(CostLine(prices, work, base, base, UNIT, (ONE,)))
         self.origin = instance.first_arrival
         self.unit = FINE * ONE**2 * UNIT << self.bits
-        """Payments are in such parts of 1/scale, times ticks."""
+        """Unit of payments: parts of 1/scale, times ticks."""
 
     def fees(self, groups: list[list[int]]) -> Iterator[Fees]:
         """Yield what each request of a group pays for a part of a token by slot, besides for its work."""
@@ -298,11 +298,11 @@ class Tokens:
         self.besides = [(other.prices, ONE**2 * UNIT * more) for other, more in besides or ()]
         self.cheapest = Cheapest(need)
         self.done = min(begin // slots.proof.slot, len(slots.prices) - 1)
-        """Slots before this one have been offered."""
+        """Slots before it have been offered."""
         fastest = max(1 << slots.bits, row.whole, row.fixed + work)
         fastest = max(fastest, *(other.whole + more for other, more in besides or ((row, 0),)))
         self.ticks: list[int] = []
-        """Ticks of a token at the end of each piece, in units of 2^-bits."""
+        """Of a token at the end of each piece, in units of 2^-bits."""
         self.means: list[int] = []
         """Its payment there at a price of 1, in parts of a tick."""
         self.squares: list[int] = []

@@ -112,9 +112,9 @@ class Steps:
         limit = self.machine.prefill_limit if self.machine.chunked else None
         self.limit = MOST_KV if limit is None else min(limit, MOST_KV)
         self.batches = -(-reach // self.limit)
-        """Least batches in which the request works for the token."""
+        """Least batches for the token."""
         self.plain = (self.kept == self.context - 1) & (self.kept > 0)
-        """Tokens that one decode generates if no KV is dropped."""
+        """One decode suffices if no KV is dropped."""
 
     def _fill(self, request: Request, span: slice) -> None:
         grown = np.ones(request.output, dtype=np.int64)
