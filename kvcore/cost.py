@@ -198,10 +198,10 @@ class OwnCost(Cost):
         raise BadInput(f"the cost {self.name} gives {value!r} for {features}: give ticks from 0 to {LIMIT}")
 
     def duration(self, features: Features) -> int:
-        """Ticks of a batch with these features, at least 1."""
+        """As `Cost.duration`."""
         return max(1, self.ticks(features))
 
     def durations(self, features: Features) -> Iterator[int]:
-        """Yield the ticks of this batch and, without end, of those in which the same decodes go on."""
+        """As `Cost.durations`."""
         for i in count():
             yield self.duration(features._replace(decode_kv=features.decode_kv + i * features.decode_requests))

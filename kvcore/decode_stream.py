@@ -23,8 +23,8 @@ LONGEST = 2**20
 class Stream:
     """Continuing decodes: requests that generated a token in the batch before, and whose segment did not end.
 
-    In each step all of them process and generate one token; others `leave` first. A batch in which none of them works
-    is no step: they pause together. Sums make a batch's cost independent of their number.
+    In each step all process and generate one token; others `leave` first. A batch in which none works is no step: they
+    pause together. Sums make a batch's cost independent of their number.
     """
 
     def __init__(self, block: int) -> None:
@@ -144,7 +144,7 @@ class StreamExecution(Execution):
         return super().make_move(kind, state, tokens)
 
     def read_work(self, start: int, work: dict[str, int]) -> list[Work]:
-        """Return the work of the batch that R2 and R3 allow, but for the stream.
+        """Return the batch's work that R2 and R3 allow, but for the stream.
 
         A request in the stream is ready with one token to process; those that do anything else leave, unless all pause.
         """

@@ -129,7 +129,7 @@ def write_text(target: str | Path, text: str) -> None:
 
 
 def write_bytes(target: str | Path, data: bytes) -> None:
-    """Write a file whole or not at all (`-`: standard output)."""
+    """As `write_text`."""
     with writing(target, binary=True) as file:
         file.write(data)
 

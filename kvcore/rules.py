@@ -110,7 +110,7 @@ class Execution:
             self.execute_once(batch.again(self.end))
 
     def execute_once(self, batch: Batch) -> None:
-        """Execute one batch, or raise InvalidSchedule (BadInput: after `MOST_BATCHES`)."""
+        """Execute a batch once, or raise InvalidSchedule (BadInput: after `MOST_BATCHES`)."""
         if self.count >= MOST_BATCHES:
             check_count(self.count + 1)
         continuing = [] if self.machine.pause else self.continuing
@@ -252,7 +252,7 @@ class Execution:
     # --- work ----------------------------------------------------------------------------------------------------
 
     def read_work(self, start: int, work: dict[str, int]) -> list[Work]:
-        """Return the work of the batch that R2 and R3 allow."""
+        """Return the batch's work that R2 and R3 allow."""
         works: list[Work] = []
         for id, tokens in work.items():
             state = self.states.get(id)
@@ -347,7 +347,7 @@ class Execution:
         return sum([work.blocks for work in works])
 
     def process(self, works: list[Work]) -> None:
-        """Process the tokens of all work."""
+        """Process all work."""
         self.unfinished = [work.state for work in works if self.work(*work)]
 
     def work(self, state: RequestState, tokens: int, decode: bool, blocks: int) -> bool:

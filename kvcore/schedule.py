@@ -27,7 +27,7 @@ _EMPTY: Any = Field(default_factory=lambda: _NOTHING, json_schema_extra={"defaul
 
 
 class Batch(Noun):
-    """One batch: `work`, `drop`, `swap_out` and `swap_in` map request ids to tokens; the moves happen in that order.
+    """One batch: `work`, `drop`, `swap_out` and `swap_in` map request ids to tokens; moves happen in that order.
 
     With `repeat` = k > 1 it stands for k batches: itself and k - 1 more of the same work, without moves, each
     starting when the one before ends.

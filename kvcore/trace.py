@@ -97,7 +97,7 @@ class StreamClock:
 class Span(NamedTuple):
     """The work of one request in `length` batches of the same kind; more than one only for decodes.
 
-    With a `clock` they are the batches of `step` and later ones, otherwise `batch` and later ones.
+    With a `clock`, the batches are those of `step` and later ones; otherwise `batch` and later ones.
     """
 
     batch: int
@@ -260,7 +260,7 @@ class Trace:
     def states(self, boundary: int) -> dict[str, State]:
         """Return the state of every request at the start of batch `boundary`, before its moves.
 
-        `boundary` may be the number of batches: the end of the last one.
+        `boundary` may be the number of batches.
         """
         if not 0 <= boundary <= len(self.batches):
             raise IndexError(f"boundary {boundary} is not in 0..{len(self.batches)}")

@@ -43,7 +43,7 @@ class Alone(Proof):
 
     @property
     def why(self) -> str:
-        """The argument in words."""
+        """The argument."""
         return "no request is faster than alone: its batches, each of least duration, and its calls"
 
 

@@ -78,7 +78,7 @@ class Configurations(Proof):
 
     @property
     def why(self) -> str:
-        """The argument in words."""
+        """The argument."""
         if self.target is not None:
             return f"a search over starts finds nothing below in {self.tries} tries; prices say what a start is worth"
         inside = sum(price is not None for price in self.starts)

@@ -105,7 +105,7 @@ class Events(Proof):
 
     @property
     def why(self) -> str:
-        """The argument in words."""
+        """The argument."""
         rules = "the rules allow, and free drops," if self.free_drops else "the rules allow"
         return f"all batches that {rules} were tried, the cheapest states first, {self.states} at the most"
 

@@ -22,9 +22,9 @@ So the least cost is found backwards over (tokens done, KV kept or not, slot). S
 the host is kept, unless it has no room at all. After the last slot all prices are 0, and only time counts: a token that
 comes there pays for no prefill.
 
-Whole prices and rates make all exact; with floats it only proposes. A `Route` is that of `path_kernels.py`, `rows`
-[4, slots] are the prices of device blocks, host tokens, and tokens and requests of a batch. Tables have a row for each
-token, or one refilled again and again where only the cost is asked for.
+Whole prices and rates make all exact; with floats it only proposes. A `Route` is that of `path_kernels.py`, `rows` are
+those of `PriceArrays` there. Tables have a row for each token, or one refilled again and again where only the cost is
+asked for.
 """
 
 from typing import Any, NamedTuple

@@ -166,7 +166,7 @@ class Fresh(Proof):
 
     @property
     def why(self) -> str:
-        """The argument in words."""
+        """The argument."""
         return f"each token is processed once at the least: {self.labels} orders of batches were tried, the best first"
 
 

@@ -379,7 +379,7 @@ def search(s, f, most, most_tries, pause):
 
 @compiled
 def follow(s, f, at, most, most_tries):
-    """Add the states after every batch that may come next. Return EMPTY if all were added."""
+    """Add the states after all batches that may come next; return EMPTY if all were added."""
     row, event = f.rows[at], ZERO
     while event != NO:
         f.pick[0] = NO
@@ -466,7 +466,7 @@ def is_twin(s, row, j):
 
 @inlined
 def fits(s, loads, j):
-    """Check R5 to R7 but for `pause`. Loads only add up: a broken limit stays broken."""
+    """Check R5 to R7 but for `pause`; what is broken stays broken."""
     within = s.hybrid or loads[j, DECODES] == 0 or loads[j, PREFILLS] == 0
     for r in range(SHARED):
         within = within and loads[j, r] <= s.limits[r]

@@ -43,7 +43,7 @@ class LateWindows(Division):
     rows: Annotated[tuple[tuple[Tick, Tick, Weight, Weight], ...], Field(max_length=1_000_000)] = ()
 
     def prove(self, instance: Instance, objective: str, budget: Budget) -> Value:
-        """Return how many are late even alone, plus those by the windows together, rounded up."""
+        """Return how many are late alone, plus those by the windows together, rounded up."""
         if sum(by_work + by_count for *_, by_work, by_count in self.rows) >= MOST_WEIGHT:
             raise InvalidCertificate("the weights of windows are above 2^21 together")
         if any(start > end for start, end, *_ in self.rows):
@@ -68,12 +68,12 @@ class LateWindows(Division):
 
     @property
     def why(self) -> str:
-        """The argument in words."""
+        """The argument."""
         return f"requests that are due in {len(self.rows)} windows of time share more work than fits"
 
 
 class DueWork(NamedTuple):
-    """How many requests are late even alone, and arrival, work and due time of each other one.
+    """How many requests are late even alone, and arrival, work and due time of the others.
 
     `first` work is due at `first_due`, `whole`, the first included, at `due`: units of 2^-bits ticks.
     """

@@ -196,6 +196,6 @@ class RequestOptions:
         return state._replace(segment=state.segment + 1, generated=0, mark=mark, wait=wait)
 
     def fits(self, load: Load) -> bool:
-        """Whether R5 to R7 allow such a batch. Loads only add up: a broken limit stays broken."""
+        """Whether R5 to R7 allow such a batch; what is broken stays broken."""
         within = all(map(le, load.shared, self.limits))
         return within and (self.machine.hybrid or not (load.decode_requests and load.prefill_requests))

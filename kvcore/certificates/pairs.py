@@ -64,7 +64,7 @@ class Pairs(Proof):
 
     @property
     def why(self) -> str:
-        """The argument in words."""
+        """The argument."""
         return "each two requests work in one batch only while their contexts fit together"
 
 

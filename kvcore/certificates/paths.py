@@ -118,7 +118,7 @@ class Course:
 
 @dataclass(frozen=True)
 class PriceRows:
-    """Prices per slot, [slots]: of a device block, a host token, a token of the batch, a request of the batch."""
+    """Prices [slots], named as in `prices.Prices`."""
 
     device: Array
     host: Array | None

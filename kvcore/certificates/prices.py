@@ -124,7 +124,7 @@ class Prices(Proof):
 
     @property
     def why(self) -> str:
-        """The argument in words."""
+        """The argument."""
         return f"at these prices of {self.slots} slots, no request finds a cheaper path"
 
 

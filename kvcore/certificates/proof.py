@@ -52,4 +52,4 @@ class Proof(Noun, ABC):
     @property
     @abstractmethod
     def why(self) -> str:
-        """The argument in words."""
+        """The argument."""

@@ -124,7 +124,7 @@ class Shares(Division):
 
     @property
     def why(self) -> str:
-        """The argument in words."""
+        """The argument."""
         parts = {name: getattr(self, name) for name in RESOURCES}
         shared = ", ".join(f"{part / UNIT:.0%} by {name}" for name, part in parts.items() if part) or "by nothing"
         return f"requests share the time of batches, their fixed part {shared}, and time runs once"
@@ -196,7 +196,7 @@ class PricedSteps:
         return -(-self.steps.prefilled() // most_prefill(self.instance))
 
     def shares(self, *, last: bool = False) -> tuple[Integers, int]:
-        """Return the share of each step in units of 2^-bits ticks, and bits (`last`: as for `work`).
+        """Return the share of each step in units of 2^-bits ticks, and bits; `last` as for `work`.
 
         Prefill tokens share what a batch with prefills takes more.
         """

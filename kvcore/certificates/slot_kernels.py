@@ -162,7 +162,7 @@ def values(graphs, prices, since, scale):
 class Layer(NamedTuple):
     """Joint states at a tick: `keys` [entries, requests], costs so far, and the most these may be (`room`).
 
-    `table` finds an entry by its hash. `parent` and `choice` [entries, requests] say how it was reached (-1: idle);
+    `table` finds entries by hash. `parent` and `choice` [entries, requests] say how one was reached (-1: idle);
     `choice` has columns only for schedules.
     """
 
@@ -205,7 +205,7 @@ def hash_of(key):
 
 @compiled
 def find(keys, table, key):
-    """Return the place of `key` in the table, or of its gap (-1 there)."""
+    """Return the place of `key` in the table, or of its gap (-1)."""
     mask = np.uint64(len(table) - 1)
     at = hash_of(key) & mask
     while table[at] >= 0:

@@ -85,7 +85,7 @@ class Slots(Proof):
 
     @property
     def why(self) -> str:
-        """The argument in words."""
+        """The argument."""
         return (
             f"a search over all batches of one tick, with {len(self.prices)} vectors of prices, finds nothing below "
             f"in {self.states} states"

@@ -146,7 +146,7 @@ class Speed(Division):
 
     @property
     def why(self) -> str:
-        """The argument in words."""
+        """The argument."""
         if self.within:
             return f"requests that all end within {self.within} ticks pay more for their work than all prices together"
         return f"at these prices of work in {len(self.price)} slots, no request finds a cheaper speed"

@@ -31,5 +31,5 @@ class LateTail(Proof):
 
     @property
     def why(self) -> str:
-        """The argument in words."""
+        """The argument."""
         return f"were {self.within} ticks the most, too many would be late: {self.proof.why}"

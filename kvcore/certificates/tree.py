@@ -109,7 +109,7 @@ class Tree(Proof):
 
     @property
     def why(self) -> str:
-        """The argument in words."""
+        """The argument."""
         leaves = (len(self.nodes) + 1) // 2
         return f"a schedule ends segments in one of {leaves} ways; at prices of each, no request finds a cheaper path"
 
