@@ -1,13 +1,11 @@
-"""`compiled`: what numba makes of a plain function over arrays; the function itself where numba is not installed.
+"""`compiled`: numba's compilation of a function over arrays; the function itself where numba is not installed.
 
-Such a function makes no array, and calls nothing that returns one: numba need not count who uses which, which took two
-thirds of the time where functions pass named tuples of arrays on. `allocating` is for those that do; `inlined` is made
-part of what calls it; `fast` may change the order of sums, for what only proposes.
+Such a function makes no array, and calls nothing that returns one: numba's reference counts took two thirds of the time
+where functions pass named tuples of arrays on. `allocating` is for those that do; `inlined` becomes part of its
+callers; `fast` may change the order of sums, for what only proposes. For checkers, both give the same integers.
 
-For what a checker computes, both give the same integers, which a test compares.
-
-Compiled code is kept on disk. It contains what it calls, constants, and the places of fields, from any of the files of
-`sources`: it is used again only while the content of all of them is the same.
+Compiled code is kept on disk. It contains its callees, constants, and places of fields from files of `sources`, and is
+used again only while these are unchanged.
 """
 
 from collections.abc import Callable, Iterator
@@ -18,13 +16,13 @@ from pathlib import Path
 from typing import Any
 
 PACKAGES = ("kvcore", "heuristics", "bounds", "solvers")
-"""The packages with functions that are compiled, and with what these take."""
+"""Packages with compiled code or its types."""
 WORDS = b"kvcore.compiled", b"NamedTuple", b"namedtuple"
-"""What a file says that has such a function, or such a type of its arguments."""
+"""Marks of a file with compiled code or its types."""
 
 
 def sources() -> Iterator[tuple[str, bytes]]:
-    """Yield name and content of each file that compiled code depends on: with such functions, or with named tuples."""
+    """Yield name and content of each file behind compiled code."""
     root = Path(__file__).parents[1]
     for file in sorted(file for package in PACKAGES for file in (root / package).rglob("*.py")):
         content = file.read_bytes()
@@ -46,24 +44,17 @@ try:
     from numba.core.caching import FunctionCache, IndexDataCacheFile
 
     class _Files(IndexDataCacheFile):  # type: ignore[misc]
-        """What is kept of a function, with the sources that it was made of."""
-
         def __init__(self, cache_path: str, filename_base: str, source_stamp: Any) -> None:
-            """Keep it as numba does; what is of another version is not even read."""
             super().__init__(cache_path, filename_base, source_stamp)
             self._version = numba.__version__, source_stamp, sources_hash()
 
         def save(self, key: Any, data: Any) -> None:
-            """Keep code with what it is of, unless a source has changed since, or there is no room."""
             with suppress(OSError):
                 if sources_hash.__wrapped__() == sources_hash():
                     super().save(key, (self._version, key, data))
 
         def load(self, key: Any) -> Any:
-            """Return code that was kept, or None.
-
-            The index may name other code: of a process that ended after it wrote the index, or wrote both just now.
-            """
+            """Return kept code, or None where the index names other code."""
             try:
                 kept = super().load(key)
             except (ImportError, AttributeError):  # it names a type that has moved since
@@ -71,16 +62,14 @@ try:
             return kept[2] if kept and kept[:2] == (self._version, key) else None
 
     class _Kept(FunctionCache):  # type: ignore[misc]
-        """Compiled code of a function, in the folder that numba chooses."""
-
         def __init__(self, function: Any) -> None:
-            """Raise RuntimeError where there is no folder to write to, OSError where sources are not files."""
+            """Raise RuntimeError without a folder to write to, OSError where sources are not files."""
             super().__init__(function)
             stamp = self._impl.locator.get_source_stamp()
             self._cache_file = _Files(self._cache_path, self._impl.filename_base, stamp)
 
     def _kept(**how: Any) -> Callable[[Any], Any]:
-        """Return what compiles a function, and keeps the code where there is a folder to write to."""
+        """Compile, and keep the code where a folder can be written."""
 
         def compile(function: Any) -> Any:
             made = numba.njit(**how)(function)

@@ -1,4 +1,4 @@
-"""What stops everything: a bound above the value of a schedule that the referee passed. One of the two is wrong."""
+"""What stops everything: a bound above the value of a schedule that the referee passed."""
 
 import json
 import tempfile
@@ -11,13 +11,13 @@ from kvcore.files import write_text
 
 
 class Contradiction(RuntimeError):
-    """A proof and a schedule contradict each other; the message names the folder that has both."""
+    """A proof and a schedule contradict each other; the message names the folder of both."""
 
 
 def contradiction(why: str, **proofs: BaseModel | dict[str, Any]) -> Contradiction:
     """Return the error, with each proof in a file of a new folder `kvbound-contradiction-..`.
 
-    It is in the current folder, or in that for temporary files where nothing can be written.
+    It is in the current folder, or else the temporary one.
     """
     try:
         folder = Path(tempfile.mkdtemp(prefix="kvbound-contradiction-", dir=Path.cwd()))

@@ -21,7 +21,7 @@ Coefficient = Annotated[int, Field(ge=0, le=LIMIT)]
 
 
 class Features(NamedTuple):
-    """What a cost may depend on, counted after the moves of the batch (see `docs/semantics.md`).
+    """Arguments of a cost, counted after the moves of the batch (`docs/semantics.md`).
 
     `busy`, `any_decode`, `any_prefill` are 0 or 1; `*_kv` are the sums of resident tokens m over the requests of a
     phase; `prefill_pairs` is the sum of c*c + 2*c*m over prefills.
@@ -44,7 +44,7 @@ class Features(NamedTuple):
 
 
 class TokensAbove(Shown):
-    """A hinge: `coefficient` for each token of the batch above `knee`."""
+    """`coefficient` for each token of the batch above `knee`."""
 
     model_config = ConfigDict(frozen=True, strict=True, extra="forbid")
 
@@ -53,7 +53,7 @@ class TokensAbove(Shown):
 
 
 class CostFunction(Shown):
-    """One linear function of the features, divided by `divisor` and rounded up."""
+    """One linear function of the features, over `divisor`, rounded up."""
 
     model_config = ConfigDict(frozen=True, strict=True, extra="forbid")
 
@@ -80,7 +80,7 @@ class CostFunction(Shown):
         return tuple((k, getattr(self, name)) for k, name in enumerate(Features._fields) if getattr(self, name))
 
     def value(self, features: Features) -> int:
-        """Return f, before the division."""
+        """Return f, undivided."""
         total = sum(coefficient * features[k] for k, coefficient in self.terms)
         if self.tokens_above is not None:
             total += self.tokens_above.coefficient * max(0, features.tokens - self.tokens_above.knee)
@@ -93,11 +93,9 @@ class Cost(RootModel[Annotated[tuple[CostFunction, ...], Field(min_length=1, max
     model_config = ConfigDict(frozen=True, strict=True)
 
     def __repr__(self) -> str:
-        """Return its functions."""
         return f"Cost({brief(list(self.root))[1:-1]})"
 
     def __str__(self) -> str:
-        """Return the same."""
         return repr(self)
 
     @classmethod
@@ -111,14 +109,14 @@ class Cost(RootModel[Annotated[tuple[CostFunction, ...], Field(min_length=1, max
         return self.root
 
     def check_linear(self) -> None:
-        """Raise BadInput where it is a function of one's own, of which nothing can be proved."""
+        """Raise BadInput if it is a user's function."""
 
     def ticks(self, features: Features) -> int:
-        """Return the largest of the functions, rounded up to ticks: the duration, but for the least tick."""
+        """Return the largest of the functions in whole ticks; unlike `duration` it may be 0."""
         return max(-(-function.value(features) // function.divisor) for function in self.root)
 
     def duration(self, features: Features) -> int:
-        """Ticks that a batch with these features lasts, at least 1."""
+        """Ticks of a batch with these features, at least 1."""
         longest = 1
         for function in self.root:
             ticks = -(-function.value(features) // function.divisor)
@@ -127,9 +125,9 @@ class Cost(RootModel[Annotated[tuple[CostFunction, ...], Field(min_length=1, max
         return longest
 
     def durations(self, features: Features) -> Iterator[int]:
-        """Yield the ticks of this batch and of those after it in which the same decodes go on, without end.
+        """Yield the ticks of this batch and, without end, of those in which the same decodes go on.
 
-        From each batch to the next, the KV that the decodes read grows by a token for each of them.
+        From each batch to the next, each of the decodes reads one more token of KV.
         """
         position = Features._fields.index("decode_kv")
         lines = [
@@ -142,7 +140,7 @@ class Cost(RootModel[Annotated[tuple[CostFunction, ...], Field(min_length=1, max
 
     @cached_property
     def always_one_tick(self) -> bool:
-        """Whether every batch lasts exactly one tick, so that batches are slots of time."""
+        """Whether every batch lasts one tick."""
         return all(
             not (function.tokens_above and function.tokens_above.coefficient)
             and sum(c for _, c in function.terms) <= function.divisor
@@ -154,9 +152,8 @@ class Cost(RootModel[Annotated[tuple[CostFunction, ...], Field(min_length=1, max
 class OwnCost(Cost):
     """A cost that is any function of the `Features` of a batch, in ticks: schedules are executed with it, no more.
 
-    An integer or a `Fraction` is exact, a float is the binary fraction that it is; all are rounded up to whole ticks,
-    at least 1. The function has to give the same for the same batch, as the referee asks again. What proves reads the
-    coefficients of linear functions, and refuses it.
+    Results are rounded up to whole ticks, at least 1; a float is its binary fraction. The function must be
+    deterministic, as the referee asks again. Proofs need coefficients and refuse it.
     """
 
     _function: Callable[[Features], int | Fraction | float] = PrivateAttr()
@@ -166,18 +163,17 @@ class OwnCost(Cost):
         self._function = function
 
     def __repr__(self) -> str:
-        """Return the name of the function."""
         return f"OwnCost({self.name})"
 
     @property
     def name(self) -> str:
-        """The function and its line, by which the hash of an instance knows it: two of one line are not told apart."""
+        """The function and its line, by which the hash of an instance knows it: two of one line are alike."""
         code = getattr(self._function, "__code__", None)
         name = getattr(self._function, "__qualname__", type(self._function).__qualname__)
         return f"{self._function.__module__}.{name}" + ("" if code is None else f", line {code.co_firstlineno}")
 
     def check_linear(self) -> None:
-        """Raise BadInput: it is not known to be linear."""
+        """Raise BadInput: linearity is unknown."""
         raise BadInput(
             f"the cost is a function of your own ({self.name}): only policies and the referee take it; optima, bounds, "
             "certificates and files need one of linear functions (kvbound.Cost)"
@@ -185,27 +181,27 @@ class OwnCost(Cost):
 
     @property
     def functions(self) -> tuple[CostFunction, ...]:
-        """BadInput: there are none."""
+        """Raise BadInput: there are none."""
         self.check_linear()
         raise AssertionError  # for mypy
 
     @cached_property
     def always_one_tick(self) -> bool:
-        """Whether that is known: no."""
+        """False: it is unknown."""
         return False
 
     def ticks(self, features: Features) -> int:
-        """Return what the function gives, rounded up. BadInput if that is no finite number of at least 0."""
+        """Return the function's value, rounded up. BadInput unless from 0 to `LIMIT`."""
         value: Any = self._function(features)
         if isinstance(value, int | Fraction | float) and 0 <= value <= LIMIT:
             return ceil(value)
         raise BadInput(f"the cost {self.name} gives {value!r} for {features}: give ticks from 0 to {LIMIT}")
 
     def duration(self, features: Features) -> int:
-        """Ticks that a batch with these features lasts, at least 1."""
+        """As `Cost.duration`."""
         return max(1, self.ticks(features))
 
     def durations(self, features: Features) -> Iterator[int]:
-        """Yield the ticks of this batch and of those after it in which the same decodes go on, without end."""
+        """As `Cost.durations`."""
         for i in count():
             yield self.duration(features._replace(decode_kv=features.decode_kv + i * features.decode_requests))

@@ -1,4 +1,4 @@
-"""Cost files: a cost model with what it was measured on, how well it fits, and what was measured."""
+"""Cost files: a cost model, its measurements and its fit."""
 
 import json
 from typing import Annotated, Any, Literal
@@ -11,7 +11,6 @@ from kvcore.instance import LIMIT, Machine, Name, Noun, PositiveFraction
 
 
 def _features(value: Any) -> Features:
-    """Read features given as such, or as an object of those that are not 0."""
     counts = value._asdict() if isinstance(value, Features) else value
     if not isinstance(counts, dict) or not set(counts) <= set(Features._fields):
         raise ValueError(f"features are an object with keys among {', '.join(Features._fields)}")
@@ -38,9 +37,9 @@ BatchFeatures = Annotated[
 
 @dataclass(frozen=True, config=ConfigDict(strict=True, extra="forbid"))
 class Observation:
-    """A batch that was measured: `Observation(features, seconds, label)`.
+    """A measured batch: `Observation(features, seconds, label)`.
 
-    The label names the kind of the batch, such as "decode"; batches are held out from each kind alike.
+    The label names its kind, such as "decode"; some of each are held out.
     """
 
     features: BatchFeatures
@@ -49,21 +48,21 @@ class Observation:
 
 
 class Errors(Noun):
-    """How far predictions are from what was measured; all but `r2` are fractions of the measured time."""
+    """Errors of predictions; all but `r2` are fractions of the measured time."""
 
     count: int
     r2: float | None
-    """1 - (squared errors in seconds) / (squared deviations from the mean); None if all times are the same."""
+    """1 - (squared errors in seconds) / (squared deviations from the mean); None for equal times."""
     mean: float
-    """The mean of the absolute relative errors."""
+    """Of the absolute relative errors."""
     p95: float
     worst: float
     bias: float
-    """The mean of the relative errors with their signs; above 0: the model is too slow."""
+    """Mean of the signed relative errors; above 0: the model is too slow."""
 
 
 class ShapeFit(Noun):
-    """One shape: its errors on the batches that it was fitted to and on those held out, and its knees in tokens."""
+    """Errors of one shape on batches fitted and held out, and its knees in tokens."""
 
     fitted: Errors
     held_out: Errors | None
@@ -71,20 +70,19 @@ class ShapeFit(Noun):
 
 
 class FitReport(Noun):
-    """What was fitted, to how much, and how far off it is; None: no batches of that kind."""
+    """Batches fitted and errors; None: no batches of that kind."""
 
     shape: Literal["linear", "hinge", "max"]
     transfers: Literal["overlapped", "sync"]
     seed: int
     share_held_out: float
     shapes: dict[str, ShapeFit]
-    """Of the work alone, by shape."""
+    """Work alone, by shape."""
     moves: ShapeFit | None
-    """Of the batches that only move KV."""
     mixed: Errors | None
-    """Of the batches that work and move KV, none of which was fitted to."""
+    """With work and moves; none fitted."""
     held_out: Errors | None
-    """Of all batches held out, mixed ones included, by the whole model."""
+    """All held out, by the whole model."""
     by_label: dict[str, Errors]
     """The same by label."""
 
@@ -93,7 +91,7 @@ Fact = str | int | float | bool | None
 
 
 class CostFile(Noun):
-    """A cost model in a file; all but the cost and its tick may be null."""
+    """A cost model; all but the cost and its tick may be null."""
 
     format: Literal["kvbound-cost"] = "kvbound-cost"
     version: Annotated[int, Field(ge=1, le=1)] = 1
@@ -105,7 +103,7 @@ class CostFile(Noun):
     device: dict[str, Fact] | None = None
     versions: Annotated[dict[str, str], Field(default_factory=dict)]
     rounding_error: Annotated[float, Field(ge=0, le=1)] = 0.0
-    """The largest relative error of a coefficient; see `costmodels.rounding` for what it does to a batch."""
+    """Largest relative error of a coefficient; see `costmodels.rounding`."""
     fit: FitReport | None = None
     observations: tuple[Observation, ...] | None = None
 

@@ -1,4 +1,4 @@
-"""Reading a table strictly and exactly, row by row; whatever is wrong with it is said with its line and column."""
+"""Reads a table strictly and exactly, row by row; errors name line and column."""
 
 import csv
 import gzip
@@ -20,25 +20,25 @@ from kvcore.files import valid
 from kvcore.instance import LIMIT, Instance, Machine, Request, Slo
 
 MachineFor = Callable[[Sequence[Request]], Machine]
-"""Chooses the machine once the requests are known."""
+"""Chooses the machine for the requests."""
 
 WHOLE = re.compile(r"-?[0-9]{1,15}")
 DECIMAL = re.compile(r"-?[0-9]{1,15}(\.[0-9]{1,40})?([eE][+-]?[0-9]{1,2})?")
 SEPARATORS = ",;\t|"
-"""What may stand between the fields of a row; the header has most of it."""
+"""Separators of fields; the header decides."""
 LONGEST = 2**24
-"""Letters that a line may have."""
+"""Letters of a line."""
 
 
 class Row(NamedTuple):
-    """One row of a table: the text of the columns that were asked for, and where it stands in its file."""
+    """One row of a table: the columns asked for, and its place."""
 
     source: str
     line: int
     cells: Mapping[str, str]
 
     def text(self, column: str) -> str:
-        """Return the field as it stands (without white space around it)."""
+        """Return the field without white space around it."""
         return self.cells[column].strip()
 
     def label(self, column: str) -> str:
@@ -58,7 +58,7 @@ class Row(NamedTuple):
         return int(text)
 
     def seconds(self, column: str) -> Fraction:
-        """Return the field, a decimal number of at least 0, as the exact fraction that it stands for."""
+        """Return the field, a decimal number of at least 0, as an exact fraction."""
         text = self.text(column)
         if not DECIMAL.fullmatch(text):
             self.refuse(column, "a decimal number")
@@ -67,32 +67,32 @@ class Row(NamedTuple):
         return Fraction(text)
 
     def ticks(self, column: str, seconds: Fraction, tick: Fraction) -> int:
-        """Return `seconds`, read from `column`, in ticks of `tick` seconds, rounded up."""
+        """Return `seconds`, read from `column`, in ticks, rounded up."""
         ticks = math.ceil(seconds / tick)
         if ticks > LIMIT:
             self.refuse(column, f"at most {LIMIT} ticks of {tick} s")
         return ticks
 
     def refuse(self, column: str, wanted: str) -> NoReturn:
-        """Raise BadInput: the field is not what it has to be."""
+        """Raise BadInput for the field."""
         refuse(self.source, self.line, column, wanted, self.cells[column])
 
 
 class Table(NamedTuple):
-    """The names of all columns of a file, and its rows as they are read: they can be gone through once."""
+    """All column names of a file, and its rows, to go through once."""
 
     names: Sequence[str]
     rows: Iterator[Row]
 
 
 def refuse(source: str, line: int, column: str, wanted: str, value: str) -> NoReturn:
-    """Raise BadInput: a field is not what it has to be."""
+    """Raise BadInput for a field."""
     shown = repr(value if len(value) <= 40 else value[:38] + "..") if value else "empty"
     raise BadInput(f"{source}, line {line}: {column} must be {wanted}, it is {shown}")
 
 
 def text_lines(path: str | Path) -> Iterator[str]:
-    """Yield the lines of a UTF-8 text, plain or in gzip (`-`: standard input), as they are. BadInput if it is none."""
+    """Yield the lines of a UTF-8 text, plain or in gzip (`-`: standard input). Raises BadInput."""
     source = "standard input" if str(path) == "-" else str(path)
     try:
         with _opened(path) as file:
@@ -115,9 +115,9 @@ def _opened(path: str | Path) -> Iterator[io.TextIOWrapper]:
 
 
 def read_csv(path: str | Path, columns: Sequence[str]) -> Table:
-    """Return the table of a CSV file whose first line names (at least) these columns. BadInput if it is not one.
+    """Return the table of a CSV file whose first line names (at least) these columns. Raises BadInput.
 
-    Fields are separated by commas, semicolons, tabs or bars, whichever the first line has most of.
+    Commas, semicolons, tabs or bars separate fields, whichever the first line has most of.
     """
     source = str(path)
     lines = text_lines(path)
@@ -174,7 +174,7 @@ def check_tick(tick: Fraction) -> Fraction:
 
 
 def check_take(take: int | None, available: int, what: str, option: str = "--take") -> int:
-    """Return how many requests to take: all `there` are if `take` is None. BadInput if there are fewer."""
+    """Return how many requests to take: all if `take` is None. BadInput if there are fewer."""
     if take is None:
         return available
     if not 1 <= take <= available:
@@ -183,9 +183,9 @@ def check_take(take: int | None, available: int, what: str, option: str = "--tak
 
 
 def slo_in_ticks(tick: Fraction, **seconds: Fraction | None) -> Slo | None:
-    """Return service-level objectives, by their names in `Slo`, in ticks of so many seconds (None: none is given).
+    """Return service-level objectives, named as in `Slo`, in ticks (None without any).
 
-    Whole ticks round down, as a request is late only above the limit.
+    Rounded down, as a request is late only above the limit.
     """
     ticks: dict[str, Any] = {name: value / tick for name, value in seconds.items() if value is not None}
     whole = {name: math.floor(ticks[name]) for name in ("latency", "ttft") if name in ticks}
@@ -201,7 +201,7 @@ def build_instance(
     tick: Fraction,
     cost: Cost,
 ) -> Instance:
-    """Return the instance; BadInput if the requests do not fit the machine."""
+    """Return the instance; BadInput if the requests do not fit."""
     with valid(f"{source}"):
         chosen = machine if isinstance(machine, Machine) else machine(requests)
         return Instance(name=name, requests=tuple(requests), machine=chosen, tick_seconds=tick, cost=cost)

@@ -1,7 +1,7 @@
-"""The rules, executed faster: decodes that go on are kept together, and repeated batches are executed as one.
+"""The rules, executed faster: continuing decodes are kept together, and repeated batches are executed as one.
 
-`StreamExecution` overrides what `kvcore.rules.Execution` does for each request in each batch with sums over the stream.
-The tests execute random schedules by both and compare the traces, and what is broken.
+`StreamExecution` replaces work for each request and batch in `kvcore.rules.Execution` by sums over the stream. Tests
+compare traces and broken rules of both.
 """
 
 from array import array
@@ -17,27 +17,25 @@ from kvcore.state import RequestState
 from kvcore.trace import MoveKind, Run, Span, StreamClock
 
 LONGEST = 2**20
-"""Batches of one stretch, each of which takes 80 bytes until it is packed."""
+"""Batches of one stretch, 80 bytes each until packed."""
 
 
 class Stream:
-    """The decodes that go on: requests that generated a token in the batch before, and whose segment did not end.
+    """Continuing decodes: requests that generated a token in the batch before, and whose segment did not end.
 
-    In each step all of them process and generate one token; one that does not has to `leave` first. A batch in which
-    none of them works is no step: they pause together. What they hold together is kept in sums, so that a batch costs
-    no more for having many of them.
+    In each step all process and generate one token; others `leave` first. A batch in which none works is no step: they
+    pause together. Sums make a batch's cost independent of their number.
     """
 
     def __init__(self, block: int) -> None:
         self.members: dict[str, RequestState] = {}
         self.kv = 0
-        """Tokens that they hold on the device."""
+        """Tokens on the device."""
         self.blocks = 0
-        """Device blocks that they hold."""
+        """Blocks on the device."""
         self.steps = 0
-        """Steps made so far."""
         self.batch = -1
-        """The batch of the latest step."""
+        """Of the latest step."""
         self._clock = StreamClock()
         self._block = block
         self._phases: Counter[int] = Counter()  # (m - step) mod block: how many need a block when that is -step
@@ -48,7 +46,7 @@ class Stream:
         return len(self.members)
 
     def join(self, state: RequestState) -> None:
-        """Let a request decode on from the next step."""
+        """Add a request from the next step on."""
         state.joined = self.steps
         state.ticket = self._tickets = self._tickets + 1
         self.members[state.request.id] = state
@@ -59,7 +57,7 @@ class Stream:
         heappush(self._ends, (self.steps + state.to_generate - 1, state.position, state.ticket, state))
 
     def leave(self, state: RequestState) -> None:
-        """Take a request out, before the next step, and bring its state up to date."""
+        """Take a request out before the next step; update its state."""
         del self.members[state.request.id]
         steps, first = self.steps - state.joined, state.joined
         if self._block > 1:
@@ -80,11 +78,11 @@ class Stream:
         self.blocks -= state.blocks
 
     def growth(self, ahead: int = 0) -> int:
-        """Return the device blocks that they need in the next step (or `ahead` after it) beside those they hold."""
+        """Return the device blocks gained in the next step, or `ahead` after it."""
         return len(self.members) if self._block == 1 else self._phases[-(self.steps + ahead) % self._block]
 
     def advance(self, steps: int, growth: int, batch: int) -> None:
-        """Let them make steps in `batch` and those after it, for which they take `growth` blocks."""
+        """Make steps in `batch` and those after it, with `growth` more blocks."""
         if batch != self.batch + 1 or not self.steps:
             self._clock.resume(self.steps, batch)
         self.batch = batch + steps - 1
@@ -93,14 +91,14 @@ class Stream:
         self.blocks += growth
 
     def until_end(self) -> int:
-        """Return the number of steps up to the first that ends a segment, that one included."""
+        """Return the number of steps through the first that ends a segment."""
         ends = self._ends
         while ends[0][3].ticket != ends[0][2]:  # it has left since
             heappop(ends)
         return ends[0][0] - self.steps + 1
 
     def ended(self) -> list[RequestState]:
-        """Take out, and return, those whose segment the latest step has ended."""
+        """Take out and return those whose segment the latest step ended."""
         ended: list[RequestState] = []
         while self.members and self.until_end() == 0:
             state = heappop(self._ends)[3]
@@ -110,7 +108,7 @@ class Stream:
 
 
 class StreamExecution(Execution):
-    """Executes the batches of a schedule one after another, as `Execution` does."""
+    """As `Execution`, faster."""
 
     def __init__(self, instance: Instance) -> None:
         super().__init__(instance)
@@ -120,11 +118,11 @@ class StreamExecution(Execution):
 
     @property
     def continuing(self) -> list[RequestState]:
-        """Those that worked in the previous batch, which did not end their segment, on a machine without `pause`."""
+        """Requests of `Execution.continuing`, on a machine without `pause`."""
         return [*self.stream.members.values(), *self.unfinished]
 
     def execute(self, batch: Batch) -> None:
-        """Execute a batch, as often as it is repeated, or raise InvalidSchedule."""
+        """As `Execution.execute`."""
         self.execute_once(batch)
         repeats = batch.repeat - 1
         while repeats:
@@ -140,16 +138,15 @@ class StreamExecution(Execution):
         super().rule_11_completion()
 
     def make_move(self, kind: MoveKind, state: RequestState, tokens: int) -> MoveMade:
-        """Make one move; what it moves leaves the stream."""
+        """Make one move; its request leaves the stream."""
         if state.joined >= 0:
             self.stream.leave(state)
         return super().make_move(kind, state, tokens)
 
     def read_work(self, start: int, work: dict[str, int]) -> list[Work]:
-        """Return the work of the batch that R2 and R3 allow, but for the stream.
+        """Return the batch's work that R2 and R3 allow, but for the stream.
 
-        One in the stream has a single token to process, and is ready; one that does anything else leaves it, unless
-        all of them pause.
+        A request in the stream is ready with one token to process; those that do anything else leave, unless all pause.
         """
         members = self.stream.members
         others = {id: tokens for id, tokens in work.items() if tokens != 1 or id not in members}
@@ -160,19 +157,19 @@ class StreamExecution(Execution):
         return super().read_work(start, others)
 
     def features(self, works: list[Work], moves: list[MoveMade], decodes: int = 0, decode_kv: int = 0) -> Features:
-        """Count what the cost depends on."""
+        """As `Execution.features`."""
         return super().features(works, moves, *((len(self.stream), self.stream.kv) if self.streams else (0, 0)))
 
     def held(self, works: list[Work]) -> int:
-        """Return the device blocks that those who work hold before the batch."""
+        """As `Execution.held`, with the stream."""
         return super().held(works) + (self.stream.blocks if self.streams else 0)
 
     def needed(self, works: list[Work]) -> int:
-        """Return the device blocks that those who work hold during the batch."""
+        """As `Execution.needed`, with the stream."""
         return super().needed(works) + (self.stream.blocks + self.stream.growth() if self.streams else 0)
 
     def process(self, works: list[Work]) -> None:
-        """Process the tokens of all that work; those who decode on join the stream."""
+        """As `Execution.process`; continuing decodes join the stream."""
         self.ended, self.unfinished = [], []
         if self.streams:
             self.stream.advance(1, self.stream.growth(), self.count)
@@ -186,7 +183,7 @@ class StreamExecution(Execution):
                 self.unfinished.append(work.state)
 
     def end_segments(self) -> None:
-        """End the segments whose last token the stream has generated."""
+        """End the segments whose last token the stream generated."""
         self.ended = self.stream.ended()
         for state in self.ended:
             self.end_segment(state)
@@ -194,8 +191,8 @@ class StreamExecution(Execution):
     def stretch(self, work: dict[str, int], most: int, until: int | None = None) -> int:
         """Repeat the batch before, of this work, up to `most` times; return how often.
 
-        Only decodes that go on are repeated, so that nothing but memory can break a rule. It ends with the first batch
-        that ends a segment, before one that lacks memory, and with the first that ends at `until` or later.
+        Only decodes continue, so only memory can break a rule. The last one ends a segment, or ends at `until` or
+        later, or is before one that lacks memory.
         """
         stream, block = self.stream, self.machine.block
         if (
@@ -233,5 +230,4 @@ class StreamExecution(Execution):
 
 
 def _packed(numbers: list[int]) -> Sequence[int]:
-    """Return the numbers in a quarter of the memory, where they fit into 64 bits."""
     return array("q", numbers) if len(numbers) > 1 and numbers[-1] < 2**63 else numbers

@@ -1,4 +1,4 @@
-"""The two ways in which kvbound says no: bad input, and a missing tool."""
+"""The two refusals of kvbound: bad input, and a missing tool."""
 
 from __future__ import annotations
 
@@ -9,31 +9,28 @@ from difflib import get_close_matches
 
 
 class BadInput(ValueError):
-    """What the user gave cannot be used: one clear line (exit code 2 on the command line)."""
+    """Unusable input: one clear line (exit code 2 on the command line)."""
 
 
 class MissingTool(RuntimeError):
-    """A solver or an extra that was asked for is not there; the line says how to install it (exit code 4)."""
+    """A missing solver or extra; the line says how to install it (exit code 4)."""
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """Return the question for the end of an error: the known names that are close to an unknown one (none: empty)."""
+    """Return a question with the known names close to an unknown one (none: empty)."""
     names = list(dict.fromkeys(known))
     near = get_close_matches(name, names, 4) or [each for each in names if name and name in each][:4]
     return f"; is it {', '.join(near)}?" if near else ""
 
 
 def unknown(what: str, name: str, known: Iterable[str], *more: str) -> BadInput:
-    """Return the error for a name that nothing of its kind has: the near names, and all (`more`: said after them)."""
+    """Return the error for an unknown name: near names, all names, then `more`."""
     names = list(known)
     return BadInput(f"no {what} is called {name!r}{did_you_mean(name, names)}; there are {', '.join((*names, *more))}")
 
 
 def in_one_line(error: BaseException, file: str) -> str:
-    """Return an error from a user's file: its kind, what it says, and the last line of the file that led to it.
-
-    What it says is code of the user's, too.
-    """
+    """Return an error from a user's file: its kind, its text (the user's code, too), its last line there."""
     frames = traceback.extract_tb(error.__traceback__)
     lines = [frame.lineno for frame in frames if os.path.abspath(frame.filename) == os.path.abspath(file)]
     place = f" ({file}, line {lines[-1]})" if lines else ""

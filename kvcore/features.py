@@ -1,8 +1,7 @@
-"""Which features an instance and an objective have, and who takes them: what is not listed is declined.
+"""Which features an instance and an objective have, and who takes them: unlisted ones are declined.
 
-`features` reads every field of an instance. A field that the tables here do not name is a feature, too, `UNNAMED`,
-which nobody takes. Who adds a field names its feature here, and lists it in the `takes` of each proof, way and policy
-that is shown to be right with it; all others go on declining it.
+A field of an instance not named in the tables is the feature `UNNAMED`, which nobody takes. Who adds a field names its
+feature here, and in the `takes` of each proof, way and policy shown to be right with it.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from kvcore.metrics import check_objective, tail_of
 
 
 class Feature(StrEnum):
-    """What an instance or an objective may have; its value is the word in messages."""
+    """What an instance or an objective may have; the value is its word in messages."""
 
     MEMORY = "memory"
     BLOCKS = "block"
@@ -73,28 +72,24 @@ REQUESTS = frozenset({Feature.ARRIVALS, Feature.WEIGHTS, Feature.SLO, Feature.TP
 CALLS = frozenset({Feature.CALLS, Feature.RETURNS, Feature.FREE, Feature.PRESERVE, Feature.DISCARD, Feature.SWAP})
 COSTS = frozenset({Feature.LONG_BATCHES, Feature.ATTENTION, Feature.HINGE, Feature.TRANSFERS, Feature.FUNCTIONS})
 RULES = MACHINES | REQUESTS | CALLS | COSTS
-"""What `docs/semantics.md` has from the first on. These sets are closed: each that takes a new feature names it."""
+"""The first features of `docs/semantics.md`. These sets are closed."""
 FLOWS = frozenset({Feature.FLOW, Feature.WEIGHTED, Feature.NORMALIZED})
 SUMS = FLOWS | {Feature.TTFT}
 OBJECTIVES = SUMS | {Feature.MAKESPAN, Feature.BUSY, Feature.LONGEST, Feature.LATE}
 """All but percentiles."""
 
 Row = Callable[[Any], Feature | None]
-"""The feature of a value of a field."""
 
 
 def _but(neutral: Any, feature: Feature) -> Row:
-    """Return the row of a field that has a feature wherever its value is not this one."""
     return lambda value: None if value == neutral else feature
 
 
 def _by(values: Mapping[Any, Feature]) -> Row:
-    """Return the row of a field each of whose values is a feature."""
     return lambda value: values.get(value, Feature.UNNAMED)
 
 
 def _plain(*names: str) -> dict[str, None]:
-    """Return the rows of fields that every instance has, or that change no rule, or that `features` reads itself."""
     return dict.fromkeys(names)
 
 
@@ -139,7 +134,7 @@ NAMED = (INSTANCE, MACHINE, REQUEST, SLO, SEGMENT, CALL, FUNCTION)
 
 
 def features(instance: Instance, objective: str) -> frozenset[Feature]:
-    """Return all features of an instance and an objective (BadInput: it is none)."""
+    """Return all features of an instance and an objective. Raises BadInput."""
     return features_of(instance) | {_of_objective(objective)}
 
 
@@ -157,7 +152,6 @@ def features_of(instance: Instance) -> frozenset[Feature]:
 
 
 def _of_cost(cost: Cost) -> set[Feature]:
-    """Return the features of a cost: none, if every batch lasts one tick."""
     if type(cost) is not Cost:
         return {Feature.OWN_COST}
     found = _read(FUNCTION, cost.functions)
@@ -173,7 +167,6 @@ def _of_objective(objective: str) -> Feature:
 
 
 def _read(table: Mapping[str, Row | None], nouns: Iterable[BaseModel]) -> set[Feature]:
-    """Return the features of all fields of some nouns."""
     nouns = list(nouns)
     found: set[Feature | None] = {
         Feature.UNNAMED for kind in {type(noun) for noun in nouns} if kind.model_fields.keys() - table.keys()
@@ -186,20 +179,20 @@ def _read(table: Mapping[str, Row | None], nouns: Iterable[BaseModel]) -> set[Fe
 
 @dataclass(frozen=True)
 class Takes:
-    """The features that a proof, a way or a policy takes, and those of them that it takes apart, but not together."""
+    """The features that a proof, way or policy takes, and those that it takes only apart."""
 
     features: frozenset[Feature]
     apart: frozenset[tuple[Feature, Feature]] = frozenset()
 
     def missing(self, found: Iterable[Feature]) -> str | None:
-        """Return in words what it does not take of some features (None: it takes them all)."""
+        """Return in words what it does not take (None: it takes all)."""
         found = sorted(found, key=list(Feature).index)
         if lacking := [feature for feature in found if feature not in self.features]:
             return " and ".join(filter(None, (", ".join(lacking[:-1]), lacking[-1])))
         return next((f"{one} and {other}" for one, other in sorted(self.apart) if {one, other} <= {*found}), None)
 
     def why_not(self, name: str, instance: Instance, objective: str) -> str | None:
-        """Say in a sentence what of an instance and an objective it is not proved with (None: it takes them)."""
+        """Return in a sentence what it does not take of an instance and an objective (None: it takes all)."""
         missing = self.missing(features(instance, objective))
         return missing and f"{name} is not proved with {missing}"
 

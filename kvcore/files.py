@@ -1,4 +1,4 @@
-"""Reading and writing the JSON files; whatever is wrong with one is said in one clear line."""
+"""Reads and writes the JSON files; every error is one clear line."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from kvcore.instance import Instance
 from kvcore.schedule import Schedule
 
 MAX_BYTES = 256 * 1024 * 1024
-"""A file larger than this is refused before it is read."""
+"""Larger files are refused unread."""
 LARGE = 1024 * 1024
-"""Letters of a text from which on pydantic is not shown what it would refuse whole."""
+"""Longer texts are checked before pydantic."""
 
 WRITTEN: dict[str, None] = {}
-"""The files that this process has written (`-` for standard output), in order, by the names that they were given."""
+"""Files that this process has written, in order (`-`: standard output)."""
 
 _WORDS = {
     "dataclass_type": "must be an object",
@@ -37,26 +37,26 @@ _WORDS = {
     "model_type": "must be an object",
     "unexpected_keyword_argument": "unknown key",
 }
-"""What pydantic says in more or other words, by the type of its error."""
+"""Pydantic's errors, reworded by type."""
 
 _ADVICE = "; use sys.set_int_max_str_digits() to increase the limit"
-"""What Python adds to its error on a number of thousands of digits."""
+"""Python's addition to its error on a huge number."""
 
 Model = TypeVar("Model", bound=BaseModel)
 
 
 def read_instance(source: str | Path) -> Instance:
-    """Read an instance file (`-`: standard input). BadInput says what is wrong with it."""
+    """Read an instance file (`-`: standard input). Raises BadInput."""
     return parse(Instance, read_text(source), str(source))
 
 
 def read_schedule(source: str | Path) -> Schedule:
-    """Read a schedule file (`-`: standard input). BadInput says what is wrong with it."""
+    """Read a schedule file (`-`: standard input). Raises BadInput."""
     return parse(Schedule, read_text(source), str(source))
 
 
 def check_writable(*targets: str | Path | None) -> None:
-    """Refuse a file that cannot be written later, before hours are spent on what goes into it (None and `-` pass)."""
+    """Refuse a file that cannot be written, before hours of work (None and `-` pass)."""
     given = [target for target in targets if target is not None and not _is_special(target)]
     once = {"-" if str(target) == "-" else os.path.realpath(target) for target in given}
     if len(once) < len(given):
@@ -72,7 +72,7 @@ def check_writable(*targets: str | Path | None) -> None:
 
 
 def check_database(*paths: str | Path) -> None:
-    """Refuse what is there and is no regular file: a database is read and written at any place of its file."""
+    """Refuse a database path that exists and is no regular file."""
     for path in paths:
         if os.path.lexists(path) and not os.path.isfile(path):
             raise BadInput(f"{path}: a database is a regular file, and this is none; give another name")
@@ -80,13 +80,13 @@ def check_database(*paths: str | Path) -> None:
 
 @contextmanager
 def writing(target: str | Path, *, binary: bool = False) -> Iterator[Any]:
-    """Open a file to be written whole or not at all: every output of every command goes through here.
+    """Open a file to be written whole or not at all.
 
-    `-`, and whatever else names standard output, is written there. A link stays, and the file that it names is
-    replaced; into what is no regular file (a device, a pipe) it is written as it comes.
+    `-`, other names of standard output, devices and pipes are written as they are. A link stays, its target is
+    replaced.
 
     Raises:
-        BadInput: it cannot be written; what was there is as it was.
+        BadInput: it cannot be written; the old content stays.
     """
     if str(target) == "-" or _is_standard_output(target):
         WRITTEN["-"] = None
@@ -112,12 +112,10 @@ def writing(target: str | Path, *, binary: bool = False) -> Iterator[Any]:
 
 
 def _is_special(target: str | Path) -> bool:
-    """Whether there is something at this place that is neither a regular file nor a folder."""
     return os.path.exists(target) and not os.path.isfile(target) and not os.path.isdir(target)
 
 
 def _is_standard_output(target: str | Path) -> bool:
-    """Whether this names the file that standard output goes to, such as /dev/stdout."""
     try:
         return os.path.samestat(os.stat(target), os.fstat(sys.stdout.fileno()))
     except (OSError, ValueError):  # there is no such file, or standard output is none
@@ -131,17 +129,14 @@ def write_text(target: str | Path, text: str) -> None:
 
 
 def write_bytes(target: str | Path, data: bytes) -> None:
-    """Write a file whole or not at all (`-`: standard output)."""
+    """As `write_text`."""
     with writing(target, binary=True) as file:
         file.write(data)
 
 
 @contextmanager
 def locked(path: str | Path) -> Iterator[None]:
-    """Hold the lock of a file, which is made if need be, until the end of the block; all others wait for it.
-
-    The system gives it back when a process ends, however that ends.
-    """
+    """Hold a file's lock, made if need be, in the block; the system releases it when the process ends."""
     with ExitStack() as stack:
         try:
             file = stack.enter_context(open(path, "ab"))
@@ -159,7 +154,7 @@ def locked(path: str | Path) -> Iterator[None]:
 
 
 def read_text(source: str | Path, most: int | None = None) -> str:
-    """Read a text file of at most `most` bytes, or MAX_BYTES (`-`: standard input); what ends in .gz is unpacked."""
+    """Read a text file of at most `most` bytes, or MAX_BYTES (`-`: standard input); .gz is unpacked."""
     most = most or MAX_BYTES
     name = "standard input" if str(source) == "-" else str(source)
     try:
@@ -186,7 +181,6 @@ def _too_large(name: str, most: int) -> str:
 
 
 def _pieces(file: IO[bytes] | gzip.GzipFile, most: int) -> bytearray:
-    """Read a file up to just above `most` bytes; what is not there takes no memory."""
     data = bytearray()
     while len(data) <= most and (piece := file.read(2**16)):
         data += piece
@@ -194,7 +188,7 @@ def _pieces(file: IO[bytes] | gzip.GzipFile, most: int) -> bytearray:
 
 
 def parse(model: type[Model], text: str, name: str) -> Model:
-    """Parse JSON text strictly as `model`; BadInput names the file, the key and the value."""
+    """Parse JSON strictly as `model`; BadInput names file, key and value."""
     if len(text) > (most := getattr(model, "most_bytes", MAX_BYTES)):
         raise BadInput(_too_large(name, most))
     try:
@@ -212,7 +206,7 @@ def parse(model: type[Model], text: str, name: str) -> Model:
 
 @contextmanager
 def valid(what: str) -> Iterator[None]:
-    """Raise BadInput within a `with` where pydantic refuses something: `what`, and the first thing that is wrong."""
+    """Raise BadInput for pydantic's first error in the block."""
     try:
         yield
     except ValidationError as error:
@@ -220,7 +214,7 @@ def valid(what: str) -> Iterator[None]:
 
 
 def first_error(error: ValidationError) -> str:
-    """Say the first thing that is wrong, with its place and value, in one line."""
+    """Return the first error, with place and value, in one line."""
     if error.error_count() < 1000:
         first = error.errors(include_url=False)[0]
     else:  # unknown keys, of which no objects are made here
@@ -234,25 +228,24 @@ def first_error(error: ValidationError) -> str:
 
 
 def said(error: ValueError) -> str:
-    """Return what Python says of a text that it cannot read, in one short line."""
+    """Return Python's error on a text in one short line."""
     return _short(str(error).removesuffix(_ADVICE))
 
 
 def _short(text: str, most: int = 200) -> str:
-    """Return the text on one line of at most `most` printable characters."""
     text = " ".join(text.split())
     return printable(text if len(text) <= most else text[: most - 2] + "..")
 
 
 def printable(text: str) -> str:
-    """Return the text with a question mark for whatever a terminal may obey; line breaks stay."""
+    """Return the text with a question mark for each control character; line breaks stay."""
     return "".join(letter if letter.isprintable() or letter == "\n" else "?" for letter in text)
 
 
 def _check_keys(text: str, model: type[BaseModel]) -> None:
-    """Refuse a key that stands twice in an object; and in a large file, what is no object of the model's keys.
+    """Refuse a key twice in an object; in a large file, also anything but an object of the model's keys.
 
-    Nothing is kept of what is read, and pydantic, which would make objects of all that it refuses, does not see it.
+    Nothing read is kept: pydantic would make objects of all that it refuses.
 
     Raises:
         ValueError: something is wrong; a JSONDecodeError where it is not JSON.

@@ -1,7 +1,7 @@
 """The instance: a machine, the cost of a batch, and requests that pause for calls.
 
-Every quantity is an exact integer: tokens, or ticks of time. `docs/semantics.md` defines what each means, and
-`docs/formats.md` the JSON file, of which these classes are the only reader and writer.
+Every quantity is an exact integer: tokens, or ticks. `docs/semantics.md` defines each, and `docs/formats.md` the JSON
+file, which only these classes read and write.
 """
 
 from __future__ import annotations
@@ -31,17 +31,16 @@ from kvcore.cost import Cost, OwnCost
 from kvcore.shown import Shown
 
 LIMIT = 10**15
-"""The largest token count or tick that an instance or a schedule may hold."""
+"""Largest token count or tick of an instance or a schedule."""
 
 Count = Annotated[int, Field(ge=0, le=LIMIT)]
 Positive = Annotated[int, Field(ge=1, le=LIMIT)]
 Offset = Annotated[int, Field(ge=-LIMIT, le=LIMIT)]
 Handling = Literal["preserve", "discard", "swap", "free"]
-"""What happens to the KV of a request during a call; `free` leaves the choice to the schedule."""
+"""The KV of a request during a call; `free` leaves the choice to the schedule."""
 
 
 def _printable(text: str) -> str:
-    """Refuse control characters and line breaks, so that a name fits in a line, a table and a plot."""
     if not text.isprintable():
         raise ValueError("only printable characters (no line break, no control character)")
     return text
@@ -51,7 +50,7 @@ Name = Annotated[str, Field(max_length=200), AfterValidator(_printable)]
 
 
 def _fraction(value: Any) -> Any:
-    """Read a positive fraction given as text (`"3/2"`) or as an integer; never as a float."""
+    """Read a positive fraction from text (`"3/2"`) or an integer, not from a float."""
     if isinstance(value, bool) or not isinstance(value, int | str | Fraction):
         raise ValueError('give an integer or a fraction in text, such as "3/2"')
     if isinstance(value, str) and len(value) > 40:
@@ -94,19 +93,19 @@ def _fail_fast(schema: Any) -> None:
 
 
 class Noun(Shown, BaseModel):
-    """What all nouns share: immutable, strict about types, no unknown key."""
+    """All nouns are immutable, strict about types, and know no other key."""
 
     model_config = ConfigDict(frozen=True, strict=True, extra="forbid")
 
     @classmethod
     def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> Any:
-        """Stop at the first thing that is wrong in a list or an object: a file may hold millions."""
+        """Stop at the first error in a list or an object: a file may hold millions."""
         schema = handler(source)
         _fail_fast(schema)
         return schema
 
     def model_post_init(self, _: Any) -> None:
-        """Forget which fields were given: what is not needed would be a quarter of the memory of a schedule."""
+        """Forget which fields were given, a quarter of a schedule's memory."""
         object.__setattr__(self, "__pydantic_fields_set__", _NO_FIELDS)
 
     def replace(self, **changes: Any) -> Self:
@@ -115,7 +114,7 @@ class Noun(Shown, BaseModel):
 
 
 class Machine(Noun):
-    """The device: its KV memory, the host's, the budgets of a batch, and what a scheduler may do.
+    """The device: its KV memory, the host's, the budgets of a batch, and the powers of a scheduler.
 
     `None` means no limit. Budgets are tokens (or requests) per batch; memories are tokens of KV.
     """
@@ -139,7 +138,7 @@ class Machine(Noun):
         return self
 
     def blocks(self, tokens: int) -> int:
-        """Blocks that `tokens` resident tokens occupy: ceil(tokens / block)."""
+        """Return ceil(tokens / block)."""
         return -(-tokens // self.block)
 
     @property
@@ -149,7 +148,7 @@ class Machine(Noun):
 
     @property
     def prefill_limit(self) -> int | None:
-        """Most prefill tokens in a batch, the limit of the whole batch included (None: no limit)."""
+        """Most prefill tokens in a batch, also by the limit of all tokens (None: no limit)."""
         return self.batch_tokens if self.prefill_tokens is None else self.prefill_tokens
 
 
@@ -169,7 +168,7 @@ class Segment(Noun):
 
 
 class Slo(Noun):
-    """Service-level objectives of a request: `ttft` and `latency` in ticks, the others in ticks per token."""
+    """Service-level objectives: `ttft` and `latency` in ticks, the others in ticks per token."""
 
     ttft: Count | None = None
     latency: Count | None = None
@@ -178,7 +177,7 @@ class Slo(Noun):
 
 
 class SloTicks(NamedTuple):
-    """The most ticks to the first token and to the end, from the arrival, and between the two (None: no limit)."""
+    """The most ticks from arrival to first token and to the end, and between the two (None: no limit)."""
 
     first: int | None
     last: int | None
@@ -186,7 +185,7 @@ class SloTicks(NamedTuple):
 
 
 class Request(Noun):
-    """A request: when it arrives, its prompt, and its segments."""
+    """Arrival, prompt, and segments."""
 
     id: Annotated[str, Field(min_length=1, max_length=200), AfterValidator(_printable)]
     arrival: Count = 0
@@ -194,7 +193,7 @@ class Request(Noun):
     weight: Positive = 1
     slo: Slo | None = None
     max_new: Annotated[Positive | None, Field(exclude_if=lambda limit: limit is None)] = None
-    """The output limit of each segment, which engines know; its real length is not. It changes no rule."""
+    """Each segment's output limit, known to engines, unlike its length. It changes no rule."""
     segments: Annotated[tuple[Segment, ...], Field(min_length=1)]
 
     @model_validator(mode="after")
@@ -215,17 +214,17 @@ class Request(Noun):
 
     @cached_property
     def calls(self) -> tuple[Call, ...]:
-        """The calls in order, one fewer than the segments."""
+        """The calls, one fewer than the segments."""
         return tuple(segment.call for segment in self.segments if segment.call is not None)
 
     @cached_property
     def shape(self) -> Request:
-        """The request without its id: requests of one shape are alike."""
+        """The request without its id: alike requests share it."""
         return self.replace(id="-")
 
     @cached_property
     def slo_ticks(self) -> SloTicks:
-        """What the SLOs allow in whole ticks: a request is late if and only if it exceeds one of these."""
+        """The SLOs in whole ticks: a request is late if and only if it exceeds one."""
         slo = self.slo or Slo()
         normalized = None if slo.normalized_latency is None else math.floor(slo.normalized_latency * self.output)
         last = min((ticks for ticks in (slo.latency, normalized) if ticks is not None), default=None)
@@ -233,39 +232,39 @@ class Request(Noun):
         return SloTicks(slo.ttft, last, between)
 
     def is_late(self, first: int, last: int) -> bool:
-        """Whether it exceeds an SLO with its first token and its last one so many ticks after its arrival."""
+        """Whether its first and last tokens, this many ticks after its arrival, exceed an SLO."""
         taken = zip((first, last, last - first), self.slo_ticks, strict=True)
         return any(most is not None and ticks > most for ticks, most in taken)
 
     @cached_property
     def output(self) -> int:
-        """Tokens generated in all."""
+        """Tokens generated."""
         return sum(segment.decode for segment in self.segments)
 
     @cached_property
     def peak(self) -> int:
-        """KV tokens resident when the last token is generated (which itself is never processed)."""
+        """KV tokens resident when the last token is generated (itself never processed)."""
         return self.prompt + self.output + sum(call.returns for call in self.calls) - 1
 
     @cached_property
     def call_time(self) -> int:
-        """Ticks spent in calls."""
+        """Ticks in calls."""
         return sum(call.duration for call in self.calls)
 
     @cached_property
     def known(self) -> tuple[int, ...]:
-        """Tokens known when each segment starts: the prompt and what came before, the returns of the call included."""
+        """Tokens known at the start of each segment, returns of the call included."""
         return tuple(
             accumulate((s.decode + (s.call.returns if s.call else 0) for s in self.segments[:-1]), initial=self.prompt)
         )
 
     def with_calls(self, change: Callable[[Call], Call]) -> Request:
-        """Return the same request with every call changed, in order."""
+        """Return the request with every call changed, in order."""
         segments = (segment.replace(call=segment.call and change(segment.call)) for segment in self.segments)
         return self.replace(segments=tuple(segments))
 
     def context_at_call(self, k: int) -> int:
-        """KV tokens held when call `k` (from 0) starts: everything known but the token just generated."""
+        """KV tokens at the start of call `k` (from 0): everything known but the token just generated."""
         return self.known[k] + self.segments[k].decode - 1
 
 
@@ -278,9 +277,9 @@ def alike(requests: Iterable[Request]) -> list[list[int]]:
 
 
 class Coarsening(Noun):
-    """How an instance was rounded to blocks of tokens and slots of ticks; `workloads.coarsen` makes it.
+    """The rounding of an instance to blocks and slots (`workloads.coarsen`).
 
-    `relax` and the offsets are in older files: rounded in favour of schedules, which nothing does any more.
+    `relax` and the offsets, rounded in favour of schedules, occur in older files only.
     """
 
     direction: Literal["relax", "restrict"]
@@ -323,7 +322,6 @@ class Instance(Noun):
         return self
 
     def __repr__(self) -> str:
-        """Return its name, sizes, machine and cost."""
         requests = self.requests
         calls, output = sum(len(each.calls) for each in requests), sum(each.output for each in requests)
         return (
@@ -333,7 +331,7 @@ class Instance(Noun):
         )
 
     def request(self, id: str) -> Request:
-        """Return the request of that id (KeyError if there is none)."""
+        """Return the request of that id. Raises KeyError."""
         return self._by_id[id]
 
     @cached_property
@@ -351,19 +349,19 @@ class Instance(Noun):
         return {request.id: i for i, request in enumerate(self.requests)}
 
     def with_free_calls(self) -> Instance:
-        """Return the same instance with the handling of every call left to the schedule."""
+        """Return the instance with all calls `free`."""
         return self.with_calls_handled("free")
 
     def with_calls_handled(self, handling: Handling) -> Instance:
-        """Return the same instance with one handling for all calls."""
+        """Return the instance with one handling for all calls."""
         return self.with_calls(lambda call: call.replace(handling=handling))
 
     def with_calls(self, change: Callable[[Call], Call]) -> Instance:
-        """Return the same instance with every call changed, in order."""
+        """Return the instance with every call changed, in order."""
         return self.replace(requests=tuple(request.with_calls(change) for request in self.requests))
 
     def to_json(self, indent: int | None = 1) -> str:
-        """Return the instance file as text, every key written (BadInput: its cost is a function of one's own)."""
+        """Return the instance file as text, every key written. BadInput with an `OwnCost`."""
         self.cost.check_linear()
         return json.dumps(self.model_dump(mode="json"), indent=indent, ensure_ascii=False)
 
@@ -378,7 +376,7 @@ class Instance(Noun):
 def _check_fits(machine: Machine, request: Request) -> None:
     """Raise if no schedule can carry out `request` even alone; otherwise running it alone, from start to end, works.
 
-    The request is the whole conflict (with one call of it, where its handling is to blame): others play no part.
+    The request is the whole conflict (with one call of it, where its handling is to blame).
     """
     if machine.block_limit is not None and machine.blocks(request.peak) > machine.block_limit:
         raise ValueError(
@@ -407,7 +405,6 @@ def _check_fits(machine: Machine, request: Request) -> None:
 
 
 def _whole_prefills(request: Request) -> list[tuple[str, int]]:
-    """Return the prefills that some batch must take whole when prefills are not chunked."""
     prefills = [("its prompt", request.prompt)]
     for k, call in enumerate(request.calls):
         if call.handling == "discard":

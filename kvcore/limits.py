@@ -1,4 +1,4 @@
-"""What a batch shares: the rules R5 to R7 as a table, over which the referee, programs, searches and policies loop."""
+"""Limits of a batch: the rules R5 to R7 as a table for the referee, programs, searches and policies."""
 
 from typing import Any, NamedTuple
 
@@ -6,7 +6,7 @@ from kvcore.instance import Machine
 
 
 class Use(NamedTuple):
-    """What a batch takes, or a request in it, of what may be limited."""
+    """Resources that a batch, or a request in it, takes."""
 
     blocks: int
     host: int
@@ -18,30 +18,30 @@ class Use(NamedTuple):
 
 
 class Limit(NamedTuple):
-    """The most that a batch takes of something."""
+    """The most that a batch takes of a resource."""
 
     name: str
-    """That of its prices in certificates."""
+    """Name of its prices in certificates."""
     rule: int
     key: str
-    """The attribute of the machine that says how much there is."""
+    """Of the machine."""
     column: str
-    """What counts, of a `Use`."""
+    """Of a `Use`."""
     says: str
-    """What is wrong where `used` is above the limit; `held` are the tokens of so many blocks."""
+    """The error above the limit; `held` are the tokens of `used` blocks."""
 
     @property
     def words(self) -> str:
-        """What counts, in words."""
+        """The resource in words."""
         return self.column.replace("_", " ")
 
     def of(self, machine: Machine) -> int | None:
-        """Return how much there is (None: no limit)."""
+        """Return a machine's limit (None: none)."""
         limit: int | None = getattr(machine, self.key)
         return limit
 
     def exceeded(self, machine: Machine, used: int) -> str:
-        """Say that a batch takes too much."""
+        """Return the error of a batch that takes too much."""
         return self.says.format(used=used, held=used * machine.block, machine=machine)
 
 
@@ -63,10 +63,10 @@ DEVICE, HOST, TOKENS = range(3)
 
 
 def limits_of(machine: Machine, unlimited: float) -> list[float]:
-    """Return how much there is of each of `LIMITS`, `unlimited` where there is no limit."""
+    """Return the machine's `LIMITS`, or `unlimited`."""
     return [unlimited if (most := limit.of(machine)) is None else most for limit in LIMITS]
 
 
 def use_of(tokens: Any, decodes: Any, prefills: Any, blocks: Any = 0, host: Any = 0) -> Use:
-    """Return what a batch takes; each of its decodes processes one token."""
+    """Return the use of a batch; each of its decodes processes one token."""
     return Use(blocks, host, tokens, tokens - decodes, decodes + prefills, decodes, prefills)

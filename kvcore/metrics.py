@@ -1,7 +1,7 @@
 """Objectives and reported measures of a trace.
 
-Those of single requests and all objectives are exact: integers in ticks and tokens, or fractions. Means and percentiles
-of `summary` are floats, for people and plots; nothing is decided with them.
+Objectives and measures of single requests are exact: integers, or fractions. Means and percentiles of `summary` are
+floats, for people and plots.
 """
 
 from __future__ import annotations
@@ -35,24 +35,24 @@ def busy_time(trace: Trace) -> int:
 
 
 def flow_time(request: RequestTrace) -> int:
-    """Return completion - arrival, the end-to-end latency of one request."""
+    """Return completion - arrival of one request."""
     return request.completion - request.request.arrival
 
 
 def ttft(request: RequestTrace) -> int:
-    """Return the end of the batch that generates the first token, minus the arrival."""
+    """Return the time to first token: the end of its batch - arrival."""
     return request.first_token - request.request.arrival
 
 
 def tpot(request: RequestTrace) -> Fraction | None:
-    """Return (completion - first token) / (outputs - 1), the time per output token; None for a single output."""
+    """Return (completion - first token) / (outputs - 1), or None for a single output."""
     if request.request.output == 1:
         return None
     return Fraction(request.completion - request.first_token, request.request.output - 1)
 
 
 def normalized(request: RequestTrace) -> Fraction:
-    """Return the flow time of one request over the number of tokens that it generates."""
+    """Return one request's flow time over its tokens."""
     return Fraction(flow_time(request), request.request.output)
 
 
@@ -91,12 +91,12 @@ def total_ttft(trace: Trace) -> int:
 
 
 def late_requests(trace: Trace) -> int:
-    """Return the number of requests with an SLO strictly exceeded."""
+    """Return the number of requests with an SLO exceeded."""
     return sum(is_late(request) for request in trace.requests)
 
 
 def normalized_latency(trace: Trace) -> Fraction:
-    """Return the sum over requests of (completion - arrival) / (tokens generated)."""
+    """Return the sum of (completion - arrival) / (tokens generated)."""
     return sum((normalized(request) for request in trace.requests), Fraction(0))
 
 
@@ -110,7 +110,7 @@ OBJECTIVES: dict[str, Callable[[Trace], Value]] = {
     "late-requests": late_requests,
     "normalized-latency": normalized_latency,
 }
-"""The objectives by name, as commands and files use it; all are minimised. Besides, percentiles: see `Tail`."""
+"""The objectives by name, all minimised. Percentiles come besides: see `Tail`."""
 
 ALSO = {
     **dict.fromkeys(("latency", "mean-latency", "total-latency", "flow-time", "mean-flow-time"), "total-flow-time"),
@@ -120,14 +120,14 @@ ALSO = {
     **dict.fromkeys(("slo", "slo-attainment", "late", "slo-violations"), "late-requests"),
     **dict.fromkeys(("mean-normalized-latency", "latency-per-token"), "normalized-latency"),
 }
-"""Other names for which commands take an objective: the same schedules are best."""
+"""Other names of objectives in commands: the same schedules are best."""
 
 
 class Tail(NamedTuple):
     """A percentile, by nearest rank, of the flow times of n requests, or of the times to their first tokens.
 
-    All but floor(n (100 - percent) / 100) requests take at most so long: of n < 100, p99 is the largest. It is above L
-    just where more than these are late that must take at most L.
+    All but floor(n (100 - percent) / 100) requests take at most this long: for n < 100, p99 is the largest. It is above
+    L exactly if more than these are late when each must take at most L.
     """
 
     percent: int
@@ -142,23 +142,23 @@ class Tail(NamedTuple):
         return sorted(times)[-1 - self.spared(len(times))]
 
     def due(self, instance: Instance, ticks: int) -> Instance:
-        """Return the instance in which those are late that take longer than `ticks`, and no others."""
+        """Return the instance in which exactly those above `ticks` are late."""
         slo = Slo(ttft=ticks) if self.of_first else Slo(latency=ticks)
         return instance.replace(requests=tuple(request.replace(slo=slo) for request in instance.requests))
 
 
 TAILS = ("p99-flow-time", "p99-ttft")
-"""Those that are measured wherever all objectives are."""
+"""Those measured with all objectives."""
 
 
 def tail_of(objective: str) -> Tail | None:
-    """Return the percentile that `pNN-flow-time` and `pNN-ttft` stand for (NN from 1 to 99); None: it is none."""
+    """Return the percentile named `pNN-flow-time` or `pNN-ttft` (NN from 1 to 99), or None."""
     found = re.fullmatch("p([1-9][0-9]?)-(flow-time|ttft)", objective)
     return None if found is None else Tail(int(found[1]), found[2] == "ttft")
 
 
 MEASURED = {"median", "tpot", "throughput", "goodput"}
-"""Words of measures for which no optimum is sought."""
+"""Measures without an optimum."""
 
 RATES: dict[str, Callable[[Request], Fraction]] = {
     "total-flow-time": lambda request: Fraction(1),
@@ -166,13 +166,13 @@ RATES: dict[str, Callable[[Request], Fraction]] = {
     "total-ttft": lambda request: Fraction(1),
     "normalized-latency": lambda request: Fraction(1, request.output),
 }
-"""What a tick of the flow time (for total-ttft: of the TTFT) of a request adds to the objective."""
+"""Objective per tick of a request's flow time (total-ttft: of its TTFT)."""
 SUMS = tuple(RATES)
-"""Objectives that are sums over requests, so that a mean makes sense."""
+"""Sums over requests, so that a mean makes sense."""
 FLOWS = tuple(name for name in SUMS if name != "total-ttft")
 """Sums of flow times."""
 AVERAGES = ("normalized-latency",)
-"""Objectives whose values may be fractions."""
+"""Objectives with fractional values."""
 
 
 def weight(request: Request, objective: str) -> Fraction:
@@ -181,7 +181,7 @@ def weight(request: Request, objective: str) -> Fraction:
 
 
 def scale_of(requests: Iterable[Request], objective: str) -> int:
-    """Return what makes the objective whole if it is multiplied by it: the common denominator of its rates."""
+    """Return the common denominator of the rates, which makes the objective whole."""
     return lcm(*(weight(request, objective).denominator for request in requests)) if objective in AVERAGES else 1
 
 
@@ -191,7 +191,7 @@ def least_value(bound: Value, objective: str) -> Value:
 
 
 def objective_value(trace: Trace, objective: str) -> Value:
-    """Return the exact value of an objective (BadInput for a name that is none)."""
+    """Return the exact value of an objective. Raises BadInput."""
     tail = tail_of(check_objective(objective))
     if tail is None:
         return OBJECTIVES[objective](trace)
@@ -199,13 +199,13 @@ def objective_value(trace: Trace, objective: str) -> Value:
 
 
 def understood(objective: str) -> str:
-    """Return the objective that another name for it means, such as mean-latency; else the name as it is."""
+    """Return the objective for another name, such as mean-latency; else the name."""
     name = objective.lower().replace("_", "-")
     return ALSO.get(name, name.replace("-latency", "-flow-time") if name[:1] == "p" else objective)
 
 
 def check_objective(objective: str) -> str:
-    """Return the objective's name, or raise BadInput with the names there are."""
+    """Return the objective's name, or raise BadInput with the known names."""
     if objective not in OBJECTIVES and tail_of(objective) is None:
         near = f"; is it {ALSO[objective]}?" if objective in ALSO else did_you_mean(objective, [*OBJECTIVES, *ALSO])
         if set(objective.lower().replace("_", "-").split("-")) & MEASURED:
@@ -215,7 +215,7 @@ def check_objective(objective: str) -> str:
 
 
 def measures(trace: Trace) -> dict[str, Any]:
-    """Return everything that is reported about a trace, as JSON-ready values (fractions as text).
+    """Return all reported measures as JSON-ready values (fractions as text).
 
     Times are in ticks, throughput and goodput in tokens and requests per tick of makespan, waste in token-ticks.
     """
@@ -235,7 +235,7 @@ def measures(trace: Trace) -> dict[str, Any]:
 
 
 def token_counts(trace: Trace) -> dict[str, int]:
-    """Return the tokens that were processed, those of them that had been before, and those swapped."""
+    """Return the tokens processed, recomputed and swapped."""
     return {
         "tokens_processed": sum(run.features.tokens * len(run.ends) for run in trace.runs),
         "tokens_recomputed": sum(span.recomputed for request in trace.requests for span in request.spans),
@@ -265,7 +265,7 @@ def _json(value: Value) -> int | str:
 
 
 def handlings(trace: Trace) -> dict[str, str]:
-    """Return how each call was handled, by `request/call` (calls counted from 1)."""
+    """Return the handling of each call by `request/call` (calls from 1)."""
     return {
         f"{request.request.id}/{k}": call.handling
         for request in trace.requests
@@ -279,11 +279,10 @@ def completions(trace: Trace) -> dict[str, int]:
 
 
 def summary(trace: Trace, window: Fraction | None = None) -> dict[str, Any]:
-    """Return the measures of a trace as JSON-ready values; times in seconds, shares between 0 and 1.
+    """Return the measures as JSON-ready values; times in seconds, shares between 0 and 1.
 
-    With a `window` (seconds from tick 0) it is what is seen where the clock stops then: the requests that have
-    arrived count, and one that is not done counts with the time it has waited so far; it is never left out. Latency,
-    normalized latency and TTFT are then lower bounds on the true ones, `unfinished` says for how many.
+    With a `window` (seconds from tick 0) the clock stops at its end: requests that have arrived count, unfinished ones
+    with their wait so far. Latency, normalized latency and TTFT are then lower bounds, `unfinished` says for how many.
 
     Raises:
         BadInput: no request has arrived in the window.
@@ -311,7 +310,6 @@ def summary(trace: Trace, window: Fraction | None = None) -> dict[str, Any]:
 
 
 def _times(requests: Sequence[RequestTrace], end: int) -> dict[str, list[Value]]:
-    """Return the measures of the requests up to tick `end`, in ticks or ticks per token."""
     flows = [min(request.completion, end) - request.request.arrival for request in requests]
     calls = [_called(request, end) for request in requests]
     outputs = [request.request.output for request in requests]
@@ -335,12 +333,10 @@ def _times(requests: Sequence[RequestTrace], end: int) -> dict[str, list[Value]]
 
 
 def _called(request: RequestTrace, end: int) -> int:
-    """Return the ticks that it has spent in calls up to `end`."""
     return sum(max(0, min(call.end, end) - call.start) for call in request.calls)
 
 
 def _spread(values: Iterable[Value], seconds: Fraction) -> dict[str, float] | None:
-    """Return mean, percentiles (nearest rank) and maximum in seconds; None if there is no value."""
     ordered = sorted(float(value * seconds) for value in values)
     if not ordered:
         return None
@@ -349,7 +345,6 @@ def _spread(values: Iterable[Value], seconds: Fraction) -> dict[str, float] | No
 
 
 def _work(trace: Trace) -> dict[str, Any]:
-    """Return what the whole schedule processed, moved and wasted."""
     tokens = token_counts(trace)
     capacity, held = (trace.instance.machine.memory or 0) * makespan(trace), memory_waste(trace).parts()
     return {
@@ -363,7 +358,7 @@ def _work(trace: Trace) -> dict[str, Any]:
 
 
 def evictions(trace: Trace) -> int:
-    """Return how often KV was dropped or swapped out other than between a call's start and the next work."""
+    """Return the number of drops and swap-outs but those between a call's start and the next work."""
     return sum(_evictions(request) for request in trace.requests if request.moves)
 
 

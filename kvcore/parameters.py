@@ -1,4 +1,4 @@
-"""Reading `name:key=value,key=value`, and exact numbers, as a user types them."""
+"""Reads `name:key=value,key=value`, and exact numbers, as a user types them."""
 
 import re
 from collections.abc import Collection
@@ -7,15 +7,15 @@ from fractions import Fraction
 from kvcore.errors import BadInput, did_you_mean
 
 NUMBER = re.compile(r"([0-9]{1,15}(\.[0-9]{0,20})?|\.[0-9]{1,20})([eE][+-]?[0-9]{1,2})?|[0-9]{1,15}/[0-9]{1,15}")
-"""Short enough that no one number takes long to read."""
+"""Short enough to read fast."""
 _WHOLE = re.compile(r"(\w+)=(\d{1,9})")
 _ANY = re.compile(r"(\w+)=([\w./+-]{1,40})")
 
 
 def read_parameters(source: str, known: Collection[str], usage: str, *, whole: bool) -> dict[str, str]:
-    """Return the values after the colon by key, as text; BadInput for a key that is not known or an odd value.
+    """Return the values after the colon by key, as text (`whole`: of whole numbers).
 
-    With `whole` every value is a whole number.
+    BadInput for an unknown key or an odd value.
     """
     _, _, text = source.partition(":")
     values = {}
@@ -33,7 +33,7 @@ def read_parameters(source: str, known: Collection[str], usage: str, *, whole: b
 
 
 def fraction(option: str, text: str, *, zero: bool = False) -> Fraction:
-    """Read a number above 0 (or 0, if that is allowed), given as a whole number, a decimal or a fraction."""
+    """Read a number above 0 (`zero`: or 0): whole, decimal or fraction."""
     try:
         value = Fraction(text) if NUMBER.fullmatch(text) else None
     except ZeroDivisionError:
@@ -46,5 +46,5 @@ def fraction(option: str, text: str, *, zero: bool = False) -> Fraction:
 
 
 def optional_fraction(option: str, text: str | None) -> Fraction | None:
-    """Read a positive number that may be left out."""
+    """Read a positive number or None."""
     return None if text is None else fraction(option, text)

@@ -1,4 +1,4 @@
-"""What solving, bounding or simulating gives, with its axes kept apart (see `docs/formats.md` for the JSON)."""
+"""Results of solving, bounding or simulating, with separate axes (`docs/formats.md` for the JSON)."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from kvcore.trace import Trace
 
 Status = Literal["optimal", "claimed", "feasible", "bound-only", "infeasible", "unknown"]
 BoundKind = Literal["certificate", "solver", "search"]
-"""Whose word a bound is, the best first: the checker's, a solver's, or that of a search of kvbound's own."""
+"""Whose word a bound is, best first: the checker's, a solver's, or kvbound's own search's."""
 
 
 @dataclass(frozen=True)
 class Horizon:
-    """How many batches a model or search looks at, and whether that is proved to be enough, with the argument."""
+    """The batches of a model or search, and whether and why they are proved to be enough."""
 
     batches: int
     sufficient: bool
@@ -61,27 +61,26 @@ class Stop(StrEnum):
 
 @dataclass(frozen=True)
 class Rung:
-    """What one method of bounding proved in how many seconds, what its relaxation drops, and the argument."""
+    """What one method proved in how many seconds, what its relaxation drops, and the argument."""
 
     method: str
     seconds: float = 0.0
     bound: Value | None = None
     drops: str = ""
     why: str = ""
-    """The argument of the bound."""
     why_not: str = ""
-    """What kept the method from a bound, or ended it, if it says so."""
+    """What prevented or ended a bound."""
     certificate: Certificate | None = field(default=None, repr=False)
 
     def row(self, objective: str) -> dict[str, Any]:
-        """Return its row in JSON."""
+        """Return the JSON row."""
         why = self.why or self.why_not or "it ended before its first proof"
         return {"method": self.method, "bound": number(self.bound, objective), "seconds": round(self.seconds, 3),
                 "drops": self.drops, "why": why}  # fmt: skip
 
 
 class LogEntry(NamedTuple):
-    """A better value or a better bound: after how many seconds, and by what."""
+    """A better value or bound: seconds, and source."""
 
     seconds: float
     what: Literal["value", "bound"]
@@ -89,7 +88,7 @@ class LogEntry(NamedTuple):
     by: str
 
     def row(self, objective: str) -> dict[str, Any]:
-        """Return its row in JSON."""
+        """Return the JSON row."""
         return {"seconds": round(self.seconds, 3), self.what: number(self.value, objective), "by": self.by}
 
 
@@ -104,7 +103,7 @@ class Size:
 
 @dataclass(frozen=True)
 class Start:
-    """The schedule to start from: its policy, if it has one, and its value (None: there was no time for one)."""
+    """The schedule to start from: its policy, if any, and value (None: no time for one)."""
 
     policy: str | None
     value: Value | None = None
@@ -114,10 +113,9 @@ class Start:
 class Result:
     """A schedule or none, its exact value, a lower bound or none, and where each comes from.
 
-    `value` and `completion` are the referee's, computed here from the schedule; a `Result` with a schedule cannot be
-    made without the referee passing it, nor one with a certificate without the checker recomputing it. `claimed` is
-    what the solver said; `verified` needs the two to be equal. `infeasible` means proved: no schedule exists at all (or
-    none that satisfies what was asked, see `stopped`).
+    The referee computes `value` and `completion` here; every schedule passes it, and every certificate the checker.
+    `claimed` is the solver's value; `verified` needs the two to be equal. `infeasible` means proved: no schedule exists
+    (or none as asked, see `stopped`).
 
     Raises:
         InvalidSchedule, InvalidCertificate: the referee or the checker refuses what is given.
@@ -131,11 +129,11 @@ class Result:
     bound: Value | None = None
     bound_kind: BoundKind | None = None
     certificate: Certificate | None = None
-    """The best certificate that came up; `bound` may be better, on the word of `bound_kind`."""
+    """The best certificate; `bound` may be better, on the word of `bound_kind`."""
     found_by: str | None = None
-    """What found the schedule: a way, or a policy."""
+    """A way or policy."""
     proved_by: str | None = None
-    """What proved, or claims, `bound`: a way, or a method of `bounds`."""
+    """A way, or method of `bounds`."""
     horizon: Horizon | None = None
     formulation: str | None = None
     solver: SolverInfo | None = None
@@ -144,24 +142,24 @@ class Result:
     stopped: Stop = Stop.UNSAID
     infeasible: bool = False
     chosen: str = ""
-    """Why these ways, in words."""
+    """Why these ways."""
     log: Sequence[LogEntry] | None = None
     ladder: Sequence[Rung] | None = None
     certifying_seconds: float | None = None
-    """The part of `seconds` for the certificate of a claim."""
+    """Of `seconds`, for the certificate of a claim."""
     target: Value | None = None
-    """The value of which a schedule was asked for: see `answer`."""
+    """The value asked for: see `answer`."""
     models: Mapping[str, Size] = field(default_factory=dict)
-    """The size of each model that was built, by formulation."""
+    """Size of each model built, by formulation."""
     constraints: Sequence[str] = ()
     options: Mapping[str, Any] = field(default_factory=dict)
     start: Start | None = None
-    """What `improve` started from, and its rounds."""
+    """Of `improve`, with its rounds."""
     rounds: int | None = None
     rejected: Sequence[str] = ()
-    """Why the referee or the checker refused what a worker sent."""
+    """Why the referee or the checker refused workers' results."""
     failed: Sequence[str] = ()
-    """What ways and policies said that ended without a result."""
+    """Errors of ways and policies."""
     trace: Trace | None = field(init=False, default=None)
     value: Value | None = field(init=False, default=None)
 
@@ -174,7 +172,7 @@ class Result:
         self.refuse(self.schedule, self.value, self.found_by)
 
     def refuse(self, schedule: Schedule | None, value: Value | None, found_by: str | None) -> None:
-        """Raise Contradiction if the value of a schedule that the referee passed is below the bound."""
+        """Raise Contradiction if a value that the referee passed is below the bound."""
         bound = self.bound_of_all
         if schedule is None or value is None or bound is None or value >= bound:
             return
@@ -187,7 +185,6 @@ class Result:
         )  # fmt: skip
 
     def __repr__(self) -> str:
-        """Return what is known, from what, and how it was found."""
         known = [self.standing] if self.value is None else [self.standing, f"value {self.value}"]
         known += [] if self.bound is None else [f"bound {self.bound} ({self.bound_kind})"]
         by = self.policy or " on ".join(filter(None, [self.formulation, self.solver.name if self.solver else None]))
@@ -196,17 +193,17 @@ class Result:
 
     @property
     def verified(self) -> bool:
-        """Whether a schedule is held that passed the referee with the value that was claimed for it."""
+        """Whether a schedule passed the referee at its claimed value."""
         return self.value is not None and (self.claimed is None or self.claimed == self.value)
 
     @property
     def certified_bound(self) -> Value | None:
-        """The bound of the certificate, which the checker has recomputed."""
+        """The bound of the certificate, which the checker recomputed."""
         return None if self.certificate is None else self.certificate.value
 
     @property
     def bound_of_all(self) -> Value | None:
-        """The best bound that holds for schedules of any number of batches; None without one."""
+        """The best bound for any number of batches, or None."""
         sufficient = self.horizon is not None and self.horizon.sufficient
         return self.bound if sufficient else self.certified_bound
 
@@ -223,7 +220,7 @@ class Result:
 
     @property
     def standing(self) -> str:
-        """The status in words, which name whose claim it is."""
+        """The status in words, with whose claim it is."""
         return f"claimed by {self.proved_by}" if self.status == "claimed" else self.status
 
     @property
@@ -241,7 +238,7 @@ class Result:
         return answer(self.target, self.value, self.bound_of_all)
 
     def to_json(self) -> dict[str, Any]:
-        """Return the row of the interface, JSON-ready."""
+        """Return the interface's JSON-ready row."""
         mean = None
         if self.value is not None and self.objective in SUMS:
             mean = str(Fraction(self.value) / len(self.instance.requests))
@@ -272,7 +269,6 @@ class Result:
         }
 
     def _said(self) -> dict[str, Any]:
-        """Return the keys of a row that only some results have."""
         asked = None if self.target is None else {"target": str(self.target), "answer": self.answer}
         start = self.start and {"policy": self.start.policy, "value": number(self.start.value, self.objective)}
         rows = {
@@ -293,14 +289,14 @@ class Result:
 
 
 def answer(target: Value | None, value: Value | None, bound: Value | None) -> Literal["yes", "no", "unknown"]:
-    """Return whether a schedule of at most `target` exists, of a value and a bound that holds for all schedules."""
+    """Return whether a schedule of at most `target` exists, by a value and a bound for all."""
     if target is not None and value is not None and value <= target:
         return "yes"
     return "no" if target is not None and bound is not None and bound > target else "unknown"
 
 
 def number(value: Value | None, objective: str) -> int | str | None:
-    """Return a value as JSON has it: a whole number, or a fraction in text."""
+    """Return a value for JSON: a whole number, or a fraction in text."""
     if value is None:
         return None
     return str(Fraction(value)) if objective in AVERAGES else int(value)

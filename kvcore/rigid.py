@@ -1,4 +1,4 @@
-"""Rigid instances: a schedule is one start time per request. When that is so, and kinds of requests that are alike."""
+"""Rigid instances, whose schedules are one start time per request, and kinds of like requests."""
 
 from collections import defaultdict
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from kvcore.instance import Instance, Request
 from kvcore.metrics import weight
 
 MAX_TICKS = 100_000
-"""The most ticks that all requests may take one after another: longer instances do not fit in arrays of ticks."""
+"""Most ticks of all requests in a row."""
 
 
 RIGID = Takes(
@@ -27,11 +27,12 @@ RIGID = Takes(
     }),
 )  # fmt: skip
 """What schedules are start times for (`docs/configurations.md`): where requests arrive at different ticks,
-waiting while others hold memory may pay under total-ttft, and under token budgets."""
+waiting while others hold memory may pay under total-ttft, and under token budgets.
+"""
 
 
 def too_large(instance: Instance) -> str | None:
-    """Return why a rigid instance does not fit into arrays of ticks, or None if it does."""
+    """Return why arrays of ticks cannot hold an instance, or None."""
     requests = instance.requests
     if sum(request.output for request in requests) + _wait(instance) > MAX_TICKS:
         return f"the requests take more than {MAX_TICKS} ticks one after another"
@@ -49,7 +50,7 @@ def _wait(instance: Instance) -> int:
 class Kind:
     """Requests that are alike.
 
-    `load[q]` blocks are occupied in batch q of each (from 0, non-decreasing). A start at t, not before `release`, costs
+    Batch q (from 0) of each occupies `load[q]` blocks, non-decreasing. A start at t, not before `release`, costs
     `rate * (t - release + span)`.
     """
 
@@ -62,12 +63,12 @@ class Kind:
 
     @property
     def count(self) -> int:
-        """How many requests there are of this kind."""
+        """Requests of this kind."""
         return len(self.ids)
 
     @property
     def length(self) -> int:
-        """Batches, and ticks, that one of them runs for."""
+        """Batches, and ticks, of each."""
         return len(self.load)
 
     def cost(self, start: int) -> int:
@@ -102,7 +103,7 @@ def kinds_of(instance: Instance, objective: str) -> tuple[Kind, ...]:
 
 
 def memory_of(instance: Instance, kinds: tuple[Kind, ...]) -> int:
-    """Return the blocks of memory, at most what all requests could ever occupy together."""
+    """Return the blocks of memory, at most the sum of all last loads."""
     most = sum(kind.count * kind.load[-1] for kind in kinds)
     limit = instance.machine.block_limit
     return most if limit is None else min(limit, most)

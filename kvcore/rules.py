@@ -1,7 +1,7 @@
 """The rules R1 to R11 of `docs/semantics.md`, a method each: `Execution` executes a schedule batch by batch.
 
-It speaks only the nouns: no solver, no formulation and no policy is imported here. Of all that is broken, the earliest
-batch counts, and in it the lowest rule. `kvcore/decode_stream.py` does the same faster; the tests compare the two.
+Of all broken rules the earliest batch counts, and in it the lowest rule. `kvcore/decode_stream.py` does the same
+faster; the tests compare the two.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ RULES = dict(enumerate((
     "time", "readiness", "work", "residence", "budgets", "device memory", "host memory", "eviction", "handling",
     "moves", "completion",
 ), 1))  # fmt: skip
-"""The rules by number, as `docs/semantics.md` names them."""
+"""The rules of `docs/semantics.md` by number."""
 MOST_BATCHES = 10**7
-"""Batches that are executed: a day has 8.64 million of 10 ms."""
+"""Batches executed: a day has 8.64 million of 10 ms."""
 
 
 @dataclass(eq=False)
@@ -37,7 +37,6 @@ class InvalidSchedule(Exception):
     detail: str
 
     def __str__(self) -> str:
-        """Return the one line that the command line prints."""
         who = "" if self.request is None else f", request {self.request}"
         return f"the {RULES[self.rule]} rule R{self.rule} is broken in batch {self.batch}{who}: {self.detail}"
 
@@ -47,7 +46,7 @@ ORDERED: dict[str, MoveKind] = {"discard": "drop", "swap": "swap_out"}
 
 
 class MoveMade(NamedTuple):
-    """A move, with what was there when it was made."""
+    """A move, with the KV before it."""
 
     kind: MoveKind
     state: RequestState
@@ -56,18 +55,18 @@ class MoveMade(NamedTuple):
 
     @property
     def evicts(self) -> bool:
-        """Whether it drops, or swaps out, any KV at all (a move of less than one token takes none)."""
+        """Whether it drops or swaps out any KV."""
         return self.kind != "swap_in" and min(self.tokens, self.available) > 0
 
 
 class Work(NamedTuple):
-    """The work of a request in a batch."""
+    """A request's work in a batch."""
 
     state: RequestState
     tokens: int
     decode: bool
     blocks: int
-    """Device blocks that it holds during the batch."""
+    """Device blocks during the batch."""
 
 
 def check_count(batches: int) -> None:
@@ -77,7 +76,7 @@ def check_count(batches: int) -> None:
 
 
 class Execution:
-    """Executes the batches of a schedule one after another. What a rule says is in the method of its name."""
+    """Executes a schedule batch by batch. Each rule is in the method of its name."""
 
     def __init__(self, instance: Instance) -> None:
         self.instance = instance
@@ -96,22 +95,22 @@ class Execution:
         self.broken: list[InvalidSchedule] = []
 
     def fail(self, rule: int, request: str | None, detail: str) -> None:
-        """Note a broken rule; the lowest of the batch is raised when the batch has been read."""
+        """Note a broken rule; the batch's lowest is raised."""
         self.broken.append(InvalidSchedule(rule, self.count, request, detail))
 
     @property
     def continuing(self) -> list[RequestState]:
-        """Those that worked in the previous batch, which did not end their segment."""
+        """Those that worked in the previous batch and did not end their segment."""
         return self.unfinished
 
     def execute(self, batch: Batch) -> None:
-        """Execute a batch, as often as it is repeated, or raise InvalidSchedule."""
+        """Execute a batch with its repetitions, or raise InvalidSchedule."""
         self.execute_once(batch)
         for _ in range(batch.repeat - 1):
             self.execute_once(batch.again(self.end))
 
     def execute_once(self, batch: Batch) -> None:
-        """Execute one batch, or raise InvalidSchedule (BadInput: `MOST_BATCHES` were before it)."""
+        """Execute a batch once, or raise InvalidSchedule (BadInput: after `MOST_BATCHES`)."""
         if self.count >= MOST_BATCHES:
             check_count(self.count + 1)
         continuing = [] if self.machine.pause else self.continuing
@@ -138,7 +137,7 @@ class Execution:
         self.run(batch.start, works, moves, features, blocks)
 
     def trace(self, schedule: Schedule) -> Trace:
-        """Return the trace of the schedule that has been executed; InvalidSchedule if a request is not done."""
+        """Return the trace of the executed schedule; InvalidSchedule if a request is not done."""
         self.rule_11_completion()
         requests = tuple(state.trace for state in self.states.values())
         return Trace(self.instance, schedule, self.runs, requests)
@@ -152,7 +151,7 @@ class Execution:
             self.fail(1, None, f"it starts at {batch.start}, but {earliest}")
 
     def end_calls(self, now: int) -> None:
-        """Append what the calls return that have ended by `now`."""
+        """Append the returns of calls that have ended by `now`."""
         while self.running_calls and self.running_calls[0][0] <= now:
             state = heappop(self.running_calls)[2]
             state.known += state.request.calls[state.segment - 1].returns
@@ -161,7 +160,7 @@ class Execution:
     # --- moves ---------------------------------------------------------------------------------------------------
 
     def make_moves(self, batch: Batch) -> list[MoveMade]:
-        """Make the moves in their order: drop, swap_out, swap_in; of more than is there, all that is there."""
+        """Make the moves in order: drop, swap_out, swap_in; of too many tokens, all there are."""
         moves: list[MoveMade] = []
         asked: tuple[tuple[MoveKind, dict[str, int]], ...] = (
             ("drop", batch.drop),
@@ -194,7 +193,7 @@ class Execution:
         return MoveMade(kind, state, tokens, available)
 
     def note_handling(self, kind: MoveKind, state: RequestState) -> None:
-        """Note what a move between the start of a call and the next work does to its KV."""
+        """Note how a move between the start of a call and the next work handles its KV."""
         call = state.call
         assert call is not None
         if kind == "drop":
@@ -214,7 +213,7 @@ class Execution:
         return self.in_ordered_batch(state) and move.kind == ORDERED.get(state.handling)
 
     def in_ordered_batch(self, state: RequestState) -> bool:
-        """Whether this is the batch after the one that started the latest call."""
+        """Whether this batch follows the one that started the latest call."""
         return state.window and state.call is not None and state.call.batch == self.count - 1
 
     def rule_8_eviction(self, moves: list[MoveMade]) -> None:
@@ -253,7 +252,7 @@ class Execution:
     # --- work ----------------------------------------------------------------------------------------------------
 
     def read_work(self, start: int, work: dict[str, int]) -> list[Work]:
-        """Return the work of the batch that R2 and R3 allow."""
+        """Return the batch's work that R2 and R3 allow."""
         works: list[Work] = []
         for id, tokens in work.items():
             state = self.states.get(id)
@@ -329,7 +328,7 @@ class Execution:
     # --- execution -----------------------------------------------------------------------------------------------
 
     def run(self, start: int, works: list[Work], moves: list[MoveMade], features: Features, blocks: int) -> None:
-        """Let the batch run for D ticks, with `blocks` held: tokens are processed, calls start, requests end."""
+        """Run the batch: tokens are processed, calls start, requests end."""
         for move in moves:
             move.state.trace.moves.append(Move(self.count, move.kind, move.tokens))
         self.end = start + self.cost.duration(features)
@@ -340,19 +339,19 @@ class Execution:
         self.runs.append(Run(start, (self.end,), features, (blocks * block,), self.blocks * block, self.host))
 
     def held(self, works: list[Work]) -> int:
-        """Return the device blocks that those who work hold before the batch."""
+        """Return the working requests' device blocks before the batch."""
         return sum([work.state.blocks for work in works])
 
     def needed(self, works: list[Work]) -> int:
-        """Return the device blocks that those who work hold during the batch."""
+        """Return the working requests' device blocks during the batch."""
         return sum([work.blocks for work in works])
 
     def process(self, works: list[Work]) -> None:
-        """Process the tokens of all that work."""
+        """Process all work."""
         self.unfinished = [work.state for work in works if self.work(*work)]
 
     def work(self, state: RequestState, tokens: int, decode: bool, blocks: int) -> bool:
-        """Let a request process tokens in this batch; return whether its segment goes on."""
+        """Process a request's tokens; return whether its segment goes on."""
         resident = state.device
         state.device = grown = resident + tokens
         state.blocks = blocks
@@ -374,7 +373,7 @@ class Execution:
         return False
 
     def features(self, works: list[Work], moves: list[MoveMade], decodes: int = 0, decode_kv: int = 0) -> Features:
-        """Count what the cost depends on; `decodes` is how many more decode, which hold `decode_kv` tokens."""
+        """Count the features of the cost, with `decodes` more decodes that hold `decode_kv` tokens."""
         tokens = generated = decodes
         prefills = prefill_kv = pairs = 0
         for state, count, decode, _ in works:
@@ -408,7 +407,7 @@ class Execution:
         )
 
     def end_segment(self, state: RequestState) -> None:
-        """Start the call that ends the segment in this batch, or end the request."""
+        """Start the call after the segment, or end the request."""
         trace = state.trace
         call = state.request.segments[state.segment].call
         if call is None:

@@ -10,14 +10,12 @@ from pydantic import Field
 from kvcore.instance import Name, Noun
 
 Integer = Annotated[int, Field(ge=-(10**15), le=10**15)]
-"""A number in a schedule; the referee, not the reader, says whether it makes sense."""
+"""A number that the referee judges."""
 Start = Annotated[int, Field(ge=-(10**15), le=10**60)]
-"""A tick at which a batch starts: one of a long schedule may be far beyond all that an instance holds."""
+"""Start of a batch, in ticks: in a long schedule far beyond an instance's numbers."""
 
 
 class _Nothing(dict[str, int]):
-    """No moves: one for all batches, most of which make none; it stays empty."""
-
     def __setitem__(self, request: str, tokens: int) -> NoReturn:
         raise TypeError("a batch is not changed: make another one")
 
@@ -29,10 +27,10 @@ _EMPTY: Any = Field(default_factory=lambda: _NOTHING, json_schema_extra={"defaul
 
 
 class Batch(Noun):
-    """One batch: `work`, `drop`, `swap_out` and `swap_in` map request ids to tokens; the moves happen in that order.
+    """One batch: `work`, `drop`, `swap_out` and `swap_in` map request ids to tokens; moves happen in that order.
 
-    With `repeat` = k > 1 it stands for k batches: itself and k - 1 more of the same work, without moves, each of which
-    starts when the one before ends.
+    With `repeat` = k > 1 it stands for k batches: itself and k - 1 more of the same work, without moves, each
+    starting when the one before ends.
     """
 
     start: Start
@@ -43,14 +41,14 @@ class Batch(Noun):
     repeat: Annotated[int, Field(ge=1, le=10**9)] = 1
 
     def again(self, start: int) -> Batch:
-        """Return the batch that comes after this one where it is repeated: the same work, no moves."""
+        """Return the next of its repetitions: the same work, no moves."""
         return Batch.model_construct(
             start=start, work=self.work, drop=_NOTHING, swap_out=_NOTHING, swap_in=_NOTHING, repeat=1
         )
 
 
 class Schedule(Noun):
-    """Batches in order. Everything else about a schedule is derived by the referee (`kvbound.verify_schedule`)."""
+    """Batches in order. The referee derives everything else (`kvbound.verify_schedule`)."""
 
     format: Literal["kvbound-schedule"] = "kvbound-schedule"
     version: Annotated[int, Field(ge=1, le=1)] = 1
@@ -58,7 +56,6 @@ class Schedule(Noun):
     batches: tuple[Batch, ...]
 
     def __repr__(self) -> str:
-        """Return how many batches it has, and for which instance."""
         batches = sum(batch.repeat for batch in self.batches)
         return f"Schedule({batches} batches of the instance {self.instance_sha256[:12]}..)"
 

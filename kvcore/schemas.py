@@ -1,7 +1,7 @@
-"""JSON schemas of the files, for editors and other programs: `python -m kvcore.schemas FOLDER` writes them.
+"""JSON schemas of the files: `python -m kvcore.schemas FOLDER` writes them.
 
-They are made from the classes that read the files, and say what a single key may hold. What concerns several keys at
-once (unique ids, every request fits alone) is checked on reading only.
+They say what a single key may hold. Conditions on several keys (unique ids, every request fits alone) are checked on
+reading only.
 """
 
 import json
@@ -22,17 +22,17 @@ SCHEMAS: dict[str, type[BaseModel]] = {
     "certificate.schema.json": Certificate,
     "cost.schema.json": CostFile,
 }
-"""The class that reads each kind of file, by the name of its schema."""
+"""The class that reads each kind of file."""
 
 
 def schema_text(name: str) -> str:
-    """Return the JSON schema (draft 2020-12) of that name as text."""
+    """Return the JSON schema (draft 2020-12)."""
     schema = SCHEMAS[name].model_json_schema()
     return json.dumps({"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}, indent=1) + "\n"
 
 
 def main(arguments: list[str]) -> int:
-    """Write all schemas to a folder; return the exit code."""
+    """Write all schemas to a folder; return an exit code."""
     if len(arguments) != 1 or not Path(arguments[0]).is_dir():
         print("usage: python -m kvcore.schemas FOLDER (which exists)", file=sys.stderr)
         return 2

@@ -1,4 +1,4 @@
-"""How things show themselves in a console: in one line, whatever they hold."""
+"""One-line reprs, however much they hold."""
 
 from reprlib import Repr
 
@@ -10,7 +10,7 @@ _SHORT.maxstring = _SHORT.maxother = 100
 
 
 def brief(value: object) -> str:
-    """Return the repr of a value, cut where it is long."""
+    """Return a value's repr, cut where it is long."""
     return _SHORT.repr(value)
 
 
@@ -18,7 +18,6 @@ class Shown(BaseModel):
     """A model whose repr has the fields that differ from their defaults: `Machine(memory=8)`."""
 
     def __repr__(self) -> str:
-        """Return what makes it, cut where it is long."""
         given = (
             f"{name}={brief(value)}"
             for name, field in type(self).model_fields.items()
@@ -27,5 +26,4 @@ class Shown(BaseModel):
         return f"{type(self).__name__}({', '.join(given)})"
 
     def __str__(self) -> str:
-        """Return the same."""
         return repr(self)

@@ -7,10 +7,9 @@ READY, CALLING, DONE = range(3)
 
 
 class RequestState:
-    """State of one request: S, m, h of the semantics, and where it stands.
+    """State of one request: S, m, h of the semantics, and its progress.
 
-    `joined` and `ticket` are for `kvcore/decode_stream.py` alone: while a request is in its `Stream`, what changes is
-    as it was when it joined, and `Stream.leave` brings it up to date.
+    `joined` and `ticket` are for `decode_stream.Stream`: in it, changing fields are as at joining until `Stream.leave`.
     """
 
     __slots__ = ("blocks", "call", "computed", "device", "handling", "host", "joined", "known", "position",

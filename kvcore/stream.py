@@ -1,4 +1,4 @@
-"""Writing an instance file of any number of requests without holding them, and counting what it holds."""
+"""Writes an instance file of any number of requests without holding them, and counts sizes."""
 
 import hashlib
 import json
@@ -12,7 +12,7 @@ from kvcore.instance import Instance, Request
 
 @dataclass
 class Sizes:
-    """How large the requests of an instance are, all together: tokens, and ticks spent in calls."""
+    """Total tokens, and ticks in calls, of the requests."""
 
     requests: int = 0
     calls: int = 0
@@ -44,10 +44,9 @@ def sizes_of(instance: Instance) -> Sizes:
 
 
 def write_instance(target: str | Path, head: Instance, requests: Iterable[Request]) -> tuple[str, Sizes]:
-    """Write the file of `head` with these requests in place of its own, one after another; return hash and sizes.
+    """Write the file of `head` with these requests in place of its own; return hash and sizes.
 
-    The file and the hash are those of `head.replace(requests=tuple(requests))`, which is never made: neither is it
-    checked here that the requests fit and have different ids.
+    Both are those of `head.replace(requests=tuple(requests))`, except that the requests' fit and ids are not checked.
     """
     sizes, digest = Sizes(), hashlib.sha256()
     before, after = _around(head, indent=1, sort_keys=False, separators=(",", ": "))
@@ -71,7 +70,6 @@ def _separators() -> Iterator[str]:
 
 
 def _around(head: Instance, indent: int | None, sort_keys: bool, separators: tuple[str, str]) -> tuple[str, str]:
-    """Return the JSON of `head` before its first request and after its last one."""
     document = head.model_dump(mode="json", exclude={"requests"}) | {"requests": []}
     ordered = {name: document[name] for name in Instance.model_fields}
     text = json.dumps(

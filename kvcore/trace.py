@@ -1,4 +1,4 @@
-"""The trace: what executing a schedule gives, batch by batch and request by request. Made only by the referee."""
+"""The trace: an executed schedule, batch by batch and request by request. Only the referee makes it."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ MoveKind = Literal["drop", "swap_out", "swap_in"]
 
 
 class BatchTrace(NamedTuple):
-    """One executed batch. Memory is in tokens of occupied blocks (device) and in tokens (host)."""
+    """One executed batch. Memory is in tokens, on the device of occupied blocks."""
 
     start: int
     duration: int
     features: Features
     device: int
-    """Device memory during the batch, after its moves and its growth (rule R6)."""
+    """Device memory during the batch, after its moves and growth (R6)."""
     device_after: int
-    """Device memory from its end to the start of the next batch."""
+    """Device memory from its end to the next batch."""
     host: int
 
     @property
@@ -36,15 +36,15 @@ class BatchTrace(NamedTuple):
 
 
 class Run(NamedTuple):
-    """Batches of the same decodes, one right after the other; a single batch of any kind is a run of one."""
+    """Consecutive batches of the same decodes; a single batch of any kind is a run of one."""
 
     start: int
     ends: Sequence[int]
-    """Tick at which each of the batches ends."""
+    """End of each batch, in ticks."""
     features: Features
-    """Those of the first; from each batch to the next the KV read grows by a token for each decode."""
+    """Of the first batch; from each to the next, each decode reads one more token of KV."""
     devices: Sequence[int]
-    """Device memory during each of the batches."""
+    """Device memory during each batch."""
     device_after: int
     host: int
 
@@ -59,26 +59,26 @@ class Run(NamedTuple):
 
 
 class Step(NamedTuple):
-    """The work of one request in one batch: `tokens` processed on top of `resident` ones."""
+    """The work of one request in one batch: `tokens` on top of `resident` ones."""
 
     batch: int
     resident: int
     tokens: int
     phase: Phase
     recomputed: int
-    """How many of the tokens had been processed before."""
+    """Tokens processed before, too."""
     generated: bool
 
 
 class StreamClock:
-    """Which batch each step of the stream of decodes was in: one after another, but for those in which it paused."""
+    """The batch of each step of the stream: consecutive, but for pauses."""
 
     def __init__(self) -> None:
         self._steps: list[int] = []  # the steps before which it paused, and the batches they were in
         self._batches: list[int] = []
 
     def resume(self, step: int, batch: int) -> None:
-        """Note that `step` is in `batch`, and those after it in the batches after it."""
+        """Continue with `step` in `batch`."""
         self._steps.append(step)
         self._batches.append(batch)
 
@@ -88,7 +88,7 @@ class StreamClock:
         return self._batches[k] + step - self._steps[k]
 
     def stretches(self, count: int) -> list[range]:
-        """Return the batches of all steps in order, at the most the first `count` batches: a range up to each pause."""
+        """Return the batches of all steps in order, up to batch `count`: a range up to each pause."""
         lengths = [after - before for before, after in pairwise(self._steps)]
         firsts = zip(self._batches, [*lengths, count - self._batches[-1]], strict=True)
         return [range(first, first + length) for first, length in firsts]
@@ -97,7 +97,7 @@ class StreamClock:
 class Span(NamedTuple):
     """The work of one request in `length` batches of the same kind; more than one only for decodes.
 
-    With a `clock` they are the batches of `step` and of those after it, otherwise `batch` and those after it.
+    With a `clock`, the batches are those of `step` and later ones; otherwise `batch` and later ones.
     """
 
     batch: int
@@ -112,12 +112,12 @@ class Span(NamedTuple):
 
     @property
     def last(self) -> int:
-        """The last of its batches."""
+        """Its last batch."""
         more = self.length - 1
         return self.batch + more if self.clock is None else self.clock.batch(self.step + more)
 
     def steps(self) -> Iterator[Step]:
-        """Yield the work in each of the batches."""
+        """Yield the work in each batch."""
         for i in range(self.length):
             batch = self.batch + i if self.clock is None else self.clock.batch(self.step + i)
             yield Step(batch, self.resident + i, self.tokens, self.phase, self.recomputed, self.generated)
@@ -132,7 +132,7 @@ class Move(NamedTuple):
 
 
 class Level(NamedTuple):
-    """The KV of a request after a move or the work of a batch: tokens on the device and on the host."""
+    """A request's KV after a move or work: tokens on the device and on the host."""
 
     event: Move | Step
     device: int
@@ -140,14 +140,14 @@ class Level(NamedTuple):
 
 
 def after_moves(device: int, host: int, drop: int = 0, swap_out: int = 0, swap_in: int = 0) -> tuple[int, int]:
-    """Return the tokens on the device and on the host after moves (rule R10): a drop takes from the host first."""
+    """Return device and host tokens after moves (R10): a drop takes from the host first."""
     from_host = min(host, drop)
     back = swap_in - swap_out
     return device - (drop - from_host) + back, host - from_host - back
 
 
 class State(NamedTuple):
-    """State of a request at a batch boundary: tokens known, on the device, on the host, and where it stands."""
+    """A request at a batch boundary: tokens known, on the device, on the host, and its progress."""
 
     known: int
     device: int
@@ -157,15 +157,15 @@ class State(NamedTuple):
 
 @dataclass(slots=True)
 class CallTrace:
-    """One call as it happened; `handling` is what was done to the KV between its start and the next work."""
+    """One call as it happened; `handling` is what was done to the KV before the next work."""
 
     segment: int
     batch: int
-    """The batch that generated the token that starts the call."""
+    """The batch whose token starts the call."""
     start: int
     end: int
     held: int
-    """Tokens of KV held when the call started."""
+    """KV tokens at its start."""
     dropped: bool = False
     swapped: bool = False
     all_dropped: bool = False
@@ -173,7 +173,7 @@ class CallTrace:
 
     @property
     def handling(self) -> Literal["preserve", "discard", "swap", "mixed"]:
-        """How the KV was handled, for reports."""
+        """The handling of the KV, for reports."""
         if not self.dropped and not self.swapped:
             return "preserve"
         if self.all_dropped and not self.swapped:
@@ -185,7 +185,7 @@ class CallTrace:
 
 @dataclass
 class RequestTrace:
-    """One request as it was carried out."""
+    """One executed request."""
 
     request: Request
     spans: list[Span] = field(default_factory=list, repr=False)
@@ -200,7 +200,7 @@ class RequestTrace:
         return [step for span in self.spans for step in span.steps()]
 
     def levels(self) -> Iterator[Level]:
-        """Yield its moves and its work in order (moves come first in a batch), and the KV after each."""
+        """Yield moves and work in order (moves come first in a batch), and the KV after each."""
         device = host = 0
         events: list[Move | Step] = [*self.moves, *self.steps]
         for event in sorted(events, key=lambda event: (event.batch, isinstance(event, Step))):
@@ -213,7 +213,7 @@ class RequestTrace:
 
 @dataclass
 class Trace:
-    """A schedule that passed the referee, executed. `kvcore.metrics` computes objectives and measures from it.
+    """An executed schedule that passed the referee, for `kvcore.metrics`.
 
     Long traces are kept as runs and spans; `batches` and `RequestTrace.steps` write them out.
     """
@@ -224,7 +224,6 @@ class Trace:
     requests: tuple[RequestTrace, ...]
 
     def __repr__(self) -> str:
-        """Return what ran, from when to when."""
         batches, end = sum(len(run.ends) for run in self.runs), self.runs[-1].ends[-1]
         what = f"{self.instance.name!r}: {len(self.requests)} requests in {batches} batches"
         return f"Trace({what}, ticks {self.runs[0].start} to {end})"
@@ -235,7 +234,7 @@ class Trace:
         return [batch for run in self.runs for batch in run.batches()]
 
     def expanded(self) -> Schedule:
-        """Return the schedule with every batch written out: no batch has `repeat` above 1."""
+        """Return the schedule with no `repeat` above 1."""
         if all(batch.repeat == 1 for batch in self.schedule.batches):
             return self.schedule
         starts = iter(self.batches)
@@ -261,7 +260,7 @@ class Trace:
     def states(self, boundary: int) -> dict[str, State]:
         """Return the state of every request at the start of batch `boundary`, before its moves.
 
-        `boundary` runs from 0 to the number of batches; the last one is the end of the last batch.
+        `boundary` may be the number of batches.
         """
         if not 0 <= boundary <= len(self.batches):
             raise IndexError(f"boundary {boundary} is not in 0..{len(self.batches)}")

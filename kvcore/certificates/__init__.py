@@ -1,55 +1,55 @@
 """Certificates of lower bounds, and the checker: exact, without any solver (`docs/certificates.md`).
 
 Every place in the checkers, and in what they rest on, where a number stands for something without an end, and why no
-schedule can exceed it; `None` (no limit) is never turned into a number elsewhere.
+schedule can exceed it; elsewhere `None` (no limit) is never a number.
 
 * `shares.most_prefill`: sum of all peaks. What a request processed is part of its KV after the batch, at most its peak.
 * `shares.PricedSteps.late`: `LIMIT`, 10^15, as the end of a window. Only sorts: no window in a file ends later.
-* `late_windows.NEVER`: 2^62 as a due time. Compared only; no window ends after `LIMIT`. All work is below 2^40 units,
-  and all weights below 2^41: products with 2^20, and their sums, stay below 2^62.
-* `steps.MOST`: 2^62 as the price of a way that is not allowed. Each token has one that is (a decode if KV was kept,
-  else a prefill), and `Steps.most` proves in unbounded integers that it is below 2^62; else refused.
+* `late_windows.NEVER`: 2^62 as a due time. Only compared; no window ends after `LIMIT`. All work is below 2^40 units,
+  all weights below 2^41: products with 2^20, and their sums, stay below 2^62.
+* `steps.MOST`: 2^62 as the price of a way not allowed. Each token has an allowed one (a decode if KV was kept, else a
+  prefill), which `Steps.most` proves in unbounded integers to be below 2^62; else refused.
 * `steps.MOST_KV` as prefill budget: 2^30 tokens. Requests with more KV are refused, so no prefill is longer.
 * `steps.MOST_KV` as block: 2^30 tokens. A part of 1 to 2^30 tokens takes one block of any such size; the sum over parts
   is at least their tokens / 2^30.
 * `steps._packed`: 1 block where the memory has no limit. `packing` is then refused, so its price is 0.
 * `steps`, `shares`: sums in 64 bits. `check_size`: sums over a request, and of all ticks, calls and arrivals, stay
-  below 2^62 (their sums in floating point, and a part in 2^20 more, do); shares in units of 2^-bits too, as bits are
-  lowered for it. What is larger is unbounded (pieces, moments, flows). Running sums over all requests may wrap: only
-  differences within a request are taken.
+  below 2^62 (in floating point plus a part in 2^20); shares in units of 2^-bits too, as bits are lowered for it. Larger
+  numbers are unbounded (pieces, moments, flows). Running sums over all requests may wrap: only differences within a
+  request are taken.
 * `speed`: price 0 and room for all in the slot after the last. Prices are at least 0, and a tick there takes time.
   Lines with fewer prices than the first have 0 in the other slots.
 * `shares.Shares.share`, `prices._cost_of_limits`: 1 or 0 for no limit. A part or price of such a resource is refused;
   host tokens without a limit are free in `path_kernels.holding` too.
-* `prices`, `paths`, `evictions`: slots after the last: price 0. Prices are at least 0, so it only leaves out what is
-  paid; the time is still counted (`beyond`).
+* `prices`, `paths`, `evictions`: price 0 in slots after the last. Prices are at least 0, so only payments are left out;
+  the time still counts (`beyond`).
 * `paths`: sums in 64 bits. `prices._check_size`: 4 legs (peak + slots + least time) times all prices, and rate times
   time, below 2^57, six bits below the end. An arrival after the last slot may wrap in entries that `after` never
-  takes: it is `beyond`. In `evictions` so it is, too; the peak counts as time, for the parts of a refill, and a cost is
+  takes: it is `beyond`. The same in `evictions`; the peak counts as time, for the parts of a refill, and a cost is
   at most that of going on without another eviction: below (2 legs + 8) peak times all prices, and so 2^60.
-* `path_kernels.fill_least`: 0 before the earliest slot. A price of 0 is the least there is.
+* `path_kernels.fill_least`: 0 before the earliest slot. No price is less.
 * `paths.NEVER`: 2^60 for a path that does not end as it must. Every other entry is below (above), and tables are cut
-  off there before more is added; differences of what holding KV costs, which are at least 0, are all that is taken off.
-* `paths.ANY_LATER`: 2^62 for the last slot of an end without one. Compared only; no slot is later.
+  off there before more is added; only differences of what holding KV costs, at least 0, are taken off.
+* `paths.ANY_LATER`: 2^62 for the last slot of an end without one. Only compared; no slot is later.
 * `configurations._network`: 1 for starts before release or when they no longer pay. Without a start that costs 0 or
   more the way fits and costs no more.
 * `configurations._network`: last tick. After it every start costs at least its price: a way that goes on costs no less.
 * `configurations._least`: one tick after the last price. Later starts cost more, and pay nothing for memory.
 * `configurations._check_size`: 2 `MAX_TICKS`. Ticks of the network and of starts are refused above; a tick has at most
   M starts, as each takes a block. All sums stay below 2^62.
-* `pairs.ENDLESS`: 2^60 blocks for no limit. Two contexts take no more than 2 10^15.
+* `pairs.ENDLESS`: 2^60 blocks for no limit. Two contexts take at most 2 10^15.
 * `rigid.memory_of`: sum of all last loads. All requests at once take no more; `rigid.too_large` refuses sums above
   2^30, so that 32 bits hold loads.
 * `running.Elements`: `most` of one last load. As many requests as there are.
 * `frontier.NO`, `MISSED`: -1 and -2 for a time that no longer matters. Ages are at least 0, and asked first.
-* `events.TOP`: 2^60 for no limit and no target. Each count of an option is below 2^53, and there are 32 requests at the
-  most. States whose bound is as high are left out, and no more than that is proved.
-* `events.LARGE`: what a step adds to a label is below 2^58, else refused; so labels stay below 2^61.
+* `events.TOP`: 2^60 for no limit and no target. Each count of an option is below 2^53, of at most 32 requests. States
+  whose bound is as high are left out, and no more is proved.
+* `events.LARGE`: a step adds less than 2^58 to a label, else refused; so labels stay below 2^61.
 * `fresh_kernels.LARGE`: 2^58 for no limit and no target. A step adds no more than its batch, and moves of all
   contexts; all steps together, times all rates, are below, else refused.
-* `local_graph.LocalGraph.least`: `far`, at most 2^56. What is left at the least, cut off, is still no more than that,
-  and falls by no more than an option takes. A share of which a tick has 2^60 or more is left out.
-* `one_machine.largest`, `chains.settled`: 0 where there is nothing. The least that there can be.
+* `local_graph.LocalGraph.least`: `far`, at most 2^56. The least that is left, cut off, is no more than uncut, and falls
+  by no more than an option takes. A share of which a tick has 2^60 or more is left out.
+* `one_machine.largest`, `chains.settled`: 0 where there is nothing. No value is less.
 * `chains.longest_batch`: every feature at its largest. Work and swaps of a request are at most its peak, each once in a
   batch; pairs c^2 + 2cm <= (m + c)^2.
 * `proof.FINEST`, `certificate.FINEST`: 10^40 and 10^18 parts. Fractions are rounded down.

@@ -1,8 +1,8 @@
-"""No request is faster than it would be alone: the longest chain of batches and calls.
+"""No request is faster than alone: the longest chain of batches and calls.
 
 A batch with work lasts at least as long as one decode on the least KV, or the first token of a prefill, if that is
-less. For token q a request takes ceil((A_q - kept) / P) batches (docs/bounds.md; 1 without P or `chunked`); up to the
-first token at least one prefill of the whole prompt, without the hinge and with the pairs of one token less.
+less. Token q takes ceil((A_q - kept) / P) batches (docs/bounds.md; 1 without P or `chunked`); up to the first token at
+least one prefill of the whole prompt, without the hinge and with the pairs of one token less.
 """
 
 from typing import ClassVar, Literal
@@ -17,13 +17,13 @@ from kvcore.metrics import Value, tail_of, weight
 
 
 class Alone(Proof):
-    """Each request takes at least its own batches, each of least duration, and its calls."""
+    """Each request takes at least its own batches of least duration, and its calls."""
 
     kind: Literal["alone"] = "alone"
     takes: ClassVar = Takes(RULES | OBJECTIVES | {Feature.PERCENTILE})
 
     def prove(self, instance: Instance, objective: str, budget: Budget) -> Value:
-        """Return what the objective is if no request waits for another: no more work than reading the instance."""
+        """Return the objective if no request waits for another."""
         requests = instance.requests
         batches = [least_batches(instance.machine, request) for request in requests]
         step = least_work(instance)
@@ -43,11 +43,10 @@ class Alone(Proof):
 
     @property
     def why(self) -> str:
-        """The argument in words."""
+        """The argument."""
         return "no request is faster than alone: its batches, each of least duration, and its calls"
 
 
 def _times(cost: Cost, step: int, request: Request, first: int, total: int) -> tuple[int, int]:
-    """Return ticks to the first token and to the last one, in so many batches of `step` ticks at the least."""
     begun = max(first * step, least_prefill(cost, request.prompt))
     return begun, begun + (total - first) * step + request.call_time

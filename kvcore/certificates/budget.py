@@ -1,34 +1,34 @@
-"""What a checker may take, of work and of memory: it counts that first, and then begins."""
+"""What a checker may take of work and memory: counted before it begins."""
 
 from __future__ import annotations
 
 MOST_WORK = 2**39
-"""Steps of about a nanosecond each: nine minutes."""
+"""Nanoseconds, about: nine minutes."""
 MOST_MEMORY = 2**32
-"""Bytes at any one time."""
+"""Bytes at a time."""
 CALL = 1500
-"""Steps of a call to numpy, however small its arrays."""
+"""Work of a call to numpy, however small its arrays."""
 
 
 MOST_LOOKED = 4_000_000
-"""Moves and options of requests that are looked at, at the most, for all kinds together."""
+"""Moves and options of requests looked at."""
 LOOK_WORK = 10_000
-"""What one of them takes."""
+"""Work of one of them."""
 
 
 class InvalidCertificate(Exception):
-    """A certificate that does not prove what it claims; the text says why, in one line."""
+    """A certificate does not prove its claim: why, in one line."""
 
 
 class Budget:
-    """What is left for one certificate; the proofs inside it share the work."""
+    """What is left for one certificate, shared by the proofs inside it."""
 
     def __init__(self, work: int = MOST_WORK, memory: int = MOST_MEMORY) -> None:
         self.work = work
         self.memory = memory
 
     def spend(self, what: str, work: int, memory: int = 0) -> None:
-        """Take so many steps and bytes, or raise InvalidCertificate if there are not so many: `what` is to blame."""
+        """Take steps and bytes, or raise InvalidCertificate that blames `what`."""
         if memory > self.memory:
             raise InvalidCertificate(
                 f"{what} would take too much memory to check, about {memory >> 20} MiB of {self.memory >> 20}: "
@@ -43,13 +43,13 @@ class Budget:
 
 
 class Looked:
-    """What may still be looked at of the options of requests; it is paid for first."""
+    """Moves and options still to look at, paid for before."""
 
     def __init__(self, budget: Budget) -> None:
         self.budget, self.left = budget, MOST_LOOKED
 
     def take(self, amount: int) -> None:
-        """Take so many moves and options, or raise InvalidCertificate."""
+        """Take moves and options, or raise InvalidCertificate."""
         if amount > self.left:
             raise InvalidCertificate(f"requests have too many options: there are more than {MOST_LOOKED} moves to try")
         self.left -= amount

@@ -31,19 +31,18 @@ from kvcore.metrics import AVERAGES, Value, check_objective, least_value
 HORIZON = "no batches are counted: the argument holds for schedules of any length"
 
 FINEST = 10**18
-"""Fractions with larger denominators (sums over thousands of requests) are rounded down."""
+"""Fractions with larger denominators are rounded down."""
 
 AnyProof = Annotated[
     Alone | Configurations | Events | Fresh | LateWindows | Pairs | Prices | Shares | Slots | Speed | LateTail | Tree,
     Field(discriminator="kind"),
 ]
-"""Every kind of proof that a file may hold."""
 
 Bound = Annotated[str, Field(max_length=400, pattern=r"^-?[0-9]+(/0*[1-9][0-9]*)?$")]
 
 
 class Certificate(Noun):
-    """A lower bound on an objective of an instance, and the proof that anyone can recompute it from.
+    """A lower bound on an objective of an instance, and its proof.
 
     `bound` is in text: a whole number, or a fraction for normalized-latency. `why` and `made_by` are for people.
     """
@@ -61,7 +60,7 @@ class Certificate(Noun):
 
     @property
     def value(self) -> Value:
-        """The bound that it claims, as a number."""
+        """The claimed bound as a number."""
         return least_value(Fraction(self.bound), self.objective)
 
     def to_json(self) -> str:
@@ -70,14 +69,14 @@ class Certificate(Noun):
 
 
 def read_certificate(source: str | Path) -> Certificate:
-    """Read a certificate file (`-`: standard input). BadInput says what is wrong with it."""
+    """Read a certificate file (`-`: standard input). Raises BadInput."""
     return parse(Certificate, read_text(source), str(source))
 
 
 def certify(instance: Instance, objective: str, proof: Proof, value: Value | None = None) -> Certificate:
-    """Return the certificate of the bound that a proof gives (InvalidCertificate if it gives none).
+    """Return the certificate of the bound that a proof gives; `value` is that bound if known.
 
-    `value` is what `proof.value` has returned, where that was called before.
+    Raises InvalidCertificate.
     """
     known = value
     value = proof.value(instance, objective) if known is None else known
@@ -97,12 +96,10 @@ def certify(instance: Instance, objective: str, proof: Proof, value: Value | Non
 
 
 def verify_certificate(instance: Instance, certificate: Certificate) -> Value:
-    """Return the lower bound that the certificate proves, at least the one that it claims.
-
-    It is recomputed in exact arithmetic from the instance and the numbers of the proof; no solver is called.
+    """Return the lower bound that the certificate proves, recomputed exactly; it is at least the claimed one.
 
     Raises:
-        InvalidCertificate: it is of another instance, its argument does not hold here, or it proves less.
+        InvalidCertificate: another instance, an argument that does not hold, or a smaller bound.
         BadInput: its objective is none.
     """
     objective = check_objective(certificate.objective)
@@ -121,9 +118,9 @@ def verify_certificate(instance: Instance, certificate: Certificate) -> Value:
 
 
 def recompute(instance: Instance, objective: str, certificate: Certificate) -> None:
-    """Verify a certificate of this objective, unless this process has recomputed this very one before.
+    """Verify a certificate of this objective, unless this process has recomputed this very object before.
 
-    InvalidCertificate as `verify_certificate`. One that came from a file or another process is recomputed.
+    Raises InvalidCertificate.
     """
     if certificate.objective != objective:
         raise InvalidCertificate(f"it is of {certificate.objective}, not of {objective}")
@@ -132,11 +129,11 @@ def recompute(instance: Instance, objective: str, certificate: Certificate) -> N
 
 
 _RECOMPUTED: WeakValueDictionary[int, Certificate] = WeakValueDictionary()
-"""Certificates whose bound this process has recomputed, by `id`."""
+"""Certificates that this process has recomputed, by `id`."""
 
 
 def rounded(bound: Value, objective: str) -> Value:
-    """Round up to a whole number where every value is one, and else down to one of `FINEST` parts, if it is no such."""
+    """Round up to a whole number where every value is one; else down to `FINEST` parts."""
     if objective not in AVERAGES:
         return ceil(bound)
     return Fraction(bound) if Fraction(bound).denominator <= FINEST else Fraction(floor(bound * FINEST), FINEST)

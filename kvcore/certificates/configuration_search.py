@@ -1,12 +1,12 @@
 """The search behind `configurations` with a target: schedules whose bound under the prices is below it, tick by tick.
 
-A state is a tick, what the requests that run will hold from then on (`held`), how many of each kind have started, and
-the base of the network (`running.py`) that those inside it are in. Let g be what the starts so far cost, those inside
-less their prices y, and all y. What goes through the state costs at least g, and
+A state is a tick, what the running requests will hold from then on (`held`), how many of each kind have started, and
+the base of the network (`running.py`) of those inside it. Let g be the cost of the starts so far, those inside less
+their prices y, plus all y. What goes through the state costs at least g, plus
 
 * the cheapest path from the base, on which requests inside start at c(i, t) + what they pay for memory - y(i);
-* for each request that is left its cheapest start from now on, with memory, less y(i) inside (0, if that is below 0);
-* what is held pays for memory, less what all memory costs, both from now on.
+* for each request left its cheapest start from now on, with memory, less y(i) inside (0, if that is below 0);
+* what the held blocks pay for memory, less what all memory costs, both from now on.
 
 For these are the prices' bound on what is left, with the memory that is left: the rest of the schedule starts each
 request left once, and its path inside is one of those from the base. If every start of a kind inside costs 0 or more,
@@ -32,23 +32,23 @@ from kvcore.rigid import MAX_TICKS, Kind
 Array = npt.NDArray[np.int64]
 
 MOST_TRIES = 1_000_000_000
-"""Starts tried in states, at most."""
+"""Starts tried in states."""
 MOST_LAYER = 4_000_000
-"""States of a tick, at most."""
+"""States of a tick."""
 MOST_HELD = 2**30
-"""Bytes of what the states of a tick hold, at most, and those that are looked at together."""
+"""Bytes of the states of a tick, and of those looked at together."""
 TRY_WORK, HELD_WORK, TICK_WORK = 2_000, 200, 3_000_000
-"""What a try takes, each tick that its state holds memory for, and each tick of the search."""
+"""Work of a try, of a tick of held memory, and of a tick."""
 AT_ONCE = 1 << 16
-"""Sets of starts that are tried at once."""
+"""Sets of starts tried at once."""
 LARGEST = 1 << 59
-"""No sum of costs may reach this."""
+"""Sums of costs stay below this."""
 
 
 class States(NamedTuple):
-    """States of a tick: base, code of what has started, g, and blocks that are held now and later [states, ticks].
+    """States of a tick: base, code of what has started, g, and blocks held now and later [states, ticks].
 
-    Also the state of the tick before that each comes from, and the last kind outside that has started in it (-1: none).
+    Also the state before, and the last kind outside started in this tick (-1: none).
     """
 
     base: Array
@@ -59,33 +59,33 @@ class States(NamedTuple):
     last: Array
 
     def take(self, rows: Any) -> States:
-        """Return some of them."""
+        """Return these rows."""
         return States(*(column[rows] for column in self))
 
 
 @dataclass
 class Outcome:
-    """How a search ended: `proved` that nothing is below the target; or with a schedule that is; or at a limit."""
+    """How a search ended: nothing below the target (`proved`), a schedule below it, or a limit."""
 
     proved: bool
     tries: int
     cost: int | None = None
     starts: list[Array] = field(default_factory=list)
-    """Of each tick, how many of each kind start there, where a schedule was found."""
+    """Of a schedule: starts of each kind at each tick."""
 
 
 class ConfigurationSearch:
     """Searches for starts of all requests below a target, under prices of starts and of memory.
 
-    `prices` are those of `kinds` in units of 1 / `scale`, None for those that are not in the network `running`; `costs`
-    [ticks, kinds inside] is what starts cost with memory, less their prices, until none is below 0 any more.
+    `prices` of `kinds` are in units of 1 / `scale`, None outside the network `running`; `costs` [ticks, kinds inside]
+    are those of starts with memory, less their prices, until none is below 0.
     """
 
     def __init__(
         self, kinds: Sequence[Kind], prices: Sequence[int | None], scale: int, memory: int, of_memory: Array,
         running: Running, costs: Array,
     ) -> None:  # fmt: skip
-        """Raise InvalidCertificate where 64 bits might not hold the sums, or the values take too much memory."""
+        """Raise InvalidCertificate where 64 bits, or memory, might not hold the sums."""
         self.kinds, self.scale, self.memory, self.running, self.ticks = kinds, scale, memory, running, len(costs)
         self.inside = np.array([price is not None for price in prices])
         self.prices = np.array([price or 0 for price in prices], np.int64)
@@ -119,10 +119,9 @@ class ConfigurationSearch:
         self.starts[:, self.inside] = running.starts
         self.later = self._later()
         self.supply = memory * np.append(np.cumsum(self.of_memory[::-1])[::-1], 0)
-        """What all memory costs from a tick on."""
+        """The cost of all memory from a tick on."""
 
     def _later(self) -> Array:
-        """Return what a request of each kind pays at the least that starts at a tick or later, [ticks, kinds]."""
         ticks = len(self.of_memory) + int(self.releases.max()) + 1
         price = np.concatenate([self.of_memory, np.zeros(ticks, np.int64)])
         paid = [np.correlate(price, kind.profile, "valid")[:ticks] for kind in self.kinds]
@@ -132,12 +131,11 @@ class ConfigurationSearch:
         return np.where(self.inside, np.maximum(least, 0), least)
 
     def _costs(self, tick: int) -> Array:
-        """Return what starts cost less their prices, without memory."""
         costs: Array = self.scale * self.rates * (tick - self.releases + self.spans) - self.prices
         return costs
 
     def _bounds(self, tick: int, states: States, path_from: int) -> Array:
-        """Return what a schedule through each state costs at the least, if requests inside start from a tick on."""
+        """Lower bounds through each state, if requests inside start from a tick on."""
         left, costs = self._left(states), self._costs(tick)
         later = self.later[tick] if tick < len(self.later) else np.where(self.inside, np.maximum(costs, 0), costs)
         rest = self.values[min(path_from, self.ticks), states.base] + left @ later
@@ -147,26 +145,25 @@ class ConfigurationSearch:
         return bounds
 
     def _left(self, states: States) -> Array:
-        """Return how many of each kind have not started."""
         left: Array = self.counts - states.code[:, None] // self.radix[:-1] % (self.counts + 1)
         return left
 
     @property
     def start(self) -> States:
-        """Nothing has started."""
+        """Return the state of no start."""
         one, base = np.zeros(1, np.int64), int(self.counts @ self.prices)
         held = np.zeros((1, self.longest), np.int32)
         return States(one + self.running.empty, one, one + base, held, one, one - 1)
 
     @property
     def least(self) -> int:
-        """What the prices prove alone."""
+        """The bound of the prices alone."""
         return -(-int(self._bounds(0, self.start, 0)[0]) // self.scale)
 
     def run(self, target: int, most_tries: int, *, traced: bool = False, beam: int | None = None) -> Outcome:
-        """Search until no state is left that may cost less than `target`, one has all requests behind it, or a limit.
+        """Search until no state below `target` is left, one has started all requests, or a limit is reached.
 
-        With `beam`, only so many states of a tick are followed, those with the least bounds; then nothing is proved.
+        With `beam`, only that many states of a tick are followed, and nothing is proved.
         """
         goal, whole = (target - 1) * self.scale, int(self.counts @ self.radix[:-1])
         states, tries, behind = self.start, 1, list[States]()
@@ -192,12 +189,12 @@ class ConfigurationSearch:
         return Outcome(beam is None and last <= 2 * MAX_TICKS, tries)
 
     def last_start(self, target: int) -> int:
-        """Return the last tick at which a request may start in a schedule below the target: others cost their spans."""
+        """Return the last tick of a start in a schedule below the target: others cost their spans."""
         spare = max(0, target - 1 - int(self.counts @ (self.rates * self.spans)))
         return int((self.releases + spare // self.rates).max())
 
     def _step(self, tick: int, states: States, goal: int, most: int) -> tuple[States | None, int]:
-        """Return the states of the next tick (None: that takes too many tries, or too much memory), and the tries."""
+        """The states of the next tick (None: too many tries or bytes), and the tries."""
         made, tries, number = list[States](), 0, 0
         options = np.cumsum(self.first[states.base + 1] - self.first[states.base] + 1)
         cuts = np.searchsorted(options, np.arange(self.at_once, options[-1], self.at_once))
@@ -216,7 +213,6 @@ class ConfigurationSearch:
         return self._merged(_joined(made)), tries
 
     def _inside(self, tick: int, states: States, part: Array) -> States:
-        """Return the states in which none, or a set of requests inside, has started, with the bases a tick later."""
         options = (self.first[states.base + 1] - self.first[states.base])[part]
         few = np.repeat(part, options)
         row = np.arange(len(few)) - np.repeat(np.cumsum(options) - options, options) + self.first[states.base[few]]
@@ -234,7 +230,6 @@ class ConfigurationSearch:
         )
 
     def _outside(self, tick: int, states: States) -> States:
-        """Return the states in which one more request outside has started, of the kind of the last one or a later."""
         made, left = [states.take(slice(0))], self._left(states)
         for k in np.flatnonzero(~self.inside & (self.releases <= tick)).tolist():
             held = states.held + self.loads[k]
@@ -244,14 +239,13 @@ class ConfigurationSearch:
         return _joined(made)
 
     def _merged(self, states: States) -> States:
-        """Return of those that differ in g and the base alone the one with the least g."""
+        """The least g of states that differ in g and the base alone."""
         states = states.take(np.argsort(states.g, kind="stable"))
         key = np.ascontiguousarray(np.column_stack([states.code, states.held]))
         _, first = np.unique(key.view(np.dtype((np.void, key.itemsize * key.shape[1]))).ravel(), return_index=True)
         return states.take(first)
 
     def _path(self, layers: list[States], end: int) -> list[Array]:
-        """Return how many of each kind start at each tick on the way to a state of the last layer."""
         codes = []
         for layer in reversed(layers):
             codes.append(layer.code[end : end + 1])
@@ -265,7 +259,7 @@ def _joined(states: Sequence[States]) -> States:
 
 
 def searched(target: int, tries: int, search: ConfigurationSearch, budget: Budget) -> int:
-    """Return the target if nothing is found below it (InvalidCertificate: something is, or it takes more tries)."""
+    """Return the target if nothing is below it, else raise InvalidCertificate."""
     ticks, each = min(tries, search.last_start(target) + 2), TRY_WORK + HELD_WORK * search.longest
     budget.spend(f"a search of {tries} tries", ticks * TICK_WORK + tries * each, 3 * MOST_HELD)
     outcome = search.run(target, tries)

@@ -1,8 +1,7 @@
-"""What can run together at a tick: a network of configurations, with prices for starting a request and for memory.
+"""What can run together at a tick: a network of configurations, with prices of starts and of memory.
 
-With a target, a search looks at all schedules of which the prices do not show that they cost as much
-(`configuration_search.py`). `docs/configurations.md` has the proof of the prices (Theorem 3), and says when a schedule
-is nothing but starts.
+With a target, `configuration_search.py` looks at all schedules that the prices leave below it. `docs/configurations.md`
+has the proof of the prices (Theorem 3).
 """
 
 from collections.abc import Sequence
@@ -23,19 +22,18 @@ Array = npt.NDArray[np.int64]
 Price = Annotated[int, Field(ge=-(10**15), le=10**15)]
 
 MOST = 4_000_000
-"""Configurations, at most."""
+"""Configurations."""
 MOST_STEPS = 4_000_000_000
-"""Configurations times ticks, at most."""
+"""Configurations times ticks."""
 LARGEST = 1 << 61
-"""No sum of prices may reach this."""
+"""Sums of prices stay below this."""
 
 
 class Configurations(Proof):
     """Prices in units of 1 / `scale`: of a block of memory at each tick, and of the start of each request.
 
-    `memory[t]` belongs to tick t after the first arrival. `starts` has an entry for each request of the instance: its
-    price, or None if it stays out of the network. Requests that are alike have the same. With `target`, a search of so
-    many `tries` finds no schedule below it.
+    `memory[t]` is for tick t after the first arrival. `starts` has the price of each request, the same for those alike,
+    or None outside the network. With `target`, a search of `tries` tries finds no schedule below it.
     """
 
     kind: Literal["configurations"] = "configurations"
@@ -47,7 +45,7 @@ class Configurations(Proof):
     tries: Annotated[int, Field(ge=0, le=MOST_TRIES)] = 0
 
     def prove(self, instance: Instance, objective: str, budget: Budget) -> int:
-        """Return the target, or the least cost under the prices, less what all memory costs, rounded up."""
+        """Return the target, or the least cost under the prices less that of all memory, rounded up."""
         kinds, prices, memory = self._read(instance, objective)
         if self.target is not None:
             return searched(self.target, self.tries, self.search(instance, objective, budget), budget)
@@ -71,7 +69,6 @@ class Configurations(Proof):
         return ConfigurationSearch(kinds, prices, self.scale, memory, of_memory, running, costs)
 
     def _read(self, instance: Instance, objective: str) -> tuple[tuple[Kind, ...], list[int | None], int]:
-        """Return the kinds, the prices of their starts, and the memory."""
         if reason := too_large(instance):
             raise InvalidCertificate(reason)
         kinds = kinds_of(instance, objective)
@@ -81,7 +78,7 @@ class Configurations(Proof):
 
     @property
     def why(self) -> str:
-        """The argument in words."""
+        """The argument."""
         if self.target is not None:
             return f"a search over starts finds nothing below in {self.tries} tries; prices say what a start is worth"
         inside = sum(price is not None for price in self.starts)
@@ -97,7 +94,6 @@ class Configurations(Proof):
         return [of_kind.pop() for of_kind in prices]
 
     def _check_size(self, kinds: Sequence[Kind], memory: int) -> None:
-        """Refuse prices whose sums could exceed 64 bits."""
         ticks = 2 * MAX_TICKS
         start = max(self.scale * kind.cost(ticks) + max(self.memory, default=0) * sum(kind.load) for kind in kinds)
         most = max(start, ticks * memory * max(abs(price or 0) for price in self.starts))
@@ -105,7 +101,6 @@ class Configurations(Proof):
             raise InvalidCertificate("its prices are too large")
 
     def _costs(self, kind: Kind, of_memory: Array, ticks: int) -> Array:
-        """Return what a start costs, with the memory that it takes, at each of these ticks from the release on."""
         price = np.zeros(ticks + kind.length, np.int64)
         given = of_memory[kind.release : kind.release + len(price)]
         price[: len(given)] = given
@@ -113,18 +108,17 @@ class Configurations(Proof):
         return costs + np.correlate(price, kind.profile, "valid")[:ticks]
 
     def _least(self, kind: Kind, of_memory: Array) -> int:
-        """Return the least that one start costs: after the last price of memory it only costs more."""
+        """After the last price of memory a start only costs more."""
         return int(self._costs(kind, of_memory, max(0, len(of_memory) - kind.release) + 1).min())
 
     @staticmethod
     def _spend(kinds: Sequence[Kind], ticks: int, budget: Budget) -> None:
-        """Count what the costs of starts in so many ticks take."""
         budget.spend(f"starts at {ticks} ticks", sum(10 * CALL + 2 * ticks * (5 + kind.length) for kind in kinds))
 
     def _network(
         self, inside: Sequence[tuple[Kind, int]], of_memory: Array, memory: int, budget: Budget
     ) -> tuple[Running, Array]:
-        """Return the network, and what starts cost beyond their prices [ticks, kinds] as long as one may cost less."""
+        """The network, and costs of starts beyond their prices [ticks, kinds] while one may cost less."""
         worth = [max(0, -(-price // (self.scale * kind.rate)) - kind.span) for kind, price in inside]
         ticks = max((kind.release + w for (kind, _), w in zip(inside, worth, strict=True)), default=0)
         if ticks > 2 * MAX_TICKS or ticks * len(inside) > MOST:
@@ -137,5 +131,5 @@ class Configurations(Proof):
 
 
 def most_configurations(ticks: int) -> int:
-    """Return how many configurations there may be for prices of starts in so many ticks."""
+    """Return the most configurations allowed for prices in this many ticks."""
     return min(MOST, MOST_STEPS // max(1, ticks))

@@ -1,44 +1,42 @@
 """An exact search over batch boundaries, the cheapest state first: what it reaches is a lower bound, at its end exact.
 
-From the state of all requests at the end of a batch it tries every legal batch that may come next. What is left out,
-and why that loses no optimum:
+From the state of all requests at the end of a batch it tries every legal batch that may come next. Left out without
+losing an optimum:
 
-* **Starts**: a batch starts at once, or when a request arrives or a call returns that it works on or moves. Take any
-  schedule and, batch by batch, start each as early as the end of the batch before, the arrivals of the requests in its
-  work, and the returns of those calls that had returned when it started originally and whose requests it works on or
-  moves. Every batch starts no later than before, with the same contents. A call that was running may now have returned,
-  which forbids nothing; a call that had returned may now be running only where the batch leaves its request alone. So
-  all rules hold, no completion and no first token is later, and no objective is worse, with one exception: TPOT grows
+* **Starts**: a batch starts at once, or when a request that it works on or moves arrives, or a call of one returns.
+  Take any schedule and, batch by batch, start each as early as the end of the batch before, the arrivals of the
+  requests in its work, and the returns of those calls that had returned when it started originally and whose requests
+  it works on or moves. Every batch starts no later, with the same contents. A call that was running may now have
+  returned, which forbids nothing; a call that had returned may now be running only where the batch leaves its request
+  alone. So all rules hold, no completion or first token is later, and no objective is worse, except that TPOT grows
   when the first token alone comes earlier. With a TPOT SLO the search therefore waits tick by tick.
-* **Waiting when nothing is to come** (no arrival, no return): whatever follows can be moved to start at once. All
-  later events move along, so that each difference of two later times stays and each difference to an earlier time
-  shrinks.
+* **Waiting when nothing is to come** (no arrival, no return): whatever follows can start at once. All later events move
+  along: each difference of two later times stays, each difference to an earlier time shrinks.
 * **Busy-time**: arrivals and durations of calls are 0. The batches of any schedule are legal there, and those of a
   schedule there are legal here if each waits until every call has returned.
 * **Options** of a request that another one replaces (`local_graph.py`), and splits of prefills (`splits.py`).
 * **Symmetry**: requests that differ only in what the objective does not see are kept in the order of their states; of
   those in one state, none takes an earlier option than the one before.
 * Of equal states the one with the least label is kept: the future depends on the state alone, and every objective is a
-  function of the label and of the future, non-decreasing in the former. For the largest flow time smaller ages are as
-  good, too.
-* **Waits**, for sums and ends: a state is also as good as another that differs from it in waits alone if it is no worse
-  after so many ticks that no request of it waits longer than in the other. For then what follows the other may follow
-  it, batch by batch at the same times: a call that has returned forbids nothing that a running one allows. Two states
-  cannot be as good as each other so but where they are equal. That each may be left out for the other, down to one that
-  is followed, needs that no state follows itself: take of the best ends of a state one with the fewest batches. The
-  better state has one with no more of them at the same value, and from what it leads to one batch fewer is left.
+  function of label and future, non-decreasing in the label. For the largest flow time smaller ages are as good, too.
+* **Waits**, for sums and ends: a state is also as good as another that differs in waits alone if it is no worse after
+  so many ticks that no request of it waits longer than in the other. For then what follows the other may follow it,
+  batch by batch at the same times: a call that has returned forbids nothing that a running one allows. Two different
+  states cannot be as good as each other in this way. That each may be left out for the other, down to one that is
+  followed, needs that no state follows itself: of the best ends of a state take one with the fewest batches. The better
+  state has one with no more of them at the same value, and from what it leads to one batch fewer is left.
 
-**Free drops** make another search, a relaxation: a request that holds KV has, at any time, the options of the same
-request without any, too, also where R4 and R5 forbid them, its call orders a move, or the machine does not evict. Every
+**Free drops** make another search, a relaxation: a request that holds KV has, at any time, also the options of the same
+request without any, even where R4 and R5 forbid them, its call orders a move, or the machine does not evict. Every
 schedule is one of these. A state is then as good as another, for sums and ends, that holds less: of each request the
-same KV or none. For it has the options that the other has, with the same loads, and again leads to no less. And no
-request need lose KV in a batch without its work that would fit with it, if it may keep it there (`drops_in_vain`):
-what holds more is as good. Where the best end is a schedule of the rules, it is optimal by them, too.
+same KV or none. For it has the options of the other, with the same loads, and again leads to no less. And no request
+need lose KV in a batch without its work that would fit with it, if it may keep it there (`drops_in_vain`): what holds
+more is as good. Where the best end is a schedule of the rules, it is optimal by them, too.
 
-States come in the order of their label and what is left at the least. Of each request (`frontier.least`) that is a
+States come in the order of their label plus the least that is left. For each request (`frontier.least`) that is a
 recursion over its local graph, so it falls by no more than a batch adds; the search compares this at every step. For
 sums, next tokens also take turns (`least_by_turns`): a function of the cost is `busy` and what each request adds in
-every batch, so that a batch can be spent on one request after another, once `busy` is over, each of them ready when it
+every batch, so a batch can be spent on one request after another, once `busy` is over, each of them ready when it
 starts; the sum of the ends of such jobs is least where the one with the least left goes first (preemptive shortest
 remaining processing time). After its next token a request needs what it takes alone. What is known of a state holds of
 those that follow it. So no schedule is better than the state that comes next, wherever the search stops.
@@ -72,25 +70,25 @@ from kvcore.metrics import SUMS, Value, check_objective, least_value, scale_of, 
 from kvcore.schedule import Batch, Schedule
 
 MOST_STATES = 3_000_000
-"""States that a checker looks at, at the most."""
+"""States that a checker looks at."""
 TRIES = 300
-"""Options and states that it tries for each of them, on average, at the most."""
+"""Options and states that it tries for each of them, on average."""
 STATE_WORK = 60_000
-"""What a state takes at the most, with its tries."""
+"""Of a state, with its tries."""
 MOST_REQUESTS, MOST_SEGMENTS, MOST_TOKENS = 32, 100, 10_000
-"""Larger instances are refused: nothing could be proved in so many states."""
+"""Larger instances are refused as hopeless."""
 TOP, LARGE, FAR = 2**60, 2**58, 2**52
-"""Labels are below `TOP`, what a step adds is below `LARGE`; what is left, times rates, is cut off at `FAR`."""
+"""Labels are below `TOP`, steps below `LARGE`; what is left, times rates, is cut off at `FAR`."""
 SLICE = 2**20
-"""Tries after which Python has its turn: a tenth of a second or so."""
+"""Tries after which Python has its turn."""
 
 
 class Events(Proof):
-    """Look at the first `states` states in the order of what they cost at the least, or all up to an optimum.
+    """Look at the first `states` states by their lower bounds, or all up to an optimum.
 
-    Any numbers are safe: where the search stops early, no schedule is below the state that comes next. States of
-    `target` or more are left out (in ticks; for normalized-latency times the common multiple of the outputs): nothing
-    above it is proved. With `free_drops`, KV may be dropped at any time, also where the rules forbid it: a relaxation.
+    Any numbers are safe: where the search stops early, no schedule is below the next state. States of `target` or more
+    (in ticks; for normalized-latency times the common multiple of the outputs) are left out: no more is proved. With
+    `free_drops`, KV may be dropped at any time: a relaxation.
     """
 
     kind: Literal["events"] = "events"
@@ -100,40 +98,39 @@ class Events(Proof):
     free_drops: bool = False
 
     def prove(self, instance: Instance, objective: str, budget: Budget) -> Value:
-        """Return what no schedule is below after so many states: the optimum, if they are enough."""
+        """Return the lower bound after this many states."""
         upper = None if self.target is None else Fraction(self.target, scale_of(instance.requests, objective))
         search = EventSearch(instance, objective, self.states, upper, budget, free_drops=self.free_drops)
         return search.run().bound
 
     @property
     def why(self) -> str:
-        """The argument in words."""
+        """The argument."""
         rules = "the rules allow, and free drops," if self.free_drops else "the rules allow"
         return f"all batches that {rules} were tried, the cheapest states first, {self.states} at the most"
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a search came to: a bound, and whether it is the optimum."""
+    """A bound, and whether it is the optimum."""
 
     bound: Value
     states: int
-    """States that a proof of the same bound needs."""
     is_optimum: bool
     is_over: bool
-    """Whether more states would prove no more."""
+    """Whether more states prove no more."""
     search: EventSearch = field(repr=False, compare=False)
 
     @property
     def schedule(self) -> Schedule | None:
-        """A schedule that attains the optimum. With free drops, the referee may refuse it; else it is optimal."""
+        """Attains the optimum, but with free drops the referee may refuse it."""
         return self.search.schedule() if self.is_optimum else None
 
 
 def find(
     instance: Instance, objective: str, states: int = MOST_STATES, upper: Value | None = None, free_drops: bool = False
 ) -> Outcome:
-    """Search until an optimum is found, or nothing is left below `upper`, or `states` states were seen.
+    """Search until an optimum is found, nothing is left below `upper`, or `states` were seen.
 
     Raises InvalidCertificate if the instance is too large.
     """
@@ -141,15 +138,16 @@ def find(
 
 
 class EventSearch:
-    """The search on one instance for one objective, which goes on where it stopped."""
+    """The search on one instance for one objective."""
 
     def __init__(
         self, instance: Instance, objective: str, states: int, upper: Value | None = None,
         budget: Budget | None = None, width: int = TOP, graph: LocalGraph | None = None, free_drops: bool = False,
     ) -> None:  # fmt: skip
-        """Prepare the search. With `width`, no more states with the same tokens left are followed: nothing is proved.
+        """Prepare the search.
 
-        `graph` is that of another search on this instance. `free_drops`: in the relaxation of `Events`.
+        At most `width` states with the same tokens left are followed; then nothing is proved. `graph` is that of
+        another search on this instance. `free_drops` as in `Events`.
         """
         check_size(instance)
         budget = budget or Budget()
@@ -188,10 +186,7 @@ class EventSearch:
         frontier.store(s, f, 0, NO, label, int(f.least[0]))
 
     def run(self, states: int | None = None, stops: Callable[[], bool] = lambda: False) -> Outcome:
-        """Go on until so many states were seen in all (at most as many as there is room for), or it is over.
-
-        It also ends when `stops` says so, which is asked from time to time.
-        """
+        """Go on until this many states were seen, the search is over, or `stops` says so."""
         s, f, code = self.setting, self.frontier, frontier.PAUSED
         states = self.most if states is None else min(states, self.most)
         while code == frontier.PAUSED and not stops():
@@ -208,10 +203,7 @@ class EventSearch:
         return Outcome(least_value(bound, self.objective), states, found, is_over, self)
 
     def schedule(self) -> Schedule:
-        """Return what led to the state that comes next. For busy-time, each batch waits until all calls have returned.
-
-        No proof asks for it.
-        """
+        """Return the batches up to the next state. For busy-time, they wait for all calls."""
         s, f, ids, calls = self.setting, self.frontier, list(self.order), dict.fromkeys(self.order, 0)
         path = [int(f.heap[0])]
         while f.parent[path[-1]] != NO:
@@ -244,7 +236,6 @@ class EventSearch:
 
 
 def _seen(request: Request, objective: str) -> Request:
-    """Return the request as far as the objective sees it."""
     if objective != "late-requests":
         request = request.replace(slo=None)
     if objective not in SUMS or weight(request, objective) == weight(request.replace(weight=1), objective):
@@ -260,7 +251,7 @@ def _seen(request: Request, objective: str) -> Request:
 
 
 def line_of(function: CostFunction) -> tuple[list[int], list[int]]:
-    """Return the coefficients of what adds up, by column of a load, and the others."""
+    """Return the coefficients of sums, by column of a load, and the others."""
     added = [getattr(function, name, 0) for name in Load._fields]
     above = function.tokens_above
     knee, over = (0, 0) if above is None else (above.knee, above.coefficient)
@@ -271,7 +262,7 @@ def setting(
     instance: Instance, objective: str, requests: Sequence[Request], groups: Sequence[int], graph: LocalGraph,
     target: int | None, width: int = TOP,
 ) -> Problem:  # fmt: skip
-    """Return what a search takes. Raises InvalidCertificate where a number could become too large."""
+    """Return the search's problem. Raises InvalidCertificate where a number could be too large."""
     machine, functions = instance.machine, instance.cost.functions
     kind = {"makespan": LAST, "busy-time": LAST, "max-flow-time": LARGEST, "late-requests": LATE}.get(objective, SUM)
     scale = scale_of(requests, objective)
@@ -310,7 +301,7 @@ def setting(
 
 
 def check_size(instance: Instance) -> None:
-    """Raise InvalidCertificate if an exhaustive search has no hope."""
+    """Raise InvalidCertificate for a hopeless search."""
     for what, limit, size in (
         ("requests", MOST_REQUESTS, len(instance.requests)),
         ("segments", MOST_SEGMENTS, sum(len(request.segments) for request in instance.requests)),

@@ -1,30 +1,30 @@
 """Compiled where numba is installed: the cheapest path of one request that may be evicted, through priced slots.
 
 As in `paths.py`, a slot is one tick, every batch lasts one, and the path pays no more than the request does in any
-schedule. Here it goes token by token, since KV may leave the device after any of them. Take a schedule, and two tokens
-of a segment that come one after the other, in slots s < f, the later one with n tokens resident.
+schedule. Here it goes token by token, since KV may leave the device after any of them. Take a schedule, and two
+consecutive tokens of a segment, in slots s < f, the later one with n tokens resident.
 
 * **Kept.** If none of the KV is dropped in between, n - 1 tokens lie in each slot from s + 1 to f - 1 on the device or
   the host (`partial` is off: all of them in one place), and f processes one token, in one batch.
 * **Dropped.** Else let x be the slot of the last drop: s < x < f, since no work goes with an eviction (R4), and after
-  it all n tokens are processed, no more than P of them a slot. So if their first batch is in slot b > x, then
+  it all n tokens are processed, at most P of them a slot. So if their first batch is in slot b > x, then
   f - b >= ceil(n / P) - 1, and in slot f - j at least n - j P tokens lie on the device or the host. What is paid before
-  the last drop is at least 0. A path that drops in slot s + 1 costs no more, as it may wait as long as it likes.
+  the last drop is at least 0. A path that drops in slot s + 1 costs no more, as it may wait.
 * **The first token** of a segment comes after the arrival, where it is as if dropped, or after a call that ends in slot
   r, before which the request held m tokens in slots c to r - 1: on the device if they are preserved, or where it is
-  cheaper. KV of a `free` call may be dropped at no cost at all, that of `discard` is. Otherwise a drop is an eviction,
-  in slot r or later (R8), and work comes after it. If nothing is dropped, f - j has at least max(m, n - j P) tokens,
-  and m lie somewhere in the slots before.
+  cheaper. KV of a `free` call may be dropped at no cost, that of `discard` is. Otherwise a drop is an eviction, in slot
+  r or later (R8), and work comes after it. If nothing is dropped, f - j has at least max(m, n - j P) tokens, and m lie
+  somewhere in the slots before.
 * **Batches.** Slot f processes one of the tokens, or all without `chunked`. The others come no earlier than the segment
   can have generated what it has, each at the least price since then.
 
 So the least cost is found backwards over (tokens done, KV kept or not, slot). Swaps need no state of their own: KV on
-the host is kept, unless it has no room at all. After the last slot all prices are 0, and only time is counted: a token
-that comes there pays for no prefill.
+the host is kept, unless it has no room at all. After the last slot all prices are 0, and only time counts: a token that
+comes there pays for no prefill.
 
-All is exact where prices and rates are whole numbers; with floats it only proposes. A `Route` is that of
-`path_kernels.py`, `rows` [4, slots] are the prices of device blocks, host tokens, and tokens and requests of a batch.
-Tables have a row for each token, or one that is filled again and again, where only the cost is asked for.
+Whole prices and rates make all exact; with floats it only proposes. A `Route` is that of `path_kernels.py`, `rows` are
+those of `PriceArrays` there. Tables have a row for each token, or one refilled again and again where only the cost is
+asked for.
 """
 
 from typing import Any, NamedTuple
@@ -36,9 +36,9 @@ from kvcore.compiled import allocating, compiled
 
 
 class Token(NamedTuple):
-    """The token of a leg after `done` ones: KV when it is generated, and that which was kept.
+    """The token of a leg after `done` ones: KV when it is generated, and that kept.
 
-    Its work takes so many slots (`parts`), from slot `since` on.
+    Its work takes `parts` slots from `since` on.
     """
 
     leg: int
@@ -50,20 +50,17 @@ class Token(NamedTuple):
 
 
 class CostTables(NamedTuple):
-    """Least costs of each token by the slot from which on its work may begin, with the KV before it kept or dropped.
-
-    All are [rows, slots + 1].
-    """
+    """Least costs [rows, slots + 1] by first slot of work, with the KV before kept or dropped."""
 
     kept: Any
     dropped: Any
     fee: Any
-    """For each leg, sums before each slot of what KV pays in the call before it."""
+    """By leg: sums before each slot of KV's payments in the call before."""
 
 
 @compiled
 def make(route, k, done, keeps):
-    """Return the token of leg k after `done` ones, with the KV before it kept or dropped."""
+    """Return the token of leg k after `done` ones."""
     resident = route.legs[k, at.CONTEXT] + done
     kept = 0 if not keeps else resident - 1 if done else route.starts[k, 0, at.KEPT]
     parts = 1 if route.part == 0 else -(-(resident - kept) // route.part)
@@ -72,7 +69,7 @@ def make(route, k, done, keeps):
 
 @compiled
 def cost_at(token, route, chunked, rows, least, f):
-    """Return what a token pays that is generated in slot f; `least` [2, slots]: least prices of batches up to f."""
+    """Return the cost of a token in slot f; `least` [2, slots]: least prices of batches up to f."""
     need = token.resident - token.kept
     now = 1 if chunked else need
     cost = rows[at.DEVICE, f] * -(-token.resident // route.block) + now * rows[at.TOKENS, f] + rows[at.REQUESTS, f]
@@ -84,7 +81,7 @@ def cost_at(token, route, chunked, rows, least, f):
 
 @compiled
 def after_last(token, route, slots, f):
-    """Return what a token and all after it cost if it is generated in slot f, after the last one."""
+    """Return the cost of a token in slot f, after the last one, and of all that follow."""
     if route.legs[token.leg, at.HIGH] < slots:
         return at.NEVER
     return route.rate * (f + 1 + route.legs[token.leg, at.LEAST] - token.done - route.arrival)
@@ -92,10 +89,7 @@ def after_last(token, route, slots, f):
 
 @allocating
 def fill_token(token, route, chunked, rows, then, values):
-    """Fill `values` [slots + 1] with the least cost by the slot from which on a token's work may begin.
-
-    `then` [slots + 1] are the costs of what follows.
-    """
+    """Fill `values` [slots + 1] with least costs by first slot of work; `then` are those that follow."""
     slots = rows.shape[1]
     least = np.zeros((2, slots), rows.dtype)
     if rows[at.TOKENS].any() or rows[at.REQUESTS].any():
@@ -115,7 +109,7 @@ def fill_token(token, route, chunked, rows, then, values):
 
 @compiled
 def cost_in_call(route, k, rows, fee):
-    """Fill `fee` [slots + 1] with the sums before each slot of what KV pays in the call before leg k."""
+    """Fill `fee` [slots + 1] with sums before each slot of KV's payments in the call before leg k."""
     kept = route.starts[k, 0, at.KEPT]
     for t in range(rows.shape[1]):
         fee[t + 1] = fee[t] + at.holding(kept, route.legs[k, at.PRESERVED], route.block, rows, t)
@@ -123,13 +117,13 @@ def cost_in_call(route, k, rows, fee):
 
 @compiled
 def late(values, token, route, r):
-    """Return the cost of a token whose work may begin in slot r, after the last one too."""
+    """Return the cost of a token by first slot of work r, after the last one too."""
     return values[r] if r < len(values) else after_last(token, route, len(values) - 1, r + token.parts - 1)
 
 
 @compiled
 def after_call(route, k, dropped, kept, fee, c):
-    """Return the cost of a leg whose call began before slot c, where it goes on from, and whether KV is kept."""
+    """Return the cost of a leg whose call began before slot c, its start, and whether KV is kept."""
     pause, slots = route.legs[k - 1, at.PAUSE], len(dropped) - 1
     r = c + pause
     anew, on = make(route, k, 0, False), make(route, k, 0, True)
@@ -171,5 +165,5 @@ def least_cost(route, chunked, rows, tables):
 
 
 def cheapest(route: at.Route, chunked: bool, rows: Any) -> int:
-    """Return what the cheapest path costs, in whole numbers (`NEVER` or more: there is none that ends as it must)."""
+    """Return the cost of the cheapest path (`NEVER` or more: none is allowed)."""
     return int(least_cost(route, chunked, rows, CostTables(*np.zeros((3, 1, rows.shape[1] + 1), np.int64))))

@@ -1,25 +1,24 @@
-"""Fresh work: each token is processed once at the least, and a batch costs its fixed part for all in it.
+"""Fresh work: each token is processed at least once, and a batch costs its fixed part for all in it.
 
-All else is left out: moves, what is processed again, limits of a batch, all functions of the cost but one; memory, too,
-unless it is asked for (below). What is left is a machine that serves chains of tokens in batches, each of which takes
-`busy` and what its fresh tokens take. Of the prefills in parts only so much is kept as the time allows. All amounts of
-work are in time.
+All else is left out: moves, repeated work, limits of a batch, all functions of the cost but one; without `memory`, also
+memory. What is left is a machine that serves chains of tokens in batches, each of which takes `busy` and what its fresh
+tokens take. Of the prefills in parts only so much is kept as the time allows. All work is in time.
 
 **Labels.** Only batches that generate tokens are looked at. A label is what is known after one: how many tokens each
 request has; the sum of the ends of completed requests; `time`, the end of the batch; and for each request `ready`, when
 its next token may be worked on (after its arrival, or its last batch and call), and `open`, since when the work on that
 token which is done by now may have gone on: open <= max(time, ready).
 
-Work that is done early, in batches before that of its token, is counted at b' = b + fee a token, b being what a token
-takes. Where a batch holds C tokens at the most, fee C <= busy, so that a batch that generates nothing takes b' a token.
-A label covers a moment T of a schedule, in which no batch runs, if the same tokens are generated, and
+Work done early, in batches before that of its token, counts b' = b + fee a token, b being what a token takes. Where a
+batch holds at most C tokens, fee C <= busy, so a batch that generates nothing takes b' a token. A label covers a moment
+T of a schedule, in which no batch runs, if the same tokens are generated, and
 
     (1)  time <= T, and the sum of the ends is no more,
     (2)  max(time, ready_i) <= max(T, when i may truly be worked on),
     (3)  min over i in Z of open_i + b' x(Z) <= T  for each set Z of requests with x(Z) > 0 tokens processed early.
 
-**Between** batches that generate tokens no label changes: what works on request i begins at
-max(T, when i may be worked on) >= max(time, ready_i) >= open_i, so that (3) still holds when c(Z) more are processed.
+**Between** batches that generate tokens no label changes: work on request i begins at
+max(T, when i may be worked on) >= max(time, ready_i) >= open_i, so (3) still holds when c(Z) more are processed.
 
 **A batch that generates tokens of F** starts at s, where the label is covered; in the next label it starts at
 S = max(time, ready_i of F) <= s. Let N be the fresh tokens of F and w their work, n how many of them may be processed
@@ -30,56 +29,54 @@ early (on chunked machines all but one a request, else none), G_i = S - open_i, 
 
 or max(time', ready_j) if that is less, for each j outside F; for the empty set G is 0 in the first line. This covers
 the end T' of the batch, which processes N - x(F) <= C fresh tokens for F, and c for others: T' >= s + busy + w - b
-x(F) + b c. Let Y be any set in F. (1): if x(Y) > 0, s >= S - G(Y) + b' x(Y) by (3), so that T' >= S + busy + w - G(Y)
+x(F) + b c. Let Y be any set in F. (1): if x(Y) > 0, s >= S - G(Y) + b' x(Y) by (3), so T' >= S + busy + w - G(Y)
 + fee x(Y) - b x(F - Y). As x(Y) >= N - C - x(F - Y), and x(F - Y) <= n(F - Y), that is at least time'. If x(Y) = 0, s
 >= S gives the same. (3) for Z with x(Z) + c(Z) > 0: as N - x(F) + c <= C, b c >= b' c - fee (C - N + x(F)), and T' >=
 s + busy - fee C + w + fee N - b' x(F) + b' c. Take the j of Z with the largest G, and its Y. If x(Z + Y) > 0, s >= S -
-G(Y + j) + b' x(Z + Y), and b' x(F - Y) <= b' n(F - Y), so that T' >= open'_j + b' (x(Z) + c(Z)). If it is 0, some i of
-Z is worked on in the batch, so that s >= max(S, open_i) >= S - G(Y + j), as G_i <= G_j and no G of F is below 0; and
-the same follows. (2) is plain, and of the next tokens of F nothing is done: open' = ready'. Any sets Y are safe: taken
+G(Y + j) + b' x(Z + Y), and b' x(F - Y) <= b' n(F - Y), so T' >= open'_j + b' (x(Z) + c(Z)). If it is 0, some i of
+Z is worked on in the batch, so s >= max(S, open_i) >= S - G(Y + j), as G_i <= G_j and no G of F is below 0; the
+same follows. (2) is plain, and of the next tokens of F nothing is done: open' = ready'. Any sets Y are safe: taken
 are the empty one and, for each i of F, all of F with no larger G.
 
 **Dominance**: of two labels with the same tokens, one with no later time, max(time, ready) and open, and no larger sum,
-covers what the other covers. Batches lead to more tokens, so that no label is left out for one that follows it.
+covers what the other covers. Batches lead to more tokens, so no label is left out for one that follows it.
 
-**What is left at the least.** Let start_i = max(time, ready_i), and credit_i = start_i - open_i, at least 0. At T at
-most n_i tokens of i are done, b x_i of work; what exceeds min(b x_i, credit_i) is its extra. The extras fit,
-interrupted, into the time from start_i to T: those with start_i >= s are b x(Z) less their credits for the set Z of
-those with any, by (3) at most T - open_j - credit_j = T - start_j <= T - s, with j the one of Z that is open first.
-Moved by `busy` they end by T + busy, and after T each batch works only after its fixed part. So one machine that may
-be interrupted, and works on i from start_i + busy on, does w_i - min(b n_i, credit_i) or more of each by the time its
-next token ends. The sum of ends is least where the shortest work left goes first. Each request alone ends its next
-token no earlier than `time'` with F of it alone, and takes for each token after that its work in as many batches as
-the budget asks for.
+**The least that is left.** Let start_i = max(time, ready_i), and credit_i = start_i - open_i >= 0. At T at most n_i
+tokens of i are done, b x_i of work; what exceeds min(b x_i, credit_i) is its extra. The extras fit, interrupted, into
+the time from start_i to T: those with start_i >= s are b x(Z) less their credits for the set Z of those with any, by
+(3) at most T - open_j - credit_j = T - start_j <= T - s, with j the one of Z that is open first. Moved by `busy` they
+end by T + busy, and after T each batch works only after its fixed part. So one machine that may be interrupted, and
+works on i from start_i + busy on, does at least w_i - min(b n_i, credit_i) of each by the time its next token ends.
+The sum of ends is least where the shortest work left goes first. Each request alone ends its next token no earlier
+than `time'` with F of it alone, and takes for each token after that its work in as many batches as the budget asks for.
 
 **With memory** (`memory`, for machines without `partial`) a label also says where the `kept` tokens are of which a
 request's last token left KV: HERE, all on the device; AWAY, all on the host; PART, not all of them are there since, or
-the call discards them. PART has kept = 0, and at most `device` tokens of it were on the device at T. Above, fresh
-tokens are now all of the context of the next token but `kept`, and x counts the KV beyond `kept` that no discard of a
-call is yet to take. A label also covers what it covers with some requests HERE or AWAY made PART, nothing kept, and
+the call discards them. PART has kept = 0, and at most `device` tokens of it were on the device at T. Fresh tokens above
+are now all of the context of the next token but `kept`, and x counts the KV beyond `kept` that no discard of a call is
+yet to take. A label also covers what it covers with some requests HERE or AWAY made PART, nothing kept, and
 open = max(time, ready): all of their KV may be gone by T.
 
-Without `partial` all KV of a request is on one side: work needs all of it on the device, and each move takes all. Look
-at what happens from T to the end T' of the next batch that generates tokens, of F. A request outside F whose KV was
-HERE or AWAY, and is not dropped until T', is HERE or AWAY at T'; if the side is another, its `kept` tokens were swapped
-in between. If it was dropped it becomes PART, and what there is of it was processed since then, no sooner than
-max(time, ready). PART stays PART. A request of F that was AWAY was swapped in, or dropped likewise. So a request
-outside F has at most three choices, and one of F two; one child for each choice of all, and one is what happened. In it
+Without `partial` all KV of a request is on one side: work needs all of it on the device, and each move takes all. From
+T to the end T' of the next batch that generates tokens, of F, a request outside F whose KV was HERE or AWAY, and is not
+dropped, is HERE or AWAY at T'; if the side is another, its `kept` tokens were swapped in between. If it was dropped it
+becomes PART, and what there is of it was processed since then, no sooner than max(time, ready). PART stays PART. A
+request of F that was AWAY was swapped in, or dropped likewise. So a request outside F has at most three choices, and
+one of F two; of the children, one for each choice of all, one happened. In it
 
 * the contexts of F and the `kept` of those HERE fit into the blocks of the device, the `kept` of those AWAY into the
-  host: R6 and R7 during the batch of F. What room is left for whole blocks is the `device` of those that are PART (or
-  the context but one token, which would have been generated). Without host memory they have no more KV than that, so
-  that kept = `device` and open = max(time', ready) holds as well; it is taken where by `open` there could be more.
+  host: R6 and R7 during the batch of F. The room left for whole blocks is the `device` of those that are PART (or the
+  context but one token, which would have been generated). Without host memory they have no more KV than that, so
+  kept = `device` and open = max(time', ready) holds as well; it is taken where by `open` there could be more.
 * T' - T is at least `moves`, what the swaps take: each batch takes what its swaps take, in the function where these
   take most. Let L be the tokens that the contexts of those of F that were PART have more than `device`. Each was
-  processed or swapped in after T: p + u >= L, T' - T >= busy + b p, and T' - T >= moves + back u. Added up, back
-  times the first and b times the second give (b + back) (T' - T) >= back (busy + b L) + b moves.
+  processed or swapped in after T: p + u >= L, T' - T >= busy + b p, and T' - T >= moves + back u. Back times the first
+  and b times the second add up to (b + back) (T' - T) >= back (busy + b L) + b moves.
 
-If all of the KV of a request of F was gone at T, as a label that has it HERE allows, more is left to process, and it is
-open no sooner: time' and open' as above are no more than they would be with that, so that they hold. Where nothing is
-kept, and nothing was processed before max(time, ready), HERE and AWAY are therefore as good as PART: dominance uses it.
-Else the places must agree, and `kept` and `device` be no less; but PART covers HERE where its `device` is all of the
-context but one token.
+If all KV of a request of F was gone at T, as a label that has it HERE allows, more is left to process, and it is open
+no sooner: time' and open' as above are no more than with that, so they hold. Where nothing is kept, and nothing was
+processed before max(time, ready), HERE and AWAY are therefore as good as PART: dominance uses it. Else the places must
+agree, and `kept` and `device` be no less; but PART covers HERE where its `device` is all of the context but one token.
 
 **With memory and `partial`** nothing above is said of places: KV that was dropped may be kept on the host for nothing.
 But what is not on the device is processed or swapped in. Of what a batch takes, with r for a token swapped in by some
@@ -91,22 +88,22 @@ take), where `away` <= time for each, and
 
     (4)  min over i in Z of away_i + again y(Z) <= T  for each set Z of requests with y(Z) > 0.
 
-A batch that generates nothing and starts at s >= T adds c(Z) to y(Z) at the most, and lasts again c(Z): (4) holds. One
-that generates tokens of F brings `need` tokens of each to the device, at most need - 1 of which were there, so that
+A batch that generates nothing and starts at s >= T adds at most c(Z) to y(Z), and lasts again c(Z): (4) holds. One
+that generates tokens of F brings `need` tokens of each to the device, at most need - 1 of which were there, so
 y <= n = need - 1 - device. Let N(F) be the sum of need - device. With the same S, G_i = S - away_i >= 0, b' and b made
 `again`, busy made `fixed` and fee = 0, time' and open' above are a further bound of T', and `away` of those outside F:
 the proof is that of (1) and (3), with s >= time >= away_i where some i of Z comes back in the batch. After it
 
 * all KV of those in F is on the device, `need` tokens (none, if the call discards it), and away = time';
-* R6 leaves room for R whole blocks of the others, with what they process in it. If all their KV fits, each has R at the
-  most. Else let each but the last have between l_i and h_i blocks, for one of CELLS ranges that cover 0 to R; the last
-  has none at the least. One child for each choice, and one is what happened. No one has more than h_i, nor R less the
-  l of the others. If that is less than (4) lets it have at time', or if all of its KV is, `device` is that number and
+* R6 leaves room for R whole blocks of the others, with what they process in it. If all their KV fits, each has at most
+  R. Else let each but the last have between l_i and h_i blocks, for one of CELLS ranges that cover 0 to R; the last has
+  at least 0. Of the children, one for each choice, one happened. None has more than h_i, nor R less the l of the
+  others. If that is less than (4) lets it have at time', or if all of its KV is, `device` is that number and
   away = time'.
 
 A label covers what another with no less `device` covers, if its `away` is later by no more than again times what its
-`device` is more: then y_i may be less by that, and (4) for those with y_i > 0 still follows. What is left at the least
-is as above: each alone ends no earlier than the further bound of time' with F of it alone, and all in turns, with
+`device` is more: then y_i may be less by that, and (4) for those with y_i > 0 still follows. The least that is left is
+as above: each alone ends no earlier than the further bound of time' with F of it alone, and all in turns, with
 start_i = time, as what comes back need not wait for a call; what does so before the first batch that works is moved by
 `fixed`, too.
 """
@@ -132,25 +129,23 @@ from kvcore.instance import Instance, Request
 from kvcore.metrics import Value, least_value, scale_of, weight
 
 MOST_LABELS, TRIES = 3_000_000, 300
-"""Labels that a checker follows, and batches and other labels that it tries for each on average, at the most."""
+"""Most labels, and batches and labels tried for each on average."""
 LABEL_WORK = 60_000
-"""What a label takes at the most, with its tries."""
+"""Of a label, with its tries."""
 CELLS = 4
-"""Into how many parts the room beside a batch is cut for each request but one, with `partial`."""
+"""Parts of the room beside a batch for each request but one, with `partial`."""
 SLICE = 2**20
-"""Tries after which Python has its turn."""
 MOST_REQUESTS, MOST_TOKENS = 8, 10**6
-"""Larger instances are refused: nothing could be proved in so many labels."""
+"""Larger instances are refused as hopeless."""
 
 
 class Fresh(Proof):
-    """Look at the first `labels` orders of batches, by what they come to at the least, or all up to the best.
+    """Look at the first `labels` orders of batches by their lower bounds, or all up to the best.
 
-    Any numbers are safe: where the search stops early, no schedule is below the label that comes next. Labels of
-    `target` or more are left out (in ticks; for normalized-latency times the common multiple of the outputs).
-    `function` is the one of the cost that batches take, and `fee` the part of its fixed cost that each token pays in a
-    batch that generates nothing: as many as a batch holds, together, no more than there is. With `memory` it is seen
-    that contexts which do not fit together are swapped or processed again.
+    Any numbers are safe: where the search stops early, no schedule is below the next label. Labels of `target` or more
+    (in ticks; for normalized-latency times the common multiple of the outputs) are left out. `function` is the cost
+    function, `fee` the part of its fixed cost that each token pays in a batch that generates nothing: at most all of it
+    in a full batch. With `memory` contexts that do not fit together are swapped or processed again.
     """
 
     kind: Literal["fresh"] = "fresh"
@@ -164,14 +159,14 @@ class Fresh(Proof):
     target: Annotated[int, Field(ge=0, le=kernels.LARGE)] | None = None
 
     def prove(self, instance: Instance, objective: str, budget: Budget) -> Value:
-        """Return what no schedule is below after so many labels."""
+        """Return the lower bound after this many labels."""
         upper = None if self.target is None else Fraction(self.target, scale_of(instance.requests, objective))
         search = FreshSearch(instance, objective, self.function, self.labels, upper, budget, self.fee, self.memory)
         return search.run().bound
 
     @property
     def why(self) -> str:
-        """The argument in words."""
+        """The argument."""
         return f"each token is processed once at the least: {self.labels} orders of batches were tried, the best first"
 
 
@@ -181,21 +176,20 @@ class Outcome:
 
     bound: Value
     labels: int
-    """Labels that a proof of the same bound needs."""
     is_over: bool
-    """Whether more labels would prove no more."""
+    """Whether more labels prove no more."""
     order: tuple[tuple[int, ...], ...] | None = None
-    """Where the best order was found: the requests that each of its batches generates tokens of."""
+    """The requests that generate tokens in each batch of the best order."""
 
 
 class FreshSearch:
-    """The search on one instance, for one objective and function of the cost, which goes on where it stopped."""
+    """The search on one instance, for one objective and cost function."""
 
     def __init__(
         self, instance: Instance, objective: str, function: int, labels: int, upper: Value | None = None,
         budget: Budget | None = None, fee: int = 0, memory: bool = False, cells: int = CELLS,
     ) -> None:  # fmt: skip
-        """Prepare the search. Raises InvalidCertificate if it is not for such an instance, or has no hope."""
+        """Prepare the search. Raises InvalidCertificate if it is hopeless."""
         check_size(instance)
         requests, self.objective, self.most = instance.requests, objective, labels
         self.unit = scale_of(requests, objective)
@@ -218,7 +212,7 @@ class FreshSearch:
         push(f, 0)
 
     def run(self, labels: int | None = None, stops: Callable[[], bool] = lambda: False) -> Outcome:
-        """Go on until there are so many labels in all, or it is over; or `stops` says so, which is asked at times."""
+        """Go on until there are this many labels, the search is over, or `stops` says so."""
         f, code = self.labels, kernels.PAUSED
         labels = self.most if labels is None else min(labels, self.most)
         while code == kernels.PAUSED and not stops():
@@ -240,7 +234,7 @@ class FreshSearch:
 
 
 def check_size(instance: Instance) -> None:
-    """Raise InvalidCertificate if a search has no hope."""
+    """Raise InvalidCertificate for a hopeless search."""
     if len(instance.requests) > MOST_REQUESTS:
         raise InvalidCertificate(f"orders of fresh work take {MOST_REQUESTS} requests at the most")
     if sum(request.output for request in instance.requests) > MOST_TOKENS:
@@ -256,7 +250,7 @@ def can_bind(instance: Instance) -> bool:
 
 
 def most_fee(instance: Instance, function: int) -> int:
-    """Return the fixed cost of a batch by the tokens that it may hold (0: it may hold any, or prefills are whole)."""
+    """Return the fixed cost of a batch over its most tokens (0: no limit, or whole prefills)."""
     budget = instance.machine.batch_tokens if instance.machine.chunked else None
     return 0 if budget is None else _fixed(instance, function) // budget
 
@@ -270,7 +264,6 @@ def _jobs(
     instance: Instance, objective: str, function: int, fee: int, memory: bool, rates: list[int], target: int | None,
     before: int, cells: int,
 ) -> kernels.Chains:  # fmt: skip
-    """Return the chains of tokens, as one function of the cost has them."""
     line, requests, busy = instance.cost.functions[function], instance.requests, _fixed(instance, function)
     machine = instance.machine
     token = line.generated + min(line.decode_requests, line.prefill_requests)
@@ -314,14 +307,12 @@ def _jobs(
 
 
 def _moves(instance: Instance, divisor: int) -> tuple[int, int]:
-    """Return what a token takes that is swapped out, and in, by the function where it takes most."""
     lines = instance.cost.functions
     rates = [(x.swap_out_tokens * divisor // x.divisor, x.swap_in_tokens * divisor // x.divisor) for x in lines]
     return max(rates, key=sum)
 
 
 def _again(instance: Instance, function: int) -> tuple[int, int]:
-    """Return what a batch takes at the least, and on top of it each token that is processed or swapped in."""
     main, busy = instance.cost.functions[function], _fixed(instance, function)
     if instance.machine.host_memory == 0:
         return busy, main.tokens
@@ -334,7 +325,7 @@ def _again(instance: Instance, function: int) -> tuple[int, int]:
 
 
 def chain_of(request: Request) -> list[tuple[int, int]]:
-    """Return for each token of a request what is fresh in it, and the ticks of the call after it."""
+    """Return the fresh tokens of each token, and the ticks of the call after it."""
     chain, fresh = list[tuple[int, int]](), request.prompt
     for segment in request.segments:
         duration, returns = (segment.call.duration, segment.call.returns) if segment.call else (0, 0)

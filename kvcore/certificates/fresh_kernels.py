@@ -1,4 +1,4 @@
-"""The sweep of `fresh.py`, over arrays: compiled by numba where it is installed, and the same in plain Python."""
+"""The sweep of `fresh.py` over arrays, compiled by numba where it is installed."""
 
 from typing import Any, NamedTuple
 
@@ -9,18 +9,17 @@ from kvcore.compiled import compiled, inlined
 
 NO = -1
 ROOM = 3
-"""After `ROWS`, `HEAP` and `TRIED`: tokens that the device has room for beside a batch."""
+"""After `ROWS`, `HEAP`, `TRIED`: tokens that fit beside a batch."""
 LARGE = 2**58
-"""All times, times all rates, are below, and all tokens."""
+"""Above all tokens, and all times, times all rates."""
 PART, HERE, AWAY = range(3)
-"""Where the KV is that the last token of a request left: not all of it is there; on the device; on the host."""
+"""The KV that the last token left: not all there; on the device; on the host."""
 EMPTY, FOUND, FULL, TIRED, PAUSED = range(5)
-"""How a search ends: no label is left below the target, the first one has no token left, or there are no more labels,
-no more tries, or a pause."""
+"""Ends of a search: no label left, the first one is complete, no more labels, no more tries, a pause."""
 
 
 class Chains(NamedTuple):
-    """Requests as chains of tokens to generate; all times are in ticks times the divisor of the cost function."""
+    """Requests as chains of tokens; times are in ticks times the divisor of the cost function."""
 
     length: Any  # [requests]: tokens to generate
     context: Any  # [requests, tokens]: tokens that are processed when a token is generated
@@ -48,9 +47,9 @@ class Chains(NamedTuple):
 
 
 class Labels(NamedTuple):
-    """What was reached, those to be followed as a heap (`frontier.py`), and room for what is made of one.
+    """What was reached, those to follow as a heap (`frontier.py`), and room for a child.
 
-    `next` chains labels whose keys have the same place in `heads`; both count from 1.
+    `next` chains labels whose keys share a place in `heads`; both count from 1.
     """
 
     token: Any  # [labels, requests]: the next token
@@ -87,7 +86,7 @@ class Labels(NamedTuple):
 
 @compiled
 def search(p, f, most, most_tries, pause):
-    """Follow labels, the least bound first, until one of the ends above; it may be called again, with more."""
+    """Follow labels, the least bound first, until an end above; can be continued."""
     while f.count[HEAP]:
         at = f.heap[0]
         if f.is_open[at]:
@@ -107,7 +106,7 @@ def search(p, f, most, most_tries, pause):
 
 @compiled
 def follow(p, f, at, most, most_tries):
-    """Add the label after each batch that generates tokens of some requests, with each place of the others' KV."""
+    """Add the labels after batches that generate tokens, with each place of the others' KV."""
     left = ZERO
     for i in range(len(p.length)):
         if f.token[at, i] < p.length[i]:
@@ -137,7 +136,7 @@ def follow(p, f, at, most, most_tries):
 
 @inlined
 def has_room(p, f, at, batch):
-    """Whether the contexts of a batch fit into the device."""
+    """Whether a batch's contexts fit on the device."""
     blocks = 0
     for i in range(len(p.length)):
         if batch >> i & 1:
@@ -147,7 +146,7 @@ def has_room(p, f, at, batch):
 
 @inlined
 def picks(p, f, at, batch, i):
-    """Return how many places there are for the KV of a request during a batch, and ways there."""
+    """Return how many places a request's KV may have during a batch."""
     where = f.where[at, i]
     if p.cells:
         return p.cells if is_cut(p, f, at, batch, i) else 1
@@ -160,7 +159,7 @@ def picks(p, f, at, batch, i):
 
 @inlined
 def is_cut(p, f, at, batch, i):
-    """Whether a request outside a batch shares the room beside it with one after it, and there is not enough."""
+    """Whether a request outside a batch shares too little room with a later one."""
     blocks, is_last = -p.blocks, True
     for j in range(len(p.length)):
         k = f.token[at, j]
@@ -173,7 +172,7 @@ def is_cut(p, f, at, batch, i):
 
 @compiled
 def back(p, f, at, batch, left, start):
-    """Write how much KV of each request may be on the device; return when a batch may end whose KV is back, or `NO`."""
+    """Write the KV that may be on the device; return the earliest end of a batch with its KV back, or `NO`."""
     room, taken, lacks = p.blocks, 0, 0
     for i in range(len(p.length)):
         if batch >> i & 1:
@@ -203,10 +202,7 @@ def back(p, f, at, batch, left, start):
 
 @compiled
 def put(p, f, at, batch, left):
-    """Write where the KV of each request is during a batch, and what is left to process; return the ticks of the moves.
-
-    Return `NO` if there is no room.
-    """
+    """Write places of KV and what is left to process; return the ticks of moves (`NO`: no room)."""
     room, host, moves, lacks = p.blocks, p.host, 0, 0
     for i in range(len(p.length)):
         if not left >> i & 1:
@@ -240,7 +236,7 @@ def put(p, f, at, batch, left):
 
 @inlined
 def restored(p, lacks, moves):
-    """Return the ticks in which some tokens are processed or swapped in, and others are swapped, at the least."""
+    """Return the least ticks to process or swap in tokens, and to swap others."""
     if lacks == 0 or p.back == 0:
         return moves
     return max(moves, (p.back * (p.busy + p.each * lacks) + p.each * moves) // (p.each + p.back))
@@ -248,7 +244,7 @@ def restored(p, lacks, moves):
 
 @compiled
 def add(p, f, at, batch, left):
-    """Add the label after one batch, if it is below the target and no other is as good."""
+    """Add the label after one batch, if new and below the target."""
     new, n = f.count[ROWS], len(p.length)
     start, ends, tokens, key = f.time[at], f.ends[at], f.tokens[at], 0
     work, fresh = 0, 0
@@ -306,7 +302,7 @@ def add(p, f, at, batch, left):
 
 @inlined
 def limit_to(p, f, new, i, k, latest):
-    """Take a request to have all the KV that the device may have of it, where it had the time for more."""
+    """Give a request all KV that fits, where it had time for more."""
     most = f.device[new, i]
     if most < p.context[i, k] - 1 and latest - f.open[new, i] > (p.each + p.fee) * (most - f.kept[new, i]):
         f.open[new, i], f.kept[new, i] = latest, most
@@ -314,7 +310,7 @@ def limit_to(p, f, new, i, k, latest):
 
 @inlined
 def early(p, f, batch, start, longest):
-    """Return the tokens of a batch that may be processed early, of requests open for longer than so many ticks."""
+    """Return tokens of a batch that may be early, of requests open longer than `longest`."""
     found = 0
     for i in range(len(p.length)):
         if batch >> i & 1 and start - f.since[i] > longest:
@@ -324,7 +320,7 @@ def early(p, f, batch, start, longest):
 
 @inlined
 def spared(p, f, batch, start, fresh, each, fee):
-    """Return how much work of a batch may be done before its start: the least over what is left out of it."""
+    """Return how much work of a batch may be early: the least over what is left out."""
     others = early(p, f, batch, start, NO)
     found = each * others - fee * max(0, fresh - p.budget - others)
     for i in range(len(p.length)):
@@ -337,7 +333,7 @@ def spared(p, f, batch, start, fresh, each, fee):
 
 @inlined
 def used(p, f, batch, start, since, each):
-    """Return how much work of a batch, and of a request that is open `since`, may be done before its start."""
+    """Return how much work of a batch, and of a request open `since`, may be early."""
     found = start - since + each * early(p, f, batch, start, NO)
     for i in range(len(p.length)):
         if batch >> i & 1:
@@ -349,7 +345,7 @@ def used(p, f, batch, start, since, each):
 
 @inlined
 def is_covered(p, f, new):
-    """Whether another label covers all that this one does; those that it covers are left out."""
+    """Whether another label covers this one; covered ones are left out."""
     place = f.key[new] % len(f.heads)
     before, other, found = NO, f.heads[place] - 1, False
     while other != NO and not found:
@@ -371,7 +367,7 @@ def is_covered(p, f, new):
 
 @inlined
 def covers(p, f, one, other):
-    """Whether all that a label stands for is no earlier, and no further on, than what another one stands for."""
+    """Whether one label covers all that another covers."""
     if f.time[one] > f.time[other] or f.ends[one] > f.ends[other]:
         return False
     for i in range(len(p.length)):
@@ -400,7 +396,7 @@ def covers(p, f, one, other):
 
 @inlined
 def least(p, f, at):
-    """Return what no schedule through a label ends below: next tokens take turns, and then each has its own time."""
+    """Return a lower bound through a label: next tokens take turns, then each goes alone."""
     alone, total, tails, m, now = f.ends[at], f.ends[at], 0, ZERO, f.time[at]
     for i in range(len(p.length)):
         k = f.token[at, i]
@@ -435,7 +431,7 @@ def least(p, f, at):
 
 
 def room(requests: int, labels: int) -> Labels:
-    """Return arrays for so many labels; the system gives memory to what is written only."""
+    """Return arrays for these labels; only what is written takes memory."""
 
     def numbers(*shape: int) -> Any:
         return np.zeros(shape, dtype=np.int64)

@@ -1,7 +1,6 @@
-"""The search of `events.py`, over arrays: compiled by numba where it is installed, and the same in plain Python.
+"""The search of `events.py` over arrays, compiled by numba where it is installed.
 
-Three parts may be replaced, each by itself: the state, what makes one state as good as another, and what is left at the
-least. All numbers are below 2^62: `events.py` refuses what is larger.
+State, dominance and what is left may each be replaced. All numbers are below 2^62: `events.py` refuses larger ones.
 """
 
 from typing import Any, NamedTuple
@@ -12,29 +11,30 @@ from kvcore.compiled import compiled, inlined
 from kvcore.limits import DEVICE, HOST, SHARED, TOKENS
 
 SUM, LAST, LARGEST, LATE = range(4)
-"""What an objective counts: ticks until all ends, ticks until the last, the longest flow time, late requests."""
+"""Objectives: sum of ends, last end, longest flow time, late requests."""
 LOCAL, WAIT, AGE, DECODING = range(4)
-"""Numbers of a request at a batch boundary: its local state, ticks until it arrives or its call returns; where the
-objective needs them, ticks since its arrival (0 before it) and since its first token, else `NO`."""
+"""Numbers of a request at a batch boundary: local state, ticks until it arrives or its call returns; if needed, ticks
+since its arrival (0 before it) and since its first token, else `NO`.
+"""
 NO, MISSED = -1, -2
-"""No option, request or time; an age that no longer matters as an SLO is exceeded, or will be."""
+"""No option, request or time; an age that no longer matters as an SLO is, or will be, exceeded."""
 BUSY, ANY_DECODE, ANY_PREFILL, KNEE, ABOVE, DIVISOR = range(6)
 DECODES, PREFILLS, TRANSFERRED, VALUES = range(SHARED, SHARED + 4)
-"""Columns of a load, after what it takes of `LIMITS`: requests by phase, tokens swapped, and then of each cost function
-what adds up over requests."""
+"""Columns of a load after `LIMITS`: requests by phase, tokens swapped, terms of each cost function."""
 FIRST_TOKEN, COMPLETION, BETWEEN = range(3)
 ROWS, HEAP, TRIED = range(3)
 OPEN, CLOSED, DEAD = range(3)
 EMPTY, FOUND, FULL, TIRED, PAUSED, INCONSISTENT = range(6)
-"""How a search ends: nothing is left below the target, the best end is next, no more states, no more tries, `pause`;
-or something is left at the least that was not left before, an error of this program."""
+"""Ends of a search: nothing left, the best end is next, no more states, no more tries, `pause`, or an error of this
+program (the least that is left grew).
+"""
 MASK = 2**40 - 1
 ZERO, ONE = np.int64(0), np.int64(1)
-"""Numbers to begin with: for each that is written as a constant, numba compiles what is called with it once more."""
+"""Numba compiles once more what is called with a constant."""
 
 
 class Problem(NamedTuple):
-    """What does not change during a search: the local graph, the machine, the cost, the objective."""
+    """What does not change during a search."""
 
     first: Any
     load: Any
@@ -71,7 +71,7 @@ class Problem(NamedTuple):
 
 
 class Frontier(NamedTuple):
-    """The states that were seen, and those among them to be followed, as a heap; then room for one more state."""
+    """The states seen, those to follow as a heap, and room for one more."""
 
     rows: Any
     label: Any
@@ -102,10 +102,7 @@ class Frontier(NamedTuple):
 
 @inlined
 def pass_time(s, row, label, pick, ticks, child):
-    """Write to `child` where `ticks` lead each request, in which it takes the option `pick` (NO: all wait).
-
-    Return the label, what the objective has come to.
-    """
+    """Write `child`, `ticks` later with options `pick` (NO: all wait); return the label."""
     rate = 0
     for j in range(len(row)):
         local, wait, age, decoding = row[j, LOCAL], row[j, WAIT], row[j, AGE], row[j, DECODING]
@@ -151,7 +148,7 @@ def pass_time(s, row, label, pick, ticks, child):
 
 @compiled
 def is_late(s, j, local, wait, age, decoding, began):
-    """Whether a request exceeds an SLO, or will however it is served; `began`: it has just had its first token."""
+    """Whether a request must exceed an SLO; `began`: with its first token."""
     left = s.to_done[local] + (0 if s.arriving[local] else wait)
     if s.slo[j, FIRST_TOKEN] != NO and (began or not s.begun[local]):
         to_first = 0 if began else s.to_first[local]
@@ -164,7 +161,7 @@ def is_late(s, j, local, wait, age, decoding, began):
 
 @inlined
 def arrange(s, row):
-    """Put requests that are alike in the order of their numbers: they may be exchanged."""
+    """Sort requests that are alike by their numbers."""
     for j in range(1, len(row)):
         i = j
         while i > 0 and s.group[i - 1] == s.group[i] and comes_before(row, i, i - 1):
@@ -175,7 +172,7 @@ def arrange(s, row):
 
 @inlined
 def comes_before(row, i, j):
-    """Whether the numbers of one request are smaller than those of another."""
+    """Whether one request has smaller numbers than another."""
     for k in range(4):
         if row[i, k] != row[j, k]:
             return row[i, k] < row[j, k]
@@ -187,7 +184,7 @@ def comes_before(row, i, j):
 
 @inlined
 def key_of(s, row):
-    """Return a number that states have in common if one may be as good as another: all is equal, but for ages."""
+    """Return a key that states share if one may be as good as another: all but ages."""
     key = 0
     for j in range(len(row)):
         if s.objective == SUM or s.objective == LAST:
@@ -200,16 +197,15 @@ def key_of(s, row):
 
 @inlined
 def mixed(key, number):
-    """Return a key that a number is mixed into; it stays below 2^61: 40 bits and 20, and a number."""
+    """Return the key with a number mixed in, below 2^61 (40 bits and 20, and a number)."""
     return ((key ^ (key >> 20)) * 1_000_003 + number) & MASK
 
 
 @inlined
 def is_as_good(s, row, label, other, its_label):
-    """Whether all that follows `other` may follow `row` at no more: it is the same but for smaller label and ages.
+    """Whether all that follows `other` may follow `row` at no more: the same but for smaller label and ages.
 
-    For sums and ends it may wait until no request of it waits longer than in the other; and where drops are free it may
-    hold what the other does not.
+    For sums and ends `row` may wait until no request waits longer than in `other`; with free drops it may hold less.
     """
     if label > its_label:
         return False
@@ -238,7 +234,7 @@ def is_as_good(s, row, label, other, its_label):
 
 @compiled
 def least(s, f, row, label):
-    """Return what no schedule through this state ends below: the label, and what is left at the least.
+    """Return a lower bound through this state: its label plus the least that is left.
 
     Each request takes its own ticks. The k-th to be over comes after the k that take the smallest shares.
     """
@@ -274,10 +270,10 @@ def least(s, f, row, label):
 
 @compiled
 def least_by_turns(s, f, row, label):
-    """Return what no schedule through this state ends below if next tokens take turns, the shortest work left first.
+    """Return a lower bound through this state: next tokens take turns, the shortest work left first.
 
-    A batch lasts as long as what it adds to a function of the cost takes, one request after another, once what any
-    batch costs is over. So next tokens are there no earlier, in all, than on one machine that may be interrupted.
+    A batch lasts `busy` plus its requests' terms of a cost function, in turn: all next tokens together are no earlier
+    than on one machine that may be interrupted.
     """
     most, total, waits, works = 0, 0, f.ends, f.parts[0]
     for j in range(len(row)):
@@ -299,7 +295,7 @@ def least_by_turns(s, f, row, label):
 
 @compiled
 def turns(waits, works, n):
-    """Return the sum of the ends of n jobs that wait, and are worked on one at a time, the one with the least left."""
+    """Return the sum of the ends of n jobs that wait, then take turns, the least work left first."""
     now, total, left = 0, 0, n
     while left:
         best, event = NO, NO
@@ -326,7 +322,7 @@ def turns(waits, works, n):
 
 @compiled
 def partial(s, row, label, pick, last, ticks):
-    """Return what no batch leads below in which requests up to `last` take options, and that lasts `ticks` or more."""
+    """Return a lower bound through batches of `ticks` or more in which requests up to `last` take options."""
     total, longest = label, 0
     if s.objective == LARGEST or s.objective == LATE:
         return label
@@ -358,7 +354,7 @@ def insert(values, n, value):
 
 @compiled
 def search(s, f, most, most_tries, pause):
-    """Follow states, the least bound first, until one of the ends above; it may be called again, with more."""
+    """Follow states, the least bound first, until an end above; can be continued."""
     while f.count[HEAP]:
         at = f.heap[0]
         if f.status[at] == OPEN:
@@ -383,7 +379,7 @@ def search(s, f, most, most_tries, pause):
 
 @compiled
 def follow(s, f, at, most, most_tries):
-    """Add what every batch leads to that may come next, at once or at an event. Return EMPTY if all was added."""
+    """Add the states after all batches that may come next; return EMPTY if all were added."""
     row, event = f.rows[at], ZERO
     while event != NO:
         f.pick[0] = NO
@@ -400,7 +396,7 @@ def follow(s, f, at, most, most_tries):
 
 @inlined
 def next_event(row, event):
-    """Return the ticks to the first arrival or return of a call after `event` ticks (NO: there is none)."""
+    """Return the ticks to the first arrival or return after `event` (NO: none)."""
     found = NO
     for j in range(len(row)):
         if row[j, WAIT] > event and (found == NO or row[j, WAIT] < found):
@@ -410,7 +406,7 @@ def next_event(row, event):
 
 @inlined
 def is_in_time(s, row, pick, event):
-    """Whether a batch at an event has a move or work of a request that waits for it; else it might start before."""
+    """Whether a batch at an event serves a request that waits for it."""
     found = event == 0
     for j in range(len(row)):
         found = found or (row[j, WAIT] == event and s.touches[pick[j]])
@@ -419,7 +415,7 @@ def is_in_time(s, row, pick, event):
 
 @compiled
 def batches(s, f, at, label, event, most, most_tries):
-    """Add what every batch leads to that starts in the state `f.start`, `event` ticks after the state `at`."""
+    """Add the states after every batch from `f.start`, `event` ticks after the state `at`."""
     row, pick, loads, n = f.start, f.pick, f.loads, len(f.start)
     j, pick[0] = ZERO, s.first[row[0, LOCAL]] - 1
     while j >= 0:
@@ -450,7 +446,7 @@ def batches(s, f, at, label, event, most, most_tries):
 
 @inlined
 def drops_in_vain(s, pick, loads, n):
-    """Whether a request without work loses KV in a batch that would fit with it."""
+    """Whether a request without work loses KV that fits beside the batch."""
     for j in range(n):
         kept = s.kept[pick[j]]
         if (
@@ -464,13 +460,13 @@ def drops_in_vain(s, pick, loads, n):
 
 @inlined
 def is_twin(s, row, j):
-    """Whether a request and the one before are alike in all: of batches that differ in who is who, one is enough."""
+    """Whether a request equals the one before, so that one order is enough."""
     return s.group[j] == s.group[j - 1] and not comes_before(row, j - 1, j) and not comes_before(row, j, j - 1)
 
 
 @inlined
 def fits(s, loads, j):
-    """Check R5 to R7 but for `pause`. Loads only add up, so that what breaks a limit is broken for good."""
+    """Check R5 to R7 but for `pause`; what is broken stays broken."""
     within = s.hybrid or loads[j, DECODES] == 0 or loads[j, PREFILLS] == 0
     for r in range(SHARED):
         within = within and loads[j, r] <= s.limits[r]
@@ -495,7 +491,7 @@ def duration(s, loads, j):
 
 @compiled
 def add(s, f, at, label, event, ticks, most):
-    """Add the state to which `ticks` with the options `f.pick` lead from `f.start`, if it is new or better."""
+    """Add the state after `ticks` with options `f.pick`, if new or better."""
     child, rows, count = f.child, f.rows, f.count
     label = pass_time(s, f.start, label, f.pick, ticks, child)
     arrange(s, child)
@@ -550,7 +546,7 @@ def add(s, f, at, label, event, ticks, most):
 
 @compiled
 def store(s, f, new, at, label, bound):
-    """Write the state `f.child` to a row, and put it where it belongs in the heap."""
+    """Write the state `f.child` to a row and into the heap."""
     f.label[new], f.bound[new], f.parent[new], f.status[new], f.tokens[new] = label, bound, at, OPEN, 0
     for j in range(len(f.child)):
         f.picks[new, j] = f.pick[j]
@@ -565,7 +561,7 @@ def store(s, f, new, at, label, bound):
 
 @compiled
 def goes_first(f, one, other):
-    """Whether a state is followed before another: the least bound, then the fewest tokens left, then the oldest."""
+    """Whether a state goes first: least bound, then fewest tokens left, then oldest."""
     if f.bound[one] != f.bound[other]:
         return f.bound[one] < f.bound[other]
     if f.tokens[one] != f.tokens[other]:
@@ -582,7 +578,7 @@ def push(f, row):
 
 @compiled
 def rise(f, place, row):
-    """Put a row at a place of the heap, or above."""
+    """Move a row up the heap from a place."""
     while place and goes_first(f, row, f.heap[(place - 1) // 2]):
         above = f.heap[(place - 1) // 2]
         f.heap[place], f.place[above] = above, place
@@ -611,10 +607,7 @@ def pop(f):
 
 
 def room(requests: int, states: int, tokens: int, vectors: int, columns: int) -> Frontier:
-    """Return arrays for so many states, of requests that generate so many `tokens` in all.
-
-    The system gives memory to what is written only.
-    """
+    """Return arrays for these numbers of states and tokens; only what is written takes memory."""
 
     def numbers(*shape: int) -> Any:
         return np.zeros(shape, dtype=np.int64)

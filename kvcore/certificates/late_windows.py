@@ -1,6 +1,6 @@
-"""Overlapping windows of time, each with more work than time: who of the requests in them must be late.
+"""Overlapping windows of time, each with more work than time: who in them must be late.
 
-`docs/bounds.md` has the proof ("Too much for a window"). All is in integers: work is rounded down, time up.
+`docs/bounds.md` has the proof ("Too much for a window"). Integers: work is rounded down, time up.
 """
 
 from __future__ import annotations
@@ -19,23 +19,23 @@ from kvcore.instance import Instance, Request
 from kvcore.metrics import Value
 
 ONE = 2**20
-"""Weights of rows, and parts of what is too much, are in such parts of 1."""
+"""Unit of weights and excess."""
 MOST_TOTAL = 2**40
-"""All work together is below so many units."""
+"""Most work together."""
 MOST_WEIGHT = 2**41
-"""All weights together, in parts of 1, so that 64 bits hold their products with parts."""
+"""Most weight together, so that 64 bits hold products with parts."""
 NEVER = 2**62
-"""The due time of work that may be done at any time."""
+"""Due time of work that has none."""
 ROW = 400
-"""Work to look at a request in a row."""
+"""Work of a request in a row."""
 
 Weight = Annotated[int, Field(ge=0, le=2**40)]
 
 
 class LateWindows(Division):
-    """Requests of which too many are due in a window of time: `rows` are its start, its end, and two weights.
+    """Windows in which too many requests are due: `rows` are start, end, and two weights in 2^-20.
 
-    The first weight, in 2^-20, is that of the inequality by work, the second of that by the number of requests.
+    They weigh the inequalities by work and by the number of requests.
     """
 
     kind: Literal["late-windows"] = "late-windows"
@@ -43,7 +43,7 @@ class LateWindows(Division):
     rows: Annotated[tuple[tuple[Tick, Tick, Weight, Weight], ...], Field(max_length=1_000_000)] = ()
 
     def prove(self, instance: Instance, objective: str, budget: Budget) -> Value:
-        """Return how many are late even alone, and how many more by the windows together, rounded up."""
+        """Return how many are late alone, plus those by the windows together, rounded up."""
         if sum(by_work + by_count for *_, by_work, by_count in self.rows) >= MOST_WEIGHT:
             raise InvalidCertificate("the weights of windows are above 2^21 together")
         if any(start > end for start, end, *_ in self.rows):
@@ -54,7 +54,7 @@ class LateWindows(Division):
         return self.late(due_work(PricedSteps(instance, self)))
 
     def late(self, work: DueWork) -> int:
-        """Return the same for this work."""
+        """Return the same, given the work."""
         gained, weights = 0, np.zeros(len(work.arrival), dtype=np.int64)
         for start, end, by_work, by_count in self.rows:
             inside = work.inside(start, end)
@@ -68,14 +68,14 @@ class LateWindows(Division):
 
     @property
     def why(self) -> str:
-        """The argument in words."""
+        """The argument."""
         return f"requests that are due in {len(self.rows)} windows of time share more work than fits"
 
 
 class DueWork(NamedTuple):
-    """Requests that are late even alone (how many), and of each other one its arrival, its work and when it is due.
+    """How many requests are late even alone, and arrival, work and due time of the others.
 
-    `first` work is due at `first_due`, and `whole`, the first included, at `due`: units of 2^-bits ticks.
+    `first` work is due at `first_due`, `whole`, the first included, at `due`: units of 2^-bits ticks.
     """
 
     late: int
@@ -87,7 +87,7 @@ class DueWork(NamedTuple):
     bits: int
 
     def inside(self, start: int, end: int) -> Integers:
-        """Return the work of each request that must lie between two ticks if it is not late."""
+        """Return each request's work that lies between two ticks unless late."""
         chosen = np.where(self.due <= end, self.whole, np.where(self.first_due <= end, self.first, 0))
         return np.where(self.arrival >= start, chosen, 0)
 
@@ -97,7 +97,7 @@ class DueWork(NamedTuple):
 
 
 def due_work(steps: PricedSteps) -> DueWork:
-    """Return what is due when, for the shares of a division."""
+    """Return the due work under a division."""
     shares, bits = steps.shares()
     sums, rows, late = steps.steps.sums(shares), [], 0
     spare = max(0, (sum(sums) // MOST_TOTAL).bit_length())
@@ -117,7 +117,7 @@ def due_work(steps: PricedSteps) -> DueWork:
 
 
 def deadlines(request: Request) -> tuple[int | None, int | None]:
-    """Return by which tick a request that is not late is done, and has its first token; None: no matter when."""
+    """Return the last tick in time for the end, and for the first token (None: any)."""
     first, last, between = request.slo_ticks
     paced = first + (between or 0) if first is not None and request.slo and request.slo.tpot else None
     done = min((ticks for ticks in (last, paced) if ticks is not None), default=None)
@@ -125,5 +125,5 @@ def deadlines(request: Request) -> tuple[int | None, int | None]:
 
 
 def least_number(inside: Integers, too_much: int) -> int:
-    """Return how many of the largest amounts add up to so much at the least."""
+    """Return how many of the largest amounts make `too_much`."""
     return int(np.searchsorted(np.cumsum(np.sort(inside)[::-1]), too_much)) + 1

@@ -1,18 +1,18 @@
-"""What a request needs at the very least, whatever the schedule: the checkers' own, apart from the formulations'."""
+"""The least that a request needs in any schedule: the checkers' own."""
 
 from kvcore.cost import Cost, Features
 from kvcore.instance import Instance, Machine, Request
 
 
 def chunks(machine: Machine, tokens: int) -> int:
-    """Return the least number of batches that process `tokens` tokens of one request."""
+    """Return the fewest batches that process `tokens` of one request."""
     if not machine.chunked or machine.prefill_limit is None:
         return 1
     return -(-tokens // machine.prefill_limit)
 
 
 def least_batches(machine: Machine, request: Request) -> tuple[int, int]:
-    """Return in how many batches a request works up to its first token, and in all: at the least."""
+    """Return the fewest batches up to the first token, and in all."""
     first = total = chunks(machine, request.prompt)
     for k, segment in enumerate(request.segments):
         total += segment.decode - 1
@@ -24,7 +24,7 @@ def least_batches(machine: Machine, request: Request) -> tuple[int, int]:
 
 
 def least_work(instance: Instance) -> int:
-    """Return ticks that every batch with work lasts at least: one decode, or the start of one prefill."""
+    """Return the least ticks of a batch with work: a decode, or the start of a prefill."""
     prompt = min(request.prompt for request in instance.requests)
     resident = max(1, prompt - 1) if instance.machine.chunked else prompt
     decode = Features(busy=1, any_decode=1, tokens=1, generated=1, decode_requests=1, decode_kv=resident)
@@ -33,10 +33,10 @@ def least_work(instance: Instance) -> int:
 
 
 def least_prefill(cost: Cost, tokens: int) -> int:
-    """Return ticks that the batches take at least in which a request processes its first `tokens` tokens.
+    """Return the least ticks of batches that process a request's first `tokens` tokens.
 
-    In however many parts: f is superadditive over them, with two exceptions. The last token alone may be a decode,
-    which costs no pairs; and tokens above a knee may stay below it.
+    f is superadditive over parts, except that the last token alone may be a decode, without pairs, and tokens above a
+    knee may stay below it.
     """
     whole = Features(
         busy=1, any_prefill=1, tokens=tokens, generated=1, prefill_requests=1, prefill_pairs=max(1, (tokens - 1) ** 2)
@@ -46,5 +46,5 @@ def least_prefill(cost: Cost, tokens: int) -> int:
 
 
 def may_drop(machine: Machine, request: Request) -> bool:
-    """Whether any KV of the request can ever be dropped before it is done."""
+    """Whether any KV of the request can be dropped before it is done."""
     return machine.evict or any(call.handling in ("discard", "free") for call in request.calls)

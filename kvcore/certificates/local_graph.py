@@ -1,15 +1,15 @@
-"""All that one request may do until it is done, and what that takes at the least: a graph for each kind of request.
+"""All that one request may do until it is done, and the least that it takes: a graph for each kind of request.
 
-Its nodes are local states without time: whether a request waits, not how long. Of options of one state that end in
-the same, those are left out that add no less to a batch in any count than another does (and without it there would
-still be a batch). Take the other and start the batch so much later that it ends when it did: nothing else changes.
+Its nodes are local states without time: whether a request waits, not how long. Of options of one state with the same
+end, one is left out if another adds no more to a batch in any count (and without it there would still be a batch).
+Take the other and start the batch so much later that it ends when it did: nothing else changes.
 
-What is left at the least is a recursion over the graph, so no option leads to less than before but for what it takes:
+The least that is left is a recursion over the graph, so an option lowers it by at most what it takes:
 
 * **Ticks**: a batch lasts what the option takes alone, if it acts and the request was ready; then comes the call.
 * **Shares**: a batch lasts at least f/q for any function f of the cost, and 1. The part of f that does not add up
-  (`busy` and so on) is shared: by blocks, of which there are at most L in a batch, a request in work has blocks/L of
-  it; or by tokens, prefill tokens, requests. So f/q is at least the sum of the shares of requests.
+  (`busy` and so on) is shared: by blocks, at most L in a batch, a request in work has blocks/L of it; or by tokens,
+  prefill tokens, requests. So f/q is at least the sum of the shares of requests.
 """
 
 from collections.abc import Iterator, Sequence
@@ -26,7 +26,7 @@ from kvcore.instance import Machine, Request
 Array = np.ndarray[Any, np.dtype[Any]]
 
 SHARE_BITS = 50
-"""Shares of an option are rounded down to so many bits."""
+"""Of an option's shares, rounded down."""
 
 
 TOO_LARGE = "its numbers are too large to be added up in 64 bits"
@@ -37,44 +37,43 @@ TOKENS, DECODES, PREFILLS, *SWAPPED = map(
 
 
 class LocalGraph(NamedTuple):
-    """Local states of all kinds as numbers; the options of state s are `first[s]` to `first[s + 1]` - 1.
+    """Local states of all kinds as numbers. Options of state s: `first[s]` to `first[s + 1]` - 1.
 
-    After the last option comes one that is none.
+    One more option, the last, is none.
     """
 
     first: Array
     load: Array
     to: Array
-    """Where an option leads; if a call starts at the end of the batch, `away` are its ticks, else -1."""
+    """Where an option leads; `away`: ticks of a call that starts at its end, else -1."""
     away: Array
     kept: Array
-    """Where drops are free, and an option only drops all: the option of its state that only keeps it; else -1."""
+    """With free drops, for an option that only drops all: the one that only keeps it; else -1."""
     moves: Array
     """Tokens dropped, swapped out, swapped in, and processed."""
     ready: Array
-    """Of each state the one that it is when its wait is over."""
+    """The state after the wait."""
     empty: Array
-    """Where drops are free: whether there is no KV, so that whoever has some is as good; else of no state."""
+    """With free drops: whether there is no KV."""
     arriving: Array
     begun: Array
-    """Whether it has its first token."""
+    """Whether the first token is there."""
     left: Array
-    """Tokens that it has still to generate."""
+    """Tokens still to generate."""
     start: Array
-    """Of each request, its state at tick 0."""
+    """State of each request at tick 0."""
     most: Array
-    """The most that options of all requests together add to a batch, count by count."""
+    """The most that all requests add to a batch, by count."""
 
     @property
     def use(self) -> Array:
-        """What options take of each of `LIMITS` [options, limits]."""
+        """What options take of `LIMITS` [options, limits]."""
         return np.stack(Load(*self.load.T).shared, axis=1)
 
     def least(self, steps: Array, over: Array, far: int, ends: Array | None = None) -> Array:
-        """Return what leads to a state that is `over`, or through an option that `ends`, at the least.
+        """Return the least sum of `steps` to a state `over`, or through an option that `ends`, cut off at `far`.
 
-        Options take `steps`. It is 0 where it is over; else the least of the options, of what one takes and of what
-        follows, and of what is left when the wait is over. What exceeds `far` counts as that.
+        0 where over; else the least over the options, each with what follows, and over what is left after the wait.
         """
         value, lower = np.full(len(self.ready), far), np.where(over, 0, far)
         stuck, steps = self.first[:-1] == self.first[1:], np.minimum(steps, far)
@@ -87,7 +86,7 @@ class LocalGraph(NamedTuple):
         return value
 
     def ticks(self, linear: Array, fixed: Array, over: Array, far: int) -> Array:
-        """Return the ticks until a state is `over` at the least, besides the wait."""
+        """Return the least ticks until a state is `over`, besides the wait."""
         load, state = self.load, np.repeat(np.arange(len(self.ready)), np.diff(self.first))
         busy = np.stack([load[:, k] > 0 for k in (TOKENS, DECODES, PREFILLS)], axis=1).astype(np.int64)
         value = load @ linear.T + busy @ fixed[:, [at.BUSY, at.ANY_DECODE, at.ANY_PREFILL]].T
@@ -99,9 +98,9 @@ class LocalGraph(NamedTuple):
         return self.least(np.minimum(own, far) + np.minimum(away, far), over, far)
 
     def next_token(self, linear: Array, ticks: Array, over: Array, far: int) -> tuple[Array, Array]:
-        """Return what the next token adds to each function at the least [states, functions], and `ticks` from it on.
+        """Return the least that the next token adds to each function [states, functions], and `ticks` from it on.
 
-        Only work counts, which comes when no wait is left; swaps may come before.
+        Only work counts, after the wait.
         """
         state = np.repeat(np.arange(len(self.ready)), np.diff(self.first))
         ends = np.append(self.left[self.to[:-1]] < self.left[state], False)
@@ -112,7 +111,7 @@ class LocalGraph(NamedTuple):
         return np.stack(work, axis=1), self.least(np.where(ends, away + ticks[self.to], 0), over, far, ends)
 
     def shares(self, linear: Array, fixed: Array, limits: Array, over: Array, far: int) -> tuple[Array, Array]:
-        """Return vectors of shares until a state is `over` [states, vectors], and how much of each a tick has."""
+        """Return vectors of shares until `over` [states, vectors], and how much of each a tick has."""
         load, use = self.load, self.use
         kinds, counts = np.unique(self.start, return_counts=True)
         most = np.maximum(1, np.minimum(limits, counts @ np.maximum.reduceat(use, self.first[kinds])))
@@ -145,10 +144,10 @@ class LocalGraph(NamedTuple):
 def local_graph(
     machine: Machine, requests: Sequence[Request], groups: Sequence[int], whole: bool, free_drops: bool, budget: Budget
 ) -> LocalGraph:
-    """Return the graphs of all requests, one for each group, side by side; requests of a group are next to each other.
+    """Return the graphs of all requests, one for each group, side by side; a group's requests are consecutive.
 
-    `whole`: prefills are split only as `splits.py` says. `free_drops`: whoever has KV may do all that it may
-    without, which the rules forbid here and there. Raises InvalidCertificate where there are too many options.
+    `whole`: prefills are split only as `splits.py` says. `free_drops`: with KV all is allowed that is without.
+    Raises InvalidCertificate where there are too many options.
     """
     states: list[tuple[Any, ...]] = []
     options: list[tuple[Any, ...]] = []
@@ -209,7 +208,6 @@ def _timeless(state: LocalState) -> LocalState:
 
 
 def _options(rules: RequestOptions, state: LocalState, whole: bool, looked: Looked) -> Iterator[Option]:
-    """Yield the options of a state, without splits of prefills that need not be tried."""
     looked.take(rules.tries(state))
     for option in rules.options(state):
         looked.take(1)
@@ -221,7 +219,6 @@ def _options(rules: RequestOptions, state: LocalState, whole: bool, looked: Look
 
 
 def _undominated(options: Iterator[Option]) -> Iterator[Option]:
-    """Yield the options that are needed, as the head says."""
     by_end: dict[LocalState, list[Option]] = {}
     for option in options:
         by_end.setdefault(option.end, []).append(option)

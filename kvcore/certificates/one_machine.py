@@ -1,4 +1,4 @@
-"""One machine that may interrupt its work: the exact optima that bounds by shares of time rest on."""
+"""One machine that may interrupt: exact optima behind bounds by shares of time."""
 
 from collections.abc import Iterator, Sequence
 from heapq import heappop, heappush
@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 
 class WorkPiece(NamedTuple):
-    """Work that can be done from `release` on; of the pieces that are released, that of the lowest `rank` is done."""
+    """Work possible from `release` on; the lowest released `rank` goes first."""
 
     release: int
     rank: int
@@ -15,7 +15,7 @@ class WorkPiece(NamedTuple):
 
 
 def run(pieces: Sequence[WorkPiece]) -> Iterator[tuple[WorkPiece, int, int]]:
-    """Yield (piece, start, end) for every stretch of time in which the machine works on a piece. O(n log n)."""
+    """Yield (piece, start, end) for every stretch of work. O(n log n)."""
     waiting = sorted(pieces)
     ready: list[tuple[int, int, int]] = []
     now = position = 0
@@ -37,15 +37,15 @@ def run(pieces: Sequence[WorkPiece]) -> Iterator[tuple[WorkPiece, int, int]]:
 
 
 def largest(pieces: Sequence[WorkPiece]) -> int:
-    """Return the least value of the largest (end of a piece - its rank): ranks are tails, negated (Jackson)."""
+    """Return the least largest (end - rank): ranks are tails, negated (Jackson)."""
     return max((end - piece.rank for piece, _, end in run(pieces)), default=0)
 
 
 def moments(pieces: Sequence[WorkPiece], owners: int) -> list[int]:
-    """Return, for each owner, the sum of work times (twice) the mean time at which it is done, over its pieces.
+    """Return, by owner, the sum over its pieces of work times (twice) the mean time at which it is done.
 
-    The sum of these, each with a weight, is the least that any schedule has if ranks order the weights, the largest
-    first (Goemans: such means obey the inequalities of a polymatroid, for which the greedy order is optimal).
+    Their weighted sum is the least of any schedule if ranks order the weights, the largest first (Goemans: such means
+    obey the inequalities of a polymatroid, for which the greedy order is optimal).
     """
     totals = [0] * owners
     for piece, start, end in run(pieces):

@@ -1,6 +1,6 @@
-"""What one request may do in a batch: the rules R2, R3, R4, R8, R9 and R10 of `docs/semantics.md`, with no reduction.
+"""What one request may do in a batch: R2, R3, R4, R8, R9 and R10 of `docs/semantics.md`, with no reduction.
 
-For the searches that a checker runs again. Nothing is shared with the referee but the nouns.
+For searches that a checker runs again; shares only the nouns with the referee.
 """
 
 from __future__ import annotations
@@ -14,15 +14,16 @@ from kvcore.instance import Machine, Request
 from kvcore.limits import LIMITS, limits_of
 
 PLAIN, WINDOW, DUE, WORKED = range(4)
-"""Marks of a state. `WINDOW`: between the start of a free call and the next work. `DUE`: the next batch must make the
-move that its call orders. `WORKED`: in the batch before, inside its segment, on a machine without `pause`."""
+"""Marks of a state. `WINDOW`: between the start of a free call and the next work. `DUE`: the next batch must make its
+call's move. `WORKED`: in the batch before, inside its segment, without `pause`.
+"""
 
 
 class LocalState(NamedTuple):
-    """One request at a batch boundary. The tokens known follow from `segment` and `generated`.
+    """One request at a batch boundary.
 
-    `wait` is the ticks until it arrives or its call returns. At the end of an option that starts a call, before the
-    ticks of the batch pass, it is -1 - duration. Done: `segment` is past the last, and all else is 0.
+    `wait` is the ticks until it arrives or its call returns; -1 - duration at the end of an option that starts a call,
+    before the batch's ticks. Done: `segment` is past the last, all else 0.
     """
 
     segment: int = 0
@@ -33,12 +34,12 @@ class LocalState(NamedTuple):
     wait: int = 0
 
     def after(self, ticks: int) -> LocalState:
-        """Return the state when so many ticks have passed; a call that starts at the end of a batch starts now."""
+        """Return the state `ticks` later; a call that starts at the batch's end starts now."""
         return self._replace(wait=-1 - self.wait if self.wait < 0 else max(0, self.wait - ticks))
 
 
 class Load(NamedTuple):
-    """What an option adds to a batch; the sums over all requests decide R5, R6, R7 and the duration."""
+    """What an option adds to a batch; sums decide R5 to R7 and the duration."""
 
     blocks: int = 0
     host: int = 0
@@ -57,17 +58,17 @@ class Load(NamedTuple):
 
     @property
     def requests(self) -> int:
-        """How many requests work."""
+        """Requests that work."""
         return self.decode_requests + self.prefill_requests
 
     @property
     def shared(self) -> tuple[int, ...]:
-        """What it takes of each of `LIMITS`."""
+        """Of `LIMITS`."""
         return _shared(self)
 
     @property
     def acts(self) -> bool:
-        """Whether there is work or a transfer, without which there is no batch."""
+        """Whether there is work or a transfer, as every batch needs."""
         return self.tokens + self.swap_out_tokens + self.swap_in_tokens > 0
 
 
@@ -75,7 +76,7 @@ _shared: Callable[[Load], tuple[int, ...]] = attrgetter(*(limit.column for limit
 
 
 class Option(NamedTuple):
-    """Moves and work of one request in a batch, what they add to it, and the state at its end."""
+    """Moves and work of one request in a batch, its load, and the state at its end."""
 
     drop: int
     swap_out: int
@@ -106,7 +107,7 @@ class RequestOptions:
         return state.segment > 0 or state.generated > 0
 
     def options(self, state: LocalState) -> Iterator[Option]:
-        """Yield every option that the request's own rules and the limits of an empty machine allow."""
+        """Yield every option that the request's rules and an empty machine allow."""
         if self.is_done(state):
             yield Option(0, 0, 0, 0, Load(), state)
             return
@@ -125,13 +126,13 @@ class RequestOptions:
                     yield option
 
     def tries(self, state: LocalState) -> int:
-        """Return about how many moves and sizes of work are tried in a state, however few are allowed."""
+        """Return about how many moves and sizes of work are tried."""
         amounts = state.device + state.host + 1
         missing = 0 if self.is_done(state) or state.wait else self.known(state)
         return (amounts**3 if self.machine.partial else 8) + (missing if self.machine.chunked else 1)
 
     def moves(self, state: LocalState) -> Iterator[tuple[int, int, int]]:
-        """Yield every drop, swap-out and swap-in that R8, R9 and R10 allow."""
+        """Yield every (drop, swap-out, swap-in) that R8, R9 and R10 allow."""
         for drop in self._amounts(state.device + state.host):
             host = max(0, state.host - drop)
             device = state.device - (drop - (state.host - host))
@@ -154,11 +155,11 @@ class RequestOptions:
         return self.machine.evict or not (drop or swap_out)
 
     def known(self, state: LocalState) -> int:
-        """Return the tokens known of a request that is ready."""
+        """Return the tokens known of a ready request."""
         return self.request.known[state.segment] + state.generated
 
     def option(self, state: LocalState, moves: tuple[int, int, int], device: int, host: int, work: int) -> Option:
-        """Return the option that ends with `device` + `work` tokens on the device, and `host` on the host."""
+        """Return the option that ends with `device` + `work` tokens there, and `host` on the host."""
         _, swap_out, swap_in = moves
         missing = self.known(state) - device
         decode = work > 0 and device > 0 and missing == 1
@@ -185,7 +186,6 @@ class RequestOptions:
         return Option(*moves, work, load, self._generate(end) if load.generated else end)
 
     def _generate(self, state: LocalState) -> LocalState:
-        """Return the state with one more token, which may end its segment and start a call, or be the last."""
         segment = self.request.segments[state.segment]
         if state.generated + 1 < segment.decode:
             return state._replace(generated=state.generated + 1)
@@ -196,6 +196,6 @@ class RequestOptions:
         return state._replace(segment=state.segment + 1, generated=0, mark=mark, wait=wait)
 
     def fits(self, load: Load) -> bool:
-        """Whether R5, R6 and R7 allow such a batch. Loads only add up: what breaks a limit is broken for good."""
+        """Whether R5 to R7 allow such a batch; what is broken stays broken."""
         within = all(map(le, load.shared, self.limits))
         return within and (self.machine.hybrid or not (load.decode_requests and load.prefill_requests))

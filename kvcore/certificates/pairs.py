@@ -1,23 +1,23 @@
 """Two requests at a time: batches hold both only while their contexts fit together.
 
-Where every batch lasts one tick, a request alone is a chain of ticks: those until it arrives, counted from the first
-arrival; for each token ceil(n / C) batches for the n tokens that are new in it (1 without `chunked`), the last of which
+Where every batch lasts one tick, a request alone is a chain of ticks: those until it arrives, from the first arrival
+on; for each token ceil(n / C) batches for the n tokens that are new in it (1 without `chunked`), the last of which
 generates it, with its whole context resident; and the ticks of calls.
 
 **Theorem.** Let T(u, v) be the least number of steps from (0, 0) to (u, v), where a step takes one or both of two
 requests to the next tick of their chains, but not both if these are batches that take more blocks together than the
 device has. In every schedule the one with the chain of n ticks ends first, after t >= T(n, v) ticks for some v, and the
-other no sooner than t + m - v, if its chain has m; or it is the other way round.
+other no sooner than t + m - v, if its chain has m; or the other way round.
 
 *Proof.* At the end of each tick of a schedule let u count what is over of a chain: all ticks of arrivals and calls that
 have passed; of the batches for the next token those in which the request worked, but the last one, which is over when
 the token is there. It worked on at least ceil(n / C) batches for that, so u never skips a tick, and is n when the
-request ends. In one tick of the schedule each of u and v grows by 1 at the most, and both in batches only if both
-requests work in the same one. There each has a block at the least, and its whole context where it generates (R6).
+request ends. In one tick of the schedule each of u and v grows by at most 1, and both in batches only if both
+requests work in the same one. There each has at least a block, and its whole context where it generates (R6).
 Nothing follows the smaller end but what is left of the other chain. QED
 
 Of more than two requests, each pair has such a bound, whatever the others do. Each request is in as many pairs as there
-are others, so that the bounds of all pairs, over that number, add up to one of all requests. A chain of total-ttft ends
+are others, so the bounds of all pairs, over that number, add up to one of all requests. A chain of total-ttft ends
 with the first token.
 """
 
@@ -41,20 +41,20 @@ ENDLESS = 2**60
 
 
 class Chain(NamedTuple):
-    """The ticks of a request alone: the blocks that each takes (0: it is no batch), and what a tick costs."""
+    """The ticks of a request alone: blocks of each (0: no batch), and costs."""
 
     blocks: np.ndarray[Any, np.dtype[np.int64]]
     rate: int
 
 
 class Pairs(Proof):
-    """No two requests are faster than they would be together; there are no numbers to propose."""
+    """No two requests are faster than together; there are no numbers to propose."""
 
     kind: Literal["pairs"] = "pairs"
     takes: ClassVar = Takes(MACHINES | REQUESTS | CALLS | SUMS)
 
     def prove(self, instance: Instance, objective: str, budget: Budget) -> Value:
-        """Return the sum of the bounds of all pairs, over the number of pairs that a request is in."""
+        """Return the sum of all pairs' bounds, over the pairs of each request."""
         spend(instance, objective, budget)
         requests, unit = instance.requests, scale_of(instance.requests, objective)
         chains = [chain(instance, request, objective, int(unit * weight(request, objective))) for request in requests]
@@ -64,12 +64,12 @@ class Pairs(Proof):
 
     @property
     def why(self) -> str:
-        """The argument in words."""
+        """The argument."""
         return "each two requests work in one batch only while their contexts fit together"
 
 
 def spend(instance: Instance, objective: str, budget: Budget) -> None:
-    """Count what the steps of all pairs take; InvalidCertificate where it is too much, or nothing would be proved."""
+    """Count the work of all pairs; InvalidCertificate where it is too much, or proves nothing."""
     if len(instance.requests) < 2:
         raise InvalidCertificate("pairs of requests need two requests")
     sizes = sorted(_size(instance, request, objective) for request in instance.requests)
@@ -82,7 +82,6 @@ def spend(instance: Instance, objective: str, budget: Budget) -> None:
 
 
 def _size(instance: Instance, request: Request, objective: str) -> int:
-    """Return how many ticks a chain has."""
     new, ticks, most = request.prompt, request.arrival - instance.first_arrival, _most(instance)
     for segment in request.segments:
         ticks += -(-new // most)
@@ -104,7 +103,7 @@ def _room(instance: Instance) -> int:
 
 
 def _runs(instance: Instance, request: Request, objective: str) -> list[tuple[int, int]]:
-    """Return the chain of a request as (blocks, ticks) of what is alike; 0 blocks where it waits or is in a call."""
+    """As (blocks, ticks) of like ticks; 0 blocks: no batch."""
     machine, context = instance.machine, 0
     alone = 1 in (machine.batch_requests, machine.batch_tokens)
     runs = [(0, request.arrival - instance.first_arrival)]
@@ -123,7 +122,7 @@ def chain(instance: Instance, request: Request, objective: str, rate: int) -> Ch
 
 
 def least(one: Chain, other: Chain, most: int) -> int:
-    """Return the least sum of the ends of two chains, each times its rate, where so many blocks fit."""
+    """Return the least sum of two chains' ends, each times its rate, where `most` blocks fit."""
     if len(one.blocks) > len(other.blocks):
         one, other = other, one
     columns = np.arange(len(other.blocks) + 1)

@@ -1,9 +1,8 @@
 """Compiled where numba is installed: the cheapest path of one request through priced slots, as `paths.py` counts it.
 
-All is exact where prices and rates are whole numbers; with floats it only proposes prices. `legs` [k, LEG] and `starts`
-[k, 2, START] are those of `paths.Course`: `LEAST` is the slots from a segment's first token to the completion,
-`EARLIEST` the slot in which it can begin, and `LOW` and `HIGH` are the slots between which it may end (`HIGH` never
-falls from one segment to the next).
+Whole prices and rates make all exact; with floats it only proposes. `legs` [k, LEG] and `starts` [k, 2, START] are
+those of `paths.Course`: `LEAST` is the slots from a segment's first token to the completion, `EARLIEST` the slot in
+which it can begin, and it ends between slots `LOW` and `HIGH` (`HIGH` never falls from one segment to the next).
 """
 
 from typing import Any, NamedTuple
@@ -16,11 +15,11 @@ CONTEXT, DECODE, PAUSE, PRESERVED, COUNT, LEAST, EARLIEST, LOW, HIGH = range(9)
 KEPT, NEED, SLOTS = range(3)
 DEVICE, HOST, TOKENS, REQUESTS = range(4)
 NEVER = 2**60
-"""What a path costs that is not allowed: more than any other. Tables are cut off there."""
+"""Cost of a path that is not allowed. Tables are cut off there."""
 
 
 class Route(NamedTuple):
-    """One kind of request: its legs and their starts, tokens of a prefill part, the block, its arrival and rate."""
+    """One kind of request: legs, starts, tokens of a prefill part, block, arrival and rate."""
 
     legs: Any
     starts: Any
@@ -33,7 +32,7 @@ class Route(NamedTuple):
 class PriceArrays(NamedTuple):
     """Prices of device blocks, host tokens, and tokens and requests of a batch [4, slots].
 
-    `sums` and `moments` [slots + 1] add up the device's price, and that times the slot, over the slots before each.
+    `sums` and `moments` [slots + 1] add up the device's price, and that times the slot, before each slot.
     """
 
     rows: Any
@@ -42,14 +41,14 @@ class PriceArrays(NamedTuple):
 
 
 def price_arrays(rows: Any) -> PriceArrays:
-    """Return prices [4, slots], and the sums of the device's."""
+    """Return prices with the sums of the device's."""
     device = rows[DEVICE]
     sums, moments = (np.append(0, np.cumsum(each)) for each in (device, device * np.arange(len(device))))
     return PriceArrays(rows, sums, moments)
 
 
 class LeastCosts(NamedTuple):
-    """By segment and start: least costs by first slot (each `stride`-th from `lows` on), and what holding KV costs.
+    """By segment and start: least costs by first slot (each `stride`-th from `lows` on), and costs of holding KV.
 
     The cost of a first slot is the least from there on, less what is `held` up to the slot in which the start begins.
     """
@@ -73,13 +72,13 @@ def fill_least(price, earliest, least):
 
 @compiled
 def place(first, low, stride):
-    """Return the place in `best` of a first slot, or of the next one that is looked at."""
+    """Return the place in `best` of a first slot, or of the next one."""
     return (max(first - low, 0) + stride - 1) // stride
 
 
 @compiled
 def after(c, k, route, table):
-    """Return the cost of what follows segment k that ends before slot c, and the start of the next one."""
+    """Return the cost after segment k if it ends before slot c, and the next start."""
     legs, starts, _, _, arrival, rate = route
     best, held, lows, stride = table
     slots = held.shape[2] - 1
@@ -104,7 +103,7 @@ def after(c, k, route, table):
 
 @compiled
 def holding(kept, preserved, block, rows, t):
-    """Return what KV kept through a call pays in slot t: on the device, or where it may go, the cheaper place."""
+    """Return what KV kept through a call pays in slot t, in the cheaper allowed place."""
     on_device = rows[DEVICE, t] * -(-kept // block)
     return on_device if preserved else min(on_device, rows[HOST, t] * kept)
 
@@ -113,7 +112,7 @@ def holding(kept, preserved, block, rows, t):
 def least_costs(route, prices, stride):
     """Return the least costs of all segments, from the last back.
 
-    Segments from the slot after the last one on have their first token at their earliest.
+    From the slot after the last one on, first tokens are at their earliest.
     """
     legs, starts, part, block, _, _ = route
     rows, sums, moments = prices
@@ -164,7 +163,7 @@ def least_costs(route, prices, stride):
 
 @compiled
 def least_cost(route, table):
-    """Return what the cheapest path costs (`NEVER` or more: there is none that ends its segments as it must)."""
+    """Return the cost of the cheapest path (`NEVER` or more: none is allowed)."""
     slots, first = table.held.shape[2] - 1, route.arrival + route.starts[0, 0, SLOTS] - 1
     if first < slots:
         return table.best[0, 0, place(first, table.lows[0, 0], table.stride)]

@@ -1,4 +1,4 @@
-"""The cheapest path of one request through slots of time, if what it takes of each slot has a price.
+"""The cheapest path of one request through slots of time with prices for what it takes.
 
 One slot is one tick, and every batch lasts one. Without `evict`, let a segment of d tokens end in slot e, its first
 token in slot f = e - d + 1 with A tokens resident. Then, in every schedule, the request pays at least for these.
@@ -30,38 +30,38 @@ from kvcore.instance import Machine, Request
 
 Array = npt.NDArray[np.int64]
 Ends = Sequence[tuple[int, int]]
-"""The first and the last slot in which each segment may end; none of the last is a slot after the last price."""
+"""First and last slot in which each segment may end, none after the last price."""
 ANY_LATER = 2**62
-"""The last slot of an end that may be in any."""
+"""Last slot of an unbounded end."""
 
 
 @dataclass(frozen=True)
 class Start:
-    """How a segment may begin: from its arrival, or after a call with its KV kept or dropped."""
+    """How a segment begins: from its arrival, or after a call with KV kept or dropped."""
 
     kept: int
-    """Tokens of KV that are there."""
+    """Tokens of KV there."""
     need: int
-    """Tokens to be processed for its first token."""
+    """Tokens to process for the first token."""
     slots: int
-    """Slots that these take at the least."""
+    """Their least slots."""
 
 
 @dataclass(frozen=True)
 class Leg:
-    """One segment: `decode` tokens, of which the first is generated with `context` tokens resident; then its call."""
+    """One segment: `decode` tokens, the first generated with `context` tokens resident; then its call."""
 
     context: int
     decode: int
     starts: tuple[Start, ...]
     handling: str | None
-    """That of the call before it."""
+    """Of the call before it."""
     pause: int
     """Slots of the call after it."""
 
     @property
     def held(self) -> int:
-        """Tokens of KV when it ends."""
+        """Tokens of KV at its end."""
         return self.context + self.decode - 1
 
 
@@ -87,12 +87,12 @@ class Course:
         return tuple(Start(k, known - k, self.parts(known - k)) for k in kept_tokens)
 
     def parts(self, tokens: int) -> int:
-        """Return slots in which so many tokens are processed at the least."""
+        """Return the fewest slots that process `tokens`."""
         return 1 if self.part is None else -(-tokens // self.part)
 
     @cached_property
     def least(self) -> list[int]:
-        """Slots from when each segment could begin to the completion, at the least."""
+        """Least slots from each segment's start to completion."""
         least = [0]
         for leg in reversed(self.legs):
             first = min(start.slots for start in leg.starts)
@@ -100,7 +100,7 @@ class Course:
         return least[:0:-1]
 
     def route(self, arrival: int, rate: float, ends: Ends = ()) -> Route:
-        """Return the request as the kernels take it, with what a slot of its time costs.
+        """Return the kernels' request; `rate` is the cost of a slot of its time.
 
         Segments end before the last slot in which a later one may end.
         """
@@ -118,11 +118,11 @@ class Course:
 
 @dataclass(frozen=True)
 class PriceRows:
-    """Prices per slot, [slots]: of a device block, a host token, a token of the batch, a request of the batch."""
+    """Prices [slots], named as in `prices.Prices`."""
 
     device: Array
     host: Array | None
-    """None: the host has no limit, and holding KV there costs nothing."""
+    """None: no limit, and free."""
     tokens: Array
     requests: Array
 
@@ -134,16 +134,16 @@ class PriceRows:
 
 
 def cheapest(course: Course, prices: PriceRows, arrival: int, rate: int, ends: Ends = ()) -> int:
-    """Return what the cheapest path costs, from slot `arrival` on, with each segment in its `ends` (none: in any).
+    """Return the cost of the cheapest path from slot `arrival` on, with each segment in its `ends` (none: any).
 
-    Completing before slot c costs rate (c - arrival). After the last slot all prices are 0. Where no path is allowed,
-    it costs `NEVER` or more.
+    Completing before slot c costs rate (c - arrival). After the last slot all prices are 0. `NEVER` or more: none is
+    allowed.
     """
     route = course.route(arrival, rate, ends)
     return int(least_cost(route, least_costs(route, prices.arrays, 1)))
 
 
 def earliest_slots(course: Course, arrival: int) -> list[int]:
-    """Return the slot in which each segment can begin at the earliest."""
+    """Return the earliest slot in which each segment can begin."""
     total = arrival + course.least[0]
     return [total - least for least in course.least]

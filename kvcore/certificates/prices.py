@@ -26,7 +26,7 @@ from kvcore.limits import LIMITS
 from kvcore.metrics import Value, weight
 
 ROWS = tuple(limit for limit in LIMITS if limit.name in ("device", "host", "tokens", "requests"))
-"""Limits that have prices, in the order of the rows of `path_kernels.py`."""
+"""Limits with prices, in the order of `path_kernels.py`."""
 MOST_SLOTS = 2**21
 
 Price = Annotated[int, Field(ge=0, le=2**50)]
@@ -51,19 +51,19 @@ class Prices(Proof):
     tokens: PriceRow = ()
     requests: PriceRow = ()
     windows: tuple[()] = ()
-    """Always empty: a key of files from before 0.2."""
+    """Always empty: a key of older files."""
 
     def prove(self, instance: Instance, objective: str, budget: Budget) -> Value:
-        """Return the cheapest paths of all requests, less what the limits cost."""
+        """Return the costs of all cheapest paths, less those of the limits."""
         alike = kinds(instance)
         spend(budget, instance.machine, alike, self.slots)
         cheapest = self.paths(instance, objective)
         return self.bound(instance.machine, sum(count * cheapest(request) for request, count in alike.items()))
 
     def paths(self, instance: Instance, objective: str) -> Callable[..., int]:
-        """Return what gives the cost of the cheapest path of a request of the instance, whose segments have `Ends`.
+        """Return a function from a request of the instance, with its `Ends`, to the cost of its cheapest path.
 
-        Raises InvalidCertificate if these prices prove nothing for it.
+        Raises InvalidCertificate if the prices prove nothing.
         """
         self._check(instance)
         for request in kinds(instance):
@@ -72,7 +72,7 @@ class Prices(Proof):
         return partial(self._cheapest, instance.machine, objective, instance.first_arrival, rows)
 
     def bound(self, machine: Machine, paths: int) -> Fraction:
-        """Return the bound where all cheapest paths together cost so much."""
+        """Return the bound if all cheapest paths cost `paths`."""
         return Fraction(paths - self._cost_of_limits(machine), self.scale)
 
     @cached_property
@@ -80,13 +80,11 @@ class Prices(Proof):
         return {limit.name: getattr(self, limit.name) for limit in ROWS}
 
     def _cost_of_limits(self, machine: Machine) -> int:
-        """Return what all limits cost at these prices."""
         return sum((limit.of(machine) or 0) * sum(self._prices[limit.name]) for limit in ROWS)
 
     def _cheapest(
         self, machine: Machine, objective: str, origin: int, rows: PriceRows, request: Request, ends: Ends = ()
     ) -> int:
-        """Return what the cheapest path costs."""
         arrival, rate = request.arrival - origin, self._rate(request, objective)
         course = Course(machine, request)
         if machine.evict:
@@ -94,7 +92,6 @@ class Prices(Proof):
         return cheapest(course, rows, arrival, rate, ends)
 
     def _rate(self, request: Request, objective: str) -> int:
-        """Return what a slot of flow time costs in units of the scale, rounded down."""
         return int(weight(request, objective) * self.scale)
 
     def _rows(self, machine: Machine) -> PriceRows:
@@ -115,7 +112,6 @@ class Prices(Proof):
             raise InvalidCertificate(f"{longest} prices for {self.slots} slots")
 
     def _check_size(self, machine: Machine, request: Request, objective: str) -> None:
-        """Refuse sums that 64 bits might not hold."""
         course = Course(machine, request)
         longest = self.slots + course.least[0] + request.peak * machine.evict
         most = 4 * len(course.legs) * (request.peak + longest) * self._total
@@ -128,17 +124,17 @@ class Prices(Proof):
 
     @property
     def why(self) -> str:
-        """The argument in words."""
+        """The argument."""
         return f"at these prices of {self.slots} slots, no request finds a cheaper path"
 
 
 def kinds(instance: Instance) -> Counter[Request]:
-    """Return how many requests there are of each kind, but for their ids."""
+    """Return the number of requests of each kind, but for ids."""
     return Counter(request.shape for request in instance.requests)
 
 
 def spend(budget: Budget, machine: Machine, alike: Iterable[Request], slots: int) -> None:
-    """Count what cheapest paths take (InvalidCertificate: more than there is left)."""
+    """Count the work of cheapest paths (InvalidCertificate: too much)."""
     found = list(alike)
     calls = sum(_calls(machine, request, slots) for request in found)
     arrays = max(60, *(5 * len(request.segments) for request in found))
@@ -146,7 +142,6 @@ def spend(budget: Budget, machine: Machine, alike: Iterable[Request], slots: int
 
 
 def _calls(machine: Machine, request: Request, slots: int) -> int:
-    """Return about how many loops over all slots its cheapest path takes."""
     legs = Course(machine, request).legs
     if machine.evict:
         course = Course(machine, request)

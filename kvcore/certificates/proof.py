@@ -1,4 +1,4 @@
-"""What every proof of a lower bound has in common."""
+"""What all proofs of a lower bound have in common."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
@@ -14,11 +14,11 @@ from kvcore.metrics import Value
 __all__ = ["InvalidCertificate", "Proof", "add_up"]
 
 FINEST = 10**40
-"""Sums over thousands of requests would else have denominators of thousands of digits."""
+"""Longer sums would have denominators of thousands of digits."""
 
 
 def add_up(terms: Sequence[Value]) -> Value:
-    """Return the sum, each term rounded down to one of `FINEST` parts if their common denominator exceeds that."""
+    """Return the sum, each term rounded down to `FINEST` parts if their common denominator exceeds that."""
     parts = 1
     for term in terms:
         parts = min(lcm(parts, term.denominator), FINEST)
@@ -26,7 +26,7 @@ def add_up(terms: Sequence[Value]) -> Value:
 
 
 class Proof(Noun, ABC):
-    """An argument for a lower bound, as numbers that anyone can follow; each kind has a file of its own."""
+    """An argument for a lower bound, as numbers that anyone can follow."""
 
     kind: str
     takes: ClassVar[Takes]
@@ -35,22 +35,21 @@ class Proof(Noun, ABC):
     def value(self, instance: Instance, objective: str) -> Value:
         """Return the lower bound that these numbers prove, recomputed exactly from the instance.
 
-        Raises InvalidCertificate if the argument is not proved for such an instance or objective, or if that would
-        take more work or memory than a `Budget` has.
+        Raises InvalidCertificate if it is not proved here, or exceeds a `Budget`.
         """
         return self.checked(instance, objective, Budget())
 
     def checked(self, instance: Instance, objective: str, budget: Budget) -> Value:
-        """Return `value`; what it takes is spent from the budget first."""
+        """Return `value`, spending from this budget."""
         if reason := self.takes.why_not(self.kind, instance, objective):
             raise InvalidCertificate(reason)
         return self.prove(instance, objective, budget)
 
     @abstractmethod
     def prove(self, instance: Instance, objective: str, budget: Budget) -> Value:
-        """Return `checked` for what it takes."""
+        """Return the bound, for `checked`."""
 
     @property
     @abstractmethod
     def why(self) -> str:
-        """The argument in words."""
+        """The argument."""

@@ -1,8 +1,8 @@
-"""Everything that can run together, by the batch that each request is in, and the cheapest path through it over time.
+"""Everything that can run together, by the batch of each request, and the cheapest path through it over time.
 
 An element is a request in one of its batches; elements with the same future loads are one (in a first batch the kind
 counts too). A configuration is a multiset of elements that fits now and, if no other starts, until all have ended.
-Its name is exact: a configuration is its largest element and the configuration without it, which has a smaller number.
+Its name is exact: its largest element and the configuration without it, which has a smaller number.
 """
 
 from __future__ import annotations
@@ -22,26 +22,26 @@ Array = npt.NDArray[np.int64]
 
 
 MOST_STARTS = 20_000_000
-"""Sets of starts times ticks, at most, and sets of starts times kinds."""
+"""Sets of starts times ticks, and sets of starts times kinds."""
 WHAT = "what can run together"
 
 
 class TooMany(InvalidCertificate):
-    """There are more configurations than asked for."""
+    """More configurations than asked for."""
 
     def __init__(self) -> None:
         super().__init__("too much can run together: fewer requests in the network, please")
 
 
 class Elements:
-    """The elements in an order that lasts: a tick later, those that are left are in order still.
+    """The elements in a lasting order: a tick later, those left are in order still.
 
     `first` is the kind in its first batch, else -1; `later` the element a tick later, -1 if it ends. At most `most`
-    elements with the same last load can run together.
+    elements with one last load run together.
     """
 
     def __init__(self, kinds: Sequence[Kind], most: int) -> None:
-        """Raises TooMany if their loads are more than `most` numbers."""
+        """Raises TooMany above `most` numbers of loads."""
         longest = max((kind.length for kind in kinds), default=1)
         if sum(kind.length for kind in kinds) * longest > most:
             raise TooMany
@@ -66,8 +66,8 @@ class Elements:
 class _Level:
     """The configurations of one size, in the order of their largest elements.
 
-    `load`, [ticks, rows], is what they occupy if no other starts; `last` the largest element, and `alike` how many
-    of the elements have the last load of that one.
+    `load`, [ticks, rows]: blocks if no other starts; `last`: the largest element; `alike`: how many share its last
+    load.
     """
 
     load: npt.NDArray[np.int32]
@@ -75,7 +75,6 @@ class _Level:
     alike: Array
 
     def admits(self, elements: Elements, e: int, memory: int, budget: Budget) -> Array:
-        """Return the rows to which `e` can be added as the largest element."""
         length, upto = int(elements.length[e]), int(np.searchsorted(self.last, e, "right"))
         budget.spend(WHAT, 12 * CALL + 4 * upto)
         load, most = self.load[:length], memory - elements.load[e, :length, None]
@@ -86,14 +85,12 @@ class _Level:
         return fits
 
     def number(self, elements: Elements, e: int, rows: Array) -> Array:
-        """Return how many elements with the last load of `e` there are with it."""
         last = self.last[rows]
         same = (last >= 0) & (elements.last[last] == elements.last[e])
         number: Array = np.where(same, self.alike[rows], 0) + 1
         return number
 
     def grown(self, elements: Elements, e: int, rows: Array) -> _Level:
-        """Return the rows with `e` added."""
         return _Level(
             self.load[:, rows] + elements.load[e, :, None], np.full(len(rows), e), self.number(elements, e, rows)
         )
@@ -104,16 +101,15 @@ class Running:
 
     A base is a configuration with none in the first batch; `later[base]` is the base a tick later if none starts.
     Row r says that the set of starts `starts[s]`, [sets, kinds], leads from `base[r]` to `next[r]`, for the rows from
-    `begin[s]` to `begin[s + 1]`; a base has one row of a set at most. `size[base]` requests are in it, and none in
-    `empty`.
+    `begin[s]` to `begin[s + 1]`; a base has at most one row of a set. `size[base]` requests are in it, none in `empty`.
     """
 
     def __init__(
         self, kinds: Sequence[Kind], memory: int, most: int, budget: Budget, *, at_once: float = math.inf
     ) -> None:
-        """Of no more than `at_once` requests each.
+        """With at most `at_once` requests each.
 
-        Raises TooMany if there are more than `most` configurations, InvalidCertificate if the budget ends.
+        Raises TooMany above `most` configurations, InvalidCertificate if the budget ends.
         """
         self.budget = budget
         self.elements = Elements(kinds, most)
@@ -140,10 +136,9 @@ class Running:
         self.empty = 0
 
     def cheapest(self, price: Array, kept: Array | None = None) -> int:
-        """Return the least sum of prices, [ticks, kinds], of what starts from the empty base on; then all is free.
+        """Return the least sum of prices, [ticks, kinds], of starts from the empty base on; then all is free.
 
-        That from each base on at each tick is `kept` [ticks + 1, bases], where it is given.
-        Raises TooMany if there are too many sets of starts to look at in all these ticks, or what `spend` does.
+        `kept` [ticks + 1, bases] takes that from each base at each tick. Raises TooMany, or as `spend`.
         """
         self.spend(len(price))
         value = np.zeros(len(self.later), np.int64)
@@ -160,14 +155,13 @@ class Running:
         return int(value[self.empty])
 
     def spend(self, ticks: int) -> None:
-        """Count what the cheapest path through so many ticks takes."""
+        """Count the work of the cheapest path."""
         sets, kinds = self.starts.shape
         if sets * ticks > MOST_STARTS:
             raise TooMany
         self.budget.spend(WHAT, ticks * (sets * (4 * CALL + 3 * kinds) + 30 * (len(self.base) + len(self.later))))
 
     def _enumerate(self, memory: int, most: int, at_once: float) -> None:
-        """Add elements one at a time; number what comes out by size, then largest element, then what it is added to."""
         elements, total = self.elements, 1
         minus = np.full(1, -1, np.int64)
         level = _Level(np.zeros((elements.load.shape[1], 1), np.int32), minus, minus)
@@ -196,7 +190,6 @@ class Running:
             self.begins.append(total)
 
     def _child(self, parents: Array, last: Array) -> Array:
-        """Return the numbers of the configurations `parents` with an element added that is their largest."""
         size = np.searchsorted(self.begins, parents, "right")
         child = np.empty(len(parents), np.int64)
         for n in np.unique(size).tolist():
@@ -210,7 +203,6 @@ class Running:
         return child
 
     def _parts(self) -> tuple[Array, Array, Array]:
-        """Return for each configuration the numbers of it without what starts, of that alone, and a tick later."""
         base, alone, later = (np.zeros(self.begins[-1], np.int64) for _ in range(3))
         for n in range(1, len(self.begins) - 1):
             mine = slice(self.begins[n], self.begins[n + 1])
@@ -223,7 +215,6 @@ class Running:
         return base, alone, later
 
     def _starts(self, sets: Array, kinds: int) -> Array:
-        """Return how many of each kind start in these configurations of first batches."""
         starts = np.zeros((len(sets), kinds), np.int64)
         size = np.searchsorted(self.begins, sets, "right") - 1
         for row, (n, number) in enumerate(zip(size.tolist(), sets.tolist(), strict=True)):

@@ -21,24 +21,23 @@ from kvcore.instance import LIMIT, Instance, Request
 from kvcore.metrics import Value, weight
 
 UNIT = 1024
-"""Parts are given in 1024ths."""
+"""Parts are in 1024ths."""
 MOST_PIECES = 300_000
-"""Steps of a request are taken together until about so many pieces are left."""
+"""Of a request, about."""
 
 RESOURCES = ("memory", "packing", "tokens", "prefill_tokens", "requests")
-"""What the fixed part of a batch can be shared by."""
+"""What can share the fixed part of a batch."""
 
 Proportion = Annotated[int, Field(ge=0, le=UNIT)]
 Tick = Annotated[int, Field(ge=0, le=LIMIT)]
 
 
 class Division(Proof):
-    """How the time of a batch is divided among what is in it, such that no batch is shorter than all shares in it.
+    """How the time of a batch is divided among what is in it: no batch is shorter than all shares in it.
 
-    `functions` weighs the lines that the duration is never below, in their order (`steps.lines`), in 1024ths of at
-    most 1 altogether. The fixed part of a batch is shared by the blocks of `memory`, the `tokens`, the
-    `prefill_tokens` and the `requests` in it, and by their `packing`: these five are the 1024ths of it that each
-    divides. Packing counts the memory that a request takes in a batch by the dual feasible function of number `packs`.
+    `functions` weighs the lines below the duration, in their order (`steps.lines`), in 1024ths of at most 1 altogether.
+    The fixed part is shared by the blocks of `memory`, the `tokens`, the `prefill_tokens`, the `requests`, and by their
+    `packing`, in 1024ths: the memory of a request under the dual feasible function of number `packs`.
     """
 
     functions: Annotated[tuple[Proportion, ...], Field(min_length=1, max_length=1000)]
@@ -50,7 +49,7 @@ class Division(Proof):
     packs: Annotated[int, Field(ge=1, le=1000)] = 1
 
     def spend(self, instance: Instance, budget: Budget) -> None:
-        """Count what steps, pieces and requests take; more than `MOST_STEPS` steps are refused without any work."""
+        """Count the work; refuse more than `MOST_STEPS` steps."""
         requests, count = len(instance.requests), len(self.functions)
         steps = min(MOST_STEPS, sum(request.output for request in instance.requests))
         pieces = MOST_PIECES + sum(len(request.segments) for request in instance.requests)
@@ -59,7 +58,7 @@ class Division(Proof):
         budget.spend(f"shares of {steps} steps in {count} lines", work, memory)
 
     def check(self, instance: Instance) -> None:
-        """Raise InvalidCertificate where the parts are not those of one thing, or the lines not those of the cost."""
+        """Raise InvalidCertificate where parts exceed one whole, or lines are not the cost's."""
         if len(self.functions) != len(lines(instance.cost)):
             raise InvalidCertificate(f"there are {len(lines(instance.cost))} lines, not {len(self.functions)}")
         if sum(self.functions) > UNIT or self.shared > UNIT:
@@ -67,11 +66,11 @@ class Division(Proof):
 
     @property
     def shared(self) -> int:
-        """The 1024ths of the fixed part of a batch that are shared."""
+        """The 1024ths of the fixed part that are shared."""
         return sum(getattr(self, name) for name in RESOURCES)
 
     def share(self, instance: Instance, base: Fraction) -> dict[str, Fraction]:
-        """Return prices at which what fits into a batch pays at most `base`, by their names in `StepPrices`."""
+        """Return prices, named as in `StepPrices`, at which what fits into a batch pays at most `base`."""
         machine = instance.machine
         blocks = machine.block_limit
         given = {
@@ -90,20 +89,19 @@ class Division(Proof):
 
 
 class Shares(Division):
-    """Every output token has a share of machine time, such that no batch is shorter than the shares of what is in it.
+    """Every output token has a share of machine time: no batch is shorter than the shares of what is in it.
 
-    For sums over requests, `alone` are the 1024ths of each request's time that count as if it was alone (all 0 if
-    left out).
+    For sums over requests, `alone` are the 1024ths of each request's time that count as if it was alone (empty: all 0).
     """
 
     kind: Literal["shares"] = "shares"
     takes: ClassVar = Takes(RULES | OBJECTIVES)
     alone: Annotated[tuple[Proportion, ...], Field(max_length=1_000_000)] = ()
     windows: tuple[()] = ()
-    """Always empty: a key of files from before 0.3."""
+    """Always empty: a key of older files."""
 
     def prove(self, instance: Instance, objective: str, budget: Budget) -> Value:
-        """Return the best value for one machine that interrupts at will and serves each request its shares."""
+        """Return the best value of one interruptible machine that serves requests their shares."""
         self.check(instance)
         self.spend(instance, budget)
         priced = PricedSteps(instance, self)
@@ -126,16 +124,16 @@ class Shares(Division):
 
     @property
     def why(self) -> str:
-        """The argument in words."""
+        """The argument."""
         parts = {name: getattr(self, name) for name in RESOURCES}
         shared = ", ".join(f"{part / UNIT:.0%} by {name}" for name, part in parts.items() if part) or "by nothing"
         return f"requests share the time of batches, their fixed part {shared}, and time runs once"
 
 
 def most_prefill(instance: Instance) -> int:
-    """Return the most tokens that prefills process in one batch: the budget, what the memory holds, or all there is.
+    """Return the most tokens prefilled in one batch: the budget, what the memory holds, or all there is.
 
-    A request in work has m tokens before and m + c after, at most its peak, and so c of them are no more.
+    A request in work has m tokens before and m + c after, at most its peak, so c of them are no more.
     """
     machine = instance.machine
     held = None if machine.block_limit is None else machine.block_limit * machine.block
@@ -144,7 +142,7 @@ def most_prefill(instance: Instance) -> int:
 
 
 class PricedSteps:
-    """The steps of an instance, with their shares of time in units of 2^-`bits` ticks."""
+    """The steps of an instance, with shares of time in units of 2^-`bits` ticks."""
 
     def __init__(self, instance: Instance, proof: Division) -> None:
         self.instance, self.proof = instance, proof
@@ -155,16 +153,15 @@ class PricedSteps:
         others = sum(r.call_time + r.arrival for r in instance.requests) + least_work(instance)
         check_size(sum(self.steps.sums(self.ticks)) + others)
         self.done = self._since_arrival(self.ticks + self.steps.waits)
-        """Ticks from the arrival to the end of the batch of each step, at the least."""
+        """Least ticks from the arrival to the end of each step's batch."""
 
     def divided(self, proof: Division) -> PricedSteps:
-        """Return the same steps with the time of batches divided in another way, but for `packs`."""
+        """Return the same steps with another division, but for `packs`."""
         other = copy(self)
         other.proof, other.mixed = proof, _mixture(self.instance.cost, proof.functions)
         return other
 
     def _since_arrival(self, values: Integers) -> Integers:
-        """Return running sums within each request."""
         running = np.cumsum(values)
         before = running[self.steps.first[:-1]] - values[self.steps.first[:-1]]
         return running - np.repeat(before, np.diff(self.steps.first))
@@ -172,7 +169,7 @@ class PricedSteps:
     def work(self, base: Fraction, *others: dict[str, Fraction], last: bool = False) -> tuple[Integers, int]:
         """Return the share of each step in units of 2^-bits, and bits: `base` is shared, `others` are more prices.
 
-        `last`: but for first tokens only that in the last batch of a step.
+        `last`: only that in the last batch of a step, but for first tokens.
         """
         added = (self.proof.share(self.instance, base), *others)
         exact = {
@@ -188,33 +185,33 @@ class PricedSteps:
         return work >> spare, bits - spare
 
     def busy_time(self) -> Fraction:
-        """Return the prices of all work, and the fixed part of as many batches as there are at the least."""
+        """Return the prices of all work, plus the fixed parts of the fewest batches."""
         base, prefill, prices = self.mixed
         work, bits = self.work(Fraction(0), prices)
         shared = Fraction(sum(self.steps.sums(work)), 2**bits) + base * self.batches() + prefill * self.prefills()
         return max(shared, Fraction(max(self.steps.sums(self.ticks))))
 
     def prefills(self) -> int:
-        """Return the least number of batches with a prefill."""
+        """Return the fewest batches with a prefill."""
         return -(-self.steps.prefilled() // most_prefill(self.instance))
 
     def shares(self, *, last: bool = False) -> tuple[Integers, int]:
-        """Return the share of each step in units of 2^-bits ticks, and bits (`last`: as for `work`).
+        """Return the share of each step in units of 2^-bits ticks, and bits; `last` as for `work`.
 
-        What a batch with prefills takes more than one without is shared by prefill tokens.
+        Prefill tokens share what a batch with prefills takes more.
         """
         base, prefill, prices = self.mixed
         return self.work(base, prices, {"prefill_tokens": prefill / most_prefill(self.instance)}, last=last)
 
     def batches(self) -> int:
-        """Return the least number of batches with work: those before and after a step are its request's own."""
+        """Return the fewest batches with work: around a step they are its request's own."""
         work, bits = self.work(Fraction(1))
         done = self._since_arrival(self.steps.batches)
         pieces = self._pieces(work, bits, done - self.steps.batches, self._after(done), [0] * len(self.arrivals))
         return max(-(-largest(pieces) // (1 << bits)), int(done.max()))
 
     def last(self, *, by_flow: bool) -> Fraction:
-        """Return the least of the largest completion (`by_flow`: flow time), by tails (Jackson)."""
+        """Return the least largest completion (`by_flow`: flow time), by tails (Jackson)."""
         work, bits = self.shares()
         after = self._after(self.done)
         if by_flow:
@@ -225,13 +222,11 @@ class PricedSteps:
         return max(Fraction(largest(pieces), 2**bits), Fraction(longest))
 
     def _after(self, done: Integers) -> Integers:
-        """Return what is left of the request after each step."""
         return np.repeat(done[self.steps.first[1:] - 1], np.diff(self.steps.first)) - done
 
     def _pieces(
         self, work: Integers, bits: int, before: Integers, after: Integers, arrivals: list[int]
     ) -> list[WorkPiece]:
-        """Return work in pieces of a few steps; ranks are the tails of their last steps, negated."""
         first = self.steps.first
         place = np.arange(len(work)) - np.repeat(first[:-1], np.diff(first))
         starts = np.flatnonzero((place % (1 + len(work) // MOST_PIECES) == 0) | (self.steps.waits > 0))
@@ -244,7 +239,7 @@ class PricedSteps:
         ]
 
     def total(self, objective: str, parts_alone: tuple[int, ...]) -> Fraction:
-        """Return the least sum of weighted flow times (for total-ttft: to the first tokens), by mean busy times.
+        """Return the least sum of weighted flow times (total-ttft: to first tokens), by mean busy times.
 
         Each request counts by its shares for its part, and else alone.
         """
@@ -275,7 +270,7 @@ class PricedSteps:
         return Fraction(total, UNIT << bits)
 
     def _tails(self, work: Integers, goal: list[int]) -> list[int]:
-        """Return for each request the sum of work times (twice) what is left after the middle of its batch."""
+        """For each request the sum of work times (twice) what is left after the middle of its batch."""
         least = least_work(self.instance)
         totals = []
         for start, stop, end in zip(self.steps.first[:-1].tolist(), self.steps.first[1:].tolist(), goal, strict=True):
@@ -284,13 +279,12 @@ class PricedSteps:
         return totals
 
     def late(self) -> int:
-        """Return how many requests are late even alone."""
+        """Return how many are late even alone."""
         firsts, lasts = self.done[self.steps.first[:-1]].tolist(), self.done[self.steps.first[1:] - 1].tolist()
         return sum(map(Request.is_late, self.instance.requests, firsts, lasts))
 
 
 def _mixture(cost: Cost, functions: tuple[int, ...]) -> tuple[Fraction, Fraction, dict[str, Fraction]]:
-    """Return what a batch takes at least, one with prefills besides, and the prices of what is done in it."""
     base = prefill = Fraction(0)
     prices = dict.fromkeys(StepPrices._fields, Fraction(0))
     for part, line in zip(functions, lines(cost), strict=True):

@@ -1,7 +1,7 @@
-"""The local graphs of `slots`: each kind of request on its own, tick by tick, as arrays; and which states are as good.
+"""The local graphs of `slots`: each kind of request on its own, tick by tick; and which states are as good.
 
-A step of a local graph is a tick: an option of a batch (`options.py`), or idling between batches. Nothing is left out
-but what a simulation shows to be no better, and the simulation is computed here.
+A step is a tick: an option of a batch (`options.py`), or idling between batches. Left out is only what a simulation,
+computed here, shows to be no better.
 """
 
 from functools import cached_property
@@ -22,12 +22,10 @@ from kvcore.metrics import SUMS, scale_of, weight
 Integers = npt.NDArray[np.int64]
 
 MOST_STATES, MOST_OPTIONS = 200_000, 2_000_000
-"""Local states and options of all kinds of requests together."""
 MOST_COMPARED, MOST_PAIRS = 2**31, 2**28
-"""Pairs of options, and of states, of one kind up to which its simulation is computed; else no state is as good as
-another."""
+"""Most pairs of options, and of states, of one kind; above, no simulation is computed."""
 REACH_WORK, KEEP_WORK, COMPARE_WORK = 4, 6, 6
-"""What an option at a tick, two options of a state, and a pair that a simulation compares take."""
+"""Work of an option at a tick, two options of a state, a compared pair."""
 OF_OPTIONS = ("use", "acts", "decodes", "prefills", "ends")
 MOST_SLOTS, MOST_RATE = 2**16, 2**40
 
@@ -35,9 +33,9 @@ MOST_SLOTS, MOST_RATE = 2**16, 2**40
 class Graphs(NamedTuple):
     """All local graphs as arrays; states and options of a kind are consecutive. Options of state i: first[i] and on.
 
-    `use` [options, resources]; `ends`: whether the option pays `rate` for each tick up to the end of its batch; `over`:
-    nothing is left to pay; `limits` has -1 where none can bind. `idle` is where a tick between batches leads. Where
-    `strict`, a batch must have work or a transfer; else drops alone make one, too, which allows more.
+    `use` [options, resources]; `ends`: whether the option pays `rate` for each tick up to its batch's end; `over`:
+    nothing is left to pay; `limits`: -1 where none can bind; `idle`: the state a tick later between batches; `strict`:
+    a batch must have work or a transfer; else drops alone make one, too.
     """
 
     first: Integers
@@ -62,8 +60,7 @@ class Graphs(NamedTuple):
 class Reduced(NamedTuple):
     """What a simulation leaves of `graphs`. Better states than i: better[better_first[i]:better_first[i + 1]].
 
-    `state` and `option` are the places in the whole graphs of what is left, `kind` the kind of each state, and `start`
-    the first state of each kind.
+    `state` and `option` are places in the whole graphs, `kind` the kind of each state, `start` each kind's first.
     """
 
     graphs: Graphs
@@ -79,7 +76,7 @@ class LocalGraphs:
     """The local graphs of an instance for an objective.
 
     `kinds` are requests that differ in their ids alone, with their count; `start` the first state of each. Where
-    `paced`, only states of as many tokens are compared: every token then comes in the tick in which it came.
+    `paced`, only states of as many tokens are compared: tokens keep their ticks.
     """
 
     def __init__(
@@ -91,12 +88,12 @@ class LocalGraphs:
         self.origin = 0 if objective == "busy-time" else instance.first_arrival
         self.limits = np.array(limits_of(self.machine, -1), np.int64)
         self.implied: list[tuple[int, int]] = []
-        """Limits that can only be exceeded together with another one, and that one."""
+        """Limits exceeded only with another, and that."""
         self.groups: dict[Request, list[int]] = {}
         for i, request in enumerate(instance.requests):
             self.groups.setdefault(self._timed(request.shape), []).append(i)
         self.members = [i for group in self.groups.values() for i in group]
-        """The places of the requests in the instance, one kind after another."""
+        """Places of requests in the instance, by kind."""
         self.counts = np.array([len(group) for group in self.groups.values()])
         self.states: list[LocalState] = []
         self.options: list[Option] = []
@@ -105,23 +102,21 @@ class LocalGraphs:
         bounds = [*self.start, len(self.states)]
         self.spans = list(pairwise(bounds))
         self.as_good: dict[int, Any] = {}
-        """Which state of the kind that starts there is as good as which other, where `reduced` has compared them."""
+        """By start of a kind: which states are as good."""
         self.merged = np.arange(len(self.states))
-        """The state that stands for each, once `reduced` is there."""
+        """The representative of each, after `reduced`."""
         self.alone = [self._earliest(request, *span) for request, span in zip(self.groups, self.spans, strict=True)]
-        """The tick at which each kind is over if nothing else is there."""
         if min(self.alone) < 0:
             raise InvalidCertificate(f"slots take at most {MOST_SLOTS} ticks")
 
     def _earliest(self, request: Request, start: int, stop: int) -> int:
-        """Return the tick at which a kind is over if nothing else is there (-1: none of those that may be)."""
         ticks = min(MOST_SLOTS, request.arrival + request.call_time + len(request.segments) * request.peak)
         size = stop - start + int(self.graphs.first[stop] - self.graphs.first[start])
         self.budget.spend("the ticks of a request alone", REACH_WORK * ticks * size)
         return int(earliest(self.graphs, start, stop, MOST_SLOTS))
 
     def _timed(self, request: Request) -> Request:
-        """Return the request from the first arrival on; for busy-time, without any wait.
+        """From the first arrival on; for busy-time, without any wait.
 
         The batches of a schedule stay valid where nothing waits (lemma Z of docs/bounds.md), and without gaps their
         number, and so the busy time, is the makespan.
@@ -131,7 +126,7 @@ class LocalGraphs:
         return request.with_calls(lambda call: call.replace(duration=0)).replace(arrival=0)
 
     def rate_of(self, request: Request, scale: int) -> int:
-        """Return what a tick costs, in the unit of the target."""
+        """Return the cost of a tick in the target's unit."""
         return int(weight(request, self.objective) * scale) if self.objective in SUMS else 0
 
     def _build(self, instance: Instance) -> Graphs:
@@ -187,7 +182,7 @@ class LocalGraphs:
         )  # fmt: skip
 
     def _binding(self, first: Integers, use: Integers) -> Integers:
-        """Return the limits that can bind (-1: no limit, or none that can).
+        """Limits that can bind (else -1).
 
         One cannot if all requests together never take so much; nor if no option takes more of it, in parts of the
         limit, than of another resource whose limit stays: then it is `implied` by that.
@@ -206,9 +201,9 @@ class LocalGraphs:
         return limit
 
     def folded(self, prices: Any) -> Any:
-        """Return prices [resources, slots] with those of limits that others imply as prices of these: no value falls.
+        """Return prices [resources, slots] with those of implied limits moved to the others: no value falls.
 
-        Whole prices are rounded down. Prices of limits that cannot bind otherwise are left out.
+        Whole prices are rounded down; those of other limits that cannot bind are left out.
         """
         prices = prices.copy()
         for r, q in self.implied:
@@ -225,7 +220,7 @@ class LocalGraphs:
     def deadlines(self, target: int) -> list[int]:
         """Return the last tick at which each kind may be over in a schedule below the target.
 
-        For a sum: what one request costs beyond its time alone is at most what all together may.
+        For a sum: one request costs at most as much beyond its time alone as all together may.
         """
         requests, ticks = list(self.groups), []
         rates = [int(self.graphs.rate[start]) for start in self.start]
@@ -255,7 +250,7 @@ class LocalGraphs:
 
     @cached_property
     def reduced(self) -> Reduced:
-        """The graphs with states that are as good as each other merged, and without options that are no better.
+        """The graphs with equally good states merged, and without options that are no better.
 
         A state a is at least as good as b (the greatest such relation): it is over if b is; so is where it idles; and
         for each option of b it has one that takes no more of what is limited, shows no phase that the other does not,
@@ -304,7 +299,6 @@ class LocalGraphs:
         )  # fmt: skip
 
     def _simulated(self, graphs: Graphs, step: Integers, start: int, stop: int) -> Any:
-        """Return the simulation of a kind; the last pairs of it are counted when they were compared."""
         compared, size = np.zeros(1, np.int64), stop - start
         self.budget.spend(
             f"a simulation of {size} states",
@@ -316,7 +310,6 @@ class LocalGraphs:
         return as_good
 
     def _kept(self, graphs: Graphs, start: int, stop: int, as_good: Any) -> Any:
-        """Return which options of a kind no other one is as good as."""
         pairs = int((np.diff(graphs.first[start : stop + 1]) ** 2).sum())
         self.budget.spend("options of the same state", KEEP_WORK * pairs)
         return kept_options(graphs, start, stop, as_good)
@@ -326,7 +319,7 @@ _LAST: dict[tuple[str, str, bool], LocalGraphs] = {}
 
 
 def local_graphs(instance: Instance, objective: str, strict: bool, budget: Budget | None = None) -> LocalGraphs:
-    """Return the local graphs of an instance for an objective, which spend from the budget; the last ones are kept."""
+    """Return an instance's local graphs; the last ones are kept."""
     key = instance.sha256, objective, strict
     if key not in _LAST:
         _LAST.clear()
@@ -335,7 +328,6 @@ def local_graphs(instance: Instance, objective: str, strict: bool, budget: Budge
 
 
 def _with_options(graphs: Graphs, kept: Any) -> Graphs:
-    """Return the graphs with some of the options."""
     first = np.concatenate(([0], np.cumsum(kept)))[graphs.first]
     options = {name: getattr(graphs, name)[kept] for name in ("next", *OF_OPTIONS)}
     return graphs._replace(first=first, **options)

@@ -1,6 +1,6 @@
-"""Compiled where numba is installed: simulation, values under prices, and the search over layers, for `slots`.
+"""Simulation, values and search of `slots`, compiled where numba is installed.
 
-All numbers are whole. `slots.check_size` makes sure, in unbounded integers, that no sum here reaches 2^61.
+All numbers are whole; `slots.check_size` keeps all sums here below 2^61.
 """
 
 from typing import Any, NamedTuple
@@ -11,14 +11,14 @@ from kvcore.compiled import allocating, compiled
 from kvcore.limits import DEVICE, HOST, SHARED
 
 NEVER = 2**60
-"""Stands for a cost that is not finite: the request cannot be over in time. Sums of it are never taken."""
+"""The request cannot be over in time. Never summed."""
 FULL = -1
 OUT_OF_TRIES, OUT_OF_STATES, COMPLETE = range(3)
 
 
 @allocating
 def earliest(graphs, start, stop, most):
-    """Return the first tick at which a request can be over, alone (-1: not within `most` ticks)."""
+    """Return the first tick at which a request can be over alone (-1: beyond `most`)."""
     now = np.zeros(stop - start, np.bool_)
     now[0] = True
     for t in range(most + 1):
@@ -36,7 +36,7 @@ def earliest(graphs, start, stop, most):
 
 @compiled
 def no_more(graphs, a, b):
-    """Whether option a takes no more than option b of what is limited, shows no other phase, and acts if it must."""
+    """Whether option a takes no more than b of what is limited, shows no other phase, and acts if it must."""
     if graphs.strict and graphs.acts[b] and not graphs.acts[a]:
         return False
     if not graphs.hybrid and (
@@ -51,10 +51,7 @@ def no_more(graphs, a, b):
 
 @compiled
 def answers(graphs, as_good, start, a, b, compared):
-    """Whether state a can answer all that state b may do, where `as_good` says what is as good as what.
-
-    `compared` [1] counts pairs of options.
-    """
+    """Whether state a can answer all that b may do, under `as_good`; `compared` [1] counts pairs of options."""
     if not as_good[graphs.idle[a] - start, graphs.idle[b] - start]:
         return False
     rests = False
@@ -87,8 +84,8 @@ def answers(graphs, as_good, start, a, b, compared):
 def simulation(graphs, group, start, stop, most, compared):
     """Return the greatest relation [state, state] of a kind that `answers` allows: the first is as good as the other.
 
-    A request that is over is as good as one that is not. Only states of one `group` are compared; and none, where that
-    takes more than `most` pairs of options; so many were `compared` (a look at four states counts as one).
+    A request that is over is as good as one that is not. Only states of one `group` are compared, none where that takes
+    more than `most` pairs of options; so many were `compared` (a look at four states counts as one).
     """
     size = stop - start
     as_good = np.ones((size, size), np.bool_)
@@ -113,7 +110,7 @@ def simulation(graphs, group, start, stop, most, compared):
 
 @allocating
 def kept_options(graphs, start, stop, as_good):
-    """Return which options of a kind are kept: those to which no other of their state is as good."""
+    """Return the options of a kind to which no other of their state is as good."""
     begin = graphs.first[start]
     kept = np.ones(graphs.first[stop] - begin, np.bool_)
     for i in range(start, stop):
@@ -130,9 +127,9 @@ def kept_options(graphs, start, stop, as_good):
 
 @allocating
 def values(graphs, prices, since, scale):
-    """Return what each state costs at the least from each slot on, with what it pays: [slots + 1 - since, states].
+    """Return the least cost with payments of each state from each slot on: [slots + 1 - since, states].
 
-    `prices` [resources, slots]. A value is the least over the options and idling: a definition, by recursion.
+    `prices` [resources, slots]. A value is the least over the options and idling, by recursion.
     """
     slots, states = prices.shape[1], len(graphs.idle)
     cheapest = np.full((slots + 1 - since, states), NEVER, np.int64)
@@ -163,10 +160,10 @@ def values(graphs, prices, since, scale):
 
 
 class Layer(NamedTuple):
-    """Joint states at a tick: `keys` [entries, requests], what each has cost, and what it may have cost (`room`).
+    """Joint states at a tick: `keys` [entries, requests], costs so far, and the most these may be (`room`).
 
-    `table` finds an entry by its hash. `parent` and `choice` [entries, requests] say how it was reached (-1: idle);
-    `choice` has no columns where no schedule is wanted.
+    `table` finds entries by hash. `parent` and `choice` [entries, requests] say how one was reached (-1: idle);
+    `choice` has columns only for schedules.
     """
 
     keys: Any
@@ -179,10 +176,10 @@ class Layer(NamedTuple):
 
 
 class Slot(NamedTuple):
-    """What a tick needs to know.
+    """What the expansion of a tick reads.
 
-    Values of each vector now and after it [vectors, states], its prices [vectors, resources], what the limits cost
-    there and from the next tick on [vectors], the tick, the unit of prices, and the most that an end may cost.
+    Values of each vector now and after it [vectors, states], its prices [vectors, resources], costs of the limits there
+    and from the next tick on [vectors], the tick, the unit of prices, and the most that an end may cost.
     """
 
     now: Any
@@ -208,7 +205,7 @@ def hash_of(key):
 
 @compiled
 def find(keys, table, key):
-    """Return the place of `key` in the table: of its entry, or where it would stand (`table` has -1 there)."""
+    """Return the place of `key` in the table, or of its gap (-1)."""
     mask = np.uint64(len(table) - 1)
     at = hash_of(key) & mask
     while table[at] >= 0:
@@ -225,9 +222,9 @@ def find(keys, table, key):
 
 @compiled
 def room_of(values_of, later, key, scale, goal):
-    """Return the most that may have been spent before `key` for an end below the target (-1: nothing may).
+    """Return the most spent before `key` for an end below the target (-1: nothing may).
 
-    `values_of` [vectors, states] and `later` [vectors] are of the tick at which it stands.
+    `values_of` [vectors, states] and `later` [vectors] are those of its tick.
     """
     room = goal
     for p in range(len(values_of)):
@@ -253,7 +250,7 @@ def lower_rooms(layer, values_of, later, scale, goal):
 
 @allocating
 def dominated(layer, kind, reduced, graphs, tick):
-    """Return which entries need not be followed: too costly, or no better than one with a better state in a place."""
+    """Return which entries are cut: too costly, or no better than one with a better state."""
     requests = layer.keys.shape[1]
     cut = np.zeros(layer.size, np.bool_)
     key = np.empty(requests, np.int32)
@@ -289,7 +286,7 @@ def dominated(layer, kind, reduced, graphs, tick):
 
 @allocating
 def empty_layer(requests, traced):
-    """Return a layer without entries; one that is `traced` keeps how its entries were reached."""
+    """Return an empty layer; a `traced` one keeps how entries are reached."""
     entries = 256
     return Layer(
         np.empty((entries, requests), np.int32),
@@ -304,7 +301,7 @@ def empty_layer(requests, traced):
 
 @allocating
 def grown(layer):
-    """Return a full layer with room for twice as many entries."""
+    """Return a full layer with twice the room."""
     size, requests = layer.keys.shape
     keys, choice = np.empty((2 * size, requests), np.int32), np.empty((2 * size, layer.choice.shape[1]), np.int32)
     cost, room = np.empty(2 * size, np.int64), np.empty(2 * size, np.int64)
@@ -322,10 +319,7 @@ def grown(layer):
 
 @compiled
 def reach(layer, size, kind, slot, key, cost, parent, chosen):
-    """Add the joint state `key` at this cost to the `size` of a layer, its requests of one kind in order.
-
-    Return how many there are then.
-    """
+    """Add the joint state `key`, its requests of one kind in order; return the layer's size."""
     requests = len(key)
     for j in range(1, requests):
         state, option, k = key[j], chosen[j], j
@@ -352,9 +346,9 @@ def reach(layer, size, kind, slot, key, cost, parent, chosen):
 
 @compiled
 def priced_options(graphs, slot, p, i, lists, length):
-    """List the options of state i by their reduced cost under vector p; return how many end in time.
+    """List the options of state i by reduced cost under vector p; return how many end in time.
 
-    `lists` are reduced costs, those less what the option pays, and the options themselves, [vectors, options] each.
+    `lists` [vectors, options]: reduced costs, those less what the option pays, and options.
     """
     reduced, net, option = lists
     begin, count = graphs.first[i], 0
@@ -379,7 +373,7 @@ def priced_options(graphs, slot, p, i, lists, length):
 
 
 class Scratch(NamedTuple):
-    """A batch that is put together, by requests: what each may do, has chosen, and what those before it come to."""
+    """A batch in the making, by request: options, choice, and sums before it."""
 
     key: Any
     chosen: Any
@@ -401,10 +395,10 @@ class Scratch(NamedTuple):
 
 @allocating
 def expand(layer, cut, kind, graphs, slot, lists, length, tries, traced):
-    """Return the next layer, and what is left of the `tries` (below 0: there were not enough).
+    """Return the next layer, and the `tries` left (below 0: too few).
 
-    From each entry that is not `cut`: idling, and every batch under the limits whose reduced costs and unused supply
-    leave an end below the target possible, under the vector of prices that says most of the entry.
+    From each entry not `cut`: idling, and every batch under the limits whose reduced costs and unused supply leave an
+    end below the target possible, under the entry's best vector.
     """
     requests = layer.keys.shape[1]
     following, size = empty_layer(requests, traced), 0
@@ -433,7 +427,7 @@ def expand(layer, cut, kind, graphs, slot, lists, length, tries, traced):
 
 @compiled
 def follow(layer, i, kind, graphs, slot, lists, length, tries, following, size, made):
-    """Add what entry i leads to; return the size of the layer (`FULL`: it has no room for all), and the tries left."""
+    """Add what entry i leads to; return the layer's size (`FULL`: no room), and the tries left."""
     reduced, net, option = lists
     requests, limits = layer.keys.shape[1], graphs.limits
     key, chosen, sorted_key, sorted_chosen = made.key, made.chosen, made.sorted_key, made.sorted_chosen

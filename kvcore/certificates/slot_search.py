@@ -1,4 +1,4 @@
-"""The search behind `slots`: layer by layer over joint states, pruned by values that it computes itself."""
+"""The search behind `slots`: layer by layer over joint states, pruned by values that it computes."""
 
 from __future__ import annotations
 
@@ -30,17 +30,17 @@ from kvcore.metrics import SUMS
 Integers = npt.NDArray[np.int64]
 
 VECTORS = 12
-"""Vectors of prices that are used at one tick, at the most: the first, and the latest ones."""
+"""Vectors used at one tick: the first, and the latest."""
 MOST_HELD = 2**31
-"""Bytes of the layers that are kept where a schedule is wanted."""
+"""Bytes of layers kept for a schedule."""
 VALUE_WORK = 10
-"""What an option takes in a slot, under a vector of prices."""
+"""Of an option in a slot, under a vector."""
 LARGEST = 2**59
-"""No sum of values may reach this."""
+"""Sums of values stay below this."""
 
 
 class Vector(NamedTuple):
-    """Prices [resources, slots] in units of 1/scale, of use from the slot `since` on."""
+    """Prices [resources, slots] in units of 1/scale, from slot `since` on."""
 
     since: int
     prices: Integers
@@ -48,29 +48,29 @@ class Vector(NamedTuple):
 
 @dataclass
 class Outcome:
-    """How a search ended: `proved` that nothing is below the target; or with an end that is; or neither, at a limit."""
+    """How a search ended: nothing below the target (`proved`), an end below it, or a limit."""
 
     proved: bool
     states: int
     tries: int
     cost: int | None = None
-    """What the end has cost."""
+    """Of the end."""
     path: list[tuple[Any, Any]] = field(default_factory=list)
-    """Where a schedule is wanted: the keys from the start to the end, each with the options that led to it."""
+    """Keys from start to end, each with the options before it, for a schedule."""
 
 
 class SlotSearch:
     """The search for a schedule below `target` (in units of the objective times `scale_of`), tick by tick.
 
-    `steer` is called at each tick with the search, the layer and what is cut of it; it may add vectors, and cut more,
-    after which nothing is proved.
+    `steer`, called at each tick with the search, the layer and its cut, may add vectors, or cut more: then nothing is
+    proved.
     """
 
     def __init__(self, local: LocalGraphs, target: int, scale: int, budget: Budget | None = None) -> None:
         self.local, self.scale, self.budget = local, scale, budget
         self.reduced = local.reduced
         self.deadline = np.maximum(local.deadlines(target), 0)[self.reduced.kind]
-        """Of each state, before prices lower it."""
+        """Before prices lower it."""
         self.graphs = self.reduced.graphs._replace(deadline=self.deadline)
         self.slots = int(self.deadline.max())
         self.goal = target - 1 + local.base() if local.objective in SUMS else 0
@@ -78,15 +78,14 @@ class SlotSearch:
         self.start = self.reduced.start[self.kind].astype(np.int32)
         self.vectors: list[Vector] = []
         self.values: dict[int, Integers] = {}
-        """What each state costs at the least under a vector, for those in use."""
+        """Of states under each vector in use."""
         self.later: list[Integers] = []
-        """What all limits cost under a vector, from each slot on."""
+        """Of all limits under each vector, from each slot on."""
         self.tick = 0
         self.tries_per_state = 0.0
-        """Of the tick before."""
 
     def add(self, vector: Vector) -> None:
-        """Take in a vector of prices (InvalidCertificate: it proves nothing, or 64 bits might not hold its sums)."""
+        """Take in a vector (InvalidCertificate: it proves nothing, or 64 bits might not hold its sums)."""
         limits, rate = self.local.limits, int(self.graphs.rate.max())
         if self.budget is not None:
             size = 8 * (self.slots + 1) * (SHARED + 1)
@@ -120,10 +119,10 @@ class SlotSearch:
         return np.append(np.cumsum(each[::-1])[::-1], 0)
 
     def _tighten(self) -> bool:
-        """Lower the deadlines by what the first vector says; return whether there are fewer slots then.
+        """Lower the deadlines by the first vector; return whether there are fewer slots then.
 
-        The ticks up to its end are part of what the start is worth of a request. So with f the worth of the start of
-        all, and v that of one, the others cost f - v or more, and what is left of the target bounds these ticks.
+        The ticks up to its end are part of the start's worth of a request. So with f the worth of the start of all, and
+        v that of one, the others cost f - v or more, and what is left of the target bounds these ticks.
         """
         start = self.value_rows(0)[0, self.start]
         if self.local.objective not in SUMS or int(start.max()) >= NEVER:
@@ -140,7 +139,7 @@ class SlotSearch:
         return slots < before
 
     def value_rows(self, v: int) -> Integers:
-        """Return the values of a vector [slots + 1 - since, states], computed once while it is in use."""
+        """Return a vector's values [slots + 1 - since, states], computed once while in use."""
         if v not in self.values:
             if self.budget is not None:
                 slots, states = self.slots + 1 - self.vectors[v].since, len(self.graphs.idle)
@@ -150,7 +149,7 @@ class SlotSearch:
         return self.values[v]
 
     def in_use(self, tick: int) -> list[int]:
-        """Return the vectors that are used at a tick."""
+        """Return the vectors used at a tick."""
         there = [v for v, vector in enumerate(self.vectors) if vector.since <= tick]
         chosen = sorted({there[0], *there[-VECTORS:]})
         for v in set(self.values) - set(chosen):
@@ -159,19 +158,19 @@ class SlotSearch:
         return chosen
 
     def at(self, chosen: Sequence[int], tick: int) -> tuple[Integers, Integers]:
-        """Return the values of states at a tick [vectors, states], and what the limits cost from there [vectors]."""
+        """Return values of states at a tick [vectors, states], and costs of the limits from there [vectors]."""
         rows = [self.value_rows(v)[tick - self.vectors[v].since] for v in chosen]
         return np.array(rows), np.array([self.later[v][tick] for v in chosen])
 
     def slot(self, chosen: Sequence[int]) -> Slot:
-        """Return what the expansion of the tick needs to know."""
+        """Return what the expansion of the tick reads."""
         now, later_now = self.at(chosen, self.tick)
         after, later = self.at(chosen, self.tick + 1)
         prices = np.array([self.vectors[v].prices[:, self.tick] for v in chosen])
         return Slot(now, after, prices, later_now - later, later, self.tick, self.scale, self.goal)
 
     def see(self, layer: Layer, chosen: Sequence[int]) -> None:
-        """Lower the rooms of the entries by what the `chosen` vectors say at this tick."""
+        """Lower the rooms of entries by the `chosen` vectors."""
         rows, later = self.at(chosen, self.tick)
         lower_rooms(layer, rows, later, self.scale, self.goal)
 
@@ -183,7 +182,7 @@ class SlotSearch:
         traced: bool = False,
         steer: Callable[[SlotSearch, Layer, Any], None] | None = None,
     ) -> Outcome:
-        """Search until nothing is left below the target, an end is reached that is, or a limit."""
+        """Search until nothing is left below the target, an end is, or a limit is reached."""
         layer = self.first_layer(traced)
         options = len(self.graphs.next)
         layers, states, tries, known = [layer], 0, most_tries, 1
@@ -233,7 +232,7 @@ class SlotSearch:
 
     @staticmethod
     def path(layers: list[Layer], entry: int) -> list[tuple[Any, Any]]:
-        """Return the keys from the start to an entry of the last layer, each with the options that led to it."""
+        """Return the keys from the start to an entry, each with the options before it."""
         path = []
         for layer in reversed(layers):
             path.append((layer.keys[entry].copy(), layer.choice[entry].copy()))

@@ -1,7 +1,7 @@
 """A search over all schedules with batches of one tick, steered by prices of slots, that the checker runs again.
 
-Nothing of the file is believed: prices only say what a state is worth, and their values are recomputed. Wrong ones
-prove less. `docs/bounds.md` has the argument, section "A search to run again".
+Prices only say what a state is worth, and values are recomputed: wrong ones prove less (`docs/bounds.md`, "A search to
+run again").
 """
 
 from fractions import Fraction
@@ -20,18 +20,18 @@ from kvcore.limits import LIMITS
 from kvcore.metrics import Value, scale_of
 
 MOST_STATES, MOST_TRIES = 4_000_000, 1_000_000_000
-"""Joint states, and options of a request tried in them, that a checker looks at."""
+"""Joint states, and options tried in them."""
 STATE_WORK, TRY_WORK, STATE_BYTES = 20_000, 60, 300
-"""What a state and a try take."""
+"""Work of a state and a try."""
 GRAPH_BYTES = 2**30
-"""What local graphs take at the most (`slot_graph.MOST_OPTIONS`)."""
+"""Bytes of local graphs (`slot_graph.MOST_OPTIONS`)."""
 MOST_REQUESTS = 100
 
 PriceRow = Annotated[tuple[Annotated[int, Field(ge=0, le=2**50)], ...], Field(max_length=2**16)]
 
 
 class SlotPrices(Noun):
-    """Prices in units of 1/`scale`, of use from the slot `since` on (0: the first arrival); none after a row's end."""
+    """Prices in units of 1/`scale`, used from slot `since` on (0: the first arrival); none after a row's end."""
 
     since: Annotated[int, Field(ge=0, le=2**16)] = 0
     device: PriceRow = ()
@@ -52,7 +52,7 @@ class SlotPrices(Noun):
 class Slots(Proof):
     """No schedule is below `target`, in units of the objective (of 1/lcm of the outputs, for normalized-latency).
 
-    The search takes `states` joint states and `tries` options, or fewer.
+    The search takes at most `states` joint states and `tries` options.
     """
 
     kind: Literal["slots"] = "slots"
@@ -60,7 +60,7 @@ class Slots(Proof):
     target: Annotated[int, Field(ge=1, le=LIMIT)]
     scale: Annotated[int, Field(ge=1, le=2**30)]
     strict: bool = False
-    """Whether a batch must have work or a transfer; else drops alone make one, too, which proves no more, faster."""
+    """Whether a batch must have work or a transfer; else drops alone make one: faster, no more proved."""
     prices: Annotated[tuple[SlotPrices, ...], Field(min_length=1, max_length=2000)]
     states: Annotated[int, Field(ge=0, le=MOST_STATES)]
     tries: Annotated[int, Field(ge=0, le=MOST_TRIES)]
@@ -85,7 +85,7 @@ class Slots(Proof):
 
     @property
     def why(self) -> str:
-        """The argument in words."""
+        """The argument."""
         return (
             f"a search over all batches of one tick, with {len(self.prices)} vectors of prices, finds nothing below "
             f"in {self.states} states"
@@ -93,6 +93,6 @@ class Slots(Proof):
 
 
 def check_size(instance: Instance) -> None:
-    """Raise InvalidCertificate if the search has no hope."""
+    """Raise InvalidCertificate for a hopeless search."""
     if len(instance.requests) > MOST_REQUESTS:
         raise InvalidCertificate(f"slots take at most {MOST_REQUESTS} requests")

@@ -1,8 +1,8 @@
-"""Prices of work over time, where a small batch that is fast pays more for its work than a full one that is slow.
+"""Prices of work over time, where a small fast batch pays more for its work than a full slow one.
 
 `docs/bounds.md` ("Speed has a price") says what a request pays while a batch of length D runs, and proves the bound
-from V[i], the least that request i takes and pays. The lemma here bounds V[i] from below. Symbols are
-those of the page: lam a price, F the fixed part of a line, f of it not shared, a[i] `fees`, w[q] the work for token q.
+from V[i], the least that request i takes and pays. The lemma here bounds V[i] from below, in the symbols of that page:
+lam a price, F the fixed part of a line, f of it not shared, a[i] `fees`, w[q] the work for token q.
 
 1. *Speed.* A batch with a part theta of the work for token q has c[i] >= theta w[q] and speed x = theta / D, and
    D - f <= D (1 - f x). So the token pays each tick at least lam w[q] phi(x) with phi(x) = x / (1 - f x), and in fees
@@ -19,7 +19,7 @@ those of the page: lam a price, F the fixed part of a line, f of it not shared, 
 4. *Ends.* If C[i] is in slot s, time before s, or before the others can begin, is charged whole. n tokens in a part tau
    of s cost tau + lam w tau phi(n / tau), at least n times the least of (1 + lam w phi(x)) / x, where tangents meet.
    After the last slot only time costs.
-5. *Largest flow time.* What a request pays at least comes from the same pieces, cut at r[i] + Z; it is 0 if that is
+5. *Largest flow time.* The least that a request pays comes from the same pieces, cut at r[i] + Z; it is 0 if that is
    after the last slot.
 
 *A price for each line.* For more lines D >= beta[k] + sum of c[k, i] (`lines`), nothing of beta[k] shared, with prices
@@ -32,8 +32,8 @@ mu[k], request i also pays mu[k] c[k, i] / D a tick: all requests together at mo
 * *The first token* has batches whose c[k] add up to at least W[k]: it pays for the cheapest slots by its end, at
   x <= 1 / (beta[k] + W[k]).
 
-All is in integers without a limit: work and ticks are rounded down to units of 2^-bits, room is rounded up to `FINE`
-parts of a token.
+All integers are unlimited: work and ticks are rounded down to units of 2^-bits, room is rounded up to `FINE` parts of a
+token.
 """
 
 from __future__ import annotations
@@ -57,17 +57,17 @@ from kvcore.instance import LIMIT, Instance, Noun, alike
 from kvcore.metrics import Value, weight
 
 ONE = 64
-"""Ratios are given in 64ths."""
+"""Ratios are in 64ths."""
 FINE = 2**20
 """Parts of a token, or of a first token's work."""
 MOST_SLOTS = 2**18
 STEP = 3000
-"""Work to look at one slot for a request, besides the pieces, with `PIECE` each."""
+"""Work of a slot for a request, besides `PIECE` for each piece."""
 PIECE = 1000
 BYTES = 300
 """Memory of a piece."""
 WEIGHT = 1500
-"""Work to look at one weight of a fee."""
+"""Work of a weight of a fee."""
 
 
 Weights = Annotated[tuple[Annotated[int, Field(ge=0, le=2**20)], ...], Field(max_length=MOST_SLOTS)]
@@ -82,23 +82,21 @@ class PricedLine(Noun):
 
 
 class Speed(Division):
-    """A `price` of work for each slot of so many ticks from the first arrival on, in units of 1/`scale`; none later.
+    """A `price` of work for each slot of `slot` ticks from the first arrival on, in units of 1/`scale`; none later.
 
-    All but the first token of a request count as so many with a work at this `level` between their least and their most
-    (in 1024ths); what some have beyond it pays for the cheapest speeds alone. Where it is `ordered`, they begin after
-    the first token, whenever it comes; otherwise after what it takes at the least. `ratios` are those D / (D - f) at
-    which tangents bound what a token pays by its speed, in 64ths and increasing.
+    All but the first token of a request count as tokens with a work at this `level` between their least and their most
+    (in 1024ths); work beyond pays for the cheapest speeds alone. Where `ordered`, they begin after the first token,
+    which comes in one of the `cells` of a slot, all of the same length; else after its least time. `ratios` are those D
+    / (D - f) at which tangents bound the payment by speed, in 64ths and increasing.
 
-    The 1024ths `fee` of every price are paid in another way, not by speed: a request pays for its work, and in each
-    batch for its part of the fixed part. `fees` are the weights of these parts in a slot: for each group of requests
-    that differ in their ids only, in the order of their first, those of each of them from the slot of its arrival on.
+    The 1024ths `fee` of every price are not paid by speed: a request pays for its work, and in each batch for its part
+    of the fixed part. `fees` weigh these parts: for each group of requests that differ in their ids only, in the order
+    of their first, in the slots from the arrival on, each request's weight.
 
     For max-flow-time, `within` is a flow time in ticks with which all requests together would pay more than there is.
 
-    `lines` are more lines of the cost with prices of their own, paid for work alone. Where there are any, all but first
-    tokens pay for their last batch only.
-
-    Where it is `ordered`, the first token comes in one of the `cells` of a slot, all of the same length.
+    `lines` are more lines of the cost with prices of their own, for work alone. With any, all but first tokens pay for
+    their last batch only.
     """
 
     kind: Literal["speed"] = "speed"
@@ -116,7 +114,7 @@ class Speed(Division):
     cells: Annotated[int, Field(ge=1, le=64)] = 1
 
     def prove(self, instance: Instance, objective: str, budget: Budget) -> Value:
-        """Return what all requests take and pay at the least, less all prices times the length of their slots.
+        """Return the least that all requests take and pay, less all prices times their slots' length.
 
         For max-flow-time, return `within` + 1 if that is above 0.
         """
@@ -143,12 +141,12 @@ class Speed(Division):
         return self.within + 1
 
     def row(self, line: PricedLine) -> Speed:
-        """Return how one of `lines` divides a batch: nothing of its fixed part is shared."""
+        """Return the division by one of `lines`, nothing of its fixed part shared."""
         return self.replace(functions=line.functions, **dict.fromkeys(RESOURCES, 0))
 
     @property
     def why(self) -> str:
-        """The argument in words."""
+        """The argument."""
         if self.within:
             return f"requests that all end within {self.within} ticks pay more for their work than all prices together"
         return f"at these prices of work in {len(self.price)} slots, no request finds a cheaper speed"
@@ -173,7 +171,7 @@ class CostLine(NamedTuple):
 
 
 class PricedWork:
-    """What the requests of an instance take and pay, each at the least."""
+    """The least that each request of an instance takes and pays."""
 
     def __init__(self, instance: Instance, proof: Speed, objective: str, budget: Budget) -> None:
         self.instance, self.proof, self.objective, self.budget = instance, proof, objective, budget
@@ -191,10 +189,10 @@ class PricedWork:
             self.rows.append(CostLine(prices, work, base, base, UNIT, (ONE,)))
         self.origin = instance.first_arrival
         self.unit = FINE * ONE**2 * UNIT << self.bits
-        """What is paid is counted in such parts of 1/scale, times ticks."""
+        """Unit of payments: parts of 1/scale, times ticks."""
 
     def fees(self, groups: list[list[int]]) -> Iterator[Fees]:
-        """Yield what each request of a group pays for a part of a token in each slot, besides what its work costs."""
+        """Yield what each request of a group pays for a part of a token by slot, besides for its work."""
         arrivals = [self.instance.requests[same[0]].arrival - self.origin for same in groups]
         weights = self.proof.fees or ((),) * len(groups)
         sums: Counter[int] = Counter()
@@ -238,7 +236,7 @@ class PricedWork:
         known = [0] * (stop + 1)  # what the others pay at the least, by the slot of the end
 
         def total(turn: int, cell: int, cells: int) -> int | None:
-            """Return the least where the first token comes in this cell of the slot `turn` (None: too early)."""
+            """With the first token in this cell of the slot `turn` (None: too early)."""
             close, ready, early = turn * slot - (-slot * (cell + 1) // cells), start, 0
             if ordered:
                 ready = max(start, turn * slot + slot * cell // cells)
@@ -289,7 +287,7 @@ class PricedWork:
 class Tokens:
     """Parts of tokens of a request, none begun before `begin`: the cheapest speeds for them.
 
-    Each has this `work` or more in one row, and so much in each of those `besides`.
+    Each has at least `work` in one row, and in others that of `besides`.
     """
 
     def __init__(
@@ -300,15 +298,15 @@ class Tokens:
         self.besides = [(other.prices, ONE**2 * UNIT * more) for other, more in besides or ()]
         self.cheapest = Cheapest(need)
         self.done = min(begin // slots.proof.slot, len(slots.prices) - 1)
-        """Slots before this one have been offered."""
+        """Slots before it have been offered."""
         fastest = max(1 << slots.bits, row.whole, row.fixed + work)
         fastest = max(fastest, *(other.whole + more for other, more in besides or ((row, 0),)))
         self.ticks: list[int] = []
-        """Ticks of a token at the end of each piece, in units of 2^-bits."""
+        """Of a token at the end of each piece, in units of 2^-bits."""
         self.means: list[int] = []
-        """What it pays there where the price is 1, in parts of a tick."""
+        """Its payment there at a price of 1, in parts of a tick."""
         self.squares: list[int] = []
-        """What each piece pays for a token there, without the fee."""
+        """Payment of each piece for a token there, without the fee."""
         for ratio, after in zip(row.ratios, [*row.ratios[1:], 0], strict=True):
             ticks = row.fixed * (ratio + after) // (ratio + after - 2 * ONE) if after else 0
             slowest = max(ticks + 1, fastest)
@@ -323,41 +321,35 @@ class Tokens:
         self.rooms: dict[int, list[int]] = {}
 
     def _spend(self, each: int = PIECE) -> None:
-        """Count what it takes to look at the pieces of one slot, and at `each` of those that are known."""
         new, known = len(self.ticks), len(self.cheapest.pieces)
         work = STEP + PIECE * (new + len(self.besides)) + each * known
         self.slots.budget.spend("prices of work", work, BYTES * (new + known))
 
     def _room(self, ticks: int) -> list[int]:
-        """Return how many parts of tokens each piece has room for in so many ticks."""
         if ticks not in self.rooms:
             ends = [-(-(ticks * FINE << self.slots.bits) // each) for each in self.ticks]
             self.rooms[ticks] = [after - before for before, after in pairwise([0, *ends])]
         return self.rooms[ticks]
 
     def _left(self, slot: int) -> int:
-        """Return the ticks of a slot after `begin`."""
         return min(self.slots.proof.slot, (slot + 1) * self.slots.proof.slot - self.begin)
 
     def _fee(self, slot: int) -> int:
-        """Return what a token pays in a slot at any speed, besides for its work in the row."""
         return self.fees.get(slot, 0) + sum(prices[slot] * each for prices, each in self.besides)
 
     def _offer(self, slot: int, ticks: int) -> Iterator[tuple[int, int]]:
-        """Yield price and room of each piece in so many ticks of a slot."""
         price, fee = self.row.prices[slot], self._fee(slot)
         for each, room in zip(self.squares, self._room(ticks), strict=True):
             yield price * each + fee, room
 
     def _pass(self, slot: int) -> None:
-        """Offer all slots before this one."""
         while self.done < slot:
             self._spend(len(self.ticks))
             self.cheapest.add(self._offer(self.done, self._left(self.done)))
             self.done += 1
 
     def by(self, end: int, rest: int) -> int | None:
-        """Return what they pay if they need be done `rest` ticks before slot `end` is over (None: too early)."""
+        """Return the payment if done `rest` ticks before slot `end` is over (None: too early)."""
         slot = self.slots.proof.slot
         last = end - rest // slot
         if end == len(self.slots.prices) - 1:
@@ -369,7 +361,7 @@ class Tokens:
         return self.cheapest.least(self._offer(last, max(0, self._left(last) - rest % slot)))
 
     def ending(self, end: int, rate: int) -> int | None:
-        """Return what they pay if the last is done in slot `end`, and each tick in it before that costs `rate`."""
+        """Return the payment if the last is done in slot `end`, whose ticks before that cost `rate`."""
         self._pass(end)
         self._spend()
         price, rate = self.row.prices[end], rate * ONE**2 * UNIT
@@ -379,9 +371,9 @@ class Tokens:
         return self.cheapest.least([(least, room)])
 
     def beyond(self, end: int, heaviest: list[int]) -> int:
-        """Return what work beyond `work` pays by the end of a slot: `heaviest` are its sums over the heaviest tokens.
+        """Return what work beyond `work` pays by the end of a slot, in the cheapest pieces.
 
-        At the least, the heaviest are in the cheapest pieces.
+        `heaviest` are its sums over the heaviest tokens.
         """
         if end == len(self.slots.prices) - 1 or not self.work:
             return 0
@@ -396,20 +388,20 @@ class Tokens:
 
 
 def all_by(tokens: list[Tokens], end: int, rest: int) -> int | None:
-    """Return what all of these pay, each as `Tokens.by`."""
+    """Return the sum of `Tokens.by`."""
     paid = [each.by(end, rest) for each in tokens]
     return None if None in paid else sum(filter(None, paid))
 
 
 class Cheapest:
-    """The pieces (price, room) with the least prices that have room for what is needed."""
+    """The cheapest pieces (price, room) with room for what is needed."""
 
     def __init__(self, need: int) -> None:
         self.need, self.room, self.paid = need, 0, 0
         self.pieces: list[tuple[int, int]] = []
 
     def add(self, pieces: Iterable[tuple[int, int]]) -> None:
-        """Take in pieces of increasing prices; forget those beyond what is needed."""
+        """Take in pieces of increasing prices, and forget what is not needed."""
         for price, room in pieces:
             if self.room >= self.need and price >= self.pieces[-1][0]:
                 return
@@ -422,7 +414,7 @@ class Cheapest:
                 self.paid -= last * room
 
     def least(self, others: Iterable[tuple[int, int]]) -> int | None:
-        """Return the least that is paid with others, of increasing prices, besides (None: there is too little room)."""
+        """Return the least payment with `others`, of increasing prices, besides (None: too little room)."""
         short, paid, place = self.need - self.room, self.paid, len(self.pieces) - 1
         price, room = self.pieces[place] if self.pieces else (0, 0)
         if short < 0:

@@ -1,7 +1,7 @@
-"""What every output token takes of its batches at the least: arrays over all tokens, exact in 64-bit integers.
+"""The least that every output token takes of its batches: arrays over all tokens, exact in 64-bit integers.
 
 A *step* is an output token q of a request. What the request processes after token q - 1 and up to the batch that
-generates q is the work *for* q. `docs/bounds.md` proves what is claimed here, in the section "Shares of time".
+generates q is the work *for* q. `docs/bounds.md`, "Shares of time", has the proofs.
 """
 
 from collections.abc import Iterator
@@ -18,15 +18,15 @@ from kvcore.instance import Instance, Request
 Integers = npt.NDArray[np.int64]
 
 MOST_STEPS = 10_000_000
-"""Output tokens of an instance, at the most."""
+"""Output tokens of an instance."""
 MOST_KV = 2**30
-"""Tokens of KV of one request, so that its square is far below 2^62."""
+"""Tokens of KV of one request; the square is far below 2^62."""
 MOST = 2**62
-"""No sum over one request may reach this."""
+"""Sums over one request stay below this."""
 
 
 class StepPrices(NamedTuple):
-    """What is paid for each unit of what a request does; blocks are those that it holds in batches it works in.
+    """Prices of units of a request's work; blocks are those held in batches that it works in.
 
     `packed` is paid for each 1 / (packs * blocks in all) of the memory that the last of them count for.
     """
@@ -53,7 +53,7 @@ class DurationLine(NamedTuple):
 
 
 def lines(cost: Cost) -> list[DurationLine]:
-    """Return linear functions that no duration is below: the cost without its hinges, each hinge made a line, one."""
+    """Return linear functions below all durations: the cost without its hinges, each hinge made a line, one."""
     found = []
     for function in cost.functions:
         found += [_line(function), *_hinge(function)]
@@ -71,7 +71,7 @@ def _line(f: CostFunction) -> DurationLine:
 
 
 def _hinge(f: CostFunction) -> Iterator[DurationLine]:
-    """Yield the line of max(0, tokens - knee) >= x (tokens - knee), with x at most 1 and the base at least 0."""
+    """The line of max(0, tokens - knee) >= x (tokens - knee), with x at most 1 and the base at least 0."""
     if f.tokens_above is None or f.tokens_above.coefficient == 0:
         return
     line, coefficient = _line(f), f.tokens_above.coefficient
@@ -86,10 +86,10 @@ def _hinge(f: CostFunction) -> Iterator[DurationLine]:
 
 
 class Steps:
-    """All steps, those of a request in a row: request i has steps `first[i]` to `first[i + 1] - 1`.
+    """All steps: request i has steps `first[i]` to `first[i + 1] - 1`.
 
-    `context` is the KV that is resident when the token is generated. Of it at most `kept` has been there since the
-    token before. `waits` ticks of a call lie between the two. Where `drops`, KV may be dropped in between.
+    `context` is the KV resident when the token is generated, at most `kept` of it since the token before. `waits` ticks
+    of a call lie between the two. Where `drops`, KV may be dropped in between.
 
     `packs` is the k of the dual feasible function by which `StepPrices.packed` counts: of blocks that fit together
     in the memory these counts add up to at most packs * blocks in all, and more than half of it counts as all if k = 1.
@@ -112,9 +112,9 @@ class Steps:
         limit = self.machine.prefill_limit if self.machine.chunked else None
         self.limit = MOST_KV if limit is None else min(limit, MOST_KV)
         self.batches = -(-reach // self.limit)
-        """Batches in which the request works for the token, at the least."""
+        """Least batches for the token."""
         self.plain = (self.kept == self.context - 1) & (self.kept > 0)
-        """Which tokens one decode generates if no KV is dropped."""
+        """One decode suffices if no KV is dropped."""
 
     def _fill(self, request: Request, span: slice) -> None:
         grown = np.ones(request.output, dtype=np.int64)
@@ -132,16 +132,16 @@ class Steps:
         self.kept[span][discarded] = 0
 
     def sums(self, values: Integers) -> list[int]:
-        """Return the sum of `values`, one for each step and none below 0, over each request."""
+        """Return the sums of `values`, one for each step and none below 0, by request."""
         check_size(self.largest(values))
         return [int(total) for total in np.add.reduceat(values, self.first[:-1])]
 
     def largest(self, values: Integers) -> int:
-        """Return a number that no such sum exceeds: in floating point, whose errors are far below a part in 2^20."""
+        """Return a number above all such sums: in floating point, whose errors are far below a part in 2^20."""
         return int(np.add.reduceat(values.astype(float), self.first[:-1]).max() * (1 + 2**-20)) + 1
 
     def prefilled(self) -> int:
-        """Return how many tokens are prefilled at the least (with chunks, the last of a prefill may be a decode)."""
+        """Return the fewest prefilled tokens (with chunks, the last of a prefill may be a decode)."""
         reach = (self.context - self.kept)[~self.plain]
         return int(np.maximum(1, reach - 1).sum()) if self.machine.chunked else int(reach.sum())
 
@@ -157,8 +157,8 @@ class Steps:
     def least(self, prices: StepPrices) -> Integers:
         """Return the least price of the work for each token, over all ways to do it.
 
-        The caller makes sure that `most(prices)` is below 2^62. A token is generated by a decode (in one batch if all
-        KV was kept, else after prefills, which takes chunks), or by a prefill: of what was not kept, or of more.
+        The caller keeps `most(prices)` below 2^62. A token is generated by a decode (in one batch if all KV was kept,
+        else after prefills, which takes chunks), or by a prefill: of what was not kept, or of more.
         """
         context, kept, machine, plain = self.context, self.kept, self.machine, self.plain
         decodes = plain | (machine.chunked & (context > 1))
@@ -177,7 +177,7 @@ class Steps:
         """Return the least price of the one batch that generates each token after the first of a request.
 
         It is a decode, or a prefill that begins with nothing or ends more than one token after its beginning. First
-        tokens have what `least` has: the price of all batches.
+        tokens have the price of all batches, as in `least`.
         """
         context = self.context
         both = prices.generated + prices.blocks * self._blocks(context) + prices.tokens
@@ -195,9 +195,9 @@ class Steps:
         return np.asarray(later)
 
     def _price(self, prices: StepPrices, start: Integers, last: int) -> Integers:
-        """Return what it costs to process all from `start` on once, the `last` (0 or 1) token of it by a decode.
+        """The price of all from `start` on once, the `last` (0 or 1) token of it by a decode.
 
-        Prefills come in as many parts as it takes if they begin at `kept`, each of them as long as can be.
+        Prefills that begin at `kept` come in the fewest parts, each of them as long as can be.
         """
         end = self.context - last
         parts = -(-(end - self.kept) // self.limit)
@@ -223,7 +223,7 @@ class Steps:
         return np.where(times % limit == 0, self.packs * blocks, times // limit * limit)
 
     def ticks(self, instance: Instance) -> Integers:
-        """Return how long the batches last in which a request works for each token, at the least.
+        """Return the least time of a request's batches for each token.
 
         Raises InvalidCertificate where 64 bits might not hold the numbers.
         """

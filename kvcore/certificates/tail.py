@@ -1,4 +1,4 @@
-"""Percentiles by late requests: if more must take longer than a time than the percentile leaves out, it is above."""
+"""Percentiles by late requests: if more must exceed a time than the percentile leaves out, it is above."""
 
 from typing import Annotated, ClassVar, Literal
 
@@ -15,7 +15,7 @@ from kvcore.metrics import Value, tail_of
 
 
 class LateTail(Proof):
-    """With `within` ticks for each request, `proof` shows more of them late than the percentile leaves out."""
+    """With `within` ticks for each request, `proof` shows more late than the percentile leaves out."""
 
     kind: Literal["late-tail"] = "late-tail"
     takes: ClassVar = Takes(RULES | {Feature.PERCENTILE})
@@ -31,5 +31,5 @@ class LateTail(Proof):
 
     @property
     def why(self) -> str:
-        """The argument in words."""
+        """The argument."""
         return f"were {self.within} ticks the most, too many would be late: {self.proof.why}"

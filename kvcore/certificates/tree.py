@@ -1,9 +1,9 @@
 """A tree that says when segments end, with prices of slots at its leaves: the least bound of a leaf is one of all.
 
 A branch says that a segment of a request ends by some slot, or after it. Every schedule does one or the other, so it
-is in one of the leaves, and there each request pays at least what its cheapest path does that ends its segments as the
-branches above the leaf say: `paths.py` counts what is paid by the slots in which segments end, `evictions.py` by those
-of all tokens. A leaf in which some request has no such path holds no schedule.
+is in one of the leaves, where each request pays at least for its cheapest path whose segments end as the branches
+above the leaf say: `paths.py` counts payments by the slots in which segments end, `evictions.py` by those of all
+tokens. A leaf in which some request has no such path holds no schedule.
 """
 
 from collections.abc import Iterator
@@ -21,7 +21,7 @@ from kvcore.metrics import Value
 
 MOST_NODES = 2**15
 VISIT = 20_000
-"""What a node takes, and a request that has branches above a leaf."""
+"""Work of a node, and of a request with branches above a leaf."""
 
 Ends = tuple[tuple[int, int], ...]
 Paths = dict[int, dict[tuple[int, Ends], int]]
@@ -42,7 +42,7 @@ class Leaf(Noun):
 
 
 class Tree(Proof):
-    """Each branch in `nodes` is followed by all nodes of the side "by", then all of the side "after"."""
+    """Each branch in `nodes` precedes all nodes of its side "by", then all of "after"."""
 
     kind: Literal["tree"] = "tree"
     takes: ClassVar = Prices.takes
@@ -66,10 +66,6 @@ class Tree(Proof):
         return min(least)
 
     def _paths(self, instance: Instance, objective: str, kind: list[int], budget: Budget) -> Paths:
-        """Return what cheapest paths cost, by the place of the prices, the request and its ends; all are counted first.
-
-        `kind[i]` is a request that is like request i.
-        """
         paths: Paths = {}
         for leaf, ends in self._leaves(instance):
             budget.spend(f"a tree of {len(self.nodes)} nodes", VISIT * (1 + len(ends)))
@@ -85,7 +81,6 @@ class Tree(Proof):
         return paths
 
     def _leaves(self, instance: Instance) -> Iterator[tuple[int, dict[int, Ends]]]:
-        """Yield the prices of each leaf, and by the places of requests the ends that the branches above it allow."""
         places = {request.id: i for i, request in enumerate(instance.requests)}
         slots = min(prices.slots for prices in self.prices)
         ends: dict[int, Ends] = {}
@@ -114,13 +109,12 @@ class Tree(Proof):
 
     @property
     def why(self) -> str:
-        """The argument in words."""
+        """The argument."""
         leaves = (len(self.nodes) + 1) // 2
         return f"a schedule ends segments in one of {leaves} ways; at prices of each, no request finds a cheaper path"
 
 
 def _sides(ends: Ends, branch: Branch, segments: int) -> tuple[Ends, Ends]:
-    """Return the ends of a request that are left on both sides of a branch (`()`: any)."""
     every = ends or ((0, ANY_LATER),) * segments
     low, high = every[branch.segment]
     before, behind = every[: branch.segment], every[branch.segment + 1 :]
