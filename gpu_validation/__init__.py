@@ -1,4 +1,4 @@
-"""A small engine with real paged attention: it executes schedules, and says whether the cost model tells the truth.
+"""A small engine with real paged attention: it executes schedules, and tests the cost model.
 
-Nothing of torch is loaded before an engine is made.
+torch is loaded when an engine is made.
 """

@@ -1,7 +1,7 @@
-"""The paged KV cache: a pool of blocks on the device, one of the same shape on the host, and checksums of both.
+"""The paged KV cache: pools of blocks of one shape on device and host, and checksums of both.
 
 A pool is block-major, [blocks, layers, 2, KV, BS, D]: a block of all layers is contiguous, so a swap is one copy for a
-run of blocks; a layer is the view [blocks, 2, KV, BS, D] that the backend takes.
+run of blocks; a layer is the view [blocks, 2, KV, BS, D] of the backend.
 """
 
 import torch
@@ -13,7 +13,7 @@ _INTEGERS = {2: torch.int16, 4: torch.int32, 8: torch.int64}
 
 
 def layer_groups(layers: int, parts: int) -> list[slice]:
-    """Return so many groups of neighbouring layers."""
+    """Return this many groups of neighbouring layers."""
     return [slice(k * layers // parts, (k + 1) * layers // parts) for k in range(parts)]
 
 
@@ -29,7 +29,7 @@ class Cache:
         self.host = torch.zeros((host_blocks, *shape), dtype=dtype, pin_memory=device.type == "cuda")
 
     def randomize(self, seed: int) -> None:
-        """Fill the device's pool with seeded normal numbers and the host's with zeros: KV that was never computed."""
+        """Fill the device's pool with seeded normal numbers and the host's with zeros."""
         self.pool.normal_(generator=torch.Generator(self.pool.device).manual_seed(seed))
         self.host.zero_()
 

@@ -9,10 +9,10 @@ Stages = Iterator[Tensor | None]  # runs a part of a batch at each step; the las
 
 
 class BatchGraph:
-    """What `run` launches, captured exactly, a graph for each part; it has to read and write tensors that stay.
+    """The launches of `run`, captured, a graph for each part; its tensors have to stay.
 
-    It shares its memory with the graphs captured before, so only one of them may run at a time: `last` is one that is
-    still there. `keeps`: the logits that `run` gives stay until the next replay.
+    It shares its memory with the graphs captured before, so only one of them may run at a time: `last` is one still
+    there. `keeps`: the logits of `run` stay until the next replay.
     """
 
     def __init__(self, run: Callable[[], Stages], last: "BatchGraph | None", keeps: bool, parts: int = 1) -> None:

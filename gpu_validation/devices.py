@@ -1,4 +1,4 @@
-"""Which device and which backend: opened by name, or one clear line that says what is missing."""
+"""Devices and backends by name, or one line that says what is missing."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def open_backend(device: str = "cuda", backend: str = "triton", *, strict: bool 
 
 
 def dtype_of(name: str) -> torch.dtype:
-    """Return the torch dtype of that name; BadInput for one that is not in DTYPES."""
+    """Return a torch dtype by name; BadInput for one that is not in DTYPES."""
     if name not in DTYPES:
         raise BadInput(f"there is no dtype {name!r}; choose one of {', '.join(DTYPES)}")
     _need("torch", "PyTorch")

@@ -1,10 +1,10 @@
-"""The engine: follows a plan batch by batch on the device, and says how long each batch and each transfer took.
+"""The engine: follows a plan batch by batch on the device, and times each batch and transfer.
 
     engine = Engine(model, backend, dtype=torch.bfloat16, seed=0)
     run = engine.run(make_plan(instance, schedule))
     run.batch_seconds, run.wall_seconds, run.tokens
 
-Arrivals and calls are clocks that are not waited for: the order of the batches already respects them.
+It waits for no arrival and no call: the order of the batches already respects them.
 """
 
 import time
@@ -45,7 +45,7 @@ class Swapped:
 
 @dataclass
 class ReplayResult:
-    """What a replay gave."""
+    """The results of a replay."""
 
     batch_seconds: list[float]  # of the device, with the transfers of the batch
     wall_seconds: float  # from before the first batch was started to when all was done, by the host's clock
@@ -58,7 +58,7 @@ class ReplayResult:
 
 @dataclass
 class _Step:
-    """A batch on the device: what it reads and writes, and the graph that runs it, if one does."""
+    """A batch on the device: its tensors, and the graph that runs it, if any."""
 
     batch: BatchPlan
     places: Tensor  # int64 [rows], where the tokens stand in the history; `targets` where those go that it generates
@@ -69,7 +69,7 @@ class _Step:
 
 
 class _Loaded(NamedTuple):
-    """A plan on the device, kept for the next replays of it; `known` is the history at the start."""
+    """A plan on the device, kept for its next replays; `known` is the history at the start."""
 
     plan: EnginePlan
     known: Tensor
@@ -77,7 +77,7 @@ class _Loaded(NamedTuple):
 
 
 class Engine:
-    """A model on a device with its caches, which grow to what the plans need. BadInput if it does not fit there."""
+    """A model on a device with its caches, which grow with the plans. BadInput if it does not fit there."""
 
     def __init__(
         self, model: Model, backend: TorchBackend, *, dtype: torch.dtype = torch.bfloat16, seed: int = 0
@@ -99,13 +99,13 @@ class Engine:
         self._last: BatchGraph | None = None
 
     def block_bytes(self, block: int) -> int:
-        """Return the bytes of a block of so many tokens over all layers."""
+        """Return the bytes of a block of this many tokens over all layers."""
         return self.model.kv_bytes(self.dtype.itemsize) * block
 
     def reserve(self, plans: Iterable[EnginePlan]) -> None:
         """Make room for all of the plans at once: the pools, the history, the angles.
 
-        BadInput if the device or the host has too little memory, with what it takes and what there is.
+        BadInput if the device or the host has too little memory, with the bytes needed and free.
         """
         plans = list(plans)
         for block in sorted({plan.block for plan in plans}):
@@ -136,7 +136,7 @@ class Engine:
         self._random = False
 
     def _forget(self) -> None:
-        """Give up plans on the device, and their graphs: what they point to is about to move."""
+        """Give up plans on the device, and their graphs, before the memory that they point to moves."""
         self._loaded.clear()
         self._last = None
 
@@ -151,8 +151,8 @@ class Engine:
         Args:
             plan: from `make_plan`.
             keep_logits: keep those of every generated token.
-            teacher: int64 [1 + requests * width], the history to be forced (`EnginePlan.history`'s places); what is
-                generated is not written then.
+            teacher: int64 [1 + requests * width], the history to be forced (`EnginePlan.history`'s places); generated tokens
+                are not written then.
             poison: make free blocks NaN, before the run and whenever blocks are freed (slow, synchronous).
             check: compare the checksums of what is swapped (slow, synchronous).
         """
@@ -180,7 +180,7 @@ class Engine:
         self, work: Sequence[tuple[int, int]], swap_out_tokens: int = 0, swap_in_tokens: int = 0, repeats: int = 7, *,
         block: int = 16,
     ) -> list[float]:  # fmt: skip
-        """Return the seconds of `repeats` runs of a batch, after `WARM_UP` others: until its transfers, too, are done.
+        """Return the seconds of `repeats` runs of a batch, with its transfers, after `WARM_UP` others.
 
         Each request of `work` = [(c, m), ..] processes c tokens on top of m; its KV is random. Tokens are swapped out
         of one more request, and into another.
@@ -203,7 +203,7 @@ class Engine:
     # --- before the clock starts ---------------------------------------------------------------------------------
 
     def _load(self, plan: EnginePlan, writes: bool, keeps: bool, graphs: bool) -> _Loaded:
-        """Return the plan on the device; the last ones are kept. `writes`: what is generated goes to the history."""
+        """Return the plan on the device; the last ones are kept. `writes`: generated tokens go to the history."""
         key = (id(plan), writes, keeps and graphs, graphs)
         if key not in self._loaded:
             known = torch.from_numpy(plan.history(self.model.vocabulary, self.seed)).to(self.device)
@@ -213,7 +213,6 @@ class Engine:
         return self._loaded[key]
 
     def _upload(self, plan: EnginePlan, writes: bool, keeps: bool, graphs: bool) -> list[_Step]:
-        """Put everything that the batches read on the device, and capture them."""
         steps = []
         for batch in plan.batches:
             places, sampled = batch.places(plan.width), batch.sampled()
@@ -231,7 +230,7 @@ class Engine:
     # --- while the clock runs ------------------------------------------------------------------------------------
 
     def forward(self, step: _Step) -> Stages:
-        """Run the rows of a batch kernel by kernel, and give the logits; generated tokens stay on the device."""
+        """Run the rows of a batch kernel by kernel, and return the logits; generated tokens stay on the device."""
         step.inputs.tokens = self._history[step.places]
         for logits in self.decoder.forward(step.inputs, self.cache, step.parts):
             if logits is not None:
@@ -247,8 +246,6 @@ class Engine:
 
 
 class _Replay:
-    """One replay under way: makes the moves of each batch, and runs its work."""
-
     def __init__(
         self, engine: Engine, plan: EnginePlan, keep_logits: bool = False, poison: bool = False, check: bool = False
     ) -> None:
@@ -275,7 +272,7 @@ class _Replay:
         return start, self.engine.clock.mark()
 
     def _move(self, batch: BatchPlan, parts: int = 1) -> None:
-        """Make the moves; if they are checked one after another, what was freed becomes NaN in between."""
+        """Make the moves; with checks one after another, and what was freed becomes NaN in between."""
         checked = self.poison or self.check
         if checked:
             self.engine.clock.synchronize()
@@ -306,12 +303,11 @@ class _Replay:
             self.swapped.append(Swapped(self.plan.ids[request], position, before, after))
 
     def _tokens_of(self, pieces: list[Piece]) -> list[tuple[int, int]]:
-        """Return (request, position) of every token of the pieces."""
         block = self.plan.block
         return [(p.request, p.index * block + offset) for p in pieces for offset in range(p.first, p.last)]
 
     def named_logits(self) -> dict[tuple[str, int], Tensor]:
-        """Return the logits that were kept by request and position of the token chosen by them."""
+        """Return the kept logits by request and position of the token chosen by them."""
         return {
             (self.plan.ids[work.request], work.resident + work.tokens): row
             for batch, logits in self._logits

@@ -1,9 +1,9 @@
 """Attention kernels behind one interface: ours, torch's, and FlashInfer's.
 
-A peer prepares a case once (tables, plans, and its own copy of the KV where it cannot read ours) and then runs layer
-after layer. What it cannot do it says in one line. FlashInfer is compared on a GPU where it is installed; it reads our
-cache as it is: the keys of a layer are [blocks, KV, BS, D] with strides, which it calls HND. Written for FlashInfer
-0.5.3, which compiles its kernels at the first use, some minutes for each head width.
+A peer prepares a case once (tables, plans, a copy of the KV where it cannot read ours), then runs layer after layer; it
+says in one line what it cannot do. FlashInfer is compared on a GPU where it is installed; it reads our cache as it is:
+the keys of a layer are [blocks, KV, BS, D] with strides, which it calls HND. Written for FlashInfer 0.5.3, which
+compiles its kernels at the first use, some minutes for each head width.
 """
 
 import importlib
@@ -38,7 +38,7 @@ class Peer:
 
 
 def ours(make: Callable[[], TorchBackend], name: str) -> Peer:
-    """Return the kernels of a backend, reading the paged cache; it serves one shape, so each case makes its own."""
+    """Return the kernels of a backend on the paged cache; each case makes its own, as it serves one shape."""
 
     def prepare(data: CaseData) -> Run:
         backend, model = make(), data.case.model

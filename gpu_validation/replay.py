@@ -1,4 +1,4 @@
-"""What was predicted of schedules beside what was measured: errors, the ranking, and the gain of the best."""
+"""Predictions of schedules beside measurements: errors, the ranking, and the gain of the best."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Replayed:
-    """A schedule, what its batches were predicted to last, and what they lasted."""
+    """A schedule, with the predicted and the measured seconds of its batches."""
 
     name: str
     trace: Trace
@@ -93,9 +93,9 @@ def execute(
 ) -> tuple[list[Replayed], dict[str, ReplayResult]]:  # fmt: skip
     """Replay all schedules in turn; return them with the seconds of their batches, and the last run of each.
 
-    The prediction is by the cost, at a tick of so many seconds; with `timings`, points of a grid that are timed in turn
-    with the schedules, by the fit to these: what slows the machine down meanwhile slows both. Ctrl-C ends it with the
-    rounds that are whole. `told` hears how many runs are behind, of how many.
+    The prediction is by the cost, at a tick of this many seconds; with `timings`, points of a grid that are timed in
+    turn with the schedules, by the fit to these: what slows the machine slows both. Ctrl-C ends it with the whole
+    rounds. `told` hears how many runs are done, of how many.
     """
     plans = {name: make_plan(trace.instance, trace.schedule) for name, trace in traces.items()}
     engine.reserve(plans.values())
@@ -124,8 +124,8 @@ def report(
 ) -> dict[str, Any]:
     """Return the rows, whether the ranking is the model's, and the gain of the best schedule over each other one.
 
-    With the last run of each, a row also has whether its tokens are those of the first, and the share of the wall clock
-    that its batches had (the rest is the host's, or on a CPU others').
+    With the last run of each, a row also has whether its tokens are those of the first, and its batches' share of the
+    wall clock (the rest is the host's, or on a CPU others').
     """
     rows = [replayed.row(objective) for replayed in replays]
     if runs is not None:
@@ -139,11 +139,11 @@ def report(
 
 
 def ranking(replays: Sequence[Replayed], objective: str) -> dict[str, Any]:
-    """Compare the order of the schedules as predicted with that as measured; those with the same batches count once.
+    """Compare the predicted order of the schedules with the measured one; those with the same batches count once.
 
     `gap` of a pair is the difference of the predicted values over the larger one. `kendall_tau` is the part of the
-    pairs in the predicted order minus the part in the other one (None: there is no pair); `regret` how much more the
-    schedule that was predicted to be best took than the one that was.
+    pairs in the predicted order minus the part in the other one (None: no pair); `regret` how much more the predicted
+    best took than the measured best.
     """
     distinct: dict[object, Replayed] = {}
     for replayed in replays:
@@ -162,7 +162,7 @@ def ranking(replays: Sequence[Replayed], objective: str) -> dict[str, Any]:
 
 
 def _done(trace: Trace) -> tuple[Any, ...]:
-    """Return what a schedule does, without when."""
+    """Return the work of a schedule, without times."""
     return tuple(
         tuple(tuple(sorted(part.items())) for part in (batch.work, batch.drop, batch.swap_out, batch.swap_in))
         for batch in trace.expanded().batches
@@ -176,7 +176,7 @@ def beyond(trace: Trace, seen: Sequence[Features]) -> int:
 
 
 def gains(replays: Sequence[Replayed], objective: str) -> list[dict[str, Any]]:
-    """Return by which factor each schedule is above the one that was predicted to be best."""
+    """Return the factor of each schedule above the predicted best."""
     best = min(replays, key=lambda replayed: replayed.values(objective)[0])
     least = best.values(objective)
     rows = []

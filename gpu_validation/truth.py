@@ -7,7 +7,7 @@ L1 (fp64; fp32 with exact products): the tokens are the same for swap, recomputa
 L2 (strict backend, any dtype): all logits are bitwise the same, recomputation included.
 L3 (bf16): forced along the same tokens, the logits are as near to those of exact arithmetic (fp32, fp64 on a CPU) as
    those of plain torch in bf16 without a cache that moves: at most CLOSE times as far in the root of the mean square,
-   and TWICE as far at worst. The rate of other best tokens is what is worth knowing besides.
+   and TWICE as far at worst. The rate of other best tokens is reported besides.
 
 Each check returns a flat record whose `holds` is the claim.
 """
@@ -33,7 +33,7 @@ Named = tuple[str, ReplayResult]
 
 
 def truth_plans(instance: Instance, chunk: int = 5) -> dict[str, EnginePlan]:
-    """Return the plans that L1 to L3 compare, the one to compare with first."""
+    """Return the plans of L1 to L3, first the one to compare with."""
     plans = {way: make_plan(instance, laid_out(instance, way)) for way in WAYS}
     plans["chunked"] = make_plan(instance, laid_out(instance, "recompute", chunk=chunk))
     plans["alone"] = make_plan(instance, laid_out(instance, alone=True))
@@ -45,8 +45,8 @@ def check_all(
 ) -> list[Record]:
     """Return the records of all levels on a device: L0 and L3 in bf16, L1 in fp32 (fp64 on a CPU), the strict L2.
 
-    On a CPU the strict kernels run in the interpreter, and in fp64; plain torch has none, and no L2. On a GPU the
-    kernels that ran have to be all that there are.
+    On a CPU the strict kernels run in the interpreter, in fp64; plain torch has no L2. On a GPU the kernels that ran
+    have to be all that there are.
     """
     exact, strict_dtype = (torch.float32, torch.bfloat16) if device == "cuda" else (torch.float64,) * 2
     plans = truth_plans(instance, chunk)
@@ -132,7 +132,7 @@ def _close(engine: Engine, exact: ReplayResult, reference: ReplayResult, other: 
 
 
 def _distances(exact: ReplayResult, other: ReplayResult) -> list[float]:
-    """Return the relative error of the logits of every token; infinite for one that is missing."""
+    """Return the relative error of the logits of every token; infinite for a missing one."""
     rows = other.logits
     return [float((row - rows[k]).norm() / row.norm()) if k in rows else inf for k, row in exact.logits.items()]
 
@@ -142,13 +142,12 @@ def _run(engine: Engine, plan: EnginePlan, teacher: Tensor | None = None) -> Rep
 
 
 def _pairs(engine: Engine, plans: Mapping[str, EnginePlan]) -> list[tuple[Named, Named]]:
-    """Run the plans; return the first with each of the others."""
     first, *others = ((name, _run(engine, plan)) for name, plan in plans.items())
     return [(first, other) for other in others]
 
 
 def _unequal(a: ReplayResult, b: ReplayResult) -> int:
-    """Return how many logits rows are not bitwise the same, those that only one of the runs has included."""
+    """Return how many logits rows are not bitwise the same, or in one run only."""
     common = a.logits.keys() & b.logits.keys()
     return len(a.logits.keys() ^ b.logits.keys()) + sum(not torch.equal(a.logits[k], b.logits[k]) for k in common)
 

@@ -1,7 +1,6 @@
-"""The roof, what users touch: `import kvbound as kv` gives all that is public, and here is the command line.
+"""The roof: `import kvbound as kv` gives all that is public; the command line is here.
 
-What is public, and the module that each name comes from, stands in one list: `__init__.pyi`. A name is loaded when it
-is first used.
+`__init__.pyi` lists the public names with their modules. A name is loaded when first used.
 """
 
 import ast
@@ -25,7 +24,7 @@ _NOTEBOOK = {
     "kvbound.comparison": "Comparison",
     "hypotheses.verdict": "Verdict",
 }
-"""What notebooks show as a table and a picture, by module: the ground knows neither."""
+"""Shown in notebooks as a table and a picture, by module."""
 
 
 def __getattr__(name: str) -> Any:

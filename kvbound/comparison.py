@@ -1,4 +1,4 @@
-"""Policies beside the proved optimum, or the best bound, with handlings as given and with free ones."""
+"""Policies beside the proved optimum, or the best bound, with handlings as given and free."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ USUAL = (
     "vllm-v1", "vllm-v1-cached", "sglang", "trtllm-max-utilization", "sarathi-serve",
     "infercept", "mars", "augserve", "vllm", "fcfs", "serial",
 )  # fmt: skip
-"""The engines that people run (vLLM also as it is by default, with what a call freed found again); the schedulers made
-for calls; the vLLM that their papers compare with; and two that never evict: `serial` is the worst to expect."""
+"""Engines (vLLM also by default, which finds again what a call freed), schedulers for calls, the vLLM of their papers,
+and two that never evict: `serial` is the worst to expect."""
 USUAL_WITHOUT_EVICTION = ("fcfs", "sjf", "sjf-api", "mars-order", "serial")
-"""The rule of Figure 1 is what runs on a machine that evicts in calls only."""
+"""Figure 1's rule is for machines that evict in calls only."""
 WORDS = {"as-given": "handling as given", "free": "handling free"}
 SHORT = {"as-given": "as given", "free": "free"}
 UNMEASURED = "nothing to measure against was looked for (--optimum does)"
@@ -60,12 +60,12 @@ def compare(
     """Run the policies, and find what they are measured against: with handlings as given, and free where they differ.
 
     `policies` are names (None: the usual ones; one text may hold several, with commas), Policy objects or classes, or
-    functions, as `get_policy` takes them. They are measured against the optimum (or what is known of it), the best
-    lower bound, or nothing. `time_limit` is in seconds of the processor, for each policy and each optimum (None: 60 for
-    an optimum, and policies run to their end); `window` is what `kvcore.metrics` takes. A policy that cannot run, or
-    does not end in time, has a row that says why.
-    `schedules`, by name, come from others (`kv.read_run`, `kv.read_schedule`): InvalidSchedule if one breaks a rule.
-    Without `traces` only the best policy's schedule is kept, which saves most of the memory, and cannot be drawn.
+    functions, as `get_policy` takes them. They are measured against the optimum (or its bounds), the best lower bound,
+    or nothing. `time_limit` is in processor seconds, for each policy and each optimum (None: 60 for an optimum, none
+    for policies); `window` is that of `kvcore.metrics`. A policy that cannot run, or does not end in time, has a row
+    that says why. `schedules`, by name, come from others (`kv.read_run`, `kv.read_schedule`): InvalidSchedule if one
+    breaks a rule. Without `traces` only the best policy's schedule is kept, which saves most of the memory, and cannot
+    be drawn.
     """
     usual = USUAL if instance.machine.evict else USUAL_WITHOUT_EVICTION
     names = usual if policies is None else policy_names(policies) if isinstance(policies, str) else policies
@@ -100,13 +100,12 @@ def compare(
 
 
 def beside_policies(result: Result) -> Comparison:
-    """Return what was solved as a comparison with the usual policies on the same instance."""
+    """Return a solve as a comparison with the usual policies on its instance."""
     found = compare(result.instance, None, result.objective, against=None)
     return replace(found, optima={_kinds(result.instance, "as-given")[0]: result})
 
 
 def _kinds(instance: Instance, handling: str) -> list[str]:
-    """Return the handlings for which an optimum is sought: both, where they differ."""
     calls = [call for request in instance.requests for call in request.calls]
     if not calls:
         return ["as-given"]
@@ -115,7 +114,7 @@ def _kinds(instance: Instance, handling: str) -> list[str]:
 
 @dataclass(frozen=True)
 class Comparison:
-    """Policies and outside schedules on one instance, and what they are measured against, by handling."""
+    """Policies and outside schedules on one instance, and their optimum or bound, by handling."""
 
     instance: Instance
     objective: str
@@ -187,7 +186,7 @@ class Comparison:
         return f"mean {units.named(row['mean'], self.objective)}"
 
     def draw_ladder(self, path: str) -> None:
-        """Draw policies, best schedules and all bounds on one axis, a group for each handling."""
+        """Draw the rows of the ladder on one axis, a group for each handling."""
         from kvbound.plots import ladder, save
 
         rows = self.ladder_rows()
@@ -210,7 +209,6 @@ class Comparison:
         return [(row["label"], trace) for row, trace in self._traced()]
 
     def _traced(self) -> list[tuple[dict[str, Any], Trace]]:
-        """Return the rows that hold a schedule, each with its trace."""
         traces = [run.trace for run in self.policies] + [found.trace for found in self.optima.values()]
         return [(row, trace) for row, trace in zip(self.rows(), traces, strict=True) if trace is not None]
 
@@ -230,7 +228,7 @@ class Comparison:
         return explain_all(schedules, reference, self.objective, least)
 
     def report(self) -> Report:
-        """Return all of it as a page."""
+        """Return the report of the comparison."""
         from kvbound.report import Report
 
         verdicts = [verdict(kind, optimum) for kind, optimum in self.optima.items()]
@@ -247,7 +245,7 @@ class Comparison:
 
 
 def ladder_of(optimum: Result) -> list[dict[str, Any]]:
-    """Return a row for each bound of the ladder, the lowest first; without a ladder, for the bound that was proved."""
+    """Return a row for each bound of the ladder, lowest first; without a ladder, for the proved bound."""
     row = {**optimum.to_json(), "value": None}
     rungs = [rung.row(optimum.objective) for rung in optimum.ladder or () if rung.bound is not None]
     if not rungs:

@@ -1,4 +1,4 @@
-"""Instances by what a user calls them."""
+"""Instances by name or file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What one request may do, batch by batch, as a graph to look at."""
+"""The options of one request, batch by batch, as a graph to look at."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ MOST_OPTIONS = 10**7  # options, as a rough count has them, beyond which no grap
 
 
 def request_graph(instance: Instance, request: str) -> nx.MultiDiGraph:
-    """Return the states of a request, by its id, and what leads from one to the next, the rules R2 to R4 and R8 to R10.
+    """Return the states of a request, by its id, and the steps between them under the rules R2 to R4 and R8 to R10.
 
     Nodes are `LocalState`s without time: `wait` is 1 before the arrival and while a call runs, else 0. An edge is an
     option of a batch, with tokens `drop`, `swap_out`, `swap_in` and `work`; or `waits`, until it is ready. The graph

@@ -1,7 +1,7 @@
 """Schedules for Chrome's trace viewer and Perfetto: the Trace Event format, in microseconds.
 
-A schedule is a process. Its first thread has the batches, its second the transfers, and each request has one of its own
-with its work and its calls; drops are instants there. Two counters follow the memory.
+A schedule is a process. Its first thread has the batches, its second the transfers, and each request has one with its
+work and its calls; drops are instants there. Two counters follow the memory.
 """
 
 import json
@@ -55,7 +55,7 @@ def _events(trace: Trace, each: bool) -> Iterator[Event]:
 
 
 def _batches(trace: Trace, each: bool) -> Iterator[Event]:
-    """Yield the batches, or the runs of batches of the same decodes with the features and the memory of the first."""
+    """Yield the batches; runs of batches of the same decodes have the features and the memory of the first."""
     number = 0
     for run in trace.runs:
         whole = BatchTrace(run.start, run.ends[-1] - run.start, run.features, run.devices[0], 0, run.host)
@@ -70,7 +70,7 @@ def _batches(trace: Trace, each: bool) -> Iterator[Event]:
 
 
 def _work(trace: Trace, request: RequestTrace, tid: int, each: bool) -> Iterator[Event]:
-    """Yield the steps, those that decode without a tick between them as one unless it is `each`."""
+    """Yield the steps; those that decode without a tick between them as one unless it is `each`."""
     batches, joined = trace.batches, list[list[Step]]()
     for step in request.steps:
         before = joined[-1][-1] if joined else step
@@ -125,6 +125,6 @@ def _name(what: str, pid: int, tid: int, name: str) -> Event:
 
 
 def _microseconds(ticks: int, tick: Fraction) -> int | float:
-    """Return ticks of so many microseconds in microseconds, whole where it is."""
+    """Return these ticks in microseconds, whole where possible."""
     whole, rest = divmod(ticks * tick.numerator, tick.denominator)
     return whole + rest / tick.denominator if rest else whole

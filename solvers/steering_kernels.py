@@ -9,7 +9,7 @@ from kvcore.compiled import allocating, compiled, inlined
 
 Array = Any
 CLOSE = 1e-6
-"""Ticks by which a batch that is counted in floating point may be too long."""
+"""Ticks by which a batch counted in floating point may be too long."""
 
 
 class Costs(NamedTuple):
@@ -49,9 +49,9 @@ class Requests(NamedTuple):
 
 
 class RunState(NamedTuple):
-    """Where a run stands: of a request its KV, what it lacks, tokens to go, work, and whether it joins.
+    """The state of a run: of each request its KV, what it lacks, tokens to go, work, and whether it joins.
 
-    Besides, who is present, in order; the batch; and what that takes by each function of the cost.
+    Besides: who is present, in order; the batch; and its use by each function of the cost.
     """
 
     held: Array
@@ -137,7 +137,7 @@ def missing(jobs, run, j):
 
 @inlined
 def rank(costs, jobs, run, count):
-    """Sort who is present by the work left; return what those with KV will add, their number, and if one refills."""
+    """Sort those present by the work left; return what those with KV will add, their number, and if one refills."""
     coming, holds, refills, present = 0, 0, False, run.present
     for a in range(count):
         j = present[a]
@@ -173,7 +173,7 @@ def admit(run, count, room):
 
 @compiled
 def wait(limits, jobs, run, count, waits):
-    """Let nobody without KV join, if they wait; return the chunk that the first prefill allows."""
+    """Let nobody without KV join, if they wait; return the chunk of the first prefill."""
     for a in range(count):
         j = run.present[a]
         run.joins[j] = run.joins[j] and (run.held[j] > 0 or not waits)
@@ -262,6 +262,6 @@ def evict(run, count, a, over, memory):
 
 @compiled
 def fixed(costs, k, tokens, decodes, prefills):
-    """Return what a batch takes besides what its requests add, by function k."""
+    """Return what a batch takes besides its requests, by function k."""
     hinged = costs.above[k] * max(0.0, tokens - costs.knee[k])
     return costs.busy[k] + costs.any_decode[k] * decodes + costs.any_prefill[k] * prefills + hinged

@@ -1,4 +1,4 @@
-"""The one table of ways: what finds schedules, what proves bounds, or both; a new one is a module and a row."""
+"""The one table of ways, which find schedules, prove bounds, or both; a new one is a module and a row."""
 
 import subprocess
 import sys
@@ -34,7 +34,7 @@ from solvers.messages import SolveJob, label
 
 @dataclass(frozen=True)
 class Solver:
-    """A solver: what it proves, the package that carries it, how to get that, and what the licence found here allows.
+    """A solver: what it proves, its package, how to get that, and its licence's limit.
 
     `licence` raises MissingTool if there is none. `module` is what is imported to use it, if anything.
     """
@@ -47,7 +47,7 @@ class Solver:
     module: str = ""
 
     def version(self) -> str:
-        """Return the version that is installed (MissingTool if it is not there)."""
+        """Return the installed version (MissingTool if it is not there)."""
         if self.package == "kvbound":  # it runs, so it is there; from a checkout it may not be installed
             return kvcore.__version__
         try:
@@ -56,14 +56,14 @@ class Solver:
             raise MissingTool(f"{self.name} is not installed; install it with: {self.install}") from None
 
     def load(self, module: str) -> Any:
-        """Import its module; MissingTool says how to install it, or why it cannot be loaded where it is."""
+        """Import its module; MissingTool says how to install it, or why it cannot be loaded."""
         try:
             return import_module(module)
         except ImportError as error:
             raise self.missing(error) from None
 
     def try_it(self) -> None:
-        """Raise MissingTool if it cannot be loaded. It is tried in a process of its own: not all go into one."""
+        """Raise MissingTool if it cannot be loaded, tried in a process of its own: not all go into one."""
         command = [sys.executable, "-c", f"import {self.module}"]
         tried = subprocess.run(command, capture_output=True, text=True, check=False)
         if tried.returncode:
@@ -71,7 +71,7 @@ class Solver:
             raise self.missing(lines[-1] if lines else f"its process ended with code {tried.returncode}")
 
     def missing(self, error: object) -> MissingTool:
-        """Return the error that says how to install it, or why it cannot be loaded although it is installed."""
+        """Return the error that says how to install it, or why it cannot be loaded although installed."""
         try:
             installed = f"{self.package} {self.version()}"
         except MissingTool as missing:
@@ -81,7 +81,7 @@ class Solver:
 
 @dataclass(frozen=True)
 class Way:
-    """What finds schedules, or proves bounds: a formulation, and what solves it.
+    """What finds schedules or proves bounds: a formulation and its solver.
 
     Where it yields `bounds.task.Proposal`s and schedules (`proposes`), each proof becomes a certificate, and
     `solvers.dual_bound` runs it; a solver of others, which calls back, has a `run(job, send)`.
@@ -92,29 +92,28 @@ class Way:
     proves: Literal["certificate", "solver"] | None
     """What its bounds rest on; None: it finds schedules only."""
     proposes: str = ""
-    """The generator of what it proves and finds, as MODULE:FUNCTION; BadInput at its call says why it declines."""
+    """The generator of its proofs and schedules, as MODULE:FUNCTION; BadInput at its call says why it declines."""
     finds: bool = True
-    """Whether it finds schedules."""
     run: str = "solvers.dual_bound:run"
     """The function that carries out a job in a worker process, as MODULE:FUNCTION."""
     drops: str = ""
-    """What its relaxation leaves out, in words."""
+    """What its relaxation leaves out."""
     what: str = ""
-    """The method in words, where `auto` chooses it to run beside another one."""
+    """The method in words, where `auto` runs it beside another one."""
     horizon: str = HORIZON
-    """Why it looks at all schedules; empty: only at those of a number of batches, which it needs."""
+    """Why it looks at all schedules; empty: only at those of a given number of batches."""
     at_once: bool = False
-    """Whether it mostly takes so little time that a solve begins with it, before there is any worker."""
+    """Whether it is mostly so quick that a solve begins with it, before any worker."""
     slows: bool = False
-    """Whether its bound rises as long as there is time, ever more slowly: it gets more of it (`LadderOptions`)."""
+    """Whether its bound rises ever more slowly without end: it gets more time (`LadderOptions`)."""
     plans: bool = False
-    """Whether it plans its time, and so is told its share of it, in seconds of the processor."""
+    """Whether it plans its time, and is told its share, in processor seconds."""
     endless: bool = False
     """Whether it ends by its limit alone, so that it needs one."""
     takes: Takes = NOTHING
-    """What it is proved with."""
+    """The features it is proved with."""
     too_large: str = ""
-    """The function that says why an instance is more than it can hold, as MODULE:FUNCTION."""
+    """The function that says why an instance is too large, as MODULE:FUNCTION."""
 
     @property
     def label(self) -> str:
@@ -126,7 +125,7 @@ class Way:
         return _loaded(self.run)
 
     def proposals(self, task: bounds.task.Task) -> Iterator[bounds.task.Proposal | Schedule]:
-        """Return what it proves and finds; BadInput or InvalidCertificate says why it declines."""
+        """Return its proofs and schedules; BadInput or InvalidCertificate says why it declines."""
         if reason := self.takes.why_not(self.formulation, task.instance, task.objective):
             raise BadInput(reason)
         found: Iterator[bounds.task.Proposal | Schedule] = _loaded(self.proposes)(task)
@@ -144,7 +143,7 @@ class Way:
 
 
 def _loaded(function: str) -> Callable[..., Any]:
-    """Load a function only when it is called for: compilers and solvers take a while."""
+    """Load a function only when it is called: compilers and solvers take a while."""
     module, _, name = function.partition(":")
     found: Callable[..., Any] = getattr(import_module(module), name)
     return found
@@ -197,9 +196,9 @@ CERTIFYING = (
     _relaxation("speed", proposes="bounds.speed:propose_speed", takes=Speed.takes, slows=True,
                 drops="that a batch holds whole requests; a fast batch pays more for its work"),
 )
-"""Those whose proofs a checker recomputes: that end by themselves, the cheapest first, then that use all time left."""
+"""Those whose proofs a checker recomputes: first those that end by themselves, the cheapest first, then those that use
+all time left."""
 BOUND = _relaxation("bound", takes=Alone.takes, plans=True, endless=True, what="the ladder of bounds")
-"""All of them, one after another."""
 IMPROVE = Way("improve", Solver("improve", "nothing: policies with other parameters and priorities find schedules"),
               None, run="solvers.improve:run", takes=Alone.takes, plans=True, endless=True,
               what="the search among policies", horizon="it proves nothing")
@@ -213,8 +212,8 @@ SLOT_FLOW = Way("arc-flow", _CP_SAT, "solver", run="solvers.slot_flow.solve:run"
 WAYS = {(way.formulation, way.solver.name): way for way in
         (BOUND, *CERTIFYING, IMPROVE, *MODELS, CP_SAT, SLOT_FLOW)}
 # fmt: on
-"""Every way, by the names that `--formulation` and `--solver` take; the first of a formulation, or of a solver, is what
-either of them alone stands for."""
+"""All names to ways: the first of a formulation, or of a solver, is what `--formulation` or `--solver` alone stands
+for."""
 
 
 def way_of(job: SolveJob) -> Way:
@@ -223,4 +222,3 @@ def way_of(job: SolveJob) -> Way:
 
 
 SOLVERS = {way.solver.name: way.solver for way in WAYS.values()}
-"""Every solver, by its name."""

@@ -50,7 +50,7 @@ def _limit_cpu(job: SolveJob) -> None:
 
 
 def _with_horizon(job: SolveJob, send: Send) -> SolveJob:
-    """Return the job with the number of batches to look at, where it needs one; it is reported."""
+    """Return the job with its horizon, where it needs one; the horizon is reported."""
     if job.batches is not None or job.upper_bound is None or way_of(job).horizon:
         return job
     if job.constraints:  # a policy's schedule says nothing of them

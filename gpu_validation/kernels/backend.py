@@ -1,4 +1,4 @@
-"""The backend of Triton kernels, on a GPU or in the interpreter, and one whose attention is FlashInfer's."""
+"""The backend of Triton kernels, on a GPU or in the interpreter, and one with FlashInfer's attention."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -35,7 +35,7 @@ class TritonBackend(TorchBackend):
         self.shape: HeadShape | None = None
 
     def prepare(self, heads: int, kv_heads: int, width: int, dtype: torch.dtype) -> None:
-        """Check the shapes of a model, and make the work lists of later layouts for it."""
+        """Check the shapes of a model, and make the work lists of later layouts."""
         if width not in WIDTHS:
             raise BadInput(f"heads of width {width}: the kernels take {', '.join(map(str, WIDTHS))}")
         if heads % kv_heads:
@@ -111,7 +111,7 @@ class FlashInferBackend(TritonBackend):
     """
 
     def prepare(self, heads: int, kv_heads: int, width: int, dtype: torch.dtype) -> None:
-        """Check the shapes, and make the room that all layouts work in."""
+        """Check the shapes, and make the room of all layouts."""
         super().prepare(heads, kv_heads, width, dtype)
         self.workspace = torch.zeros(WORKSPACE, dtype=torch.uint8, device=self.device)
 
@@ -122,7 +122,7 @@ class FlashInferBackend(TritonBackend):
         return made
 
     def attention(self, query: Tensor, kv: Tensor, layout: Layout, scale: float) -> Tensor:
-        """Return attention by the wrapper of the layout."""
+        """Return attention by the layout's wrapper."""
         if layout.variant is None:
             starts, lengths, tables = layout.work
             layout.variant = planned(self.workspace, starts, lengths, tables, query, kv, scale)

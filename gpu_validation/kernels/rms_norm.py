@@ -1,4 +1,4 @@
-"""Root mean square norm of rows, with the residual added first."""
+"""Root mean square norm of rows, the residual added first."""
 
 import torch
 import triton
@@ -31,12 +31,12 @@ def rms_norm_kernel(
 
 
 def constants(width: int) -> dict[str, int]:
-    """Return the constants that the kernel is compiled with, but for the type and the residual."""
+    """Return the constants of the kernel, but for the type and the residual."""
     return {"WIDTH": width, "PADDED": triton.next_power_of_2(width), "ROWS": 16 if INTERPRETED else 1}
 
 
 def rms_norm(x: Tensor, weight: Tensor, epsilon: float, residual: Tensor | None = None) -> tuple[Tensor, Tensor]:
-    """Do what `TorchBackend.rms_norm` says, x [rows, width] with any row stride, the residual contiguous."""
+    """As `TorchBackend.rms_norm`, x [rows, width] with any row stride, the residual contiguous."""
     rows, width = x.shape
     sizes = constants(width)
     out = torch.empty((rows, width), dtype=x.dtype, device=x.device)

@@ -90,7 +90,7 @@ def compare(
 
 
 def show(comparison: Comparison, console: Console, explained: Sequence[Explained] = (), *, wide: bool = False) -> None:
-    """Print the table, what was proved, and where the time goes if that is explained."""
+    """Print the table, what was proved, and, if explained, where the time goes."""
     rows = comparison.rows()
     console.print(f"{comparison.instance.name}, {comparison.objective}", style="bold", soft_wrap=True)
     console.print(table(*comparison.summary(rows)))

@@ -62,7 +62,7 @@ def generate(
 def write_requests(
     out: str, requests: Iterable[Request], instance: Callable[[tuple[Request, ...]], Instance], json: str | None = None
 ) -> None:
-    """Write requests as they come, in one file; `instance` makes one of some of them, CHUNK at a time."""
+    """Write requests as they come, in one file; `instance` makes one of some, CHUNK at a time."""
     left = iter(requests)
     chunks = map(instance, iter(lambda: tuple(islice(left, CHUNK)), ()))
     first = next(chunks)

@@ -1,4 +1,4 @@
-"""What the commands that use a GPU share: the options, the device and its backend, the dtype."""
+"""Shared by the commands that use a GPU: the options, the device and its backend, the dtype."""
 
 from __future__ import annotations
 

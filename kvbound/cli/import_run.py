@@ -1,4 +1,4 @@
-"""`kvbound import run`: what another scheduler did, as a schedule that the referee has passed."""
+"""`kvbound import run`: another scheduler's run as a schedule that the referee has passed."""
 
 from dataclasses import asdict
 from fractions import Fraction

@@ -72,7 +72,7 @@ def show_instance(instance: Instance, console: Console) -> None:
 
 
 def show_head(instance: Instance, sha256: str, sizes: Sizes, console: Console) -> None:
-    """Print what `show_instance` does of an instance of which only the first requests are at hand."""
+    """Print what `show_instance` does of an instance with only its first requests at hand."""
     console.print(f"{instance.name}  (sha256 {sha256[:16]}..)", style="bold", soft_wrap=True)
     for line in facts_in_words(instance, sizes):
         console.print(line, soft_wrap=True)

@@ -25,8 +25,8 @@ def compare_schedules(columns: Sequence[tuple[str, Trace]], path: str | Path | N
     """Draw schedules side by side, one (title, trace) a column: Gantt above memory, all axes shared, one legend.
 
     Two spaces in a title separate parts, such as a policy from its value, which share a line if they fit. Of three or
-    more, a schedule of more than `FAR` times the median length is left out, and a note says so. The figure is saved if
-    a `path` is given, see `save`. BadInput if there is no column.
+    more schedules, one of more than `FAR` times the median length is left out, with a note. A `path` saves the figure
+    (`save`). BadInput if there is no column.
     """
     if not columns:
         raise BadInput("no schedule to draw: give at least one pair (title, trace)")
@@ -59,7 +59,7 @@ def _draw(
 
 
 def _without_far(columns: Sequence[tuple[str, Trace]]) -> tuple[Sequence[tuple[str, Trace]], str]:
-    """Leave out the schedules that would leave the others no room, and say which."""
+    """Leave out the schedules that dwarf the others, and say which."""
     beyond = far([float(makespan(trace) * trace.instance.tick_seconds) for _, trace in columns])
     left = [
         f"{title.splitlines()[0]} ({units_of(trace.instance).spelled(makespan(trace))})"
@@ -71,7 +71,7 @@ def _without_far(columns: Sequence[tuple[str, Trace]]) -> tuple[Sequence[tuple[s
 
 
 class _Sheet(NamedTuple):
-    """How many schedules stand side by side, in how many bands; inches of a column and of the rows of a Gantt chart."""
+    """Schedules side by side, bands, and the inches of a column and of a Gantt chart's rows."""
 
     across: int
     bands: int
@@ -95,7 +95,7 @@ class _Sheet(NamedTuple):
 
 
 def _axes_of(figure: Figure, sheet: _Sheet, traces: Sequence[Trace]) -> list[tuple[Axes, Axes]]:
-    """Make two axes for each trace; the y axes are labelled at the left of a band, and where the rows are others."""
+    """Make two axes for each trace; the y axes are labelled at the left of a band, and where the rows differ."""
     grid = figure.subplots(
         2 * sheet.bands, sheet.across, squeeze=False, sharex=True, height_ratios=[sheet.rows, 1] * sheet.bands
     )
@@ -115,7 +115,7 @@ def _axes_of(figure: Figure, sheet: _Sheet, traces: Sequence[Trace]) -> list[tup
 
 
 def _title(text: str, most: int) -> str:
-    """Break a title where a line is longer than `most`, between its parts if it has any."""
+    """Break a title where a line is longer than `most`, between its parts if any."""
     lines: list[str] = []
     for line in text.split("\n"):
         parts = line.split("  ")

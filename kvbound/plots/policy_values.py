@@ -18,11 +18,11 @@ from kvcore.errors import BadInput
 def ladder(rows: Rows, ax: Axes | None = None, units: Units | None = None) -> Axes:
     """Draw the value of every row as a dot beside the proved optimum or lower bound, the best on top; return the Axes.
 
-    `rows` come from `Result.to_json`, for one objective; a key "label" goes before the name of the policy. Rows on
-    one instance form a group, headed by their key "group" if there is one, and are measured against the largest bound
-    that a row of the group proves (one with an insufficient horizon proves none). Beside a dot stand the value and its
-    ratio to the bound; a value that dwarfs the others is drawn at the edge, as a triangle. `units` are the
-    instance's (None: what suits the values). BadInput for no row, or for rows with several objectives or ticks.
+    `rows` come from `Result.to_json`, for one objective; a key "label" goes before the name of the policy. Rows on one
+    instance form a group, headed by their key "group" if there is one, and are measured against the largest bound that
+    a row of the group proves (one with an insufficient horizon proves none). Beside a dot stand the value and its ratio
+    to the bound; a value that dwarfs the others is a triangle at the edge. `units` are the instance's (None: by the
+    values). BadInput for no row, or for rows with several objectives or ticks.
     """
     for key in ("objective", "tick_seconds"):
         found = sorted({str(row[key]) for row in rows})
@@ -76,7 +76,7 @@ def _worth(row: Row) -> tuple[bool, Fraction]:
 
 
 def _bounds(rows: Rows) -> Iterator[Fraction]:
-    """The bounds that hold for every schedule, not only for those of a few batches."""
+    """Return the bounds that hold for every schedule, of any number of batches."""
     for row in rows:
         bound, horizon = _fraction(row["bound"]), row.get("horizon")
         if bound is not None and (horizon is None or horizon["sufficient"]):
@@ -88,7 +88,7 @@ def _fraction(value: int | str | None) -> Fraction | None:
 
 
 class _Scale(NamedTuple):
-    """The axis: its unit, how many of it a value of 1 is, the decimals of a number, and where it ends."""
+    """The axis: its unit, its size, the decimals of a number, and its end."""
 
     unit: str
     factor: Fraction
@@ -110,11 +110,10 @@ class _Scale(NamedTuple):
         return cls(units.of(objective), factor, decimals, 1.1 * near if any(beyond) else inf)
 
     def place(self, value: Fraction | None) -> float:
-        """Where a value is on the axis; 0 for none, the end for one beyond it."""
+        """The place of a value on the axis; 0 for none, the end for one beyond it."""
         return min(float((value or 0) * self.factor), self.end)
 
     def text(self, value: Fraction) -> str:
-        """The number written beside a value."""
         return f"{float(value * self.factor):,.{self.decimals}f}"
 
 
@@ -129,7 +128,7 @@ def _draw_group(ax: Axes, group: _Group, y: int, scale: _Scale) -> None:
 
 
 def _draw_rung(ax: Axes, y: int, row: Row, group: _Group, scale: _Scale) -> None:
-    """Draw a dot for a value, a hollow triangle where only a bound is known, and what is written beside it."""
+    """Draw a dot for a value, a hollow triangle where only a bound is known, and the text beside it."""
     value, bound = _fraction(row["value"]), _fraction(row["bound"])
     x = scale.place(value if value is not None else bound if bound is not None else group.bound)
     if value is not None:
@@ -146,7 +145,7 @@ def _draw_rung(ax: Axes, y: int, row: Row, group: _Group, scale: _Scale) -> None
 
 
 def _ratio(value: Fraction, group: _Group) -> str:
-    """Write value / optimum; where only a bound is known, the most that it can be."""
+    """Write value / optimum; where only a bound is known, its most."""
     if not group.bound:
         return ""
     ratio = "×1" if value == group.bound else f"×{float(value / group.bound):.3f}"

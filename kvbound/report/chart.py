@@ -1,6 +1,6 @@
-"""The picture of a schedule in a report: that of `kvbound.plots`, and what each of its bars stands for.
+"""The picture of a schedule in a report: that of `kvbound.plots`, with the meaning of its bars.
 
-Above every bar lies an invisible area with that in the attribute `data-tip`, which `report.js` shows below the pointer.
+Above every bar lies an invisible area with the meaning in the attribute `data-tip`, which `report.js` shows.
 """
 
 from bisect import bisect_left, bisect_right
@@ -78,9 +78,9 @@ MOST_BARS = 4_000  # a schedule of more bars is not drawn
 
 
 def chart(name: str, label: str, trace: Trace, bars: Mapping[str, Sequence[Bar]], frame: Frame) -> Element:
-    """Return the picture of a schedule, in which every bar and step of memory says what it stands for.
+    """Return the picture of a schedule, with the meaning of every bar and step of memory.
 
-    `name` keeps it apart from others of the page, `label` is for readers; `frame` says what the axes show.
+    `name` keeps it apart from others of the page, `label` is for readers, `frame` gives the axes.
     """
     figure = draw_schedule(trace, frame)
     about = f"{label}: {len(bars)} requests over time, above the KV memory. The arrow keys go from bar to bar."
@@ -100,7 +100,7 @@ def chart(name: str, label: str, trace: Trace, bars: Mapping[str, Sequence[Bar]]
 
 
 class _Axes:
-    """Where the places of an axes are in the picture, which is in points; a tick is `scale` of its x axis."""
+    """The places of an axes in the picture, in points; a tick is `scale` of its x axis."""
 
     def __init__(self, ax: Axes, scale: float) -> None:
         self.fractions, self.scale = ax.transData - ax.figure.transSubfigure, scale
@@ -137,7 +137,7 @@ def _strips(memory: _Axes, trace: Trace, units: Units) -> Iterator[Element]:
 
 
 def bar_in_words(bar: Bar, trace: Trace, units: Units) -> Iterator[str]:
-    """Yield what a bar stands for, a line each."""
+    """Yield the meaning of a bar, a line each."""
     if bar.batches is not None:
         first, last = bar.batches
         recomputed = f", {bar.recomputed:,} of them processed before" if bar.recomputed else ""

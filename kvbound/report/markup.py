@@ -1,4 +1,4 @@
-"""Building HTML and SVG as a tree, so that no text of an instance can become markup."""
+"""HTML and SVG as a tree, so that no text of an instance can become markup."""
 
 import re
 import xml.etree.ElementTree as ElementTree
@@ -20,7 +20,7 @@ Child = Element | str | None
 
 
 def node(tag: str, attributes: Mapping[str, object] | None = None, *children: Child) -> Element:
-    """Return an element with these children; text is escaped when the page is written. None children are left out."""
+    """Return an element with these children, without None; text is escaped when the page is written."""
     made = Element(tag, {name: _text(value) for name, value in (attributes or {}).items() if value is not None})
     made.tail = "\n" if tag in LINES else None
     for child in children:
@@ -87,7 +87,7 @@ def _cell(cell: object) -> str:
 
 
 def inline(figure: Figure, name: str, attributes: Mapping[str, str]) -> Element:
-    """Return a figure as an SVG element of the page, in its colours; `name` sets its ids apart from those of others."""
+    """Return a figure as an SVG element in the page's colours; `name` makes its ids unique."""
     drawn = render(figure).decode()
     for colour, ours in COLOURS.items():
         drawn = re.sub(colour, f"var(--{ours})", drawn, flags=re.IGNORECASE)

@@ -12,13 +12,13 @@ from solvers.neighbourhoods.insertion import DISCARD, FIRST, FREE, PRESERVE, SWA
 from solvers.neighbourhoods.scope import NeighbourhoodOptions
 
 Array = Any
-"""A numpy array of integers, or of floats where it says so."""
+"""A numpy array of integers, or of floats where stated."""
 
 HANDLINGS = {"preserve": PRESERVE, "discard": DISCARD, "swap": SWAP, "free": FREE}
 
 
 class InstanceArrays:
-    """What the compiled search needs of an instance and an objective."""
+    """The compiled search's view of an instance and an objective."""
 
     def __init__(self, instance: Instance, objective: str) -> None:
         requests, machine, options = instance.requests, instance.machine, NeighbourhoodOptions.given()
@@ -29,12 +29,12 @@ class InstanceArrays:
         self.first: Array = np.cumsum([0, *map(len, rows)])
         """The segments of request i are the rows first[i] to first[i + 1] - 1."""
         self.rate: Array = np.array([float(weight(request, objective)) for request in requests])
-        """What a slot of delay costs, as floats; exact values are the referee's."""
+        """Cost of a slot of delay, as floats; exact values are the referee's."""
         self.by_first_token = objective == "total-ttft"
         self.area: Array = np.array([_area(each) for each in rows], float) / machine.block / self.rate
         spare = options.most_places + (options.most_runs if machine.evict else 1)
         self.pieces = max(sum(2 * min(row[0], options.most_parts) + spare for row in each) for each in rows)
-        """Pieces that a request is kept in at the most."""
+        """The most pieces of a request."""
         flags = machine.chunked, machine.pause, options.most_parts, machine.evict
         self.switches = machine.block, *map(int, flags)
         self.limits, most = _limits(instance)
@@ -43,12 +43,12 @@ class InstanceArrays:
         self.peak_blocks: Array = np.array([machine.blocks(request.peak) for request in requests])
 
     def grid(self, slots: int) -> Grid:
-        """Return the slots, and what the machine allows in each."""
+        """Return the slots, and the machine's limits in each."""
         return Grid(slots, *self.switches)
 
     @cached_property
     def requests(self) -> Requests:
-        """The arrays as the compiled search takes them."""
+        """The arrays, as the compiled search takes them."""
         return Requests(self.arrival, self.segments, self.first, self.rate, self.by_first_token, self.area)
 
     def room(self, slots: int) -> Array:
@@ -73,7 +73,7 @@ def _area(rows: list[tuple[int, int, int, int, int]]) -> float:
 
 
 def _limits(instance: Instance) -> tuple[Array, Array]:
-    """Return the limits of a slot, and as much as all requests together can take: that is the limit where none is."""
+    """Return the limits of a slot; without a limit, the most that all requests together can take."""
     machine, requests = instance.machine, instance.requests
     tokens = sum(request.peak + 1 for request in requests)
     blocks = sum(machine.blocks(request.peak) for request in requests)

@@ -1,4 +1,4 @@
-"""Requests that are one block in time: a start each, searched with memory that may be exceeded, then made to fit."""
+"""Requests that are one block in time: a search over starts in which memory may be exceeded, then made to fit."""
 
 import numpy as np
 
@@ -10,7 +10,7 @@ from solvers.neighbourhoods.soft import Cooling, Loads, soften
 
 
 def is_rigid(arrays: InstanceArrays) -> bool:
-    """Whether a request is one block of memory in time, nothing else is limited, and memory holds several of them."""
+    """Whether a request is one block of memory in time, memory holds several, and nothing else is limited."""
     longest, options = int(arrays.segments[:, 1].max()), NeighbourhoodOptions.given()
     return (
         len(arrays.segments) == len(arrays.arrival)
@@ -47,7 +47,7 @@ class Soft:
         return self.load[i, self.pad : self.pad + self.length[i]]
 
     def run(self, rounds: int, share: float, then: float) -> None:
-        """Make `rounds` moves, while the share of all moves that are made goes from `share` to `then`."""
+        """Make `rounds` moves, as the share of all moves made goes from `share` to `then`."""
         ways = self.options.heat, self.options.dear
         hot, cold, dear, dearer = (_at(values, x, self.options.early) for values in ways for x in (share, then))
         rate = self.arrays.rate
@@ -56,7 +56,7 @@ class Soft:
         soften(rounds, cooling, self.shifts, self.worth, self.over, loads, self.start)
 
     def order(self) -> tuple[Array, Array]:
-        """Return an order in which to insert the requests, those that fit first, and from when on each."""
+        """Return an order of insertion, the requests that fit first, and the earliest slot of each."""
         room = np.full(len(self.over), self.arrays.limits[0])
         early: list[int] = []
         late: list[int] = []

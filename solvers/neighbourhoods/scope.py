@@ -1,4 +1,4 @@
-"""Which instances the search takes, which objectives, and its options."""
+"""The instances and objectives that the search takes, and its options."""
 
 from collections import namedtuple
 from dataclasses import dataclass
@@ -46,16 +46,16 @@ class NeighbourhoodOptions(Options):
 
 
 Moves = namedtuple("Moves", "size single anywhere reach late latest unlimited host_first evicting")
-"""The options of destroy and repair that its compiled search takes."""
+"""The options of destroy and repair for its compiled search."""
 Shifts = namedtuple("Shifts", "shift jitter neighbours reprice")
-"""The options of the search over starts that its compiled part takes."""
+"""The options of the search over starts for its compiled part."""
 
 
 TAKES = Takes((MACHINES | REQUESTS | CALLS | SUMS) - {Feature.ONE_PHASE, Feature.PARTIAL})
 
 
 def why_not(instance: Instance, objective: str) -> str | None:
-    """Return why the search does not take `instance` with this objective, or None if it does."""
+    """Return why the search does not take `instance` with this objective (None: it does)."""
     if missing := TAKES.missing(features(instance, objective)):
         return missing
     most_slots, arrivals = NeighbourhoodOptions.given().most_slots, [request.arrival for request in instance.requests]

@@ -1,4 +1,4 @@
-"""From a flow to a schedule: a path for each request, and what it does on it."""
+"""From a flow to a schedule: a path for each request, and its work on it."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -38,7 +38,7 @@ def joint_path(search: SlotSearch, arcs: FlowArcs, flow: Integers) -> list[tuple
 
 
 def unit_paths(arcs: FlowArcs, left: Integers, kind: int, count: int) -> Iterator[list[int]]:
-    """Yield a path, as its arcs, for each of the `count` requests of a kind; `left` is the flow that is left."""
+    """Yield a path, as its arcs, for each of the `count` requests of a kind; `left` is the flow left."""
     for _ in range(count):
         path, node = list[int](), int(arcs.start[kind])
         while node:

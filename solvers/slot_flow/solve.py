@@ -1,4 +1,4 @@
-"""The way as a whole: prices, better schedules, fixing, and CP-SAT on the steps that are left, in turns."""
+"""Prices, better schedules, fixing, and CP-SAT on the steps left, in turns."""
 
 import time
 from contextlib import suppress
@@ -71,7 +71,7 @@ class SlotFlow:
     # --- what is known -------------------------------------------------------------------------------------------
 
     def is_done(self) -> bool:
-        """Whether to stop: it is proved, or time is up."""
+        """Whether the optimum is proved, or time is up."""
         if NEWS.value is not None:
             self.cutoff = min(self.cutoff, int(NEWS.value * self.unit))
         return self.bound >= self.cutoff or self.time_left == 0
@@ -96,14 +96,14 @@ class SlotFlow:
         return units if self.unit == 1 else Fraction(units, self.unit)
 
     def _hold(self, schedule: Schedule) -> None:
-        """Keep and report a schedule if it is better than the best known."""
+        """Keep and report a schedule if it is the best."""
         value = self.best.offer(schedule, self.job.label)
         if value is not None and value * self.unit < self.cutoff:
             self.cutoff = int(value * self.unit)
             self.send(Found(schedule, value))
 
     def _improve(self, seconds: float) -> None:
-        """Destroy and repair the best schedule for so many seconds, or until it meets the bound."""
+        """Destroy and repair the best schedule for these seconds, or until it meets the bound."""
         instance, objective = self.job.instance, self.job.objective
         if self.is_done() or neighbourhoods.why_not(instance, objective) is not None:
             return
@@ -118,7 +118,7 @@ class SlotFlow:
     # --- the flow ------------------------------------------------------------------------------------------------
 
     def _search(self, instance: Instance) -> None:
-        """Search flows of the job's instance, or of one that allows more, in turns with repairs, for its best."""
+        """Search flows of the job's instance, or of one that allows more, in turns with repairs."""
         if self.is_done():
             return
         end, effort, is_over = time.process_time() + self.time_left, self.options.effort, False
@@ -137,13 +137,13 @@ class SlotFlow:
             effort *= 4
 
     def _priced(self, solver: SlotSolver, rounds: int) -> SlotSearch:
-        """Return a search below the best value known, with prices, and take in what these prove."""
+        """Return a search below the best value known, with prices; take in what these prove."""
         search = SlotSearch(solver.local, self.cutoff, solver.options.scale)
         self._prove(min(solver.ascend_root(search, rounds), self.cutoff))
         return search
 
     def _solve(self, search: SlotSearch, effort: float) -> bool:
-        """Let CP-SAT find the best flow among what fixing leaves; say whether it has proved that it is."""
+        """Let CP-SAT find the best flow among what fixing leaves; say whether it is proved best."""
         from solvers.slot_flow.program import FlowProgram  # it loads OR-Tools, which may not be there
 
         table = arcs_below(search, 300_000)  # with more steps left, prices and better schedules go on without CP-SAT
