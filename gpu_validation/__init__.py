@@ -1,4 +1,1 @@
-"""A small engine with real paged attention: it executes schedules, and tests the cost model.
-
-torch is loaded when an engine is made.
-"""
+"""A small engine with real paged attention that executes schedules and tests the cost model; torch is loaded late."""

@@ -10,9 +10,9 @@ from heapq import heappop, heappush
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """Tokens [first, last) of block `index` of a request, at `device` and at `host`, which move between them.
+    """Tokens [first, last) of block `index` of a request, which move between `device` and `host`.
 
-    `whole`: nothing else that counts lies in that block at the destination, so the whole block may be copied.
+    `whole`: nothing else that counts lies in that block at the destination, so all of it may be copied.
     """
 
     request: int
@@ -27,7 +27,7 @@ class Piece:
 class Blocks:
     """Free blocks by number, made when none is free; last freed, first taken, so that tables get permuted.
 
-    With `lowest` the lowest number is taken first, which keeps blocks in one run.
+    `lowest`: the lowest number first, which keeps blocks in one run.
     """
 
     def __init__(self, lowest: bool = False) -> None:
@@ -62,7 +62,7 @@ class Blocks:
 
 
 class Allocator:
-    """The blocks of all requests, numbered from 0. Each move returns what is to be copied."""
+    """The blocks of all requests, numbered from 0. Each move returns the pieces to copy."""
 
     def __init__(self, requests: int, block: int) -> None:
         self.block = block
@@ -87,7 +87,7 @@ class Allocator:
         return self._tables[i]
 
     def tail(self, i: int) -> list[tuple[int, int]]:
-        """Return a request's last device block and its first token that is not held, if there is one."""
+        """Return a request's last device block and its first token that is not held, if any."""
         return [(self._tables[i][-1], self._m[i] % self.block)] if self._m[i] % self.block else []
 
     def grow(self, i: int, tokens: int) -> None:
@@ -133,7 +133,7 @@ class Allocator:
         self.drop(i, self._m[i] + self._h[i])
 
     def _ranges(self, start: int, end: int) -> list[tuple[int, int, int]]:
-        """Return the blocks over the positions [start, end): (index, first token in it, last + 1)."""
+        """Return the blocks over positions [start, end): (index, first token in it, last + 1)."""
         b = self.block
         blocks = range(start // b, -(-end // b)) if end > start else ()
         return [(index, max(start - index * b, 0), min(end - index * b, b)) for index in blocks]

@@ -1,7 +1,7 @@
-"""Paged attention beside its peers on a grid of cases: each result is checked, then timed.
+"""Paged attention beside its peers on a grid of cases: checked, then timed.
 
 A sample runs so many layers that the device's cache holds little of what is read. Peers take turns (A B B A). A peer
-that cannot do a case, fails, or is wrong has a row that says so.
+that declines a case, fails, or is wrong has a row that says so.
 """
 
 import gc
@@ -30,8 +30,10 @@ PREFILLED = 8192  # tokens that a prefill launch has at least, by taking more re
 
 
 def gpu_cases(model: Model, quick: bool = False) -> list[AttentionCase]:
-    """Return the grid of one model, large cases first: decodes, whole prompts, chunks at an offset (unless `quick`:
-    more)."""
+    """Return the grid of one model, large cases first: decodes, whole prompts, chunks at an offset, mixed.
+
+    `quick`: only these.
+    """
     large = _cases(model, QUICK_DECODES, QUICK_PROMPTS, CHUNKS[-1:])
     large.append(AttentionCase("mixed", model, ((512, 1536), *((1, 2047),) * 63)))
     known = {case.work for case in large}
@@ -65,7 +67,7 @@ def bench(
     limits: Mapping[str, float],
     repeats: int = REPEATS,
 ) -> Iterator[dict[str, Any]]:
-    """Yield a row for each case and peer; the first peer is ours. `limits` are `bandwidth.peaks`."""
+    """Yield a row for each case and peer, ours first. `limits` are `bandwidth.peaks`."""
     for case in cases:
         try:
             rows = bench_case(case, peers, device, dtype, repeats)
@@ -80,7 +82,7 @@ def bench(
 def bench_case(
     case: AttentionCase, peers: Sequence[Peer], device: torch.device, dtype: torch.dtype, repeats: int = REPEATS
 ) -> list[dict[str, Any]]:
-    """Prepare, check and time every peer on one case; the first peer is ours."""
+    """Prepare, check and time every peer on one case, ours first."""
     rows = _rows(case, peers, dtype)
     layers = layers_for(case, dtype.itemsize, device, any(peer.copies for peer in peers))
     if layers == 0:
@@ -108,10 +110,9 @@ def layers_for(case: AttentionCase, size: int, device: torch.device, copies: boo
 
 
 def prepared(peer: Peer, data: CaseData) -> tuple[Run, float] | str:
-    """Return what runs the case and its relative error on the first and the last layer; or a line that says what is
-    wrong.
+    """Return what runs the case and its error on the first and the last layer; or a line on a failure.
 
-    Wrong: a result that differs from the twin's by more than the tolerance of the dtype, or is not a number.
+    A result fails if it differs from the twin's by more than the tolerance of the dtype, or is not a number.
     """
     try:
         run = peer.prepare(data)
@@ -141,14 +142,13 @@ def _rows(case: AttentionCase, peers: Sequence[Peer], dtype: torch.dtype) -> lis
 
 
 def _timed(case: AttentionCase, dtype: torch.dtype, layers: int, samples: Sequence[float]) -> dict[str, Any]:
-    """Return the times of a launch (one layer), and the rates: bytes of KV and operations over the median."""
     found = spread([seconds / layers for seconds in samples])
     rates = {"bytes_per_second": case.kv_bytes(dtype.itemsize), "flop_per_second": case.flops}
     return {"layers": layers, **found} | {name: n / found["seconds_median"] for name, n in rates.items()}
 
 
 def compared(rows: Sequence[dict[str, Any]], limits: Mapping[str, float]) -> list[dict[str, Any]]:
-    """Add to each timed row its shares of the limits, and to ours the best peer's median over ours (`over_best_peer`)."""
+    """Add to each timed row its shares of the limits; to ours the best peer's median over ours, `over_best_peer`."""
     timed = [row for row in rows if "seconds_median" in row]
     for row in timed:
         for limit, unit in (("read", "bytes"), ("copy", "bytes"), ("matmul", "flop")):

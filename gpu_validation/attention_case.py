@@ -1,4 +1,4 @@
-"""A batch for attention: the input of the compared kernels, and its least cost."""
+"""A batch for attention: the kernels' input, and its least cost."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,15 +14,15 @@ from gpu_validation.backend import TorchBackend
 TOLERANCE = {torch.bfloat16: 6e-3, torch.float16: 1.5e-3, torch.float32: 1e-5, torch.float64: 1e-12}
 """The largest relative error |out - twin| / |twin| (Euclidean norms) of a right result.
 
-Rounding weights and result to bf16 gives 1.6e-3. A key too many or too few among n gives about sqrt(e/n), as the scores
-are standard normal: 1.8e-2 at 8,192.
+Rounding to bf16 gives 1.6e-3. A key too many or too few among n gives about sqrt(e/n), as the scores are standard
+normal: 1.8e-2 at 8,192.
 """
 PROBED = 64  # rows at the start and at the end of a chunk that are checked against the twin
 
 
 @dataclass(frozen=True)
 class AttentionCase:
-    """A batch: each request processes c tokens with m resident before them, in one layer."""
+    """A batch in one layer: each request processes c tokens with m resident before them."""
 
     kind: str  # decode, prefill, chunk or mixed
     model: Model
@@ -63,13 +63,13 @@ class AttentionCase:
 
     @property
     def flops(self) -> int:
-        """Operations of a layer: 4 H D a pair (two products, a multiplication and an addition each)."""
+        """Operations of a layer: 4 H D a pair (two products of a multiplication and an addition)."""
         return 4 * self.model.heads * self.model.head_width * self.pairs
 
 
 @dataclass(frozen=True)
 class CaseData:
-    """The tensors of a case: a query, and a block-major cache of several layers with permuted tables."""
+    """A query, and a block-major cache of several layers with permuted tables."""
 
     case: AttentionCase
     kv: Tensor  # [blocks, layers, 2, KV, BS, D]
@@ -109,13 +109,13 @@ class CaseData:
         return torch.tensor(numbers, dtype=torch.int32, device=self.kv.device)
 
     def dense(self, layer: int, side: int) -> Tensor:
-        """Return the gathered keys (side 0) or values (1) of a layer: [requests, KV, length, D]; for uniform cases."""
+        """Return the keys (side 0) or values (1) of a layer of a uniform case, [requests, KV, length, D]."""
         kv, tables = self.kv[:, layer, side], self.ints(self.tables).long()
         gathered = kv[tables].transpose(1, 2)
         return gathered.reshape(len(tables), kv.shape[1], -1, kv.shape[3])[:, :, : self.case.lengths[0]]
 
     def error(self, out: Tensor, layer: int) -> float:
-        """Return the relative error of a result [rows, H, D] against the twin in fp32 or better, over probed rows."""
+        """Return the relative error of a result [rows, H, D] over probed rows against the twin, in fp32 or better."""
         probes = [probe for s, (c, m) in enumerate(self.case.work) for probe in _probes(s, self.starts[s], c, m)]
         rows = torch.cat([torch.arange(first, first + count) for _, first, count, _ in probes]).to(out.device)
         backend = TorchBackend(self.kv.device)
@@ -130,7 +130,7 @@ class CaseData:
 
 
 def _probes(s: int, start: int, c: int, m: int) -> list[tuple[int, int, int, int]]:
-    """Return (request, first row, rows, KV up to the last of them) of the probed rows of a request."""
+    """Return (request, first row, rows, KV up to the last of them) of probed rows."""
     if c <= 2 * PROBED:
         return [(s, start, c, c + m)]
     return [(s, start, PROBED, m + PROBED), (s, start + c - PROBED, PROBED, c + m)]

@@ -35,9 +35,9 @@ class Layout:
 
 
 class TorchBackend:
-    """The operations of a decoder on tensors on `device`, in plain torch: attention one request after another.
+    """The operations of a decoder on `device`, in plain torch: attention one request after another.
 
-    Numbers keep the dtype given; norms, gates and attention are computed in fp32 or better. Other backends override
+    Numbers keep their dtype; norms, gates and attention are computed in fp32 or better. Other backends override
     operations.
     """
 
@@ -77,10 +77,10 @@ class TorchBackend:
     def store_kv(
         self, query: Tensor, key: Tensor, value: Tensor, kv: Tensor, slots: Tensor, positions: Tensor, angles: Tensor
     ) -> Tensor:
-        """Rotate query [rows, H, D] and key [rows, KV, D] by their positions, store key and value; return the query.
+        """Rotate query [rows, H, D] and key [rows, KV, D] by position, store key and value; return the query.
 
-        Row r goes to block slots[r] // BS at slots[r] % BS, nowhere if slots[r] is -1. `angles` [positions, D] fp32
-        holds the cosines in its first half and the sines in its second; halves of a head are rotated together.
+        Row r goes to block slots[r] // BS at slots[r] % BS, nowhere if slots[r] is -1. `angles` [positions, D] fp32 are
+        cosines, then sines; halves of a head are rotated together.
         """
         cosine, sine = angles[positions.long()].chunk(2, dim=-1)
         stored = slots >= 0
@@ -135,7 +135,7 @@ MMAP_THRESHOLD, TRIM_THRESHOLD = -3, -1  # the parameters of glibc's mallopt (ma
 class CpuBackend(TorchBackend):
     """A CPU as a device of its own: torch's fused attention over the gathered KV of a request.
 
-    It agrees with `TorchBackend` to rounding, and is many times as fast.
+    It agrees with `TorchBackend` to rounding, many times as fast.
     """
 
     def __init__(self) -> None:
@@ -143,7 +143,7 @@ class CpuBackend(TorchBackend):
         self._masks = torch.zeros(0, 0)
 
     def layout(self, starts: Sequence[int], lengths: Sequence[int], tables: Sequence[Sequence[int]]) -> Layout:
-        """Note the rows, the length and the table of each request that has rows."""
+        """Note the rows, the length and the table of each working request."""
         made = super().layout(starts, lengths, tables)
         made.work = [
             (first, end, length, torch.tensor(table))
@@ -152,7 +152,7 @@ class CpuBackend(TorchBackend):
         return made
 
     def attention(self, query: Tensor, kv: Tensor, layout: Layout, scale: float) -> Tensor:
-        """Attend request by request, ROWS rows at a time, to the keys that the last of them sees."""
+        """Attend request by request, ROWS rows at a time, to the keys that the last row sees."""
         out = torch.empty_like(query)
         sides, group = kv.permute(1, 2, 0, 3, 4), query.shape[1] // kv.shape[2]
         for start, end, length, table in layout.work:

@@ -1,10 +1,7 @@
 """Measured limits of the device: copying, reading, the link to the host, and matrix products.
 
 A copy of n bytes moves 2 n bytes. A kernel that only reads, as decode attention does, may be faster than a copy, so
-reading is measured by itself, in two ways; the better counts. On a CPU this is a dry run.
-
-`floor_of` is the roofline (`costmodels.roofline`) with measured rates; `swap_rows` say how far swaps hide behind
-batches.
+reading is measured in two ways of its own; the better counts. On a CPU this is a dry run.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -101,7 +98,6 @@ def _link(device: torch.device) -> list[Probe]:
 
 
 def _together(streams: Sequence[Any], copies: Sequence[Callable[[], None]]) -> None:
-    """Copy at once, a stream for each; the current stream waits. Without streams one by one."""
     for stream, copy in zip_longest(streams, copies):
         if stream is not None:
             stream.wait_stream(cuda.current_stream())
@@ -118,8 +114,8 @@ LINK = {"out": "device to host", "in": "host to device", "both": "both direction
 def floor_of(model: Model, rates: Mapping[str, float], size: int = 2) -> Callable[[Features], float]:
     """Return the roofline in seconds, the largest of memory, arithmetic and transfers.
 
-    `rates` are `bandwidth.peaks` of the device: "read" bytes a second, "matmul" FLOP a second, and the link's two
-    directions. `size` is the bytes of a number.
+    `rates` are `bandwidth.peaks`: "read" bytes a second, "matmul" FLOP a second, and the link's two directions. `size`
+    is the bytes of a number.
     """
     reading = Fraction(rates["read"]) * Fraction(2, size)  # the roofline counts 2 bytes a number
     links = [bandwidth_functions(model.kv_bytes(size), Fraction(rates[LINK[way]])) for way in ("out", "in")]
@@ -134,9 +130,9 @@ def swap_rows(
 ) -> list[dict[str, Any]]:
     """Return a row for each swap beside work: alone, with and without it, the rate alone, the hidden part.
 
-    `of_link` is the rate over that of one large pinned copy that way; `budget` the tokens that such a copy moves while
-    the batch runs without the swap; `slowed` the fraction by which the batch takes longer with it. `hidden` = 1 - (with
-    - without) / alone is None where the swap alone takes less time than the noise of the batch (between the 10 and 90 %
+    `of_link` is the rate over that of one large pinned copy that way; `budget` the tokens of such a copy while the
+    batch runs without the swap; `slowed` the fraction by which the swap lengthens the batch. `hidden` = 1 - (with -
+    without) / alone is None where the swap alone takes less than the noise of the batch (between the 10 and 90 %
     quantiles).
     """
     runs = {(found.point.work, found.point.swap_out, found.point.swap_in): found for found in measured}

@@ -1,7 +1,7 @@
-"""The paged KV cache: pools of blocks of one shape on device and host, and checksums of both.
+"""The paged KV cache: pools of blocks on device and host, and checksums of both.
 
-A pool is block-major, [blocks, layers, 2, KV, BS, D]: a block of all layers is contiguous, so a swap is one copy for a
-run of blocks; a layer is the view [blocks, 2, KV, BS, D] of the backend.
+A pool is block-major, [blocks, layers, 2, KV, BS, D]: a block of all layers is contiguous, so a run of blocks is one
+copy; a layer is the view [blocks, 2, KV, BS, D] of the backend.
 """
 
 import torch
@@ -41,8 +41,8 @@ class Cache:
     def checksums(self, pieces: list[Piece]) -> list[int]:
         """Return an exact integer for each token of the pieces, in order, from the device's pool.
 
-        The bits of the token's keys and values over all layers, as integers weighted by odd numbers of their place,
-        summed modulo 2**64: one changed bit always changes it.
+        The bits of the token's KV over all layers, as integers weighted by odd numbers of their place, summed modulo
+        2**64: one changed bit always changes it.
         """
         sums: list[int] = []
         for piece in pieces:

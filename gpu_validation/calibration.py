@@ -4,8 +4,8 @@
     measured, interrupted = measure(engine, points, repeats)
     found = fitted(measured, "cuda")
 
-The requests of a point process all their pending tokens, so each generates one. Swaps are timed alone and beside work;
-the fit sees them alone, and is tested on those beside work.
+The requests of a point process all their pending tokens, so each generates one. Swaps are timed alone, for the fit, and
+beside work, for its test.
 """
 
 from __future__ import annotations
@@ -152,9 +152,9 @@ class Measured:
 class Timings:
     """Points of a grid and their times so far, taken a visit at a time.
 
-    The order is random but seeded, and turned round from visit to visit: a drift of the clocks or a burst of other work
-    falls on all kinds alike. The points that need most on the device and on the host go first, untimed, so that the
-    engine reserves its memory once.
+    The order is random but seeded, and reversed from visit to visit: a drift of the clocks or a burst of other work
+    falls on all kinds alike. The points that need most on device and host go first, untimed, so that the engine
+    reserves its memory once.
     """
 
     def __init__(self, engine: Engine, points: Sequence[Point], runs: int = 2, seed: int = 0, block: int = 16) -> None:
@@ -186,7 +186,7 @@ def measure(
     """Time the points on an engine, until Ctrl-C or SIGTERM: return the times, and whether that came.
 
     Each is timed in VISITS visits of repeats / VISITS runs (rounded up, at least 2), none begun after `time_limit`
-    seconds; points without a time are left out. `told` hears how many batches are done, of how many.
+    seconds; points without a time are left out. `told` hears the batches done, of how many.
     """
     started, behind = clock(), count()
     timings = Timings(engine, points, max(2, -(-repeats // VISITS)), seed, block)
@@ -204,6 +204,6 @@ def measure(
 
 
 def fitted(measured: Sequence[Measured], device: str, seed: int = 0) -> Fit:
-    """Return the fit to the medians: transfers are beside the work on a GPU, and before it on a CPU."""
+    """Return the fit to the medians: transfers beside the work on a GPU, before it on a CPU."""
     seen = [one.observation for one in measured]
     return fit(seen, transfers="overlapped" if device == "cuda" else "sync", seed=seed)

@@ -58,8 +58,6 @@ class ReplayResult:
 
 @dataclass
 class _Step:
-    """A batch on the device: its tensors, and the graph that runs it, if any."""
-
     batch: BatchPlan
     places: Tensor  # int64 [rows], where the tokens stand in the history; `targets` where those go that it generates
     inputs: Inputs
@@ -69,7 +67,7 @@ class _Step:
 
 
 class _Loaded(NamedTuple):
-    """A plan on the device, kept for its next replays; `known` is the history at the start."""
+    """`known` is the history at the start."""
 
     plan: EnginePlan
     known: Tensor
@@ -103,9 +101,9 @@ class Engine:
         return self.model.kv_bytes(self.dtype.itemsize) * block
 
     def reserve(self, plans: Iterable[EnginePlan]) -> None:
-        """Make room for all of the plans at once: the pools, the history, the angles.
+        """Make room for all plans: the pools, the history, the angles.
 
-        BadInput if the device or the host has too little memory, with the bytes needed and free.
+        BadInput if device or host has too little memory, with the bytes needed and free.
         """
         plans = list(plans)
         for block in sorted({plan.block for plan in plans}):
@@ -136,7 +134,6 @@ class Engine:
         self._random = False
 
     def _forget(self) -> None:
-        """Give up plans on the device, and their graphs, before the memory that they point to moves."""
         self._loaded.clear()
         self._last = None
 
@@ -151,8 +148,7 @@ class Engine:
         Args:
             plan: from `make_plan`.
             keep_logits: keep those of every generated token.
-            teacher: int64 [1 + requests * width], the history to be forced (`EnginePlan.history`'s places); generated tokens
-                are not written then.
+            teacher: int64 [1 + requests * width], a history to be forced (`EnginePlan.history`); it stays as it is.
             poison: make free blocks NaN, before the run and whenever blocks are freed (slow, synchronous).
             check: compare the checksums of what is swapped (slow, synchronous).
         """
@@ -182,8 +178,8 @@ class Engine:
     ) -> list[float]:  # fmt: skip
         """Return the seconds of `repeats` runs of a batch, with its transfers, after `WARM_UP` others.
 
-        Each request of `work` = [(c, m), ..] processes c tokens on top of m; its KV is random. Tokens are swapped out
-        of one more request, and into another.
+        Each request of `work` = [(c, m), ..] processes c tokens on top of m random ones. One more request is swapped
+        out, and one in.
         """
         plan = synthetic_plan(work, block, swap_out_tokens, swap_in_tokens)
         self.reserve([plan])
@@ -257,7 +253,7 @@ class _Replay:
         self._logits: list[tuple[BatchPlan, Tensor]] = []
 
     def step(self, step: _Step) -> tuple[Mark, Mark]:
-        """Make the moves of a batch in the order of `docs/semantics.md`, start its work, return its marks in time."""
+        """Make the moves in the order of `docs/semantics.md`, start the work, return its marks in time."""
         start = self.engine.clock.mark()
         self._move(step.batch, step.parts)
         self.swapper.wait(out=step.batch.work_after_out, back=step.batch.work_after_back and step.parts == 1)
@@ -272,7 +268,7 @@ class _Replay:
         return start, self.engine.clock.mark()
 
     def _move(self, batch: BatchPlan, parts: int = 1) -> None:
-        """Make the moves; with checks one after another, and what was freed becomes NaN in between."""
+        """With checks move one after another; freed blocks become NaN in between."""
         checked = self.poison or self.check
         if checked:
             self.engine.clock.synchronize()
@@ -307,7 +303,6 @@ class _Replay:
         return [(p.request, p.index * block + offset) for p in pieces for offset in range(p.first, p.last)]
 
     def named_logits(self) -> dict[tuple[str, int], Tensor]:
-        """Return the kept logits by request and position of the token chosen by them."""
         return {
             (self.plan.ids[work.request], work.resident + work.tokens): row
             for batch, logits in self._logits

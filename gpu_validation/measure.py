@@ -1,8 +1,8 @@
 """How a device is timed, and what else a time depends on.
 
 On a GPU a sample is the time between two events. The GPU first sleeps while the host queues the work, so that launches
-by the host are not timed. On a CPU it is the processor time of this thread, which others' load does not lengthen by
-waiting; torch has one thread there.
+are not timed. On a CPU it is the processor time of this thread, the only one of torch, which others' load does not
+lengthen by waiting.
 """
 
 import platform
@@ -68,7 +68,7 @@ def sample(run: Callable[[], object], device: torch.device) -> float:
 def _on_gpu(run: Callable[[], object]) -> float:
     """Let the GPU sleep, queue the run between two events; again with a longer sleep where it woke up too early.
 
-    A run that waits for the GPU itself always wakes it too early: its last sample includes the host.
+    A run that waits for the GPU always wakes it too early: its last sample includes the host.
     """
     hold = HOLD
     while True:
@@ -90,7 +90,7 @@ def in_turns(
 ) -> dict[str, list[T]]:
     """Run each `repeats` times after `warmup` rounds, in the order A B C, C B A, ..; return the results of each.
 
-    `partly`: Ctrl-C or SIGTERM ends it with the whole rounds, if there is one.
+    `partly`: Ctrl-C or SIGTERM ends it with the whole rounds, if any.
     """
     taken: dict[str, list[T]] = {name: [] for name in executions}
     try:
@@ -160,7 +160,6 @@ def _asked(device: torch.device, wanted: Mapping[str, str], *more: str) -> list[
 
 
 def _gpu(device: torch.device) -> dict[str, str | None]:
-    """Return the driver and the limits of a GPU by nvidia-smi; None where it says nothing."""
     try:
         said = subprocess.run(_asked(device, GPU), capture_output=True, text=True, timeout=10, check=True).stdout
     except (OSError, subprocess.SubprocessError):
@@ -171,7 +170,7 @@ def _gpu(device: torch.device) -> dict[str, str | None]:
 
 @contextmanager
 def watched(device: torch.device) -> Iterator[dict[str, Any]]:
-    """Give what will be known at the end of the clocks: medians, and whether the GPU was throttled.
+    """Give the clocks of the block at its end: medians, and whether the GPU was throttled.
 
     Nothing on a CPU, and without nvidia-smi.
     """

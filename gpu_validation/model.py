@@ -1,7 +1,7 @@
 """A Llama-like decoder with seeded random weights: RMS norm, grouped queries, rotary embedding, gated feed-forward.
 
-Neither the time of a batch nor the truth of the KV depends on the weights, so it never was trained. Their scale gives
-logits a standard deviation of about 1, so that greedy decoding does not cycle.
+It is untrained: neither the time of a batch nor the truth of the KV depends on the weights. Their scale gives logits a
+standard deviation of about 1, so that greedy decoding does not cycle.
 """
 
 from collections.abc import Iterator
@@ -107,7 +107,7 @@ class Decoder:
         return self.backend.linear(mixed.flatten(1), layer.output)
 
     def _logits(self, x: Tensor) -> Tensor:
-        """Logits without a rounding to 16 bits, which makes ties: cuBLAS accumulates and returns fp32."""
+        """Without a rounding to 16 bits, which makes ties: cuBLAS accumulates and returns fp32."""
         if x.dtype in (torch.float32, torch.float64):
             return self.backend.linear(x, self.head)
         if x.is_cuda and not self.backend.strict:

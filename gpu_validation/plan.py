@@ -1,7 +1,7 @@
 """The plan of a replay: a schedule executed ahead of time on the host, down to the blocks of every batch.
 
-`make_plan` lets the referee execute the schedule, gives and takes blocks as `docs/semantics.md` says, and compares its
-blocks with the referee's memory at every batch. The engine then only follows the plan.
+`make_plan` gives and takes blocks as `docs/semantics.md` says, and compares them with the referee's memory at every
+batch. The engine only follows the plan.
 """
 
 from collections.abc import Sequence
@@ -21,7 +21,7 @@ Integers = NDArray[np.int64]
 
 
 class Mismatch(RuntimeError):
-    """The allocator holds other memory than the referee counts: a mistake in this package, never of the input."""
+    """The allocator's memory differs from the referee's: a mistake in this package, never of the input."""
 
 
 class DeviceWork(NamedTuple):
@@ -44,10 +44,10 @@ class BatchPlan:
     freed: list[int] = field(default_factory=list)  # device blocks freed since the last batch, up to the swap-outs
     freed_host: list[int] = field(default_factory=list)  # host blocks freed since then, up to the drops
     tails: list[tuple[int, int]] = field(default_factory=list)
-    """After the moves: (device block, first token of it that is not held), of the requests that moved."""
+    """After the moves: (device block, first token of it that is not held) of the requests that moved."""
 
     def __post_init__(self) -> None:
-        """Note the waits for the same block: what comes in for what goes out, and the work for either."""
+        """Note the waits for the same block: moves in for moves out, and the work for either."""
         touched = {block for work in self.work for block in work.table} if self.out or self.back else set()
         device, host = {piece.device for piece in self.out}, {piece.host for piece in self.out}
         self.back_after_out = any(piece.device in device or piece.host in host for piece in self.back)
@@ -94,8 +94,8 @@ class EnginePlan:
     def history(self, vocabulary: int, seed: int) -> Integers:
         """Return the tokens known ahead: place 0 is for scratch, request r at position p stands at 1 + r * width + p.
 
-        Given tokens depend on the seed, the id and the position alone; those to be generated are -1, which no embedding
-        takes.
+        Given tokens depend on the seed, the id and the position alone; those to be generated are -1, which has no
+        embedding.
         """
         tokens = np.full(1 + len(self.ids) * self.width, -1)
         tokens[0] = 0
@@ -112,7 +112,7 @@ def make_plan(instance: Instance, schedule: Schedule) -> EnginePlan:
 
     Raises:
         InvalidSchedule, BadInput: by the referee.
-        Mismatch: the blocks of a batch are not the memory that the referee counts (a mistake in this package).
+        Mismatch: the blocks of a batch differ from the referee's memory (a mistake in this package).
     """
     trace = verify_schedule(instance, schedule)
     planner = _Planner(instance, trace)
@@ -137,7 +137,7 @@ def synthetic_plan(
 ) -> EnginePlan:
     """Return a plan of one batch in which each request of `work` = [(c, m), ..] processes c tokens on top of m.
 
-    One more request is swapped out, and one in. Every request of `work` generates a token, and all tokens are given.
+    One more request is swapped out, and one in. Every request of `work` generates a token; all tokens are given.
     """
     n = len(work)
     allocator = Allocator(n + 2, block)
@@ -206,7 +206,6 @@ class _Planner:
 
 
 def _given(request: Request) -> list[tuple[int, int]]:
-    """Return the positions of the prompt and of the calls' returns, as ranges."""
     ranges = [(0, request.prompt)]
     for k, call in enumerate(request.calls):
         first = request.context_at_call(k) + 1

@@ -23,7 +23,7 @@ RECORDS = Path(__file__).parent / "records"
 POLICIES = ("vllm", "sarathi", "infercept", "mars", "augserve", "preserve", "swap")
 SEEDS = (1, 2, 3)
 STOPPED, GRACE, LEAST = 130, 30, 15
-"""The exit code of a command that was told to stop and wrote its results; its seconds for that; least to begin with."""
+"""The exit code of a command told to stop that wrote its results; its seconds for that; least to begin with."""
 
 
 @dataclass(frozen=True)
@@ -108,7 +108,7 @@ def record(
 ) -> list[dict[str, object]]:
     """Run the steps (or only some) that are not done yet, and write `steps.json` after each; return its rows.
 
-    A dry run without a budget stops nothing: the seconds of a CPU mean nothing.
+    A dry run without a budget stops nothing.
     """
     folder.mkdir(parents=True, exist_ok=True)
     file, started = folder / "steps.json", time.monotonic()

@@ -93,9 +93,9 @@ def execute(
 ) -> tuple[list[Replayed], dict[str, ReplayResult]]:  # fmt: skip
     """Replay all schedules in turn; return them with the seconds of their batches, and the last run of each.
 
-    The prediction is by the cost, at a tick of this many seconds; with `timings`, points of a grid that are timed in
-    turn with the schedules, by the fit to these: what slows the machine slows both. Ctrl-C ends it with the whole
-    rounds. `told` hears how many runs are done, of how many.
+    The prediction is by the cost, at a tick of this many seconds; with `timings`, points of a grid timed in turn with
+    the schedules, by the fit to these: what slows the machine slows both. Ctrl-C ends it with the whole rounds. `told`
+    hears the runs done, of how many.
     """
     plans = {name: make_plan(trace.instance, trace.schedule) for name, trace in traces.items()}
     engine.reserve(plans.values())
@@ -125,7 +125,7 @@ def report(
     """Return the rows, whether the ranking is the model's, and the gain of the best schedule over each other one.
 
     With the last run of each, a row also has whether its tokens are those of the first, and its batches' share of the
-    wall clock (the rest is the host's, or on a CPU others').
+    wall clock.
     """
     rows = [replayed.row(objective) for replayed in replays]
     if runs is not None:
@@ -142,8 +142,8 @@ def ranking(replays: Sequence[Replayed], objective: str) -> dict[str, Any]:
     """Compare the predicted order of the schedules with the measured one; those with the same batches count once.
 
     `gap` of a pair is the difference of the predicted values over the larger one. `kendall_tau` is the part of the
-    pairs in the predicted order minus the part in the other one (None: no pair); `regret` how much more the predicted
-    best took than the measured best.
+    pairs in the predicted order minus the others (None: no pair); `regret` how much more the predicted best took than
+    the measured best.
     """
     distinct: dict[object, Replayed] = {}
     for replayed in replays:
@@ -170,7 +170,7 @@ def _done(trace: Trace) -> tuple[Any, ...]:
 
 
 def beyond(trace: Trace, seen: Sequence[Features]) -> int:
-    """Return how many batches have more of something than any batch that a cost was fitted to."""
+    """Return how many batches exceed, in something, all batches that a cost was fitted to."""
     most = [max(column) for column in zip(*seen, strict=True)]
     return sum(any(x > m for x, m in zip(batch.features, most, strict=True)) for batch in trace.batches)
 

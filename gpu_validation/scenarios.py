@@ -1,7 +1,7 @@
 """One workload scheduled in several ways, between which the tokens must not differ.
 
 All requests start at once and every batch takes all that is ready. Requests pause for their calls, and within a segment
-after every few tokens; the schedules differ in the moves of KV meanwhile.
+after every few tokens; the schedules differ in the moves of KV then.
 """
 
 from dataclasses import dataclass
@@ -66,8 +66,6 @@ def laid_out(
 
 @dataclass
 class _RequestState:
-    """A request in the making of its schedule: tokens known, on the device and on the host; pauses until a tick."""
-
     request: Request
     every: int
 

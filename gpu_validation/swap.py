@@ -1,11 +1,10 @@
-"""Swaps beside the work: copies of blocks between the pools, on a GPU in two streams of their own, and their waits.
+"""Swaps beside the work: copies of blocks between the pools, on a GPU in two streams, and their waits.
 
-Runs of neighbouring blocks are one copy; a part of a block is a copy for each layer, side and head, whose tokens lie
-together.
+Runs of neighbouring blocks are one copy; a part of a block is a copy for each layer, side and head.
 
-A transfer waits for all work and transfers of the batches before, and one in for the one out of its batch if its plan
+A transfer waits for all work and transfers of the batches before; one in waits for the one out of its batch if its plan
 says so. So does the work of a batch, which brings the KV that it reads in before, and lets what it overwrites out. On
-the CPU everything happens in order at once.
+the CPU everything happens in order.
 """
 
 from collections.abc import Iterator
@@ -76,7 +75,6 @@ class Swapper:
             self.ends[out] = self.parts[-1]
 
     def _on_stream(self, out: bool) -> AbstractContextManager[object]:
-        """Make the stream of the direction the current one, behind all work started so far."""
         if self.streams is None:
             return nullcontext()
         stream = self.streams[0 if out else 1]

@@ -35,7 +35,7 @@ class Target(NamedTuple):
 
 
 def targets(folder: Path) -> list[Target]:
-    """Return the targets, with the values of a folder's records; a dry run on a CPU gives none."""
+    """Return the targets, with the values of a folder's records (none from a CPU)."""
     calibration = _read(folder / "calibration.json")
     ours = [row for row in _read(folder / "kernels.json").get("rows", ()) if row["ours"] and "seconds_median" in row]
     decodes = [row for row in ours if row["kind"] == "decode" and row["kv_bytes"] >= LARGE]
@@ -84,7 +84,6 @@ def _mean(values: Sequence[float]) -> float | None:
 
 
 def _least(rows: Sequence[dict[str, Any]], width: int) -> float | None:
-    """Return the least ratio to the best peer at a head width."""
     ratios = [row["over_best_peer"] for row in rows if row["head_width"] == width and "over_best_peer" in row]
     return min(ratios, default=None)
 

@@ -45,8 +45,8 @@ def check_all(
 ) -> list[Record]:
     """Return the records of all levels on a device: L0 and L3 in bf16, L1 in fp32 (fp64 on a CPU), the strict L2.
 
-    On a CPU the strict kernels run in the interpreter, in fp64; plain torch has no L2. On a GPU the kernels that ran
-    have to be all that there are.
+    On a CPU the strict kernels run in the interpreter, in fp64; plain torch has no L2. On a GPU all kernels have to
+    run.
     """
     exact, strict_dtype = (torch.float32, torch.bfloat16) if device == "cuda" else (torch.float64,) * 2
     plans = truth_plans(instance, chunk)
@@ -85,7 +85,7 @@ def swaps_are_exact(engine: Engine, preserved: EnginePlan, swapped: EnginePlan) 
 
 
 def tokens_are_equal(engine: Engine, plans: Mapping[str, EnginePlan]) -> list[Record]:
-    """L1: a record for every plan but the first, which the others are compared with."""
+    """L1: a record for every plan but the first, against which the others are compared."""
     return [_equal_tokens(engine, *pair) for pair in _pairs(engine, plans)]
 
 
@@ -120,7 +120,6 @@ def teacher_of(plan: EnginePlan, run: ReplayResult) -> Tensor:
 
 
 def _close(engine: Engine, exact: ReplayResult, reference: ReplayResult, other: Named) -> Record:
-    """L3: a run forced along the tokens of the exact run, as the reference was."""
     ours, theirs = _distances(exact, other[1]), _distances(exact, reference)
     mean, usual = ((sum(x * x for x in each) / len(each)) ** 0.5 for each in (ours, theirs))
     flips = sum(row.argmax() != other[1].logits.get(k, row).argmax() for k, row in exact.logits.items())
@@ -132,7 +131,6 @@ def _close(engine: Engine, exact: ReplayResult, reference: ReplayResult, other: 
 
 
 def _distances(exact: ReplayResult, other: ReplayResult) -> list[float]:
-    """Return the relative error of the logits of every token; infinite for a missing one."""
     rows = other.logits
     return [float((row - rows[k]).norm() / row.norm()) if k in rows else inf for k, row in exact.logits.items()]
 
@@ -147,13 +145,11 @@ def _pairs(engine: Engine, plans: Mapping[str, EnginePlan]) -> list[tuple[Named,
 
 
 def _unequal(a: ReplayResult, b: ReplayResult) -> int:
-    """Return how many logits rows are not bitwise the same, or in one run only."""
     common = a.logits.keys() & b.logits.keys()
     return len(a.logits.keys() ^ b.logits.keys()) + sum(not torch.equal(a.logits[k], b.logits[k]) for k in common)
 
 
 def _difference(a: ReplayResult, b: ReplayResult) -> list[float]:
-    """Return the largest difference of the logits of every token; infinite for one that only one run has."""
     if a.logits.keys() != b.logits.keys():
         return [float("inf")]
     return [float((row - b.logits[key]).abs().max()) for key, row in a.logits.items()]

@@ -1,7 +1,4 @@
-"""The roof: `import kvbound as kv` gives all that is public; the command line is here.
-
-`__init__.pyi` lists the public names with their modules. A name is loaded when first used.
-"""
+"""The roof: `import kvbound as kv` gives all that is public, as listed in `__init__.pyi`; names load when first used."""
 
 import ast
 import sys

@@ -34,8 +34,8 @@ USUAL = (
     "vllm-v1", "vllm-v1-cached", "sglang", "trtllm-max-utilization", "sarathi-serve",
     "infercept", "mars", "augserve", "vllm", "fcfs", "serial",
 )  # fmt: skip
-"""Engines (vLLM also by default, which finds again what a call freed), schedulers for calls, the vLLM of their papers,
-and two that never evict: `serial` is the worst to expect."""
+"""Engines (vLLM also as by default, which finds again what a call freed), schedulers for calls, the vLLM of their
+papers, and two that never evict: `serial` is the worst to expect."""
 USUAL_WITHOUT_EVICTION = ("fcfs", "sjf", "sjf-api", "mars-order", "serial")
 """Figure 1's rule is for machines that evict in calls only."""
 WORDS = {"as-given": "handling as given", "free": "handling free"}
@@ -62,10 +62,10 @@ def compare(
     `policies` are names (None: the usual ones; one text may hold several, with commas), Policy objects or classes, or
     functions, as `get_policy` takes them. They are measured against the optimum (or its bounds), the best lower bound,
     or nothing. `time_limit` is in processor seconds, for each policy and each optimum (None: 60 for an optimum, none
-    for policies); `window` is that of `kvcore.metrics`. A policy that cannot run, or does not end in time, has a row
-    that says why. `schedules`, by name, come from others (`kv.read_run`, `kv.read_schedule`): InvalidSchedule if one
-    breaks a rule. Without `traces` only the best policy's schedule is kept, which saves most of the memory, and cannot
-    be drawn.
+    for policies); `window` is that of `kvcore.metrics`. A policy that cannot run, or not in time, has a row that says
+    why. `schedules`, by name, come from others (`kv.read_run`, `kv.read_schedule`): InvalidSchedule if one breaks a
+    rule. Without `traces` only the best policy's schedule is kept, which saves most of the memory; others cannot be
+    drawn.
     """
     usual = USUAL if instance.machine.evict else USUAL_WITHOUT_EVICTION
     names = usual if policies is None else policy_names(policies) if isinstance(policies, str) else policies
@@ -123,7 +123,6 @@ class Comparison:
     interrupted: bool = False
 
     def __repr__(self) -> str:
-        """Return the best policy, and what it is measured against."""
         runs = [run.row for run in self.policies if run.row["value"] is not None]
         best = [min(runs, key=lambda row: Fraction(row["value"]))] if runs else []
         known = [f"best of {len(runs)} policies {row['policy']} {row['value']}" for row in best]
@@ -215,7 +214,7 @@ class Comparison:
     def explained(self) -> list[Explained]:
         """Explain every schedule beside the best one for the first handling, or the best there is.
 
-        The ratio without calls is to the first bound, or else to the value of that schedule.
+        The ratio without calls is to the first bound, else to that schedule's value.
         """
         schedules = self.schedules()
         if not schedules:

@@ -1,4 +1,4 @@
-"""How coarsening changes the sizes of an instance, and block sizes and slots that change them little."""
+"""How coarsening changes the sizes of an instance, and gentler sizes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Distortion(NamedTuple):
     """Sizes of an instance after coarsening over those before, both in fine tokens and ticks.
 
     `peaks`: the sum of all requests' peaks; `times`: that of their tokens and calls, each token in one tick; `memory`:
-    that of the device (1: no limit).
+    the device's (1: no limit).
     """
 
     peaks: float

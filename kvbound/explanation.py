@@ -5,8 +5,6 @@ tokens processed before. The remainder goes to the terms of the largest function
 their values, in millionths of a tick, rounded so that they add up. Where one function of the work has `busy` and
 another has not, as in a roofline, what is not fixed in the one is memory traffic, and the other is compute throughout.
 
-**Between batches** the device is idle: with a ready request, else with one in a call, else until an arrival.
-
 **A request** that is ready and neither works nor is swapped in a batch waits for memory if it does not fit beside what
 the batch holds; else for the budgets (tokens, requests, one phase) without room for a token of it (for all that is
 ahead of it, without `chunked`); else for nothing. One that becomes ready during a batch waits for its end. KV that this
@@ -76,7 +74,7 @@ class Difference(NamedTuple):
 def explain(trace: Trace) -> Explanation:
     """Return where the time of a schedule goes: exact parts that add up (`docs/explain.md`).
 
-    Running time: linear in the batches, and in the steps of the requests (batches in between are handled as arrays).
+    Running time: linear in the batches and in the steps of the requests.
     """
     recomputed = [0] * len(trace.batches)
     room = _Room(trace)
@@ -102,7 +100,7 @@ def explain(trace: Trace) -> Explanation:
 
 
 def first_difference(ours: Trace, theirs: Trace) -> Difference | None:
-    """Return the first batch that differs in its start, work or moves; None where the schedules are the same."""
+    """Return the first batch that differs in its start, work or moves (None: the schedules are the same)."""
     mine, other = ours.expanded().batches, theirs.expanded().batches
     for j, (a, b) in enumerate(zip(mine, other, strict=False)):
         if a != b:
@@ -180,7 +178,6 @@ def batch_parts(cost: Cost, batch: BatchTrace) -> dict[str, int]:
 
 
 def _terms(cost: Cost, function: CostFunction, features: Features) -> Iterator[tuple[str, int]]:
-    """Yield the part and the value of each term of a function."""
     works = [f for f in cost.functions if any(Features._fields[k] not in SWAPS for k, _ in f.terms) or f.tokens_above]
     roofline = len({f.busy > 0 for f in works}) == 2
     rest = "memory traffic" if roofline and function.busy else "compute"
@@ -234,7 +231,7 @@ def _left(limit: int | None, used: Ints) -> Ints:
 
 
 class _Life:
-    """One request from its arrival on: `spent` by `SPENT`, and when it was in calls, and ready between batches."""
+    """`spent` by `SPENT`, and when a request was in calls, and ready between batches."""
 
     def __init__(self, request: RequestTrace, room: _Room) -> None:
         self.request = request
@@ -308,7 +305,6 @@ class _Life:
         self.ready += [(int(a), int(b)) for a, b in zip(starts, ends, strict=True) if a < b]
 
     def _count(self, ticks: Ints, none: NDArray[np.bool_], lacks: NDArray[np.bool_]) -> None:
-        """Count waiting: for memory where `none` is left, else for budgets where they lack, else for nothing."""
         memory, budgets = int(ticks[none].sum()), int(ticks[lacks & ~none].sum())
         self.spent["memory"] += memory
         self.spent["budgets"] += budgets

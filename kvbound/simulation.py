@@ -31,7 +31,7 @@ def unwatched(_: str) -> AbstractContextManager[None]:
 
 @dataclass(frozen=True)
 class Simulation:
-    """One policy (or outside schedule) on one instance: its row, and its schedule (None: it could not run)."""
+    """One policy (or outside schedule) on one instance: its row and schedule (None: it could not run)."""
 
     row: dict[str, Any] = field(repr=False)
     schedule: Schedule | None = None
@@ -52,7 +52,7 @@ def match_handling(instance: Instance, sha256: str) -> Instance:
 def outside_schedules(
     instance: Instance, schedules: Mapping[str, Schedule], objective: str, window: Fraction | None = None
 ) -> list[Simulation]:
-    """Return outside schedules by name, executed by the referee, on the instance or on that of free calls.
+    """Return outside schedules by name, executed by the referee, on the instance or with free calls.
 
     Raises:
         InvalidSchedule: one breaks a rule.
@@ -86,7 +86,7 @@ def simulate_policies(
 
     A policy's error is raised if `strict`, else stands in its row under `error`. `window` is that of
     `kvcore.metrics.summary`; `predictions`, `seed` and `time_limit` those of `solvers.simulate_policy`. Without
-    `traces` only the best schedule on each instance is kept: those of an hour take gigabytes.
+    `traces` only the best schedule on each instance is kept: an hour's take gigabytes.
     """
     runs: list[Simulation] = []
     for policy in map(get_policy, policies):

@@ -1,4 +1,4 @@
-"""Measures of many requests as columns and rows of text; `kvcore.metrics.summary` defines each number."""
+"""Measures as columns and rows of text; `kvcore.metrics.summary` defines each number."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -73,7 +73,7 @@ def because(result: Result) -> str:
 
 
 def times_cells(rows: Labelled, units: Units, *, wide: bool = True) -> Cells:
-    """Return the times, a row for each labelled summary; unless `wide`, in 80 columns."""
+    """Return the times, a row for each labelled summary; 80 columns unless `wide`."""
     calls = any(measured["handlings"] for _, measured in rows)
     few = (("latency", "p99"), ("latency_without_calls", "mean") if calls else ("tpot", "p99"), *TTFT)
     names = TIMES if wide else few
@@ -83,7 +83,7 @@ def times_cells(rows: Labelled, units: Units, *, wide: bool = True) -> Cells:
 
 
 def work_cells(rows: Labelled, units: Units, *, wide: bool = True) -> Cells:
-    """Return throughput, waste and moves, a row for each labelled summary; unless `wide`, in 80 columns."""
+    """Return throughput, waste and moves, a row for each labelled summary; 80 columns unless `wide`."""
     cells = [{"work": label} | _work(measured, rate_unit(units)) for label, measured in rows]
     columns = list(cells[0]) if cells else ["work"]
     if not wide:
@@ -144,7 +144,7 @@ def value_columns(units: Units, objective: str, *names: str) -> list[str]:
 
 
 def explained_cells(rows: Sequence[Explained], units: Units) -> list[Cells]:
-    """Return the parts of schedules' time, and of their requests'; parts that none has are left out."""
+    """Return the parts of schedules' time, and of their requests', without those that none has."""
     parts = [part for part in PARTS if any(row.found.parts[part] for row in rows)]
     spent = [kind for kind in SPENT if any(row.found.spent[kind] for row in rows)]
     calls = any(row.found.spent["calls"] for row in rows) and any(row.ratio is not None for row in rows)
@@ -170,7 +170,7 @@ def explained_cells(rows: Sequence[Explained], units: Units) -> list[Cells]:
 
 
 def differences(rows: Sequence[Explained], units: Units) -> list[str]:
-    """Return the differences of each schedule's parts from the reference's, and where they part first."""
+    """Return how each schedule's parts differ from the reference's, and where they part first."""
     return [line for row in rows if row.difference for line in _differences(row, row.difference, units)]
 
 
@@ -205,7 +205,6 @@ def causes(rows: Sequence[Explained], units: Units) -> list[str]:
 
 
 def _change(ours: Mapping[str, Value], theirs: Mapping[str, Value], units: Units) -> str:
-    """Write a difference as the sum of its parts, the largest first."""
     changes = {part: Fraction(ours[part]) - Fraction(theirs[part]) for part in ours}
     largest = sorted(changes, key=lambda part: -abs(changes[part]))
     shown = [part for part in largest if round(changes[part] * units.tick, 6)]
@@ -219,7 +218,6 @@ def _signed(ticks: Fraction, units: Units) -> str:
 
 
 def _batch(batch: Batch | None, other: Batch | None, units: Units) -> str:
-    """Write a batch; of the work that the other one does as well, only the number of requests."""
     if batch is None:
         return "has ended"
     does = []
@@ -245,7 +243,6 @@ def calls_cells(best: dict[str, Any], rows: Sequence[dict[str, Any]], units: Uni
 
 
 def _calls(handling: Mapping[str, str]) -> str:
-    """Write which calls are handled how, each handling once."""
     found: dict[str, list[str]] = {}
     for call, how in handling.items():
         found.setdefault(how, []).append(call)

@@ -26,7 +26,7 @@ class Interval(NamedTuple):
 def timeline(trace: Trace) -> dict[str, list[Interval]]:
     """Return the intervals of every request, in the order of the instance.
 
-    Those of one request tile [arrival, completion], and neighbours differ in kind. KV is counted after the moves of a
+    Those of one request tile [arrival, completion]; neighbours differ in kind. KV is counted after the moves of a
     batch, from its start on; a call that returns within a batch ends its interval there.
     """
     return {request.request.id: _intervals(request, trace.batches) for request in trace.requests}
@@ -47,8 +47,6 @@ def _intervals(trace: RequestTrace, batches: list[BatchTrace]) -> list[Interval]
 
 
 class _Row:
-    """The intervals of one request up to `now`, and its state then."""
-
     def __init__(self, arrival: int) -> None:
         self.now = arrival
         self.intervals: list[Interval] = []
@@ -61,7 +59,6 @@ class _Row:
         return self.call is None or self.call.end <= self.now
 
     def extend(self, end: int, kind: Kind) -> None:
-        """Do `kind` from now to `end`; one interval with the one before if of the same kind."""
         if end <= self.now:
             return
         if self.intervals and self.intervals[-1].kind == kind:
@@ -71,7 +68,6 @@ class _Row:
         self.now = end
 
     def wait(self, until: int) -> None:
-        """Neither work nor move until a tick: first in the call, if it runs, then ready."""
         if self.call is not None:
             self.extend(min(until, self.call.end), self.kind_in(self.call))
         self.extend(until, "paused" if self.device else "swapped-out" if self.host else "waiting")

@@ -43,7 +43,7 @@ class Units(NamedTuple):
         return f"{self.time} per token" if objective in AVERAGES else self.time
 
     def value(self, value: int | str | Fraction | None, objective: str) -> str | None:
-        """Write a value of an objective, as rows and results hold it, without its unit (None: there is none)."""
+        """Write a value of an objective from a row or a result, without its unit (None: there is none)."""
         return None if value is None else number(self.size(value, objective))
 
     def size(self, value: int | str | Fraction, objective: str) -> Fraction:
@@ -58,8 +58,8 @@ class Units(NamedTuple):
 def units_of(instance: Instance) -> Units:
     """Return the units of an instance: ticks where a tick is one second, the default of a file.
 
-    Otherwise the largest unit of time within the last completion, if each request has the device to itself (minutes, if
-    a request takes ten hours then). A coarse token of KV is a block of fine ones.
+    Otherwise the largest unit of time within the last completion, if each request has the device to itself. A coarse
+    token of KV is a block of fine ones.
     """
     decode = instance.cost.duration(
         Features(busy=1, any_decode=1, tokens=1, generated=1, decode_requests=1, decode_kv=1)

@@ -1,4 +1,4 @@
-"""The waste of a schedule, in totals: work done twice, KV moved, memory held for nothing, time without a batch."""
+"""The waste of a schedule: work done twice, KV moved, memory held for nothing, time without a batch."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def wasted(trace: Trace) -> dict[str, Any]:
 
     `idle_seconds` without a batch between the first arrival and the end, `request_seconds` by what the requests do
     (`kvbound.timeline`), `waste_token_seconds` of KV by cause, and where `batch_tokens` is limited, the batches below
-    that (`batches_below_budget`) and the unused share of their budgets (`budget_unused`).
+    that (`batches_below_budget`) and the unused share of all budgets (`budget_unused`).
     """
     instance = trace.instance
     tick, budget = instance.tick_seconds, instance.machine.batch_tokens

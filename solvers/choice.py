@@ -66,7 +66,6 @@ def choose(
 
 
 def _wanted(formulation: str, solver: str, ways: list[str]) -> tuple[Sequence[Way], str]:
-    """Return the ways that names stand for, and why; `auto`: all that prove, without a reason."""
     if ways != ["auto"]:
         if (formulation, solver) != ("auto", "auto"):
             raise BadInput("name ways, or a formulation and a solver, not both")
@@ -101,7 +100,7 @@ def _named(names: Sequence[str]) -> list[Way]:
 
 
 def _race(provers: tuple[Way, ...]) -> Choice:
-    """Choose all that may prove, in turns, and beside it what finds schedules: at once if none is exact."""
+    """All that may prove, in turns, and beside it what finds schedules: at once if none is exact."""
     why = WHY[provers[0]]
     if CONFIGURATIONS in provers:  # other searches see less there
         provers = (CONFIGURATIONS, BOUND)

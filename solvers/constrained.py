@@ -1,8 +1,8 @@
 """Solving `batch-bigm` with rows of the user's own, inside a worker process.
 
-A proof is about the schedules that the model describes and that obey the rows. A policy's schedule may break them: its
-value is only a guess. The model with the batches and ticks of all schedules of that value either has the best that
-obeys, or says that the best is worse; then it is solved for a larger value.
+A proof is about the schedules of the model that obey the rows. A policy's schedule may break them: its value is only a
+guess. The model with the batches and ticks of all schedules of that value either has the best that obeys, or says that
+the best is worse; then it is solved for a larger value.
 """
 
 import time
@@ -28,13 +28,11 @@ from solvers.packing import Constraint, name_of, unpack
 
 
 def run(job: SolveJob, send: Send) -> Done | Failed:
-    """Solve until the batches are enough for the best schedule found; send schedules and bounds as they come."""
+    """Solve until the batches are enough for the best schedule found; send results as they come."""
     return _Run(job, send).solve()
 
 
 class _Run:
-    """The best schedule that obeys, and why the latest one found does not."""
-
     def __init__(self, job: SolveJob, send: Send) -> None:
         self.job, self.send = job, send
         self.functions = unpack(job.constraints)
@@ -43,7 +41,6 @@ class _Run:
         self.refused = ""
 
     def solve(self) -> Done | Failed:
-        """Solve with the batches and ticks of schedules of some value, until one of that value is found."""
         assert self.job.upper_bound is not None
         limit = self.job.upper_bound
         for _ in range(5):  # the value is doubled while no schedule obeys the constraints
@@ -83,7 +80,6 @@ class _Run:
         )
 
     def take(self, model: BigM, rows: list[Any]) -> None:
-        """Keep the schedule of the variables, as executed, if it obeys and is the best."""
         try:
             schedule = model.schedule()
         except InvalidSchedule as broken:
@@ -108,7 +104,7 @@ class _Run:
 
 
 def add(model: BigM, functions: Iterable[Constraint]) -> list[Any]:
-    """Let each function add its rows to the model; return all rows. BadInput says what is wrong with a function."""
+    """Let each function add its rows to the model; return all rows. BadInput for a wrong function."""
     pyomo = model.model
     before, objective = {id(row) for row in _rows(pyomo)}, pyomo.objective.expr
     for k, function in enumerate(functions):

@@ -9,7 +9,7 @@ from solvers.messages import Bound, Done, Found, Send, SolveJob, optimal
 
 
 def run(job: SolveJob, send: Send) -> Done:
-    """Build and solve the constraint program of `job`; send schedules and bounds as they come."""
+    """Build and solve the constraint program of `job`; send results as they come."""
     from ortools.sat.python import cp_model
 
     from formulations.cp_sat import CpSat

@@ -104,7 +104,6 @@ def solve(
 
 
 def _declined(ends: Sequence[Done | Failed]) -> bool:
-    """Whether no worker could even start."""
     failures = [end for end in ends if isinstance(end, Failed)]
     return len(failures) == len(ends) and failures[0].why != "crash"
 
@@ -113,13 +112,12 @@ def _declined(ends: Sequence[Done | Failed]) -> bool:
 class _Solve:
     """A solve in three steps: an opening, a race, and a certification.
 
-    The *opening* has quick bounds and the schedules of policies. The *race* of the workers ends when value and bound
-    meet the limits; but a named way has its say before a bound of the opening decides. The *certification* climbs the
-    ladder of bounds to a value that a word alone meets; the result still names whose word that is.
+    The *opening* has quick bounds and the schedules of policies. The *race* ends when value and bound meet the limits;
+    but a named way has its say before a bound of the opening decides. The *certification* climbs the ladder to a value
+    that a word alone meets.
     """
 
     job: SolveJob
-    """What all jobs share, with the first of the ways."""
     choice: Choice
     held: Held
     ends: list[Done | Failed] = field(default_factory=lambda: [Done(Stop.INTERRUPTED)])
@@ -134,7 +132,6 @@ class _Solve:
         self.horizons = {way.label: Horizon(0, True, way.horizon) for way in WAYS.values() if way.horizon}
 
     def run(self, known: Mapping[str, Schedule], warm_start: str) -> Result:
-        """Return the result of the steps; Ctrl-C ends each with what was found so far."""
         try:
             self.opening.run(known, warm_start)
             self.ends = [Done(Stop.TIME_LIMIT)]
@@ -155,7 +152,6 @@ class _Solve:
     # --- the race ------------------------------------------------------------------------------------------------
 
     def race(self) -> None:
-        """Run the chosen ways, then the policies that are left."""
         lanes = [[self.job_of(way, lane) for way in lane] for lane in self.choice.lanes]
         head_start = 0.0 if self.opening.policies else self.choice.head_start  # those that are left run in `improve`
         self.ends = self.let_run(lanes, self.held.decided, head_start)
@@ -163,7 +159,6 @@ class _Solve:
             self.opening.go_through(self.held.started + self.limits.time)
 
     def job_of(self, way: Way, beside: Sequence[Way] = ()) -> SolveJob:
-        """Return the job of a way, from what is known; an endless way gets a time limit."""
         left, schedule = max(0.1, self.limits.time - self.held.seconds), self.held.incumbent.schedule
         is_endless = way.endless and not self.job.is_limited
         return replace(
@@ -182,7 +177,7 @@ class _Solve:
         )  # fmt: skip
 
     def receive(self, job: SolveJob, message: Message) -> None:
-        """Take in what a worker reports; what the referee or the checker refuses is `rejected`."""
+        """Take a worker's report; what the referee or the checker refuses is `rejected`."""
         try:
             if isinstance(message, Found):
                 self.take_schedule(job, message)
@@ -200,7 +195,6 @@ class _Solve:
             self.ladder.append(message)
 
     def take_schedule(self, job: SolveJob, found: Found) -> None:
-        """Let the referee execute a schedule that may be the best, unless its way ignores constraints."""
         value = self.held.incumbent.value
         is_blind = bool(self.job.constraints) and not job.formulation.startswith("batch-bigm")
         if not is_blind and (found.claimed is None or value is None or found.claimed < value):
@@ -209,7 +203,6 @@ class _Solve:
     # --- the certification ---------------------------------------------------------------------------------------
 
     def certify_limit(self, result: Result) -> float:
-        """Return the seconds for which to look for a certificate."""
         if self.limits.certify is not None:
             is_word = result.bound_kind != "certificate" or result.proved_by == "alone"
             return self.limits.certify if is_word and result.status != "optimal" else 0.0
@@ -219,7 +212,6 @@ class _Solve:
         return self.limits.time - result.seconds if self.job.is_limited else least
 
     def certify(self, seconds: float) -> None:
-        """Let the ladder go on until a certificate meets the claimed value, or time is up."""
         began, claimant, self.ladder = self.held.seconds, self.held.bounded_by, []
         job = replace(self.job_of(BOUND), upper_bound=self.held.incumbent.value, time_limit=min(seconds, NO_TIME_LIMIT),
                       constraints=b"")  # fmt: skip
@@ -232,10 +224,7 @@ class _Solve:
     # --- the result ----------------------------------------------------------------------------------------------
 
     def result(self) -> Result:
-        """Make the result; if no worker could start, raise the first error.
-
-        Unless a way was named, a proved bound is a result all the same.
-        """
+        """If no worker could start, raise the first error; unless no way is named and there is a bound."""
         failures = [end for end in self.ends if isinstance(end, Failed)]
         if _declined(self.ends) and (self.choice.named or self.held.bounds.value is None):
             raise (MissingTool if failures[0].why == "missing tool" else BadInput)(failures[0].message)
@@ -262,7 +251,7 @@ class _Solve:
         return self.held.decided() or min(stops, key=lambda stop: stop != Stop.TIME_LIMIT, default=failed)
 
     def _horizon(self) -> Horizon:
-        """Return the horizon of the bound; for a search, which has none, the batches of the schedule."""
+        """A search has no horizon: take the batches of the schedule."""
         horizon, schedule = self.held.bounds.horizon, self.held.incumbent.schedule
         if horizon.sufficient and not horizon.batches and schedule is not None:
             return replace(horizon, batches=len(schedule.batches))

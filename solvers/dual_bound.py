@@ -46,10 +46,10 @@ def rungs(
     """Yield what each way proves, one after another, until `upper` is proved optimal.
 
     `time_limit` is in processor seconds, divided among the ways that apply; later ways get what earlier ones leave. A
-    way whose first proof may end more than `late` seconds late is declined, except `alone`. A way ends early if at its
-    gain a second its time would not bring it beyond the others. `found` is called with the name of the way and each
-    certificate or schedule; `finds`: searches go for schedules; `news` returns the value of one that others found
-    meanwhile. On KeyboardInterrupt comes what the running way had, then the exception.
+    way whose first proof may end more than `late` seconds late is declined, except `alone`. A way ends early if its
+    gain a second would not bring it beyond the others in its time. `found` is called with the way's name and each
+    certificate or schedule; `finds`: searches go for schedules; `news` returns the value of one found elsewhere. On
+    KeyboardInterrupt the running way's result comes before the exception.
     """
     check_objective(objective)
     instance.cost.check_linear()
@@ -83,7 +83,6 @@ class _Turn:
 
     @property
     def share(self) -> int:
-        """Its share of the time: 0 if it does not apply."""
         # parts of the time for a method that can use all of it, where others get one
         return 0 if self.proposals is None else 5 if self.way.slows else 1
 
@@ -125,7 +124,7 @@ class _Turn:
             self.found(self.way.formulation, certificate)
 
     def _most(self, before: Rung) -> float:
-        """Return the bound at its deadline if the bound rises as fast as since the rung before."""
+        """Return the bound at its deadline if it rises as fast as since the rung before."""
         if before.bound is None or self.rung.bound is None:
             return inf
         gained, took = float(self.rung.bound - before.bound), self.rung.seconds - before.seconds
@@ -170,7 +169,7 @@ def best_bound(
 ) -> Result:
     """Return the best bound of the ladder as a result; Ctrl-C ends it with what was proved so far.
 
-    `upper` is the value of a schedule, which some methods use; `time_limit` is in seconds, for all methods together
+    `upper` is the value of a schedule, for some methods; `time_limit` is in seconds, for all methods together
     (`method`: only that one). `options` are as in `solve`.
 
     Raises BadInput for an unknown name, and where the named method does not apply.

@@ -1,4 +1,4 @@
-"""The exact searches, whose proofs a checker runs again, in this process: over slots, batch boundaries, or starts."""
+"""The exact searches, over slots, batch boundaries, or starts, in this process; a checker runs their proofs again."""
 
 from __future__ import annotations
 

@@ -45,7 +45,7 @@ def minimise(
 
 
 def _now_and_then(report: Callable[[Any], None]) -> Callable[[Any], None]:
-    """Make a callback that reports at most five times a second; HiGHS asks far more often."""
+    """Report at most five times a second; HiGHS asks far more often."""
     reported = 0.0
 
     def callback(event: Any) -> None:

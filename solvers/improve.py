@@ -136,8 +136,6 @@ class _OverError(Exception):
 
 @dataclass
 class _Improvement:
-    """The best schedule so far, and the rounds or seconds left."""
-
     instance: Instance
     objective: str
     seconds: float
@@ -148,13 +146,9 @@ class _Improvement:
     options: ImproveOptions = field(default_factory=ImproveOptions.given)
     made: int = 0
     took: float = 0.0
-    """The seconds of the engine's last run."""
     r0: float | None = None
-    """The best R0 of the index rule, in seconds."""
     runs: Runs | None = None
-    """Its compiled runs, where they apply."""
     best: Index | None = None
-    """The index rule with its best steps."""
     turned_best: Callable[[Any], Policy] | None = None
     """Makes `knee`, `on-time` or `refill` with its best parameters, of factors by request."""
     turned_value: Value | float = math.inf
@@ -163,7 +157,6 @@ class _Improvement:
     name: str | None = field(init=False)
 
     def start(self, given: Schedule | str | None, ran: Collection[str] = ()) -> None:
-        """Take the schedule to start from, that of a fast policy where some have run. _OverError: none ends in time."""
         self.began = time.monotonic()
         if isinstance(given, Schedule):
             self._keep(verify_schedule(self.instance, given), None)
@@ -186,7 +179,6 @@ class _Improvement:
                     raise
 
     def go_on(self, seed: int, ran: Collection[str] = ()) -> None:
-        """Search until the rounds or the seconds are over (_OverError), also with policies that have not run."""
         draw, instance, objective, ran = random.Random(seed), self.instance, self.objective, {*ran}
         if ran:
             ran.add(str(self.name))
@@ -202,7 +194,6 @@ class _Improvement:
         self.follow(self.perturbed(draw), named=False)
 
     def quick(self, ran: set[str]) -> Tries:
-        """Run our first choice, then other policies, the fastest first, in a part of the time."""
         end = time.monotonic() + 0.2 * self.seconds
         for policy in (get_policy(first_policies(self.instance, self.objective)[0]), *BY_COST):
             if policy.name not in ran and time.monotonic() < end:
@@ -214,11 +205,9 @@ class _Improvement:
         self.found(self.schedule)
 
     def in_time(self) -> bool:
-        """Whether time is left (always, where rounds are counted)."""
         return self.rounds is not None or time.monotonic() - self.began < self.seconds
 
     def count(self) -> None:
-        """Count a round, and show progress. _OverError: there is none left."""
         if self.made == self.rounds or not self.in_time():
             raise _OverError
         self.made += 1
@@ -226,7 +215,6 @@ class _Improvement:
             self.progress(self.value, None, time.monotonic() - self.began)
 
     def follow(self, tries: Tries, *, named: bool = True) -> None:
-        """Run the policies that it yields, and keep what is better."""
         if self.made == self.rounds or not self.in_time():  # before what it prepares
             raise _OverError
         policy = next(tries, None)
@@ -249,7 +237,6 @@ class _Improvement:
                 return
 
     def repair(self, seed: int) -> None:
-        """Go on by destroy and repair, in some runs from different seeds."""
         share = (self.seconds - (time.monotonic() - self.began)) / self.options.restarts
         for k in range(self.options.restarts):
             self.count()
@@ -261,7 +248,6 @@ class _Improvement:
                 self._keep(trace, None)
 
     def tuned(self) -> Tries:
-        """Search for the R0 of the index rule, with ever smaller steps."""
         if isinstance(self.instance.cost, OwnCost):
             return  # its marginal costs are not known
         best = self.r0 = rounded(MEANS * mean_work(self.instance))
@@ -283,10 +269,7 @@ class _Improvement:
             yield Index(r0=best)
 
     def turned(self) -> Tries:
-        """Search for the parameters of `knee` or `on-time`, one after another, with ever smaller steps.
-
-        For the largest flow time and for percentiles, the time that all get is one of those of `on-time`.
-        """
+        """For the largest flow time and for percentiles, the time that all get is one of those of `on-time`."""
         name, tail = first_policies(self.instance, self.objective)[0], tail_of(self.objective)
         make: Callable[..., Policy] = Knee if name == "knee" else OnTime
         on_time = [[SHARE, PACE, short, wait] for short, wait in ((0.0, 0.0), (SHORT, 0.0), (SHORT, WAIT))]
@@ -315,10 +298,6 @@ class _Improvement:
         self.turned_best = lambda factors: make(*point, factors=factors)
 
     def refilled(self, draw: random.Random, ran: set[str]) -> Tries:
-        """Search for the patience of `refill`, then other priorities, for half of the seconds left.
-
-        Only where requests call, and `refill` is better than what is known.
-        """
         known, best, step = self.value, Refill(), 4.0
         if best.why_not(self.instance.machine) or not any(request.calls for request in self.instance.requests):
             return
@@ -342,7 +321,6 @@ class _Improvement:
             yield from self._shaken(lambda logs: Refill(best.patience, np.exp(logs)), value, draw, go_on)
 
     def due(self) -> Tries:
-        """Search for the flow time and the time of a token of the deadline rule, with ever smaller steps."""
         if isinstance(self.instance.cost, OwnCost):
             return
         tick = float(self.instance.tick_seconds)
@@ -361,11 +339,9 @@ class _Improvement:
                 step = math.sqrt(step)
 
     def _worth(self, r0: float) -> Generator[Policy, Value | float, Value | float]:
-        """Return the value with an R0: by a compiled run, or else by the engine."""
         return (yield Index(r0=r0)) if self.runs is None else self.runs.once(r0)[0]
 
     def steered(self, draw: random.Random) -> Tries:
-        """Search for steps of the index rule, for half of the seconds left."""
         if self.runs is None or self.r0 is None:
             return
         now = time.monotonic()
@@ -381,7 +357,6 @@ class _Improvement:
             self.best = policy
 
     def perturbed(self, draw: random.Random) -> Tries:
-        """Change priorities in a window of requests, without end: of the index rule, or of a list if that is better."""
         requests, machine = self.instance.requests, self.instance.machine
         n = len(requests)
         ends = completions(verify_schedule(self.instance, self.schedule))
@@ -412,7 +387,6 @@ class _Improvement:
         self, make: Callable[[Any], Policy], value: Value | float, draw: random.Random, go_on: Callable[[int], bool],
         logs: Any = None,
     ) -> Tries:  # fmt: skip
-        """Change the logarithms of priorities in a window of requests, again and again; `go_on` ends it."""
         n = len(self.instance.requests)
         by_arrival = sorted(range(n), key=lambda i: self.instance.requests[i].arrival)
         logs = np.zeros(n) if logs is None else logs
@@ -433,7 +407,6 @@ class _Improvement:
 def _within(
     what: str, seconds: float, share: float, pace: float, short: float, wait: float, factors: Any = None
 ) -> Policy:
-    """Return `on-time` with these seconds for the first token or the whole of each request."""
     return OnTime(share, pace, short, wait, factors=factors, **{what: seconds})
 
 
@@ -454,7 +427,7 @@ def other_policies(instance: Instance, objective: str, ran: Collection[str] = ()
 
 
 def _staggered(instance: Instance) -> Tries:
-    """Search for the size and distance of groups where all requests are equal."""
+    """For requests that are all equal."""
     requests, memory = instance.requests, instance.machine.memory
     if memory is None or len({(r.arrival, r.prompt, r.segments) for r in requests}) > 1:
         return

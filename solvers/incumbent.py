@@ -1,4 +1,4 @@
-"""What a search or a solve holds: the best schedule, and the best lower bound, with the source of each."""
+"""The best schedule and the best lower bound of a search or a solve, with the source of each."""
 
 import time
 from dataclasses import dataclass, field

@@ -16,7 +16,7 @@ NO_TIME_LIMIT = 10.0**9
 
 
 def optimal(bound: float, value: float) -> Stop:
-    """Return "proved" if a solver's bound meets the value of what it calls optimal, up to its tolerance."""
+    """Return "proved" if a solver's bound meets the value of its optimum, up to its tolerance."""
     return Stop.PROVED if bound >= value - 1e-6 * (1 + abs(value)) else Stop.SOLVER_FAILURE
 
 
@@ -147,7 +147,7 @@ class News:
 NEWS = News()
 
 Progress = Callable[[Value | None, Value | None, float], None]
-"""Called several times a second with the best value, the best bound, and the seconds since the start."""
+"""Called several times a second with the best value, the best bound, and the seconds so far."""
 
 Message = Horizon | Found | Bound | Rung | Size | Done | Failed
 Send = Callable[[Message], None]

@@ -34,7 +34,7 @@ class Opening:
         self.notes: list[str] = []
 
     def run(self, known: Mapping[str, Schedule], warm_start: str) -> None:
-        """Prove quick bounds, and hold the best of the known schedules and those of policies."""
+        """Prove quick bounds, and hold the best of the known and the policies' schedules."""
         self.bound_at_once()
         for name, schedule in known.items():
             self.hold(verify_schedule(self.job.instance, schedule), name)
@@ -58,7 +58,7 @@ class Opening:
                 self.held.take(job, Bound(rung.certificate.value, "certificate", rung.certificate, rung.method))
 
     def run_policies(self, warm_start: str) -> None:
-        """Find a schedule to start from; `policies` keeps those that have not ended in their part of the time limit."""
+        """Find a schedule to start from; `policies` keeps those that have not ended in their part of the time."""
         if warm_start == "none" and self.best.value is not None:
             return
         options, holds = SolveOptions.given(), warm_start != "none"
@@ -80,7 +80,7 @@ class Opening:
     def go_through(self, end: float, *, holds: bool = True) -> BadInput | None:
         """Run policies, the fastest first, until `end`, a schedule, or a decision; return why the last failed.
 
-        The limit of the first one is in processor time: on a busy machine, too, there is a schedule.
+        The first one's limit is in processor time: on a busy machine, too, there is a schedule.
         """
         share, error = SolveOptions.given().referee, None
         while self.policies and not self.held.decided():
@@ -103,12 +103,12 @@ class Opening:
         return error
 
     def close(self) -> None:
-        """Note how many policies did not end, if they would have been of use and no way has run them."""
+        """Note how many useful policies did not end and were run by no way."""
         if self.policies and not self.held.decided() and (self.held.named or self.best.value is None):
             self.notes.append(f"{len(self.policies)} policies that the machine suits did not end in time")
 
     def hold(self, trace: Trace, policy: str, holds: bool = True) -> None:
-        """Hold the schedule of a policy, or, with a user's constraints, which a policy ignores, only its value."""
+        """Hold a policy's schedule, or, with a user's constraints, which it ignores, only its value."""
         self.best.hold(trace, policy)
         if holds and not self.job.constraints and self.held.hold(trace, policy) and is_short(trace.schedule):
             self.held.incumbent.schedule = trace.expanded()

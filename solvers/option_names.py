@@ -86,7 +86,6 @@ def takes_options(function: Callable[P, T]) -> Callable[P, T]:
 
 
 def _value(name: str, option: Field[Any], given: Any) -> Any:
-    """Return the value of an option: a number of the kind of its default, in its range, or as many of them."""
     default, texts = _default(option), given.split(",") if isinstance(given, str) else given
     try:
         numbers = [_number(each, type(default[0])) for each in (texts if isinstance(texts, (list, tuple)) else [texts])]

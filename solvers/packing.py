@@ -1,4 +1,4 @@
-"""Functions of the user on their way to a worker process: by value, so that lambdas and notebooks do."""
+"""Functions of the user on their way to a worker process: by value, as lambdas and notebooks need."""
 
 import pickle
 from collections.abc import Callable, Sequence

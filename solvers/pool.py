@@ -50,8 +50,8 @@ class SolveWorker:
 class Lane:
     """Jobs that take turns: one runs, and the others rest or have yet to start.
 
-    While the first goes on it gets two thirds of the time, and the others share the rest; one that plans its time is
-    told its share. Where jobs take turns nobody gets seconds of grace.
+    The first gets two thirds of the time, and the others share the rest; one that plans its time is told its share.
+    Where jobs take turns nobody gets seconds of grace.
     """
 
     def __init__(self, jobs: Sequence[SolveJob]) -> None:
@@ -103,7 +103,7 @@ class Lane:
         return (each if isinstance(each, SolveJob) else each.job).label != self.first.label
 
     def _has_time(self, each: SolveJob | SolveWorker, now: float) -> bool:
-        """Whether the job may have another turn. The first job always has one."""
+        """The first job always has time."""
         if isinstance(each, SolveJob):
             return not self.workers or now < each.time_limit
         return each.done is None and now < each.ends
@@ -121,9 +121,9 @@ def race(
     """Run lanes of jobs side by side until each job ended, or `finished()` gives a reason to stop them.
 
     The first lane has a head start, in processor seconds of its search, unless nothing is left in it before.
-    `on_message` gets every message; `tick` is called several times a second; all workers are told `best_known` whenever
-    it changes. Return how each started job ended. KeyboardInterrupt stops the workers; their end is "interrupted", even
-    if none had started: nothing that was reported is lost.
+    `on_message` gets every message; `tick` is called several times a second; all workers are told each new
+    `best_known`. Return how each started job ended. KeyboardInterrupt stops the workers; their end is "interrupted",
+    even if none had started: no report is lost.
     """
     inbox: Queue[tuple[SolveWorker, Message | None]] = Queue()
     started = time.monotonic()

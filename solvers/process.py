@@ -1,9 +1,8 @@
 """A worker process: its end in the parent, and what the process itself does first.
 
-Objects go through pipes as pickles. A process of its own gives hard limits on time and memory, survives code that
-crashes, and keeps apart libraries that cannot be loaded together. It ends with its parent, even one that was killed. On
-Linux it is a copy of the *loader*, which has imported what all workers need: a start takes milliseconds in place of
-most of a second.
+Objects go through pipes as pickles. A process of its own gives hard limits on time and memory, survives crashes, and
+keeps apart libraries that cannot be loaded together. It ends with its parent, even one that was killed. On Linux it is
+a copy of the *loader*, which has the common imports: a start takes milliseconds in place of most of a second.
 """
 
 import contextlib
@@ -102,14 +101,14 @@ class Process:
 
 
 def _path() -> list[str]:
-    """Return where modules are found, the current folder last: a folder there may be called `solvers`."""
+    """The current folder last: a folder there may be called `solvers`."""
     here = int(sys.path[0] in ("", os.getcwd()))
     return sys.path[here:] + sys.path[:here]
 
 
 @cache
 def _loader(of: int, executable: str) -> tuple[socket.socket, object]:
-    """Start the loader of this process, which ends with it; OSError: this system has no such sockets (not Linux)."""
+    """OSError: this system has no such sockets (not Linux)."""
     ours, theirs = socket.socketpair(type=socket.SOCK_SEQPACKET)
     command, nothing = [executable, "-P", "-c", LOAD.format(path=_path(), names=LOADED)], subprocess.DEVNULL
     with theirs:
@@ -120,7 +119,7 @@ def _loader(of: int, executable: str) -> tuple[socket.socket, object]:
 
 
 def _threads(number: int) -> dict[str, str]:
-    """Return the environment that limits numpy to this many threads."""
+    """Limit numpy to this many threads."""
     return dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"), str(number))
 
 
@@ -247,7 +246,7 @@ def undisturbed() -> Iterator[None]:
 def to_parent() -> Callable[[object], None]:
     """Return a function that sends an object to the parent; prints go to standard error from now on.
 
-    Ctrl-C, SIGTERM and SIGHUP, which a scheduler such as Slurm sends to all processes of a job, are left to the parent.
+    Ctrl-C, SIGTERM and SIGHUP, which Slurm and others send to all processes of a job, are left to the parent.
     """
     if sys.platform == "linux":  # else one that rests would outlive a parent that is killed
         ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG

@@ -1,6 +1,6 @@
 """The index rule with R0 and `group` by windows of time, R and chunks by request, searched with a compiled run.
 
-The run counts in floating point and only proposes: the engine runs the policy found again.
+The run counts in floating point and only proposes: the engine runs the result.
 """
 
 from __future__ import annotations

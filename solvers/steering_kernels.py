@@ -49,7 +49,7 @@ class Requests(NamedTuple):
 
 
 class RunState(NamedTuple):
-    """The state of a run: of each request its KV, what it lacks, tokens to go, work, and whether it joins.
+    """A run's state: of each request its KV, what it lacks, tokens to go, work, and whether it joins.
 
     Besides: who is present, in order; the batch; and its use by each function of the cost.
     """
@@ -160,7 +160,7 @@ def rank(costs, jobs, run, count):
 
 @inlined
 def admit(run, count, room):
-    """Let those with KV join, and others, in their order, as long as all fit; return how many others join."""
+    """Let those with KV join, and others, in order, as long as all fit; return how many others join."""
     growth, closed, joining = 0, False, 0
     for a in range(count):
         j = run.present[a]
@@ -247,7 +247,7 @@ def fill(costs, limits, run, count, chunk, size, memory):
 
 @compiled
 def evict(run, count, a, over, memory):
-    """Evict those behind place `a`, the last first, until `over` and the memory are at most 0, if all of them do."""
+    """Evict those behind place `a`, the last first, until `over` and the memory are at most 0, if all do."""
     after, last = 0, count - 1
     for b in range(a + 1, count):
         after += run.held[run.present[b]]

@@ -83,8 +83,8 @@ class Solver:
 class Way:
     """What finds schedules or proves bounds: a formulation and its solver.
 
-    Where it yields `bounds.task.Proposal`s and schedules (`proposes`), each proof becomes a certificate, and
-    `solvers.dual_bound` runs it; a solver of others, which calls back, has a `run(job, send)`.
+    With `proposes`, which yields `bounds.task.Proposal`s and schedules, each proof becomes a certificate, and
+    `solvers.dual_bound` runs it; a solver of others has a `run(job, send)`.
     """
 
     formulation: str
@@ -121,7 +121,7 @@ class Way:
         return label(self.formulation, self.solver.name)
 
     def runner(self) -> Callable[..., Any]:
-        """Load the function that carries out a job: of a `solvers.messages.SolveJob` and what sends its messages."""
+        """Load the function that carries out a `solvers.messages.SolveJob` with what sends its messages."""
         return _loaded(self.run)
 
     def proposals(self, task: bounds.task.Task) -> Iterator[bounds.task.Proposal | Schedule]:
@@ -143,7 +143,7 @@ class Way:
 
 
 def _loaded(function: str) -> Callable[..., Any]:
-    """Load a function only when it is called: compilers and solvers take a while."""
+    """Load a function when it is called: compilers and solvers take a while."""
     module, _, name = function.partition(":")
     found: Callable[..., Any] = getattr(import_module(module), name)
     return found
@@ -196,8 +196,7 @@ CERTIFYING = (
     _relaxation("speed", proposes="bounds.speed:propose_speed", takes=Speed.takes, slows=True,
                 drops="that a batch holds whole requests; a fast batch pays more for its work"),
 )
-"""Those whose proofs a checker recomputes: first those that end by themselves, the cheapest first, then those that use
-all time left."""
+"""Those whose proofs a checker recomputes: those that end by themselves, the cheapest first, then the others."""
 BOUND = _relaxation("bound", takes=Alone.takes, plans=True, endless=True, what="the ladder of bounds")
 IMPROVE = Way("improve", Solver("improve", "nothing: policies with other parameters and priorities find schedules"),
               None, run="solvers.improve:run", takes=Alone.takes, plans=True, endless=True,
@@ -212,8 +211,7 @@ SLOT_FLOW = Way("arc-flow", _CP_SAT, "solver", run="solvers.slot_flow.solve:run"
 WAYS = {(way.formulation, way.solver.name): way for way in
         (BOUND, *CERTIFYING, IMPROVE, *MODELS, CP_SAT, SLOT_FLOW)}
 # fmt: on
-"""All names to ways: the first of a formulation, or of a solver, is what `--formulation` or `--solver` alone stands
-for."""
+"""All by name: the first of a formulation, or of a solver, is what `--formulation` or `--solver` alone stands for."""
 
 
 def way_of(job: SolveJob) -> Way:

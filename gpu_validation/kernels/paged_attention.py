@@ -1,12 +1,11 @@
 """Causal attention over KV in blocks: one kernel for decodes, prefills and chunks at any offset, and one that combines.
 
 A program takes one entry of the work list (a request and its first row), one KV head, and one split of the KV. Its tile
-of queries packs the heads that share the KV head, row after row. It walks over the KV in tiles of TILE tokens, looks up
-the block of each token, and keeps a running softmax in base 2: `top` is the maximum so far, `total` the sum of the
-weights, `acc` the weighted values. Tiles that every row sees whole are read without a mask, the last ones with it: free
-blocks and tails may hold NaN. The blocks of a tile are looked up during the tile before: keys and values then depend on
-no load of their own step, and the compiler keeps tiles of them on their way. Tokens are divided by BS as unsigned
-numbers: one shift where BS is a power of two.
+of queries packs the heads that share the KV head, row after row. It walks over the KV in tiles of TILE tokens with a
+running softmax in base 2: `top` is the maximum so far, `total` the sum of the weights, `acc` the weighted values. Tiles
+that every row sees whole are read without a mask, the last ones with it: free blocks and tails may hold NaN. The blocks
+of a tile are looked up during the tile before: loads of keys and values then depend on none of their own step, and the
+compiler pipelines them. Tokens are divided by BS as unsigned numbers: one shift where BS is a power of two.
 """
 
 from typing import Any
@@ -113,7 +112,7 @@ def combine_kernel(
     HEADS: tl.constexpr, PART: tl.constexpr, PADDED: tl.constexpr, D: tl.constexpr, SPLIT: tl.constexpr,
     CHUNK: tl.constexpr, ACC: tl.constexpr,
 ):  # fmt: skip
-    """Write `PART` heads of one row of `out`: the weighted mean of its splits, at most `splits`.
+    """Write `PART` heads of one row of `out`: the weighted mean of at most `splits` splits.
 
     PADDED is the power of two that holds PART; CHUNK splits are read at a time.
     """

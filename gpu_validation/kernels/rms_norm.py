@@ -13,7 +13,7 @@ def rms_norm_kernel(
     x, residual, weight, out, total, rows, row_stride, epsilon,
     WIDTH: tl.constexpr, PADDED: tl.constexpr, ROWS: tl.constexpr, ADDS: tl.constexpr, ACC: tl.constexpr,
 ):  # fmt: skip
-    """Norm ROWS rows of x [rows, WIDTH] into `out`; with ADDS, x + residual, which is written to `total`."""
+    """Norm ROWS rows of x [rows, WIDTH] into `out`; with ADDS, of x + residual, written to `total`."""
     row = (tl.program_id(0) * ROWS + tl.arange(0, ROWS)).to(tl.int64)
     column = tl.arange(0, PADDED)
     there = (row < rows)[:, None] & (column < WIDTH)[None, :]

@@ -1,4 +1,4 @@
-"""The variants of the attention kernel: a fixed table, so that nothing is tuned while a clock runs."""
+"""The variants of the attention kernel: a fixed table, so that nothing is tuned while timed."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -52,7 +52,7 @@ VARIANTS = {(variant.name, size): variant for size, table in ((2, HALF), (4, SIN
 
 @dataclass(frozen=True)
 class HeadShape:
-    """A model as the choice of a variant sees it: heads per KV head, KV heads, width, bytes of a number."""
+    """The model's shape: heads per KV head, KV heads, width, bytes of a number."""
 
     group: int
     kv_heads: int
@@ -63,7 +63,7 @@ class HeadShape:
 def variant_for(role: str, counts: Sequence[int], shape: HeadShape) -> Variant:
     """Return the variant for decodes with this much KV each, or for prefills with this many rows each.
 
-    Where few programs would run it has smaller splits or tiles.
+    With few programs it has smaller splits or tiles.
     """
     variant = VARIANTS[role, shape.size]
     programs = shape.kv_heads * sum(-(-count // (variant.split or variant.packed(shape.group))) for count in counts)
@@ -71,7 +71,7 @@ def variant_for(role: str, counts: Sequence[int], shape: HeadShape) -> Variant:
 
 
 def work_list(starts: Sequence[int], lengths: Sequence[int], requests: Sequence[int], packed: int) -> Work:
-    """Return the programs of some requests, `packed` rows each, those that read the most KV first."""
+    """Return the programs of some requests, `packed` rows each, the most KV first."""
     work = []
     for s in requests:
         count = starts[s + 1] - starts[s]

@@ -1,4 +1,4 @@
-"""`kvbound calibrate`: times batches on the device, fits a cost model to them, and writes it."""
+"""`kvbound calibrate`: times batches on the device, and fits a cost model to them."""
 
 from __future__ import annotations
 
@@ -200,7 +200,7 @@ def told(rows: Rows, most: int = 24) -> list[Row]:
 
 
 def knees(rows: Rows, most: float = 0.03) -> dict[str, int]:
-    """Return by direction the most tokens up to which every swap measured slows its batch by at most `most`."""
+    """Return by direction the most tokens up to which every swap slows its batch by at most `most`."""
     found: dict[str, int] = {}
     for direction in dict.fromkeys(row["direction"] for row in rows):
         ways = sorted((row for row in rows if row["direction"] == direction), key=lambda row: int(row["tokens"]))

@@ -1,4 +1,4 @@
-"""What commands share: finding an instance, options, and printing for people or scripts."""
+"""Shared by commands: finding an instance, options, and printing for people or scripts."""
 
 import json
 import sys
@@ -29,7 +29,7 @@ def option(
 
 
 def picture(help: str) -> Any:
-    """Return an option for a picture; an unknown suffix is refused before anything is computed."""
+    """Return an option for a picture; an unknown suffix is refused at once."""
 
     def check(path: str | None) -> str | None:
         if path is not None:
@@ -111,7 +111,7 @@ def write_all(*outputs: Output) -> None:
 def emit(target: str | None, payload: Any, show: Callable[[Console], None], *outputs: Output) -> None:
     """Write JSON if asked to, then the other files, and print for people, whatever cannot be written.
 
-    With `--json -` nothing but the JSON goes to standard output.
+    With `--json -` only the JSON goes to standard output.
     """
     as_json: Output = (target, lambda file: write_text(file, json.dumps(payload, indent=1, ensure_ascii=False)))
     try:
@@ -124,8 +124,8 @@ def emit(target: str | None, payload: Any, show: Callable[[Console], None], *out
 class AlignedTable:
     """A table for people, such as of `kvbound.tables.Cells`; `right` are the columns of numbers.
 
-    Where the terminal is too narrow the headings are folded, then the table goes on below, each row with its label.
-    Texts are folded to at least `FOLDED` letters (the last column to `LAST`); numbers never are.
+    In a narrow terminal headings are folded, then the table goes on below, each row with its label. Texts are folded to
+    at least `FOLDED` letters (the last column to `LAST`); numbers never are.
     """
 
     FOLDED, LAST = 22, 12
@@ -135,7 +135,6 @@ class AlignedTable:
         self.rows = [["-" if cell is None else str(cell) for cell in row] for row in rows]
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        """Yield the parts, printed one below the other."""
         part, headings = list[int](), self.columns
         widths = [self._width(k, len(name)) for k, name in enumerate(headings)]
         if sum(widths) + GAP * (len(widths) - 1) > options.max_width:
@@ -150,7 +149,6 @@ class AlignedTable:
         yield self._part(part, headings, widths[0])
 
     def _width(self, k: int, heading: int) -> int:
-        """Return the letters that a column needs, if its heading needs this many."""
         longest = max([heading, *(len(cells[k]) for cells in self.rows)])
         folded = self.LAST if k == len(self.columns) - 1 > 1 else self.FOLDED
         return longest if k in self.right else min(longest, folded)
@@ -190,7 +188,7 @@ def result_table(row: dict[str, Any], units: Units) -> AlignedTable:
 
 
 class PlainConsole(Console):
-    """A console that prints texts as they are: nothing in one is a command to it, or to the terminal."""
+    """A console that prints texts as they are: none is a command to it, or to the terminal."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__(markup=False, emoji=False, highlight=False, **options)
@@ -210,6 +208,6 @@ def people_console() -> Console:
 
 
 def progress_console() -> Console | None:
-    """Return the console for a progress display: only on a terminal, on standard error."""
+    """Return the console for progress: only on a terminal, on standard error."""
     console = PlainConsole(stderr=True)
     return console if console.is_terminal else None

@@ -1,4 +1,4 @@
-"""`kvbound compare`: every policy beside the proved optimum, with handlings as given and with free ones."""
+"""`kvbound compare`: policies beside the proved optimum, with handlings as given and free."""
 
 from collections.abc import Sequence
 from functools import partial

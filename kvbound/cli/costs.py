@@ -1,4 +1,4 @@
-"""`kvbound costs`: the cost models, the devices and the models, or one cost in numbers."""
+"""`kvbound costs`: the cost models, devices and models, or one cost in numbers."""
 
 from typing import Annotated, Any
 
@@ -66,7 +66,6 @@ def _show_all(console: Console) -> None:
 
 
 def _facts(name: str, model: CostModel) -> dict[str, Any]:
-    """Return the facts of a cost; `microseconds` are the coefficients of each function as an instance holds them."""
     cost = model.make()
     microseconds = [
         {name: float(ticks * model.tick * 10**6) for name, ticks in coefficients(function)}

@@ -1,4 +1,4 @@
-"""`kvbound demo`: real requests and the worked example of the papers, from instance to proved optimum and picture."""
+"""`kvbound demo`: real requests and a paper's worked example, from instance to proved optimum and picture."""
 
 import os
 import sys

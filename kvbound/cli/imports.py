@@ -237,7 +237,6 @@ app.command("run")(run)
 
 
 def _write(trace: Imported, machine: Machine | MachineFor, asked: Asked) -> None:
-    """Coarsen if asked to, choose the handling of calls, and write; the loss is printed below."""
     given, setting = asked.given, asked.setting
     out, json, size = given["out"], given["json"], given["block"] or given["slot"]
     lost = list[str]()
@@ -269,7 +268,6 @@ def _coarsen(instance: Instance, given: Mapping[str, Any]) -> Instance:
 
 
 def _distorted(fine: Instance, coarse: Instance) -> Iterator[str]:
-    """Yield the distortions, and if they are more than mild, gentler sizes."""
     found, grid = distortion(fine, coarse), coarse.coarsening
     yield (
         f"coarsening changed all peaks together to {found.peaks:.2f} times, decodes and calls to {found.times:.2f} "

@@ -144,8 +144,8 @@ def summary(rows: Rows) -> dict[str, Any]:
     """Return our rows in a few numbers; None where nothing was timed.
 
     `large_decodes` read at least LARGE bytes a launch, with the least, median and greatest share of the measured
-    reading rate; `compared` counts the cases with a timed peer, `won` those without a faster one, and
-    `least_over_best_peer` is the worst of them.
+    reading rate; `compared` counts the cases with a timed peer, `won` those without a faster one;
+    `least_over_best_peer` is the worst.
     """
     ours = [row for row in rows if row["ours"] and "seconds_median" in row]
     from gpu_validation.attention_bench import LARGE

@@ -1,4 +1,4 @@
-"""`kvbound library`: instances with their best known schedules and certified bounds, and what is handed in."""
+"""`kvbound library`: instances with their best known schedules and certified bounds."""
 
 import os
 from collections.abc import Callable, Iterator, Sequence
@@ -45,7 +45,6 @@ JobsOption = Annotated[int | None, option("N", "processes at once (default: core
 
 
 def _rows(library: Library, family: str | None, objective: str | None, status: str | None) -> list[dict[str, Any]]:
-    """Return the rows asked for; BadInput if there are none."""
     wanted = {"family": family, "objective": objective, "status": status}
     given = {key: value for key, value in wanted.items() if value is not None}
     rows = [row for record in library.records() for row in _in_ticks(library, record)]
@@ -188,7 +187,6 @@ KINDS = ("record", "schedule", "certificate")
 
 
 def _kind(text: str) -> type[Certificate | Schedule]:
-    """Return the kind of file that a text is."""
     with suppress(ValueError, RecursionError):
         found = loads(text)
         if isinstance(found, dict) and ("proof" in found or found.get("format") == "kvbound-certificate"):

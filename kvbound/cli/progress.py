@@ -89,7 +89,7 @@ class SolveProgress(LiveLine):
 def counted(what: str, done: int, total: int) -> Iterator[Callable[[], Any]]:
     """Show how many things are done and the time left; gives what to call for each.
 
-    Where standard error is no terminal it says only how many there are to do.
+    Without a terminal on standard error it only says how many there are to do.
     """
     console = progress_console()
     if console is None:

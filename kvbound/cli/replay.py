@@ -128,7 +128,7 @@ def fitted_on(cost: str | None) -> str:
 
 
 def notes(cost: str | None, traces: Mapping[str, Trace]) -> Iterator[str]:
-    """Say where batches differ from those that a cost file was fitted to: larger ones, or in other blocks."""
+    """Say where batches differ from those of a fitted cost file: larger ones, or in other blocks."""
     file = read_cost(cost) if cost is not None and cost.endswith(".json") else None
     if file is None or not file.observations:
         return
@@ -145,7 +145,7 @@ def notes(cost: str | None, traces: Mapping[str, Trace]) -> Iterator[str]:
 
 
 def timed_beside(engine: Engine, block: int, seed: int) -> Timings:
-    """Return the grid of the device (on a GPU the coarser one), to be timed in turn with schedules in such blocks."""
+    """Return the grid of the device (on a GPU the coarser one) to be timed in turn with schedules."""
     from gpu_validation.calibration import Timings
 
     quick = engine.device.type == "cuda"
@@ -164,8 +164,8 @@ def named(
 ) -> tuple[str, Trace]:
     """Return a schedule by file, by policy, or the best there is, executed by the referee, and its label.
 
-    A file is for the instance as `given`, or at the cost of the prediction (`loaded`). NAME@OTHER is the schedule of
-    another instance, taken at that cost.
+    A file is for the instance as `given`, or at the cost of the prediction (`loaded`). NAME@OTHER is another instance's
+    schedule, taken at that cost.
     """
     from solvers import simulate_policy, solve
 

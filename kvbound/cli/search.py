@@ -1,4 +1,4 @@
-"""`kvbound search`: the worst instances of a policy in a bounded family, each ratio proved."""
+"""`kvbound search`: the worst instances of a policy in a family, each ratio proved."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The options of all commands that make instances: a machine, a cost, the handling of calls."""
+"""The options of commands that make instances: a machine, a cost, the handling of calls."""
 
 import functools
 import inspect
@@ -43,7 +43,7 @@ MACHINE = {
     "partial": _switch("partial", "also a part of a request's KV"),
     "pause": _switch("pause", "a request that holds KV may sit out"),
 }
-"""The option of each key of the machine; others are as the cost's machine, or the command, has them."""
+"""The option of each key of the machine; defaults are the cost's machine, or the command's."""
 COST_NAMES = "|".join((*COSTS, "roofline:..", "FILE.json"))
 OPTIONS: dict[str, tuple[Any, str | None]] = {
     "cost": (Annotated[str, option(COST_NAMES, "how long a batch takes", "--cost")], "unit"),
@@ -122,7 +122,7 @@ CallHandlingOption = Annotated[
 def with_handling(instance: Instance, handling: str | None) -> Instance:
     """Return the instance with one handling for all calls, or with InferCept's choice of least waste for each.
 
-    None: free where the machine evicts, so that a policy may choose as it goes, else least waste.
+    None: free where the machine evicts (the policy chooses), else least waste.
     """
     from heuristics import with_min_waste_handlings
 

@@ -133,7 +133,7 @@ def show(result: Result, console: Console, others: Comparison | None = None) -> 
 
 
 def show_others(others: Comparison, console: Console) -> None:
-    """Print what the solved schedule does with each call, what policies do otherwise, and what that costs the next."""
+    """Print the solved schedule's handling of each call, what policies do otherwise, and the cost to the next."""
     units, [*rows, best] = units_of(others.instance), others.rows()
     explained = others.explained()
     console.print()

@@ -1,4 +1,4 @@
-"""The time axis and the memory axis that the charts of a figure share."""
+"""The time and memory axes that the charts of a figure share."""
 
 from collections.abc import Sequence
 from statistics import median
@@ -54,14 +54,13 @@ def far(values: Sequence[float]) -> list[bool]:
 
 
 def _levels(trace: Trace) -> list[int]:
-    """Return the levels of the memory axis: the peaks, and the limit unless the curve would be flat below it."""
     peaks = [max(batch.device for batch in trace.batches), max(batch.host for batch in trace.batches)]
     limit = trace.instance.machine.memory
     return peaks if limit is None or limit > 8 * max(peaks) else [*peaks, limit]
 
 
 def set_time(ax: Axes, frame: Frame) -> None:
-    """Start the x axis at 0, and leave room for the last completion behind its row."""
+    """Start the x axis at 0, with room for the last completion behind its row."""
     from matplotlib.ticker import FuncFormatter, MaxNLocator
 
     text = 0.08 + 0.06 * len(frame.text(frame.end))  # inches of the widest number

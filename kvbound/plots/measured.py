@@ -1,4 +1,4 @@
-"""Measurements: how a solve went, load sweeps, performance profiles, kernels side by side, calibrations and replays."""
+"""Measurements: solves, load sweeps, performance profiles, kernels, calibrations and replays."""
 
 from __future__ import annotations
 
@@ -54,10 +54,10 @@ def plot_load(
 ) -> Figure:
     """Draw six measures over the rate of arrivals for rows of `heuristics.load.load_rows`; write it to `path` if given.
 
-    `bounds`, on the mean latency and on the share that meets its SLOs, are rows and lines. Where requests have SLOs,
-    that share replaces goodput, with a line at `keep` percent. Rows that could not run are left out. Where all requests
-    arrive at once, the x axis is the factor of the load. A hollow marker is a run in which the queue grows. A policy
-    that dwarfs the others is left out, and named.
+    `bounds`, on the mean latency and on the share that meets its SLOs, are lines. With SLOs, that share replaces
+    goodput, with a line at `keep` percent. Rows that could not run are left out. Where all requests arrive at once, the
+    x axis is the factor of the load. A hollow marker is a run in which the queue grows. A policy that dwarfs the others
+    is left out, and named.
     """
     if rows and all("error" in row for row in rows):
         raise BadInput(f"there is nothing to draw: {rows[0]['error']}")
@@ -105,7 +105,6 @@ def draw_measure(ax: Axes, rows: Rows, name: str, part: str, unit: float = 1) ->
 
 
 def _points(rows: Rows, name: str, part: str, unit: float) -> list[tuple[float, float, bool]]:
-    """Return the arrivals per second (the factor where all arrive at once), the measure, whether the queue grows."""
     points = []
     for row in rows:
         measured = row.get("measures", {}).get(name)
@@ -122,7 +121,7 @@ MOST = 3.0  # times the best known where the axis ends
 def plot_profile(lines: Rows, path: str | Path | None = None) -> Figure:
     """Draw a step line for each of `library.policies.profile`, highest on the left is best; write it to `path`.
 
-    `ratios` of a line, in order, are values over the best known; the axis is from 1 to 3. BadInput: there is no line.
+    `ratios` of a line, in order, are values over the best known, shown up to 3. BadInput: there is no line.
     """
     if not lines:
         raise BadInput("there is nothing to draw: no value has a best known one to compare with")
@@ -169,7 +168,7 @@ def plot_kernels(rows: Rows, limits: Mapping[str, float], path: str | Path | Non
 
 
 def draw_rates(ax: Axes, rows: Rows, peers: Sequence[str], key: str, unit: float, limits: Mapping[str, float]) -> Axes:
-    """Draw the rate of every kernel on every case, first case on top, and the limits as lines; return the Axes."""
+    """Draw the rate of every kernel on every case, first case on top, and the limits; return the Axes."""
     cases = _cases(rows)
     for k, peer in enumerate(peers):
         points = [(row[key] / unit, cases.index(_case(row))) for row in rows if row["peer"] == peer]
@@ -201,7 +200,7 @@ Batches = Mapping[str, tuple[Seconds, Seconds]]  # predicted, measured
 def plot_calibration(rows: Rows, path: str | Path | None = None) -> Figure:
     """Draw predicted against measured milliseconds, and the relative errors; write it to `path` if given.
 
-    `rows` have `label`, `seconds_median`, `predicted` and `error`, as `gpu_validation.calibration` makes them.
+    `rows` have `label`, `seconds_median`, `predicted` and `error`, as of `gpu_validation.calibration`.
     """
     kinds = {label: [row for row in rows if row["label"] == label] for label in dict.fromkeys(r["label"] for r in rows)}
     with style.sheet(8, 3.6, path) as figure:
@@ -244,7 +243,7 @@ def draw_predicted(ax: Axes, batches: Batches) -> Axes:
 
 
 def plot_record(record: Row, path: str | Path | None = None) -> Figure:
-    """Draw a record of `benchmarks.agreement`: the total flow time of each schedule, predicted and measured.
+    """Draw a record of `benchmarks.agreement`: the total flow times, predicted and measured.
 
     The ratios to the best schedule stand above the bars.
     """

@@ -1,4 +1,4 @@
-"""Shared by all pictures: colours, fonts, numbers on axes, and files that are the same to the byte each time."""
+"""Colours, fonts, numbers on axes, and files of the same bytes each time, for all pictures."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def new_figure(width: float, height: float) -> Figure:
 
 @contextmanager
 def sheet(width: float, height: float, path: str | Path | None) -> Iterator[Figure]:
-    """Give an empty figure of these inches to draw on; save it if a path is given."""
+    """Give an empty figure of these inches; save it at the end if a path is given."""
     with applied():
         figure = new_figure(width, height)
         yield figure
@@ -83,7 +83,7 @@ def new_axes(width: float, height: float) -> Axes:
 
 
 def save(figure: Figure, path: str | Path) -> None:
-    """Write the figure as its suffix says, .svg, .png or .pdf. BadInput for another, or if it cannot be written."""
+    """Write the figure by its suffix, .svg, .png or .pdf. BadInput for another, or if it cannot be written."""
     write_bytes(path, render(figure, kind_of(path)))
 
 
@@ -127,7 +127,7 @@ def write(ax: Axes, x: float, y: float, text: str, offset: float) -> None:
 
 
 def inches(ax: Axes) -> float:
-    """Return the width of the axes before the layout, which makes it somewhat larger."""
+    """Return the width of the axes before the layout."""
     return float(ax.bbox.width / ax.figure.dpi)
 
 

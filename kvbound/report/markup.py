@@ -39,7 +39,6 @@ def _add_text(parent: Element, text: str) -> None:
 
 
 def _text(value: object) -> str:
-    """Write an attribute; a float with two decimals at most."""
     return f"{value:.2f}".rstrip("0").rstrip(".") if isinstance(value, float) else str(value)
 
 
@@ -105,5 +104,4 @@ def inline(figure: Figure, name: str, attributes: Mapping[str, str]) -> Element:
 
 
 def _local(name: str) -> str:
-    """Drop the namespace, which HTML does not have."""
     return name.rpartition("}")[2]

@@ -1,4 +1,4 @@
-"""The report: one HTML file with the schedules, the values and bounds, and the proofs."""
+"""The report: one HTML file with schedules, values, bounds and proofs."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def _facts(optimum: Result) -> Iterator[tuple[str, str]]:
 
 
 def _ladder(optimum: Result) -> Element | None:
-    """Return the bounds by all methods, without seconds, so that a report is the same each time."""
+    """Without seconds, so that a report is the same each time."""
     if not optimum.ladder:
         return None
     units, objective = units_of(optimum.instance), optimum.objective
@@ -92,8 +92,8 @@ SPELLED = 400  # a schedule of at most so many bars is also given as a table
 class Report:
     """Labelled rows of results, their schedules by label, and what was proved.
 
-    `rows` are as in `kvbound compare --json`, `ladder` as in `kvbound.plots.ladder`. `verdicts` are sentences, and
-    `optima` the results that the rows are measured against, by the words for their handling.
+    `rows` are as in `kvbound compare --json`, `ladder` as in `kvbound.plots.ladder`, `verdicts` sentences, and `optima`
+    the results that the rows are measured against, by their handling in words.
     """
 
     instance: Instance
@@ -106,7 +106,6 @@ class Report:
     explained: Sequence[Explained] = ()
 
     def __repr__(self) -> str:
-        """Return its title."""
         return f"Report({self.instance.name!r}: {len(self.rows)} schedules; html() writes it)"
 
     @cached_property
@@ -198,7 +197,6 @@ NOTE = (
 
 
 def _figure(name: str, label: str, trace: Trace, lanes: Mapping[str, Sequence[Bar]], frame: Frame) -> Element:
-    """Return the chart of a schedule with its name, and a table where that is not too long."""
     bars = sum(map(len, lanes.values()))
     if bars > chart.MOST_BARS:
         return _noted(label, f"Not drawn: {bars:,} bars, and up to {chart.MOST_BARS:,} are.")

@@ -88,7 +88,6 @@ class Annealing:
             self._anneal(now, hot * (cold / hot) ** share, hot * (cold / hot) ** then)
 
     def _insert_anew(self) -> None:
-        """Insert all requests anew, by arrival or by area; take the plan if it is better."""
         t, least = self.arrays, self._cost(self.plan, self.count)
         for order in (np.argsort(t.arrival, kind="stable"), np.argsort(t.area, kind="stable")):
             plan, count = np.zeros_like(self.plan), np.zeros_like(self.count)
@@ -124,7 +123,7 @@ class Annealing:
 def steps(seconds: float, rounds: int | None) -> Iterator[tuple[int, float, float]]:
     """Yield the number of moves to make next, and the shares of the search before and after them, until it is over.
 
-    With `rounds`, one step makes all moves, without a look at the clock.
+    With `rounds`, one step makes all moves.
     """
     if rounds is not None:
         yield rounds, 0.0, 1.0

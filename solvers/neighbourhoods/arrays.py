@@ -73,7 +73,7 @@ def _area(rows: list[tuple[int, int, int, int, int]]) -> float:
 
 
 def _limits(instance: Instance) -> tuple[Array, Array]:
-    """Return the limits of a slot; without a limit, the most that all requests together can take."""
+    """Without a limit, the most that all requests together can take."""
     machine, requests = instance.machine, instance.requests
     tokens = sum(request.peak + 1 for request in requests)
     blocks = sum(machine.blocks(request.peak) for request in requests)

@@ -49,7 +49,7 @@ def seed_draws(seed):
 
 @allocating
 def build(order, release, room, grid, requests, lists):
-    """Insert all requests in `order`, each from its release on, into an empty schedule; return whether all fit."""
+    """Insert all requests in `order`, from their releases on, into an empty schedule; return whether all fit."""
     pieces, count = lists
     scratch = _scratch(grid, requests.first, pieces.shape[1])
     for i in order:
@@ -168,7 +168,7 @@ def put_back(group, size, done, room, block, lists, old):
 def anneal(rounds, hot, cold, room, grid, requests, lists, best_lists, best, moves):
     """Make `rounds` moves while the heat falls from `hot` to `cold`; return the cost of the best lists.
 
-    A move takes out up to `moves.size` requests and inserts them anew, some a little later than they fit, with some
+    A move takes out up to `moves.size` requests and inserts them anew, some a little later than they fit, some with a
     limit on the slots of KV on the device in a free call, and some with evictions.
     """
     plan, count = lists

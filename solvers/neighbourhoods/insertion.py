@@ -18,7 +18,7 @@ FIRST, PRESERVE, DISCARD, SWAP, FREE = range(5)
 """What came before a segment: the arrival, or a call with its handling."""
 KIND, BEGIN, END, RESIDENT, WORK = range(5)
 ZERO, ONE, YES = np.int64(0), np.int64(1), np.bool_(True)
-"""Arguments of kernels: a plain 0 has a type of its own, for which the kernel would be compiled once more."""
+"""Arguments of kernels: a plain 0 has a type of its own, with one more compilation."""
 
 
 class Grid(NamedTuple):
@@ -100,7 +100,7 @@ def fit(room, grid, ready, earliest, context, decode, before, parts):
 
 @compiled
 def fill(room, grid, ready, first, context, before, parts):
-    """Split the tokens processed up to slot `first` into parts, as late as possible; return their number (0: no way)."""
+    """Split the tokens processed up to slot `first` into parts, as late as possible; return the count (0: no way)."""
     block, chunked, pause = grid.block, grid.chunked, grid.pause
     missing, t, found = context - before, first, 0
     while missing > 0:
@@ -199,7 +199,7 @@ def fit_runs(room, grid, ready, context, decode, least, parts, pieces):
     """Lay out a segment in runs with evictions between them, each as early as it fits from `ready` on.
 
     Nothing is resident at first. A run goes on as long as it fits, and has at least `least` tokens, except the last.
-    Return the slot after the last token, and the count of pieces: -1, 0 where there is no way.
+    Return the slot after the last token, and the count of pieces (-1, 0: no way).
     """
     done, count, first = 0, 0, ready
     while done < decode:
@@ -235,7 +235,7 @@ def insert(room, grid, arrival, segments, most, host_first, run, pieces, scratch
     of that call). KV is kept over a call, at most `most` slots on the device, or dropped, whichever lets the segment
     begin earlier. Where KV must be kept and cannot, the segment before the call begins later. With `run` above 0,
     evictions cut a segment into runs of at least `run` tokens if it ends earlier so; KV that a call preserves is
-    evicted when the call has returned.
+    evicted at the return.
     """
     parts, first_slot, end_slot, first_piece, spare = scratch
     k, last = 0, segments.shape[0]

@@ -61,7 +61,6 @@ def read_pieces(trace: Trace, arrays: InstanceArrays) -> tuple[Array, Array]:
 
 
 def _ends(segments: list[PieceRow]) -> dict[int, int]:
-    """Return the tokens resident at the end of each segment, with the handling of its call."""
     handlings = [handling for *_, handling in segments[1:]]
     return {row[0] + row[1] - 1: handling for row, handling in zip(segments, [*handlings, FIRST], strict=True)}
 
@@ -69,8 +68,8 @@ def _ends(segments: list[PieceRow]) -> dict[int, int]:
 def _pieces(request: RequestTrace, starts: list[int], ends: dict[int, int]) -> list[PieceRow]:
     """Return the pieces of one request; KV that lies somewhere until it is moved is a piece too.
 
-    `ends` are those of `_ends`: a decode after that is another piece. A call's move comes right after the batch before
-    it, so that ordered ones follow the start of the call; an eviction, with its batch.
+    A call's move comes right after the batch before it, so that ordered ones follow the start of the call; an eviction,
+    with its batch.
     """
     rows: list[PieceRow] = []
     device = host = now = 0
@@ -90,7 +89,6 @@ def _pieces(request: RequestTrace, starts: list[int], ends: dict[int, int]) -> l
 
 
 def _work(rows: list[PieceRow], kind: int, t: int, resident: int, tokens: int, goes_on: bool) -> None:
-    """Append a slot of work, or extend the decode that it continues."""
     if goes_on and rows and rows[-1][0] == kind == DECODE and rows[-1][2] == t:
         rows[-1] = (*rows[-1][:2], t + 1, *rows[-1][3:])
     else:

@@ -1,4 +1,4 @@
-"""Requests that are one block in time: a search over starts in which memory may be exceeded, then made to fit."""
+"""Requests that are one block in time: a search over starts that may exceed memory, then made to fit."""
 
 import numpy as np
 
@@ -78,7 +78,7 @@ class Soft:
 
 
 def _at(values: tuple[float, float, float], share: float, early: float) -> float:
-    """Return the value at a share of the search: geometric from the first to the second, and on to the third."""
+    """Geometric from the first value to the second, and on to the third."""
     first, second, third = values
     if share < early:
         return float(first * (second / first) ** (share / early))

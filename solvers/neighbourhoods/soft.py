@@ -37,7 +37,7 @@ class Loads(NamedTuple):
 def change(over, price, out, out_at, back, back_at, begin, end):
     """Return the rise of the price paid in the slots `begin` to `end` - 1 when one load replaces another.
 
-    `out[k]` is what the first takes of slot `out_at` + k, and likewise `back`.
+    `out[k]` is the first one's use of slot `out_at` + k, and likewise `back`.
     """
     rise, zero = np.float32(0), np.float32(0)
     a, b = begin - out_at, begin - back_at
@@ -100,7 +100,7 @@ def soften(rounds, cooling, shifts, worth, over, loads, start):
     """Change `start`, and `over` with it, in `rounds` moves; prices are `worth` times a factor.
 
     A move shifts a request, mostly by a few slots, or exchanges two, mostly of like area: start for start, end for end,
-    or about so.
+    or nearly so.
     """
     hot, cold, dear, dearer = cooling
     load, pad, length, release, rate, rank = loads

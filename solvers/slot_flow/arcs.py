@@ -15,8 +15,8 @@ class FlowArcs:
     """The arcs left between nodes (state, tick), sorted by tick and state: `table` [arcs, 4].
 
     `node` and `head` [arcs] are numbers of nodes; 0 is the end, and `start` [kinds] where each kind begins. `use`
-    [arcs, resources] is an arc's use of each limit, and `cost` [arcs] in units of the target. An arc that `batches`
-    needs a batch, one that `idles` none; a wait is possible in both.
+    [arcs, resources] is the use of each limit, `cost` [arcs] in units of the target. An arc that `batches` needs a
+    batch, one that `idles` none; a wait is possible in both.
     """
 
     def __init__(self, search: SlotSearch, table: Arcs, every_tick: bool) -> None:
@@ -41,7 +41,7 @@ class FlowArcs:
         self.nodes = len(nodes) + 1
 
     def _kept(self, table: Arcs, every_tick: bool) -> Any:
-        """Return which arcs are kept: idling stands for the same rest in a batch, too."""
+        """Idling stands for the same rest in a batch, too."""
         _, state, _, option = table.T
         return np.where(option == IDLE, (self.rest[state] >= 0) | (not every_tick), self.rest[state] != option)
 
@@ -57,7 +57,7 @@ def rest_options(graphs: Graphs) -> Integers:
 
 
 def _some_must_act(graphs: Graphs) -> bool:
-    """Whether some state cannot rest in a batch: only then a tick without a batch allows more than one with it."""
+    """Only then a tick without a batch allows more than one with it."""
     return bool((rest_options(graphs) < 0).any())
 
 

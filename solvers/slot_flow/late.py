@@ -38,7 +38,7 @@ def late_segments(instance: Instance) -> Instance | None:
 
 
 def fresh_tokens(local: LocalGraphs) -> Integers:
-    """Return for each option the tokens that nothing before can have processed, whatever was dropped in between."""
+    """Return for each option the tokens that nothing before can have processed, whatever was dropped."""
     found, first = np.zeros(len(local.options), np.int64), local.graphs.first.tolist()
     for request, span in zip(local.groups, local.spans, strict=True):
         begins = [request.prompt, *(call.returns + 1 for call in request.calls)]

@@ -18,8 +18,8 @@ from solvers.slot_flow.late import fresh_tokens
 class FlowProgram:
     """The number of requests of each kind on each arc, below the target of the search.
 
-    `budget`: up to each tick at most `budget` tokens a tick are processed for the first time; where the graphs of the
-    search are paced, and have no budgets themselves.
+    `budget`: up to each tick at most `budget` tokens a tick are processed for the first time; where the search's graphs
+    are paced, and have no budgets.
     """
 
     def __init__(self, search: SlotSearch, arcs: FlowArcs, budget: int | None) -> None:
@@ -114,8 +114,8 @@ class FlowProgram:
     ) -> bool:  # fmt: skip
         """Say whether the best flow, or that there is none, could be proved in the time.
 
-        `found` takes better flows [arcs]; `prove` takes bounds of their cost, and says whether to end. `effort` is in
-        CP-SAT's deterministic seconds.
+        `found` takes better flows [arcs]; `prove` takes bounds, and says whether to end. `effort` is in CP-SAT's
+        deterministic seconds.
         """
         solver, above = cp_model.CpSolver(), self.search.goal + 1
         solver.parameters.num_workers = threads
