@@ -1,1 +1,1 @@
-"""A small engine with real paged attention that executes schedules and tests the cost model; torch is loaded late."""
+"""A small engine with real paged attention that executes schedules and tests the cost model."""

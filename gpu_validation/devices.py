@@ -69,7 +69,7 @@ def dtype_of(name: str) -> torch.dtype:
 
 
 def check_device_memory(device: torch.device, needed: int, what: str) -> None:
-    """BadInput if a GPU has too little free memory for `needed` bytes (and room to work)."""
+    """BadInput if a GPU has too little free memory for `needed` bytes and work."""
     import torch
 
     if device.type != "cuda":

@@ -35,7 +35,7 @@ WARM_UP = {"cuda": 3, "cpu": 1}  # runs of a batch before it is timed, by the ty
 
 @dataclass
 class Swapped:
-    """A token that was swapped in: the checksums of its KV before it went out and after it came back."""
+    """A token that was swapped in: its checksums before it went out and after it came back."""
 
     request: str
     position: int
@@ -75,7 +75,7 @@ class _Loaded(NamedTuple):
 
 
 class Engine:
-    """A model on a device with its caches, which grow with the plans. BadInput if it does not fit there."""
+    """A model on a device with its caches, which grow with the plans. BadInput if it does not fit."""
 
     def __init__(
         self, model: Model, backend: TorchBackend, *, dtype: torch.dtype = torch.bfloat16, seed: int = 0
@@ -226,7 +226,7 @@ class Engine:
     # --- while the clock runs ------------------------------------------------------------------------------------
 
     def forward(self, step: _Step) -> Stages:
-        """Run the rows of a batch kernel by kernel, and return the logits; generated tokens stay on the device."""
+        """Run the rows kernel by kernel, and return the logits; generated tokens stay on the device."""
         step.inputs.tokens = self._history[step.places]
         for logits in self.decoder.forward(step.inputs, self.cache, step.parts):
             if logits is not None:

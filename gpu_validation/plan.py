@@ -1,7 +1,7 @@
 """The plan of a replay: a schedule executed ahead of time on the host, down to the blocks of every batch.
 
 `make_plan` gives and takes blocks as `docs/semantics.md` says, and compares them with the referee's memory at every
-batch. The engine only follows the plan.
+batch.
 """
 
 from collections.abc import Sequence

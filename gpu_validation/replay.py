@@ -1,4 +1,4 @@
-"""Predictions of schedules beside measurements: errors, the ranking, and the gain of the best."""
+"""Predictions of schedules beside measurements: errors, ranking, and the gain of the best."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ def report(
 ) -> dict[str, Any]:
     """Return the rows, whether the ranking is the model's, and the gain of the best schedule over each other one.
 
-    With the last run of each, a row also has whether its tokens are those of the first, and its batches' share of the
+    With the last run of each, a row also says whether its tokens are those of the first, and its batches' share of the
     wall clock.
     """
     rows = [replayed.row(objective) for replayed in replays]

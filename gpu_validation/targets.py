@@ -1,4 +1,4 @@
-"""Targets of the engine and the cost model on an H100 or H200, beside the measured records."""
+"""Targets of the engine and the cost model on an H100 or H200, beside the records."""
 
 import json
 import re

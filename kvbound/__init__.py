@@ -1,4 +1,4 @@
-"""The roof: `import kvbound as kv` gives all that is public, as listed in `__init__.pyi`; names load when first used."""
+"""The roof: `import kvbound as kv` gives all that is public, listed in `__init__.pyi`; names load when first used."""
 
 import ast
 import sys

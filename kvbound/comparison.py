@@ -1,4 +1,4 @@
-"""Policies beside the proved optimum, or the best bound, with handlings as given and free."""
+"""Policies beside the proved optimum or best bound, with handlings as given and free."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ class Comparison:
         return f"Comparison({self.instance.name!r}, {self.objective}: {'; '.join(known)})"
 
     def rows(self) -> list[dict[str, Any]]:
-        """Return a JSON-ready row per schedule, with its ratio to the bound on each optimum as an exact fraction."""
+        """Return a JSON-ready row per schedule, with its ratio to each optimum's bound as an exact fraction."""
         rows = [(run.label, run.row) for run in self.policies]
         rows += [
             (

@@ -1,4 +1,4 @@
-"""Things as notebooks show them, a table and schedules, and the same picture from Python."""
+"""Things as notebooks show them, a table and schedules; the same picture from Python."""
 
 from __future__ import annotations
 

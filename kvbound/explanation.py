@@ -3,12 +3,12 @@
 **A batch** of D ticks: transfers get D less its duration without them. Of the rest, recomputation gets the share of
 tokens processed before. The remainder goes to the terms of the largest function (the first of equals), in proportion to
 their values, in millionths of a tick, rounded so that they add up. Where one function of the work has `busy` and
-another has not, as in a roofline, what is not fixed in the one is memory traffic, and the other is compute throughout.
+another has not (a roofline), what is not fixed in the one is memory traffic, and the other is compute throughout.
 
-**A request** that is ready and neither works nor is swapped in a batch waits for memory if it does not fit beside what
-the batch holds; else for the budgets (tokens, requests, one phase) without room for a token of it (for all that is
-ahead of it, without `chunked`); else for nothing. One that becomes ready during a batch waits for its end. KV that this
-batch drops counts as kept.
+**A request** that is ready and neither works nor is swapped waits for memory if it does not fit beside the batch; else
+for the budgets (tokens, requests, one phase) without room for a token of it (for all that is ahead of it, without
+`chunked`); else for nothing. One that becomes ready during a batch waits for its end. KV that this batch drops counts
+as kept.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ READ = ("decode_kv", "prefill_kv")
 class Explanation:
     """Where the time of a schedule goes, in ticks.
 
-    `parts` of the time to the last completion, by `PARTS`; the number of `batches` bound by each of `BOUND`; parts of
-    the flow time of each of `requests`, by `SPENT`.
+    `parts` of the time to the last completion, by `PARTS`; `batches` bound by each of `BOUND`; parts of the flow time
+    of each of `requests`, by `SPENT`.
     """
 
     parts: dict[str, Fraction]

@@ -1,4 +1,4 @@
-"""Python functions that take an instance by name or file; `kvbound.__init__.pyi` lists them."""
+"""Python functions that take an instance by name or file."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ from kvcore.trace import Trace
 from solvers import simulate_policy
 
 NEXT_NAME = re.compile(r",(?!\s*(?:\w+=|\d+\s*(?:,|$)))")
-"""The commas between names: those before `r0=3` or a number are part of the name of a policy with parameters."""
+"""The commas between names: those before `r0=3` or a number are part of a policy's name."""
 
 Watch = Callable[[str], AbstractContextManager[Any]]
 """Makes a progress display from words; the display takes the progress of a solve."""

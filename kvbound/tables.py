@@ -1,4 +1,4 @@
-"""Measures as columns and rows of text; `kvcore.metrics.summary` defines each number."""
+"""Measures as columns and rows of text (`kvcore.metrics.summary` defines each)."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -66,7 +66,7 @@ def title(result: Result) -> str:
 
 
 def because(result: Result) -> str:
-    """Say why no schedule is below the bound: the kind of certificate, or the argument of a claim."""
+    """Say why no schedule is below the bound: the certificate, or the argument of a claim."""
     if result.certificate is not None and result.certified_bound == result.bound:
         return f"certificate {result.certificate.proof.kind}"
     return "" if result.horizon is None else result.horizon.why
@@ -231,7 +231,7 @@ def _batch(batch: Batch | None, other: Batch | None, units: Units) -> str:
 
 
 def calls_cells(best: dict[str, Any], rows: Sequence[dict[str, Any]], units: Units, objective: str) -> Cells:
-    """Return the best schedule's handling of each call, and the calls that others handle otherwise."""
+    """Return the best schedule's handling of each call, and other handlings."""
     columns = ["schedule", *value_columns(units, objective, "value"), "more", "calls"]
     cells = [[best["label"], units.value(best["value"], objective), None, _calls(best["handling"])]]
     for row in sorted((row for row in rows if row["value"] is not None), key=lambda row: Fraction(row["value"])):

@@ -1,4 +1,4 @@
-"""The unit of time and of KV of an instance: the same in every table, picture and report."""
+"""The unit of time and of KV of an instance, for every table, picture and report."""
 
 from collections.abc import Mapping
 from fractions import Fraction

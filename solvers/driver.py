@@ -62,20 +62,20 @@ def solve(
     """Return the best schedule found and the best bound proved: optimal if a certificate meets the value.
 
     Where only the word of a search or a solver meets the value, the ladder of `bounds` looks for a certificate for
-    `certify_limit` seconds. None: what is left of the time limit or, without one, as long as the claim took and at
-    least the option `solve.certify`. A claim without a certificate stays `claimed`. A given `certify_limit` is spent
-    wherever the best bound is a word.
+    `certify_limit` seconds. None: the rest of the time limit or, without one, as long as the claim took and at least
+    the option `solve.certify`. A claim without a certificate stays `claimed`. A given `certify_limit` is spent wherever
+    the best bound is a word.
 
     `ways` are names of the table of ways (`solvers.ways`), or a formulation and a solver name one of them.
     `handling="free"` frees every call. `time_limit` is in seconds, `memory_limit` in MiB for each worker process. `gap`
     and `target` stop early: at (value - bound) / bound <= gap, or when it is decided whether a schedule of at most
     `target` exists. `warm_start` is "best" (every policy that the machine suits; those that have not run in their part
-    of the time run in `improve`, or after the workers), a policy's name (`serial` replaces one that does not end in its
-    part of the time, and the result says so), or "none". `known` are schedules by name: the referee judges them, and
-    the result is no worse. Ctrl-C returns what was found so far (`stopped` is "interrupted").
+    of the time run in `improve`, or after the workers), a policy's name (`serial` replaces one that is late, and the
+    result says so), or "none". `known` are schedules by name: the referee judges them, and the result is no worse.
+    Ctrl-C returns what was found so far (`stopped` is "interrupted").
 
     The bound `alone` (with `shares` and `fresh` where no way is named) and a policy's schedule are there before any
-    worker process, so a limit leaves both.
+    worker process, whatever the limits.
 
     `options` sets numbers that steer the searches, such as `{"speed.step": 0.2}` (`kvbound options`).
 

@@ -31,9 +31,7 @@ def exact(
 
     `start` is a schedule to improve on (None: the best of a few policies), `time_limit` in processor seconds (None: no
     limit), without compiling. What declines, or ends at a limit of its own, is under `failed`. KeyboardInterrupt goes
-    through.
-
-    Raises BadInput for an unknown objective, and InvalidSchedule if `start` breaks a rule.
+    through. Raises BadInput for an unknown objective, and InvalidSchedule if `start` breaks a rule.
     """
     compile_searches()
     began, started = time.process_time(), time.monotonic()

@@ -1,8 +1,8 @@
 """Better schedules for any instance and objective: policies with other parameters and priorities, run again and again.
 
 The index rule is tuned first: one R0, then what `solvers.steering` adds; where a function of the cost can become longer
-than the one that pays, `knee`; for late requests, `on-time`. The referee passes every schedule that is kept. Where
-destroy and repair applies (`solvers.neighbourhoods`), it goes on from the best of the policies.
+than the one that pays, `knee`; for late requests, `on-time`. Where destroy and repair applies
+(`solvers.neighbourhoods`), it goes on from the best of the policies. The referee passes every schedule that is kept.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ from solvers.simulate import free_calls
 from solvers.steering import Runs, applies, steer
 
 FIRST = ("index", "sjf", "serial")
-"""The policies for a start, after `first_policies`: the first that the machine suits."""
+"""The policies for a start, after `first_policies`."""
 OTHERS = ("infermax", "vllm-v1", "mc-sf", "srpt", "sjf-api", "mars-order")
 """Run before all other policies."""
 WITH_CALLS = ("trtllm-max-utilization-cached", "infercept-heuristic")
@@ -85,9 +85,9 @@ def improve(
     """Return the best schedule found, never worse than that of `start`: a schedule, a policy, or None for our choice.
 
     It takes `seconds`, or makes `rounds` runs of policies; then it is reproducible. Ctrl-C ends it with what was found.
-    The result names the policy of the schedule, if a name makes it again, the value of the start, and the number of
-    rounds. `found` is called with each better schedule; `options` are as in `solve`. Where no policy to start from ends
-    in its part of the seconds (`improve.first`), the result is `unknown`.
+    The result names the schedule's policy, if a name makes it again, the value of the start, and the number of rounds.
+    `found` is called with each better schedule; `options` are as in `solve`. Where no first policy ends in its part of
+    the seconds (`improve.first`), the result is `unknown`.
 
     Raises:
         BadInput: the objective or the policy is unknown, or the start is for another instance.
@@ -120,7 +120,7 @@ def improve(
 
 
 def run(job: SolveJob, send: Send) -> Done:
-    """Carry out a job in a worker process; schedules are sent as they come."""
+    """Carry out a job in a worker process; send schedules as they come."""
     search = _Improvement(
         job.instance, job.objective, job.time_limit, None, None, lambda schedule: send(Found(schedule, None))
     )
@@ -150,7 +150,7 @@ class _Improvement:
     runs: Runs | None = None
     best: Index | None = None
     turned_best: Callable[[Any], Policy] | None = None
-    """Makes `knee`, `on-time` or `refill` with its best parameters, of factors by request."""
+    """The best schedule so far, and the rounds or seconds left."""
     turned_value: Value | float = math.inf
     schedule: Schedule = field(init=False)
     value: Value = field(init=False)

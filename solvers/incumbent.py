@@ -23,7 +23,7 @@ OPENING = "bounds"
 
 @dataclass
 class Incumbent:
-    """The best schedule, its value by the referee, its source, and the value claimed for it."""
+    """The best schedule, its value by the referee, its source, and its claimed value."""
 
     instance: Instance
     objective: str
@@ -47,7 +47,7 @@ class Incumbent:
 
 @dataclass
 class Bounds:
-    """The best lower bound, whose word it is, its method, and its schedules; and the best certificate."""
+    """The best lower bound, whose word it is, its method and schedules; and the best certificate."""
 
     value: Value | None = None
     kind: BoundKind | None = None
@@ -114,7 +114,7 @@ class Held:
         return value is not None
 
     def take(self, job: SolveJob, bound: Bound, horizon: Horizon = NO_HORIZON) -> None:
-        """Take a bound of a job: a recomputed certificate, or a word on the schedules of a horizon."""
+        """Take a job's bound: a recomputed certificate, or a word on a horizon's schedules."""
         by = bound.by or job.label
         if bound.certificate is not None:
             is_best = self.bounds.certify(bound.certificate, by)

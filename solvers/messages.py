@@ -46,7 +46,7 @@ def label(formulation: str, solver: str) -> str:
 
 @dataclass(frozen=True)
 class Limits:
-    """When a solve ends, and what its workers may use (`solvers.driver.solve`): seconds, values, MiB."""
+    """When a solve ends, and the limits of its workers (`solvers.driver.solve`): seconds, values, MiB."""
 
     time: float = NO_TIME_LIMIT
     certify: float | None = None
@@ -132,14 +132,14 @@ class Done:
 
 @dataclass(frozen=True)
 class Failed:
-    """The solve failed: bad input, a missing tool, or a crash (what it found before is kept)."""
+    """The solve failed: bad input, a missing tool, or a crash (what it found is kept)."""
 
     message: str
     why: Literal["bad input", "missing tool", "crash"] = "crash"
 
 
 class News:
-    """The value of the best schedule that others found meanwhile, in a worker; None: no news."""
+    """The value of the best schedule found elsewhere, in a worker; None: no news."""
 
     value: Value | None = None
 

@@ -130,7 +130,7 @@ def prepare() -> None:
 
 
 class Copy:
-    """What is used of `subprocess.Popen`: a copy of the loader that runs some code (OSError: there is no loader)."""
+    """What is used of `subprocess.Popen`: a copy of the loader that runs some code (OSError: no loader)."""
 
     def __init__(self, code: str, environment: dict[str, str], errors: IO[bytes]) -> None:
         with ASKING:  # two threads would start two loaders
@@ -179,7 +179,7 @@ class Copy:
 
 
 def load(names: Sequence[str]) -> NoReturn:
-    """Be the loader: import modules, make a copy whenever asked, and tell how each ended."""
+    """Be the loader: import modules, make copies when asked, and tell how each ended."""
     for name in names:
         import_module(name)
     gc.freeze()
@@ -226,7 +226,7 @@ def _become(ends: Sequence[int]) -> NoReturn:
 
 @contextlib.contextmanager
 def undisturbed() -> Iterator[None]:
-    """Hold back Ctrl-C, SIGTERM and SIGHUP until the end of the block: nothing in it is left half done."""
+    """Hold back Ctrl-C, SIGTERM and SIGHUP until the end of the block."""
     if threading.current_thread() is not threading.main_thread():  # only there Python takes signals
         yield
         return

@@ -36,7 +36,7 @@ from solvers.messages import SolveJob, label
 class Solver:
     """A solver: what it proves, its package, how to get that, and its licence's limit.
 
-    `licence` raises MissingTool if there is none. `module` is what is imported to use it, if anything.
+    `licence` raises MissingTool if there is none. `module` is imported to use it, if any.
     """
 
     name: str
@@ -63,7 +63,7 @@ class Solver:
             raise self.missing(error) from None
 
     def try_it(self) -> None:
-        """Raise MissingTool if it cannot be loaded, tried in a process of its own: not all go into one."""
+        """Raise MissingTool if it cannot be loaded, in a process of its own: not all go into one."""
         command = [sys.executable, "-c", f"import {self.module}"]
         tried = subprocess.run(command, capture_output=True, text=True, check=False)
         if tried.returncode:
@@ -95,7 +95,7 @@ class Way:
     """The generator of its proofs and schedules, as MODULE:FUNCTION; BadInput at its call says why it declines."""
     finds: bool = True
     run: str = "solvers.dual_bound:run"
-    """The function that carries out a job in a worker process, as MODULE:FUNCTION."""
+    """The function that carries out a job, as MODULE:FUNCTION."""
     drops: str = ""
     """What its relaxation leaves out."""
     what: str = ""
@@ -103,7 +103,7 @@ class Way:
     horizon: str = HORIZON
     """Why it looks at all schedules; empty: only at those of a given number of batches."""
     at_once: bool = False
-    """Whether it is mostly so quick that a solve begins with it, before any worker."""
+    """Whether it is so quick that a solve begins with it, before any worker."""
     slows: bool = False
     """Whether its bound rises ever more slowly without end: it gets more time (`LadderOptions`)."""
     plans: bool = False

@@ -20,7 +20,7 @@ from kvcore.errors import BadInput
 
 
 class TritonBackend(TorchBackend):
-    """The kernels of this folder. `strict`: a row's numbers do not depend on the other rows, at a price in time.
+    """The kernels of this folder. `strict`: a row's numbers do not depend on the other rows, which takes longer.
 
     Matrix products are torch's (cuBLAS) unless strict. With `variant`, attention uses that one alone.
     """
@@ -45,7 +45,7 @@ class TritonBackend(TorchBackend):
         self.shape = HeadShape(heads // kv_heads, kv_heads, width, dtype.itemsize)
 
     def layout(self, starts: Sequence[int], lengths: Sequence[int], tables: Sequence[Sequence[int]]) -> Layout:
-        """Put a layout on the device, with its work lists: decodes and other rows go to different kernels."""
+        """Put a layout on the device, with work lists of decodes and of other rows, for different kernels."""
         assert self.shape is not None, "prepare comes before any layout"
         counts = [end - start for start, end in pairwise(starts)]
         whole, shape = super().layout(starts, lengths, tables), self.shape
@@ -105,9 +105,9 @@ class TritonBackend(TorchBackend):
 
 
 class FlashInferBackend(TritonBackend):
-    """Attention is FlashInfer's: a ranking of schedules that it confirms does not rest on our kernels.
+    """Attention is FlashInfer's, the rest our kernels: a ranking that it confirms does not rest on ours alone.
 
-    The other operations are our kernels. A layout is planned when its first layer runs, before any capture.
+    A layout is planned when its first layer runs, before any capture.
     """
 
     def prepare(self, heads: int, kv_heads: int, width: int, dtype: torch.dtype) -> None:

@@ -1,4 +1,4 @@
-"""`kvbound bound`: lower bounds with certificates."""
+"""`kvbound bound`."""
 
 from functools import partial
 from typing import Annotated

@@ -1,4 +1,4 @@
-"""`kvbound calibrate`: times batches on the device, and fits a cost model to them."""
+"""`kvbound calibrate`."""
 
 from __future__ import annotations
 
@@ -193,7 +193,7 @@ def _swap_cells(row: Row) -> list[object]:
 
 
 def told(rows: Rows, most: int = 24) -> list[Row]:
-    """Return the rows for people: `most` evenly spaced ones (`--json` has all)."""
+    """Return `most` evenly spaced rows for people (`--json` has all)."""
     work = [row for row in rows if row["label"] != "swap beside work"]
     step = -(-len(work) // most)
     return work[::step]

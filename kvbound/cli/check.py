@@ -1,4 +1,4 @@
-"""`kvbound check`: hypotheses, and whether each verdict is the stated one."""
+"""`kvbound check`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Shared by commands: finding an instance, options, and printing for people or scripts."""
+"""Finding an instance, options, and printing for people or scripts, for all commands."""
 
 import json
 import sys

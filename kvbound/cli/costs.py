@@ -1,4 +1,4 @@
-"""`kvbound costs`: the cost models, devices and models, or one cost in numbers."""
+"""`kvbound costs`."""
 
 from typing import Annotated, Any
 

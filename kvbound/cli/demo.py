@@ -1,4 +1,4 @@
-"""`kvbound demo`: real requests and a paper's worked example, from instance to proved optimum and picture."""
+"""`kvbound demo`."""
 
 import os
 import sys

@@ -1,4 +1,4 @@
-"""`kvbound generate`: workloads drawn from what papers publish of theirs."""
+"""`kvbound generate`."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import asdict

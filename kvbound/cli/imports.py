@@ -1,4 +1,4 @@
-"""`kvbound import`: real traces as instances, fine or coarsened."""
+"""`kvbound import`."""
 
 import inspect
 import sys

@@ -1,4 +1,4 @@
-"""`kvbound kernels`: the device's limits, and our paged attention beside its peers."""
+"""`kvbound kernels`."""
 
 from __future__ import annotations
 

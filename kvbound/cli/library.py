@@ -1,4 +1,4 @@
-"""`kvbound library`: instances with their best known schedules and certified bounds."""
+"""`kvbound library`."""
 
 import os
 from collections.abc import Callable, Iterator, Sequence
@@ -61,7 +61,7 @@ def _in_ticks(library: Library, record: Record) -> list[dict[str, Any]]:
 
 
 def _each(function: Callable[[str], Any], names: Sequence[str], jobs: int | None) -> Iterator[Any]:
-    """Yield a function's result for each name, in order, from processes of their own; show progress."""
+    """Yield a function's result for each name, in order, from several processes; show progress."""
     jobs = min(jobs or os.cpu_count() or 1, len(names))
     with counted("instances", 0, len(names)) as advance:
         if jobs == 1:

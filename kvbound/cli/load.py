@@ -1,4 +1,4 @@
-"""`kvbound load`: policies at several loads, as a table, a CSV file and a plot."""
+"""`kvbound load`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`kvbound replay`: schedules executed on an engine, predicted and measured."""
+"""`kvbound replay`."""
 
 from __future__ import annotations
 

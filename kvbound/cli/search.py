@@ -1,4 +1,4 @@
-"""`kvbound search`: the worst instances of a policy in a family, each ratio proved."""
+"""`kvbound search`."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def _progress(policy: str, seen: SearchRecord) -> str:
 
 
 def in_words(claim: Claim) -> str:
-    """Say the ratio, or its range if the optimum is not known."""
+    """Say the ratio, or its range."""
     if claim.decided:
         return f"ratio {claim.at_least} = {float(claim.at_least):.4g}"
     most = "" if claim.at_most is None else f", at most {claim.at_most}"

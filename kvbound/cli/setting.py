@@ -1,4 +1,4 @@
-"""The options of commands that make instances: a machine, a cost, the handling of calls."""
+"""The options of commands that make instances: a machine, a cost, a handling."""
 
 import functools
 import inspect

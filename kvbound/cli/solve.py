@@ -1,4 +1,4 @@
-"""`kvbound solve`: the proved optimum, or the best schedule and bound within the limits."""
+"""`kvbound solve`."""
 
 from __future__ import annotations
 

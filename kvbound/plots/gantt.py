@@ -18,7 +18,7 @@ from kvcore.trace import Trace
 
 
 class IntervalStyle(NamedTuple):
-    """The look of a kind of interval: legend text, fill, colour of edge and hatch, hatch, height in rows."""
+    """A kind of interval's legend text, fill, colour of edge and hatch, hatch, and height in rows."""
 
     text: str
     fill: str
@@ -62,7 +62,7 @@ def gantt(trace: Trace, ax: Axes | None = None) -> Axes:
 
 
 def draw_gantt(ax: Axes, trace: Trace, frame: Frame, height: float | None = None) -> set[Kind]:
-    """Draw the rows in these inches (None: `rows_height`), and return the kinds used."""
+    """Draw the rows in these inches (None: `rows_height`); return the kinds used."""
     rows, scale = timeline(trace), frame.scale(trace)
     cells = min(batch.duration for batch in trace.batches) * scale / frame.end * style.inches(ax) * 72 >= CELL
     as_image = sum(map(len, rows.values())) > style.VECTORS
@@ -153,7 +153,7 @@ def memory(trace: Trace, ax: Axes | None = None) -> Axes:
 
 
 def draw_memory(ax: Axes, trace: Trace, frame: Frame) -> list[Line2D]:
-    """Draw the curves and return the line for the legend: the host's, if used."""
+    """Draw the curves; return the host's line for the legend, if used."""
     from matplotlib.ticker import FuncFormatter, MaxNLocator
 
     times, tokens = _seen(trace.memory_curve(), ax, trace, frame)

@@ -73,7 +73,7 @@ def sheet(width: float, height: float, path: str | Path | None) -> Iterator[Figu
 
 
 def dots(k: int) -> dict[str, Any]:
-    """Return the look of the dots of the kind `k`, counted from 0."""
+    """Return the look of dots of kind `k`, from 0."""
     return {"color": SERIES[k % len(SERIES)], "marker": MARKERS[k % len(MARKERS)], "markersize": 3}
 
 

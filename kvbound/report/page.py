@@ -114,7 +114,7 @@ class Report:
         return units_of(self.instance)
 
     def html(self) -> str:
-        """Return the file: the same bytes for the same results, whatever the seconds."""
+        """Return the file: the same bytes for the same results."""
         title = f"{self.instance.name}, {self.rows[0]['objective']}"
         return page(f"kvbound: {title}", self._main(title), asset("report.css"), asset("report.js"))
 

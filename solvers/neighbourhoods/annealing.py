@@ -32,8 +32,8 @@ def improve(
 ) -> Schedule:
     """Return a schedule that the referee passes, at least as good as `schedule`.
 
-    The search ends after `seconds`, or at the value `target`. With `rounds` it makes that many moves instead, and is
-    deterministic. Compiling and writing the schedule are not counted.
+    The search ends after `seconds`, or at the value `target`; with `rounds`, after these moves, and is deterministic.
+    Compiling and writing the schedule are not counted.
 
     Raises:
         BadInput: the instance or the objective is none that `scope.why_not` lets pass.

@@ -48,7 +48,7 @@ def events(pieces: list[PieceRow], segments: list[PieceRow]) -> Iterator[Event]:
 
 
 def read_pieces(trace: Trace, arrays: InstanceArrays) -> tuple[Array, Array]:
-    """Return the plan of every request in an executed schedule whose batches last one tick, and the counts."""
+    """Return the plan of every request in a schedule whose batches last one tick, and the counts."""
     starts = [batch.start - arrays.origin for batch in trace.batches]
     rows = [
         _pieces(request, starts, _ends(arrays.segments[arrays.first[i] : arrays.first[i + 1]].tolist()))

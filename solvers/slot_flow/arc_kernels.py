@@ -20,8 +20,7 @@ Arcs = Any
 def cheap_arcs(graphs, prices, scale, starts, most, cheapest, room):
     """Return the arcs on ways from `starts` to an end that cost at most `most` [states], with what they pay.
 
-    `cheapest` are the `values` of the states under the same prices. Only the first `room` arcs are returned, with the
-    number of all.
+    `cheapest` are the `values` of the states under the same prices. Return at most `room` arcs, and the number of all.
     """
     states = len(graphs.idle)
     arcs, size = np.empty((room, 4), np.int64), 0
