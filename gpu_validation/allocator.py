@@ -1,6 +1,6 @@
 """Which request holds which block: tokens [0, m) of a request on the device, [m, m + h) on the host.
 
-Block k of a request holds the tokens from k * b on; it is on both sides if m lies within it.
+Block k of a request holds the tokens from k * b on; if m lies within, it is on both sides.
 """
 
 from collections.abc import Sequence
@@ -27,7 +27,7 @@ class Piece:
 class Blocks:
     """Free blocks by number, made when none is free; last freed, first taken, so that tables get permuted.
 
-    `lowest`: the lowest number first, which keeps blocks in one run.
+    `lowest`: the lowest first, which keeps blocks in one run.
     """
 
     def __init__(self, lowest: bool = False) -> None:
@@ -83,7 +83,7 @@ class Allocator:
         return self._m[i]
 
     def table(self, i: int) -> tuple[int, ...]:
-        """Return a request's device blocks in the order of its context."""
+        """Return a request's device blocks in order of its context."""
         return self._tables[i]
 
     def tail(self, i: int) -> list[tuple[int, int]]:

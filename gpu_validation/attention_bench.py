@@ -1,6 +1,6 @@
 """Paged attention beside its peers on a grid of cases: checked, then timed.
 
-A sample runs so many layers that the device's cache holds little of what is read. Peers take turns (A B B A). A peer
+A sample runs enough layers that the device's cache holds little of what is read. Peers take turns (A B B A). A peer
 that declines a case, fails, or is wrong has a row that says so.
 """
 
@@ -30,7 +30,7 @@ PREFILLED = 8192  # tokens that a prefill launch has at least, by taking more re
 
 
 def gpu_cases(model: Model, quick: bool = False) -> list[AttentionCase]:
-    """Return the grid of one model, large cases first: decodes, whole prompts, chunks at an offset, mixed.
+    """Return the grid of one model, large cases first: decodes, prompts, chunks at an offset, mixed.
 
     `quick`: only these.
     """

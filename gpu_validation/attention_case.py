@@ -1,4 +1,4 @@
-"""A batch for attention: the kernels' input, and its least cost."""
+"""A batch for attention, and its least cost."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,8 +1,8 @@
 """The operations of a decoder in plain torch, the slow twin of the kernels; and a fast backend for CPUs.
 
-Shapes: `rows` are the tokens of a batch, those of a request together; H query heads, KV heads of keys and values (query
-head h reads KV head h // (H // KV)), D the width of a head, BS the tokens of a block. The KV of a layer is a view
-[blocks, 2, KV, BS, D] into the cache, keys at 0, values at 1, strided over layers.
+Shapes: `rows` are the tokens of a batch, a request's together; H query heads, KV heads of keys and values (query head h
+reads KV head h // (H // KV)), D the width of a head, BS the tokens of a block. The KV of a layer is a view [blocks, 2,
+KV, BS, D] into the cache, keys at 0, values at 1, strided over layers.
 """
 
 import ctypes

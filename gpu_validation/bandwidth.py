@@ -1,7 +1,7 @@
 """Measured limits of the device: copying, reading, the link to the host, and matrix products.
 
-A copy of n bytes moves 2 n bytes. A kernel that only reads, as decode attention does, may be faster, so reading is
-measured in two ways of its own; the better counts. On a CPU this is a dry run.
+A kernel that only reads, as decode attention does, may be faster than a copy, so reading is measured in two ways of its
+own; the better counts. On a CPU this is a dry run.
 """
 
 from collections.abc import Callable, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""The paged KV cache: pools of blocks on device and host, and checksums of both.
+"""The paged KV cache: pools of blocks on device and host, and checksums.
 
 A pool is block-major, [blocks, layers, 2, KV, BS, D]: a block of all layers is contiguous, so a run of blocks is one
 copy; a layer is the view [blocks, 2, KV, BS, D] of the backend.
@@ -34,7 +34,7 @@ class Cache:
         self.host.zero_()
 
     def poison_all(self) -> None:
-        """Make every number a NaN, so that a read of what was never written shows."""
+        """Make every number a NaN, so that a read before any write shows."""
         self.pool.fill_(float("nan"))
         self.host.fill_(float("nan"))
 

@@ -103,7 +103,7 @@ SIZES = {
         (1, 4, 8), (16, 128), (8, 32, 128), (0, 64), ((4, 16),), (64, 512), ((2, 64, 16), (8, 64, 32)), (8, 64)
     ),
 }  # fmt: skip
-"""By device type, and whether it has to be quick; those of a CPU are for the models small and tiny."""
+"""By device type, and whether it has to be quick; a CPU's are for the models small and tiny."""
 
 
 def grid(sizes: GridSizes, memory: int, block: int) -> list[Point]:
@@ -153,8 +153,7 @@ class Timings:
     """Points of a grid and their times so far, taken a visit at a time.
 
     The order is random but seeded, and reversed from visit to visit: a drift of the clocks or a burst of other work
-    falls on all kinds alike. The points that need most on device and host go first, untimed, so that the engine
-    reserves its memory once.
+    falls on all kinds alike. The points that need most memory go first, untimed, so that the engine reserves it once.
     """
 
     def __init__(self, engine: Engine, points: Sequence[Point], runs: int = 2, seed: int = 0, block: int = 16) -> None:
@@ -186,7 +185,7 @@ def measure(
     """Time the points on an engine, until Ctrl-C or SIGTERM: return the times, and whether that came.
 
     Each is timed in VISITS visits of repeats / VISITS runs (rounded up, at least 2), none begun after `time_limit`
-    seconds; points without a time are left out. `told` hears the batches done, of how many.
+    seconds; untimed points are left out. `told` hears the batches done, of how many.
     """
     started, behind = clock(), count()
     timings = Timings(engine, points, max(2, -(-repeats // VISITS)), seed, block)

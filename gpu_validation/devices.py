@@ -1,4 +1,4 @@
-"""Devices and backends by name, or one line that says what is missing."""
+"""Devices and backends by name."""
 
 from __future__ import annotations
 

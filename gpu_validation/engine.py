@@ -4,7 +4,7 @@
     run = engine.run(make_plan(instance, schedule))
     run.batch_seconds, run.wall_seconds, run.tokens
 
-It waits for no arrival and no call: the order of the batches already respects them.
+It waits for no arrival and no call: the order of the batches respects them.
 """
 
 import time
@@ -149,7 +149,7 @@ class Engine:
             plan: from `make_plan`.
             keep_logits: keep those of every generated token.
             teacher: int64 [1 + requests * width], a history to be forced (`EnginePlan.history`); it stays as it is.
-            poison: make free blocks NaN, before the run and whenever blocks are freed (slow, synchronous).
+            poison: make free blocks NaN, at first and whenever blocks are freed (slow, synchronous).
             check: compare the checksums of what is swapped (slow, synchronous).
         """
         self.reserve([plan])

@@ -1,8 +1,8 @@
 """How a device is timed, and what else a time depends on.
 
 On a GPU a sample is the time between two events. The GPU first sleeps while the host queues the work, so that launches
-are not timed. On a CPU it is the processor time of this thread, the only one of torch, which others' load does not
-lengthen by waiting.
+are not timed. On a CPU it is the processor time of torch's only thread, which others' load does not lengthen by
+waiting.
 """
 
 import platform
@@ -32,7 +32,7 @@ THROTTLED = 0xEC  # reasons for a lower clock: power, heat, the hardware (not id
 
 
 class DeviceClock:
-    """Marks in time: events on a GPU, read after everything has run; on a CPU the processor time of this thread."""
+    """Marks in time: events on a GPU, read at the end; on a CPU the processor time of this thread."""
 
     def __init__(self, device: torch.device) -> None:
         self.on_gpu = device.type == "cuda"
@@ -66,7 +66,7 @@ def sample(run: Callable[[], object], device: torch.device) -> float:
 
 
 def _on_gpu(run: Callable[[], object]) -> float:
-    """Let the GPU sleep, queue the run between two events; again with a longer sleep where it woke up too early.
+    """Let the GPU sleep, queue the run between two events; sleep longer where it woke up too early.
 
     A run that waits for the GPU always wakes it too early: its last sample includes the host.
     """

@@ -42,7 +42,7 @@ class _Layer:
 
 
 class Decoder:
-    """The decoder on the backend's device; all arithmetic on activations is the backend's."""
+    """The decoder on the backend's device; arithmetic on activations is the backend's."""
 
     def __init__(self, model: Model, backend: TorchBackend, dtype: torch.dtype = torch.bfloat16, seed: int = 0) -> None:
         self.model, self.backend, self.dtype = model, backend, dtype

@@ -1,8 +1,8 @@
 """Attention kernels behind one interface: ours, torch's, and FlashInfer's.
 
 A peer prepares a case once (tables, plans, a copy of the KV where it cannot read ours), then runs layer after layer.
-FlashInfer (on a GPU, where installed) reads our cache: the keys of a layer are [blocks, KV, BS, D] with strides, its
-layout HND. Written for FlashInfer 0.5.3, which compiles its kernels at first use, some minutes for each head width.
+FlashInfer (on a GPU, where installed) reads our cache: a layer's keys are [blocks, KV, BS, D] with strides, its layout
+HND. Written for FlashInfer 0.5.3, which compiles its kernels at first use, some minutes for each head width.
 """
 
 import importlib
@@ -49,7 +49,7 @@ def ours(make: Callable[[], TorchBackend], name: str) -> Peer:
 
 
 def dense(data: CaseData) -> Run:
-    """Run torch's scaled_dot_product_attention on a dense copy of the KV: a bound for paged kernels."""
+    """Run torch's scaled_dot_product_attention on a dense copy of the KV: no pages, a bound for paged kernels."""
     query, (c, m) = batched(data), data.case.work[0]
     keys, values = ([data.dense(layer, side).contiguous() for layer in range(data.layers)] for side in (0, 1))
     mask = causal_lower_right(c, c + m) if c > 1 and m else None

@@ -25,7 +25,7 @@ class Mismatch(RuntimeError):
 
 
 class DeviceWork(NamedTuple):
-    """The work of a request in a batch: `tokens` on top of `resident` ones, and the blocks of its context."""
+    """A request's work in a batch: `tokens` on top of `resident` ones, and the blocks of its context."""
 
     request: int  # its position in the instance
     resident: int
@@ -67,7 +67,7 @@ class BatchPlan:
         return _joined([np.array(work.table)[span // block] * block + span % block for work, span in self._spans()])
 
     def places(self, width: int) -> Integers:
-        """Return the place of each row's token in the flat history (`EnginePlan.history`)."""
+        """Return the place of each row's token in `EnginePlan.history`."""
         return _joined([1 + work.request * width + span for work, span in self._spans()])
 
     def _spans(self) -> list[tuple[DeviceWork, Integers]]:
@@ -112,7 +112,7 @@ def make_plan(instance: Instance, schedule: Schedule) -> EnginePlan:
 
     Raises:
         InvalidSchedule, BadInput: by the referee.
-        Mismatch: the blocks of a batch differ from the referee's memory (a mistake in this package).
+        Mismatch: the blocks of a batch differ from the referee's memory.
     """
     trace = verify_schedule(instance, schedule)
     planner = _Planner(instance, trace)

@@ -28,7 +28,7 @@ STOPPED, GRACE, LEAST = 130, 30, 15
 
 @dataclass(frozen=True)
 class RecordStep:
-    """A step: its name, Python's arguments, its limit in seconds on a GPU, and the steps that it builds on."""
+    """A step: its name, Python's arguments, its limit in seconds on a GPU, and the steps before it."""
 
     name: str
     arguments: tuple[str, ...]
@@ -106,7 +106,7 @@ def run(step: RecordStep, folder: Path, limit: float | None) -> dict[str, object
 def record(
     device: str, folder: Path, only: list[str] | None = None, budget: float | None = None
 ) -> list[dict[str, object]]:
-    """Run the steps (or only some) that are not done yet, and write `steps.json` after each; return its rows.
+    """Run the steps (or some) that are not done, and write `steps.json` after each; return its rows.
 
     A dry run without a budget stops nothing.
     """

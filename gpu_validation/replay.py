@@ -28,7 +28,7 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Replayed:
-    """A schedule, with the predicted and the measured seconds of its batches."""
+    """A schedule, with the predicted and measured seconds of its batches."""
 
     name: str
     trace: Trace
@@ -43,7 +43,7 @@ class Replayed:
 
     @cached_property
     def clocks(self) -> tuple[Trace, Trace]:
-        """The schedule on the clock of the prediction, and on the measured one."""
+        """The schedule on the predicted and on the measured clock."""
         return retimed(self.trace, self.predicted), retimed(self.trace, self.measured.tolist())
 
     @cached_property
@@ -52,7 +52,7 @@ class Replayed:
         return np.array([float(p) for p in self.predicted]) / self.measured - 1
 
     def values(self, objective: str) -> tuple[float, float]:
-        """Return an objective as predicted and as measured, in seconds."""
+        """Return an objective as predicted and measured, in seconds."""
         predicted, measured = (objective_value(trace, objective) for trace in self.clocks)
         return float(predicted) / 1e9, float(measured) / 1e9
 
@@ -62,7 +62,7 @@ class Replayed:
         return predicted / measured - 1
 
     def row(self, objective: str) -> dict[str, Any]:
-        """Return all that is reported about it, JSON-ready; times in seconds."""
+        """Return its report, JSON-ready; times in seconds."""
         worst, sizes, totals = int(np.argmax(np.abs(self.errors))), np.abs(self.errors), self.rounds.sum(axis=1)
         predicted, measured = self.values(objective)
         makespans = self.values("makespan")
@@ -94,8 +94,8 @@ def execute(
     """Replay all schedules in turn; return them with the seconds of their batches, and the last run of each.
 
     The prediction is by the cost, at a tick of this many seconds; with `timings`, points of a grid timed in turn with
-    the schedules, by the fit to these: what slows the machine slows both. Ctrl-C ends it with the whole rounds. `told`
-    hears the runs done, of how many.
+    the schedules, by the fit to these: what slows the machine slows both. Ctrl-C keeps the whole rounds. `told` hears
+    the runs done, of how many.
     """
     plans = {name: make_plan(trace.instance, trace.schedule) for name, trace in traces.items()}
     engine.reserve(plans.values())

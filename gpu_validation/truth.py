@@ -33,7 +33,7 @@ Named = tuple[str, ReplayResult]
 
 
 def truth_plans(instance: Instance, chunk: int = 5) -> dict[str, EnginePlan]:
-    """Return the plans of L1 to L3, first the one to compare with."""
+    """Return the plans of L1 to L3, the reference first."""
     plans = {way: make_plan(instance, laid_out(instance, way)) for way in WAYS}
     plans["chunked"] = make_plan(instance, laid_out(instance, "recompute", chunk=chunk))
     plans["alone"] = make_plan(instance, laid_out(instance, alone=True))
@@ -85,7 +85,7 @@ def swaps_are_exact(engine: Engine, preserved: EnginePlan, swapped: EnginePlan) 
 
 
 def tokens_are_equal(engine: Engine, plans: Mapping[str, EnginePlan]) -> list[Record]:
-    """L1: a record for every plan but the first, against which the others are compared."""
+    """L1: a record for every plan but the first, the reference."""
     return [_equal_tokens(engine, *pair) for pair in _pairs(engine, plans)]
 
 

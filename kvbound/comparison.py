@@ -34,8 +34,8 @@ USUAL = (
     "vllm-v1", "vllm-v1-cached", "sglang", "trtllm-max-utilization", "sarathi-serve",
     "infercept", "mars", "augserve", "vllm", "fcfs", "serial",
 )  # fmt: skip
-"""Engines (vLLM also as by default, which finds again what a call freed), schedulers for calls, the vLLM of their
-papers, and two that never evict: `serial` is the worst to expect."""
+"""Engines (vLLM also by default, which finds again what a call freed), schedulers for calls, the vLLM of their papers,
+and two that never evict: `serial` is the worst to expect."""
 USUAL_WITHOUT_EVICTION = ("fcfs", "sjf", "sjf-api", "mars-order", "serial")
 """Figure 1's rule is for machines that evict in calls only."""
 WORDS = {"as-given": "handling as given", "free": "handling free"}
@@ -171,7 +171,7 @@ class Comparison:
         ]
 
     def figure(self, path: str | None = None) -> Figure:
-        """Draw every schedule, one column each, on the same axes; into a file if a `path` is given."""
+        """Draw every schedule, one column each, on the same axes; save it if a `path` is given."""
         from kvbound.plots import compare_schedules
 
         check_drawable(self.instance)
@@ -185,7 +185,7 @@ class Comparison:
         return f"mean {units.named(row['mean'], self.objective)}"
 
     def draw_ladder(self, path: str) -> None:
-        """Draw the rows of the ladder on one axis, a group for each handling."""
+        """Draw these rows on one axis, a group for each handling."""
         from kvbound.plots import ladder, save
 
         rows = self.ladder_rows()
@@ -194,7 +194,7 @@ class Comparison:
         save(ladder(rows, units=units_of(self.instance)).figure.figure, path)
 
     def ladder_rows(self) -> list[dict[str, Any]]:
-        """Return the rows of the ladder: policies, best schedules and all bounds, for each handling."""
+        """Return policies, best schedules and all bounds as rows, for each handling."""
         rows = []
         for kind, optimum in self.optima.items():
             mine = [{**run.row, "label": run.label} for run in self.policies]
@@ -212,7 +212,7 @@ class Comparison:
         return [(row, trace) for row, trace in zip(self.rows(), traces, strict=True) if trace is not None]
 
     def explained(self) -> list[Explained]:
-        """Explain every schedule beside the best one for the first handling, or the best there is.
+        """Explain every schedule beside the best of the first handling, or the best there is.
 
         The ratio without calls is to the first bound, else to that schedule's value.
         """
@@ -260,7 +260,7 @@ def _ratio(value: int | str | None, optimum: Result) -> str | None:
 
 
 def verdict(kind: str, optimum: Result, took: str = "") -> str:
-    """Say what was proved for a handling; `took` is written behind a proof."""
+    """Say what was proved for a handling; `took` follows a proof."""
     if optimum.status in ("optimal", "claimed"):
         proved = "is proved optimal" if optimum.status == "optimal" else f"is the optimum as {optimum.proved_by} claims"
         return f"{WORDS[kind]}: {in_words(optimum, optimum.value)} {proved}{took} ({because(optimum)})"

@@ -31,7 +31,7 @@ class Distortion(NamedTuple):
 
 
 def distortion(fine: Instance, coarse: Instance) -> Distortion:
-    """Return the distortion of `fine` in `coarse`, made from it."""
+    """Return the distortion of `fine` in its `coarse` version."""
     grid = coarse.coarsening
     if grid is None:
         raise BadInput(f"{coarse.name} was not coarsened")

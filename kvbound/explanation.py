@@ -58,7 +58,7 @@ class Explanation:
 
 
 class Difference(NamedTuple):
-    """The first batch that two schedules do not share, counted from 0; None where one of them has ended."""
+    """The first batch that two schedules do not share, from 0; None where one has ended."""
 
     batch: int
     ours: Batch | None
@@ -100,7 +100,7 @@ def explain(trace: Trace) -> Explanation:
 
 
 def first_difference(ours: Trace, theirs: Trace) -> Difference | None:
-    """Return the first batch that differs in its start, work or moves (None: the schedules are the same)."""
+    """Return the first batch that differs in start, work or moves (None: none does)."""
     mine, other = ours.expanded().batches, theirs.expanded().batches
     for j, (a, b) in enumerate(zip(mine, other, strict=False)):
         if a != b:
@@ -114,7 +114,7 @@ def first_difference(ours: Trace, theirs: Trace) -> Difference | None:
 def ratio_without_calls(trace: Trace, objective: str, bound: Value) -> Fraction | None:
     """Return value / bound, both without the time of all calls.
 
-    None where the objective is no sum of flow times, or nothing is left of the bound.
+    None for other objectives than sums of flow times, and where nothing is left of the bound.
     """
     if objective not in SUMS:
         return None

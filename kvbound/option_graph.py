@@ -1,4 +1,4 @@
-"""The options of one request, batch by batch, as a graph to look at."""
+"""The options of one request, batch by batch, as a graph."""
 
 from __future__ import annotations
 

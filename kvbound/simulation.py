@@ -21,7 +21,7 @@ NEXT_NAME = re.compile(r",(?!\s*(?:\w+=|\d+\s*(?:,|$)))")
 """The commas between names: those before `r0=3` or a number are part of a policy's name."""
 
 Watch = Callable[[str], AbstractContextManager[Any]]
-"""Makes a progress display from words; the display takes the progress of a solve."""
+"""Makes a progress display from words."""
 
 
 def unwatched(_: str) -> AbstractContextManager[None]:

@@ -54,12 +54,12 @@ class Cells(NamedTuple):
 
 
 def standing(row: Row) -> str:
-    """Return the status of a result's row in words, with whose claim it is."""
+    """Return the status of a result's row, with whose claim it is."""
     return f"claimed by {row['proved_by']}" if row["status"] == "claimed" else str(row["status"])
 
 
 def title(result: Result) -> str:
-    """Name the held result: the optimum, whose claim it is, the best found, or a lower bound."""
+    """Name what is held: the optimum, whose claim it is, the best found, or a lower bound."""
     if result.value is None:
         return "lower bound"
     return {"optimal": "optimum", "claimed": result.standing}.get(result.status, "best found")
@@ -83,7 +83,7 @@ def times_cells(rows: Labelled, units: Units, *, wide: bool = True) -> Cells:
 
 
 def work_cells(rows: Labelled, units: Units, *, wide: bool = True) -> Cells:
-    """Return throughput, waste and moves, a row for each labelled summary; 80 columns unless `wide`."""
+    """Return throughput, waste and moves, likewise."""
     cells = [{"work": label} | _work(measured, rate_unit(units)) for label, measured in rows]
     columns = list(cells[0]) if cells else ["work"]
     if not wide:
@@ -139,12 +139,12 @@ def without_calls(value: int | str | None, instance: Instance, objective: str) -
 
 
 def value_columns(units: Units, objective: str, *names: str) -> list[str]:
-    """Return the headings of columns of an objective's values."""
+    """Return the headings of an objective's columns."""
     return [f"{name}, {units.of(objective)}" for name in names]
 
 
 def explained_cells(rows: Sequence[Explained], units: Units) -> list[Cells]:
-    """Return the parts of schedules' time, and of their requests', without those that none has."""
+    """Return the parts of schedules' time, and of their requests', without empty ones."""
     parts = [part for part in PARTS if any(row.found.parts[part] for row in rows)]
     spent = [kind for kind in SPENT if any(row.found.spent[kind] for row in rows)]
     calls = any(row.found.spent["calls"] for row in rows) and any(row.ratio is not None for row in rows)
@@ -254,7 +254,7 @@ def _few(names: list[str]) -> list[str]:
 
 
 def handling_text(row: dict[str, Any]) -> str:
-    """Count the handlings of a row; of a policy that did not run, say why."""
+    """Count a row's handlings; of a policy that did not run, say why."""
     if "error" in row:
         return str(row["error"]).removeprefix(f"policy {row['policy']} ").replace(f" on {row['instance']}:", ":")
     counts = Counter(row["handling"].values())

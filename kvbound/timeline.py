@@ -1,4 +1,4 @@
-"""The activity of each request at every moment, as exact intervals of a trace."""
+"""The activity of each request, as exact intervals of a trace."""
 
 from itertools import groupby
 from typing import Literal, NamedTuple

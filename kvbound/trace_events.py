@@ -1,4 +1,4 @@
-"""Schedules for Chrome's trace viewer and Perfetto: the Trace Event format, in microseconds.
+"""Schedules for Chrome's trace viewer and Perfetto, in the Trace Event format.
 
 A schedule is a process with a thread of batches, one of transfers, and one for each request with its work, calls and
 drops (instants). Two counters follow the memory.
@@ -54,7 +54,7 @@ def _events(trace: Trace, each: bool) -> Iterator[Event]:
 
 
 def _batches(trace: Trace, each: bool) -> Iterator[Event]:
-    """Yield the batches; runs of batches of the same decodes have the features and the memory of the first."""
+    """Runs of batches of the same decodes have the features and the memory of the first."""
     number = 0
     for run in trace.runs:
         whole = BatchTrace(run.start, run.ends[-1] - run.start, run.features, run.devices[0], 0, run.host)

@@ -43,7 +43,7 @@ class Units(NamedTuple):
         return f"{self.time} per token" if objective in AVERAGES else self.time
 
     def value(self, value: int | str | Fraction | None, objective: str) -> str | None:
-        """Write a value of an objective from a row or a result, without its unit (None: there is none)."""
+        """Write a value from a row or a result, without its unit (None: there is none)."""
         return None if value is None else number(self.size(value, objective))
 
     def size(self, value: int | str | Fraction, objective: str) -> Fraction:
@@ -81,7 +81,7 @@ def time_units(ticks: Value, tick_seconds: Fraction) -> Units:
 
 
 def seconds_of(tick_seconds: Fraction) -> Units:
-    """Return the units of tables of several instances: seconds, or ticks where a tick is one second."""
+    """Return the units for several instances: seconds, or ticks where a tick is one second."""
     return Units("ticks" if tick_seconds == 1 else "s", Fraction(1), tick_seconds)
 
 
@@ -91,7 +91,7 @@ def units_of_row(row: Mapping[str, Any]) -> Units:
 
 
 def number(value: Value) -> str:
-    """Write a number: a whole one as it is, another one with six digits."""
+    """Write a whole number as it is, another one with six digits."""
     value = Fraction(value)
     if value.denominator == 1:
         return f"{value.numerator:,}"

@@ -1,4 +1,4 @@
-"""The waste of a schedule: work done twice, KV moved, memory held for nothing, time without a batch."""
+"""The waste of a schedule."""
 
 from __future__ import annotations
 

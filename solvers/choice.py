@@ -100,7 +100,7 @@ def _named(names: Sequence[str]) -> list[Way]:
 
 
 def _race(provers: tuple[Way, ...]) -> Choice:
-    """All that may prove, in turns, and beside it what finds schedules: at once if none is exact."""
+    """All that may prove, in turns, beside what finds schedules: at once if none is exact."""
     why = WHY[provers[0]]
     if CONFIGURATIONS in provers:  # other searches see less there
         provers = (CONFIGURATIONS, BOUND)

@@ -61,7 +61,7 @@ class _Run:
         raise BadInput(f"no schedule of {self.job.objective} {limit // 2} or less obeys the constraints: {names}")
 
     def solve_with(self, horizon: Horizon, limit: Value) -> Done:
-        """Solve the model that has every schedule of at most `limit`; its bounds hold for all up to there."""
+        """The model has every schedule of at most `limit`; its bounds hold for all up to there."""
         job = self.job
         model = BigM(job.instance, job.objective, horizon.batches, upper_bound=limit, as_is=True)
         if not job.formulation.endswith(":plain"):

@@ -1,4 +1,4 @@
-"""OR-Tools CP-SAT for the constraint program, inside a worker process."""
+"""OR-Tools CP-SAT for the constraint program, in a worker process."""
 
 import math
 from typing import Any

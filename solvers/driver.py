@@ -110,7 +110,7 @@ def _declined(ends: Sequence[Done | Failed]) -> bool:
 
 @dataclass
 class _Solve:
-    """A solve in three steps: an opening, a race, and a certification.
+    """A solve in three steps.
 
     The *opening* has quick bounds and the schedules of policies. The *race* ends when value and bound meet the limits;
     but a named way has its say before a bound of the opening decides. The *certification* climbs the ladder to a value

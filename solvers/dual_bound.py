@@ -1,4 +1,4 @@
-"""The ladder of bounds: the ways that leave certificates, one after another."""
+"""The ladder of bounds: the ways that leave certificates."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def rungs(
 
 
 class _Turn:
-    """A way in its turn: `proposals` (None: it does not apply), and the `rung` that it reaches."""
+    """A way in its turn: `proposals` (None: it does not apply), and the `rung` reached."""
 
     def __init__(self, way: Way, task: bounds.task.Task, found: Callable[[str, Certificate | Schedule], None]) -> None:
         self.way, self.task, self.found = way, task, found
@@ -87,7 +87,7 @@ class _Turn:
         return 0 if self.proposals is None else 5 if self.way.slows else 1
 
     def take(self, seconds: float, known: Value) -> bool:
-        """Prove what can be proved in the time beyond `known`; say whether it was interrupted."""
+        """Prove more than `known` in the time; say whether it was interrupted."""
         began = time.process_time()
         self.task.deadline = began + seconds
         unchecked: Proposal | None = None

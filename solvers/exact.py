@@ -1,4 +1,4 @@
-"""The exact searches, over slots, batch boundaries, or starts, in this process; a checker runs their proofs again."""
+"""The exact searches, over slots, batch boundaries, or starts, in this process; a checker repeats their proofs."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from solvers.incumbent import Bounds, Incumbent
 from solvers.ways import CONFIGURATIONS, EVENTS, SLOTS
 
 EXACT = (SLOTS, EVENTS, CONFIGURATIONS)
-"""The searches, in the order of `exact` for few requests."""
+"""The searches, in order for few requests."""
 
 
 def exact(

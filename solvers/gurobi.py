@@ -1,4 +1,4 @@
-"""Gurobi, when installed; the licence inside the wheel is limited in size and reported as such."""
+"""Gurobi, when installed; the wheel's licence is limited in size."""
 
 from collections.abc import Callable
 from typing import Any
@@ -12,7 +12,7 @@ from solvers.messages import Done, SolveJob, optimal
 from solvers.ways import SOLVERS
 
 SIZE_LIMIT = 2000
-"""The most variables, and likewise constraints, under the licence inside the wheel."""
+"""The most variables, and likewise constraints, under the wheel's licence."""
 _MODEL_TOO_LARGE = 10010
 
 

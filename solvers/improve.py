@@ -44,7 +44,7 @@ from solvers.simulate import free_calls
 from solvers.steering import Runs, applies, steer
 
 FIRST = ("index", "sjf", "serial")
-"""The policies for a start, after `first_policies`."""
+"""Policies for a start, after `first_policies`."""
 OTHERS = ("infermax", "vllm-v1", "mc-sf", "srpt", "sjf-api", "mars-order")
 """Run before all other policies."""
 WITH_CALLS = ("trtllm-max-utilization-cached", "infercept-heuristic")
@@ -269,7 +269,7 @@ class _Improvement:
             yield Index(r0=best)
 
     def turned(self) -> Tries:
-        """For the largest flow time and for percentiles, the time that all get is one of those of `on-time`."""
+        """Search for the parameters of `knee` or `on-time`; for the largest flow time and percentiles, the time too."""
         name, tail = first_policies(self.instance, self.objective)[0], tail_of(self.objective)
         make: Callable[..., Policy] = Knee if name == "knee" else OnTime
         on_time = [[SHARE, PACE, short, wait] for short, wait in ((0.0, 0.0), (SHORT, 0.0), (SHORT, WAIT))]
@@ -411,7 +411,7 @@ def _within(
 
 
 def first_policies(instance: Instance, objective: str) -> tuple[str, ...]:
-    """Return the policies for a start, the first that the machine suits."""
+    """Return policies for a start, the first that the machine suits."""
     if objective == "late-requests" and not isinstance(instance.cost, OwnCost):
         return ("on-time", *FIRST)
     return ("knee", *FIRST) if objective in SUMS and has_knee(instance.cost) else FIRST

@@ -1,4 +1,4 @@
-"""The best schedule and the best lower bound of a search or a solve, with the source of each."""
+"""The best schedule and the best lower bound of a search or a solve, with their sources."""
 
 import time
 from dataclasses import dataclass, field
@@ -18,7 +18,7 @@ ALL = Horizon(0, True, HORIZON)
 NO_HORIZON = Horizon(0, False, "there was no time to say how many batches are enough")
 
 OPENING = "bounds"
-"""The solver, in a result, of what is proved before any worker."""
+"""The solver, in a result, of proofs before any worker."""
 
 
 @dataclass
@@ -37,7 +37,7 @@ class Incumbent:
         return self.hold(verify_schedule(self.instance, schedule), by, claimed)
 
     def hold(self, trace: Trace, by: str, claimed: Value | None = None) -> Value | None:
-        """Hold an executed schedule, and return its value, if it is the best."""
+        """Hold an executed schedule, and return its value, if the best."""
         value = objective_value(trace, self.objective)
         if self.value is not None and value >= self.value:
             return None
@@ -107,7 +107,7 @@ class Held:
             self.progress(self.incumbent.value, self.bounds.value, self.shown)
 
     def hold(self, trace: Trace, by: str, claimed: Value | None = None) -> bool:
-        """Hold an executed schedule if it is the best; say whether it is."""
+        """Hold an executed schedule if the best; say whether it is."""
         value = self.incumbent.hold(trace, by, claimed)
         if value is not None:
             self.log.append(LogEntry(self.seconds, "value", value, by))

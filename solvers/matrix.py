@@ -1,4 +1,4 @@
-"""A Pyomo model as arrays, by Pyomo's standard-form compiler; every solver takes them."""
+"""A Pyomo model as arrays for all solvers, by Pyomo's standard-form compiler."""
 
 from __future__ import annotations
 

@@ -68,8 +68,8 @@ class Limits:
 class SolveJob:
     """One solve in one worker process.
 
-    `batches` is the horizon (None: the worker computes and reports it), `upper_bound` the value of a known schedule,
-    `start` a schedule to start from. `time_limit` is in seconds, `memory_limit` in MiB.
+    `batches` is the horizon (None: the worker computes it), `upper_bound` the value of a known schedule, `start` a
+    schedule to start from. `time_limit` is in seconds, `memory_limit` in MiB.
     """
 
     instance: Instance
@@ -88,7 +88,7 @@ class SolveJob:
     options: Mapping[str, Any] = field(default_factory=dict)
     """Options of searches set by the user (`solvers.option_names`)."""
     constraints: bytes = b""
-    """Functions that add rows to the model, packed by `solvers.constrained`; empty: none."""
+    """Functions that add rows to the model, packed by `solvers.constrained`."""
 
     @property
     def label(self) -> str:

@@ -1,4 +1,4 @@
-"""Solving a Pyomo formulation with a MILP solver, inside a worker process."""
+"""A Pyomo formulation solved by a MILP solver, in a worker process."""
 
 import time
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""A solve before any worker: quick bounds, and schedules of policies, the fastest first."""
+"""A solve before any worker: quick bounds, and schedules of policies."""
 
 import time
 from collections.abc import Mapping
@@ -22,7 +22,7 @@ def is_short(schedule: Schedule) -> bool:
 
 
 class Opening:
-    """The opening of a solve: `policies` have yet to run, `ran` have run, by name.
+    """The opening of a solve: `policies` have yet to run, `ran` have run.
 
     `best` is the best schedule, held or not: its value bounds the horizon.
     """
@@ -42,7 +42,7 @@ class Opening:
         self.run_policies(warm_start)
 
     def bound_at_once(self) -> None:
-        """Prove quick bounds: no request is faster than alone, and, where no way is named, some more."""
+        """Prove that no request is faster than alone, and, where no way is named, some more."""
         options, limit, instance = SolveOptions.given(), self.held.limits.time, self.job.instance
         tokens = sum(request.output for request in instance.requests)
         # tokens of output for which quick bounds take a second, about
@@ -58,7 +58,7 @@ class Opening:
                 self.held.take(job, Bound(rung.certificate.value, "certificate", rung.certificate, rung.method))
 
     def run_policies(self, warm_start: str) -> None:
-        """Find a schedule to start from; `policies` keeps those that have not ended in their part of the time."""
+        """Find a schedule to start from; `policies` keeps those that are late."""
         if warm_start == "none" and self.best.value is not None:
             return
         options, holds = SolveOptions.given(), warm_start != "none"

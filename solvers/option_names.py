@@ -1,4 +1,4 @@
-"""Options of searches by name, GROUP.NAME, and the objects made of a user's values."""
+"""Options of searches by name, GROUP.NAME, and the objects of a user's values."""
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager

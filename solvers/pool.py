@@ -1,4 +1,4 @@
-"""Runs jobs in worker processes, side by side, under hard limits of time and memory."""
+"""Jobs in worker processes, side by side, under hard limits of time and memory."""
 
 import contextlib
 import pickle
@@ -48,10 +48,10 @@ class SolveWorker:
 
 
 class Lane:
-    """Jobs that take turns: one runs, and the others rest or have yet to start.
+    """Jobs that take turns: one runs, the others rest or have yet to start.
 
-    The first gets two thirds of the time, and the others share the rest; one that plans its time is told its share.
-    Where jobs take turns nobody gets seconds of grace.
+    The first gets two thirds of the time, the others share the rest; one that plans its time is told its share. Where
+    jobs take turns nobody gets seconds of grace.
     """
 
     def __init__(self, jobs: Sequence[SolveJob]) -> None:
@@ -66,7 +66,7 @@ class Lane:
         return not self.queue and (self.running is None or self.running.done is not None)
 
     def has_searched(self, now: float, seconds: float) -> bool:
-        """Whether it is over, has searched these processor seconds, or had the first part of the time limit."""
+        """Whether it is over, has searched these processor seconds, or had the first part of the time."""
         if self.is_over() or now >= self.options.first_share * self.first.time_limit:
             return True
         return sum(each.process.seconds() for each in self.workers if each.done is None) >= seconds
@@ -120,10 +120,10 @@ def race(
 ) -> list[Done | Failed]:
     """Run lanes of jobs side by side until each job ended, or `finished()` gives a reason to stop them.
 
-    The first lane has a head start, in processor seconds of its search, unless nothing is left in it before.
-    `on_message` gets every message; `tick` is called several times a second; all workers are told each new
-    `best_known`. Return how each started job ended. KeyboardInterrupt stops the workers; their end is "interrupted",
-    even if none had started: no report is lost.
+    The first lane has a head start, in processor seconds of its search, unless it is over before. `on_message` gets
+    every message; `tick` is called several times a second; all workers are told each new `best_known`. Return how each
+    started job ended. KeyboardInterrupt stops the workers; their end is "interrupted", even if none had started: no
+    report is lost.
     """
     inbox: Queue[tuple[SolveWorker, Message | None]] = Queue()
     started = time.monotonic()

@@ -1,4 +1,4 @@
-"""A worker process: its end in the parent, and what the process itself does first.
+"""A worker process: its end in the parent, and its own start.
 
 Objects go through pipes as pickles. A process of its own gives hard limits on time and memory, survives crashes, and
 keeps apart libraries that cannot be loaded together. It ends with its parent, even one that was killed. On Linux it is
@@ -93,7 +93,7 @@ class Process:
         self.process.wait()
 
     def death(self) -> tuple[int, str]:
-        """Return the exit code of a process that has ended by itself, and the same in words."""
+        """Return its exit code, if it has ended by itself, and that in words."""
         code = self.process.wait()
         self.errors.seek(0)
         lines = self.errors.read()[-2000:].decode(errors="replace").strip().splitlines()

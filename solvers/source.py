@@ -1,4 +1,4 @@
-"""The code that proves, as a hash: records hold for this very code."""
+"""The code that proves, as a hash."""
 
 import hashlib
 from functools import cache

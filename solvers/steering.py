@@ -1,6 +1,6 @@
 """The index rule with R0 and `group` by windows of time, R and chunks by request, searched with a compiled run.
 
-The run counts in floating point and only proposes: the engine runs the result.
+The run counts in floating point; the engine runs the result again.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class SteeringOptions(Options):
 
 
 def applies(instance: Instance, objective: str) -> bool:
-    """Whether the run follows the rule: requests without calls, blocks of one token, evictions and pauses."""
+    """Whether the run follows the rule: no calls, blocks of one token, evictions and pauses."""
     machine = instance.machine
     return (
         objective in SUMS and machine.evict and machine.pause and machine.hybrid and machine.chunked

@@ -1,4 +1,4 @@
-"""Compiled: a run of the index rule (`heuristics.policies.index`) in floating point, which only proposes."""
+"""Compiled: a run of the index rule in floating point, which only proposes."""
 
 from typing import Any, NamedTuple
 
@@ -39,7 +39,7 @@ class Limits(NamedTuple):
 
 
 class Requests(NamedTuple):
-    """The requests by arrival: in ticks and tokens, with the factor of the work and the most tokens of a prefill."""
+    """The requests by arrival: in ticks and tokens, with the factor of work and the most tokens of a prefill."""
 
     arrival: Array
     prompt: Array

@@ -1,4 +1,4 @@
-"""The one table of ways, which find schedules, prove bounds, or both; a new one is a module and a row."""
+"""The one table of ways; a new one is a module and a row."""
 
 import subprocess
 import sys
@@ -101,7 +101,7 @@ class Way:
     what: str = ""
     """The method in words, where `auto` runs it beside another one."""
     horizon: str = HORIZON
-    """Why it looks at all schedules; empty: only at those of a given number of batches."""
+    """Why it looks at all schedules; empty: only at those of a number of batches."""
     at_once: bool = False
     """Whether it is so quick that a solve begins with it, before any worker."""
     slows: bool = False
@@ -132,7 +132,7 @@ class Way:
         return found
 
     def declines(self, instance: Instance, objective: str) -> str | None:
-        """Say why an instance and an objective are not for it; it may decline more once it runs."""
+        """Say why an instance and an objective are not for it; once it runs it may decline more."""
         try:
             if self.proposes:
                 self.proposals(bounds.task.Task(instance, objective, finds=True))

@@ -1,4 +1,4 @@
-"""The worker process: one job in, messages out (`python -m solvers.worker`; the parent is `solvers.pool`)."""
+"""The worker process, `python -m solvers.worker`: one job in, messages out (the parent: `solvers.pool`)."""
 
 import contextlib
 import os
@@ -17,7 +17,7 @@ from solvers.ways import way_of
 
 
 def main() -> None:
-    """Read a job from standard input, carry it out, and send its messages; then come values found elsewhere."""
+    """Read a job from standard input, carry it out, and send its messages; then read values found elsewhere."""
     send = to_parent()
     job: SolveJob = pickle.load(sys.stdin.buffer)
     listen(partial(setattr, NEWS, "value"))

@@ -1,4 +1,4 @@
-"""The operations of a decoder as Triton kernels, for a GPU or, with TRITON_INTERPRET=1, the interpreter on a CPU.
+"""The operations of a decoder as Triton kernels, for a GPU or, with TRITON_INTERPRET=1, a CPU.
 
-A file holds one kernel and its launch; `variants` is the table of attention's tile sizes, `backend` the engine's class.
+A file holds one kernel and its launch; `variants` has attention's tile sizes, `backend` the engine's class.
 """

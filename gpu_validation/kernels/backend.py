@@ -1,4 +1,4 @@
-"""The backend of Triton kernels, on a GPU or in the interpreter, and one with FlashInfer's attention."""
+"""The backend of Triton kernels, and one with FlashInfer's attention."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -35,7 +35,7 @@ class TritonBackend(TorchBackend):
         self.shape: HeadShape | None = None
 
     def prepare(self, heads: int, kv_heads: int, width: int, dtype: torch.dtype) -> None:
-        """Check the shapes of a model, and make the work lists of later layouts."""
+        """Check a model's shapes, and make the work lists of later layouts."""
         if width not in WIDTHS:
             raise BadInput(f"heads of width {width}: the kernels take {', '.join(map(str, WIDTHS))}")
         if heads % kv_heads:
@@ -105,7 +105,7 @@ class TritonBackend(TorchBackend):
 
 
 class FlashInferBackend(TritonBackend):
-    """Attention is FlashInfer's, the rest our kernels: a ranking that it confirms does not rest on ours alone.
+    """Attention is FlashInfer's: a ranking of schedules that it confirms does not rest on our attention.
 
     A layout is planned when its first layer runs, before any capture.
     """

@@ -31,7 +31,7 @@ def rms_norm_kernel(
 
 
 def constants(width: int) -> dict[str, int]:
-    """Return the constants of the kernel, but for the type and the residual."""
+    """Return the kernel's constants, without type and residual."""
     return {"WIDTH": width, "PADDED": triton.next_power_of_2(width), "ROWS": 16 if INTERPRETED else 1}
 
 

@@ -24,7 +24,7 @@ def silu_mul_kernel(
 
 
 def constants(hidden: int) -> dict[str, int]:
-    """Return the constants of the kernel, but for the type."""
+    """Return the kernel's constants, without the type."""
     return {"HIDDEN": hidden, "ROWS": 16 if INTERPRETED else 1, "BLOCK": min(1024, triton.next_power_of_2(hidden))}
 
 

@@ -1,4 +1,4 @@
-"""One kernel that rotates queries and keys, and stores keys and values into their blocks."""
+"""One kernel that rotates queries and keys, and stores keys and values."""
 
 import torch
 import triton
@@ -59,7 +59,7 @@ def store_kv_kernel(
 
 
 def constants(heads: int, kv_heads: int, width: int, block: int) -> dict[str, int]:
-    """Return the constants of the kernel, but for the type."""
+    """Return the kernel's constants, without the type."""
     padded = {"H_PADDED": triton.next_power_of_2(heads), "KV_PADDED": triton.next_power_of_2(kv_heads)}
     return {"H": heads, "KV": kv_heads, "D": width, "BS": block, "ROWS": 16 if INTERPRETED else 1, **padded}
 

@@ -1,4 +1,4 @@
-"""The variants of the attention kernel: a fixed table, so that nothing is tuned while timed."""
+"""The variants of the attention kernel: a fixed table, nothing is tuned while timed."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

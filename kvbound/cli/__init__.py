@@ -1,4 +1,4 @@
-"""The command line. Its names, exit codes and JSON are documented in `docs/commands.md`; scripts rely on them."""
+"""The command line. `docs/commands.md` documents its names, exit codes and JSON; scripts rely on them."""
 
 from __future__ import annotations
 

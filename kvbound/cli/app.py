@@ -67,7 +67,7 @@ class Commands(TyperGroup):
 
 
 def overview() -> str:
-    """Return the text without a command: the groups, an example of each, and where to read on."""
+    """Return the text without a command: the groups, examples, and where to read on."""
     groups = [f"{title}: {names.replace(' ', ', ')}\n  $ {example}" for title, (names, example) in GROUPS.items()]
     more = "kvbound --help says what each command does, kvbound COMMAND --help its options."
     return "\n\n".join(["Usage: kvbound COMMAND [ARGS]...", WHAT.replace("? ", "?\n"), *groups, more])

@@ -79,7 +79,7 @@ def settings_of(options: list[str] | None) -> dict[str, str]:
 
 
 def read_schedules(files: str | None) -> dict[str, Schedule]:
-    """Return the schedules of files by file name, without folders where that tells them apart."""
+    """Return the schedules of files by file name, without folders where unambiguous."""
     names = [] if files is None else [name.strip() for name in files.split(",")]
     short = [Path(name).name for name in names]
     return dict(zip(short if len(set(short)) == len(short) else names, map(read_schedule, names), strict=True))
@@ -124,7 +124,7 @@ def emit(target: str | None, payload: Any, show: Callable[[Console], None], *out
 class AlignedTable:
     """A table for people, such as of `kvbound.tables.Cells`; `right` are the columns of numbers.
 
-    In a narrow terminal headings are folded, then the table goes on below, each row with its label. Texts are folded to
+    In a narrow terminal headings are folded, then the table goes on below, with its labels again. Texts are folded to
     at least `FOLDED` letters (the last column to `LAST`); numbers never are.
     """
 
@@ -170,7 +170,7 @@ table = AlignedTable
 
 
 def show_measures(rows: Labelled, units: Units, console: Console, *, wide: bool) -> None:
-    """Print the times, then throughput, waste and moves, a row for each labelled summary."""
+    """Print the times, then throughput, waste and moves, by label."""
     for cells in (times_cells(rows, units, wide=wide), work_cells(rows, units, wide=wide)):
         console.print()
         console.print(table(*cells))

@@ -78,7 +78,7 @@ def kernels(
 
 
 def choose_cases(model: str | None, on_cpu: bool, quick: bool) -> list[AttentionCase]:
-    """Return the grid of one model, or of the usual ones, large cases first; on a CPU a few tiny cases."""
+    """Return the grid of one model, or of the usual ones, large cases first; on a CPU a few tiny ones."""
     from gpu_validation.attention_bench import cpu_cases, gpu_cases
 
     if on_cpu:

@@ -20,7 +20,7 @@ from kvcore.metrics import Value
 
 
 class LiveLine:
-    """A context manager with a line of progress, after the first second of the command."""
+    """A context manager with a line of progress, after the command's first second."""
 
     def __init__(self, what: str) -> None:
         self.what, self.started = what, time.perf_counter()
@@ -89,7 +89,7 @@ class SolveProgress(LiveLine):
 def counted(what: str, done: int, total: int) -> Iterator[Callable[[], Any]]:
     """Show how many things are done and the time left; gives what to call for each.
 
-    Without a terminal on standard error it only says how many there are to do.
+    Without a terminal it only says how many there are to do.
     """
     console = progress_console()
     if console is None:

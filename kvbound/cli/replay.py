@@ -121,14 +121,14 @@ def shape_of(model: str | None, cost: str | None, device: str) -> Model:
 
 
 def fitted_on(cost: str | None) -> str:
-    """Return the device of a fitted cost, or a description of another cost."""
+    """Return the device of a fitted cost, or what else the cost is."""
     if cost is None or not cost.endswith(".json"):
         return f"the cost {cost}" if cost else "the instance's own cost"
     return str((read_cost(cost).device or {}).get("device", f"{cost}, which names no device"))
 
 
 def notes(cost: str | None, traces: Mapping[str, Trace]) -> Iterator[str]:
-    """Say where batches differ from those of a fitted cost file: larger ones, or in other blocks."""
+    """Say where batches differ from those of a fitted cost: larger ones, or in other blocks."""
     file = read_cost(cost) if cost is not None and cost.endswith(".json") else None
     if file is None or not file.observations:
         return

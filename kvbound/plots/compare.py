@@ -1,4 +1,4 @@
-"""Schedules side by side: Gantt above memory, on the same axes."""
+"""Schedules side by side."""
 
 from __future__ import annotations
 
@@ -25,8 +25,7 @@ def compare_schedules(columns: Sequence[tuple[str, Trace]], path: str | Path | N
     """Draw schedules side by side, one (title, trace) a column: Gantt above memory, all axes shared, one legend.
 
     Two spaces in a title separate parts, which share a line if they fit. Of three or more schedules, one of more than
-    `FAR` times the median length is left out, with a note. A `path` saves the figure (`save`). BadInput if there is no
-    column.
+    `FAR` times the median length is left out, with a note. A `path` saves the figure. BadInput: no column.
     """
     if not columns:
         raise BadInput("no schedule to draw: give at least one pair (title, trace)")

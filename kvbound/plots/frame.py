@@ -60,7 +60,7 @@ def _levels(trace: Trace) -> list[int]:
 
 
 def set_time(ax: Axes, frame: Frame) -> None:
-    """Start the x axis at 0, with room for the last completion behind its row."""
+    """Start the x axis at 0, with room for the last completion."""
     from matplotlib.ticker import FuncFormatter, MaxNLocator
 
     text = 0.08 + 0.06 * len(frame.text(frame.end))  # inches of the widest number

@@ -1,4 +1,4 @@
-"""The Gantt chart of requests over time; and the memory chart.
+"""The Gantt chart and the memory chart.
 
 A tall bar is work, a half as tall one a call, a low one a ready request that does not work, a line one that holds
 nothing. Except for work, a filled bar has its KV on the device, a cross-hatched one on the host, a striped one in part
@@ -49,8 +49,8 @@ ROW = 0.25  # inches of a row that is labelled, and ends with its completion, wh
 def gantt(trace: Trace, ax: Axes | None = None) -> Axes:
     """Draw what each request does over time, one row a request, the first on top; return the Axes.
 
-    The x axis starts at 0, in the instance's unit of time; the completion stands at the end of a row. Without `ax` a
-    new figure is made.
+    The x axis starts at 0, in the instance's unit of time; completions stand at the ends of rows. Without `ax` a new
+    figure is made.
     """
     frame = Frame.of([trace])
     with style.applied():

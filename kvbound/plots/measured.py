@@ -29,7 +29,7 @@ CURVES = {"value": style.VERMILLION, "bound": style.BLUE}
 def plot_log(row: Row, path: str | Path | None = None, units: Units | None = None) -> Figure:
     """Draw the `log` of a row of `solve`, value above bound, as two step lines; write them to `path`.
 
-    `units` are the instance's (None: by the values). BadInput: the row has no log.
+    `units` are the instance's (None: by the values). BadInput: no log.
     """
     if not row.get("log"):
         raise BadInput("there is nothing to draw: the row has no log of values and bounds")
@@ -121,7 +121,7 @@ MOST = 3.0  # times the best known where the axis ends
 def plot_profile(lines: Rows, path: str | Path | None = None) -> Figure:
     """Draw a step line for each of `library.policies.profile`, highest on the left is best; write it to `path`.
 
-    `ratios` of a line, in order, are values over the best known, shown up to 3. BadInput: there is no line.
+    `ratios` of a line, in order, are values over the best known, shown up to 3. BadInput: no line.
     """
     if not lines:
         raise BadInput("there is nothing to draw: no value has a best known one to compare with")
@@ -150,7 +150,7 @@ def plot_profile(lines: Rows, path: str | Path | None = None) -> Figure:
 def plot_kernels(rows: Rows, limits: Mapping[str, float], path: str | Path | None = None) -> Figure:
     """Draw the timed rows of `gpu_validation.attention_bench.bench`; write it to `path` if given.
 
-    `limits` are the measured rates of "read", "copy" and "matmul". BadInput where no row was timed.
+    `limits` are the measured rates of "read", "copy" and "matmul". BadInput without timed rows.
     """
     timed = [row for row in rows if "seconds_median" in row]
     if not timed:
@@ -200,7 +200,7 @@ Batches = Mapping[str, tuple[Seconds, Seconds]]  # predicted, measured
 def plot_calibration(rows: Rows, path: str | Path | None = None) -> Figure:
     """Draw predicted against measured milliseconds, and the relative errors; write it to `path` if given.
 
-    `rows` have `label`, `seconds_median`, `predicted` and `error`, as of `gpu_validation.calibration`.
+    `rows` are those of `gpu_validation.calibration`, with `label`, `seconds_median`, `predicted` and `error`.
     """
     kinds = {label: [row for row in rows if row["label"] == label] for label in dict.fromkeys(r["label"] for r in rows)}
     with style.sheet(8, 3.6, path) as figure:

@@ -1,4 +1,4 @@
-"""The ladder: the value of every policy beside the proved optimum, or the lower bound."""
+"""The ladder: every policy's value beside the proved optimum or the lower bound."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Colours, fonts, numbers on axes, and files of the same bytes each time, for all pictures."""
+"""Colours, fonts, numbers on axes, and reproducible files, for all pictures."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def save(figure: Figure, path: str | Path) -> None:
 
 
 def kind_of(path: str | Path) -> str:
-    """Return the kind of a picture's file by its suffix; BadInput for an unknown one."""
+    """Return a picture's kind by its suffix; BadInput for an unknown one."""
     suffix = Path(path).suffix.lower()
     if suffix[1:] not in METADATA:
         raise BadInput(f"{path}: a picture is saved as .svg, .png or .pdf, not as {suffix or 'a file without suffix'}")

@@ -79,7 +79,7 @@ MOST_BARS = 4_000  # a schedule of more bars is not drawn
 def chart(name: str, label: str, trace: Trace, bars: Mapping[str, Sequence[Bar]], frame: Frame) -> Element:
     """Return the picture of a schedule, with the meaning of every bar and step of memory.
 
-    `name` makes its ids unique, `label` is for readers, `frame` gives the axes.
+    `name` makes ids unique, `label` is for readers, `frame` gives the axes.
     """
     figure = draw_schedule(trace, frame)
     about = f"{label}: {len(bars)} requests over time, above the KV memory. The arrow keys go from bar to bar."

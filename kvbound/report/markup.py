@@ -48,7 +48,7 @@ def asset(name: str) -> str:
 
 
 def page(title: str, main: Iterable[Element], style: str, script: str) -> str:
-    """Return a whole HTML file that loads nothing; its policy forbids the browser to."""
+    """Return a whole HTML file that loads nothing, which its policy forbids."""
     policy = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'"
     head = node(
         "head", None,
@@ -65,7 +65,7 @@ def page(title: str, main: Iterable[Element], style: str, script: str) -> str:
 
 
 def html_table(cells: Cells, caption: str | None = None) -> Element:
-    """Return a table that scrolls by itself where it is too wide."""
+    """Return a table that scrolls where it is too wide."""
     sides = [{"class": "number"} if k in cells.numbers else {} for k in range(len(cells.columns))]
     head = [node("th", {"scope": "col", **side}, text) for side, text in zip(sides, cells.columns, strict=True)]
     rows = [

@@ -27,7 +27,7 @@ class InstanceArrays:
         rows = [_segments(request) for request in requests]
         self.segments: Array = np.array([row for each in rows for row in each], np.int64)
         self.first: Array = np.cumsum([0, *map(len, rows)])
-        """The segments of request i are the rows first[i] to first[i + 1] - 1."""
+        """Request i has the rows first[i] to first[i + 1] - 1."""
         self.rate: Array = np.array([float(weight(request, objective)) for request in requests])
         """Cost of a slot of delay, as floats; exact values are the referee's."""
         self.by_first_token = objective == "total-ttft"

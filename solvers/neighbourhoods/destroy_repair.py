@@ -1,4 +1,4 @@
-"""Destroy and repair under annealing, compiled. `cost[i]` of request i is its rate times the slot that counts."""
+"""Destroy and repair under annealing, compiled. `cost[i]` is request i's rate times the slot that counts."""
 
 import math
 from typing import Any, NamedTuple
@@ -90,8 +90,8 @@ def price(i, lists, requests):
 def draw_group(lists, area, size, near, group, mark):
     """Draw up to `size` requests into `group`; return their number.
 
-    The first is any; the second, where one is found, begins earlier although it is larger. The others begin or end
-    within `near` slots of one of the two (near < 0: anywhere).
+    The first is any; the second, if one is found, begins earlier although larger. The others begin or end within `near`
+    slots of one of the two (near < 0: anywhere).
     """
     plan, count = lists
     n = count.shape[0]
@@ -153,7 +153,7 @@ def take_out(group, size, room, block, lists, old):
 
 @compiled
 def put_back(group, size, done, room, block, lists, old):
-    """Undo: the first `done` of the group were inserted anew; all get their old pieces again."""
+    """Undo: the first `done` of the group were inserted anew; all get their old pieces."""
     plan, count = lists
     for g in range(done):
         use(room, block, plan[group[g]], count[group[g]], ONE)

@@ -2,8 +2,8 @@
 
 All amounts are 64-bit integers. `room[r, t]` is what slot t still offers of resource r: DEVICE in blocks, the others in
 tokens or requests. A request is a list of pieces, rows (kind, begin, end, resident, tokens) for the slots begin to end
-- 1: `resident` is the KV after the growth of the first slot, `tokens` the tokens processed in each. A decode grows by
-one token a slot; kinds HELD and HOSTED only keep their KV.
+- 1: `resident` is the KV after the growth of the first slot, `tokens` those processed in each. A decode grows by one
+token a slot; HELD and HOSTED only keep KV.
 """
 
 from typing import Any, NamedTuple
@@ -69,7 +69,7 @@ def use(room, block, pieces, count, sign):
 def fit(room, grid, ready, earliest, context, decode, before, parts):
     """Return the first slot from `earliest` on in which a segment can generate its first token, and the parts.
 
-    The `context` is known then, and `before` tokens of it are resident; the rest is processed in `parts`, rows (slot,
+    The `context` is known then, `before` tokens of it are resident; the rest is processed in `parts`, rows (slot,
     tokens) from the last to the first, as late as possible and not before `ready`. (-1, 0): nowhere.
     """
     slots, block = grid.slots, grid.block

@@ -1,4 +1,4 @@
-"""The instances and objectives that the search takes, and its options."""
+"""The instances and objectives of the search, and its options."""
 
 from collections import namedtuple
 from dataclasses import dataclass
@@ -55,7 +55,7 @@ TAKES = Takes((MACHINES | REQUESTS | CALLS | SUMS) - {Feature.ONE_PHASE, Feature
 
 
 def why_not(instance: Instance, objective: str) -> str | None:
-    """Return why the search does not take `instance` with this objective (None: it does)."""
+    """Return why the search declines `instance` with this objective (None: it does not)."""
     if missing := TAKES.missing(features(instance, objective)):
         return missing
     most_slots, arrivals = NeighbourhoodOptions.given().most_slots, [request.arrival for request in instance.requests]

@@ -1,8 +1,8 @@
 """Starts of rigid requests, searched with memory that may be exceeded at a price; compiled.
 
-`over[t]` is the use of slot t above the limit (negative: what is left), and `price[t]` the cost of each block above it.
-`load[i]` are the blocks of request i by batch, with `pad` zeros before and at least `pad` after them. Both are floats,
-which only propose: the starts are inserted anew, in integers.
+`over[t]` is the use of slot t above the limit (negative: what is left), `price[t]` the cost of each block above it.
+`load[i]` are the blocks of request i by batch, with `pad` zeros before and at least `pad` after. Both are floats, which
+only propose: the starts are inserted anew, in integers.
 """
 
 import math
@@ -49,7 +49,7 @@ def change(over, price, out, out_at, back, back_at, begin, end):
 
 @fast
 def change_both(over, price, one, one_at, one_to, two, two_at, two_to, begin, end):
-    """Return the rise for two loads that move, each from one place to another."""
+    """Return the rise for two loads that move, each from place to place."""
     rise, zero = np.float32(0), np.float32(0)
     a, b, c, d = begin - one_at, begin - one_to, begin - two_at, begin - two_to
     for k in range(end - begin):

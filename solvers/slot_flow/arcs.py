@@ -1,4 +1,4 @@
-"""The steps of schedules below the target of a search, as the arcs of a flow."""
+"""The steps of schedules below a target, as the arcs of a flow."""
 
 from typing import Any
 
@@ -62,7 +62,7 @@ def _some_must_act(graphs: Graphs) -> bool:
 
 
 def arcs_below(search: SlotSearch, most: int) -> Arcs | None:
-    """Return the arcs of schedules below the target, by the first prices (None: there are more than `most`)."""
+    """Return the arcs of schedules below the target, by the first prices (None: more than `most`)."""
     graphs, prices, start = search.graphs, search.vectors[0].prices, search.reduced.start
     cheapest = search.value_rows(0)
     worth, counts = cheapest[0, start], search.local.counts

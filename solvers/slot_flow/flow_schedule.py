@@ -1,4 +1,4 @@
-"""From a flow to a schedule: a path for each request, and its work on it."""
+"""From a flow to a schedule."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -15,7 +15,7 @@ from solvers.slot_flow.arcs import FlowArcs
 
 
 def schedule_of(instance: Instance, search: SlotSearch, arcs: FlowArcs, flow: Integers) -> Schedule:
-    """Return the schedule of a flow [arcs], started as early as possible (InvalidSchedule: it breaks a rule)."""
+    """Return the schedule of a flow [arcs], as early as possible (InvalidSchedule: it breaks a rule)."""
     return schedule_on(instance, search, joint_path(search, arcs, flow))
 
 

@@ -1,4 +1,4 @@
-"""The flow over (state, tick) that prices leave, as an integer program for CP-SAT."""
+"""The flow over (state, tick) that prices leave, as an integer program."""
 
 import math
 from collections import Counter
@@ -18,8 +18,8 @@ from solvers.slot_flow.late import fresh_tokens
 class FlowProgram:
     """The number of requests of each kind on each arc, below the target of the search.
 
-    `budget`: up to each tick at most `budget` tokens a tick are processed for the first time; where the search's graphs
-    are paced, and have no budgets.
+    `budget`: up to each tick at most `budget` tokens a tick are processed for the first time; for paced graphs, which
+    have no budgets.
     """
 
     def __init__(self, search: SlotSearch, arcs: FlowArcs, budget: int | None) -> None:

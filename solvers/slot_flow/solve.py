@@ -1,4 +1,4 @@
-"""Prices, better schedules, fixing, and CP-SAT on the steps left, in turns."""
+"""Prices, better schedules, fixing, and CP-SAT, in turns."""
 
 import time
 from contextlib import suppress
