@@ -68,7 +68,7 @@ class Point:
 
 @dataclass(frozen=True)
 class GridSizes:
-    """The parts of a grid (the standard ones: `SIZES`); points beyond the memory are left out."""
+    """The parts of a grid (the standard ones: `SIZES`); what exceeds the memory is left out."""
 
     batches: Sequence[int]  # requests in a batch of decodes ..
     contexts: Sequence[int]  # .. each with so much KV

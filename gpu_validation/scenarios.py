@@ -45,7 +45,7 @@ def laid_out(
     """Return a schedule of a workload with the KV handled in one of WAYS.
 
     `chunk`: the most tokens of a request in a batch; `every`: tokens after which it sits out a batch; `alone`: one
-    request after another, without that.
+    request after another, none sits out.
     """
     states = [_RequestState(request, 0 if alone else every) for request in instance.requests]
     batches: list[Batch] = []

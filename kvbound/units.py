@@ -86,7 +86,7 @@ def seconds_of(tick_seconds: Fraction) -> Units:
 
 
 def units_of_row(row: Mapping[str, Any]) -> Units:
-    """Return the units of a result's row, without its instance."""
+    """Return a row's units, without its instance."""
     return time_units(Fraction(row["value"] or row["bound"] or 0), Fraction(row["tick_seconds"]))
 
 

@@ -43,7 +43,7 @@ def options_of(group: str) -> type[Options]:
 
 
 def names_of(group: str) -> dict[str, Field[Any]]:
-    """Return the options of a group by their full names (BadInput: there is no such group)."""
+    """Return a group's options by their full names (BadInput: no such group)."""
     if group not in GROUPS:
         near = did_you_mean(group, GROUPS)
         raise BadInput(f"no search called {group!r} has options{near}; there are those of {', '.join(GROUPS)}")
@@ -51,7 +51,7 @@ def names_of(group: str) -> dict[str, Field[Any]]:
 
 
 def parsed(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return options by name with their values, numbers or text, as numbers; BadInput for a wrong one."""
+    """Return options by name, with numbers or text as numbers; BadInput for a wrong one."""
     return {name: _value(name, _option(name), value) for name, value in given.items()}
 
 

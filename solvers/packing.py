@@ -11,7 +11,7 @@ Constraint = Callable[[Any], Any]
 
 
 def pack(functions: Sequence[Constraint]) -> bytes:
-    """Return the functions as bytes; BadInput for what is no function, or cannot be pickled."""
+    """Return the functions as bytes; BadInput for what is none, or cannot be pickled."""
     import cloudpickle
 
     for function in functions:

@@ -50,8 +50,8 @@ class SolveWorker:
 class Lane:
     """Jobs that take turns: one runs, the others rest or have yet to start.
 
-    The first gets two thirds of the time, the others share the rest; one that plans its time is told its share. Where
-    jobs take turns nobody gets seconds of grace.
+    While the first goes on it gets two thirds of the time, the others share the rest; one that plans its time is told
+    its share. Where jobs take turns nobody gets seconds of grace.
     """
 
     def __init__(self, jobs: Sequence[SolveJob]) -> None:

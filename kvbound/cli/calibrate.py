@@ -99,7 +99,7 @@ def calibrate(
 
 
 def choose_points(engine: Engine, memory: int, quick: bool, block: int) -> list[Point]:
-    """Return the grid for the engine; BadInput where the memory leaves too little of it."""
+    """Return the grid for the engine; BadInput where the memory leaves too little."""
     from gpu_validation.calibration import SIZES, grid
 
     points = grid(SIZES[engine.device.type, quick], memory, block)

@@ -95,7 +95,7 @@ def as_file(found: Any) -> Callable[[str], None] | None:
 
 
 def write_all(*outputs: Output) -> None:
-    """Write all files; complain at the end of those that cannot be written."""
+    """Write all files; complain at the end of failures."""
     only_writes()
     wrong = []
     for file, write in outputs:
@@ -203,7 +203,7 @@ class PlainConsole(Console):
 
 
 def people_console() -> Console:
-    """Return a console; in a pipe it is wide enough that no row wraps."""
+    """Return a console; in a pipe no row wraps."""
     return PlainConsole(width=None if sys.stdout.isatty() else 200)
 
 

@@ -64,7 +64,7 @@ def search(
 
 
 def switches_of(text: str) -> dict[str, bool]:
-    """Return the switches of the machine that are on."""
+    """Return the machine's switches that are on."""
     names = set() if text == "none" else {name.strip() for name in text.split(",")}
     if others := names - set(SWITCHES):
         raise unknown("switch", min(others), SWITCHES, "none")

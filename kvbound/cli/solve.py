@@ -104,7 +104,7 @@ def explained_rows(others: Comparison) -> list[dict[str, Any]]:
 
 
 def show(result: Result, console: Console, others: Comparison | None = None) -> None:
-    """Print the result, and what the given policies did otherwise."""
+    """Print the result, and what given policies did otherwise."""
     row = result.to_json()
     console.print(result_table(row, units_of(result.instance)))
     if row["handling"]:

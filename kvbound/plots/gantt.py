@@ -131,7 +131,7 @@ def legend(kinds: Iterable[Kind], more: Sequence[Line2D] = ()) -> dict[str, Any]
 
 
 def rows_height(trace: Trace) -> float:
-    """Return the inches of the rows: a quarter each, up to the height of a page."""
+    """Return the inches of the rows: a quarter each, up to a page."""
     return min(max(ROW * len(trace.requests), 0.75), 7.0)
 
 

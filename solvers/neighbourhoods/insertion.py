@@ -48,7 +48,7 @@ class Scratch(NamedTuple):
 
 @compiled
 def use(room, block, pieces, count, sign):
-    """Take what `pieces` need from the room (sign -1), or give it back (sign 1)."""
+    """Take the needs of `pieces` from the room (sign -1), or give them back (sign 1)."""
     for p in range(count):
         kind, begin, end = pieces[p, KIND], pieces[p, BEGIN], pieces[p, END]
         resident, tokens = pieces[p, RESIDENT], pieces[p, WORK]

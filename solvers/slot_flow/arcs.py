@@ -47,7 +47,7 @@ class FlowArcs:
 
 
 def rest_options(graphs: Graphs) -> Integers:
-    """Return for each state the option that does the same as idling, but in a batch (-1: there is none)."""
+    """Return each state's option that equals idling, but in a batch (-1: none)."""
     owner = np.repeat(np.arange(len(graphs.idle)), np.diff(graphs.first))
     rests = (graphs.next == graphs.idle[owner]) & ~graphs.acts & ~graphs.ends
     rests &= (graphs.use[:, DEVICE] == graphs.blocks[owner]) & (graphs.use[:, HOST] == graphs.host[owner])

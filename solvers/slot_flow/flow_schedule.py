@@ -38,7 +38,7 @@ def joint_path(search: SlotSearch, arcs: FlowArcs, flow: Integers) -> list[tuple
 
 
 def unit_paths(arcs: FlowArcs, left: Integers, kind: int, count: int) -> Iterator[list[int]]:
-    """Yield a path, as its arcs, for each of the `count` requests of a kind; `left` is the flow left."""
+    """Yield a path of arcs for each of the `count` requests of a kind; `left` is the flow left."""
     for _ in range(count):
         path, node = list[int](), int(arcs.start[kind])
         while node:
