@@ -1,4 +1,1 @@
-"""A small engine with real paged attention: it executes schedules, and says whether the cost model tells the truth.
-
-Nothing of torch is loaded before an engine is made.
-"""
+"""A small engine with real paged attention that executes schedules and tests the cost model."""

@@ -1,7 +1,6 @@
-"""Which request holds which block: the KV of a request is a prefix on the device, then one on the host, each in blocks.
+"""Which request holds which block: tokens [0, m) of a request on the device, [m, m + h) on the host.
 
-Tokens [0, m) of a request are on the device and [m, m + h) on the host. Block k of it holds the tokens from k * b on;
-it may be on both sides, if m lies within it.
+Block k of a request holds the tokens from k * b on; if m lies within, it is on both sides.
 """
 
 from collections.abc import Sequence
@@ -11,9 +10,9 @@ from heapq import heappop, heappush
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """Tokens [first, last) of block `index` of a request, which lies at `device` and at `host` and moves between them.
+    """Tokens [first, last) of block `index` of a request, which move between `device` and `host`.
 
-    `whole`: nothing else that counts lies in that block at the destination, so the whole block may be copied.
+    `whole`: nothing else that counts lies in that block at the destination, so all of it may be copied.
     """
 
     request: int
@@ -26,9 +25,9 @@ class Piece:
 
 
 class Blocks:
-    """Free blocks by number, made when none is free; the one freed last is taken first, so that tables get permuted.
+    """Free blocks by number, made when none is free; last freed, first taken, so that tables get permuted.
 
-    With `lowest` it is the lowest number, which keeps what is taken together in one run.
+    `lowest`: the lowest first, which keeps blocks in one run.
     """
 
     def __init__(self, lowest: bool = False) -> None:
@@ -39,7 +38,7 @@ class Blocks:
         self._lowest = lowest
 
     def take(self) -> int:
-        """Return a block that no request holds."""
+        """Return a free block."""
         self.held += 1
         if self._free:
             return heappop(self._free) if self._lowest else self._free.pop()
@@ -47,7 +46,7 @@ class Blocks:
         return self.made - 1
 
     def give(self, blocks: Sequence[int]) -> None:
-        """Take blocks back; those of a request are taken again in the order in which it held them."""
+        """Free blocks; those of a request are taken again in their order."""
         self.held -= len(blocks)
         self._freed += blocks
         for block in reversed(blocks):
@@ -63,7 +62,7 @@ class Blocks:
 
 
 class Allocator:
-    """The blocks of all requests, which are numbered from 0. Each move says what is to be copied."""
+    """The blocks of all requests, numbered from 0. Each move returns the pieces to copy."""
 
     def __init__(self, requests: int, block: int) -> None:
         self.block = block
@@ -80,32 +79,32 @@ class Allocator:
         return sum(self._h)
 
     def resident(self, i: int) -> int:
-        """Return the tokens of a request on the device."""
+        """Return a request's tokens on the device."""
         return self._m[i]
 
     def table(self, i: int) -> tuple[int, ...]:
-        """Return the device blocks of a request in the order of its context."""
+        """Return a request's device blocks in order of its context."""
         return self._tables[i]
 
     def tail(self, i: int) -> list[tuple[int, int]]:
-        """Return the last device block of a request and its first token that is not held, if there is one."""
+        """Return a request's last device block and its first token that is not held, if any."""
         return [(self._tables[i][-1], self._m[i] % self.block)] if self._m[i] % self.block else []
 
     def grow(self, i: int, tokens: int) -> None:
-        """Let a request hold more tokens on the device."""
+        """Let a request hold more device tokens."""
         self._m[i] += tokens
         missing = -(-self._m[i] // self.block) - len(self._tables[i])
         self._tables[i] += tuple(self.device.take() for _ in range(missing))
 
     def drop(self, i: int, tokens: int) -> None:
-        """Forget the last tokens of a request, those on the host first."""
+        """Forget a request's last tokens, those on the host first."""
         from_host = min(self._h[i], tokens)
         self._h[i] -= from_host
         self._m[i] -= tokens - from_host
         self._release(i)
 
     def swap_out(self, i: int, tokens: int) -> list[Piece]:
-        """Send the last tokens that a request holds on the device to the host."""
+        """Send a request's last device tokens to the host."""
         pieces = []
         for index, first, last in self._ranges(self._m[i] - tokens, self._m[i]):
             whole = index not in self._hosted[i]
@@ -118,7 +117,7 @@ class Allocator:
         return pieces
 
     def swap_in(self, i: int, tokens: int) -> list[Piece]:
-        """Bring the first tokens that a request holds on the host back to the device."""
+        """Bring a request's first host tokens back to the device."""
         had, start = len(self._tables[i]), self._m[i]
         self.grow(i, tokens)
         pieces = [
@@ -130,17 +129,16 @@ class Allocator:
         return pieces
 
     def finish(self, i: int) -> None:
-        """Free all that a request holds."""
+        """Free all blocks of a request."""
         self.drop(i, self._m[i] + self._h[i])
 
     def _ranges(self, start: int, end: int) -> list[tuple[int, int, int]]:
-        """Return the blocks over the positions [start, end): (index, first token in it, last + 1)."""
+        """Return the blocks over positions [start, end): (index, first token in it, last + 1)."""
         b = self.block
         blocks = range(start // b, -(-end // b)) if end > start else ()
         return [(index, max(start - index * b, 0), min(end - index * b, b)) for index in blocks]
 
     def _release(self, i: int) -> None:
-        """Free the blocks in which no token of the request is left."""
         keep = -(-self._m[i] // self.block)
         if keep < len(self._tables[i]):
             self.device.give(self._tables[i][keep:])

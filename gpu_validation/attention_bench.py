@@ -1,7 +1,7 @@
-"""Paged attention beside its peers: a grid of cases, each result checked before it is timed, a row for each.
+"""Paged attention beside its peers on a grid of cases: checked, then timed.
 
-A sample runs one layer after another; there are as many layers as it takes that the cache of the device holds little
-of what is read. Peers take turns (A B B A). A peer that cannot do a case, fails, or is wrong is a row that says so.
+A sample runs enough layers that the device's cache holds little of what is read. Peers take turns (A B B A). A peer
+that declines a case, fails, or is wrong has a row that says so.
 """
 
 import gc
@@ -30,9 +30,9 @@ PREFILLED = 8192  # tokens that a prefill launch has at least, by taking more re
 
 
 def gpu_cases(model: Model, quick: bool = False) -> list[AttentionCase]:
-    """Return the grid for one model, the large cases first: decodes, whole prompts, chunks at an offset, a mixed batch.
+    """Return the grid of one model, large cases first: decodes, prompts, chunks at an offset, mixed.
 
-    `quick` leaves out the others.
+    `quick`: only these.
     """
     large = _cases(model, QUICK_DECODES, QUICK_PROMPTS, CHUNKS[-1:])
     large.append(AttentionCase("mixed", model, ((512, 1536), *((1, 2047),) * 63)))
@@ -50,7 +50,7 @@ def _cases(
 
 
 def cpu_cases(model: Model) -> list[AttentionCase]:
-    """Return a case of each kind, so small that a CPU does it in milliseconds."""
+    """Return a case of each kind that takes a CPU milliseconds."""
     return [
         AttentionCase("decode", model, ((1, 47),) * 3),
         AttentionCase("prefill", model, ((40, 0),) * 2),
@@ -67,7 +67,7 @@ def bench(
     limits: Mapping[str, float],
     repeats: int = REPEATS,
 ) -> Iterator[dict[str, Any]]:
-    """Yield a row for each case and peer; the first peer is ours. `limits` are `bandwidth.peaks` of the device."""
+    """Yield a row for each case and peer, ours first. `limits` are `bandwidth.peaks`."""
     for case in cases:
         try:
             rows = bench_case(case, peers, device, dtype, repeats)
@@ -82,7 +82,7 @@ def bench(
 def bench_case(
     case: AttentionCase, peers: Sequence[Peer], device: torch.device, dtype: torch.dtype, repeats: int = REPEATS
 ) -> list[dict[str, Any]]:
-    """Prepare, check and time every peer on one case; the first peer is ours."""
+    """Prepare, check and time every peer on one case, ours first."""
     rows = _rows(case, peers, dtype)
     layers = layers_for(case, dtype.itemsize, device, any(peer.copies for peer in peers))
     if layers == 0:
@@ -101,7 +101,7 @@ def bench_case(
 
 
 def layers_for(case: AttentionCase, size: int, device: torch.device, copies: bool) -> int:
-    """Return how many layers a sample reads: more where one is small, 0 where not even one fits with the copies."""
+    """Return the layers of a sample (0: not even one fits with the copies)."""
     if device.type != "cuda":
         return 2
     free, _ = torch.cuda.mem_get_info(device)
@@ -110,9 +110,9 @@ def layers_for(case: AttentionCase, size: int, device: torch.device, copies: boo
 
 
 def prepared(peer: Peer, data: CaseData) -> tuple[Run, float] | str:
-    """Return what runs the case and its relative error on the first and the last layer; or in one line what is wrong.
+    """Return what runs the case and its error on the first and the last layer; or a line on a failure.
 
-    Wrong is a result that differs from the twin's by more than the tolerance of the dtype, or is not a number.
+    A result fails if it differs from the twin's by more than the tolerance of the dtype, or is not a number.
     """
     try:
         run = peer.prepare(data)
@@ -131,7 +131,6 @@ def _run_all(run: Run, layers: int) -> None:
 
 
 def _rows(case: AttentionCase, peers: Sequence[Peer], dtype: torch.dtype) -> list[dict[str, Any]]:
-    """Return what is known of each row before anything is measured."""
     model = case.model
     about = {
         "case": case.name, "kind": case.kind, "model": model.name, "heads": model.heads, "kv_heads": model.kv_heads,
@@ -143,17 +142,13 @@ def _rows(case: AttentionCase, peers: Sequence[Peer], dtype: torch.dtype) -> lis
 
 
 def _timed(case: AttentionCase, dtype: torch.dtype, layers: int, samples: Sequence[float]) -> dict[str, Any]:
-    """Return the times of a launch (one layer), and the rates: bytes of KV read and operations over the median."""
     found = spread([seconds / layers for seconds in samples])
     rates = {"bytes_per_second": case.kv_bytes(dtype.itemsize), "flop_per_second": case.flops}
     return {"layers": layers, **found} | {name: n / found["seconds_median"] for name, n in rates.items()}
 
 
 def compared(rows: Sequence[dict[str, Any]], limits: Mapping[str, float]) -> list[dict[str, Any]]:
-    """Add to each timed row its shares of the limits, and to ours the best peer and how much faster than it we are.
-
-    `over_best_peer` is the best peer's median over ours: 1.1 is 10 % faster than every peer, 0.9 slower than one.
-    """
+    """Add to each timed row its shares of the limits; to ours the best peer's median over ours, `over_best_peer`."""
     timed = [row for row in rows if "seconds_median" in row]
     for row in timed:
         for limit, unit in (("read", "bytes"), ("copy", "bytes"), ("matmul", "flop")):

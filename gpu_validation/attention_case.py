@@ -1,4 +1,4 @@
-"""A batch for attention: what is asked of the kernels that are compared, and what the asking costs at least."""
+"""A batch for attention, and its least cost."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,17 +12,17 @@ from costmodels.models import Model
 from gpu_validation.backend import TorchBackend
 
 TOLERANCE = {torch.bfloat16: 6e-3, torch.float16: 1.5e-3, torch.float32: 1e-5, torch.float64: 1e-12}
-"""Relative error |out - twin| / |twin| (Euclidean norms) up to which a result is right.
+"""The largest relative error |out - twin| / |twin| (Euclidean norms) of a right result.
 
-Rounding weights and result to bf16 gives 1.6e-3. A key too many or too few among n gives about sqrt(e/n), as the scores
-are standard normal: 1.8e-2 at 8,192.
+Rounding to bf16 gives 1.6e-3. A key too many or too few among n gives about sqrt(e/n), as the scores are standard
+normal: 1.8e-2 at 8,192.
 """
 PROBED = 64  # rows at the start and at the end of a chunk that are checked against the twin
 
 
 @dataclass(frozen=True)
 class AttentionCase:
-    """A batch: each request processes c tokens with m resident before them, in one layer of a model."""
+    """A batch in one layer: each request processes c tokens with m resident before them."""
 
     kind: str  # decode, prefill, chunk or mixed
     model: Model
@@ -32,7 +32,7 @@ class AttentionCase:
 
     @property
     def name(self) -> str:
-        """What tables call it."""
+        """Its name in tables."""
         c, m = self.work[0]
         shape = f"{m + c}" if self.kind == "decode" else f"{c} at {m}"
         return f"mixed, {len(self.work)}" if self.kind == "mixed" else f"{self.kind} {len(self.work)} x {shape}"
@@ -53,7 +53,7 @@ class AttentionCase:
         return len(set(self.work)) == 1
 
     def kv_bytes(self, size: int = 2) -> int:
-        """Return the bytes of KV that one layer has to read: 2 KV D size for each token of KV."""
+        """Return the bytes of KV that a layer reads: 2 KV D size a token."""
         return 2 * self.model.kv_heads * self.model.head_width * size * sum(self.lengths)
 
     @property
@@ -63,13 +63,13 @@ class AttentionCase:
 
     @property
     def flops(self) -> int:
-        """Operations of one layer: 4 H D for each pair (two products, a multiplication and an addition each)."""
+        """Operations of a layer: 4 H D a pair (two products of a multiplication and an addition)."""
         return 4 * self.model.heads * self.model.head_width * self.pairs
 
 
 @dataclass(frozen=True)
 class CaseData:
-    """The tensors of a case: a block-major cache of several layers with permuted tables, and a query."""
+    """A query, and a block-major cache of several layers with permuted tables."""
 
     case: AttentionCase
     kv: Tensor  # [blocks, layers, 2, KV, BS, D]
@@ -78,7 +78,7 @@ class CaseData:
 
     @classmethod
     def make(cls, case: AttentionCase, device: torch.device, dtype: torch.dtype, layers: int, seed: int = 0) -> Self:
-        """Draw the tensors on the device; the tables are a permutation of all blocks."""
+        """Draw the tensors on the device; the tables permute all blocks."""
         torch.manual_seed(seed)
         model, counts = case.model, [-(-length // case.block) for length in case.lengths]
         order = torch.randperm(sum(counts)).tolist()
@@ -91,7 +91,7 @@ class CaseData:
 
     @property
     def scale(self) -> float:
-        """What scores are multiplied with: D ** -1/2."""
+        """The factor of scores: D ** -1/2."""
         return float(self.case.model.head_width**-0.5)
 
     @property
@@ -101,7 +101,7 @@ class CaseData:
 
     @property
     def starts(self) -> list[int]:
-        """Where each request's rows start, and where the last one's end."""
+        """The first row of each request, and the end of the last."""
         return [0, *accumulate(c for c, _ in self.case.work)]
 
     def ints(self, numbers: Sequence[int] | Sequence[Sequence[int]]) -> Tensor:
@@ -109,13 +109,13 @@ class CaseData:
         return torch.tensor(numbers, dtype=torch.int32, device=self.kv.device)
 
     def dense(self, layer: int, side: int) -> Tensor:
-        """Return the keys (side 0) or values (1) of a layer, gathered: [requests, KV, length, D]; for uniform cases."""
+        """Return the keys (side 0) or values (1) of a layer of a uniform case, [requests, KV, length, D]."""
         kv, tables = self.kv[:, layer, side], self.ints(self.tables).long()
         gathered = kv[tables].transpose(1, 2)
         return gathered.reshape(len(tables), kv.shape[1], -1, kv.shape[3])[:, :, : self.case.lengths[0]]
 
     def error(self, out: Tensor, layer: int) -> float:
-        """Return the relative error of a result [rows, H, D] against the twin in fp32 at least, over probed rows."""
+        """Return the relative error of a result [rows, H, D] over probed rows against the twin, in fp32 or better."""
         probes = [probe for s, (c, m) in enumerate(self.case.work) for probe in _probes(s, self.starts[s], c, m)]
         rows = torch.cat([torch.arange(first, first + count) for _, first, count, _ in probes]).to(out.device)
         backend = TorchBackend(self.kv.device)
@@ -130,7 +130,7 @@ class CaseData:
 
 
 def _probes(s: int, start: int, c: int, m: int) -> list[tuple[int, int, int, int]]:
-    """Return (request, first row, rows, KV up to the last of them) for the rows of a request that are probed."""
+    """Return (request, first row, rows, KV up to the last of them) of probed rows."""
     if c <= 2 * PROBED:
         return [(s, start, c, c + m)]
     return [(s, start, PROBED, m + PROBED), (s, start + c - PROBED, PROBED, c + m)]

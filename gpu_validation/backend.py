@@ -1,8 +1,8 @@
-"""What the engine asks of a backend, in plain torch: slow, anywhere, the twin of the kernels; and that of a CPU.
+"""The operations of a decoder in plain torch, the slow twin of the kernels; and a fast backend for CPUs.
 
-Shapes: `rows` are the tokens of a batch, the rows of one request next to each other; H query heads, KV heads of keys
-and values (H is a multiple of KV; query head h reads KV head h // (H // KV)), D the width of a head, BS the tokens of a
-block. The KV of a layer is a view [blocks, 2, KV, BS, D] into the cache, keys at 0, values at 1, strided over layers.
+Shapes: `rows` are the tokens of a batch, a request's together; H query heads, KV heads of keys and values (query head h
+reads KV head h // (H // KV)), D the width of a head, BS the tokens of a block. The KV of a layer is a view [blocks, 2,
+KV, BS, D] into the cache, keys at 0, values at 1, strided over layers.
 """
 
 import ctypes
@@ -19,7 +19,7 @@ from torch.nn import functional
 
 @dataclass
 class Layout:
-    """Where the rows of a batch stand: request s has rows starts[s]:starts[s+1] and, these included, lengths[s] of KV.
+    """The rows of a batch: request s has rows starts[s]:starts[s+1] and, these included, lengths[s] of KV.
 
     Its query row i is at position lengths[s] - (starts[s+1] - starts[s]) + i and attends to all keys up to there. The
     token at position p lies in block tables[s, p // BS], at p % BS.
@@ -35,10 +35,10 @@ class Layout:
 
 
 class TorchBackend:
-    """The operations of a decoder, on tensors on `device`, in plain torch: attention one request after another.
+    """The operations of a decoder on `device`, in plain torch: attention one request after another.
 
-    Numbers are in the dtype that is given; norms, gates and attention are computed in fp32 at least. The other backends
-    are this one, with operations of their own.
+    Numbers keep their dtype; norms, gates and attention are computed in fp32 or better. Other backends override
+    operations.
     """
 
     strict: bool = False  # whether a row's numbers do not depend on the other rows
@@ -49,7 +49,7 @@ class TorchBackend:
         self.used: set[str] = set()  # names of the variants of attention that ran, where there are some
 
     def prepare(self, heads: int, kv_heads: int, width: int, dtype: torch.dtype) -> None:
-        """Tell the sizes of a model before any layout; BadInput for those that it cannot serve: here all will do."""
+        """Take the sizes of a model before any layout; BadInput for those that it cannot serve (here none)."""
 
     def layout(self, starts: Sequence[int], lengths: Sequence[int], tables: Sequence[Sequence[int]]) -> Layout:
         """Put a layout on the device."""
@@ -77,10 +77,10 @@ class TorchBackend:
     def store_kv(
         self, query: Tensor, key: Tensor, value: Tensor, kv: Tensor, slots: Tensor, positions: Tensor, angles: Tensor
     ) -> Tensor:
-        """Rotate query [rows, H, D] and key [rows, KV, D] by their positions, store key and value; return the query.
+        """Rotate query [rows, H, D] and key [rows, KV, D] by position, store key and value; return the query.
 
-        Row r goes to block slots[r] // BS at slots[r] % BS, nowhere if slots[r] is -1. `angles` [positions, D] fp32
-        holds the cosines in its first half and the sines in its second; halves of a head are rotated together.
+        Row r goes to block slots[r] // BS at slots[r] % BS, nowhere if slots[r] is -1. `angles` [positions, D] fp32 are
+        cosines, then sines; halves of a head are rotated together.
         """
         cosine, sine = angles[positions.long()].chunk(2, dim=-1)
         stored = slots >= 0
@@ -91,7 +91,7 @@ class TorchBackend:
         return _rotated(query, cosine, sine)
 
     def attention(self, query: Tensor, kv: Tensor, layout: Layout, scale: float) -> Tensor:
-        """Return causal attention [rows, H, D] of the rotated query over the stored KV, which is gathered for it."""
+        """Return causal attention [rows, H, D] of the rotated query over the stored KV, gathered."""
         out = torch.zeros_like(query)
         starts, lengths = layout.starts.tolist(), layout.lengths.tolist()
         block, group = kv.shape[3], query.shape[1] // kv.shape[2]
@@ -133,9 +133,9 @@ MMAP_THRESHOLD, TRIM_THRESHOLD = -3, -1  # the parameters of glibc's mallopt (ma
 
 
 class CpuBackend(TorchBackend):
-    """A CPU as a device of its own: attention by torch's fused kernel, for which the KV of a request is gathered.
+    """A CPU as a device of its own: torch's fused attention over the gathered KV of a request.
 
-    `TorchBackend` is its clear twin: the two agree to rounding, and the twin takes many times as long.
+    It agrees with `TorchBackend` to rounding, many times as fast.
     """
 
     def __init__(self) -> None:
@@ -143,7 +143,7 @@ class CpuBackend(TorchBackend):
         self._masks = torch.zeros(0, 0)
 
     def layout(self, starts: Sequence[int], lengths: Sequence[int], tables: Sequence[Sequence[int]]) -> Layout:
-        """Note the rows, the length and the table of each request that has rows."""
+        """Note the rows, the length and the table of each working request."""
         made = super().layout(starts, lengths, tables)
         made.work = [
             (first, end, length, torch.tensor(table))
@@ -152,7 +152,7 @@ class CpuBackend(TorchBackend):
         return made
 
     def attention(self, query: Tensor, kv: Tensor, layout: Layout, scale: float) -> Tensor:
-        """Attend request by request, ROWS rows at a time, to the keys that the last of them sees."""
+        """Attend request by request, ROWS rows at a time, to the keys that the last row sees."""
         out = torch.empty_like(query)
         sides, group = kv.permute(1, 2, 0, 3, 4), query.shape[1] // kv.shape[2]
         for start, end, length, table in layout.work:
@@ -171,7 +171,7 @@ class CpuBackend(TorchBackend):
         return out
 
     def _mask(self, rows: int, seen: int, dtype: torch.dtype) -> Tensor:
-        """Return [rows, seen], 0 where a row sees a key and -inf elsewhere: a view of one made for the longest."""
+        """Return [rows, seen], 0 where a row sees a key, else -inf: a view of the longest one."""
         width = self._masks.shape[1] - ROWS
         if seen > width or self._masks.dtype != dtype:
             width = 2 * seen
@@ -180,7 +180,7 @@ class CpuBackend(TorchBackend):
 
 
 def keep_pages() -> None:
-    """Let malloc keep what is freed, so that no buffer of a batch is a new page; where there is a glibc."""
+    """Let malloc keep what is freed (glibc only), so that no buffer of a batch is a new page."""
     if sys.platform == "linux":
         mallopt = getattr(ctypes.CDLL(None), "mallopt", lambda parameter, value: 0)
         mallopt(MMAP_THRESHOLD, 1 << 25)

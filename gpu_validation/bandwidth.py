@@ -1,10 +1,7 @@
-"""What the device can do at most, measured: copying, reading, the link to the host, and matrix products.
+"""Measured limits of the device: copying, reading, the link to the host, and matrix products.
 
-A copy of n bytes reads and writes n: 2 n bytes. A kernel that only reads, as decode attention does, may be faster than
-a copy, so reading is measured by itself, in two ways, of which the better counts. On a CPU this is a dry run.
-
-Beside it stands what batches take: the roofline (`costmodels.roofline`, with what was measured in place of published
-peaks) is the least that they could, and swaps hide behind them more or less.
+A copy of n bytes counts 2 n. A kernel that only reads, as decode attention does, may be faster, so reading is measured
+in two ways of its own; the better counts. On a CPU this is a dry run.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -29,7 +26,7 @@ GPU_SIDE, CPU_SIDE = 8192, 128  # rows and columns of the matrices
 
 
 class Probe(NamedTuple):
-    """A quantity that can be measured: `amount` of `unit` in a run."""
+    """A quantity to measure: `amount` of `unit` in a run."""
 
     quantity: str
     unit: str
@@ -101,7 +98,6 @@ def _link(device: torch.device) -> list[Probe]:
 
 
 def _together(streams: Sequence[Any], copies: Sequence[Callable[[], None]]) -> None:
-    """Make the copies at once, a stream for each, and let the current stream wait; without streams one by one."""
     for stream, copy in zip_longest(streams, copies):
         if stream is not None:
             stream.wait_stream(cuda.current_stream())
@@ -112,14 +108,14 @@ def _together(streams: Sequence[Any], copies: Sequence[Callable[[], None]]) -> N
 
 
 LINK = {"out": "device to host", "in": "host to device", "both": "both directions"}
-"""The quantity of `bandwidth` that a swap's rate is measured against, by its direction."""
+"""The quantity that a swap's rate is measured against, by its direction."""
 
 
 def floor_of(model: Model, rates: Mapping[str, float], size: int = 2) -> Callable[[Features], float]:
     """Return the roofline in seconds, the largest of memory, arithmetic and transfers.
 
-    `rates` are `bandwidth.peaks` of the device: "read" bytes a second, "matmul" FLOP a second, and the link's two
-    directions. `size` is the bytes of a number.
+    `rates` are `bandwidth.peaks`: "read" bytes a second, "matmul" FLOP a second, and the link's two directions. `size`
+    is the bytes of a number.
     """
     reading = Fraction(rates["read"]) * Fraction(2, size)  # the roofline counts 2 bytes a number
     links = [bandwidth_functions(model.kv_bytes(size), Fraction(rates[LINK[way]])) for way in ("out", "in")]
@@ -134,10 +130,10 @@ def swap_rows(
 ) -> list[dict[str, Any]]:
     """Return a row for each swap beside work: alone, with and without it, the rate alone, the hidden part.
 
-    `of_link` is the rate over that of one large pinned copy that way; `budget` the tokens that such a copy moves while
-    the batch runs without the swap; `slowed` how much longer the batch takes with it, as a fraction. `hidden`, the part
-    1 - (with - without) / alone, is None where the swap alone takes less time than the noise of the batch (between the
-    10 and 90 % quantiles): nothing can be said then.
+    `of_link` is the rate over that of one large pinned copy that way; `budget` the tokens of such a copy while the
+    batch runs without the swap; `slowed` the fraction by which the swap lengthens the batch. `hidden` = 1 - (with -
+    without) / alone is None where the swap alone takes less than the noise of the batch (between the 10 and 90 %
+    quantiles).
     """
     runs = {(found.point.work, found.point.swap_out, found.point.swap_in): found for found in measured}
     rows, token_bytes = [], model.kv_bytes(size)

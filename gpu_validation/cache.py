@@ -1,7 +1,7 @@
-"""The paged KV cache: a pool of blocks on the device, one of the same shape on the host, and checksums of both.
+"""The paged KV cache: pools of blocks on device and host, and checksums.
 
-A pool is block-major, [blocks, layers, 2, KV, BS, D]: a block of all layers is contiguous, so a swap is one copy for a
-run of blocks; a layer is the view [blocks, 2, KV, BS, D] that the backend takes.
+A pool is block-major, [blocks, layers, 2, KV, BS, D]: a block of all layers is contiguous, so a run of blocks is one
+copy; a layer is the view [blocks, 2, KV, BS, D] of the backend.
 """
 
 import torch
@@ -13,7 +13,7 @@ _INTEGERS = {2: torch.int16, 4: torch.int32, 8: torch.int64}
 
 
 def layer_groups(layers: int, parts: int) -> list[slice]:
-    """Return so many groups of neighbouring layers."""
+    """Return this many groups of neighbouring layers."""
     return [slice(k * layers // parts, (k + 1) * layers // parts) for k in range(parts)]
 
 
@@ -29,20 +29,20 @@ class Cache:
         self.host = torch.zeros((host_blocks, *shape), dtype=dtype, pin_memory=device.type == "cuda")
 
     def randomize(self, seed: int) -> None:
-        """Fill the device's pool with seeded normal numbers and the host's with zeros: KV that was never computed."""
+        """Fill the device's pool with seeded normal numbers and the host's with zeros."""
         self.pool.normal_(generator=torch.Generator(self.pool.device).manual_seed(seed))
         self.host.zero_()
 
     def poison_all(self) -> None:
-        """Make every number a NaN, so that a read of what was never written shows."""
+        """Make every number a NaN, so that a read before any write shows."""
         self.pool.fill_(float("nan"))
         self.host.fill_(float("nan"))
 
     def checksums(self, pieces: list[Piece]) -> list[int]:
         """Return an exact integer for each token of the pieces, in order, from the device's pool.
 
-        The bits of the token's keys and values over all layers, as integers weighted by odd numbers of their place,
-        summed modulo 2**64: one changed bit always changes it.
+        The bits of the token's KV over all layers, as integers weighted by odd numbers of their place, summed modulo
+        2**64: one changed bit always changes it.
         """
         sums: list[int] = []
         for piece in pieces:

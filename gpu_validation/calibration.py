@@ -4,8 +4,8 @@
     measured, interrupted = measure(engine, points, repeats)
     found = fitted(measured, "cuda")
 
-A point is a batch whose requests each process all their pending tokens, so each generates one. Swaps are timed alone
-and beside work; the fit sees them alone, and is tested on those beside work.
+The requests of a point process all their pending tokens, so each generates one. Swaps are timed alone, for the fit, and
+beside work, for its test.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Point:
 
     @property
     def features(self) -> Features:
-        """What a cost may depend on, as the referee counts it."""
+        """The features of the batch, as the referee counts them."""
         decodes = [m for c, m in self.work if c == 1 and m > 0]
         prefills = [(c, m) for c, m in self.work if not (c == 1 and m > 0)]
         return Features(
@@ -54,21 +54,21 @@ class Point:
 
     @property
     def name(self) -> str:
-        """What tables call it."""
+        """Its name in tables."""
         counts = {shape: self.work.count(shape) for shape in dict.fromkeys(self.work)}
         parts = [f"{n} x {c} at {m}" for (c, m), n in counts.items()]
         parts += [f"{k} {way}" for k, way in ((self.swap_out, "out"), (self.swap_in, "in")) if k]
         return ", ".join(parts)
 
     def memory(self, block: int) -> int:
-        """Return the tokens of the blocks that it occupies on the device."""
+        """Return the tokens of its blocks on the device."""
         tokens = [c + m for c, m in self.work] + [self.swap_out, self.swap_in]
         return sum(-(-count // block) * block for count in tokens)
 
 
 @dataclass(frozen=True)
 class GridSizes:
-    """What a grid consists of (the standard ones are in `SIZES`); what does not fit into the memory is left out."""
+    """The parts of a grid (the standard ones: `SIZES`); what exceeds the memory is left out."""
 
     batches: Sequence[int]  # requests in a batch of decodes ..
     contexts: Sequence[int]  # .. each with so much KV
@@ -103,7 +103,7 @@ SIZES = {
         (1, 4, 8), (16, 128), (8, 32, 128), (0, 64), ((4, 16),), (64, 512), ((2, 64, 16), (8, 64, 32)), (8, 64)
     ),
 }  # fmt: skip
-"""By the type of the device, and whether it has to be quick; those of a CPU are for the models small and tiny."""
+"""By device type, and whether it has to be quick; a CPU's are for the models small and tiny."""
 
 
 def grid(sizes: GridSizes, memory: int, block: int) -> list[Point]:
@@ -140,7 +140,7 @@ class Measured:
 
     @property
     def observation(self) -> Observation:
-        """What a cost is fitted to."""
+        """The observation for the fit."""
         return Observation(self.point.features, self.seconds, self.point.label)
 
     @property
@@ -152,9 +152,8 @@ class Measured:
 class Timings:
     """Points of a grid and their times so far, taken a visit at a time.
 
-    The order is random but seeded, and turned round from visit to visit: a drift of the clocks or a burst of other work
-    falls on all kinds alike. The points that need most on the device and on the host go first, untimed, to make the
-    engine reserve its memory once.
+    The order is random but seeded, and reversed from visit to visit: a drift of the clocks or a burst of other work
+    falls on all kinds alike. The points that need most memory go first, untimed, so that the engine reserves it once.
     """
 
     def __init__(self, engine: Engine, points: Sequence[Point], runs: int = 2, seed: int = 0, block: int = 16) -> None:
@@ -168,14 +167,14 @@ class Timings:
         return self.engine.time_batch(point.work, point.swap_out, point.swap_in, runs, block=self.block)
 
     def visit(self, go_on: Callable[[], bool] = lambda: True) -> None:
-        """Time every point, as long as `go_on()` says so."""
+        """Time every point while `go_on()` says so."""
         for k in self.order:
             if go_on():
                 self.samples[k] += self._time(self.points[k], self.runs)
         self.order.reverse()
 
     def measured(self) -> list[Measured]:
-        """Return the points that were timed."""
+        """Return the timed points."""
         return [Measured(p, tuple(found)) for p, found in zip(self.points, self.samples, strict=True) if found]
 
 
@@ -183,10 +182,10 @@ def measure(
     engine: Engine, points: Sequence[Point], repeats: int, seed: int = 0, time_limit: float = math.inf,
     clock: Callable[[], float] = time.monotonic, block: int = 16, told: Callable[[int, int], None] = lambda k, n: None,
 ) -> tuple[list[Measured], bool]:  # fmt: skip
-    """Time the points on an engine, until Ctrl-C or SIGTERM: return what was timed, and whether that came.
+    """Time the points on an engine, until Ctrl-C or SIGTERM: return the times, and whether that came.
 
-    Each is timed in VISITS visits of repeats / VISITS runs (rounded up, at least 2). After `time_limit` seconds nothing
-    is timed; points without a time are left out. `told` hears how many batches are behind, of how many.
+    Each is timed in VISITS visits of repeats / VISITS runs (rounded up, at least 2), none begun after `time_limit`
+    seconds; untimed points are left out. `told` hears the batches done, of how many.
     """
     started, behind = clock(), count()
     timings = Timings(engine, points, max(2, -(-repeats // VISITS)), seed, block)
@@ -204,6 +203,6 @@ def measure(
 
 
 def fitted(measured: Sequence[Measured], device: str, seed: int = 0) -> Fit:
-    """Return the fit to the medians: transfers are beside the work on a GPU, and before it on a CPU."""
+    """Return the fit to the medians: transfers beside the work on a GPU, before it on a CPU."""
     seen = [one.observation for one in measured]
     return fit(seen, transfers="overlapped" if device == "cuda" else "sync", seed=seed)

@@ -33,7 +33,7 @@ HELD = workload(requests=24, prompt=1000, step=40, block=16)  # enough contexts 
 
 
 def preflight(device: torch.device) -> Iterator[Row]:
-    """Yield a row for each thing that is needed, or that would be good to have (`needed` false)."""
+    """Yield a row for each thing that is needed, or good to have (`needed` false)."""
     on_gpu = device.type == "cuda"
     has = {
         "a C compiler": any(map(shutil.which, ("cc", "gcc", "clang"))),
@@ -57,7 +57,6 @@ def _row(what: str, wrong: str, needed: bool) -> Row:
 
 
 def _attention(name: str, model: Any, dtype: torch.dtype, device: torch.device) -> str:
-    """Return what is wrong with a variant of attention on a small batch, or nothing."""
     from gpu_validation.kernels.backend import TritonBackend
 
     variant = VARIANTS[name, dtype.itemsize]
@@ -70,7 +69,7 @@ def _attention(name: str, model: Any, dtype: torch.dtype, device: torch.device) 
 def main(arguments: list[str] | None = None) -> int:
     """Check the 1B model and the Triton kernels on a GPU, the tiny one and plain torch on a CPU.
 
-    Print and write the records; return 0 if every claim holds and all that is needed is there, else 1.
+    Write the records; return 0 if every claim holds and nothing needed is missing, else 1.
     """
     parser = argparse.ArgumentParser(prog="python -m gpu_validation.check", description=__doc__)
     parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda")

@@ -1,4 +1,4 @@
-"""A batch as captured CUDA graphs: one launch for all of its kernels, the next tokens included."""
+"""A batch as captured CUDA graphs: one launch for all kernels, the next tokens included."""
 
 from collections.abc import Callable, Iterator
 
@@ -9,10 +9,10 @@ Stages = Iterator[Tensor | None]  # runs a part of a batch at each step; the las
 
 
 class BatchGraph:
-    """What `run` launches, captured exactly, a graph for each part; it has to read and write tensors that stay.
+    """The launches of `run`, captured, a graph for each part; its tensors have to stay.
 
-    It shares its memory with the graphs captured before, so only one of them may run at a time: `last` is one that is
-    still there. `keeps`: the logits that `run` gives stay until the next replay.
+    All graphs share memory, so only one may run at a time: `last` is an earlier one still there. `keeps`: the logits of
+    `run` stay until the next replay.
     """
 
     def __init__(self, run: Callable[[], Stages], last: "BatchGraph | None", keeps: bool, parts: int = 1) -> None:
@@ -29,7 +29,7 @@ class BatchGraph:
         self._logits = logits if keeps else None
 
     def replay(self) -> Stages:
-        """Run the batch part by part; the last gives the logits, a copy, if they are kept."""
+        """Run the batch part by part; the last gives the logits, a copy if kept."""
         for graph in self._graphs[:-1]:
             graph.replay()
             yield None

@@ -1,4 +1,4 @@
-"""Which device and which backend: opened by name, or one clear line that says what is missing."""
+"""Devices and backends by name."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def open_backend(device: str = "cuda", backend: str = "triton", *, strict: bool 
 
 
 def dtype_of(name: str) -> torch.dtype:
-    """Return the torch dtype of that name; BadInput for one that is not in DTYPES."""
+    """Return a torch dtype by name; BadInput for one that is not in DTYPES."""
     if name not in DTYPES:
         raise BadInput(f"there is no dtype {name!r}; choose one of {', '.join(DTYPES)}")
     _need("torch", "PyTorch")
@@ -69,7 +69,7 @@ def dtype_of(name: str) -> torch.dtype:
 
 
 def check_device_memory(device: torch.device, needed: int, what: str) -> None:
-    """BadInput if a GPU has too little free memory for `needed` bytes (and room to work)."""
+    """BadInput if a GPU has too little free memory for `needed` bytes and work."""
     import torch
 
     if device.type != "cuda":

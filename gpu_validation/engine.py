@@ -1,10 +1,10 @@
-"""The engine: follows a plan batch by batch on the device, and says how long each batch and each transfer took.
+"""The engine: follows a plan batch by batch on the device, and times each batch and transfer.
 
     engine = Engine(model, backend, dtype=torch.bfloat16, seed=0)
     run = engine.run(make_plan(instance, schedule))
     run.batch_seconds, run.wall_seconds, run.tokens
 
-Arrivals and calls are clocks that are not waited for: the order of the batches already respects them.
+It waits for no arrival and no call: the order of the batches respects them.
 """
 
 import time
@@ -35,7 +35,7 @@ WARM_UP = {"cuda": 3, "cpu": 1}  # runs of a batch before it is timed, by the ty
 
 @dataclass
 class Swapped:
-    """A token that was swapped in: the checksums of its KV before it went out and after it came back."""
+    """A token that was swapped in: its checksums before it went out and after it came back."""
 
     request: str
     position: int
@@ -45,7 +45,7 @@ class Swapped:
 
 @dataclass
 class ReplayResult:
-    """What a replay gave."""
+    """The results of a replay."""
 
     batch_seconds: list[float]  # of the device, with the transfers of the batch
     wall_seconds: float  # from before the first batch was started to when all was done, by the host's clock
@@ -58,8 +58,6 @@ class ReplayResult:
 
 @dataclass
 class _Step:
-    """A batch on the device: what it reads and writes, and the graph that runs it, if one does."""
-
     batch: BatchPlan
     places: Tensor  # int64 [rows], where the tokens stand in the history; `targets` where those go that it generates
     inputs: Inputs
@@ -69,7 +67,7 @@ class _Step:
 
 
 class _Loaded(NamedTuple):
-    """A plan on the device, kept for the next replays of it; `known` is the history at the start."""
+    """`known` is the history at the start."""
 
     plan: EnginePlan
     known: Tensor
@@ -77,7 +75,7 @@ class _Loaded(NamedTuple):
 
 
 class Engine:
-    """A model on a device with its caches, which grow to what the plans need. BadInput if it does not fit there."""
+    """A model on a device with its caches, which grow with the plans. BadInput if it does not fit."""
 
     def __init__(
         self, model: Model, backend: TorchBackend, *, dtype: torch.dtype = torch.bfloat16, seed: int = 0
@@ -99,13 +97,13 @@ class Engine:
         self._last: BatchGraph | None = None
 
     def block_bytes(self, block: int) -> int:
-        """Return the bytes of a block of so many tokens over all layers."""
+        """Return the bytes of a block of this many tokens over all layers."""
         return self.model.kv_bytes(self.dtype.itemsize) * block
 
     def reserve(self, plans: Iterable[EnginePlan]) -> None:
-        """Make room for all of the plans at once: the pools, the history, the angles.
+        """Make room for all plans: the pools, the history, the angles.
 
-        BadInput if the device or the host has too little memory, with what it takes and what there is.
+        BadInput if device or host has too little memory, with the bytes needed and free.
         """
         plans = list(plans)
         for block in sorted({plan.block for plan in plans}):
@@ -136,7 +134,6 @@ class Engine:
         self._random = False
 
     def _forget(self) -> None:
-        """Give up plans on the device, and their graphs: what they point to is about to move."""
         self._loaded.clear()
         self._last = None
 
@@ -151,9 +148,8 @@ class Engine:
         Args:
             plan: from `make_plan`.
             keep_logits: keep those of every generated token.
-            teacher: int64 [1 + requests * width], the history to be forced (`EnginePlan.history`'s places); what is
-                generated is not written then.
-            poison: make free blocks NaN, before the run and whenever blocks are freed (slow, synchronous).
+            teacher: int64 [1 + requests * width], a history to be forced (`EnginePlan.history`); it stays as it is.
+            poison: make free blocks NaN, at first and whenever blocks are freed (slow, synchronous).
             check: compare the checksums of what is swapped (slow, synchronous).
         """
         self.reserve([plan])
@@ -180,10 +176,10 @@ class Engine:
         self, work: Sequence[tuple[int, int]], swap_out_tokens: int = 0, swap_in_tokens: int = 0, repeats: int = 7, *,
         block: int = 16,
     ) -> list[float]:  # fmt: skip
-        """Return the seconds of `repeats` runs of a batch, after `WARM_UP` others: until its transfers, too, are done.
+        """Return the seconds of `repeats` runs of a batch, with its transfers, after `WARM_UP` others.
 
-        Each request of `work` = [(c, m), ..] processes c tokens on top of m; its KV is random. Tokens are swapped out
-        of one more request, and into another.
+        Each request of `work` = [(c, m), ..] processes c tokens on top of m random ones. One more request is swapped
+        out, and one in.
         """
         plan = synthetic_plan(work, block, swap_out_tokens, swap_in_tokens)
         self.reserve([plan])
@@ -203,7 +199,7 @@ class Engine:
     # --- before the clock starts ---------------------------------------------------------------------------------
 
     def _load(self, plan: EnginePlan, writes: bool, keeps: bool, graphs: bool) -> _Loaded:
-        """Return the plan on the device; the last ones are kept. `writes`: what is generated goes to the history."""
+        """Return the plan on the device; the last ones are kept. `writes`: generated tokens go to the history."""
         key = (id(plan), writes, keeps and graphs, graphs)
         if key not in self._loaded:
             known = torch.from_numpy(plan.history(self.model.vocabulary, self.seed)).to(self.device)
@@ -213,7 +209,6 @@ class Engine:
         return self._loaded[key]
 
     def _upload(self, plan: EnginePlan, writes: bool, keeps: bool, graphs: bool) -> list[_Step]:
-        """Put everything that the batches read on the device, and capture them."""
         steps = []
         for batch in plan.batches:
             places, sampled = batch.places(plan.width), batch.sampled()
@@ -231,7 +226,7 @@ class Engine:
     # --- while the clock runs ------------------------------------------------------------------------------------
 
     def forward(self, step: _Step) -> Stages:
-        """Run the rows of a batch kernel by kernel, and give the logits; generated tokens stay on the device."""
+        """Run the rows kernel by kernel, and return the logits; generated tokens stay on the device."""
         step.inputs.tokens = self._history[step.places]
         for logits in self.decoder.forward(step.inputs, self.cache, step.parts):
             if logits is not None:
@@ -247,8 +242,6 @@ class Engine:
 
 
 class _Replay:
-    """One replay under way: makes the moves of each batch, and runs its work."""
-
     def __init__(
         self, engine: Engine, plan: EnginePlan, keep_logits: bool = False, poison: bool = False, check: bool = False
     ) -> None:
@@ -260,7 +253,7 @@ class _Replay:
         self._logits: list[tuple[BatchPlan, Tensor]] = []
 
     def step(self, step: _Step) -> tuple[Mark, Mark]:
-        """Make the moves of a batch in the order of `docs/semantics.md`, start its work, return its marks in time."""
+        """Make the moves in the order of `docs/semantics.md`, start the work, return its marks in time."""
         start = self.engine.clock.mark()
         self._move(step.batch, step.parts)
         self.swapper.wait(out=step.batch.work_after_out, back=step.batch.work_after_back and step.parts == 1)
@@ -275,7 +268,7 @@ class _Replay:
         return start, self.engine.clock.mark()
 
     def _move(self, batch: BatchPlan, parts: int = 1) -> None:
-        """Make the moves; if they are checked one after another, what was freed becomes NaN in between."""
+        """With checks move one after another; freed blocks become NaN in between."""
         checked = self.poison or self.check
         if checked:
             self.engine.clock.synchronize()
@@ -306,12 +299,10 @@ class _Replay:
             self.swapped.append(Swapped(self.plan.ids[request], position, before, after))
 
     def _tokens_of(self, pieces: list[Piece]) -> list[tuple[int, int]]:
-        """Return (request, position) of every token of the pieces."""
         block = self.plan.block
         return [(p.request, p.index * block + offset) for p in pieces for offset in range(p.first, p.last)]
 
     def named_logits(self) -> dict[tuple[str, int], Tensor]:
-        """Return the logits that were kept by request and position of the token chosen by them."""
         return {
             (self.plan.ids[work.request], work.resident + work.tokens): row
             for batch, logits in self._logits

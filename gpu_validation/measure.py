@@ -1,8 +1,8 @@
-"""How a device is timed, and what a time depends on besides the code.
+"""How a device is timed, and what else a time depends on.
 
-On a GPU a sample is the time between two events. The GPU first sleeps while the host queues the work, so that short
-kernels are timed and not the host that launches them. On a CPU it is the processor time of this thread, which others
-on the machine do not lengthen by waiting; torch has one thread there.
+On a GPU a sample is the time between two events. The GPU first sleeps while the host queues the work, so that launches
+are not timed. On a CPU it is the processor time of torch's only thread, which others' load does not lengthen by
+waiting.
 """
 
 import platform
@@ -26,19 +26,19 @@ WARMUP, REPEATS = 3, 7
 HOLD, MOST_HOLD = 2_000_000, 128_000_000  # cycles that the GPU sleeps before a sample: 1 ms, up to 65 ms
 GPU = {"driver": "driver_version", "sm_clock_max_mhz": "clocks.max.sm", "power_limit_w": "power.limit"}
 WATCHED = {"sm_clock_mhz": "clocks.sm", "memory_clock_mhz": "clocks.mem", "reasons": "clocks_throttle_reasons.active"}
-"""What nvidia-smi is asked, by the key in a record: once, and every WATCH ms while something is measured."""
+"""Questions to nvidia-smi by the key in a record: once, and every WATCH ms during a measurement."""
 WATCH = 200
 THROTTLED = 0xEC  # reasons for a lower clock: power, heat, the hardware (not idleness, not a set clock)
 
 
 class DeviceClock:
-    """Marks in time: events on a GPU, read after everything has run; on a CPU the processor time of this thread."""
+    """Marks in time: events on a GPU, read at the end; on a CPU the processor time of this thread."""
 
     def __init__(self, device: torch.device) -> None:
         self.on_gpu = device.type == "cuda"
 
     def mark(self) -> Mark:
-        """Note that everything before this, on the current stream, is done."""
+        """Note that everything before, on the current stream, is done."""
         if not self.on_gpu:
             return time.thread_time()
         event = cuda.Event(enable_timing=True)
@@ -46,11 +46,11 @@ class DeviceClock:
         return event
 
     def seconds(self, start: Mark, end: Mark) -> float:
-        """Return the seconds between two marks; only when both have happened."""
+        """Return the seconds between two marks that have happened."""
         return float(start.elapsed_time(end) / 1000 if self.on_gpu else end - start)
 
     def synchronize(self) -> None:
-        """Wait for all that is under way on the device."""
+        """Wait for all work on the device."""
         if self.on_gpu:
             cuda.synchronize()
 
@@ -66,9 +66,9 @@ def sample(run: Callable[[], object], device: torch.device) -> float:
 
 
 def _on_gpu(run: Callable[[], object]) -> float:
-    """Let the GPU sleep, queue the run between two events; again with a longer sleep where it woke up too early.
+    """Let the GPU sleep, queue the run between two events; sleep longer where it woke up too early.
 
-    A run that waits for the GPU itself always wakes it too early: its last sample includes the host.
+    A run that waits for the GPU always wakes it too early: its last sample includes the host.
     """
     hold = HOLD
     while True:
@@ -88,9 +88,9 @@ def _on_gpu(run: Callable[[], object]) -> float:
 def in_turns(
     executions: Mapping[str, Callable[[], T]], repeats: int, warmup: int, partly: bool = False
 ) -> dict[str, list[T]]:
-    """Run each `repeats` times after `warmup` rounds, in the order A B C, C B A, ..; return what each gave.
+    """Run each `repeats` times after `warmup` rounds, in the order A B C, C B A, ..; return the results of each.
 
-    `partly`: Ctrl-C or SIGTERM ends it with the rounds that are whole, if there is one.
+    `partly`: Ctrl-C or SIGTERM ends it with the whole rounds, if any.
     """
     taken: dict[str, list[T]] = {name: [] for name in executions}
     try:
@@ -124,7 +124,7 @@ def spread(samples: Sequence[float]) -> dict[str, Any]:
 
 
 def facts(device: torch.device) -> dict[str, Any]:
-    """Return what a record says of where it is from, and of when. A CPU is called cpu, never a GPU."""
+    """Return the machine, the versions and the time of a record. A CPU is called cpu, never a GPU."""
     known = {
         "date": datetime.now(UTC).strftime("%Y-%m-%d"),
         "device_type": device.type,
@@ -154,14 +154,12 @@ def _version(package: str) -> str | None:
 
 
 def _asked(device: torch.device, wanted: Mapping[str, str], *more: str) -> list[str]:
-    """Return the command that asks nvidia-smi about this GPU, whichever number it has there."""
     about = f"--query-gpu={','.join(wanted.values())}"
     uuid = cuda.get_device_properties(device).uuid
     return ["nvidia-smi", "-i", f"GPU-{uuid}", about, "--format=csv,noheader,nounits", *more]
 
 
 def _gpu(device: torch.device) -> dict[str, str | None]:
-    """Return the driver and the limits of a GPU as nvidia-smi says them; None where it does not."""
     try:
         said = subprocess.run(_asked(device, GPU), capture_output=True, text=True, timeout=10, check=True).stdout
     except (OSError, subprocess.SubprocessError):
@@ -172,9 +170,9 @@ def _gpu(device: torch.device) -> dict[str, str | None]:
 
 @contextmanager
 def watched(device: torch.device) -> Iterator[dict[str, Any]]:
-    """Give what will be known at the end of the clocks during it: medians, and whether the GPU was throttled.
+    """Give the clocks of the block at its end: medians, and whether the GPU was throttled.
 
-    Nothing on a CPU, and where there is no nvidia-smi.
+    Nothing on a CPU, and without nvidia-smi.
     """
     found: dict[str, Any] = {}
     try:

@@ -1,7 +1,7 @@
 """A Llama-like decoder with seeded random weights: RMS norm, grouped queries, rotary embedding, gated feed-forward.
 
-It never was trained: the time of a batch and the truth of the KV do not depend on what the weights are. They are scaled
-so that the logits have a standard deviation of about 1, and greedy decoding does not cycle.
+It is untrained: neither the time of a batch nor the truth of the KV depends on the weights. Their scale gives logits a
+standard deviation of about 1, so that greedy decoding does not cycle.
 """
 
 from collections.abc import Iterator
@@ -22,7 +22,7 @@ ON_HOST = 50_000_000  # models of at most this many parameters get the same weig
 
 @dataclass
 class Inputs:
-    """What a batch gives to the decoder, all on the device; rows as in `Layout`."""
+    """A batch for the decoder, all on the device; rows as in `Layout`."""
 
     tokens: Tensor  # int64 [rows]
     positions: Tensor
@@ -42,7 +42,7 @@ class _Layer:
 
 
 class Decoder:
-    """The decoder on the device of the backend. All its arithmetic on activations is the backend's."""
+    """The decoder on the backend's device; arithmetic on activations is the backend's."""
 
     def __init__(self, model: Model, backend: TorchBackend, dtype: torch.dtype = torch.bfloat16, seed: int = 0) -> None:
         self.model, self.backend, self.dtype = model, backend, dtype
@@ -75,13 +75,13 @@ class Decoder:
         return torch.ones(self.model.width, device=self.backend.device, dtype=self.dtype)
 
     def reach(self, positions: int) -> None:
-        """Make the table of angles reach so many positions."""
+        """Make the table of angles reach this many positions."""
         self.angles = rotary_angles(positions, self.model.head_width, self.backend.device)
 
     def forward(self, inputs: Inputs, cache: Cache, parts: int = 1) -> Iterator[Tensor | None]:
         """Run the rows, store their KV, and give the logits [sampled, vocabulary], fp32 (fp64 for an fp64 model).
 
-        It is done in so many groups of layers, and gives None after each but the last.
+        It runs in this many groups of layers, and gives None after each but the last.
         """
         backend, residual, groups = self.backend, None, layer_groups(len(self.layers), parts)
         x = functional.embedding(inputs.tokens, self.embedding)  # which takes no -1: a token that was never written
@@ -107,7 +107,7 @@ class Decoder:
         return self.backend.linear(mixed.flatten(1), layer.output)
 
     def _logits(self, x: Tensor) -> Tensor:
-        """Logits without a rounding to 16 bits, which makes ties: cuBLAS accumulates and returns fp32."""
+        """Without a rounding to 16 bits, which makes ties: cuBLAS accumulates and returns fp32."""
         if x.dtype in (torch.float32, torch.float64):
             return self.backend.linear(x, self.head)
         if x.is_cuda and not self.backend.strict:
@@ -118,7 +118,7 @@ class Decoder:
 
 
 def parameters(model: Model) -> int:
-    """Return the number of weights of the decoder, norms left out."""
+    """Return the number of weights without norms."""
     return model.layer_matrices + (1 if model.tied else 2) * model.head_matrix
 
 

@@ -1,9 +1,8 @@
 """Attention kernels behind one interface: ours, torch's, and FlashInfer's.
 
-A peer prepares a case once (tables, plans, and its own copy of the KV where it cannot read ours) and then runs layer
-after layer. What it cannot do it says in one line. FlashInfer is compared on a GPU where it is installed; it reads our
-cache as it is: the keys of a layer are [blocks, KV, BS, D] with strides, which it calls HND. Written for FlashInfer
-0.5.3, which compiles its kernels at the first use, some minutes for each head width.
+A peer prepares a case once (tables, plans, a copy of the KV where it cannot read ours), then runs layer after layer.
+FlashInfer (on a GPU, where installed) reads our cache: a layer's keys are [blocks, KV, BS, D] with strides, its layout
+HND. Written for FlashInfer 0.5.3, which compiles its kernels at first use, some minutes for each head width.
 """
 
 import importlib
@@ -38,7 +37,7 @@ class Peer:
 
 
 def ours(make: Callable[[], TorchBackend], name: str) -> Peer:
-    """Return the kernels of a backend, reading the paged cache; it serves one shape, so each case makes its own."""
+    """Return the kernels of a backend on the paged cache; each case makes its own, as it serves one shape."""
 
     def prepare(data: CaseData) -> Run:
         backend, model = make(), data.case.model
@@ -50,7 +49,7 @@ def ours(make: Callable[[], TorchBackend], name: str) -> Peer:
 
 
 def dense(data: CaseData) -> Run:
-    """Run torch's scaled_dot_product_attention on a dense copy of the KV: no pages, so a bound for paged kernels."""
+    """Run torch's scaled_dot_product_attention on a dense copy of the KV: no pages, a bound for paged kernels."""
     query, (c, m) = batched(data), data.case.work[0]
     keys, values = ([data.dense(layer, side).contiguous() for layer in range(data.layers)] for side in (0, 1))
     mask = causal_lower_right(c, c + m) if c > 1 and m else None
@@ -100,7 +99,7 @@ def planned(
     workspace: Tensor, starts: Sequence[int], lengths: Sequence[int], tables: Sequence[Sequence[int]], query: Tensor,
     kv: Tensor, scale: float,
 ) -> Any:  # fmt: skip
-    """Return FlashInfer's wrapper for a batch, planned.
+    """Return FlashInfer's planned wrapper for a batch.
 
     Its page table is where each request's pages start, the pages, and the tokens in each last page.
     """

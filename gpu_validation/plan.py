@@ -1,7 +1,7 @@
 """The plan of a replay: a schedule executed ahead of time on the host, down to the blocks of every batch.
 
-`make_plan` lets the referee execute the schedule, gives and takes blocks as `docs/semantics.md` says, and compares the
-blocks that it holds with the referee's memory at every batch. The engine then only follows the plan.
+`make_plan` gives and takes blocks as `docs/semantics.md` says, and compares them with the referee's memory at every
+batch.
 """
 
 from collections.abc import Sequence
@@ -21,11 +21,11 @@ Integers = NDArray[np.int64]
 
 
 class Mismatch(RuntimeError):
-    """The allocator holds other memory than the referee counts: a mistake in this package, never of the input."""
+    """The allocator's memory differs from the referee's: a mistake in this package, never of the input."""
 
 
 class DeviceWork(NamedTuple):
-    """What a request does in a batch: `tokens` processed on top of `resident` ones, and the blocks of its context."""
+    """A request's work in a batch: `tokens` on top of `resident` ones, and the blocks of its context."""
 
     request: int  # its position in the instance
     resident: int
@@ -36,7 +36,7 @@ class DeviceWork(NamedTuple):
 
 @dataclass
 class BatchPlan:
-    """One batch: what works, what moves out of the device and back, and what is freed."""
+    """One batch: its work, the moves out of the device and back, and the freed blocks."""
 
     work: tuple[DeviceWork, ...]
     out: list[Piece] = field(default_factory=list)
@@ -44,10 +44,10 @@ class BatchPlan:
     freed: list[int] = field(default_factory=list)  # device blocks freed since the last batch, up to the swap-outs
     freed_host: list[int] = field(default_factory=list)  # host blocks freed since then, up to the drops
     tails: list[tuple[int, int]] = field(default_factory=list)
-    """After the moves: (device block, first token of it that is not held), of the requests that moved."""
+    """After the moves: (device block, first token of it that is not held) of the requests that moved."""
 
     def __post_init__(self) -> None:
-        """Note who waits: what comes in for what goes out, and the work for either, where they touch the same block."""
+        """Note the waits for the same block: moves in for moves out, and the work for either."""
         touched = {block for work in self.work for block in work.table} if self.out or self.back else set()
         device, host = {piece.device for piece in self.out}, {piece.host for piece in self.out}
         self.back_after_out = any(piece.device in device or piece.host in host for piece in self.back)
@@ -67,7 +67,7 @@ class BatchPlan:
         return _joined([np.array(work.table)[span // block] * block + span % block for work, span in self._spans()])
 
     def places(self, width: int) -> Integers:
-        """Return where the token of each row stands in the flat history (see `EnginePlan.history`)."""
+        """Return the place of each row's token in `EnginePlan.history`."""
         return _joined([1 + work.request * width + span for work, span in self._spans()])
 
     def _spans(self) -> list[tuple[DeviceWork, Integers]]:
@@ -80,7 +80,7 @@ class BatchPlan:
 
 @dataclass
 class EnginePlan:
-    """What the engine needs to replay a schedule; `blocks` and `host_blocks` are what its pools must hold."""
+    """A replay for the engine; its pools must hold `blocks` and `host_blocks`."""
 
     ids: tuple[str, ...]
     block: int
@@ -94,8 +94,8 @@ class EnginePlan:
     def history(self, vocabulary: int, seed: int) -> Integers:
         """Return the tokens known ahead: place 0 is for scratch, request r at position p stands at 1 + r * width + p.
 
-        Given tokens depend on the seed, the id and the position alone; those to be generated are -1, which no
-        embedding takes.
+        Given tokens depend on the seed, the id and the position alone; those to be generated are -1, which has no
+        embedding.
         """
         tokens = np.full(1 + len(self.ids) * self.width, -1)
         tokens[0] = 0
@@ -111,8 +111,8 @@ def make_plan(instance: Instance, schedule: Schedule) -> EnginePlan:
     """Execute a schedule ahead of time.
 
     Raises:
-        InvalidSchedule, BadInput: what the referee says of the schedule.
-        Mismatch: the blocks of a batch are not the memory that the referee counts (a mistake in this package).
+        InvalidSchedule, BadInput: by the referee.
+        Mismatch: the blocks of a batch differ from the referee's memory.
     """
     trace = verify_schedule(instance, schedule)
     planner = _Planner(instance, trace)
@@ -137,7 +137,7 @@ def synthetic_plan(
 ) -> EnginePlan:
     """Return a plan of one batch in which each request of `work` = [(c, m), ..] processes c tokens on top of m.
 
-    One more request is swapped out, and one in. Every request of `work` generates a token, and all tokens are given.
+    One more request is swapped out, and one in. Every request of `work` generates a token; all tokens are given.
     """
     n = len(work)
     allocator = Allocator(n + 2, block)
@@ -158,8 +158,6 @@ def synthetic_plan(
 
 
 class _Planner:
-    """Plans the batches of a trace one after another."""
-
     def __init__(self, instance: Instance, trace: Trace) -> None:
         self.instance = instance
         self.allocator = Allocator(len(instance.requests), instance.machine.block)
@@ -170,7 +168,7 @@ class _Planner:
         self.last = [request.steps[-1].batch for request in trace.requests]
 
     def batch(self, j: int, batch: Batch, traced: BatchTrace) -> BatchPlan:
-        """EnginePlan one batch; Mismatch if its memory is not the referee's."""
+        """Plan one batch; Mismatch if its memory is not the referee's."""
         moved = self.index(batch.drop) + self.index(batch.swap_out) + self.index(batch.swap_in)
         for i, tokens in self.index(batch.drop):
             self.allocator.drop(i, tokens)
@@ -189,11 +187,9 @@ class _Planner:
         return plan
 
     def index(self, tokens_of: dict[str, int]) -> list[tuple[int, int]]:
-        """Return the requests by their positions."""
         return [(self.instance.index[id], tokens) for id, tokens in tokens_of.items()]
 
     def work(self, i: int, tokens: int, step: Step) -> DeviceWork:
-        """Let a request grow, and return what it does."""
         resident = self.allocator.resident(i)
         if (resident, tokens) != (step.resident, step.tokens):
             raise Mismatch(f"request {i} in batch {step.batch}: {resident} + {tokens}, the referee has {step}")
@@ -201,7 +197,6 @@ class _Planner:
         return DeviceWork(i, resident, tokens, self.allocator.table(i), step.generated)
 
     def compare(self, j: int, device: int, host: int) -> None:
-        """Mismatch unless the blocks held, and the tokens on the host, are those that the referee counts."""
         memory, held = self.instance.machine.memory, self.allocator.device.held * self.instance.machine.block
         if held != device or (memory is not None and held > memory) or self.allocator.host_tokens != host:
             raise Mismatch(
@@ -211,7 +206,6 @@ class _Planner:
 
 
 def _given(request: Request) -> list[tuple[int, int]]:
-    """Return the ranges of positions of the prompt and of what the calls return."""
     ranges = [(0, request.prompt)]
     for k, call in enumerate(request.calls):
         first = request.context_at_call(k) + 1

@@ -23,12 +23,12 @@ RECORDS = Path(__file__).parent / "records"
 POLICIES = ("vllm", "sarathi", "infercept", "mars", "augserve", "preserve", "swap")
 SEEDS = (1, 2, 3)
 STOPPED, GRACE, LEAST = 130, 30, 15
-"""The exit code of a command that was told to stop and wrote what it had; its seconds for that; least to begin with."""
+"""The exit code of a command told to stop that wrote its results; its seconds for that; least to begin with."""
 
 
 @dataclass(frozen=True)
 class RecordStep:
-    """A step: its name, what Python is called with, its limit in seconds on a GPU, and the steps that it builds on."""
+    """A step: its name, Python's arguments, its limit in seconds on a GPU, and the steps before it."""
 
     name: str
     arguments: tuple[str, ...]
@@ -45,7 +45,7 @@ DRAWN = (
 
 
 def steps(device: str, folder: Path) -> list[RecordStep]:
-    """Return the steps in order of worth; together they may take 25 minutes on a GPU."""
+    """Return the steps in order of worth; together at most 25 minutes on a GPU."""
     dry, every = device == "cpu", " ".join(POLICIES)
     check = f"-m gpu_validation.check --device {device}"
     small, few, n = ("--model tiny --quick", " ".join(POLICIES[:2]), 2) if dry else ("", every, 10)
@@ -80,7 +80,7 @@ def steps(device: str, folder: Path) -> list[RecordStep]:
 
 
 def run(step: RecordStep, folder: Path, limit: float | None) -> dict[str, object]:
-    """Run a step, what it says in a log as it says it; return how it ended, in a row of `steps.json`."""
+    """Run a step with a log; return its end, in a row of `steps.json`."""
     started, log = time.monotonic(), folder / f"{step.name}.log"
     with log.open("w", encoding="utf-8") as said:
         process = subprocess.Popen([sys.executable, *step.arguments], stdout=said, stderr=said)
@@ -106,9 +106,9 @@ def run(step: RecordStep, folder: Path, limit: float | None) -> dict[str, object
 def record(
     device: str, folder: Path, only: list[str] | None = None, budget: float | None = None
 ) -> list[dict[str, object]]:
-    """Run the steps (or only some) that are not done yet, and write `steps.json` after each; return its rows.
+    """Run the steps (or some) that are not done, and write `steps.json` after each; return its rows.
 
-    In a dry run without a budget nothing is stopped: how long a CPU takes says nothing.
+    A dry run without a budget stops nothing.
     """
     folder.mkdir(parents=True, exist_ok=True)
     file, started = folder / "steps.json", time.monotonic()

@@ -1,4 +1,4 @@
-"""What was predicted of schedules beside what was measured: errors, the ranking, and the gain of the best."""
+"""Predictions of schedules beside measurements: errors, ranking, and the gain of the best."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Replayed:
-    """A schedule, what its batches were predicted to last, and what they lasted."""
+    """A schedule, with the predicted and measured seconds of its batches."""
 
     name: str
     trace: Trace
@@ -43,7 +43,7 @@ class Replayed:
 
     @cached_property
     def clocks(self) -> tuple[Trace, Trace]:
-        """The schedule on the clock of the prediction, and on the measured one."""
+        """The schedule on the predicted and on the measured clock."""
         return retimed(self.trace, self.predicted), retimed(self.trace, self.measured.tolist())
 
     @cached_property
@@ -52,7 +52,7 @@ class Replayed:
         return np.array([float(p) for p in self.predicted]) / self.measured - 1
 
     def values(self, objective: str) -> tuple[float, float]:
-        """Return an objective as predicted and as measured, in seconds."""
+        """Return an objective as predicted and measured, in seconds."""
         predicted, measured = (objective_value(trace, objective) for trace in self.clocks)
         return float(predicted) / 1e9, float(measured) / 1e9
 
@@ -62,7 +62,7 @@ class Replayed:
         return predicted / measured - 1
 
     def row(self, objective: str) -> dict[str, Any]:
-        """Return all that is reported about it, JSON-ready; times in seconds."""
+        """Return its report, JSON-ready; times in seconds."""
         worst, sizes, totals = int(np.argmax(np.abs(self.errors))), np.abs(self.errors), self.rounds.sum(axis=1)
         predicted, measured = self.values(objective)
         makespans = self.values("makespan")
@@ -93,9 +93,9 @@ def execute(
 ) -> tuple[list[Replayed], dict[str, ReplayResult]]:  # fmt: skip
     """Replay all schedules in turn; return them with the seconds of their batches, and the last run of each.
 
-    The prediction is by the cost, at a tick of so many seconds; with `timings`, points of a grid that are timed in turn
-    with the schedules, by the fit to these: what slows the machine down meanwhile slows both. Ctrl-C ends it with the
-    rounds that are whole. `told` hears how many runs are behind, of how many.
+    The prediction is by the cost, at a tick of this many seconds; with `timings`, points of a grid timed in turn with
+    the schedules, by the fit to these: what slows the machine slows both. Ctrl-C keeps the whole rounds. `told` hears
+    the runs done, of how many.
     """
     plans = {name: make_plan(trace.instance, trace.schedule) for name, trace in traces.items()}
     engine.reserve(plans.values())
@@ -124,8 +124,8 @@ def report(
 ) -> dict[str, Any]:
     """Return the rows, whether the ranking is the model's, and the gain of the best schedule over each other one.
 
-    With the last run of each, a row also has whether its tokens are those of the first, and the share of the wall clock
-    that its batches had (the rest is the host's, or on a CPU others').
+    With the last run of each, a row also says whether its tokens are those of the first, and its batches' share of the
+    wall clock.
     """
     rows = [replayed.row(objective) for replayed in replays]
     if runs is not None:
@@ -139,11 +139,11 @@ def report(
 
 
 def ranking(replays: Sequence[Replayed], objective: str) -> dict[str, Any]:
-    """Compare the order of the schedules as predicted with that as measured; those with the same batches count once.
+    """Compare the predicted order of the schedules with the measured one; those with the same batches count once.
 
     `gap` of a pair is the difference of the predicted values over the larger one. `kendall_tau` is the part of the
-    pairs in the predicted order minus the part in the other one (None: there is no pair); `regret` how much more the
-    schedule that was predicted to be best took than the one that was.
+    pairs in the predicted order minus the others (None: no pair); `regret` how much more the predicted best took than
+    the measured best.
     """
     distinct: dict[object, Replayed] = {}
     for replayed in replays:
@@ -162,7 +162,7 @@ def ranking(replays: Sequence[Replayed], objective: str) -> dict[str, Any]:
 
 
 def _done(trace: Trace) -> tuple[Any, ...]:
-    """Return what a schedule does, without when."""
+    """Return the work of a schedule, without times."""
     return tuple(
         tuple(tuple(sorted(part.items())) for part in (batch.work, batch.drop, batch.swap_out, batch.swap_in))
         for batch in trace.expanded().batches
@@ -170,13 +170,13 @@ def _done(trace: Trace) -> tuple[Any, ...]:
 
 
 def beyond(trace: Trace, seen: Sequence[Features]) -> int:
-    """Return how many batches have more of something than any batch that a cost was fitted to."""
+    """Return how many batches exceed, in something, all batches that a cost was fitted to."""
     most = [max(column) for column in zip(*seen, strict=True)]
     return sum(any(x > m for x, m in zip(batch.features, most, strict=True)) for batch in trace.batches)
 
 
 def gains(replays: Sequence[Replayed], objective: str) -> list[dict[str, Any]]:
-    """Return by which factor each schedule is above the one that was predicted to be best."""
+    """Return the factor of each schedule above the predicted best."""
     best = min(replays, key=lambda replayed: replayed.values(objective)[0])
     least = best.values(objective)
     rows = []

@@ -1,7 +1,7 @@
-"""One workload scheduled in several ways, for the question whether the tokens depend on it: they must not.
+"""One workload scheduled in several ways, between which the tokens must not differ.
 
 All requests start at once and every batch takes all that is ready. Requests pause for their calls, and within a segment
-after every few tokens; what happens to the KV meanwhile is what the schedules differ in.
+after every few tokens; schedules differ in the moves of KV then.
 """
 
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from kvcore.instance import Call, Instance, Machine, Request, Segment
 from kvcore.schedule import Batch, Schedule
 
 WAYS = ("preserve", "swap", "recompute", "swap-part", "recompute-part")
-"""What happens to the KV in a pause: nothing, all or half of it swapped out and in, all or half dropped."""
+"""The KV in a pause: untouched, all or half of it swapped out and in, all or half dropped."""
 
 
 def workload(
@@ -44,8 +44,8 @@ def laid_out(
 ) -> Schedule:
     """Return a schedule of a workload with the KV handled in one of WAYS.
 
-    `chunk`: the most tokens that a request processes in a batch; `every`: tokens after which it sits out a batch;
-    `alone`: one request after another, without sitting out.
+    `chunk`: the most tokens of a request in a batch; `every`: tokens after which it sits out a batch; `alone`: one
+    request after another, none sits out.
     """
     states = [_RequestState(request, 0 if alone else every) for request in instance.requests]
     batches: list[Batch] = []
@@ -66,8 +66,6 @@ def laid_out(
 
 @dataclass
 class _RequestState:
-    """A request while its schedule is laid out: tokens known, on the device and on the host; pauses until a tick."""
-
     request: Request
     every: int
 
@@ -77,7 +75,7 @@ class _RequestState:
         self.leaves = self.in_call = self.done = False
 
     def leave(self, way: str, batch: dict[str, Any], works: bool, drops: bool) -> None:
-        """Move the KV away for a pause; not for one within a segment that is over, which only an eviction allows."""
+        """Move the KV away for a pause; not within a segment that is over, which only an eviction allows."""
         if works and not self.in_call:
             self.leaves = False
         elif not way.startswith("recompute") or drops:
@@ -90,7 +88,6 @@ class _RequestState:
             self.host += tokens if way.startswith("swap") else 0
 
     def work(self, tick: int, batch: dict[str, Any], chunk: int | None) -> None:
-        """Bring back what is on the host, process what is missing, and pause or end where it is time."""
         if self.host:
             batch["swap_in"][self.request.id] = self.host
             self.device, self.host = self.device + self.host, 0

@@ -1,11 +1,9 @@
-"""Swaps beside the work: how blocks are copied between the pools, two streams of their own on a GPU, and who waits.
+"""Swaps beside the work: copies of blocks between the pools, on a GPU in two streams, and their waits.
 
-Runs of neighbouring blocks are one copy; a part of a block is a copy for each layer, side and head, whose tokens lie
-together.
+Runs of neighbouring blocks are one copy; a part of a block is a copy for each layer, side and head.
 
-A transfer waits for all work and transfers of the batches before, and one in for the one out of its batch if its plan
-says so. So does the work of a batch, which brings the KV that it reads in before, and lets what it overwrites out. On
-the CPU everything happens in order at once.
+A transfer waits for all earlier batches; one in also for the one out of its batch if its plan says so. So does the work
+of a batch, which brings the KV that it reads in before, and lets what it overwrites out. On a CPU all happens in order.
 """
 
 from collections.abc import Iterator
@@ -49,7 +47,7 @@ def copies(cache: Cache, pieces: list[Piece], layers: slice) -> Iterator[tuple[T
 
 
 def move(cache: Cache, pieces: list[Piece], out: bool, layers: slice = ALL) -> None:
-    """Copy the pieces between the pools, on the current stream; what the CPU does too."""
+    """Copy the pieces between the pools, on the current stream."""
     for device, host in copies(cache, pieces, layers):
         source, target = (device, host) if out else (host, device)
         target.copy_(source, non_blocking=True)
@@ -66,7 +64,7 @@ class Swapper:
     parts: list[Mark] = field(default_factory=list)  # the ends of the groups of layers of the last transfer
 
     def start(self, pieces: list[Piece], out: bool, after_out: bool = False, parts: int = 1) -> None:
-        """Start a transfer to the host (`out`) or to the device, in so many groups of layers."""
+        """Start a transfer to the host (`out`) or to the device, in this many groups of layers."""
         with self._on_stream(out):
             self.wait(out=after_out)
             self.parts = []
@@ -76,7 +74,6 @@ class Swapper:
             self.ends[out] = self.parts[-1]
 
     def _on_stream(self, out: bool) -> AbstractContextManager[object]:
-        """Make the stream of the direction the current one, behind all the work that was started so far."""
         if self.streams is None:
             return nullcontext()
         stream = self.streams[0 if out else 1]
@@ -84,7 +81,7 @@ class Swapper:
         return torch.cuda.stream(stream)
 
     def wait(self, *, out: bool = False, back: bool = False) -> None:
-        """Let the current stream wait for the transfer out of this batch, and for the one in."""
+        """Let the current stream wait for the batch's transfers out and in."""
         for direction in [True] * out + [False] * back:
             self._wait_for(self.ends[direction])
 

@@ -1,4 +1,4 @@
-"""What the engine and the cost model are to reach on an H100 or H200, beside what the records say was measured."""
+"""Targets of the engine and the cost model on an H100 or H200, beside the records."""
 
 import json
 import re
@@ -14,7 +14,7 @@ NOT_YET = "not yet measured"
 
 
 class Target(NamedTuple):
-    """A quantity, where it is to be, and what was measured, if anything was."""
+    """A quantity, its target, and its measured value, if any."""
 
     what: str
     limit: float
@@ -35,7 +35,7 @@ class Target(NamedTuple):
 
 
 def targets(folder: Path) -> list[Target]:
-    """Return the targets, with the values that the records of a folder give; those of a dry run on a CPU give none."""
+    """Return the targets, with the values of a folder's records (none from a CPU)."""
     calibration = _read(folder / "calibration.json")
     ours = [row for row in _read(folder / "kernels.json").get("rows", ()) if row["ours"] and "seconds_median" in row]
     decodes = [row for row in ours if row["kind"] == "decode" and row["kv_bytes"] >= LARGE]
@@ -84,13 +84,11 @@ def _mean(values: Sequence[float]) -> float | None:
 
 
 def _least(rows: Sequence[dict[str, Any]], width: int) -> float | None:
-    """Return the least ratio to the best peer at a width of a head."""
     ratios = [row["over_best_peer"] for row in rows if row["head_width"] == width and "over_best_peer" in row]
     return min(ratios, default=None)
 
 
 def _read(file: Path) -> dict[str, Any]:
-    """Return a record of a GPU; nothing where there is none."""
     text = file.read_text(encoding="utf-8") if file.exists() else ""
     return dict(json.loads(text)) if re.search(r'"device_type":\s*"cuda"', text) else {}
 

@@ -7,7 +7,7 @@ L1 (fp64; fp32 with exact products): the tokens are the same for swap, recomputa
 L2 (strict backend, any dtype): all logits are bitwise the same, recomputation included.
 L3 (bf16): forced along the same tokens, the logits are as near to those of exact arithmetic (fp32, fp64 on a CPU) as
    those of plain torch in bf16 without a cache that moves: at most CLOSE times as far in the root of the mean square,
-   and TWICE as far at worst. The rate of other best tokens is what is worth knowing besides.
+   and TWICE as far at worst. The rate of other best tokens is reported besides.
 
 Each check returns a flat record whose `holds` is the claim.
 """
@@ -33,7 +33,7 @@ Named = tuple[str, ReplayResult]
 
 
 def truth_plans(instance: Instance, chunk: int = 5) -> dict[str, EnginePlan]:
-    """Return the plans that L1 to L3 compare, the one to compare with first."""
+    """Return the plans of L1 to L3, the reference first."""
     plans = {way: make_plan(instance, laid_out(instance, way)) for way in WAYS}
     plans["chunked"] = make_plan(instance, laid_out(instance, "recompute", chunk=chunk))
     plans["alone"] = make_plan(instance, laid_out(instance, alone=True))
@@ -45,8 +45,8 @@ def check_all(
 ) -> list[Record]:
     """Return the records of all levels on a device: L0 and L3 in bf16, L1 in fp32 (fp64 on a CPU), the strict L2.
 
-    On a CPU the strict kernels run in the interpreter, and in fp64; plain torch has none, and no L2. On a GPU the
-    kernels that ran have to be all that there are.
+    On a CPU the strict kernels run in the interpreter, in fp64; plain torch has no L2. On a GPU all kernels have to
+    run.
     """
     exact, strict_dtype = (torch.float32, torch.bfloat16) if device == "cuda" else (torch.float64,) * 2
     plans = truth_plans(instance, chunk)
@@ -85,7 +85,7 @@ def swaps_are_exact(engine: Engine, preserved: EnginePlan, swapped: EnginePlan) 
 
 
 def tokens_are_equal(engine: Engine, plans: Mapping[str, EnginePlan]) -> list[Record]:
-    """L1: a record for every plan but the first, which the others are compared with."""
+    """L1: a record for every plan but the first, the reference."""
     return [_equal_tokens(engine, *pair) for pair in _pairs(engine, plans)]
 
 
@@ -120,7 +120,6 @@ def teacher_of(plan: EnginePlan, run: ReplayResult) -> Tensor:
 
 
 def _close(engine: Engine, exact: ReplayResult, reference: ReplayResult, other: Named) -> Record:
-    """L3: a run forced along the tokens of the exact run, as the reference was."""
     ours, theirs = _distances(exact, other[1]), _distances(exact, reference)
     mean, usual = ((sum(x * x for x in each) / len(each)) ** 0.5 for each in (ours, theirs))
     flips = sum(row.argmax() != other[1].logits.get(k, row).argmax() for k, row in exact.logits.items())
@@ -132,7 +131,6 @@ def _close(engine: Engine, exact: ReplayResult, reference: ReplayResult, other: 
 
 
 def _distances(exact: ReplayResult, other: ReplayResult) -> list[float]:
-    """Return the relative error of the logits of every token; infinite for one that is missing."""
     rows = other.logits
     return [float((row - rows[k]).norm() / row.norm()) if k in rows else inf for k, row in exact.logits.items()]
 
@@ -142,19 +140,16 @@ def _run(engine: Engine, plan: EnginePlan, teacher: Tensor | None = None) -> Rep
 
 
 def _pairs(engine: Engine, plans: Mapping[str, EnginePlan]) -> list[tuple[Named, Named]]:
-    """Run the plans; return the first with each of the others."""
     first, *others = ((name, _run(engine, plan)) for name, plan in plans.items())
     return [(first, other) for other in others]
 
 
 def _unequal(a: ReplayResult, b: ReplayResult) -> int:
-    """Return how many logits rows are not bitwise the same, those that only one of the runs has included."""
     common = a.logits.keys() & b.logits.keys()
     return len(a.logits.keys() ^ b.logits.keys()) + sum(not torch.equal(a.logits[k], b.logits[k]) for k in common)
 
 
 def _difference(a: ReplayResult, b: ReplayResult) -> list[float]:
-    """Return the largest difference of the logits of every token; infinite for one that only one run has."""
     if a.logits.keys() != b.logits.keys():
         return [float("inf")]
     return [float((row - b.logits[key]).abs().max()) for key, row in a.logits.items()]

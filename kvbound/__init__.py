@@ -1,8 +1,4 @@
-"""The roof, what users touch: `import kvbound as kv` gives all that is public, and here is the command line.
-
-What is public, and the module that each name comes from, stands in one list: `__init__.pyi`. A name is loaded when it
-is first used.
-"""
+"""The roof: `import kvbound as kv` gives all that is public, listed in `__init__.pyi`; names load when first used."""
 
 import ast
 import sys
@@ -25,7 +21,7 @@ _NOTEBOOK = {
     "kvbound.comparison": "Comparison",
     "hypotheses.verdict": "Verdict",
 }
-"""What notebooks show as a table and a picture, by module: the ground knows neither."""
+"""Shown in notebooks as a table and a picture, by module."""
 
 
 def __getattr__(name: str) -> Any:

@@ -1,4 +1,4 @@
-"""Policies beside the proved optimum, or the best bound, with handlings as given and with free ones."""
+"""Policies beside the proved optimum or best bound, with handlings as given and free."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ USUAL = (
     "vllm-v1", "vllm-v1-cached", "sglang", "trtllm-max-utilization", "sarathi-serve",
     "infercept", "mars", "augserve", "vllm", "fcfs", "serial",
 )  # fmt: skip
-"""The engines that people run (vLLM also as it is by default, with what a call freed found again); the schedulers made
-for calls; the vLLM that their papers compare with; and two that never evict: `serial` is the worst to expect."""
+"""Engines (vLLM also by default, which finds again what a call freed), schedulers for calls, the vLLM of their papers,
+and two that never evict: `serial` is the worst to expect."""
 USUAL_WITHOUT_EVICTION = ("fcfs", "sjf", "sjf-api", "mars-order", "serial")
-"""The rule of Figure 1 is what runs on a machine that evicts in calls only."""
+"""Figure 1's rule is for machines that evict in calls only."""
 WORDS = {"as-given": "handling as given", "free": "handling free"}
 SHORT = {"as-given": "as given", "free": "free"}
 UNMEASURED = "nothing to measure against was looked for (--optimum does)"
@@ -60,12 +60,12 @@ def compare(
     """Run the policies, and find what they are measured against: with handlings as given, and free where they differ.
 
     `policies` are names (None: the usual ones; one text may hold several, with commas), Policy objects or classes, or
-    functions, as `get_policy` takes them. They are measured against the optimum (or what is known of it), the best
-    lower bound, or nothing. `time_limit` is in seconds of the processor, for each policy and each optimum (None: 60 for
-    an optimum, and policies run to their end); `window` is what `kvcore.metrics` takes. A policy that cannot run, or
-    does not end in time, has a row that says why.
-    `schedules`, by name, come from others (`kv.read_run`, `kv.read_schedule`): InvalidSchedule if one breaks a rule.
-    Without `traces` only the best policy's schedule is kept, which saves most of the memory, and cannot be drawn.
+    functions, as `get_policy` takes them. They are measured against the optimum (or its bounds), the best lower bound,
+    or nothing. `time_limit` is in processor seconds, for each policy and each optimum (None: 60 for an optimum, none
+    for policies); `window` is that of `kvcore.metrics`. A policy that cannot run, or not in time, has a row that says
+    why. `schedules`, by name, come from others (`kv.read_run`, `kv.read_schedule`): InvalidSchedule if one breaks a
+    rule. Without `traces` only the best policy's schedule is kept, which saves most of the memory; others cannot be
+    drawn.
     """
     usual = USUAL if instance.machine.evict else USUAL_WITHOUT_EVICTION
     names = usual if policies is None else policy_names(policies) if isinstance(policies, str) else policies
@@ -100,13 +100,12 @@ def compare(
 
 
 def beside_policies(result: Result) -> Comparison:
-    """Return what was solved as a comparison with the usual policies on the same instance."""
+    """Return a solve as a comparison with the usual policies on its instance."""
     found = compare(result.instance, None, result.objective, against=None)
     return replace(found, optima={_kinds(result.instance, "as-given")[0]: result})
 
 
 def _kinds(instance: Instance, handling: str) -> list[str]:
-    """Return the handlings for which an optimum is sought: both, where they differ."""
     calls = [call for request in instance.requests for call in request.calls]
     if not calls:
         return ["as-given"]
@@ -115,7 +114,7 @@ def _kinds(instance: Instance, handling: str) -> list[str]:
 
 @dataclass(frozen=True)
 class Comparison:
-    """Policies and outside schedules on one instance, and what they are measured against, by handling."""
+    """Policies and outside schedules on one instance, and their optimum or bound, by handling."""
 
     instance: Instance
     objective: str
@@ -124,7 +123,6 @@ class Comparison:
     interrupted: bool = False
 
     def __repr__(self) -> str:
-        """Return the best policy, and what it is measured against."""
         runs = [run.row for run in self.policies if run.row["value"] is not None]
         best = [min(runs, key=lambda row: Fraction(row["value"]))] if runs else []
         known = [f"best of {len(runs)} policies {row['policy']} {row['value']}" for row in best]
@@ -132,7 +130,7 @@ class Comparison:
         return f"Comparison({self.instance.name!r}, {self.objective}: {'; '.join(known)})"
 
     def rows(self) -> list[dict[str, Any]]:
-        """Return a JSON-ready row per schedule, with its ratio to the bound on each optimum as an exact fraction."""
+        """Return a JSON-ready row per schedule, with its ratio to each optimum's bound as an exact fraction."""
         rows = [(run.label, run.row) for run in self.policies]
         rows += [
             (
@@ -173,7 +171,7 @@ class Comparison:
         ]
 
     def figure(self, path: str | None = None) -> Figure:
-        """Draw every schedule, one column each, on the same axes; into a file if a `path` is given."""
+        """Draw every schedule, one column each, on the same axes; save it if a `path` is given."""
         from kvbound.plots import compare_schedules
 
         check_drawable(self.instance)
@@ -187,7 +185,7 @@ class Comparison:
         return f"mean {units.named(row['mean'], self.objective)}"
 
     def draw_ladder(self, path: str) -> None:
-        """Draw policies, best schedules and all bounds on one axis, a group for each handling."""
+        """Draw these rows on one axis, a group for each handling."""
         from kvbound.plots import ladder, save
 
         rows = self.ladder_rows()
@@ -196,7 +194,7 @@ class Comparison:
         save(ladder(rows, units=units_of(self.instance)).figure.figure, path)
 
     def ladder_rows(self) -> list[dict[str, Any]]:
-        """Return the rows of the ladder: policies, best schedules and all bounds, for each handling."""
+        """Return policies, best schedules and all bounds as rows, for each handling."""
         rows = []
         for kind, optimum in self.optima.items():
             mine = [{**run.row, "label": run.label} for run in self.policies]
@@ -210,14 +208,13 @@ class Comparison:
         return [(row["label"], trace) for row, trace in self._traced()]
 
     def _traced(self) -> list[tuple[dict[str, Any], Trace]]:
-        """Return the rows that hold a schedule, each with its trace."""
         traces = [run.trace for run in self.policies] + [found.trace for found in self.optima.values()]
         return [(row, trace) for row, trace in zip(self.rows(), traces, strict=True) if trace is not None]
 
     def explained(self) -> list[Explained]:
-        """Explain every schedule beside the best one for the first handling, or the best there is.
+        """Explain every schedule beside the best of the first handling, or the best there is.
 
-        The ratio without calls is to the first bound, or else to the value of that schedule.
+        The ratio without calls is to the first bound, else to that schedule's value.
         """
         schedules = self.schedules()
         if not schedules:
@@ -230,7 +227,7 @@ class Comparison:
         return explain_all(schedules, reference, self.objective, least)
 
     def report(self) -> Report:
-        """Return all of it as a page."""
+        """Return the report of the comparison."""
         from kvbound.report import Report
 
         verdicts = [verdict(kind, optimum) for kind, optimum in self.optima.items()]
@@ -247,7 +244,7 @@ class Comparison:
 
 
 def ladder_of(optimum: Result) -> list[dict[str, Any]]:
-    """Return a row for each bound of the ladder, the lowest first; without a ladder, for the bound that was proved."""
+    """Return a row for each bound of the ladder, lowest first; without a ladder, for the proved bound."""
     row = {**optimum.to_json(), "value": None}
     rungs = [rung.row(optimum.objective) for rung in optimum.ladder or () if rung.bound is not None]
     if not rungs:
@@ -263,7 +260,7 @@ def _ratio(value: int | str | None, optimum: Result) -> str | None:
 
 
 def verdict(kind: str, optimum: Result, took: str = "") -> str:
-    """Say what was proved for a handling; `took` is written behind a proof."""
+    """Say what was proved for a handling; `took` follows a proof."""
     if optimum.status in ("optimal", "claimed"):
         proved = "is proved optimal" if optimum.status == "optimal" else f"is the optimum as {optimum.proved_by} claims"
         return f"{WORDS[kind]}: {in_words(optimum, optimum.value)} {proved}{took} ({because(optimum)})"

@@ -1,4 +1,4 @@
-"""What a notebook shows of a thing, a table and its schedules, and the same picture from Python."""
+"""Things as notebooks show them, a table and schedules; the same picture from Python."""
 
 from __future__ import annotations
 
@@ -29,9 +29,8 @@ from kvcore.trace import Trace
 def plot(thing: object) -> Figure:
     """Draw an Instance, a Trace, a Result, a Comparison or a Verdict; return the Figure, which `kv.save` writes.
 
-    Schedules are drawn as Gantt charts above the memory: of a trace or a result, of a comparison, or of the schedules
-    that refute a hypothesis. A result that is only a bound is drawn as its ladder, an instance as it would run on a
-    machine without limits. BadInput for anything else, and for more than 200 requests.
+    Schedules (of a verdict, those that refute) become Gantt charts above the memory, a result without one its ladder,
+    an instance its run on a machine without limits. BadInput for anything else, and for more than 200 requests.
     """
     raise BadInput(f"an Instance, Trace, Result, Comparison or Verdict is drawn, not a {type(thing).__name__}")
 
@@ -77,7 +76,7 @@ def _schedules(columns: Sequence[tuple[str, Trace]]) -> Figure:
 
 
 def html(thing: Any) -> str:
-    """Return a table of an Instance, a Result, a Comparison or a Verdict, above its picture where there is one."""
+    """Return a table of an Instance, a Result, a Comparison or a Verdict, above its picture, if any."""
     try:
         picture = render(plot(thing))
     except BadInput:
@@ -90,7 +89,6 @@ def html(thing: Any) -> str:
 
 @singledispatch
 def _tables(thing: Any) -> Iterator[Element]:
-    """Yield the tables of a thing."""
     raise NotImplementedError
 
 

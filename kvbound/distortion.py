@@ -1,4 +1,4 @@
-"""What coarsening does to the sizes of an instance, and block sizes and slots that change them little."""
+"""How coarsening changes the sizes of an instance, and gentler sizes."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ MILD = 0.1  # a distortion of which nothing is said beyond its size
 
 
 class Distortion(NamedTuple):
-    """What an instance has after coarsening over what it had, both in fine tokens and ticks.
+    """Sizes of an instance after coarsening over those before, both in fine tokens and ticks.
 
-    `peaks`: the peaks of all requests together; `times`: their tokens and calls, each generated in one tick;
-    `memory`: that of the device (1: there is no limit).
+    `peaks`: the sum of all requests' peaks; `times`: that of their tokens and calls, each token in one tick; `memory`:
+    the device's (1: no limit).
     """
 
     peaks: float
@@ -31,7 +31,7 @@ class Distortion(NamedTuple):
 
 
 def distortion(fine: Instance, coarse: Instance) -> Distortion:
-    """Return what coarsening made of `fine`, which `coarse` was made from."""
+    """Return the distortion of `fine` in its `coarse` version."""
     grid = coarse.coarsening
     if grid is None:
         raise BadInput(f"{coarse.name} was not coarsened")
@@ -46,7 +46,7 @@ def distortion(fine: Instance, coarse: Instance) -> Distortion:
 
 
 def gentler(instance: Instance, *, block_tokens: int, slot_ticks: int) -> tuple[int, int] | None:
-    """Return the largest of these sizes, halved again and again, that distort mildly (None: none does)."""
+    """Return the largest of these sizes, halved repeatedly, that distort mildly (None: none does)."""
     while max(block_tokens, slot_ticks) > 2:
         block_tokens, slot_ticks = max(1, block_tokens // 2), max(1, slot_ticks // 2)
         with suppress(BadInput):

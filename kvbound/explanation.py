@@ -1,20 +1,14 @@
-"""Where the time of a schedule goes, and that of its requests: exact parts that add up to the whole.
+"""Where the time of a schedule and of its requests goes: exact parts that add up (docs/explain.md defines them).
 
-**A batch** of D ticks is split thus. Transfers get D less what it would last without them (all of it, if nothing is
-processed). Of the rest, recomputation gets the share of its tokens that had been processed before. What is left goes to
-the terms of the function that is largest (the first of equals), in proportion to their values (in millionths of a
-tick, rounded so that they add up): to the fixed cost what
-depends on no amount of work (`busy`, `any_decode`, `any_prefill`), to memory traffic the KV read (`decode_kv`,
-`prefill_kv`), to compute all other terms. Where one function of the work has `busy` and another has not, as in a
-roofline, the two are memory traffic and compute: what is not fixed in the one is memory traffic, and the other is
-compute throughout. Where all terms are 0 the batch is fixed cost, as it is with unit cost.
+**A batch** of D ticks: transfers get D less its duration without them. Of the rest, recomputation gets the share of
+tokens processed before. The remainder goes to the terms of the largest function (the first of equals), in proportion to
+their values, in millionths of a tick, rounded so that they add up. Where one function of the work has `busy` and
+another has not (a roofline), what is not fixed in the one is memory traffic, and the other is compute throughout.
 
-**Between batches** the device is idle: with a ready request, or else with one in a call, or else until an arrival.
-
-**A request** that is ready and does not work in a batch, nor is swapped in it, waits for memory if it does not fit
-beside what the batch holds; else for the batch's budgets (tokens, requests, one phase) if they have no room for a token
-of it (for all that is ahead of it, without `chunked`); else for nothing: the schedule could have taken it. One that
-becomes ready while a batch runs waits for its end. KV that this batch drops counts as if it were kept.
+**A request** that is ready and neither works nor is swapped waits for memory if it does not fit beside the batch; else
+for the budgets (tokens, requests, one phase) without room for a token of it (for all that is ahead of it, without
+`chunked`); else for nothing. One that becomes ready during a batch waits for its end. KV that this batch drops counts
+as kept.
 """
 
 from __future__ import annotations
@@ -35,10 +29,10 @@ from kvcore.schedule import Batch
 from kvcore.trace import BatchTrace, CallTrace, RequestTrace, Step, Trace
 
 PARTS = ("fixed", "compute", "memory traffic", "recompute", "transfers", "idle: ready", "idle: calls", "idle: arrivals")
-"""What the time up to the last completion goes to."""
+"""Parts of the time up to the last completion."""
 BOUND = ("fixed", "compute", "memory traffic", "transfers")  # a batch by what gets most of it
 SPENT = ("work", "recompute", "calls", "transfers", "memory", "budgets", "batch under way", "nothing")
-"""What the time of a request goes to; it waits for the last four."""
+"""Parts of a request's time; it waits for the last four."""
 SHARE = 10**6  # a tick in the parts of which batches are split
 SWAPS = ("swap_out_tokens", "swap_in_tokens", "swap_outs", "swap_ins")
 FIXED = ("busy", "any_decode", "any_prefill")
@@ -49,8 +43,8 @@ READ = ("decode_kv", "prefill_kv")
 class Explanation:
     """Where the time of a schedule goes, in ticks.
 
-    `parts`: of the time to the last completion, by `PARTS`, together all of it. `batches`: how many are bound by what,
-    by `BOUND`. `requests`: of the flow time of each, by `SPENT`, together all of it; `spent` is their sum.
+    `parts` of the time to the last completion, by `PARTS`; `batches` bound by each of `BOUND`; parts of the flow time
+    of each of `requests`, by `SPENT`.
     """
 
     parts: dict[str, Fraction]
@@ -59,12 +53,12 @@ class Explanation:
 
     @property
     def spent(self) -> dict[str, int]:
-        """What the time of all requests goes to; together the total flow time."""
+        """The parts of all requests' time; together the total flow time."""
         return {kind: sum(times[kind] for times in self.requests.values()) for kind in SPENT}
 
 
 class Difference(NamedTuple):
-    """The first batch that two schedules do not share, counted from 0; None where one of them has ended."""
+    """The first batch that two schedules do not share, from 0; None where one has ended."""
 
     batch: int
     ours: Batch | None
@@ -78,9 +72,9 @@ class Difference(NamedTuple):
 
 
 def explain(trace: Trace) -> Explanation:
-    """Say where the time of a schedule goes: exact parts that add up; `docs/explain.md` defines each.
+    """Return where the time of a schedule goes: exact parts that add up (`docs/explain.md`).
 
-    Running time: linear in the batches, and in the steps of the requests (batches in between are handled as arrays).
+    Running time: linear in the batches and in the steps of the requests.
     """
     recomputed = [0] * len(trace.batches)
     room = _Room(trace)
@@ -106,7 +100,7 @@ def explain(trace: Trace) -> Explanation:
 
 
 def first_difference(ours: Trace, theirs: Trace) -> Difference | None:
-    """Return the first batch that differs in its start, work or moves; None where the schedules are the same."""
+    """Return the first batch that differs in start, work or moves (None: none does)."""
     mine, other = ours.expanded().batches, theirs.expanded().batches
     for j, (a, b) in enumerate(zip(mine, other, strict=False)):
         if a != b:
@@ -118,9 +112,9 @@ def first_difference(ours: Trace, theirs: Trace) -> Difference | None:
 
 
 def ratio_without_calls(trace: Trace, objective: str, bound: Value) -> Fraction | None:
-    """Return value / bound with the time of all calls, which no schedule changes, taken from both.
+    """Return value / bound, both without the time of all calls.
 
-    None where the objective is no sum of flow times, or nothing is left of the bound.
+    None for other objectives than sums of flow times, and where nothing is left of the bound.
     """
     if objective not in SUMS:
         return None
@@ -131,7 +125,7 @@ def ratio_without_calls(trace: Trace, objective: str, bound: Value) -> Fraction 
 
 
 class Explained(NamedTuple):
-    """A schedule beside another one: where its time goes, where the two part, and the ratio without calls."""
+    """A schedule beside another one: parts of its time, the first difference, and the ratio without calls."""
 
     label: str
     found: Explanation
@@ -156,7 +150,7 @@ class Explained(NamedTuple):
 def explain_all(
     schedules: Sequence[tuple[str, Trace]], reference: tuple[str, Trace], objective: str, bound: Value
 ) -> list[Explained]:
-    """Explain labelled schedules beside a reference; `bound` is what the ratio is taken to."""
+    """Explain labelled schedules beside a reference; the ratio is to `bound`."""
     label, other = reference
     theirs = explain(other)
     return [
@@ -184,7 +178,6 @@ def batch_parts(cost: Cost, batch: BatchTrace) -> dict[str, int]:
 
 
 def _terms(cost: Cost, function: CostFunction, features: Features) -> Iterator[tuple[str, int]]:
-    """Yield what each term of a function belongs to, and its value."""
     works = [f for f in cost.functions if any(Features._fields[k] not in SWAPS for k, _ in f.terms) or f.tokens_above]
     roofline = len({f.busy > 0 for f in works}) == 2
     rest = "memory traffic" if roofline and function.busy else "compute"
@@ -197,7 +190,7 @@ def _terms(cost: Cost, function: CostFunction, features: Features) -> Iterator[t
 
 
 def _covered(trace: Trace, spans: Iterable[tuple[int, int]]) -> int:
-    """Return for how many ticks between batches at least one of the spans goes on."""
+    """Return the ticks between batches in which at least one of the spans goes on."""
     gaps = zip([0, *(batch.end for batch in trace.batches)], [batch.start for batch in trace.batches], strict=False)
     events = sorted(
         (tick, change, kind)
@@ -217,8 +210,6 @@ Ints = NDArray[np.int64]
 
 
 class _Room:
-    """What is left in each batch, as arrays."""
-
     def __init__(self, trace: Trace) -> None:
         machine, batches = trace.instance.machine, trace.batches
         self.machine = machine
@@ -240,7 +231,7 @@ def _left(limit: int | None, used: Ints) -> Ints:
 
 
 class _Life:
-    """One request from its arrival on: `spent` by `SPENT`, and when it was in calls, and ready between batches."""
+    """`spent` by `SPENT`, and when a request was in calls, and ready between batches."""
 
     def __init__(self, request: RequestTrace, room: _Room) -> None:
         self.request = request
@@ -273,7 +264,7 @@ class _Life:
             self.known += self.request.request.calls[call.segment].returns
 
     def _until(self, j: int) -> None:
-        """Count the time up to the start of batch j: the call, the batch that was under way, and what came then."""
+        """Count the time up to the start of batch j: the call, the batch under way, and the rest."""
         room, start = self.room, int(self.room.starts[j])
         if self.since > self.now:
             self.spent["calls"] += min(start, self.since) - self.now
@@ -291,7 +282,7 @@ class _Life:
             self.now = start
 
     def _wait(self, first: int, last: int, dropped: int) -> None:
-        """Count the batches from `first` up to `last`, and the gaps before each: it is ready and does not work."""
+        """Count waiting in batches from `first` up to `last`, and in the gaps before each."""
         if first == last:
             return
         room, batches = self.room, slice(first, last)
@@ -306,7 +297,6 @@ class _Life:
         self.now = int(room.ends[last - 1])
 
     def _idle(self, first: int, starts: Ints, ends: Ints) -> None:
-        """Count gaps before batches from `first` on."""
         need, use, _ = self._need()
         machine = self.room.machine
         none = need > self.room.between[first : first + len(starts)] + machine.blocks(self.device)
@@ -315,14 +305,13 @@ class _Life:
         self.ready += [(int(a), int(b)) for a, b in zip(starts, ends, strict=True) if a < b]
 
     def _count(self, ticks: Ints, none: NDArray[np.bool_], lacks: NDArray[np.bool_]) -> None:
-        """Count times of waiting: for memory where `none` is left, for budgets where they lack, or else for nothing."""
         memory, budgets = int(ticks[none].sum()), int(ticks[lacks & ~none].sum())
         self.spent["memory"] += memory
         self.spent["budgets"] += budgets
         self.spent["nothing"] += int(ticks.sum()) - memory - budgets
 
     def _need(self) -> tuple[int, Use, str]:
-        """Return the blocks with which it could work, what its work takes of budgets, and the phase."""
+        """Return the blocks with which it could work, its use of budgets, and the phase."""
         held = self.device + self.host
         left = self.known - held
         phase = "decode" if held and left == 1 else "prefill"

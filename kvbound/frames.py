@@ -1,4 +1,4 @@
-"""Traces, results, comparisons and sweeps as tables of pandas: numbers, with the unit in the name of a column."""
+"""Traces, results, comparisons and sweeps as tables of pandas."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from sweeps import Sweep
 
 Rows = Iterable[dict[str, Any]]
 NESTED = ("handling", "completion", "ladder", "log")
-"""Keys of a row that have an entry for each call, request, method or event: tables of their own."""
+"""Keys of a row with an entry for each call, request, method or event: tables of their own."""
 SPREADS = ("latency", "latency_without_calls", "ttft", "tpot", "normalized_latency")
 PARTS = ("mean", "p50", "p99")
 PER_TOKEN = ("tpot", "normalized_latency")
@@ -28,11 +28,11 @@ FRACTION = re.compile(r"-?\d+(/\d+)?")
 def to_dataframe(thing: Trace | Result | Comparison | Sweep | Rows, view: str | None = None) -> Any:
     """Return a pandas DataFrame of numbers, with the unit in the name of each column, such as `latency_p99_seconds`.
 
-    A tick of an instance that does not say its length is one second. Of a Trace `requests` (the default) or `batches`;
-    of a Result its `row`, its `ladder` of bounds (the default where there is no schedule), the `log` of a solve,
-    `requests` or `batches`; of a Comparison its `rows` or `ladder`; of a Sweep its `cells` or `summary`. The view
-    `json` of a Result or a Comparison has all that JSON has, in ticks. Rows in dictionaries, as of
-    `heuristics.load.load_rows`, are taken as they are, fractions in text as numbers.
+    A tick without a length is one second. Views: of a Trace `requests` (the default) or `batches`; of a Result its
+    `row`, its `ladder` of bounds (the default without a schedule), the `log` of a solve, `requests` or `batches`; of a
+    Comparison its `rows` or `ladder`; of a Sweep its `cells` or `summary`. The view `json` of a Result or a Comparison
+    has all that JSON has, in ticks. Rows in dictionaries, as of `heuristics.load.load_rows`, stay as they are;
+    fractions in text become numbers.
 
     Raises:
         BadInput: there is no such view, or nothing that makes a table.
@@ -65,7 +65,6 @@ def to_dataframe(thing: Trace | Result | Comparison | Sweep | Rows, view: str | 
 
 
 def _row(row: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what a result row says, without what is for scripts alone."""
     names = ("label", "group", "instance", "objective", "policy", "status", "error")
     facts = {name: row[name] for name in names if name in row}
     facts |= _values(row, row["objective"], Fraction(row["tick_seconds"]), "value", "mean", "bound")
@@ -86,7 +85,6 @@ def _measured(measures: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _values(row: Mapping[str, Any], objective: str, tick: Fraction, *names: str) -> dict[str, Any]:
-    """Return values of an objective in its unit, which stands in their names."""
     unit = {"late-requests": "requests", "normalized-latency": "seconds_per_token"}.get(objective, "seconds")
     scale = 1 if objective == "late-requests" else tick
     return {f"{name}_{unit}": _number(row[name], scale) for name in names if name in row}
@@ -97,7 +95,6 @@ def _number(value: Value | str | None, scale: Fraction | int = 1) -> float:
 
 
 def _told(result: Result, entries: Iterable[Rung | LogEntry] | None) -> Rows:
-    """Return the rows of a list that a result has besides: its ladder, or its log."""
     for entry in entries or ():
         row = {"took_seconds" if key == "seconds" else key: cell for key, cell in entry.row(result.objective).items()}
         values = _values(row, result.objective, result.instance.tick_seconds, "value", "bound")

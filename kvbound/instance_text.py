@@ -15,7 +15,7 @@ LONGEST = 100  # the most letters of the segments of a request
 
 
 def facts_in_words(instance: Instance, sizes: Sizes) -> list[str]:
-    """Return the lines that say what an instance is; its first requests may be all that is at hand."""
+    """Return the lines that describe an instance, of which the first requests suffice."""
     machine, units = instance.machine, units_of(instance)
     tick = "" if units.time == "ticks" else f"; a tick is {_time(Fraction(1), units)}"
     switches = ", ".join(name if getattr(machine, name) else f"no {name}" for name in SWITCHES)
@@ -52,7 +52,7 @@ def segments_in_words(segments: Sequence[Segment], units: Units) -> str:
 
 
 def request_cells(instance: Instance, most: int) -> tuple[Cells, str]:
-    """Return the requests as a table, up to so many of them, with weights and output limits if any, and its caption."""
+    """Return the first requests as a table with its caption, with weights and output limits if any."""
     units, weighted = units_of(instance), any(request.weight != 1 for request in instance.requests)
     limited = any(request.max_new for request in instance.requests)
     columns = ("request", f"arrival, {units.time}", "prompt", "decode and calls", "output", "peak")
@@ -78,7 +78,6 @@ def _budgets(machine: Machine, units: Units) -> str:
 
 
 def _time(ticks: Fraction, units: Units) -> str:
-    """Write a short time in a unit that suits it alone."""
     short = time_units(ticks, units.tick_seconds)
     return f"{float(ticks * short.tick):.4g} {short.time}"
 

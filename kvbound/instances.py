@@ -1,4 +1,4 @@
-"""Instances by what a user calls them."""
+"""Instances by name or file."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from workloads.builtin import BUILTIN, builtin_instance, is_builtin
 
 
 def load_instance(source: str) -> Instance:
-    """Return an instance by its file, `-` (standard input), a built-in name, or a name of the library.
+    """Return an instance by file, `-` (standard input), a built-in name, or a name of the library.
 
     A built-in name goes before a file, a file before the library. BadInput if there is none.
     """

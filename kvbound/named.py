@@ -1,4 +1,4 @@
-"""What Python users call, with an instance by name or file; `kvbound.__init__.pyi` lists it."""
+"""Python functions that take an instance by name or file."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ R = TypeVar("R")
 
 
 def by_name(function: Callable[Concatenate[Instance, P], R]) -> Callable[Concatenate[Instance | str | Path, P], R]:
-    """Return the function, which then takes an instance by its name or file, too."""
+    """Return the function, which then takes an instance by name or file, too."""
 
     @wraps(function)
     def called(instance: Instance | str | Path, /, *arguments: P.args, **options: P.kwargs) -> R:
@@ -52,7 +52,7 @@ compare = by_name(comparison.compare)
 
 
 def read(source: str | Path) -> Any:
-    """Return what a file holds, an Instance, a Schedule or a Certificate; or the instance of that name.
+    """Return the Instance, Schedule or Certificate in a file; or the instance of that name.
 
     BadInput says what is wrong with it.
     """

@@ -1,4 +1,4 @@
-"""What one request may do, batch by batch, as a graph to look at."""
+"""The options of one request, batch by batch, as a graph."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ MOST_OPTIONS = 10**7  # options, as a rough count has them, beyond which no grap
 
 
 def request_graph(instance: Instance, request: str) -> nx.MultiDiGraph:
-    """Return the states of a request, by its id, and what leads from one to the next, the rules R2 to R4 and R8 to R10.
+    """Return the states of a request, by its id, and the steps between them under the rules R2 to R4 and R8 to R10.
 
-    Nodes are `LocalState`s without time: `wait` is 1 before the arrival and while a call runs, else 0. An edge is an
-    option of a batch, with tokens `drop`, `swap_out`, `swap_in` and `work`; or `waits`, until it is ready. The graph
-    has `start` and `end`. Raises BadInput for an unknown id, and where there are too many options to look at.
+    Nodes are `LocalState`s without time: `wait` is 1 before the arrival and while a call runs, else 0. An edge is a
+    batch's option, with tokens `drop`, `swap_out`, `swap_in` and `work`; or `waits`, until it is ready. The graph has
+    `start` and `end`. BadInput for an unknown id, and for too many options.
     """
     found = next((each for each in instance.requests if each.id == request), None)
     if found is None:

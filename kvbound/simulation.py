@@ -18,10 +18,10 @@ from kvcore.trace import Trace
 from solvers import simulate_policy
 
 NEXT_NAME = re.compile(r",(?!\s*(?:\w+=|\d+\s*(?:,|$)))")
-"""The commas between names: those before `r0=3` or a number are part of the name of a policy with parameters."""
+"""The commas between names: those before `r0=3` or a number are part of a policy's name."""
 
 Watch = Callable[[str], AbstractContextManager[Any]]
-"""Makes what is shown while something goes on, from words for it; what it gives takes the progress of a solve."""
+"""Makes a progress display from words."""
 
 
 def unwatched(_: str) -> AbstractContextManager[None]:
@@ -31,7 +31,7 @@ def unwatched(_: str) -> AbstractContextManager[None]:
 
 @dataclass(frozen=True)
 class Simulation:
-    """One policy (or outside schedule) on one instance: its row, and its schedule (None: it could not run)."""
+    """One policy (or outside schedule) on one instance: its row and schedule (None: it could not run)."""
 
     row: dict[str, Any] = field(repr=False)
     schedule: Schedule | None = None
@@ -39,12 +39,12 @@ class Simulation:
 
     @property
     def label(self) -> str:
-        """The name of the policy, or that of the outside schedule."""
+        """The name of the policy or the outside schedule."""
         return str(self.row["policy"] or self.row["schedule"])
 
 
 def match_handling(instance: Instance, sha256: str) -> Instance:
-    """Return the instance with free calls if that is the one meant (`--handling free`)."""
+    """Return the instance, with free calls for `--handling free`."""
     free = instance.with_free_calls()
     return free if sha256 == free.sha256 else instance
 
@@ -52,7 +52,7 @@ def match_handling(instance: Instance, sha256: str) -> Instance:
 def outside_schedules(
     instance: Instance, schedules: Mapping[str, Schedule], objective: str, window: Fraction | None = None
 ) -> list[Simulation]:
-    """Return schedules made elsewhere, by name, as the referee executes them, on the instance or on that of free calls.
+    """Return outside schedules by name, executed by the referee, on the instance or with free calls.
 
     Raises:
         InvalidSchedule: one breaks a rule.
@@ -84,9 +84,9 @@ def simulate_policies(
 ) -> tuple[list[Simulation], bool]:
     """Run policies, until Ctrl-C or SIGTERM: return what has run, and whether that came.
 
-    What keeps a policy from running is raised if `strict`, and else stands in its row under `error`. `window` is what
-    `kvcore.metrics.summary` takes, `predictions`, `seed` and `time_limit` what `solvers.simulate_policy` does.
-    Without `traces` only the best schedule on each instance is kept: those of an hour take gigabytes.
+    A policy's error is raised if `strict`, else stands in its row under `error`. `window` is that of
+    `kvcore.metrics.summary`; `predictions`, `seed` and `time_limit` those of `solvers.simulate_policy`. Without
+    `traces` only the best schedule on each instance is kept: those of an hour take gigabytes.
     """
     runs: list[Simulation] = []
     for policy in map(get_policy, policies):
@@ -112,14 +112,13 @@ def simulate_policies(
 
 
 def _with_best_trace(runs: Sequence[Simulation]) -> list[Simulation]:
-    """Return them without schedules and traces, but for the best of each instance."""
     held = sorted((run for run in runs if run.trace), key=lambda run: Fraction(run.row["value"]), reverse=True)
     best = {run.row["instance_sha256"]: id(run) for run in held}.values()
     return [run if id(run) in best else replace(run, schedule=None, trace=None) for run in runs]
 
 
 def policy_names(text: str) -> list[str]:
-    """Return the policies that a comma-separated list (or `all`) names; BadInput for an unknown one."""
+    """Return the policies of a comma-separated list (or `all`); BadInput for an unknown one."""
     if text == "all":
         return list(POLICIES)
     names = [name.strip() for name in NEXT_NAME.split(text)]

@@ -1,4 +1,4 @@
-"""What is measured of many requests as columns and rows of text; `kvcore.metrics.summary` says what each number is."""
+"""Measures as columns and rows of text (`kvcore.metrics.summary` defines each)."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -35,7 +35,7 @@ SENTENCES = {
     "batch under way": "waiting for the end of a batch that was under way when they came or returned",
     "nothing": "waiting although memory and budgets have room: the policy does not take them",
 }
-"""What requests do in the time of each kind, as the end of a sentence."""
+"""The work of requests in the time of each kind, as the end of a sentence."""
 NAMED = 6  # the most requests that a sentence names
 CAUSES = ("total", "calls", "queued", "transfer", "recomputation")
 WASTED = {"total": "wasted", "calls": "in calls", "recomputation": "refills"}  # else as their causes
@@ -46,7 +46,7 @@ Labelled = Sequence[tuple[str, Row]]  # summaries, each with its label
 
 
 class Cells(NamedTuple):
-    """The columns and rows of a table, and which columns are of numbers; a cell of None is empty."""
+    """The columns and rows of a table, and the columns of numbers; a cell of None is empty."""
 
     columns: Sequence[str]
     rows: Sequence[Sequence[object]]
@@ -54,26 +54,26 @@ class Cells(NamedTuple):
 
 
 def standing(row: Row) -> str:
-    """Return the status of a result's row in words, which name whose claim it is."""
+    """Return the status of a result's row, with whose claim it is."""
     return f"claimed by {row['proved_by']}" if row["status"] == "claimed" else str(row["status"])
 
 
 def title(result: Result) -> str:
-    """Name what is held for people: the optimum, whose claim it is, the best found, or a lower bound."""
+    """Name what is held: the optimum, whose claim it is, the best found, or a lower bound."""
     if result.value is None:
         return "lower bound"
     return {"optimal": "optimum", "claimed": result.standing}.get(result.status, "best found")
 
 
 def because(result: Result) -> str:
-    """Say why no schedule is below the bound: the kind of certificate, or the argument of a claim."""
+    """Say why no schedule is below the bound: the certificate, or the argument of a claim."""
     if result.certificate is not None and result.certified_bound == result.bound:
         return f"certificate {result.certificate.proof.kind}"
     return "" if result.horizon is None else result.horizon.why
 
 
 def times_cells(rows: Labelled, units: Units, *, wide: bool = True) -> Cells:
-    """Return the times, a row for each labelled summary; unless `wide`, those that an 80-column terminal takes."""
+    """Return the times, a row for each labelled summary; 80 columns unless `wide`."""
     calls = any(measured["handlings"] for _, measured in rows)
     few = (("latency", "p99"), ("latency_without_calls", "mean") if calls else ("tpot", "p99"), *TTFT)
     names = TIMES if wide else few
@@ -83,7 +83,7 @@ def times_cells(rows: Labelled, units: Units, *, wide: bool = True) -> Cells:
 
 
 def work_cells(rows: Labelled, units: Units, *, wide: bool = True) -> Cells:
-    """Return throughput, waste and moves, a row for each labelled summary; unless `wide`, what 80 columns take."""
+    """Return throughput, waste and moves, likewise."""
     cells = [{"work": label} | _work(measured, rate_unit(units)) for label, measured in rows]
     columns = list(cells[0]) if cells else ["work"]
     if not wide:
@@ -94,18 +94,17 @@ def work_cells(rows: Labelled, units: Units, *, wide: bool = True) -> Cells:
 
 
 def spread(seconds: Mapping[str, float] | None, part: str, units: Units) -> str | None:
-    """Return a part of a spread, such as its mean, which is in seconds, in the unit of time (None: it is not known)."""
+    """Return a part of a spread, such as its mean, from seconds in the unit of time (None: not known)."""
     found = (seconds or {}).get(part)
     return None if found is None else f"{found / float(units.seconds):.4g}"
 
 
 def rate_unit(units: Units) -> str:
-    """Return what rates are per: a second, or a tick where that is the unit."""
+    """Return the unit below rates: a second, or a tick where that is the unit."""
     return "tick" if units.time == "ticks" else "s"
 
 
 def _work(measured: Row, second: str) -> dict[str, object]:
-    """Return the cells of a summary by their headings."""
     waste = measured["waste_share"] or {}
     rates = zip(("requests", "tokens", "good"), RATES, strict=True)
     return {
@@ -127,12 +126,12 @@ def milliseconds(seconds: float) -> str:
 
 
 def percent(share: float | None, digits: int = 1) -> str | None:
-    """Return a share in percent (None: it is not known)."""
+    """Return a share in percent (None: not known)."""
     return None if share is None else f"{100 * share:.{digits}f} %"
 
 
 def without_calls(value: int | str | None, instance: Instance, objective: str) -> list[str | None]:
-    """Return the cell of the mean latency without calls, which no schedule changes; none where there is none such."""
+    """Return the cell of the mean latency without calls; empty without calls."""
     calls = sum(request.call_time for request in instance.requests)
     if not calls or objective != "total-flow-time":
         return []
@@ -140,12 +139,12 @@ def without_calls(value: int | str | None, instance: Instance, objective: str) -
 
 
 def value_columns(units: Units, objective: str, *names: str) -> list[str]:
-    """Return the headings of columns that hold values of an objective."""
+    """Return the headings of an objective's columns."""
     return [f"{name}, {units.of(objective)}" for name in names]
 
 
 def explained_cells(rows: Sequence[Explained], units: Units) -> list[Cells]:
-    """Return where the time of schedules goes, and that of their requests; parts that none has are left out."""
+    """Return the parts of schedules' time, and of their requests', without empty ones."""
     parts = [part for part in PARTS if any(row.found.parts[part] for row in rows)]
     spent = [kind for kind in SPENT if any(row.found.spent[kind] for row in rows)]
     calls = any(row.found.spent["calls"] for row in rows) and any(row.ratio is not None for row in rows)
@@ -171,7 +170,7 @@ def explained_cells(rows: Sequence[Explained], units: Units) -> list[Cells]:
 
 
 def differences(rows: Sequence[Explained], units: Units) -> list[str]:
-    """Return for each schedule what its time is more and less than that of the other one, and where they part first."""
+    """Return how each schedule's parts differ from the reference's, and where they part first."""
     return [line for row in rows if row.difference for line in _differences(row, row.difference, units)]
 
 
@@ -186,7 +185,7 @@ def _differences(row: Explained, found: Difference, units: Units) -> Iterator[st
 
 
 def causes(rows: Sequence[Explained], units: Units) -> list[str]:
-    """Return up to three sentences on why the schedule that takes most of all takes longer than the one beside it."""
+    """Return up to three sentences on why the longest schedule takes longer than the reference."""
     if not rows:
         return []
     worst = max(rows, key=lambda row: sum(row.found.spent.values()))
@@ -206,7 +205,6 @@ def causes(rows: Sequence[Explained], units: Units) -> list[str]:
 
 
 def _change(ours: Mapping[str, Value], theirs: Mapping[str, Value], units: Units) -> str:
-    """Write a difference as the sum of those of its parts, the largest first."""
     changes = {part: Fraction(ours[part]) - Fraction(theirs[part]) for part in ours}
     largest = sorted(changes, key=lambda part: -abs(changes[part]))
     shown = [part for part in largest if round(changes[part] * units.tick, 6)]
@@ -220,7 +218,6 @@ def _signed(ticks: Fraction, units: Units) -> str:
 
 
 def _batch(batch: Batch | None, other: Batch | None, units: Units) -> str:
-    """Write what a batch does; of the work that the other one does as well, how many requests it is for."""
     if batch is None:
         return "has ended"
     does = []
@@ -234,7 +231,7 @@ def _batch(batch: Batch | None, other: Batch | None, units: Units) -> str:
 
 
 def calls_cells(best: dict[str, Any], rows: Sequence[dict[str, Any]], units: Units, objective: str) -> Cells:
-    """Return what the best schedule does with the KV of each call, and which calls others handle otherwise."""
+    """Return the best schedule's handling of each call, and other handlings."""
     columns = ["schedule", *value_columns(units, objective, "value"), "more", "calls"]
     cells = [[best["label"], units.value(best["value"], objective), None, _calls(best["handling"])]]
     for row in sorted((row for row in rows if row["value"] is not None), key=lambda row: Fraction(row["value"])):
@@ -246,7 +243,6 @@ def calls_cells(best: dict[str, Any], rows: Sequence[dict[str, Any]], units: Uni
 
 
 def _calls(handling: Mapping[str, str]) -> str:
-    """Write which calls are handled how, each handling once."""
     found: dict[str, list[str]] = {}
     for call, how in handling.items():
         found.setdefault(how, []).append(call)
@@ -258,7 +254,7 @@ def _few(names: list[str]) -> list[str]:
 
 
 def handling_text(row: dict[str, Any]) -> str:
-    """Count the handlings of a row for people; of a policy that did not run, say why."""
+    """Count a row's handlings; of a policy that did not run, say why."""
     if "error" in row:
         return str(row["error"]).removeprefix(f"policy {row['policy']} ").replace(f" on {row['instance']}:", ":")
     counts = Counter(row["handling"].values())
@@ -271,7 +267,7 @@ def decimal(text: str | None) -> str | None:
 
 
 def between(result: Result) -> str:
-    """Say what is known of the optimum, in words."""
+    """Say what is known of the optimum."""
     at_most = f"at most {in_words(result, result.value)}"
     if result.bound is None:
         return f"the optimum is {at_most}; no lower bound was proved"

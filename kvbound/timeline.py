@@ -1,4 +1,4 @@
-"""What each request is doing at every moment, as exact intervals derived from a trace."""
+"""The activity of each request, as exact intervals of a trace."""
 
 from itertools import groupby
 from typing import Literal, NamedTuple
@@ -9,15 +9,14 @@ Kind = Literal[
     "prefill", "decode", "recompute", "transfer", "paused", "swapped-out", "waiting", "call-preserved",
     "call-discarded", "call-swapped", "call-mixed",
 ]  # fmt: skip
-"""What a request is doing. It works: `prefill`, `decode`, or `recompute` (tokens processed before are among those of
-the batch). It is ready and does not work: `transfer` (KV of it is swapped in this batch), `paused` (it holds device
-KV), `swapped-out` (it holds KV on the host only), `waiting` (it holds none). It is in a call, and of the KV held at the
-call's start all is on the device (`call-preserved`), all is on the host (`call-swapped`), none is left
-(`call-discarded`), or anything else (`call-mixed`)."""
+"""Activities. At work: `prefill`, `decode`, or `recompute` (the batch has tokens processed before). Ready without work:
+`transfer` (KV is swapped in this batch), `paused` (device KV held), `swapped-out` (host KV only), `waiting` (no KV).
+In a call, where the KV held at its start is: all on the device (`call-preserved`), all on the host (`call-swapped`),
+gone (`call-discarded`), or anything else (`call-mixed`)."""
 
 
 class Interval(NamedTuple):
-    """From tick `start` to tick `end`, which is later, the request does the same thing."""
+    """The request does the same thing from tick `start` to the later tick `end`."""
 
     start: int
     end: int
@@ -27,8 +26,8 @@ class Interval(NamedTuple):
 def timeline(trace: Trace) -> dict[str, list[Interval]]:
     """Return the intervals of every request, in the order of the instance.
 
-    Those of one request tile [arrival, completion] without gap or overlap, and neighbours differ in kind. KV is counted
-    after the moves of a batch, from its start on; a call that returns within a batch ends its interval there.
+    Those of one request tile [arrival, completion]; neighbours differ in kind. KV is counted after the moves of a
+    batch, from its start on; a call that returns within a batch ends its interval there.
     """
     return {request.request.id: _intervals(request, trace.batches) for request in trace.requests}
 
@@ -48,8 +47,6 @@ def _intervals(trace: RequestTrace, batches: list[BatchTrace]) -> list[Interval]
 
 
 class _Row:
-    """The intervals of one request up to `now`, and the state it is in then."""
-
     def __init__(self, arrival: int) -> None:
         self.now = arrival
         self.intervals: list[Interval] = []
@@ -62,7 +59,6 @@ class _Row:
         return self.call is None or self.call.end <= self.now
 
     def extend(self, end: int, kind: Kind) -> None:
-        """Do `kind` from now to `end`; one interval with the one before if that is of the same kind."""
         if end <= self.now:
             return
         if self.intervals and self.intervals[-1].kind == kind:
@@ -72,7 +68,6 @@ class _Row:
         self.now = end
 
     def wait(self, until: int) -> None:
-        """Neither work nor move until a tick: first in the call, if it runs, then ready."""
         if self.call is not None:
             self.extend(min(until, self.call.end), self.kind_in(self.call))
         self.extend(until, "paused" if self.device else "swapped-out" if self.host else "waiting")
@@ -85,6 +80,5 @@ class _Row:
         return "call-swapped" if self.host == call.held else "call-mixed"
 
     def work(self, step: Step, end: int, call: CallTrace | None) -> None:
-        """Work in a batch that ends at `end`; it may start a call."""
         self.extend(end, "recompute" if step.recomputed else step.phase)
         self.call = call

@@ -1,7 +1,7 @@
-"""Schedules for Chrome's trace viewer and Perfetto: the Trace Event format, in microseconds.
+"""Schedules for Chrome's trace viewer and Perfetto, in the Trace Event format.
 
-A schedule is a process. Its first thread has the batches, its second the transfers, and each request has one of its own
-with its work and its calls; drops are instants there. Two counters follow the memory.
+A schedule is a process with a thread of batches, one of transfers, and one for each request with its work, calls and
+drops (instants). Two counters follow the memory.
 """
 
 import json
@@ -40,7 +40,6 @@ def trace_events(label: str, trace: Trace, pid: int = 1) -> Iterator[Event]:
 
 
 def _events(trace: Trace, each: bool) -> Iterator[Event]:
-    """Yield the events with their times in ticks."""
     yield _name("thread_name", 0, BATCHES, "batches")
     yield from _batches(trace, each)
     if any(request.moves for request in trace.requests):
@@ -55,7 +54,7 @@ def _events(trace: Trace, each: bool) -> Iterator[Event]:
 
 
 def _batches(trace: Trace, each: bool) -> Iterator[Event]:
-    """Yield the batches, or the runs of batches of the same decodes with the features and the memory of the first."""
+    """Runs of batches of the same decodes have the features and the memory of the first."""
     number = 0
     for run in trace.runs:
         whole = BatchTrace(run.start, run.ends[-1] - run.start, run.features, run.devices[0], 0, run.host)
@@ -70,7 +69,6 @@ def _batches(trace: Trace, each: bool) -> Iterator[Event]:
 
 
 def _work(trace: Trace, request: RequestTrace, tid: int, each: bool) -> Iterator[Event]:
-    """Yield the steps, those that decode without a tick between them as one unless it is `each`."""
     batches, joined = trace.batches, list[list[Step]]()
     for step in request.steps:
         before = joined[-1][-1] if joined else step
@@ -96,7 +94,6 @@ def _calls(request: RequestTrace, tid: int) -> Iterator[Event]:
 
 
 def _moves(trace: Trace, request: RequestTrace, tid: int) -> Iterator[Event]:
-    """Yield swaps, which last as long as their batch, and drops, which take no time."""
     for move in request.moves:
         batch = trace.batches[move.batch]
         args = {"request": request.request.id, "batch": move.batch, "tokens": move.tokens}
@@ -108,7 +105,6 @@ def _moves(trace: Trace, request: RequestTrace, tid: int) -> Iterator[Event]:
 
 
 def _counter(name: str, curve: Sequence[tuple[int, int]]) -> Iterator[Event]:
-    """Yield the levels of a memory, where they change."""
     before = 0
     for tick, tokens in curve:
         if tokens != before:
@@ -125,6 +121,5 @@ def _name(what: str, pid: int, tid: int, name: str) -> Event:
 
 
 def _microseconds(ticks: int, tick: Fraction) -> int | float:
-    """Return ticks of so many microseconds in microseconds, whole where it is."""
     whole, rest = divmod(ticks * tick.numerator, tick.denominator)
     return whole + rest / tick.denominator if rest else whole

@@ -1,4 +1,4 @@
-"""The unit of time and of KV in which people see an instance: the same in every table, picture and report of it."""
+"""The unit of time and of KV of an instance, for every table, picture and report."""
 
 from collections.abc import Mapping
 from fractions import Fraction
@@ -11,12 +11,12 @@ from kvcore.metrics import AVERAGES, Value
 TIMES = (("min", Fraction(60), Fraction(36000)), ("s", Fraction(1), Fraction(1)),
          ("ms", Fraction(1, 10**3), Fraction(1, 10**3)), ("µs", Fraction(1, 10**6), Fraction(1, 10**6)),
          ("ns", Fraction(1, 10**9), Fraction(0)))  # fmt: skip
-"""Units of time: name, seconds, and the seconds from which on it is taken."""
+"""Units of time: name, seconds, and the least seconds at which it is taken."""
 DIGITS = 6  # of a number that is not whole
 
 
 class Units(NamedTuple):
-    """A unit of time with its seconds, the seconds of a tick, and what KV is counted in."""
+    """A unit of time with its seconds, the seconds of a tick, and the unit of KV."""
 
     time: str
     seconds: Fraction
@@ -43,7 +43,7 @@ class Units(NamedTuple):
         return f"{self.time} per token" if objective in AVERAGES else self.time
 
     def value(self, value: int | str | Fraction | None, objective: str) -> str | None:
-        """Write a value of an objective, as rows and results hold it, without its unit (None: there is none)."""
+        """Write a value from a row or a result, without its unit (None: there is none)."""
         return None if value is None else number(self.size(value, objective))
 
     def size(self, value: int | str | Fraction, objective: str) -> Fraction:
@@ -56,10 +56,10 @@ class Units(NamedTuple):
 
 
 def units_of(instance: Instance) -> Units:
-    """Return the units of an instance: ticks where a tick is one second, which is what a file without a length says.
+    """Return the units of an instance: ticks where a tick is one second, the default of a file.
 
-    Otherwise the largest unit of time of which the last completion takes one, if each request has the device to itself
-    (minutes, if a request takes ten hours then). A coarse token of KV is a block of fine ones.
+    Otherwise the largest unit of time within the last completion, if each request has the device to itself. A coarse
+    token of KV is a block of fine ones.
     """
     decode = instance.cost.duration(
         Features(busy=1, any_decode=1, tokens=1, generated=1, decode_requests=1, decode_kv=1)
@@ -73,7 +73,7 @@ def units_of(instance: Instance) -> Units:
 
 
 def time_units(ticks: Value, tick_seconds: Fraction) -> Units:
-    """Return the units in which a time of so many ticks is best seen."""
+    """Return the units that suit this many ticks."""
     if tick_seconds == 1:
         return Units("ticks", Fraction(1), tick_seconds)
     name, seconds, _ = next(unit for unit in TIMES if ticks * tick_seconds >= unit[2])
@@ -81,17 +81,17 @@ def time_units(ticks: Value, tick_seconds: Fraction) -> Units:
 
 
 def seconds_of(tick_seconds: Fraction) -> Units:
-    """Return the units in which tables of several instances are: seconds, or ticks where a tick is one second."""
+    """Return the units for several instances: seconds, or ticks where a tick is one second."""
     return Units("ticks" if tick_seconds == 1 else "s", Fraction(1), tick_seconds)
 
 
 def units_of_row(row: Mapping[str, Any]) -> Units:
-    """Return the units for a row of a result of which the instance is not at hand."""
+    """Return a row's units, without its instance."""
     return time_units(Fraction(row["value"] or row["bound"] or 0), Fraction(row["tick_seconds"]))
 
 
 def number(value: Value) -> str:
-    """Write a number for people: a whole one as it is, another one with six digits."""
+    """Write a whole number as it is, another one with six digits."""
     value = Fraction(value)
     if value.denominator == 1:
         return f"{value.numerator:,}"

@@ -1,4 +1,4 @@
-"""What a schedule wasted, in totals: work done twice, KV moved, memory held for nothing, time without a batch."""
+"""The waste of a schedule."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ WASTE = dict(
 
 
 def wasted(trace: Trace) -> dict[str, Any]:
-    """Return what a schedule wasted, JSON-ready: `kvcore.metrics.summary`, and what follows.
+    """Return the waste of a schedule, JSON-ready: `kvcore.metrics.summary`, and more.
 
     `idle_seconds` without a batch between the first arrival and the end, `request_seconds` by what the requests do
     (`kvbound.timeline`), `waste_token_seconds` of KV by cause, and where `batch_tokens` is limited, the batches below
-    that (`batches_below_budget`) and the share of the budgets that all of them leave (`budget_unused`).
+    that (`batches_below_budget`) and the unused share of all budgets (`budget_unused`).
     """
     instance = trace.instance
     tick, budget = instance.tick_seconds, instance.machine.batch_tokens
@@ -45,7 +45,7 @@ def wasted(trace: Trace) -> dict[str, Any]:
 
 
 def wasted_cells(trace: Trace) -> Cells:
-    """Return what a schedule wasted as a table."""
+    """Return the waste of a schedule as a table."""
     found, machine, kv = wasted(trace), trace.instance.machine, units_of(trace.instance).kv
     end = float(makespan(trace) * trace.instance.tick_seconds)
     shares = found["waste_share"] or {}

@@ -1,4 +1,4 @@
-"""What solves the models and runs the policies: one driver, one result."""
+"""Solvers and runners of policies: one driver, one result."""
 
 from solvers.driver import solve
 from solvers.simulate import free_calls, simulate_policy

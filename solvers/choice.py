@@ -1,4 +1,4 @@
-"""Which formulation and solver run for an instance, and why."""
+"""Which ways run for an instance, and why."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -25,14 +25,14 @@ WHY = {
     PRICES: "prices of slots prove what a search over them does not reach",
     BOUND: "no exact search takes it, but lower bounds scale",
 }
-"""What proves, in the order in which it has its turns where it applies, and why."""
+"""The proving ways in the order of their turns, and why."""
 
 SEARCH = "search was asked for: the exact searches over slots and events"
 
 
 @dataclass(frozen=True)
 class Choice:
-    """What will run, and why in words. Lanes run side by side, and in each its ways take turns.
+    """The ways that run, and why. Lanes run side by side; the ways of a lane take turns.
 
     The first lane has a head start, in seconds. `named`: the user named a way, and hears if it declines.
     """
@@ -46,7 +46,7 @@ class Choice:
 def choose(
     instance: Instance, objective: str, formulation: str, solver: str, ways: Sequence[str] = ("auto",)
 ) -> Choice:
-    """Choose what runs; a formulation, a solver or ways that are named are taken at their word."""
+    """Choose what runs; a named formulation, solver or way is taken as given."""
     wanted, why = _wanted(formulation, solver, list(ways))
     said: dict[Way, str | None] = {}
     many = len(instance.requests) > SolveOptions.given().few_joint
@@ -66,7 +66,6 @@ def choose(
 
 
 def _wanted(formulation: str, solver: str, ways: list[str]) -> tuple[Sequence[Way], str]:
-    """Return the ways that names stand for, and why these in words; `auto`: all that prove, without a reason."""
     if ways != ["auto"]:
         if (formulation, solver) != ("auto", "auto"):
             raise BadInput("name ways, or a formulation and a solver, not both")
@@ -90,7 +89,6 @@ def _wanted(formulation: str, solver: str, ways: list[str]) -> tuple[Sequence[Wa
 
 
 def _named(names: Sequence[str]) -> list[Way]:
-    """Return the ways of these names, of a formulation or in full."""
     labels: dict[str, Way] = {}
     for way in WAYS.values():
         labels.setdefault(way.formulation, way)
@@ -102,7 +100,7 @@ def _named(names: Sequence[str]) -> list[Way]:
 
 
 def _race(provers: tuple[Way, ...]) -> Choice:
-    """Choose all that may prove something, in turns, and beside it what finds schedules: at once if none is exact."""
+    """All that may prove, in turns, beside what finds schedules: at once if none is exact."""
     why = WHY[provers[0]]
     if CONFIGURATIONS in provers:  # other searches see less there
         provers = (CONFIGURATIONS, BOUND)

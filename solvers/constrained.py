@@ -1,8 +1,8 @@
 """Solving `batch-bigm` with rows of the user's own, inside a worker process.
 
-What is proved is of the schedules that the model describes and that obey the rows. A policy's schedule may break them:
-it is not started from, and its value is a guess. The model with the batches and ticks of all schedules of that value
-either has the best that obeys, or it says that the best is worse; then it is solved for a larger value.
+A proof is about the schedules of the model that obey the rows. A policy's schedule may break them: its value is a
+guess. The model with the batches and ticks of all schedules of that value either has the best that obeys, or says that
+the best is worse; then it is solved for a larger value.
 """
 
 import time
@@ -28,13 +28,11 @@ from solvers.packing import Constraint, name_of, unpack
 
 
 def run(job: SolveJob, send: Send) -> Done | Failed:
-    """Solve until the batches are enough for the best schedule found; schedules and bounds are sent as they come."""
+    """Solve until the batches are enough for the best schedule found; send results as they come."""
     return _Run(job, send).solve()
 
 
 class _Run:
-    """The best schedule that obeys so far, and why the latest one found does not."""
-
     def __init__(self, job: SolveJob, send: Send) -> None:
         self.job, self.send = job, send
         self.functions = unpack(job.constraints)
@@ -43,7 +41,6 @@ class _Run:
         self.refused = ""
 
     def solve(self) -> Done | Failed:
-        """Solve with the batches and ticks that schedules of some value have, until one of that value is found."""
         assert self.job.upper_bound is not None
         limit = self.job.upper_bound
         for _ in range(5):  # the value is doubled while no schedule obeys the constraints
@@ -64,7 +61,7 @@ class _Run:
         raise BadInput(f"no schedule of {self.job.objective} {limit // 2} or less obeys the constraints: {names}")
 
     def solve_with(self, horizon: Horizon, limit: Value) -> Done:
-        """Solve the model that has every schedule of at most `limit`; up to there its bounds hold for all."""
+        """The model has every schedule of at most `limit`; its bounds hold for all up to there."""
         job = self.job
         model = BigM(job.instance, job.objective, horizon.batches, upper_bound=limit, as_is=True)
         if not job.formulation.endswith(":plain"):
@@ -83,7 +80,6 @@ class _Run:
         )
 
     def take(self, model: BigM, rows: list[Any]) -> None:
-        """Keep the schedule that the variables describe if it obeys, as it is executed, and is the best."""
         try:
             schedule = model.schedule()
         except InvalidSchedule as broken:
@@ -98,7 +94,7 @@ class _Run:
             self.send(Found(schedule, None))
 
     def enough(self, value: Value) -> Horizon:
-        """Return the batches that every schedule of at most `value` has at most, if there is an argument."""
+        """Return the most batches of any schedule of at most `value`, if there is an argument."""
         instance, objective = self.job.instance, self.job.objective
         found = by_busy_time(instance, objective, value) or by_last_completion(instance, objective, value)
         if found is None:
@@ -108,7 +104,7 @@ class _Run:
 
 
 def add(model: BigM, functions: Iterable[Constraint]) -> list[Any]:
-    """Let each function add its rows to the model; return them all. BadInput says what is wrong with a function."""
+    """Let each function add its rows to the model; return all rows. BadInput for a wrong function."""
     pyomo = model.model
     before, objective = {id(row) for row in _rows(pyomo)}, pyomo.objective.expr
     for k, function in enumerate(functions):

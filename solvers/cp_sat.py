@@ -1,4 +1,4 @@
-"""OR-Tools CP-SAT, for the constraint program, inside a worker process."""
+"""OR-Tools CP-SAT for the constraint program, in a worker process."""
 
 import math
 from typing import Any
@@ -9,7 +9,7 @@ from solvers.messages import Bound, Done, Found, Send, SolveJob, optimal
 
 
 def run(job: SolveJob, send: Send) -> Done:
-    """Build the constraint program of `job` and solve it; schedules and bounds are sent as they come."""
+    """Build and solve the constraint program of `job`; send results as they come."""
     from ortools.sat.python import cp_model
 
     from formulations.cp_sat import CpSat
@@ -26,8 +26,6 @@ def run(job: SolveJob, send: Send) -> Done:
     solver.parameters.max_time_in_seconds = job.time_limit
 
     class Reporter(cp_model.CpSolverSolutionCallback):  # type: ignore[misc]
-        """Sends every solution that is found."""
-
         def on_solution_callback(self) -> None:
             claimed = program.objective_value(round(self.ObjectiveValue()))
             send(Found(program.schedule(self.Value), claimed))

@@ -1,4 +1,4 @@
-"""Solve an instance: choose formulations and solvers, run them in worker processes, believe only the referee."""
+"""The driver: chooses ways, runs them in worker processes, believes only the referee and the checker."""
 
 from __future__ import annotations
 
@@ -61,22 +61,21 @@ def solve(
 ) -> Result:
     """Return the best schedule found and the best bound proved: optimal if a certificate meets the value.
 
-    Where only the word of a search or a solver meets it, the ladder of `bounds` looks for a certificate for
-    `certify_limit` seconds: None is what is left of the time limit, or, without one, as long as the claim took and at
-    least the option `solve.certify`. A claim that no certificate reaches stays `claimed`. A `certify_limit` that is
-    given is spent wherever the best bound is a word.
+    Where only the word of a search or a solver meets the value, the ladder of `bounds` looks for a certificate for
+    `certify_limit` seconds. None: the rest of the time limit or, without one, as long as the claim took and at least
+    the option `solve.certify`. A claim without a certificate stays `claimed`. A given `certify_limit` is spent wherever
+    the best bound is a word.
 
     `ways` are names of the table of ways (`solvers.ways`), or a formulation and a solver name one of them.
-    `handling="free"` frees every call. `time_limit` is in seconds, `memory_limit` in MiB for each worker process.
-    `gap` and `target` stop early: at (value - bound) / bound <= gap, or when it is decided whether a schedule of at
-    most `target` exists. `warm_start` is "best" (every policy that the machine suits: those that have not run in their
-    part of the time run in `improve`, or after the workers), a policy's name (`serial` stands in for one that does not
-    end in its part of the time, and the result says so), or "none". `known` are schedules at hand, by name: the referee
-    judges them, and what is found is no worse. Ctrl-C ends the solve with what was found so far (`stopped` is
-    "interrupted").
+    `handling="free"` frees every call. `time_limit` is in seconds, `memory_limit` in MiB for each worker process. `gap`
+    and `target` stop early: at (value - bound) / bound <= gap, or when it is decided whether a schedule of at most
+    `target` exists. `warm_start` is "best" (every policy that the machine suits; those that have not run in their part
+    of the time run in `improve`, or after the workers), a policy's name (`serial` replaces one that is late, and the
+    result says so), or "none". `known` are schedules by name: the referee judges them, and the result is no worse.
+    Ctrl-C returns what was found so far (`stopped` is "interrupted").
 
-    The bound `alone` (see `bounds`), with `shares` and `fresh` where no way is named, and a policy's schedule are there
-    before any worker process, so that a limit leaves both whatever becomes of the workers.
+    The bound `alone` (with `shares` and `fresh` where no way is named) and a policy's schedule are there before any
+    worker process, whatever the limits.
 
     `options` sets numbers that steer the searches, such as `{"speed.step": 0.2}` (`kvbound options`).
 
@@ -105,30 +104,25 @@ def solve(
 
 
 def _declined(ends: Sequence[Done | Failed]) -> bool:
-    """Whether no worker could even start on it."""
     failures = [end for end in ends if isinstance(end, Failed)]
     return len(failures) == len(ends) and failures[0].why != "crash"
 
 
 @dataclass
 class _Solve:
-    """A solve in three steps: an opening, a race, and a certification.
+    """A solve in three steps.
 
-    The *opening* is there before any worker: quick bounds, and the schedules of policies. The *race* is that of the
-    workers. It ends when value and bound meet the limits; but a way that is named has its say before a bound of the
-    opening decides. The *certification* climbs the ladder of bounds to a value that is met by a word alone; the result
-    names what gave its word all the same.
+    The *opening* has quick bounds and the schedules of policies. The *race* ends when value and bound meet the limits;
+    but a named way has its say before a bound of the opening decides. The *certification* climbs the ladder to a value
+    that a word alone meets.
     """
 
     job: SolveJob
-    """What all jobs have in common, with the first of the ways."""
     choice: Choice
     held: Held
     ends: list[Done | Failed] = field(default_factory=lambda: [Done(Stop.INTERRUPTED)])
-    """How the jobs of the race ended."""
     certifying_seconds: float | None = None
     interrupted: bool = False
-    """Whether Ctrl-C ended the certification."""
     ladder: list[Rung] | None = None
     rejected: list[str] = field(default_factory=list)
     sizes: dict[str, Size] = field(default_factory=dict)
@@ -138,7 +132,6 @@ class _Solve:
         self.horizons = {way.label: Horizon(0, True, way.horizon) for way in WAYS.values() if way.horizon}
 
     def run(self, known: Mapping[str, Schedule], warm_start: str) -> Result:
-        """Return what the steps come to; Ctrl-C ends each with what was found so far."""
         try:
             self.opening.run(known, warm_start)
             self.ends = [Done(Stop.TIME_LIMIT)]
@@ -159,7 +152,6 @@ class _Solve:
     # --- the race ------------------------------------------------------------------------------------------------
 
     def race(self) -> None:
-        """Run the ways that were chosen, and then the policies that are left."""
         lanes = [[self.job_of(way, lane) for way in lane] for lane in self.choice.lanes]
         head_start = 0.0 if self.opening.policies else self.choice.head_start  # those that are left run in `improve`
         self.ends = self.let_run(lanes, self.held.decided, head_start)
@@ -167,7 +159,6 @@ class _Solve:
             self.opening.go_through(self.held.started + self.limits.time)
 
     def job_of(self, way: Way, beside: Sequence[Way] = ()) -> SolveJob:
-        """Return the job of a way, from what is known on; without a time limit what is endless gets one."""
         left, schedule = max(0.1, self.limits.time - self.held.seconds), self.held.incumbent.schedule
         is_endless = way.endless and not self.job.is_limited
         return replace(
@@ -180,14 +171,13 @@ class _Solve:
     def let_run(
         self, lanes: Sequence[Sequence[SolveJob]], finished: Callable[[], Stop | None], head_start: float = 0.0
     ) -> list[Done | Failed]:
-        """Run jobs in worker processes, and take in what they report."""
         return race(
             lanes, self.receive, finished,
             tick=self.held.report, best_known=lambda: self.held.incumbent.value, head_start=head_start,
         )  # fmt: skip
 
     def receive(self, job: SolveJob, message: Message) -> None:
-        """Take in what a worker reports; what the referee or the checker refuses is `rejected`."""
+        """Take a worker's report; what the referee or the checker refuses is `rejected`."""
         try:
             if isinstance(message, Found):
                 self.take_schedule(job, message)
@@ -205,7 +195,6 @@ class _Solve:
             self.ladder.append(message)
 
     def take_schedule(self, job: SolveJob, found: Found) -> None:
-        """Let the referee execute a schedule that may be the best, unless its way knows nothing of constraints."""
         value = self.held.incumbent.value
         is_blind = bool(self.job.constraints) and not job.formulation.startswith("batch-bigm")
         if not is_blind and (found.claimed is None or value is None or found.claimed < value):
@@ -214,7 +203,6 @@ class _Solve:
     # --- the certification ---------------------------------------------------------------------------------------
 
     def certify_limit(self, result: Result) -> float:
-        """Return for how many seconds to look for a certificate."""
         if self.limits.certify is not None:
             is_word = result.bound_kind != "certificate" or result.proved_by == "alone"
             return self.limits.certify if is_word and result.status != "optimal" else 0.0
@@ -224,7 +212,6 @@ class _Solve:
         return self.limits.time - result.seconds if self.job.is_limited else least
 
     def certify(self, seconds: float) -> None:
-        """Let the ladder of bounds go on, until a certificate meets the value that is claimed, or time is up."""
         began, claimant, self.ladder = self.held.seconds, self.held.bounded_by, []
         job = replace(self.job_of(BOUND), upper_bound=self.held.incumbent.value, time_limit=min(seconds, NO_TIME_LIMIT),
                       constraints=b"")  # fmt: skip
@@ -237,10 +224,7 @@ class _Solve:
     # --- the result ----------------------------------------------------------------------------------------------
 
     def result(self) -> Result:
-        """Make the result; if no worker could even start on it, raise what the first one said.
-
-        Unless a way was named, a bound that was proved all the same is a result.
-        """
+        """If no worker could start, raise the first error; unless no way is named and there is a bound."""
         failures = [end for end in self.ends if isinstance(end, Failed)]
         if _declined(self.ends) and (self.choice.named or self.held.bounds.value is None):
             raise (MissingTool if failures[0].why == "missing tool" else BadInput)(failures[0].message)
@@ -267,7 +251,7 @@ class _Solve:
         return self.held.decided() or min(stops, key=lambda stop: stop != Stop.TIME_LIMIT, default=failed)
 
     def _horizon(self) -> Horizon:
-        """Return the horizon of the bound; a search has none, so the batches of the schedule stand there."""
+        """A search has no horizon: take the batches of the schedule."""
         horizon, schedule = self.held.bounds.horizon, self.held.incumbent.schedule
         if horizon.sufficient and not horizon.batches and schedule is not None:
             return replace(horizon, batches=len(schedule.batches))

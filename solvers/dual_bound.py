@@ -1,4 +1,4 @@
-"""The ladder of bounds: the ways that leave certificates, one after another, as a result and in a worker process."""
+"""The ladder of bounds: the ways that leave certificates."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from solvers.ways import BOUND, CERTIFYING, Way, way_of
 
 
 def ladder(instance: Instance, without: Collection[str] = ()) -> list[Way]:
-    """Return the ways that leave certificates; where no batch is faster than another, its time is the others'."""
+    """Return the ways that leave certificates, without `speed` where no batch is faster than another."""
     without = {*without, *(("speed",) * instance.cost.always_one_tick)}
     return [way for way in CERTIFYING if way.formulation not in without]
 
@@ -45,12 +45,11 @@ def rungs(
 ) -> Iterator[Rung]:
     """Yield what each way proves, one after another, until `upper` is proved optimal.
 
-    `time_limit` is in seconds of the processor, divided among the ways that apply: what one leaves, those after it
-    get. A way whose first proof may end more than `late` seconds late is declined; `alone` never is. One ends early
-    if at what it gained a second its time would not bring it beyond what the others proved. `found` is called with the
-    name of the way and each certificate, or schedule that a search comes upon, as it comes; `finds` says that searches
-    go for schedules, and `news` the value of one that others found meanwhile. On KeyboardInterrupt comes what the
-    running way had, and then the exception.
+    `time_limit` is in processor seconds, divided among the ways that apply; later ways get what earlier ones leave. A
+    way whose first proof may end more than `late` seconds late is declined, except `alone`. A way ends early if its
+    gain a second would not bring it beyond the others in its time. `found` is called with the way's name and each
+    certificate or schedule; `finds`: searches go for schedules; `news` returns the value of one found elsewhere. On
+    KeyboardInterrupt the running way's result comes before the exception.
     """
     check_objective(objective)
     instance.cost.check_linear()
@@ -71,7 +70,7 @@ def rungs(
 
 
 class _Turn:
-    """What a way does when it is its turn: `proposals` (None: it does not apply), and the `rung` that it reaches."""
+    """A way in its turn: `proposals` (None: it does not apply), and the `rung` reached."""
 
     def __init__(self, way: Way, task: bounds.task.Task, found: Callable[[str, Certificate | Schedule], None]) -> None:
         self.way, self.task, self.found = way, task, found
@@ -84,12 +83,11 @@ class _Turn:
 
     @property
     def share(self) -> int:
-        """Its share of the time: 0 if it does not apply."""
         # parts of the time for a method that can use all of it, where others get one
         return 0 if self.proposals is None else 5 if self.way.slows else 1
 
     def take(self, seconds: float, known: Value) -> bool:
-        """Prove what can be proved in so much time, as others have proved `known`; say whether it was interrupted."""
+        """Prove more than `known` in the time; say whether it was interrupted."""
         began = time.process_time()
         self.task.deadline = began + seconds
         unchecked: Proposal | None = None
@@ -126,7 +124,7 @@ class _Turn:
             self.found(self.way.formulation, certificate)
 
     def _most(self, before: Rung) -> float:
-        """Return what it would prove by its deadline if the bound rose as fast as since the rung before."""
+        """Return the bound at its deadline if it rises as fast as since the rung before."""
         if before.bound is None or self.rung.bound is None:
             return inf
         gained, took = float(self.rung.bound - before.bound), self.rung.seconds - before.seconds
@@ -134,7 +132,7 @@ class _Turn:
 
 
 def run(job: SolveJob, send: Send) -> Done:
-    """Carry out a job in a worker process: all of the ladder, or one way, which finds schedules, too."""
+    """Carry out a job in a worker process: the whole ladder, or one way, which finds schedules, too."""
     best, proved, end = Incumbent(job.instance, job.objective), Bounds(), time.process_time() + job.time_limit
     everything = way_of(job) is BOUND
 
@@ -171,10 +169,10 @@ def best_bound(
 ) -> Result:
     """Return the best bound of the ladder as a result; Ctrl-C ends it with what was proved so far.
 
-    `upper` is the value of a schedule, which some methods use; `time_limit` is in seconds, for all methods together
+    `upper` is the value of a schedule, for some methods; `time_limit` is in seconds, for all methods together
     (`method`: only that one). `options` are as in `solve`.
 
-    Raises BadInput for a name that is none, and where the one method that was asked for does not apply.
+    Raises BadInput for an unknown name, and where the named method does not apply.
     """
     named = {way.formulation: [way] for way in CERTIFYING}
     if method not in ("auto", *named):

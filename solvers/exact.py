@@ -1,4 +1,4 @@
-"""The exact searches, whose proofs a checker runs again, in this process: over slots, batch boundaries, or starts."""
+"""The exact searches, over slots, batch boundaries, or starts, in this process; a checker repeats their proofs."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from solvers.incumbent import Bounds, Incumbent
 from solvers.ways import CONFIGURATIONS, EVENTS, SLOTS
 
 EXACT = (SLOTS, EVENTS, CONFIGURATIONS)
-"""The searches, in the order in which `exact` tries them where requests are few."""
+"""The searches, in order for few requests."""
 
 
 def exact(
@@ -29,11 +29,9 @@ def exact(
 ) -> Result:
     """Return the best schedule and the best bound of the exact searches: optimal if the two meet.
 
-    `start` is a schedule to improve on (None: the best of a few policies), `time_limit` in seconds of the processor
-    (None: no limit), of which compiling, the first time on a machine, is no part. What declines, or ends at a limit of
-    its own, is under `failed`. KeyboardInterrupt goes through.
-
-    Raises BadInput for an unknown objective, and InvalidSchedule if `start` breaks a rule.
+    `start` is a schedule to improve on (None: the best of a few policies), `time_limit` in processor seconds (None: no
+    limit), without compiling. What declines, or ends at a limit of its own, is under `failed`. KeyboardInterrupt goes
+    through. Raises BadInput for an unknown objective, and InvalidSchedule if `start` breaks a rule.
     """
     compile_searches()
     began, started = time.process_time(), time.monotonic()
@@ -69,7 +67,7 @@ def exact(
 
 @cache
 def compile_searches() -> None:
-    """Run the searches on a tiny instance, so that what they need is compiled."""
+    """Compile the searches, by running them on a tiny instance."""
     rigid = Machine(memory=4, chunked=False, evict=False, pause=False)
     tiny = Instance(machine=rigid, requests=(Request(id="A", prompt=1, segments=(Segment(decode=2),)),))
     list(rungs(tiny, "total-flow-time", EXACT, time_limit=math.inf))

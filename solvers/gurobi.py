@@ -1,4 +1,4 @@
-"""Gurobi, when it is installed; the licence that comes with the wheel is limited in size and is reported as such."""
+"""Gurobi, when installed; the wheel's licence is limited in size."""
 
 from collections.abc import Callable
 from typing import Any
@@ -12,12 +12,12 @@ from solvers.messages import Done, SolveJob, optimal
 from solvers.ways import SOLVERS
 
 SIZE_LIMIT = 2000
-"""Variables, and likewise constraints, that the licence inside the wheel allows."""
+"""The most variables, and likewise constraints, under the wheel's licence."""
 _MODEL_TOO_LARGE = 10010
 
 
 def licence() -> str:
-    """Say in words what the licence found here allows (MissingTool if there is none that is valid)."""
+    """Say what the licence found here allows (MissingTool: there is no valid one)."""
     gurobipy = SOLVERS["gurobi"].load("gurobipy")
     model = gurobipy.Model(env=_environment(gurobipy))
     model.addMVar(SIZE_LIMIT + 1)
@@ -33,7 +33,7 @@ def licence() -> str:
 def minimise(
     matrix: MatrixModel, job: SolveJob, on_solution: Callable[[Array], None], on_bound: Callable[[float], None]
 ) -> Done:
-    """Run Gurobi; report every improving solution and dual bound as they come."""
+    """Run Gurobi; report every improving solution and dual bound."""
     gurobipy = SOLVERS["gurobi"].load("gurobipy")
     GRB = gurobipy.GRB
     environment = _environment(gurobipy)

@@ -15,7 +15,7 @@ from solvers.ways import SOLVERS
 def minimise(
     matrix: MatrixModel, job: SolveJob, on_solution: Callable[[Array], None], on_bound: Callable[[float], None]
 ) -> Done:
-    """Run HiGHS; report every improving solution and dual bound as they come."""
+    """Run HiGHS; report every improving solution and dual bound."""
     highspy = SOLVERS["highs"].load("highspy")
     highs = (
         SOLVERS["highs"]
@@ -45,7 +45,7 @@ def minimise(
 
 
 def _now_and_then(report: Callable[[Any], None]) -> Callable[[Any], None]:
-    """Make a callback that reports at most five times a second; HiGHS asks far more often whether to go on."""
+    """Report at most five times a second; HiGHS asks far more often."""
     reported = 0.0
 
     def callback(event: Any) -> None:

@@ -1,9 +1,8 @@
 """Better schedules for any instance and objective: policies with other parameters and priorities, run again and again.
 
-The index rule is tuned first: one R0, then what `solvers.steering` adds to it; where a function of the cost can become
-longer than the one that pays, `knee`; for late requests, `on-time`.
-Each run is one of the engine, so the referee has passed whatever is kept. Where destroy and repair applies
-(`solvers.neighbourhoods`), it goes on from the best of the policies.
+The index rule is tuned first: one R0, then what `solvers.steering` adds; where a function of the cost can become longer
+than the one that pays, `knee`; for late requests, `on-time`. Where destroy and repair applies
+(`solvers.neighbourhoods`), it goes on from the best of the policies. The referee passes every schedule that is kept.
 """
 
 from __future__ import annotations
@@ -45,11 +44,11 @@ from solvers.simulate import free_calls
 from solvers.steering import Runs, applies, steer
 
 FIRST = ("index", "sjf", "serial")
-"""What is run for a start, where none is given: the first that the machine suits. Before it, `first_policies`."""
+"""Policies for a start, after `first_policies`."""
 OTHERS = ("infermax", "vllm-v1", "mc-sf", "srpt", "sjf-api", "mars-order")
-"""What is run before all other policies."""
+"""Run before all other policies."""
 WITH_CALLS = ("trtllm-max-utilization-cached", "infercept-heuristic")
-"""What is run before those where requests call: each was the best of all on a workload."""
+"""Run before those where requests call: each was the best of all on a workload."""
 
 
 @dataclass(frozen=True)
@@ -85,11 +84,10 @@ def improve(
 ) -> Result:
     """Return the best schedule found, never worse than that of `start`: a schedule, a policy, or None for our choice.
 
-    It takes `seconds`, or, with `rounds`, runs so many policies, however long they take; then it is reproducible.
-    Ctrl-C ends it with what was found. The result names the policy that made the schedule, if a name makes it again,
-    the value of the start, and the number of rounds. `found` is called with each better schedule;
-    `options` are as in `solve`. Where no policy to start from ends in its part of the seconds
-    (`improve.first`), the result is `unknown`.
+    It takes `seconds`, or makes `rounds` runs of policies; then it is reproducible. Ctrl-C ends it with what was found.
+    The result names the schedule's policy, if a name makes it again, the value of the start, and the number of rounds.
+    `found` is called with each better schedule; `options` are as in `solve`. Where no first policy ends in its part of
+    the seconds (`improve.first`), the result is `unknown`.
 
     Raises:
         BadInput: the objective or the policy is unknown, or the start is for another instance.
@@ -122,7 +120,7 @@ def improve(
 
 
 def run(job: SolveJob, send: Send) -> Done:
-    """Carry out a job in a worker process; schedules are sent as they come."""
+    """Carry out a job in a worker process; send schedules as they come."""
     search = _Improvement(
         job.instance, job.objective, job.time_limit, None, None, lambda schedule: send(Found(schedule, None))
     )
@@ -138,8 +136,6 @@ class _OverError(Exception):
 
 @dataclass
 class _Improvement:
-    """The best schedule so far, and what is left of the rounds or of the seconds."""
-
     instance: Instance
     objective: str
     seconds: float
@@ -150,22 +146,17 @@ class _Improvement:
     options: ImproveOptions = field(default_factory=ImproveOptions.given)
     made: int = 0
     took: float = 0.0
-    """The seconds of the last run of the engine."""
     r0: float | None = None
-    """The best R0 of the index rule, in seconds."""
     runs: Runs | None = None
-    """Compiled runs of it, where they apply."""
     best: Index | None = None
-    """It with its best steps."""
     turned_best: Callable[[Any], Policy] | None = None
-    """Makes `knee`, `on-time` or `refill` with its best parameters, of factors by request."""
+    """The best schedule so far, and the rounds or seconds left."""
     turned_value: Value | float = math.inf
     schedule: Schedule = field(init=False)
     value: Value = field(init=False)
     name: str | None = field(init=False)
 
     def start(self, given: Schedule | str | None, ran: Collection[str] = ()) -> None:
-        """Take the schedule to start from, that of a fast policy where some have run. _OverError: none ends in time."""
         self.began = time.monotonic()
         if isinstance(given, Schedule):
             self._keep(verify_schedule(self.instance, given), None)
@@ -188,7 +179,6 @@ class _Improvement:
                     raise
 
     def go_on(self, seed: int, ran: Collection[str] = ()) -> None:
-        """Search until the rounds or the seconds are over (_OverError), also with policies, but those that have run."""
         draw, instance, objective, ran = random.Random(seed), self.instance, self.objective, {*ran}
         if ran:
             ran.add(str(self.name))
@@ -204,7 +194,6 @@ class _Improvement:
         self.follow(self.perturbed(draw), named=False)
 
     def quick(self, ran: set[str]) -> Tries:
-        """Run our first choice and then, the fastest first, others that have not run, in a part of the time."""
         end = time.monotonic() + 0.2 * self.seconds
         for policy in (get_policy(first_policies(self.instance, self.objective)[0]), *BY_COST):
             if policy.name not in ran and time.monotonic() < end:
@@ -216,11 +205,9 @@ class _Improvement:
         self.found(self.schedule)
 
     def in_time(self) -> bool:
-        """Whether there is time left (always, where rounds are counted)."""
         return self.rounds is not None or time.monotonic() - self.began < self.seconds
 
     def count(self) -> None:
-        """Count a round, and show where the search is. _OverError: there is none left."""
         if self.made == self.rounds or not self.in_time():
             raise _OverError
         self.made += 1
@@ -228,7 +215,6 @@ class _Improvement:
             self.progress(self.value, None, time.monotonic() - self.began)
 
     def follow(self, tries: Tries, *, named: bool = True) -> None:
-        """Run what it yields, and keep what is better."""
         if self.made == self.rounds or not self.in_time():  # before what it prepares
             raise _OverError
         policy = next(tries, None)
@@ -251,7 +237,6 @@ class _Improvement:
                 return
 
     def repair(self, seed: int) -> None:
-        """Go on by destroy and repair, in some runs from different seeds."""
         share = (self.seconds - (time.monotonic() - self.began)) / self.options.restarts
         for k in range(self.options.restarts):
             self.count()
@@ -263,7 +248,6 @@ class _Improvement:
                 self._keep(trace, None)
 
     def tuned(self) -> Tries:
-        """Search for the R0 of the index rule, in steps that become smaller."""
         if isinstance(self.instance.cost, OwnCost):
             return  # its marginal costs are not known
         best = self.r0 = rounded(MEANS * mean_work(self.instance))
@@ -285,10 +269,7 @@ class _Improvement:
             yield Index(r0=best)
 
     def turned(self) -> Tries:
-        """Search for the parameters of `knee` or `on-time`, one after another, in steps that become smaller.
-
-        For the largest flow time and for percentiles, the time that all get is one of those of `on-time`.
-        """
+        """Search for the parameters of `knee` or `on-time`; for the largest flow time and percentiles, the time too."""
         name, tail = first_policies(self.instance, self.objective)[0], tail_of(self.objective)
         make: Callable[..., Policy] = Knee if name == "knee" else OnTime
         on_time = [[SHARE, PACE, short, wait] for short, wait in ((0.0, 0.0), (SHORT, 0.0), (SHORT, WAIT))]
@@ -317,10 +298,6 @@ class _Improvement:
         self.turned_best = lambda factors: make(*point, factors=factors)
 
     def refilled(self, draw: random.Random, ran: set[str]) -> Tries:
-        """Search for the patience of `refill`, and other priorities, for half of the seconds that are left.
-
-        Where it is better than what is known, and requests call.
-        """
         known, best, step = self.value, Refill(), 4.0
         if best.why_not(self.instance.machine) or not any(request.calls for request in self.instance.requests):
             return
@@ -344,7 +321,6 @@ class _Improvement:
             yield from self._shaken(lambda logs: Refill(best.patience, np.exp(logs)), value, draw, go_on)
 
     def due(self) -> Tries:
-        """Search for the flow time and the time of a token of the deadline rule, in steps that become smaller."""
         if isinstance(self.instance.cost, OwnCost):
             return
         tick = float(self.instance.tick_seconds)
@@ -363,11 +339,9 @@ class _Improvement:
                 step = math.sqrt(step)
 
     def _worth(self, r0: float) -> Generator[Policy, Value | float, Value | float]:
-        """Return the value with an R0: by a compiled run, or else by the engine."""
         return (yield Index(r0=r0)) if self.runs is None else self.runs.once(r0)[0]
 
     def steered(self, draw: random.Random) -> Tries:
-        """Search for steps of the index rule, for half of the seconds that are left."""
         if self.runs is None or self.r0 is None:
             return
         now = time.monotonic()
@@ -383,7 +357,6 @@ class _Improvement:
             self.best = policy
 
     def perturbed(self, draw: random.Random) -> Tries:
-        """Change priorities in a window of requests, without end: of the index rule, or of a list if that is better."""
         requests, machine = self.instance.requests, self.instance.machine
         n = len(requests)
         ends = completions(verify_schedule(self.instance, self.schedule))
@@ -414,7 +387,6 @@ class _Improvement:
         self, make: Callable[[Any], Policy], value: Value | float, draw: random.Random, go_on: Callable[[int], bool],
         logs: Any = None,
     ) -> Tries:  # fmt: skip
-        """Change the logarithms of priorities in a window of requests, again and again; `go_on` knows how often."""
         n = len(self.instance.requests)
         by_arrival = sorted(range(n), key=lambda i: self.instance.requests[i].arrival)
         logs = np.zeros(n) if logs is None else logs
@@ -435,19 +407,18 @@ class _Improvement:
 def _within(
     what: str, seconds: float, share: float, pace: float, short: float, wait: float, factors: Any = None
 ) -> Policy:
-    """Return `on-time` with so many seconds for the first token or the whole of each request."""
     return OnTime(share, pace, short, wait, factors=factors, **{what: seconds})
 
 
 def first_policies(instance: Instance, objective: str) -> tuple[str, ...]:
-    """Return what is run for a start, the first that the machine suits."""
+    """Return policies for a start, the first that the machine suits."""
     if objective == "late-requests" and not isinstance(instance.cost, OwnCost):
         return ("on-time", *FIRST)
     return ("knee", *FIRST) if objective in SUMS and has_knee(instance.cost) else FIRST
 
 
 def other_policies(instance: Instance, objective: str, ran: Collection[str] = ()) -> Tries:
-    """Run the other policies but those that have run, roughly the fastest first."""
+    """Run the policies that have not run, roughly the fastest first."""
     early: tuple[str, ...] = WITH_CALLS if any(len(request.segments) > 1 for request in instance.requests) else ()
     early += ("first-tokens",) * objective.endswith("ttft")
     for name in dict.fromkeys((*early, *OTHERS, *(policy.name for policy in BY_COST))):
@@ -456,7 +427,7 @@ def other_policies(instance: Instance, objective: str, ran: Collection[str] = ()
 
 
 def _staggered(instance: Instance) -> Tries:
-    """Search for the size of groups and their distance where all requests are equal."""
+    """For requests that are all equal."""
     requests, memory = instance.requests, instance.machine.memory
     if memory is None or len({(r.arrival, r.prompt, r.segments) for r in requests}) > 1:
         return
@@ -483,5 +454,5 @@ def _staggered(instance: Instance) -> Tries:
 
 
 def rounded(seconds: float) -> float:
-    """Return it with the digits that the name of a policy has."""
+    """Return it with the digits of a policy's name."""
     return float(f"{seconds:g}")

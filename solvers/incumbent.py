@@ -1,4 +1,4 @@
-"""What a search, or a solve, holds while it runs: the best schedule, and the best lower bound, with who each is by."""
+"""The best schedule and the best lower bound of a search or a solve, with their sources."""
 
 import time
 from dataclasses import dataclass, field
@@ -18,12 +18,12 @@ ALL = Horizon(0, True, HORIZON)
 NO_HORIZON = Horizon(0, False, "there was no time to say how many batches are enough")
 
 OPENING = "bounds"
-"""The solver, in a result, of what is proved before any worker."""
+"""The solver, in a result, of proofs before any worker."""
 
 
 @dataclass
 class Incumbent:
-    """The best schedule, its value by the referee, what it is by, and the value that was claimed for it."""
+    """The best schedule, its value by the referee, its source, and its claimed value."""
 
     instance: Instance
     objective: str
@@ -37,7 +37,7 @@ class Incumbent:
         return self.hold(verify_schedule(self.instance, schedule), by, claimed)
 
     def hold(self, trace: Trace, by: str, claimed: Value | None = None) -> Value | None:
-        """Hold a schedule, which the referee has executed, and return its value, if it is the best."""
+        """Hold an executed schedule, and return its value, if the best."""
         value = objective_value(trace, self.objective)
         if self.value is not None and value >= self.value:
             return None
@@ -47,7 +47,7 @@ class Incumbent:
 
 @dataclass
 class Bounds:
-    """The best lower bound, whose word it is, what it is by, and of which schedules; and the best certificate."""
+    """The best lower bound, whose word it is, its method and schedules; and the best certificate."""
 
     value: Value | None = None
     kind: BoundKind | None = None
@@ -61,7 +61,7 @@ class Bounds:
         return self.value if self.horizon.sufficient else None
 
     def certify(self, certificate: Certificate, by: str) -> bool:
-        """Take a certificate, which the checker has recomputed; say whether its bound is the best."""
+        """Take a recomputed certificate; say whether its bound is the best."""
         if self.certificate is None or certificate.value > self.certificate.value:
             self.certificate = certificate
         return self.take(certificate.value, "certificate", by)
@@ -69,7 +69,7 @@ class Bounds:
     def take(self, value: Value, kind: BoundKind | None, by: str, horizon: Horizon = ALL) -> bool:
         """Take a bound if it is the best; say whether it is. One on all schedules is better than any other.
 
-        A certificate takes the place of a word of the same value.
+        A certificate replaces a word of the same value.
         """
         new, old = (horizon.sufficient, value), (self.horizon.sufficient, self.value)
         is_best = self.value is None or new > (self.horizon.sufficient, self.value)
@@ -80,9 +80,9 @@ class Bounds:
 
 @dataclass
 class Held:
-    """What a solve holds: the best schedule, the best bound, when each came, and whether they meet its limits.
+    """The best schedule and bound of a solve, when each came, and whether they meet its limits.
 
-    Where a way is `named`, it has its say before a bound of the opening decides.
+    A `named` way has its say before a bound of the opening decides.
     """
 
     incumbent: Incumbent
@@ -91,10 +91,8 @@ class Held:
     started: float
     progress: Progress | None = None
     shown: float = 0.0
-    """When progress was shown."""
     bounds: Bounds = field(default_factory=Bounds)
     bounded_by: SolveJob | None = None
-    """The job whose word the bound is."""
     log: list[LogEntry] = field(default_factory=list)
 
     @property
@@ -103,20 +101,20 @@ class Held:
         return time.monotonic() - self.started
 
     def report(self) -> None:
-        """Show progress to the caller, ten times a second at the most."""
+        """Show progress to the caller, at most ten times a second."""
         if self.progress is not None and self.seconds > self.shown + 0.1:
             self.shown = self.seconds
             self.progress(self.incumbent.value, self.bounds.value, self.shown)
 
     def hold(self, trace: Trace, by: str, claimed: Value | None = None) -> bool:
-        """Hold a schedule, which the referee has executed, if it is the best; say whether it is."""
+        """Hold an executed schedule if the best; say whether it is."""
         value = self.incumbent.hold(trace, by, claimed)
         if value is not None:
             self.log.append(LogEntry(self.seconds, "value", value, by))
         return value is not None
 
     def take(self, job: SolveJob, bound: Bound, horizon: Horizon = NO_HORIZON) -> None:
-        """Take a bound of a job: a certificate, which was recomputed, or a word on the schedules of a horizon."""
+        """Take a job's bound: a recomputed certificate, or a word on a horizon's schedules."""
         by = bound.by or job.label
         if bound.certificate is not None:
             is_best = self.bounds.certify(bound.certificate, by)
@@ -130,7 +128,7 @@ class Held:
 
     @property
     def is_opening(self) -> bool:
-        """Whether the bound is still that of the opening."""
+        """Whether the bound is still the opening's."""
         return self.bounded_by is not None and self.bounded_by.solver == OPENING
 
     def decided(self) -> Stop | None:

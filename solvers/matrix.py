@@ -1,4 +1,4 @@
-"""A Pyomo model as arrays, which every solver takes; Pyomo's own standard-form compiler makes them."""
+"""A Pyomo model as arrays for all solvers, by Pyomo's standard-form compiler."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Array = Any
 class MatrixModel:
     """Minimise c x + offset subject to row_lower <= A x <= row_upper, lower <= x <= upper, some x integer.
 
-    `A` is a scipy CSR matrix of shape (rows, columns); everything else is a numpy vector.
+    `A` is a scipy CSR matrix of shape (rows, columns); all else are numpy vectors.
     """
 
     def __init__(self, model: pyo.ConcreteModel) -> None:
@@ -33,16 +33,16 @@ class MatrixModel:
         self.integer = np.array([not column.is_continuous() for column in self.columns], dtype=bool)
 
     def start(self) -> Array | None:
-        """Return the values that the Pyomo variables hold, or None if one of them holds none."""
+        """Return the values of the Pyomo variables (None: one has none)."""
         values = [column.value for column in self.columns]
         return None if any(value is None for value in values) else np.array(values, dtype=float)
 
     def value(self, x: Array) -> float:
-        """Return what a solution costs."""
+        """Return the cost of a solution."""
         return float(self.c @ x) + self.offset
 
     def load(self, x: Array) -> None:
-        """Put a solution into the Pyomo variables, rounding the integer ones."""
+        """Put a solution into the Pyomo variables; integer ones are rounded."""
         for column, value, integer in zip(self.columns, x, self.integer, strict=True):
             column.set_value(round(float(value)) if integer else float(value), skip_validation=True)
 

@@ -1,4 +1,4 @@
-"""What a solve is asked to do, and what it reports while it runs; both cross a process boundary."""
+"""A solve's request and its reports; both cross a process boundary."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -16,7 +16,7 @@ NO_TIME_LIMIT = 10.0**9
 
 
 def optimal(bound: float, value: float) -> Stop:
-    """Return "proved" if a solver's own bound meets the value of what it calls optimal, up to its tolerance."""
+    """Return "proved" if a solver's bound meets the value of its optimum, up to its tolerance."""
     return Stop.PROVED if bound >= value - 1e-6 * (1 + abs(value)) else Stop.SOLVER_FAILURE
 
 
@@ -46,7 +46,7 @@ def label(formulation: str, solver: str) -> str:
 
 @dataclass(frozen=True)
 class Limits:
-    """When a solve ends, and what its workers may use, as `solvers.driver.solve` says: seconds, values, MiB."""
+    """When a solve ends, and the limits of its workers (`solvers.driver.solve`): seconds, values, MiB."""
 
     time: float = NO_TIME_LIMIT
     certify: float | None = None
@@ -68,9 +68,8 @@ class Limits:
 class SolveJob:
     """One solve in one worker process.
 
-    `batches` is the horizon (None: the worker computes and reports it) and `upper_bound` the value of a known schedule;
-    formulations that need neither ignore them. `start` is a schedule to start from. `time_limit` is in seconds,
-    `memory_limit` in MiB.
+    `batches` is the horizon (None: the worker computes it), `upper_bound` the value of a known schedule, `start` a
+    schedule to start from. `time_limit` is in seconds, `memory_limit` in MiB.
     """
 
     instance: Instance
@@ -85,11 +84,11 @@ class SolveJob:
     threads: int
     seed: int
     beside: tuple[str, ...] = ()
-    """Formulations that run in the same solve, and policies that have run."""
+    """Formulations in the same solve, and policies that have run."""
     options: Mapping[str, Any] = field(default_factory=dict)
-    """What the user set of the options of searches (`solvers.option_names`)."""
+    """Options of searches set by the user (`solvers.option_names`)."""
     constraints: bytes = b""
-    """Functions that add rows to the model, as `solvers.constrained` packs them; empty: none."""
+    """Functions that add rows to the model, packed by `solvers.constrained`."""
 
     @property
     def label(self) -> str:
@@ -98,13 +97,13 @@ class SolveJob:
 
     @property
     def is_limited(self) -> bool:
-        """Whether there is a time limit, of which a lane gives a part at least."""
+        """Whether there is a time limit, at least a lane's part of one."""
         return self.time_limit < NO_TIME_LIMIT / 100
 
 
 @dataclass(frozen=True)
 class Found:
-    """A schedule was found; the parent lets the referee execute it before anything is believed."""
+    """A schedule was found; nothing is believed before the referee executes it."""
 
     schedule: Schedule
     claimed: Value | None
@@ -116,16 +115,16 @@ class Bound:
 
     value: Value
     kind: BoundKind | None = None
-    """What says so; None: what is usual for the formulation."""
+    """Its source; None: the formulation's usual one."""
     certificate: Certificate | None = None
-    """What proves this very value to anyone, if there is such a thing."""
+    """A certificate of this very value, if there is one."""
     by: str = ""
     """The method of bounding, where the job has several."""
 
 
 @dataclass(frozen=True)
 class Done:
-    """The solve ended by itself. `infeasible` means that the model has no solution at all."""
+    """The solve ended by itself. `infeasible`: the model has no solution at all."""
 
     stop: Stop
     infeasible: bool = False
@@ -133,14 +132,14 @@ class Done:
 
 @dataclass(frozen=True)
 class Failed:
-    """The solve could not be done: bad input, a tool that is not there, or a crash (what it found before is kept)."""
+    """The solve failed: bad input, a missing tool, or a crash (what it found is kept)."""
 
     message: str
     why: Literal["bad input", "missing tool", "crash"] = "crash"
 
 
 class News:
-    """The value of the best schedule that others found meanwhile, in a worker; None: no news."""
+    """The value of the best schedule found elsewhere, in a worker; None: no news."""
 
     value: Value | None = None
 
@@ -148,7 +147,7 @@ class News:
 NEWS = News()
 
 Progress = Callable[[Value | None, Value | None, float], None]
-"""Called several times a second with the best value, the best bound, and the seconds since the start."""
+"""Called several times a second with the best value, the best bound, and the seconds so far."""
 
 Message = Horizon | Found | Bound | Rung | Size | Done | Failed
 Send = Callable[[Message], None]

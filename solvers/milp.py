@@ -1,4 +1,4 @@
-"""Solving a Pyomo formulation with a MILP solver, inside a worker process."""
+"""A Pyomo formulation solved by a MILP solver, in a worker process."""
 
 import time
 from collections.abc import Callable
@@ -15,7 +15,7 @@ from solvers.messages import Bound, Done, Found, Send, SolveJob
 
 
 def run(job: SolveJob, send: Send) -> Done:
-    """Build the model of `job`, start it from its schedule, solve it; schedules and bounds are sent as they come."""
+    """Build the model of `job`, start it from its schedule, and solve it; send results as they come."""
     assert job.batches is not None
     started = time.monotonic()
     formulation = make(job.formulation, job.instance, job.objective, job.batches, upper_bound=job.upper_bound)

@@ -1,4 +1,4 @@
-"""What a solve has before any worker: quick bounds, and schedules of policies, the fastest first."""
+"""A solve before any worker: quick bounds, and schedules of policies."""
 
 import time
 from collections.abc import Mapping
@@ -22,7 +22,7 @@ def is_short(schedule: Schedule) -> bool:
 
 
 class Opening:
-    """The opening of a solve: `policies` are those that have yet to run, `ran` those that have, by name.
+    """The opening of a solve: `policies` have yet to run, `ran` have run.
 
     `best` is the best schedule, held or not: its value bounds the horizon.
     """
@@ -34,7 +34,7 @@ class Opening:
         self.notes: list[str] = []
 
     def run(self, known: Mapping[str, Schedule], warm_start: str) -> None:
-        """Prove quick bounds, and hold the best of the schedules that are known and those of policies."""
+        """Prove quick bounds, and hold the best of the known and the policies' schedules."""
         self.bound_at_once()
         for name, schedule in known.items():
             self.hold(verify_schedule(self.job.instance, schedule), name)
@@ -42,7 +42,7 @@ class Opening:
         self.run_policies(warm_start)
 
     def bound_at_once(self) -> None:
-        """Prove what takes little time: that no request is faster than alone, and, where no way is named, some more."""
+        """Prove that no request is faster than alone, and, where no way is named, some more."""
         options, limit, instance = SolveOptions.given(), self.held.limits.time, self.job.instance
         tokens = sum(request.output for request in instance.requests)
         # tokens of output for which quick bounds take a second, about
@@ -58,7 +58,7 @@ class Opening:
                 self.held.take(job, Bound(rung.certificate.value, "certificate", rung.certificate, rung.method))
 
     def run_policies(self, warm_start: str) -> None:
-        """Find a schedule to start from; `policies` keeps those that have not ended in their part of the time limit."""
+        """Find a schedule to start from; `policies` keeps those that are late."""
         if warm_start == "none" and self.best.value is not None:
             return
         options, holds = SolveOptions.given(), warm_start != "none"
@@ -78,9 +78,9 @@ class Opening:
         self.policies = []
 
     def go_through(self, end: float, *, holds: bool = True) -> BadInput | None:
-        """Run policies, the fastest first, until `end`, or one has a schedule, or it is decided; why the last failed.
+        """Run policies, the fastest first, until `end`, a schedule, or a decision; return why the last failed.
 
-        The limit of the first one is of processor time: on a busy machine, too, there is a schedule.
+        The first one's limit is in processor time: on a busy machine, too, there is a schedule.
         """
         share, error = SolveOptions.given().referee, None
         while self.policies and not self.held.decided():
@@ -103,12 +103,12 @@ class Opening:
         return error
 
     def close(self) -> None:
-        """Note how many policies did not end, if they would have been of use and no way has run them."""
+        """Note how many useful policies did not end and were run by no way."""
         if self.policies and not self.held.decided() and (self.held.named or self.best.value is None):
             self.notes.append(f"{len(self.policies)} policies that the machine suits did not end in time")
 
     def hold(self, trace: Trace, policy: str, holds: bool = True) -> None:
-        """Hold the schedule of a policy, which knows nothing of constraints that a user adds, or only its value."""
+        """Hold a policy's schedule, or, with a user's constraints, which it ignores, only its value."""
         self.best.hold(trace, policy)
         if holds and not self.job.constraints and self.held.hold(trace, policy) and is_short(trace.schedule):
             self.held.incumbent.schedule = trace.expanded()

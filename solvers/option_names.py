@@ -1,4 +1,4 @@
-"""Options of searches by their names, GROUP.NAME: which there are, and the objects that a user's values make."""
+"""Options of searches by name, GROUP.NAME, and the objects of a user's values."""
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
@@ -32,7 +32,7 @@ GROUPS = {
     "steering": "solvers.steering:SteeringOptions",
     "neighbourhoods": "solvers.neighbourhoods.scope:NeighbourhoodOptions",
 }
-"""The options of each algorithm, as MODULE:CLASS; modules are loaded when asked, as some load a compiler."""
+"""The options of each algorithm, as MODULE:CLASS; loaded when asked, as some load a compiler."""
 
 
 def options_of(group: str) -> type[Options]:
@@ -43,7 +43,7 @@ def options_of(group: str) -> type[Options]:
 
 
 def names_of(group: str) -> dict[str, Field[Any]]:
-    """Return the options of a group by their full names (BadInput: there is no such group)."""
+    """Return a group's options by their full names (BadInput: no such group)."""
     if group not in GROUPS:
         near = did_you_mean(group, GROUPS)
         raise BadInput(f"no search called {group!r} has options{near}; there are those of {', '.join(GROUPS)}")
@@ -51,7 +51,7 @@ def names_of(group: str) -> dict[str, Field[Any]]:
 
 
 def parsed(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return options by name with their values as numbers, given as such or as text; BadInput for a wrong one."""
+    """Return options by name, with numbers or text as numbers; BadInput for a wrong one."""
     return {name: _value(name, _option(name), value) for name, value in given.items()}
 
 
@@ -64,7 +64,7 @@ def _option(name: str) -> Field[Any]:
 
 
 def holding(options: Mapping[str, Any]) -> AbstractContextManager[None]:
-    """Return a context in which these options hold; they have been `parsed`."""
+    """Return a context in which these `parsed` options hold."""
     made: dict[str, dict[str, Any]] = {}
     for name, value in options.items():
         group, _, key = name.partition(".")
@@ -73,7 +73,7 @@ def holding(options: Mapping[str, Any]) -> AbstractContextManager[None]:
 
 
 def takes_options(function: Callable[P, T]) -> Callable[P, T]:
-    """Let the argument `options` of a function hold while it runs; it is given them `parsed`."""
+    """Let the argument `options` of a function, `parsed`, hold while it runs."""
 
     @wraps(function)
     def run(*args: P.args, **given: P.kwargs) -> T:
@@ -86,7 +86,6 @@ def takes_options(function: Callable[P, T]) -> Callable[P, T]:
 
 
 def _value(name: str, option: Field[Any], given: Any) -> Any:
-    """Return the value of an option: a number of the kind of its default, in its range, or as many of them."""
     default, texts = _default(option), given.split(",") if isinstance(given, str) else given
     try:
         numbers = [_number(each, type(default[0])) for each in (texts if isinstance(texts, (list, tuple)) else [texts])]
@@ -113,7 +112,7 @@ def _in_range(option: Field[Any]) -> Callable[[float], bool]:
 
 
 def range_of(option: Field[Any]) -> str:
-    """Say in words which values an option takes."""
+    """Say which values an option takes."""
     least, most, default = option.metadata["least"], option.metadata["most"], _default(option)
     kind = "whole number" if isinstance(default[0], int) else "number"
     above = "above 0" if least is None else f"of at least {least}"
@@ -122,7 +121,7 @@ def range_of(option: Field[Any]) -> str:
 
 
 def rows_of_options(group: str | None = None) -> Iterator[tuple[str, str, str, str]]:
-    """Yield all options, or those of a group: name, default, effect and which values it takes; it loads them."""
+    """Yield all options, or those of a group: name, default, effect, values."""
     for each in GROUPS if group is None else [group]:
         for name, one in names_of(each).items():
             shown = ",".join(f"{number:g}" if isinstance(number, float) else str(number) for number in _default(one))

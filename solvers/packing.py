@@ -1,4 +1,4 @@
-"""Functions of the user on their way to a worker process: by value, so that lambdas and notebooks do."""
+"""Functions of the user on their way to a worker process: by value, as lambdas need."""
 
 import pickle
 from collections.abc import Callable, Sequence
@@ -7,11 +7,11 @@ from typing import Any
 from kvcore.errors import BadInput
 
 Constraint = Callable[[Any], Any]
-"""Takes the Pyomo model of `batch-bigm` and adds rows to it; or returns a row, or several."""
+"""Takes the Pyomo model of `batch-bigm` and adds rows to it; or returns rows."""
 
 
 def pack(functions: Sequence[Constraint]) -> bytes:
-    """Return the functions as bytes; BadInput for what is no function, or cannot be pickled."""
+    """Return the functions as bytes; BadInput for what is none, or cannot be pickled."""
     import cloudpickle
 
     for function in functions:

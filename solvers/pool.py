@@ -1,4 +1,4 @@
-"""Runs jobs in worker processes, side by side, under hard limits of time and memory."""
+"""Jobs in worker processes, side by side, under hard limits of time and memory."""
 
 import contextlib
 import pickle
@@ -23,7 +23,7 @@ RESTS = sys.platform == "linux"
 
 @dataclass
 class SolveWorker:
-    """One worker process and how it ended; `done` is None while it runs."""
+    """One worker process and its end; `done` is None while it runs."""
 
     job: SolveJob
     process: Process
@@ -34,7 +34,7 @@ class SolveWorker:
     turns: int = 0
 
     def tell(self, value: Value | None) -> None:
-        """Tell it the value of the best schedule known, if it changed."""
+        """Tell it the value of the best known schedule, if that changed."""
         if value is not None and value != self.told:
             self.told = value
             with contextlib.suppress(OSError):  # it has just ended
@@ -48,10 +48,10 @@ class SolveWorker:
 
 
 class Lane:
-    """Jobs that take turns: one runs, and the others rest or have yet to start.
+    """Jobs that take turns: one runs, the others rest or have yet to start.
 
-    The first one gets two thirds of the time, as long as it goes on, and the others share the rest; one that plans its
-    time is told its share. Where they take turns nobody gets seconds of grace.
+    While the first goes on it gets two thirds of the time, the others share the rest; one that plans its time is told
+    its share. Where jobs take turns nobody gets seconds of grace.
     """
 
     def __init__(self, jobs: Sequence[SolveJob]) -> None:
@@ -66,13 +66,13 @@ class Lane:
         return not self.queue and (self.running is None or self.running.done is not None)
 
     def has_searched(self, now: float, seconds: float) -> bool:
-        """Whether it is over, has searched for so many processor seconds, or had the first part of the time limit."""
+        """Whether it is over, has searched these processor seconds, or had the first part of the time."""
         if self.is_over() or now >= self.options.first_share * self.first.time_limit:
             return True
         return sum(each.process.seconds() for each in self.workers if each.done is None) >= seconds
 
     def go_on(self, now: float, start: Callable[[SolveJob, float], SolveWorker]) -> None:
-        """Give the next one its turn, if that of the one before is over."""
+        """Give the next job its turn, if the turn before is over."""
         last = self.running
         self.queue = deque(each for each in self.queue if self._has_time(each, now))
         if last is not None and last.done is None:
@@ -103,7 +103,7 @@ class Lane:
         return (each if isinstance(each, SolveJob) else each.job).label != self.first.label
 
     def _has_time(self, each: SolveJob | SolveWorker, now: float) -> bool:
-        """Whether it may have another turn. The first job always has one."""
+        """The first job always has time."""
         if isinstance(each, SolveJob):
             return not self.workers or now < each.time_limit
         return each.done is None and now < each.ends
@@ -120,11 +120,10 @@ def race(
 ) -> list[Done | Failed]:
     """Run lanes of jobs side by side until each job ended, or `finished()` gives a reason to stop them.
 
-    The first lane has a head start, in processor seconds of its search, unless nothing is left in it before.
-
-    `on_message` gets every message as it comes; `tick` is called several times a second; `best_known` is the value that
-    all workers are told whenever it changes. Returns how each that started ended. KeyboardInterrupt stops the workers
-    and is answered by their end "interrupted", even if none had started: nothing that was reported is lost.
+    The first lane has a head start, in processor seconds of its search, unless it is over before. `on_message` gets
+    every message; `tick` is called several times a second; all workers are told each new `best_known`. Return how each
+    started job ended. KeyboardInterrupt stops the workers; their end is "interrupted", even if none had started: no
+    report is lost.
     """
     inbox: Queue[tuple[SolveWorker, Message | None]] = Queue()
     started = time.monotonic()
@@ -171,7 +170,6 @@ def _start(job: SolveJob, inbox: Queue[tuple[SolveWorker, Message | None]], ends
 
 
 def _read(worker: SolveWorker, inbox: Queue[tuple[SolveWorker, Message | None]]) -> None:
-    """Pass on messages until the pipe closes; then None."""
     while True:
         try:
             inbox.put((worker, worker.process.receive()))

@@ -1,9 +1,8 @@
-"""A worker process: its end in the parent, and what the process itself does first.
+"""A worker process: its end in the parent, and its own start.
 
-Objects go through pipes as pickles. A process of its own gives hard limits on time and memory, survives code that
-crashes, and keeps apart libraries that cannot be loaded together. It ends as soon as its parent is gone, even if that
-was killed. On Linux it is a copy of the *loader*, which has imported what all workers need and stays: a start takes
-milliseconds then, in place of most of a second.
+Objects go through pipes as pickles. A process of its own gives hard limits on time and memory, survives crashes, and
+keeps apart libraries that cannot be loaded together. It ends with its parent, even one that was killed. On Linux it is
+a copy of the *loader*, which has the common imports: a start takes milliseconds in place of most of a second.
 """
 
 import contextlib
@@ -28,11 +27,11 @@ import psutil
 
 START = "import runpy, sys; sys.path[:] = {path!r}; runpy.run_module({module!r}, run_name='__main__')"
 LOADED = ["solvers.dual_bound", "solvers.improve", "bounds.configurations", "bounds.events", "bounds.speed"]
-"""What the loader imports: neither highspy nor ortools, which cannot be loaded together."""
+"""The loader's imports: neither highspy nor ortools, which cannot be loaded together."""
 LOAD = "import sys; sys.path[:] = {path!r}; from solvers.process import load; load({names!r})"
 ASKING = threading.Lock()
 ENDINGS = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name))
-"""Ctrl-C, what ends a job, and what a terminal that is closed sends."""
+"""Ctrl-C, the end of a job, and the end of a terminal."""
 
 
 class Process:
@@ -70,7 +69,7 @@ class Process:
         return 0.0
 
     def seconds(self) -> float:
-        """Return the processor time that it has used."""
+        """Return its processor time."""
         with contextlib.suppress(psutil.Error):
             used = psutil.Process(self.process.pid).cpu_times()
             return float(used.user + used.system)
@@ -94,7 +93,7 @@ class Process:
         self.process.wait()
 
     def death(self) -> tuple[int, str]:
-        """Return how a process that has ended by itself did: its exit code, and the same in words."""
+        """Return its exit code, if it has ended by itself, and that in words."""
         code = self.process.wait()
         self.errors.seek(0)
         lines = self.errors.read()[-2000:].decode(errors="replace").strip().splitlines()
@@ -102,14 +101,14 @@ class Process:
 
 
 def _path() -> list[str]:
-    """Return where modules are found, in the current folder last: a folder there may be called `solvers`."""
+    """The current folder last: a folder there may be called `solvers`."""
     here = int(sys.path[0] in ("", os.getcwd()))
     return sys.path[here:] + sys.path[:here]
 
 
 @cache
 def _loader(of: int, executable: str) -> tuple[socket.socket, object]:
-    """Start the loader of this process, which ends with it; OSError: this system has no such sockets (not Linux)."""
+    """OSError: this system has no such sockets (not Linux)."""
     ours, theirs = socket.socketpair(type=socket.SOCK_SEQPACKET)
     command, nothing = [executable, "-P", "-c", LOAD.format(path=_path(), names=LOADED)], subprocess.DEVNULL
     with theirs:
@@ -120,7 +119,7 @@ def _loader(of: int, executable: str) -> tuple[socket.socket, object]:
 
 
 def _threads(number: int) -> dict[str, str]:
-    """Return what keeps numpy, when it is loaded, to so many threads."""
+    """Limit numpy to this many threads."""
     return dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"), str(number))
 
 
@@ -131,7 +130,7 @@ def prepare() -> None:
 
 
 class Copy:
-    """What is used of `subprocess.Popen`: a copy of the loader that runs some code (OSError: there is no loader)."""
+    """What is used of `subprocess.Popen`: a copy of the loader that runs some code (OSError: no loader)."""
 
     def __init__(self, code: str, environment: dict[str, str], errors: IO[bytes]) -> None:
         with ASKING:  # two threads would start two loaders
@@ -151,7 +150,7 @@ class Copy:
             self.stdin.flush()
 
     def poll(self) -> int | None:
-        """Return its exit code, None while it runs."""
+        """Return its exit code (None: it runs)."""
         os.set_blocking(self.ended, False)
         with contextlib.suppress(BlockingIOError):
             return self.wait()
@@ -165,7 +164,7 @@ class Copy:
         return self.returncode
 
     def send_signal(self, number: int) -> None:
-        """Send it a signal, if it has not ended."""
+        """Send it a signal, if it runs."""
         if self.poll() is None:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(self.pid, number)
@@ -180,7 +179,7 @@ class Copy:
 
 
 def load(names: Sequence[str]) -> NoReturn:
-    """Be the loader: import modules, make a copy whenever one is asked for, and tell how each ended."""
+    """Be the loader: import modules, make copies when asked, and tell how each ended."""
     for name in names:
         import_module(name)
     gc.freeze()
@@ -209,7 +208,6 @@ def load(names: Sequence[str]) -> NoReturn:
 
 
 def _become(ends: Sequence[int]) -> NoReturn:
-    """Be the process that was asked for."""
     try:
         os.setsid()
         for number, end in enumerate(ends[:3]):
@@ -228,7 +226,7 @@ def _become(ends: Sequence[int]) -> NoReturn:
 
 @contextlib.contextmanager
 def undisturbed() -> Iterator[None]:
-    """Hold back Ctrl-C, SIGTERM and SIGHUP until the end of the block: what begins in it is not left half done."""
+    """Hold back Ctrl-C, SIGTERM and SIGHUP until the end of the block."""
     if threading.current_thread() is not threading.main_thread():  # only there Python takes signals
         yield
         return
@@ -246,9 +244,9 @@ def undisturbed() -> Iterator[None]:
 
 
 def to_parent() -> Callable[[object], None]:
-    """Return what sends an object to the parent; whatever is printed from now on goes to standard error.
+    """Return a function that sends an object to the parent; prints go to standard error from now on.
 
-    Ctrl-C, SIGTERM and SIGHUP, which a scheduler such as Slurm sends to all processes of a job, are left to the parent.
+    Ctrl-C, SIGTERM and SIGHUP, which Slurm and others send to all processes of a job, are left to the parent.
     """
     if sys.platform == "linux":  # else one that rests would outlive a parent that is killed
         ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
@@ -265,7 +263,7 @@ def to_parent() -> Callable[[object], None]:
 
 
 def listen(take: Callable[[Any], None]) -> None:
-    """Take in what the parent sends, in a thread of its own, and end the process at once when the parent is gone."""
+    """Receive from the parent in a thread of its own; end the process at once when the parent is gone."""
 
     def receive() -> None:
         with contextlib.suppress(EOFError, OSError, pickle.UnpicklingError):

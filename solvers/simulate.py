@@ -1,4 +1,4 @@
-"""What policies give: a result, and what `--better-than` asks for."""
+"""Policies run: a result, and the value that `--better-than` asks for."""
 
 from __future__ import annotations
 
@@ -31,12 +31,11 @@ def simulate_policy(
     cost: Callable[[Features], float | Fraction] | None = None,
     time_limit: float = math.inf,
 ) -> Result:
-    """Return the schedule of a policy, of what `heuristics.get_policy` takes, executed by the referee (no bound).
+    """Return the schedule of a policy (as `heuristics.get_policy` takes it), executed by the referee (no bound).
 
-    `predictions` is what the policy believes of the requests (`heuristics.predictions`), drawn with `seed`. `cost`, in
-    place of that of the instance, gives the ticks of a batch from its `Features`, rounded up and at least 1
-    (`OwnCost`); the instance of the result has it. A policy that has not ended after `time_limit` seconds of the
-    processor raises PolicyError.
+    `predictions` is what the policy believes of the requests (`heuristics.predictions`), drawn with `seed`. `cost`
+    replaces the instance's, also in the result: the ticks of a batch from its `Features`, rounded up and at least 1
+    (`OwnCost`). A policy that has not ended after `time_limit` processor seconds raises PolicyError.
     """
     started = time.monotonic()
     check_objective(objective)

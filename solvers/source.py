@@ -1,4 +1,4 @@
-"""The code that proves, as a hash: what it remembers holds for this very code."""
+"""The code that proves, as a hash."""
 
 import hashlib
 from functools import cache
@@ -12,7 +12,7 @@ PROVES = ("kvcore", "heuristics", "formulations", "bounds", "solvers")
 
 @cache
 def code_version() -> str:
-    """Return the version of kvbound, `+`, and the start of the SHA-256 of every source file of these packages."""
+    """Return the version of kvbound, `+`, and the start of the SHA-256 of these packages' source files."""
     root, digest = Path(__file__).parents[1], hashlib.sha256()
     for file in sorted(file for name in PROVES for file in (root / name).rglob("*.py")):
         digest.update(f"{file.relative_to(root).as_posix()}\n".encode() + file.read_bytes() + b"\0")

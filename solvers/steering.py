@@ -1,6 +1,6 @@
-"""The index rule with R0 and `group` by windows of time, R and chunks by request, searched with a compiled run of it.
+"""The index rule with R0 and `group` by windows of time, R and chunks by request, searched with a compiled run.
 
-The run counts in floating point and only proposes: what it finds is a policy, which the engine runs again.
+The run counts in floating point; the engine runs the result again.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ TAKES = Takes((MACHINES | REQUESTS | COSTS | SUMS) - {Feature.BLOCKS, Feature.ON
 
 
 def applies(instance: Instance, objective: str) -> bool:
-    """Whether the run counts what the rule does: requests without calls, blocks of one token, evictions and pauses."""
+    """Whether the run follows the rule: no calls, blocks of one token, evictions and pauses."""
     machine = instance.machine
     return machine.evict and machine.chunked and TAKES.missing(features(instance, objective)) is None
 
 
 def steer(run: Runs, r0: float, draw: random.Random, go_on: Callable[[int], bool]) -> Index:
-    """Return the rule with what is best found from one R0, in seconds; `go_on` is asked before each run."""
+    """Return the rule with the best found from one R0, in seconds; `go_on` is asked before each run."""
     (best, last), options = run.once(r0), SteeringOptions.given()
     windows = options.windows
     n, window, most = len(run.prompt), last / windows, max(1, int(run.prompt.max()))

@@ -1,4 +1,4 @@
-"""Compiled: a run of the index rule (`heuristics.policies.index`) in floating point, which only proposes."""
+"""Compiled: a run of the index rule in floating point, which only proposes."""
 
 from typing import Any, NamedTuple
 
@@ -9,7 +9,7 @@ from kvcore.compiled import allocating, compiled, inlined
 
 Array = Any
 CLOSE = 1e-6
-"""Ticks by which a batch that is counted in floating point may be too long."""
+"""Ticks by which a batch counted in floating point may be too long."""
 
 
 class Costs(NamedTuple):
@@ -39,7 +39,7 @@ class Limits(NamedTuple):
 
 
 class Requests(NamedTuple):
-    """The requests by arrival: in ticks and tokens, with the factor of the work and the most tokens of a prefill."""
+    """The requests by arrival: in ticks and tokens, with the factor of work and the most tokens of a prefill."""
 
     arrival: Array
     prompt: Array
@@ -49,9 +49,9 @@ class Requests(NamedTuple):
 
 
 class RunState(NamedTuple):
-    """Where a run stands: of a request its KV, what it lacks, tokens to go, work, and whether it joins.
+    """A run's state: of each request its KV, what it lacks, tokens to go, work, and whether it joins.
 
-    Besides, who is present, in order; the batch; and what that takes by each function of the cost.
+    Besides: who is present, in order; the batch; and its use by each function of the cost.
     """
 
     held: Array
@@ -137,7 +137,7 @@ def missing(jobs, run, j):
 
 @inlined
 def rank(costs, jobs, run, count):
-    """Sort who is present by the work left; return what those with KV will add, their number, and if one refills."""
+    """Sort those present by the work left; return what those with KV will add, their number, and if one refills."""
     coming, holds, refills, present = 0, 0, False, run.present
     for a in range(count):
         j = present[a]
@@ -160,7 +160,7 @@ def rank(costs, jobs, run, count):
 
 @inlined
 def admit(run, count, room):
-    """Let those with KV join, and others, in their order, as long as all fit; return how many others join."""
+    """Let those with KV join, and others, in order, as long as all fit; return how many others join."""
     growth, closed, joining = 0, False, 0
     for a in range(count):
         j = run.present[a]
@@ -173,7 +173,7 @@ def admit(run, count, room):
 
 @compiled
 def wait(limits, jobs, run, count, waits):
-    """Let nobody without KV join, if they wait; return the chunk that the first prefill allows."""
+    """Let nobody without KV join, if they wait; return the chunk of the first prefill."""
     for a in range(count):
         j = run.present[a]
         run.joins[j] = run.joins[j] and (run.held[j] > 0 or not waits)
@@ -247,7 +247,7 @@ def fill(costs, limits, run, count, chunk, size, memory):
 
 @compiled
 def evict(run, count, a, over, memory):
-    """Evict those behind place `a`, the last first, until `over` and the memory are at most 0, if all of them do."""
+    """Evict those behind place `a`, the last first, until `over` and the memory are at most 0, if all do."""
     after, last = 0, count - 1
     for b in range(a + 1, count):
         after += run.held[run.present[b]]
@@ -262,6 +262,6 @@ def evict(run, count, a, over, memory):
 
 @compiled
 def fixed(costs, k, tokens, decodes, prefills):
-    """Return what a batch takes besides what its requests add, by function k."""
+    """Return what a batch takes besides its requests, by function k."""
     hinged = costs.above[k] * max(0.0, tokens - costs.knee[k])
     return costs.busy[k] + costs.any_decode[k] * decodes + costs.any_prefill[k] * prefills + hinged

@@ -1,4 +1,4 @@
-"""The worker process: one job in, messages out (`python -m solvers.worker`; the parent is `solvers.pool`)."""
+"""The worker process, `python -m solvers.worker`: one job in, messages out (the parent: `solvers.pool`)."""
 
 import contextlib
 import os
@@ -17,7 +17,7 @@ from solvers.ways import way_of
 
 
 def main() -> None:
-    """Read a job from standard input, carry it out, and send its messages; then come values that others find."""
+    """Read a job from standard input, carry it out, and send its messages; then read values found elsewhere."""
     send = to_parent()
     job: SolveJob = pickle.load(sys.stdin.buffer)
     listen(partial(setattr, NEWS, "value"))
@@ -50,7 +50,6 @@ def _limit_cpu(job: SolveJob) -> None:
 
 
 def _with_horizon(job: SolveJob, send: Send) -> SolveJob:
-    """Return the job with the number of batches to look at, where it needs one; it is reported."""
     if job.batches is not None or job.upper_bound is None or way_of(job).horizon:
         return job
     if job.constraints:  # a policy's schedule says nothing of them

@@ -1,5 +1,4 @@
-"""The operations of a decoder as Triton kernels, for a GPU or, with TRITON_INTERPRET=1, for the interpreter on a CPU.
+"""The operations of a decoder as Triton kernels, for a GPU or, with TRITON_INTERPRET=1, a CPU.
 
-One file holds one kernel and the function that launches it; `variants` is the table of attention's tile sizes, and
-`backend` the class that the engine uses.
+A file holds one kernel and its launch; `variants` has attention's tile sizes, `backend` the engine's class.
 """

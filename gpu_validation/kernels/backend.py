@@ -1,4 +1,4 @@
-"""The backend of Triton kernels, on a GPU or in the interpreter, and one whose attention is FlashInfer's."""
+"""The backend of Triton kernels, and one with FlashInfer's attention."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -20,7 +20,7 @@ from kvcore.errors import BadInput
 
 
 class TritonBackend(TorchBackend):
-    """The kernels of this folder. `strict`: a row's numbers do not depend on the other rows, at a price in time.
+    """The kernels of this folder. `strict`: a row's numbers do not depend on the other rows, which takes longer.
 
     Matrix products are torch's (cuBLAS) unless strict. With `variant`, attention uses that one alone.
     """
@@ -35,7 +35,7 @@ class TritonBackend(TorchBackend):
         self.shape: HeadShape | None = None
 
     def prepare(self, heads: int, kv_heads: int, width: int, dtype: torch.dtype) -> None:
-        """Check the shapes of a model, and make the work lists of later layouts for it."""
+        """Check a model's shapes, and make the work lists of later layouts."""
         if width not in WIDTHS:
             raise BadInput(f"heads of width {width}: the kernels take {', '.join(map(str, WIDTHS))}")
         if heads % kv_heads:
@@ -45,7 +45,7 @@ class TritonBackend(TorchBackend):
         self.shape = HeadShape(heads // kv_heads, kv_heads, width, dtype.itemsize)
 
     def layout(self, starts: Sequence[int], lengths: Sequence[int], tables: Sequence[Sequence[int]]) -> Layout:
-        """Put a layout on the device, with its work lists: decodes and other rows go to different kernels."""
+        """Put a layout on the device, with work lists of decodes and of other rows, for different kernels."""
         assert self.shape is not None, "prepare comes before any layout"
         counts = [end - start for start, end in pairwise(starts)]
         whole, shape = super().layout(starts, lengths, tables), self.shape
@@ -105,13 +105,13 @@ class TritonBackend(TorchBackend):
 
 
 class FlashInferBackend(TritonBackend):
-    """Attention is FlashInfer's: a ranking of schedules that it confirms does not rest on our kernels.
+    """Attention is FlashInfer's: a ranking of schedules that it confirms does not rest on our attention.
 
-    The other operations are our kernels. A layout is planned when its first layer runs, before any capture.
+    A layout is planned when its first layer runs, before any capture.
     """
 
     def prepare(self, heads: int, kv_heads: int, width: int, dtype: torch.dtype) -> None:
-        """Check the shapes, and make the room that all layouts work in."""
+        """Check the shapes, and make the room of all layouts."""
         super().prepare(heads, kv_heads, width, dtype)
         self.workspace = torch.zeros(WORKSPACE, dtype=torch.uint8, device=self.device)
 
@@ -122,7 +122,7 @@ class FlashInferBackend(TritonBackend):
         return made
 
     def attention(self, query: Tensor, kv: Tensor, layout: Layout, scale: float) -> Tensor:
-        """Return attention by the wrapper of the layout."""
+        """Return attention by the layout's wrapper."""
         if layout.variant is None:
             starts, lengths, tables = layout.work
             layout.variant = planned(self.workspace, starts, lengths, tables, query, kv, scale)

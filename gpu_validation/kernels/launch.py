@@ -1,4 +1,4 @@
-"""What all launches need to know: whether the interpreter runs the kernels, and the type they add up in."""
+"""Whether the interpreter runs the kernels, and the type of sums."""
 
 from typing import Any
 
@@ -7,21 +7,20 @@ import triton
 import triton.language as tl
 
 INTERPRETED: bool = triton.knobs.runtime.interpret
-"""TRITON_INTERPRET=1 was set when this was imported; the kernels, decorated afterwards, run in the interpreter."""
+"""TRITON_INTERPRET=1 was set at the import; kernels decorated afterwards run in the interpreter."""
 
 INDICES = ("tables", "starts", "lengths", "work", "slots", "positions")  # hold indices, of any alignment
 
 
 def accumulator(dtype: torch.dtype) -> torch.dtype:
-    """Return the type that sums of this type are kept in."""
+    """Return the type of sums of numbers of this type."""
     return torch.float64 if dtype == torch.float64 else torch.float32
 
 
 def numeric(dtype: torch.dtype) -> dict[str, Any]:
     """Return the two parameters that most kernels have.
 
-    UPCAST widens bf16 before arithmetic in the interpreter, whose bf16 arithmetic is silently wrong; ACC is the type of
-    sums.
+    UPCAST widens bf16 in the interpreter, whose bf16 arithmetic is silently wrong; ACC is the type of sums.
     """
     wide = tl.float64 if dtype == torch.float64 else tl.float32
     return {"UPCAST": INTERPRETED and dtype == torch.bfloat16, "ACC": wide}

@@ -1,4 +1,4 @@
-"""A matrix product whose rows do not depend on the batch: fixed tiles, and the sum over `in` in one order."""
+"""A matrix product whose rows do not depend on the batch: fixed tiles, one order of the sum over `in`."""
 
 import torch
 import triton

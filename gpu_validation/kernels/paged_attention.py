@@ -1,12 +1,11 @@
 """Causal attention over KV in blocks: one kernel for decodes, prefills and chunks at any offset, and one that combines.
 
 A program takes one entry of the work list (a request and its first row), one KV head, and one split of the KV. Its tile
-of queries packs the heads that share the KV head, row after row. It walks over the KV in tiles of TILE tokens, looks up
-the block of each token, and keeps a running softmax in base 2: `top` is the maximum so far, `total` the sum of the
-weights, `acc` the weighted values. Tiles that every row sees whole are read without a mask; the last ones with it, so
-that free blocks and the tails of blocks may hold NaN. The blocks of a tile are looked up while the tile before is
-worked on: keys and values then depend on no load of their own step, and the compiler keeps tiles of them on their way.
-Tokens are divided by BS as unsigned numbers, which is one shift where BS is a power of two.
+of queries packs the heads that share the KV head, row after row. It walks over the KV in tiles of TILE tokens with a
+running softmax in base 2: `top` is the maximum so far, `total` the sum of the weights, `acc` the weighted values. Tiles
+that every row sees whole are read without a mask, the last ones with it: free blocks and tails may hold NaN. The blocks
+of a tile are looked up during the tile before: loads of keys and values then depend on none of their own step, and the
+compiler pipelines them. Tokens are divided by BS as unsigned numbers: one shift where BS is a power of two.
 """
 
 from typing import Any
@@ -113,7 +112,7 @@ def combine_kernel(
     HEADS: tl.constexpr, PART: tl.constexpr, PADDED: tl.constexpr, D: tl.constexpr, SPLIT: tl.constexpr,
     CHUNK: tl.constexpr, ACC: tl.constexpr,
 ):  # fmt: skip
-    """Write `PART` heads of one row of `out`: the weighted mean of its splits, of which there is room for `splits`.
+    """Write `PART` heads of one row of `out`: the weighted mean of at most `splits` splits.
 
     PADDED is the power of two that holds PART; CHUNK splits are read at a time.
     """
@@ -145,7 +144,7 @@ def combine_kernel(
 
 
 def attention_constants(variant: Variant, kv_heads: int, group: int, width: int, block: int) -> dict[str, Any]:
-    """Return the constants that attention is compiled with, but for the types."""
+    """Return the constants of attention but the types."""
     return {
         "KV": kv_heads, "GROUP": group, "D": width, "BS": block, "BLOCK_M": variant.rows(group),
         "PACKED": variant.packed(group), "TILE": variant.tile, "SPLIT": variant.split, "STRICT": variant.strict,
@@ -153,7 +152,7 @@ def attention_constants(variant: Variant, kv_heads: int, group: int, width: int,
 
 
 def combine_constants(variant: Variant, heads: int, group: int, width: int) -> dict[str, Any]:
-    """Return the constants that the combination is compiled with: few, short programs in the interpreter."""
+    """Return the constants of the combination: few, short programs in the interpreter."""
     part = heads if INTERPRETED else group
     constants = {"HEADS": heads, "PART": part, "PADDED": triton.next_power_of_2(part), "D": width}
     return {**constants, "SPLIT": variant.split, "CHUNK": 4 if INTERPRETED else 16}
@@ -162,7 +161,7 @@ def combine_constants(variant: Variant, heads: int, group: int, width: int) -> d
 def attend(query: Tensor, kv: Tensor, layout: Layout, scale: float, out: Tensor) -> None:
     """Launch attention for the work list of a layout, and the combination where its variant splits the KV.
 
-    query and out [rows, H, D]; kv [blocks, 2, KV, BS, D]. Rows that are in no entry of the work list are not written.
+    query and out [rows, H, D]; kv [blocks, 2, KV, BS, D]. Rows in no entry of the work list are not written.
     """
     assert layout.work is not None
     _, _, kv_heads, block, width = kv.shape

@@ -1,4 +1,4 @@
-"""Root mean square norm of rows, with the residual added first."""
+"""Root mean square norm of rows, the residual added first."""
 
 import torch
 import triton
@@ -13,7 +13,7 @@ def rms_norm_kernel(
     x, residual, weight, out, total, rows, row_stride, epsilon,
     WIDTH: tl.constexpr, PADDED: tl.constexpr, ROWS: tl.constexpr, ADDS: tl.constexpr, ACC: tl.constexpr,
 ):  # fmt: skip
-    """Norm ROWS rows of x [rows, WIDTH] into `out`; with ADDS, x + residual, which is written to `total`."""
+    """Norm ROWS rows of x [rows, WIDTH] into `out`; with ADDS, of x + residual, written to `total`."""
     row = (tl.program_id(0) * ROWS + tl.arange(0, ROWS)).to(tl.int64)
     column = tl.arange(0, PADDED)
     there = (row < rows)[:, None] & (column < WIDTH)[None, :]
@@ -31,12 +31,12 @@ def rms_norm_kernel(
 
 
 def constants(width: int) -> dict[str, int]:
-    """Return the constants that the kernel is compiled with, but for the type and the residual."""
+    """Return the kernel's constants, without type and residual."""
     return {"WIDTH": width, "PADDED": triton.next_power_of_2(width), "ROWS": 16 if INTERPRETED else 1}
 
 
 def rms_norm(x: Tensor, weight: Tensor, epsilon: float, residual: Tensor | None = None) -> tuple[Tensor, Tensor]:
-    """Do what `TorchBackend.rms_norm` says, x [rows, width] with any row stride, the residual contiguous."""
+    """As `TorchBackend.rms_norm`, x [rows, width] with any row stride, the residual contiguous."""
     rows, width = x.shape
     sizes = constants(width)
     out = torch.empty((rows, width), dtype=x.dtype, device=x.device)

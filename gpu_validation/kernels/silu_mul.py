@@ -24,12 +24,12 @@ def silu_mul_kernel(
 
 
 def constants(hidden: int) -> dict[str, int]:
-    """Return the constants that the kernel is compiled with, but for the type."""
+    """Return the kernel's constants, without the type."""
     return {"HIDDEN": hidden, "ROWS": 16 if INTERPRETED else 1, "BLOCK": min(1024, triton.next_power_of_2(hidden))}
 
 
 def silu_mul(x: Tensor) -> Tensor:
-    """Do what `TorchBackend.silu_mul` says, x [rows, 2 hidden] with any row stride."""
+    """As `TorchBackend.silu_mul`, x [rows, 2 hidden] with any row stride."""
     rows, hidden = x.shape[0], x.shape[1] // 2
     sizes = constants(hidden)
     out = torch.empty((rows, hidden), dtype=x.dtype, device=x.device)

@@ -1,4 +1,4 @@
-"""Rotary embedding of queries and keys, and the store of keys and values into their blocks, in one kernel."""
+"""One kernel that rotates queries and keys, and stores keys and values."""
 
 import torch
 import triton
@@ -59,7 +59,7 @@ def store_kv_kernel(
 
 
 def constants(heads: int, kv_heads: int, width: int, block: int) -> dict[str, int]:
-    """Return the constants that the kernel is compiled with, but for the type."""
+    """Return the kernel's constants, without the type."""
     padded = {"H_PADDED": triton.next_power_of_2(heads), "KV_PADDED": triton.next_power_of_2(kv_heads)}
     return {"H": heads, "KV": kv_heads, "D": width, "BS": block, "ROWS": 16 if INTERPRETED else 1, **padded}
 
@@ -67,7 +67,7 @@ def constants(heads: int, kv_heads: int, width: int, block: int) -> dict[str, in
 def store_kv(
     query: Tensor, key: Tensor, value: Tensor, kv: Tensor, slots: Tensor, positions: Tensor, angles: Tensor
 ) -> Tensor:
-    """Do what `TorchBackend.store_kv` says; query, key and value may be slices of one tensor [rows, ...]."""
+    """As `TorchBackend.store_kv`; query, key and value may be slices of one tensor [rows, ...]."""
     rows, heads, width = query.shape
     out = torch.empty((rows, heads, width), dtype=query.dtype, device=query.device)
     sizes = constants(heads, key.shape[1], width, kv.shape[3])

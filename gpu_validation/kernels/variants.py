@@ -1,4 +1,4 @@
-"""The variants of the attention kernel: a checked-in table, so that nothing is tuned while a clock runs."""
+"""The variants of the attention kernel: a fixed table, nothing is tuned while timed."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -25,7 +25,7 @@ class Variant:
         return max(1, self.block_m // group)
 
     def rows(self, group: int) -> int:
-        """Return the rows of the tile, which holds a group even if that is larger."""
+        """Return the rows of the tile, at least a group."""
         return max(self.block_m, 1 << (group - 1).bit_length())
 
 
@@ -36,7 +36,7 @@ HALF = (
     Variant("prefill-few", 64, 64, 0, warps=4, stages=3),
     Variant("strict", 16, 64, 0, warps=4, stages=3, strict=True),
 )
-"""For bf16 and fp16; also for fp64, which runs in the interpreter only."""
+"""For bf16 and fp16; also for fp64, in the interpreter only."""
 
 SINGLE = (
     Variant("decode", 16, 32, 512, warps=8, stages=2, strict=True),
@@ -45,14 +45,14 @@ SINGLE = (
     Variant("prefill-few", 16, 32, 0, warps=8, stages=2, strict=True),
     Variant("strict", 16, 32, 0, warps=8, stages=2, strict=True),
 )
-"""For fp32, whose exact products run outside the tensor cores: for checks, not for speed; so chosen, nothing spills."""
+"""For fp32, whose exact products run outside the tensor cores: for checks, not for speed; nothing spills."""
 
 VARIANTS = {(variant.name, size): variant for size, table in ((2, HALF), (4, SINGLE), (8, HALF)) for variant in table}
 
 
 @dataclass(frozen=True)
 class HeadShape:
-    """What the choice of a variant asks about a model: heads per KV head, KV heads, width, bytes of a number."""
+    """The model's shape: heads per KV head, KV heads, width, bytes of a number."""
 
     group: int
     kv_heads: int
@@ -61,9 +61,9 @@ class HeadShape:
 
 
 def variant_for(role: str, counts: Sequence[int], shape: HeadShape) -> Variant:
-    """Return the variant for decodes with so much KV each, or for prefills with so many rows each.
+    """Return the variant for decodes with this much KV each, or for prefills with this many rows each.
 
-    Where few programs would run it is the one with smaller splits or tiles.
+    With few programs it has smaller splits or tiles.
     """
     variant = VARIANTS[role, shape.size]
     programs = shape.kv_heads * sum(-(-count // (variant.split or variant.packed(shape.group))) for count in counts)
@@ -71,7 +71,7 @@ def variant_for(role: str, counts: Sequence[int], shape: HeadShape) -> Variant:
 
 
 def work_list(starts: Sequence[int], lengths: Sequence[int], requests: Sequence[int], packed: int) -> Work:
-    """Return the programs of some requests, `packed` rows each, those that read the most KV first."""
+    """Return the programs of some requests, `packed` rows each, the most KV first."""
     work = []
     for s in requests:
         count = starts[s + 1] - starts[s]

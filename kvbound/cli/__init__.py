@@ -1,4 +1,4 @@
-"""The command line. Its names, exit codes and JSON are documented in `docs/commands.md`; scripts rely on them."""
+"""The command line. `docs/commands.md` documents its names, exit codes and JSON; scripts rely on them."""
 
 from __future__ import annotations
 
@@ -26,11 +26,10 @@ LONGEST = 880  # letters of an error; of a longer one the middle is left out
 
 
 def main() -> None:
-    """Run the command line; whatever goes wrong is one line on standard error and an exit code.
+    """Run the command line; an error is one line on standard error and an exit code.
 
-    SIGTERM (from Slurm, docker or timeout) and SIGHUP (from a terminal that is closed) end a command as Ctrl-C does:
-    what was found so far is written. Only the first one counts: timeout sends it twice. nohup is obeyed.
-    After `only_writes` they come too late, and so does a first Ctrl-C.
+    SIGTERM (Slurm, docker, timeout) and SIGHUP (a closed terminal) end a command as Ctrl-C does: what was found so far
+    is written. Only the first signal counts, as timeout sends two, and none after `only_writes`. nohup is obeyed.
     """
     _keep_streams()
     try:
@@ -52,16 +51,13 @@ def main() -> None:
 
 
 def print_version() -> None:
-    """Print the version; nothing that takes long is loaded for it."""
+    """Print the version, without loading what takes long."""
     text = (Path(__file__).parents[2] / "kvcore" / "__init__.py").read_text(encoding="utf-8")
     print(f"kvbound {text.partition('__version__ = ')[2].split()[0][1:-1]}")
 
 
 def _keep_streams() -> None:
-    """Take the places of streams that were closed, lest a file gets one, and let the others take every letter.
-
-    To use one that was closed then fails as to use any file.
-    """
+    """Take the places of closed streams, lest a file gets one, and let the others take every letter."""
     for name, flag in (("stdin", os.O_WRONLY), ("stdout", os.O_RDONLY), ("stderr", os.O_WRONLY)):
         if getattr(sys, name) is None:
             setattr(sys, name, os.fdopen(os.open(os.devnull, flag), "r" if name == "stdin" else "w"))
@@ -71,7 +67,7 @@ def _keep_streams() -> None:
 
 
 def hidden() -> str | None:
-    """Return what is wrong if docstrings are left out, or a package from elsewhere stands ahead of one of ours."""
+    """Return what is wrong if docstrings are left out, or another package stands ahead of ours."""
     if sys.flags.optimize > 1:
         return "policies say their rule and source in docstrings: leave out -OO, or PYTHONOPTIMIZE"
     ours = Path(__file__).parents[2]
@@ -86,7 +82,7 @@ def hidden() -> str | None:
 
 
 def only_writes() -> None:
-    """Say that the command has all that it looks for, and ends once that is written: no signal shall come between."""
+    """Say that the command only writes its result: no signal shall come between."""
     if 0 not in HEARD:
         HEARD.append(0)
 
@@ -131,7 +127,6 @@ def _endings_as_ctrl_c() -> Iterator[None]:
 
 
 def _send(number: int) -> None:
-    """Send a signal to the main thread, which wakes up if it waits for something."""
     if hasattr(signal, "pthread_kill"):
         signal.pthread_kill(threading.main_thread().ident or 0, number)
     else:
@@ -187,7 +182,6 @@ def _run() -> int:
 
 
 def _note_files(written: list[str]) -> None:
-    """Say which files were written, unless standard output is one of them."""
     from kvcore.files import printable
 
     if written and "-" not in written:

@@ -70,7 +70,6 @@ def policies(
 
 
 def _policy(policy: Policy, json: str | None) -> None:
-    """Show a policy and its settings."""
     facts = {"name": policy.name, "rule": policy.rule, "source": policy.source, "knows": policy.knows}
     settings = [
         {"setting": key, "value": getattr(policy, key), "does": setting.does}

@@ -1,4 +1,4 @@
-"""The commands by name; the file of a command is loaded when it is called, so that help comes at once."""
+"""The commands by name; a command's file is loaded when called, so that help comes at once."""
 
 import re
 from importlib import import_module
@@ -29,7 +29,7 @@ PLACES = {
     "solvers": "about.solvers", "options": "about.options", "policies": "about.policies", "load": "load.load_sweep",
     "import": "imports.app", "show": "instances.show", "library": "library.app",
 }  # fmt: skip
-"""The file in this folder and the function in it (or a group of commands), of those that are not called as both."""
+"""The file in this folder and the function in it (or a group of commands), where not both have the command's name."""
 COMMANDS = {name: PLACES.get(name, f"{name}.{name}") for names, _ in GROUPS.values() for name in names.split()}
 STYLE: dict[str, Any] = {"add_completion": False, "rich_markup_mode": None, "pretty_exceptions_enable": False}
 
@@ -43,11 +43,11 @@ class Commands(TyperGroup):
         self.commands = known
 
     def list_commands(self, ctx: Any) -> list[str]:
-        """Return the names of the commands in their order."""
+        """Return the names of the commands in order."""
         return list(COMMANDS)
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        """Return a command (None: there is none of that name)."""
+        """Return a command (None: unknown name)."""
         if cmd_name not in COMMANDS:
             return None
         file, _, attribute = COMMANDS[cmd_name].partition(".")
@@ -67,14 +67,14 @@ class Commands(TyperGroup):
 
 
 def overview() -> str:
-    """Return what is said where no command is given: the groups, an example of each, and where to read on."""
+    """Return the text without a command: the groups, examples, and where to read on."""
     groups = [f"{title}: {names.replace(' ', ', ')}\n  $ {example}" for title, (names, example) in GROUPS.items()]
     more = "kvbound --help says what each command does, kvbound COMMAND --help its options."
     return "\n\n".join(["Usage: kvbound COMMAND [ARGS]...", WHAT.replace("? ", "?\n"), *groups, more])
 
 
 def first_line(name: str) -> str:
-    """Return the first line of what a command says of itself, as it stands in its file."""
+    """Return the first line of a command's docstring, without loading it."""
     file, attribute = COMMANDS[name].split(".")
     text = Path(__file__).with_name(f"{file}.py").read_text(encoding="utf-8")
     start = rf'def {attribute}\(.*?"""|{attribute} = typer\.Typer\(\s*help="'

@@ -1,4 +1,4 @@
-"""`kvbound bound`: what no schedule can beat, with a certificate that anyone can check."""
+"""`kvbound bound`."""
 
 from functools import partial
 from typing import Annotated

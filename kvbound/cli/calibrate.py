@@ -1,4 +1,4 @@
-"""`kvbound calibrate`: times batches on the device, fits a cost model to them, and writes it."""
+"""`kvbound calibrate`."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def calibrate(
 
 
 def choose_points(engine: Engine, memory: int, quick: bool, block: int) -> list[Point]:
-    """Return the grid for the engine; BadInput where the memory leaves too little of it."""
+    """Return the grid for the engine; BadInput where the memory leaves too little."""
     from gpu_validation.calibration import SIZES, grid
 
     points = grid(SIZES[engine.device.type, quick], memory, block)
@@ -109,9 +109,9 @@ def choose_points(engine: Engine, memory: int, quick: bool, block: int) -> list[
 
 
 def capacity_of(engine: Engine, memory: int | None, block: int) -> int:
-    """Return M: the tokens of KV that fit beside the weights, in whole blocks, or fewer if so given.
+    """Return M: the tokens of KV that fit beside the weights, in whole blocks, or fewer if given.
 
-    On a CPU it is what is given, or a fixed number. BadInput if more is given than fits.
+    On a CPU the given or a fixed number. BadInput if more is given than fits.
     """
     if engine.device.type == "cpu":
         return (memory or CPU_MEMORY) // block * block
@@ -129,7 +129,7 @@ def capacity_of(engine: Engine, memory: int | None, block: int) -> int:
 def machine_of(engine: Engine, memory: int, points: Sequence[Point], block: int) -> Machine:
     """Return the machine of the cost file: no batch has more tokens than was measured.
 
-    The host holds half of its free memory; without swaps in the grid, nothing.
+    The host holds half of its free memory; nothing without swaps in the grid.
     """
     import psutil
 
@@ -142,7 +142,7 @@ def machine_of(engine: Engine, memory: int, points: Sequence[Point], block: int)
 
 
 def point_rows(measured: Sequence[Measured], found: Fit, floor: Floor) -> list[dict[str, Any]]:
-    """Return a flat record for each batch: what it was, how long it took, what the fit says, and the least possible.
+    """Return a flat record for each batch: its work, measured, predicted and least times.
 
     `error` is (predicted - measured) / measured.
     """
@@ -159,7 +159,7 @@ def point_rows(measured: Sequence[Measured], found: Fit, floor: Floor) -> list[d
 
 
 def show(console: Console, about: Row, found: Fit, rows: Rows, swaps: Rows) -> None:
-    """Print where it was measured, the errors of each shape and kind of batch, the floors, and the swaps."""
+    """Print the device, the errors by shape and kind of batch, the floors, and the swaps."""
     console.print(
         f"{about['device']}, {about['backend']} backend, {about['dtype']}, torch {about['torch']}, {about['date']}"
     )
@@ -193,14 +193,14 @@ def _swap_cells(row: Row) -> list[object]:
 
 
 def told(rows: Rows, most: int = 24) -> list[Row]:
-    """Return the rows that people see: evenly spaced ones, if there are more than `most` (`--json` has all)."""
+    """Return `most` evenly spaced rows for people (`--json` has all)."""
     work = [row for row in rows if row["label"] != "swap beside work"]
     step = -(-len(work) // most)
     return work[::step]
 
 
 def knees(rows: Rows, most: float = 0.03) -> dict[str, int]:
-    """Return by direction the most tokens up to which every swap measured slows its batch by at most `most`."""
+    """Return by direction the most tokens up to which every swap slows its batch by at most `most`."""
     found: dict[str, int] = {}
     for direction in dict.fromkeys(row["direction"] for row in rows):
         ways = sorted((row for row in rows if row["direction"] == direction), key=lambda row: int(row["tokens"]))

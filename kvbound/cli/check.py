@@ -1,4 +1,4 @@
-"""`kvbound check`: try hypotheses, and say whether each verdict is the one that its file states."""
+"""`kvbound check`."""
 
 from __future__ import annotations
 

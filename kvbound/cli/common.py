@@ -1,4 +1,4 @@
-"""What the commands share: finding an instance, options, and printing for people or for scripts."""
+"""Finding an instance, options, and printing for people or scripts, for all commands."""
 
 import json
 import sys
@@ -24,12 +24,12 @@ from kvcore.schedule import Schedule
 def option(
     metavar: str, help: str, *names: str, min: float | None = None, max: float | None = None, **more: Any
 ) -> Any:
-    """Return an option of a command that takes a value: what that is called, what it says, its least and its most."""
+    """Return an option with a value: its metavar, its help, its least and its most."""
     return typer.Option(*names, metavar=metavar, help=help, min=min, max=max, **more)
 
 
 def picture(help: str) -> Any:
-    """Return an option for a picture, which is refused before anything is computed if its suffix is none."""
+    """Return an option for a picture; an unknown suffix is refused at once."""
 
     def check(path: str | None) -> str | None:
         if path is not None:
@@ -79,23 +79,23 @@ def settings_of(options: list[str] | None) -> dict[str, str]:
 
 
 def read_schedules(files: str | None) -> dict[str, Schedule]:
-    """Return the schedules of a list of files by file name, without folders where that tells them apart."""
+    """Return the schedules of files by file name, without folders where unambiguous."""
     names = [] if files is None else [name.strip() for name in files.split(",")]
     short = [Path(name).name for name in names]
     return dict(zip(short if len(set(short)) == len(short) else names, map(read_schedule, names), strict=True))
 
 
 Output = tuple[str | None, Callable[[str], object] | None]
-"""A file that was asked for (None: none was), and what writes it (None: there is nothing to write)."""
+"""A file asked for (None: none), and its writer (None: nothing to write)."""
 
 
 def as_file(found: Any) -> Callable[[str], None] | None:
-    """Return what writes an instance, a schedule or a certificate (None: there is none)."""
+    """Return the writer of an instance, a schedule or a certificate (None: there is none)."""
     return None if found is None else lambda file: write_text(file, found.to_json())
 
 
 def write_all(*outputs: Output) -> None:
-    """Write files; one that cannot be written keeps no other from being written, and is complained of in the end."""
+    """Write all files; complain at the end of failures."""
     only_writes()
     wrong = []
     for file, write in outputs:
@@ -111,7 +111,7 @@ def write_all(*outputs: Output) -> None:
 def emit(target: str | None, payload: Any, show: Callable[[Console], None], *outputs: Output) -> None:
     """Write JSON if asked to, then the other files, and print for people, whatever cannot be written.
 
-    With `--json -` nothing but the JSON goes to standard output.
+    With `--json -` only the JSON goes to standard output.
     """
     as_json: Output = (target, lambda file: write_text(file, json.dumps(payload, indent=1, ensure_ascii=False)))
     try:
@@ -124,8 +124,8 @@ def emit(target: str | None, payload: Any, show: Callable[[Console], None], *out
 class AlignedTable:
     """A table for people, such as of `kvbound.tables.Cells`; `right` are the columns of numbers.
 
-    Where the terminal is too narrow its headings are folded, then it goes on below, each row with its label again.
-    Texts are folded, to no less than `FOLDED` letters (the last column to `LAST`); numbers never are.
+    In a narrow terminal headings are folded, then the table goes on below, with its labels again. Texts are folded to
+    at least `FOLDED` letters (the last column to `LAST`); numbers never are.
     """
 
     FOLDED, LAST = 22, 12
@@ -135,7 +135,6 @@ class AlignedTable:
         self.rows = [["-" if cell is None else str(cell) for cell in row] for row in rows]
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        """Yield the parts that are printed one below the other."""
         part, headings = list[int](), self.columns
         widths = [self._width(k, len(name)) for k, name in enumerate(headings)]
         if sum(widths) + GAP * (len(widths) - 1) > options.max_width:
@@ -150,7 +149,6 @@ class AlignedTable:
         yield self._part(part, headings, widths[0])
 
     def _width(self, k: int, heading: int) -> int:
-        """Return the letters that a column needs, if its heading needs so many."""
         longest = max([heading, *(len(cells[k]) for cells in self.rows)])
         folded = self.LAST if k == len(self.columns) - 1 > 1 else self.FOLDED
         return longest if k in self.right else min(longest, folded)
@@ -172,7 +170,7 @@ table = AlignedTable
 
 
 def show_measures(rows: Labelled, units: Units, console: Console, *, wide: bool) -> None:
-    """Print the times, and then throughput, waste and moves, a row for each labelled summary."""
+    """Print the times, then throughput, waste and moves, by label."""
     for cells in (times_cells(rows, units, wide=wide), work_cells(rows, units, wide=wide)):
         console.print()
         console.print(table(*cells))
@@ -190,13 +188,13 @@ def result_table(row: dict[str, Any], units: Units) -> AlignedTable:
 
 
 class PlainConsole(Console):
-    """A console that prints texts as they are: nothing in one is a command to it, or to the terminal."""
+    """A console that prints texts as they are: none is a command to it, or to the terminal."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__(markup=False, emoji=False, highlight=False, **options)
 
     def render_str(self, text: str, **options: Any) -> Text:
-        """Make what is printed of a text, a cell of a table or a heading."""
+        """Return a printed text, cell or heading, unchanged."""
         return super().render_str(printable(text), **options)
 
     def on_broken_pipe(self) -> None:
@@ -205,11 +203,11 @@ class PlainConsole(Console):
 
 
 def people_console() -> Console:
-    """Return a console; in a pipe it is wide enough that no row wraps."""
+    """Return a console; in a pipe no row wraps."""
     return PlainConsole(width=None if sys.stdout.isatty() else 200)
 
 
 def progress_console() -> Console | None:
-    """Return the console for a progress display: only on a terminal, on standard error."""
+    """Return the console for progress: only on a terminal, on standard error."""
     console = PlainConsole(stderr=True)
     return console if console.is_terminal else None

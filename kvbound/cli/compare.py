@@ -1,4 +1,4 @@
-"""`kvbound compare`: every policy beside the proved optimum, with handlings as given and with free ones."""
+"""`kvbound compare`."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -90,7 +90,7 @@ def compare(
 
 
 def show(comparison: Comparison, console: Console, explained: Sequence[Explained] = (), *, wide: bool = False) -> None:
-    """Print the table, what was proved, and where the time goes if that is explained."""
+    """Print the table, what was proved, and any explanation."""
     rows = comparison.rows()
     console.print(f"{comparison.instance.name}, {comparison.objective}", style="bold", soft_wrap=True)
     console.print(table(*comparison.summary(rows)))

@@ -1,4 +1,4 @@
-"""`kvbound costs`: the cost models, the devices and the models, or one cost in numbers."""
+"""`kvbound costs`."""
 
 from typing import Annotated, Any
 
@@ -26,7 +26,7 @@ def costs(name: NameArgument = None, json: JsonOption = None) -> None:
 
 
 def show_cost(name: str, model: CostModel, fit: FitReport | None, json: str | None) -> None:
-    """Say what one cost is, and how well it fits if it was fitted."""
+    """Print one cost, and how well it fits if it was fitted."""
     facts = _facts(name, model)
     emit(json, facts | {"fit": fit and fit.model_dump(mode="json")}, lambda console: _show(facts, fit, console))
 
@@ -66,7 +66,6 @@ def _show_all(console: Console) -> None:
 
 
 def _facts(name: str, model: CostModel) -> dict[str, Any]:
-    """Return what one cost is; `microseconds` are the coefficients of each function as an instance holds them."""
     cost = model.make()
     microseconds = [
         {name: float(ticks * model.tick * 10**6) for name, ticks in coefficients(function)}
@@ -103,7 +102,7 @@ def _number(value: float | None) -> str | None:
 
 
 def fit_table(fit: FitReport) -> AlignedTable:
-    """Return the errors of each shape and of the transfers, and of the whole model by label, as a table."""
+    """Return the errors of each shape, the transfers and the whole model, by label, as a table."""
     rows = [row for shape, found in fit.shapes.items() for row in _candidate_rows(shape, found)]
     if fit.moves is not None:
         rows += _candidate_rows("transfers", fit.moves)

@@ -1,4 +1,4 @@
-"""`kvbound demo`: real requests and the worked example of the papers, from instance to proved optimum and picture."""
+"""`kvbound demo`."""
 
 import os
 import sys
@@ -21,7 +21,7 @@ from workloads.builtin import builtin_instance
 
 
 class Part(NamedTuple):
-    """One comparison of the demo, and what is said before and after its table."""
+    """One comparison of the demo, with the text before and after its table."""
 
     instance: str
     policies: tuple[str, ...]
@@ -87,7 +87,7 @@ def demo(
 
 
 def show(comparison: Comparison, see: str, console: Console) -> None:
-    """Print mean latencies and what to see in them, or what is open; nothing that differs from run to run."""
+    """Print mean latencies and what to see in them, or what is open; the same text in each run."""
     units, first = units_of(comparison.instance), next(iter(comparison.optima.values()))
     rows: list[tuple[str, Fraction, str | None]] = [
         (run.label, Fraction(run.row["mean"]), handling_text(run.row)) for run in comparison.policies

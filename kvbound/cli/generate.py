@@ -1,4 +1,4 @@
-"""`kvbound generate`: workloads drawn from what the papers publish of theirs, written one request after another."""
+"""`kvbound generate`."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import asdict
@@ -62,7 +62,7 @@ def generate(
 def write_requests(
     out: str, requests: Iterable[Request], instance: Callable[[tuple[Request, ...]], Instance], json: str | None = None
 ) -> None:
-    """Write requests as they come, in one file; `instance` makes one of some of them, CHUNK at a time."""
+    """Write requests as they come, in one file; `instance` makes one of CHUNK at a time."""
     left = iter(requests)
     chunks = map(instance, iter(lambda: tuple(islice(left, CHUNK)), ()))
     first = next(chunks)

@@ -1,4 +1,4 @@
-"""What the commands that use a GPU share: the options, the device and its backend, the dtype."""
+"""Shared by the commands that use a GPU: options, device, backend, dtype."""
 
 from __future__ import annotations
 
@@ -22,9 +22,8 @@ DtypeOption = Annotated[str | None, option("|".join(DTYPES), "(default: bfloat16
 def get_backend(device: str, backend: str | None) -> tuple[TorchBackend, str]:
     """Return a backend by name, or the usual one of the device, with its name.
 
-    A CPU gets one thread, whose processor time is measured, and memory that stays.
-
-    MissingTool where torch, triton or the GPU is missing.
+    A CPU gets one thread, whose processor time is measured, and memory that stays. MissingTool where torch, triton or
+    the GPU is missing.
     """
     name = backend or ("sdpa" if device == "cpu" else "triton")
     opened = open_backend(device, name)

@@ -1,4 +1,4 @@
-"""`kvbound import run`: what another scheduler did, as a schedule that the referee has passed."""
+"""`kvbound import run`."""
 
 from dataclasses import asdict
 from fractions import Fraction

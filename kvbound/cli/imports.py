@@ -1,4 +1,4 @@
-"""`kvbound import`: real traces as instances, fine or coarsened."""
+"""`kvbound import`."""
 
 import inspect
 import sys
@@ -80,13 +80,13 @@ OPTIONS: dict[str, tuple[Any, Any]] = {
 
 @dataclass(frozen=True)
 class Asked:
-    """What an import was asked for."""
+    """The arguments of an import."""
 
     setting: CostSetting
     given: Mapping[str, Any]  # the value of each of `OPTIONS`
 
     def selection(self, *, draws: bool = False) -> Selection:
-        """Return what to take; with `draws`, `--take` draws as `--sample` does."""
+        """Return the selection; with `draws`, `--take` draws as `--sample` does."""
         given = self.given
         take, sample = given["take"], given["sample"]
         if draws and take is not None:
@@ -100,7 +100,7 @@ class Asked:
         )  # fmt: skip
 
     def fitting(self, machine: Machine) -> Machine | None:
-        """Return the machine if what does not fit its memory is to be left out."""
+        """Return the machine if requests beyond its memory are to be left out."""
         return self.setting.machine(machine) if self.given["drop_too_long"] else None
 
     def read(
@@ -120,7 +120,7 @@ class Asked:
         return trace, self.setting.machine(machine)
 
     def table(self, file: str, map: str, rate: str | None, kind: str) -> tuple[Imported, Machine]:
-        """Read a table whose columns a map names; where none was given, say that there is one."""
+        """Read a table whose columns a map names; without a map, say so."""
         try:
             return self.read(file, read_map(map), TRACE_MACHINE, kind, optional_fraction("--rate", rate))
         except BadInput as error:
@@ -138,7 +138,7 @@ def _asked(values: dict[str, Any]) -> Asked:
 
 
 def _imports(name: str) -> Callable[[Callable[..., tuple[Imported, Machine | MachineFor]]], None]:
-    """Make a command of what reads a trace as it is `asked`: it takes all `OPTIONS` too, and writes what was read."""
+    """Make a command of a reader: it takes all `OPTIONS` too, and writes the instance."""
 
     def register(read: Callable[..., tuple[Imported, Machine | MachineFor]]) -> None:
         @wraps(read)
@@ -237,7 +237,6 @@ app.command("run")(run)
 
 
 def _write(trace: Imported, machine: Machine | MachineFor, asked: Asked) -> None:
-    """Coarsen if asked to, choose the handling of calls, and write; what is lost is said below."""
     given, setting = asked.given, asked.setting
     out, json, size = given["out"], given["json"], given["block"] or given["slot"]
     lost = list[str]()
@@ -263,13 +262,12 @@ def _write(trace: Imported, machine: Machine | MachineFor, asked: Asked) -> None
 
 
 def _coarsen(instance: Instance, given: Mapping[str, Any]) -> Instance:
-    """Coarsen; the one of block and slot that is not given is as large as the other."""
+    """Coarsen; block and slot are of one size if only one is given."""
     block, slot = given["block"], given["slot"]
     return coarsen(instance, block_tokens=block or slot, slot_ticks=slot or block)
 
 
 def _distorted(fine: Instance, coarse: Instance) -> Iterator[str]:
-    """Yield what coarsening distorts, and if that is more than a little, sizes that do not."""
     found, grid = distortion(fine, coarse), coarse.coarsening
     yield (
         f"coarsening changed all peaks together to {found.peaks:.2f} times, decodes and calls to {found.times:.2f} "

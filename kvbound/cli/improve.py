@@ -1,4 +1,4 @@
-"""`kvbound improve`: a better schedule, by policies and destroy and repair."""
+"""`kvbound improve`."""
 
 from functools import partial
 from pathlib import Path

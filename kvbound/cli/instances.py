@@ -67,12 +67,12 @@ def facts(instance: Instance) -> dict[str, Any]:
 
 
 def show_instance(instance: Instance, console: Console) -> None:
-    """Print an instance for people: its machine, its sizes, its first requests."""
+    """Print an instance: its machine, its sizes, its first requests."""
     show_head(instance, instance.sha256, sizes_of(instance), console)
 
 
 def show_head(instance: Instance, sha256: str, sizes: Sizes, console: Console) -> None:
-    """Print what `show_instance` does of an instance of which only the first requests are at hand."""
+    """Print the same with only the first requests at hand."""
     console.print(f"{instance.name}  (sha256 {sha256[:16]}..)", style="bold", soft_wrap=True)
     for line in facts_in_words(instance, sizes):
         console.print(line, soft_wrap=True)

@@ -1,4 +1,4 @@
-"""`kvbound kernels`: what the device can do at most, and our paged attention beside its peers."""
+"""`kvbound kernels`."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def kernels(
 
 
 def choose_cases(model: str | None, on_cpu: bool, quick: bool) -> list[AttentionCase]:
-    """Return the grid of one model, or of the usual ones, large cases first; on a CPU a few tiny cases."""
+    """Return the grid of one model, or of the usual ones, large cases first; on a CPU a few tiny ones."""
     from gpu_validation.attention_bench import cpu_cases, gpu_cases
 
     if on_cpu:
@@ -88,7 +88,7 @@ def choose_cases(model: str | None, on_cpu: bool, quick: bool) -> list[Attention
 
 
 def choose_peers(names: str) -> list[Peer]:
-    """Return the peers named, or raise BadInput."""
+    """Return the peers named; BadInput for an unknown one."""
     from gpu_validation.peers import PEERS
 
     if names in ("all", "none"):
@@ -100,7 +100,7 @@ def choose_peers(names: str) -> list[Peer]:
 
 
 def show(console: Console, about: Row, rates: Rows, rows: Rows, ours: Row) -> None:
-    """Print where it was measured, the bandwidths, a line for each case and peer, and what became of ours."""
+    """Print the device, the bandwidths, a line for each case and peer, and our standing."""
     console.print(f"{about['device']}, torch {about['torch']}, triton {about['triton']}, {about['date']}")
     if about["device_type"] == "cpu":
         console.print(DRY)
@@ -141,11 +141,11 @@ def _scaled(rate: float, unit: str) -> str:
 
 
 def summary(rows: Rows) -> dict[str, Any]:
-    """Return what the rows say of ours in a few numbers; None where nothing was timed.
+    """Return our rows in a few numbers; None where nothing was timed.
 
-    `large_decodes` are those that read at least LARGE bytes a launch, with the least, median and greatest share of the
-    measured reading rate; `compared` counts the cases in which a peer was timed, `won` those in which no peer was
-    faster, and `least_over_best_peer` is the worst of them.
+    `large_decodes` read at least LARGE bytes a launch, with the least, median and greatest share of the measured
+    reading rate; `compared` counts the cases with a timed peer, `won` those without a faster one;
+    `least_over_best_peer` is the worst.
     """
     ours = [row for row in rows if row["ours"] and "seconds_median" in row]
     from gpu_validation.attention_bench import LARGE

@@ -1,4 +1,4 @@
-"""`kvbound library`: instances with their best known schedules and certified bounds, and what is handed in."""
+"""`kvbound library`."""
 
 import os
 from collections.abc import Callable, Iterator, Sequence
@@ -45,7 +45,6 @@ JobsOption = Annotated[int | None, option("N", "processes at once (default: core
 
 
 def _rows(library: Library, family: str | None, objective: str | None, status: str | None) -> list[dict[str, Any]]:
-    """Return the rows of the library that are asked for; BadInput if there are none."""
     wanted = {"family": family, "objective": objective, "status": status}
     given = {key: value for key, value in wanted.items() if value is not None}
     rows = [row for record in library.records() for row in _in_ticks(library, record)]
@@ -57,13 +56,12 @@ def _rows(library: Library, family: str | None, objective: str | None, status: s
 
 
 def _in_ticks(library: Library, record: Record) -> list[dict[str, Any]]:
-    """Return the rows of a record, each with the length of its tick."""
     tick = str(library.tick_seconds(record))
     return [row | {"tick_seconds": tick} for row in record.rows()]
 
 
 def _each(function: Callable[[str], Any], names: Sequence[str], jobs: int | None) -> Iterator[Any]:
-    """Yield what a function gives for each name, in order, from processes of their own; show how many are done."""
+    """Yield a function's result for each name, in order, from several processes; show progress."""
     jobs = min(jobs or os.cpu_count() or 1, len(names))
     with counted("instances", 0, len(names)) as advance:
         if jobs == 1:
@@ -189,7 +187,6 @@ KINDS = ("record", "schedule", "certificate")
 
 
 def _kind(text: str) -> type[Certificate | Schedule]:
-    """Return what a text is to be read as."""
     with suppress(ValueError, RecursionError):
         found = loads(text)
         if isinstance(found, dict) and ("proof" in found or found.get("format") == "kvbound-certificate"):

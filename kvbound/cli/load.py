@@ -1,4 +1,4 @@
-"""`kvbound load`: policies at several loads, as a table, a CSV file and a plot like those of the papers."""
+"""`kvbound load`."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ FLOW, LATE = "total-flow-time", "late-requests"
 QUEUE = {True: "steady", False: "grows", None: "-"}
 GROWS = "grows: the queue grows over the run, so that its percentiles say only how long the run was"
 BRIEF = (("latency", "mean"), ("latency", "p99"), ("ttft", "p99"))
-"""The times that an 80-column terminal takes; where there are calls, the mean without them as well."""
+"""The times for an 80-column terminal; where there are calls, also the mean without them."""
 
 
 def load_sweep(
@@ -98,9 +98,9 @@ def load_sweep(
 
 
 def goodput(rows: Rows, bounds: Rows, share: float) -> list[dict[str, Any]]:
-    """Return a row for each policy with the last load at which it keeps so large a share on time, the best first.
+    """Return a row for each policy with the last load at which this share is on time, the best first.
 
-    The last is that of `no scheduler`: the least of the loads at which a bound shows that fewer are on time.
+    The last, `no scheduler`, has the least load at which a bound shows that fewer are on time.
     """
     kept: dict[str, Row] = {}
     for row in sorted(rows, key=lambda row: Fraction(row["factor"])):
@@ -116,7 +116,7 @@ def goodput(rows: Rows, bounds: Rows, share: float) -> list[dict[str, Any]]:
 
 
 def _bound(instance: Instance, factor: Fraction, seconds: float) -> dict[str, Any]:
-    """Return a row with bounds on the mean latency and on the share with its SLOs met, whatever is done with calls."""
+    """Return a row with bounds that hold for any handling of calls."""
     loaded = scaled(instance.with_free_calls(), factor)
     slos = any(request.slo for request in loaded.requests)
     requests, arrivals = len(loaded.requests), rate(loaded)
@@ -131,7 +131,6 @@ def _bound(instance: Instance, factor: Fraction, seconds: float) -> dict[str, An
 
 
 def _least(instance: Instance, objective: str, factor: Fraction, seconds: float) -> tuple[Value, str | None]:
-    """Return a lower bound on an objective, 0 if none is found, and the method."""
     from solvers.dual_bound import best_bound
 
     with SolveProgress(f"bound at load {factor}", partial(units_of(instance).named, objective=objective)) as progress:

@@ -20,7 +20,7 @@ from kvcore.metrics import Value
 
 
 class LiveLine:
-    """A context manager that shows one line while something is being done, after the first second of the command."""
+    """A context manager with a line of progress, after the command's first second."""
 
     def __init__(self, what: str) -> None:
         self.what, self.started = what, time.perf_counter()
@@ -39,7 +39,7 @@ class LiveLine:
             self.status.update(Text(printable(text)))
 
     def part(self, done: int, total: int) -> None:
-        """Show how much is done, and how long the rest will take at that speed."""
+        """Show the part done, and the time left at that speed."""
         passed = time.perf_counter() - self.started
         left = f", about {passed / done * (total - done):.0f} s left" if done else ""
         self.show(f"{self.what}: {done} of {total}{left} (Ctrl-C ends it)")
@@ -54,7 +54,7 @@ class LiveLine:
 
 
 def drawing(draw: Callable[[str], object]) -> Callable[[str], None]:
-    """Return what draws into a file and says so meanwhile."""
+    """Return a function that draws into a file and says so meanwhile."""
 
     def write(file: str) -> None:
         with LiveLine(f"drawing {file}"):
@@ -64,13 +64,13 @@ def drawing(draw: Callable[[str], object]) -> Callable[[str], None]:
 
 
 def load_instance(source: str) -> Instance:
-    """Return an instance by what a user calls it (`kvbound.instances`)."""
+    """Return an instance by name or file (`kvbound.instances`)."""
     with LiveLine(f"reading {source}"):
         return instances.load_instance(source)
 
 
 class SolveProgress(LiveLine):
-    """A line that a solve calls with what it knows; `write` makes text of a value."""
+    """A line of progress for a solve; `write` makes text of a value."""
 
     def __init__(self, what: str, write: Callable[[Value], str] = str) -> None:
         super().__init__(what)
@@ -87,9 +87,9 @@ class SolveProgress(LiveLine):
 
 @contextmanager
 def counted(what: str, done: int, total: int) -> Iterator[Callable[[], Any]]:
-    """Show how many things are done and how long the rest may take; gives what to call for each.
+    """Show how many things are done and the time left; gives what to call for each.
 
-    Where standard error is no terminal it says only how many there are to do.
+    Without a terminal it only says how many there are to do.
     """
     console = progress_console()
     if console is None:

@@ -1,4 +1,4 @@
-"""`kvbound replay`: schedules executed on an engine, what was predicted of them beside what was measured."""
+"""`kvbound replay`."""
 
 from __future__ import annotations
 
@@ -110,9 +110,9 @@ def replay(
 
 
 def shape_of(model: str | None, cost: str | None, device: str) -> Model:
-    """Return the model that is asked for, or that the cost file was measured with, or the usual one of the device.
+    """Return the named model, or that of the cost file, or the usual one of the device.
 
-    BadInput where the cost file is of another model than the one asked for.
+    BadInput where the cost file is of another model than the one named.
     """
     measured = read_cost(cost).model if cost is not None and cost.endswith(".json") else None
     if model is not None and measured not in (None, model):
@@ -121,14 +121,14 @@ def shape_of(model: str | None, cost: str | None, device: str) -> Model:
 
 
 def fitted_on(cost: str | None) -> str:
-    """Return the device that a cost was fitted on, or in words what else it is."""
+    """Return the device of a fitted cost, or what else the cost is."""
     if cost is None or not cost.endswith(".json"):
         return f"the cost {cost}" if cost else "the instance's own cost"
     return str((read_cost(cost).device or {}).get("device", f"{cost}, which names no device"))
 
 
 def notes(cost: str | None, traces: Mapping[str, Trace]) -> Iterator[str]:
-    """Say where batches are others than those that a cost file was fitted to: larger ones, or in other blocks."""
+    """Say where batches differ from those of a fitted cost: larger ones, or in other blocks."""
     file = read_cost(cost) if cost is not None and cost.endswith(".json") else None
     if file is None or not file.observations:
         return
@@ -145,7 +145,7 @@ def notes(cost: str | None, traces: Mapping[str, Trace]) -> Iterator[str]:
 
 
 def timed_beside(engine: Engine, block: int, seed: int) -> Timings:
-    """Return the grid of the device (on a GPU the coarser one), to be timed in turn with schedules in such blocks."""
+    """Return the grid of the device (on a GPU the coarser one) to be timed in turn with schedules."""
     from gpu_validation.calibration import Timings
 
     quick = engine.device.type == "cuda"
@@ -162,10 +162,10 @@ def refuse(name: str, broken: InvalidSchedule, json: str | None) -> int:
 def named(
     name: str, given: Instance, loaded: Instance, objective: str, handling: str, time_limit: float
 ) -> tuple[str, Trace]:
-    """Return a schedule by file, by policy, or the best there is, executed by the referee, and what to call it.
+    """Return a schedule by file, by policy, or the best there is, executed by the referee, and its label.
 
-    A file is for the instance as `given`, or at the cost of the prediction (`loaded`). NAME@OTHER is the schedule of
-    another instance, taken at that cost.
+    A file is for the instance as `given`, or at the cost of the prediction (`loaded`). NAME@OTHER is another instance's
+    schedule, taken at that cost.
     """
     from solvers import simulate_policy, solve
 

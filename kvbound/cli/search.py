@@ -1,4 +1,4 @@
-"""`kvbound search`: the worst instances of a policy in a bounded family, each ratio proved."""
+"""`kvbound search`."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def search(
 
 
 def switches_of(text: str) -> dict[str, bool]:
-    """Read the switches of the machine that are on."""
+    """Return the machine's switches that are on."""
     names = set() if text == "none" else {name.strip() for name in text.split(",")}
     if others := names - set(SWITCHES):
         raise unknown("switch", min(others), SWITCHES, "none")
@@ -77,7 +77,7 @@ def _progress(policy: str, seen: SearchRecord) -> str:
 
 
 def in_words(claim: Claim) -> str:
-    """Say the ratio, or between which numbers it is, if the optimum is not known."""
+    """Say the ratio, or its range."""
     if claim.decided:
         return f"ratio {claim.at_least} = {float(claim.at_least):.4g}"
     most = "" if claim.at_most is None else f", at most {claim.at_most}"
@@ -85,7 +85,6 @@ def in_words(claim: Claim) -> str:
 
 
 def _report(family: dict[str, Any], seen: SearchRecord, out: str | None, json: str | None) -> int:
-    """Write and print what was found; return the exit code."""
     interrupted = seen.stopped == "interrupted"
     if seen.claim is None and not interrupted:
         raise seen.failure or BadInput("the family has no instance in which every request fits; enlarge --memory")
@@ -100,12 +99,11 @@ def _report(family: dict[str, Any], seen: SearchRecord, out: str | None, json: s
 
 
 def named(claim: Claim) -> Instance:
-    """Return the instance of a claim, named after the policy."""
+    """Return a claim's instance, named after the policy."""
     return claim.instance.replace(name=f"worst of {claim.policy}, {claim.objective}")
 
 
 def _show(seen: SearchRecord, console: Console) -> None:
-    """Print the worst instance and what is known of the rest."""
     if seen.claim is not None:
         claim = seen.claim
         by = "proved" if claim.proved else "claimed by the search"

@@ -1,4 +1,4 @@
-"""The options that all commands that make instances share: a machine, a cost, how every call is handled."""
+"""The options of commands that make instances: a machine, a cost, a handling."""
 
 import functools
 import inspect
@@ -43,7 +43,7 @@ MACHINE = {
     "partial": _switch("partial", "also a part of a request's KV"),
     "pause": _switch("pause", "a request that holds KV may sit out"),
 }
-"""The option of each key of the machine; what is not given is as the cost's machine, or the command, has it."""
+"""The option of each key of the machine; defaults are the cost's machine, or the command's."""
 COST_NAMES = "|".join((*COSTS, "roofline:..", "FILE.json"))
 OPTIONS: dict[str, tuple[Any, str | None]] = {
     "cost": (Annotated[str, option(COST_NAMES, "how long a batch takes", "--cost")], "unit"),
@@ -54,7 +54,7 @@ OPTIONS: dict[str, tuple[Any, str | None]] = {
 
 @dataclass(frozen=True)
 class CostSetting:
-    """The cost, its tick in seconds, and the machine that a command was asked for."""
+    """The cost, its tick in seconds, and the machine asked for."""
 
     cost: Cost
     tick: Fraction
@@ -63,11 +63,11 @@ class CostSetting:
 
     @property
     def assumed(self) -> bool:
-        """Whether nothing was said of how long a batch lasts, nor of the memory."""
+        """Whether neither a cost nor a memory was given."""
         return self.cost == Cost.unit() and self.tick == Fraction(1, 40) and "memory" not in self.given
 
     def machine(self, default: Machine) -> Machine:
-        """Return the cost's machine, or `default` if the cost is of none, with what was given changed in it."""
+        """Return the cost's machine, else `default`, with the given keys changed."""
         with valid("the machine"):
             return Machine(**{**(self.measured or default).model_dump(), **self.given})
 
@@ -77,7 +77,7 @@ Decorator = Callable[[Command], Command]
 
 
 def gathers(argument: str, options: Mapping[str, tuple[Any, Any]], made: Callable[[dict[str, Any]], Any]) -> Decorator:
-    """Return what gives a command these options, which it takes as one argument, `made` of their values."""
+    """Return a decorator that gives a command these options as one argument, `made` of their values."""
 
     def decorate(command: Command) -> Command:
         signature = inspect.signature(command, eval_str=True)
@@ -122,7 +122,7 @@ CallHandlingOption = Annotated[
 def with_handling(instance: Instance, handling: str | None) -> Instance:
     """Return the instance with one handling for all calls, or with InferCept's choice of least waste for each.
 
-    None: free where the machine evicts, so that a policy may choose as it goes, else least waste.
+    None: free where the machine evicts (the policy chooses), else least waste.
     """
     from heuristics import with_min_waste_handlings
 

@@ -1,4 +1,4 @@
-"""`kvbound simulate`: run policies on an instance."""
+"""`kvbound simulate`."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -57,7 +57,7 @@ def simulate(
 
 
 def show_runs(console: Console, runs: Sequence[Simulation], instance: Instance, *, wide: bool = False) -> None:
-    """Print the values, and what is measured if there are more than a few requests."""
+    """Print the values, and more measures unless requests are few."""
     few, units = len(instance.requests) <= FEW, units_of(instance)
     objective = runs[0].row["objective"] if runs else ""
     columns = ["policy", *(value_columns(units, objective, "value", "mean") if runs else ())]

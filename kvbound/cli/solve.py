@@ -1,4 +1,4 @@
-"""`kvbound solve`: the proved optimum, or the best schedule and bound within the limits."""
+"""`kvbound solve`."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def pictures(result: Result, plot: str | None, curves: str | None, trace: str | 
 
 
 def explained_rows(others: Comparison) -> list[dict[str, Any]]:
-    """Return a JSON-ready row for each policy that ran: its value and handlings, and where its time goes."""
+    """Return a JSON-ready row for each policy that ran: its value, handlings, and parts of its time."""
     why = {found.label: found for found in others.explained()}
     return [
         {key: run.row[key] for key in ("policy", "value", "handling")} | {"explained": why[run.label].to_json()}
@@ -104,7 +104,7 @@ def explained_rows(others: Comparison) -> list[dict[str, Any]]:
 
 
 def show(result: Result, console: Console, others: Comparison | None = None) -> None:
-    """Print the result for people, and what policies did otherwise if they are given."""
+    """Print the result, and what given policies did otherwise."""
     row = result.to_json()
     console.print(result_table(row, units_of(result.instance)))
     if row["handling"]:
@@ -133,7 +133,7 @@ def show(result: Result, console: Console, others: Comparison | None = None) -> 
 
 
 def show_others(others: Comparison, console: Console) -> None:
-    """Print what the solved schedule does with each call, what policies do otherwise, and what that costs the next."""
+    """Print the solved schedule's handling of each call, what policies do otherwise, and the cost to the next."""
     units, [*rows, best] = units_of(others.instance), others.rows()
     explained = others.explained()
     console.print()

@@ -1,4 +1,4 @@
-"""`kvbound sweep`: a study's grid of instances, policies and solvers, into a database."""
+"""`kvbound sweep`."""
 
 from fractions import Fraction
 from functools import partial

@@ -1,4 +1,4 @@
-"""`kvbound verify`: the referee of schedules, and the checker of certificates."""
+"""`kvbound verify`."""
 
 from typing import Annotated
 

@@ -1,8 +1,8 @@
-"""Pictures: what runs when (Gantt) above the memory, schedules side by side, values against a bound, load sweeps.
+"""Pictures: Gantt charts above the memory, schedules side by side, values against a bound, load sweeps.
 
-Every drawing takes the object and an optional matplotlib `Axes`, and returns the `Axes`; `compare_schedules` composes
-them into a `Figure`; `save` writes a figure and `render` gives its bytes, the same ones each time. Nothing here uses
-pyplot or changes matplotlib's global settings, and matplotlib is imported at the first drawing.
+Every drawing takes the object and an optional matplotlib `Axes`, and returns the `Axes`; `compare_schedules` composes a
+`Figure`; `save` writes one and `render` gives its bytes, the same ones each time. Nothing here uses pyplot or changes
+matplotlib's settings; matplotlib is imported at the first drawing.
 """
 
 from kvbound.plots.compare import compare_schedules

@@ -1,4 +1,4 @@
-"""Schedules side by side: Gantt above memory, on the same axes."""
+"""Schedules side by side."""
 
 from __future__ import annotations
 
@@ -24,9 +24,8 @@ ALONE = 8.3  # inches of a schedule that has a line of a page for itself
 def compare_schedules(columns: Sequence[tuple[str, Trace]], path: str | Path | None = None) -> Figure:
     """Draw schedules side by side, one (title, trace) a column: Gantt above memory, all axes shared, one legend.
 
-    Two spaces in a title separate parts, such as a policy from its value, which share a line if they fit. Of three or
-    more, a schedule of more than `FAR` times the median length is left out, and a note says so. The figure is saved if
-    a `path` is given, see `save`. BadInput if there is no column.
+    Two spaces in a title separate parts, which share a line if they fit. Of three or more schedules, one of more than
+    `FAR` times the median length is left out, with a note. A `path` saves the figure. BadInput: no column.
     """
     if not columns:
         raise BadInput("no schedule to draw: give at least one pair (title, trace)")
@@ -59,7 +58,6 @@ def _draw(
 
 
 def _without_far(columns: Sequence[tuple[str, Trace]]) -> tuple[Sequence[tuple[str, Trace]], str]:
-    """Leave out the schedules that would leave the others no room, and say which."""
     beyond = far([float(makespan(trace) * trace.instance.tick_seconds) for _, trace in columns])
     left = [
         f"{title.splitlines()[0]} ({units_of(trace.instance).spelled(makespan(trace))})"
@@ -71,8 +69,6 @@ def _without_far(columns: Sequence[tuple[str, Trace]]) -> tuple[Sequence[tuple[s
 
 
 class _Sheet(NamedTuple):
-    """How many schedules stand side by side, in how many bands; inches of a column and of the rows of a Gantt chart."""
-
     across: int
     bands: int
     column: float
@@ -95,7 +91,6 @@ class _Sheet(NamedTuple):
 
 
 def _axes_of(figure: Figure, sheet: _Sheet, traces: Sequence[Trace]) -> list[tuple[Axes, Axes]]:
-    """Make two axes for each trace; the y axes are labelled at the left of a band, and where the rows are others."""
     grid = figure.subplots(
         2 * sheet.bands, sheet.across, squeeze=False, sharex=True, height_ratios=[sheet.rows, 1] * sheet.bands
     )
@@ -115,7 +110,6 @@ def _axes_of(figure: Figure, sheet: _Sheet, traces: Sequence[Trace]) -> list[tup
 
 
 def _title(text: str, most: int) -> str:
-    """Break a title where a line is longer than `most`, between its parts if it has any."""
     lines: list[str] = []
     for line in text.split("\n"):
         parts = line.split("  ")

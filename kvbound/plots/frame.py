@@ -1,4 +1,4 @@
-"""The time axis and the memory axis that the charts of a figure share."""
+"""The time and memory axes that the charts of a figure share."""
 
 from collections.abc import Sequence
 from statistics import median
@@ -34,7 +34,7 @@ class Frame(NamedTuple):
 
     @classmethod
     def of(cls, traces: Sequence[Trace]) -> Self:
-        """Make axes on which all the traces can be seen."""
+        """Make axes that fit all the traces."""
         last = max(traces, key=lambda trace: makespan(trace) * trace.instance.tick_seconds)
         units = units_of(last.instance)
         return cls(units, float(makespan(last) * units.tick), 1.3 * max(max(_levels(trace)) for trace in traces))
@@ -54,14 +54,13 @@ def far(values: Sequence[float]) -> list[bool]:
 
 
 def _levels(trace: Trace) -> list[int]:
-    """What the memory axis has to show: the peaks, and the limit unless it is so high that the curve would be flat."""
     peaks = [max(batch.device for batch in trace.batches), max(batch.host for batch in trace.batches)]
     limit = trace.instance.machine.memory
     return peaks if limit is None or limit > 8 * max(peaks) else [*peaks, limit]
 
 
 def set_time(ax: Axes, frame: Frame) -> None:
-    """Start the x axis at 0, and leave room for the last completion written behind its row."""
+    """Start the x axis at 0, with room for the last completion."""
     from matplotlib.ticker import FuncFormatter, MaxNLocator
 
     text = 0.08 + 0.06 * len(frame.text(frame.end))  # inches of the widest number

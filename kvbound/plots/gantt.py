@@ -1,8 +1,8 @@
-"""The Gantt chart: what each request does over time; and the memory chart, the KV held meanwhile.
+"""The Gantt chart and the memory chart.
 
-A tall bar is work, one of half that height a call, a low one a request that is ready and does not work, a line one that
-waits and holds nothing. In the last three, a filled bar has its KV on the device, a cross-hatched one on the host, a
-striped one in part of either, an empty one nowhere. Heights and hatches make the chart readable in grey.
+A tall bar is work, a half as tall one a call, a low one a ready request that does not work, a line one that holds
+nothing. Except for work, a filled bar has its KV on the device, a cross-hatched one on the host, a striped one in part
+of either, an empty one nowhere. Heights and hatches make the chart readable in grey.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from kvcore.trace import Trace
 
 
 class IntervalStyle(NamedTuple):
-    """How a kind of interval is drawn: its legend text, fill, colour of edge and hatch, hatch, height in rows."""
+    """A kind of interval's legend text, fill, colour of edge and hatch, hatch, and height in rows."""
 
     text: str
     fill: str
@@ -49,8 +49,8 @@ ROW = 0.25  # inches of a row that is labelled, and ends with its completion, wh
 def gantt(trace: Trace, ax: Axes | None = None) -> Axes:
     """Draw what each request does over time, one row a request, the first on top; return the Axes.
 
-    The x axis starts at 0 and is in the unit of time of the instance. The number at the
-    end of a row is the completion. A new figure is made if `ax` is None.
+    The x axis starts at 0, in the instance's unit of time; completions stand at the ends of rows. Without `ax` a new
+    figure is made.
     """
     frame = Frame.of([trace])
     with style.applied():
@@ -62,7 +62,7 @@ def gantt(trace: Trace, ax: Axes | None = None) -> Axes:
 
 
 def draw_gantt(ax: Axes, trace: Trace, frame: Frame, height: float | None = None) -> set[Kind]:
-    """Draw the rows, for which there are so many inches (None: `rows_height`), and return the kinds used."""
+    """Draw the rows in these inches (None: `rows_height`); return the kinds used."""
     rows, scale = timeline(trace), frame.scale(trace)
     cells = min(batch.duration for batch in trace.batches) * scale / frame.end * style.inches(ax) * 72 >= CELL
     as_image = sum(map(len, rows.values())) > style.VECTORS
@@ -82,7 +82,7 @@ def draw_gantt(ax: Axes, trace: Trace, frame: Frame, height: float | None = None
 
 
 def _bars(spans: list[Interval], y: int, scale: float, look: IntervalStyle, cells: bool) -> Any:
-    """Return all bars of one kind in one row as one `PathPatch`. Without cells, edges would hide the narrowest bars."""
+    """One `PathPatch`: without cells, edges would hide the narrowest bars."""
     import numpy as np
     from matplotlib.patches import PathPatch
     from matplotlib.path import Path as Outline
@@ -99,7 +99,6 @@ def _bars(spans: list[Interval], y: int, scale: float, look: IntervalStyle, cell
 
 
 def _draw_cells(ax: Axes, trace: Trace, scale: float) -> None:
-    """Draw a white line where the work of each batch starts."""
     half = LOOKS["decode"].height / 2
     for y, request in enumerate(trace.requests):
         starts = [trace.batches[step.batch].start * scale for step in request.steps]
@@ -114,7 +113,7 @@ def _set_rows(ax: Axes, ids: list[str], every: int) -> None:
 
 
 def legend(kinds: Iterable[Kind], more: Sequence[Line2D] = ()) -> dict[str, Any]:
-    """Return what makes a legend of the kinds used, each with its colour, hatch and relative height, and more lines."""
+    """Return the legend's handles: the kinds used, with colour, hatch and relative height, and more lines."""
     from matplotlib.legend_handler import HandlerPatch
     from matplotlib.patches import Rectangle
 
@@ -132,15 +131,15 @@ def legend(kinds: Iterable[Kind], more: Sequence[Line2D] = ()) -> dict[str, Any]
 
 
 def rows_height(trace: Trace) -> float:
-    """Return the inches for the rows: a quarter each, until they fill the height of a page."""
+    """Return the inches of the rows: a quarter each, up to a page."""
     return min(max(ROW * len(trace.requests), 0.75), 7.0)
 
 
 def memory(trace: Trace, ax: Axes | None = None) -> Axes:
     """Draw device memory over time as a step curve under its limit, and host memory if any is used; return the Axes.
 
-    The y axis is in tokens of KV, or in blocks where the instance is coarse, the x axis as in `gantt`. A new figure is
-    made if `ax` is None.
+    The y axis is in tokens of KV (in blocks for a coarse instance), the x axis as in `gantt`. Without `ax` a new figure
+    is made.
     """
     frame = Frame.of([trace])
     with style.applied():
@@ -154,7 +153,7 @@ def memory(trace: Trace, ax: Axes | None = None) -> Axes:
 
 
 def draw_memory(ax: Axes, trace: Trace, frame: Frame) -> list[Line2D]:
-    """Draw the curves and return the lines that need a legend: that of the host, if it is used."""
+    """Draw the curves; return the host's line for the legend, if used."""
     from matplotlib.ticker import FuncFormatter, MaxNLocator
 
     times, tokens = _seen(trace.memory_curve(), ax, trace, frame)
@@ -173,7 +172,7 @@ def draw_memory(ax: Axes, trace: Trace, frame: Frame) -> list[Line2D]:
 
 
 def _seen(curve: Sequence[tuple[int, int]], ax: Axes, trace: Trace, frame: Frame) -> tuple[list[float], list[int]]:
-    """Return the times and the levels of a curve; of the steps within half a point, the highest."""
+    """Of the steps within half a point, keep the highest."""
     times = [tick * frame.scale(trace) for tick, _ in curve]
     seen: dict[int, tuple[float, int]] = {}
     for time, (_, held) in zip(times, curve, strict=True):
@@ -194,7 +193,6 @@ def _draw_host(ax: Axes, trace: Trace, frame: Frame) -> list[Line2D]:
 
 
 def _draw_limit(ax: Axes, limit: int | None, frame: Frame) -> None:
-    """Draw the capacity line with its name, or say with an arrow that it is above the axis."""
     if limit is None:
         return
     above = limit > frame.top

@@ -1,4 +1,4 @@
-"""Measurements: how a solve went, load sweeps, performance profiles, kernels side by side, calibrations and replays."""
+"""Measurements: solves, load sweeps, performance profiles, kernels, calibrations and replays."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ CURVES = {"value": style.VERMILLION, "bound": style.BLUE}
 
 
 def plot_log(row: Row, path: str | Path | None = None, units: Units | None = None) -> Figure:
-    """Draw two step lines of the `log` of a row of `solve`, value above bound, and write them to `path`.
+    """Draw the `log` of a row of `solve`, value above bound, as two step lines; write them to `path`.
 
-    `units` are those of the instance (None: what suits the values). BadInput: the row has no log.
+    `units` are the instance's (None: by the values). BadInput: no log.
     """
     if not row.get("log"):
         raise BadInput("there is nothing to draw: the row has no log of values and bounds")
@@ -54,11 +54,10 @@ def plot_load(
 ) -> Figure:
     """Draw six measures over the rate of arrivals for rows of `heuristics.load.load_rows`; write it to `path` if given.
 
-    `bounds`, on the mean latency and on the share that meets its SLOs, are rows of their own, and lines there. Where
-    requests have SLOs, that share takes the place of goodput, with a line at `keep` percent.
-
-    Rows that could not run are left out. Where all requests arrive at once, the x axis is the factor of the load. A
-    hollow marker is a run in which the queue grows. A policy that dwarfs the others leaves the axes, and is named.
+    `bounds`, on the mean latency and on the share that meets its SLOs, are lines. With SLOs, that share replaces
+    goodput, with a line at `keep` percent. Rows that could not run are left out. Where all requests arrive at once, the
+    x axis is the factor of the load. A hollow marker is a run in which the queue grows. A policy that dwarfs the others
+    is left out, and named.
     """
     if rows and all("error" in row for row in rows):
         raise BadInput(f"there is nothing to draw: {rows[0]['error']}")
@@ -85,7 +84,7 @@ def plot_load(
 
 
 def draw_measure(ax: Axes, rows: Rows, name: str, part: str, unit: float = 1) -> Axes:
-    """Draw one measure of every policy over the load, in a unit of so many seconds, from zero; return the Axes."""
+    """Draw one measure of every policy over the load, in a unit of this many seconds, from zero; return the Axes."""
     highest: dict[str, float] = {}
     for k, policy in enumerate(dict.fromkeys(row["policy"] for row in rows)):
         points = sorted(_points([row for row in rows if row["policy"] == policy], name, part, unit))
@@ -106,7 +105,6 @@ def draw_measure(ax: Axes, rows: Rows, name: str, part: str, unit: float = 1) ->
 
 
 def _points(rows: Rows, name: str, part: str, unit: float) -> list[tuple[float, float, bool]]:
-    """Return the arrivals per second (the factor where all arrive at once), the measure, whether the queue grows."""
     points = []
     for row in rows:
         measured = row.get("measures", {}).get(name)
@@ -123,8 +121,7 @@ MOST = 3.0  # times the best known where the axis ends
 def plot_profile(lines: Rows, path: str | Path | None = None) -> Figure:
     """Draw a step line for each of `library.policies.profile`, highest on the left is best; write it to `path`.
 
-    `ratios` of a line, in order, are values over the best known; those above 3 are beyond the axis, which begins at 1.
-    BadInput: there is no line.
+    `ratios` of a line, in order, are values over the best known, shown up to 3. BadInput: no line.
     """
     if not lines:
         raise BadInput("there is nothing to draw: no value has a best known one to compare with")
@@ -151,9 +148,9 @@ def plot_profile(lines: Rows, path: str | Path | None = None) -> Figure:
 
 
 def plot_kernels(rows: Rows, limits: Mapping[str, float], path: str | Path | None = None) -> Figure:
-    """Draw the rows of `gpu_validation.attention_bench.bench`, those that were timed; write it to `path` if given.
+    """Draw the timed rows of `gpu_validation.attention_bench.bench`; write it to `path` if given.
 
-    `limits` are the measured rates of "read", "copy" and "matmul". BadInput where no row was timed.
+    `limits` are the measured rates of "read", "copy" and "matmul". BadInput without timed rows.
     """
     timed = [row for row in rows if "seconds_median" in row]
     if not timed:
@@ -171,7 +168,7 @@ def plot_kernels(rows: Rows, limits: Mapping[str, float], path: str | Path | Non
 
 
 def draw_rates(ax: Axes, rows: Rows, peers: Sequence[str], key: str, unit: float, limits: Mapping[str, float]) -> Axes:
-    """Draw the rate of every kernel on every case, first case on top, and the limits as lines; return the Axes."""
+    """Draw the rate of every kernel on every case, first case on top, and the limits; return the Axes."""
     cases = _cases(rows)
     for k, peer in enumerate(peers):
         points = [(row[key] / unit, cases.index(_case(row))) for row in rows if row["peer"] == peer]
@@ -203,7 +200,7 @@ Batches = Mapping[str, tuple[Seconds, Seconds]]  # predicted, measured
 def plot_calibration(rows: Rows, path: str | Path | None = None) -> Figure:
     """Draw predicted against measured milliseconds, and the relative errors; write it to `path` if given.
 
-    `rows` have `label`, `seconds_median`, `predicted` and `error`, as `gpu_validation.calibration` makes them.
+    `rows` are those of `gpu_validation.calibration`, with `label`, `seconds_median`, `predicted` and `error`.
     """
     kinds = {label: [row for row in rows if row["label"] == label] for label in dict.fromkeys(r["label"] for r in rows)}
     with style.sheet(8, 3.6, path) as figure:
@@ -232,7 +229,7 @@ def plot_replay(report: Row, batches: Batches, path: str | Path | None = None) -
 
 
 def draw_predicted(ax: Axes, batches: Batches) -> Axes:
-    """Draw a dot for each batch, above and below the line where the prediction is true; return the Axes."""
+    """Draw a dot for each batch beside the line of true predictions; return the Axes."""
     every = [1e3 * s for pair in batches.values() for each in pair for s in each]
     ends = (0.8 * min(every), 1.25 * max(every))
     ax.plot(ends, ends, color=style.GREY, linewidth=0.6)
@@ -246,9 +243,9 @@ def draw_predicted(ax: Axes, batches: Batches) -> Axes:
 
 
 def plot_record(record: Row, path: str | Path | None = None) -> Figure:
-    """Draw a record of `benchmarks.agreement`: the total flow time of each schedule, predicted and measured.
+    """Draw a record of `benchmarks.agreement`: the total flow times, predicted and measured.
 
-    Above the bars stands how many times that of the best schedule it is, predicted and measured.
+    The ratios to the best schedule stand above the bars.
     """
     with style.sheet(8, 3.2, path) as figure:
         axes = figure.subplots(1, len(record["tables"]), squeeze=False)[0]

@@ -1,4 +1,4 @@
-"""The ladder: the value of every policy beside the proved optimum, or the lower bound."""
+"""The ladder: every policy's value beside the proved optimum or the lower bound."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from kvcore.errors import BadInput
 def ladder(rows: Rows, ax: Axes | None = None, units: Units | None = None) -> Axes:
     """Draw the value of every row as a dot beside the proved optimum or lower bound, the best on top; return the Axes.
 
-    `rows` come from `Result.to_json`, for one objective; a key "label" goes before the name of the policy. Rows on
-    one instance form a group, headed by their key "group" if there is one, and are measured against the largest bound
-    that a row of the group proves (one with an insufficient horizon proves none). Beside a dot stand the value and its
-    ratio to the bound; a value that dwarfs the others is drawn at the edge, as a triangle. `units` are the
-    instance's (None: what suits the values). BadInput for no row, or for rows with several objectives or ticks.
+    `rows` come from `Result.to_json`, for one objective; a key "label" goes before the name of the policy. Rows on one
+    instance form a group, headed by their key "group" if any, measured against the largest bound that a row of the
+    group proves (not one with an insufficient horizon). Beside a dot stand the value and its ratio to the bound; a
+    value that dwarfs the others is a triangle at the edge. `units` are the instance's (None: by the values). BadInput
+    for no row, or for rows with several objectives or ticks.
     """
     for key in ("objective", "tick_seconds"):
         found = sorted({str(row[key]) for row in rows})
@@ -43,14 +43,13 @@ def ladder(rows: Rows, ax: Axes | None = None, units: Units | None = None) -> Ax
 
 
 class _Group(NamedTuple):
-    """Rows on one instance, the best first and those without a value last, and the best bound proved there."""
+    """The best row first, those without a value last."""
 
     rows: list[Row]
     bound: Fraction | None
 
     @property
     def solved(self) -> bool:
-        """Whether the bound is the optimum."""
         return self.bound is not None and _fraction(self.rows[0]["value"]) == self.bound
 
     def heading(self, scale: _Scale) -> str:
@@ -76,7 +75,6 @@ def _worth(row: Row) -> tuple[bool, Fraction]:
 
 
 def _bounds(rows: Rows) -> Iterator[Fraction]:
-    """The bounds that hold for every schedule, not only for those of a few batches."""
     for row in rows:
         bound, horizon = _fraction(row["bound"]), row.get("horizon")
         if bound is not None and (horizon is None or horizon["sufficient"]):
@@ -88,8 +86,6 @@ def _fraction(value: int | str | None) -> Fraction | None:
 
 
 class _Scale(NamedTuple):
-    """The axis: its unit, how many of it a value of 1 is, the decimals of a number, and where it ends."""
-
     unit: str
     factor: Fraction
     decimals: int
@@ -110,16 +106,14 @@ class _Scale(NamedTuple):
         return cls(units.of(objective), factor, decimals, 1.1 * near if any(beyond) else inf)
 
     def place(self, value: Fraction | None) -> float:
-        """Where a value is on the axis; 0 for none, the end for one beyond it."""
+        """0 for no value, the end for one beyond it."""
         return min(float((value or 0) * self.factor), self.end)
 
     def text(self, value: Fraction) -> str:
-        """The number written beside a value."""
         return f"{float(value * self.factor):,.{self.decimals}f}"
 
 
 def _draw_group(ax: Axes, group: _Group, y: int, scale: _Scale) -> None:
-    """Draw the bound as a line below its heading, and a rung for each row."""
     x = scale.place(group.bound)
     if group.bound is not None:
         ax.vlines(x, y + 0.4, y + len(group.rows) + 0.5, color=BLACK, linewidth=1)
@@ -129,7 +123,6 @@ def _draw_group(ax: Axes, group: _Group, y: int, scale: _Scale) -> None:
 
 
 def _draw_rung(ax: Axes, y: int, row: Row, group: _Group, scale: _Scale) -> None:
-    """Draw a dot for a value, a hollow triangle where only a bound is known, and what is written beside it."""
     value, bound = _fraction(row["value"]), _fraction(row["bound"])
     x = scale.place(value if value is not None else bound if bound is not None else group.bound)
     if value is not None:
@@ -146,7 +139,6 @@ def _draw_rung(ax: Axes, y: int, row: Row, group: _Group, scale: _Scale) -> None
 
 
 def _ratio(value: Fraction, group: _Group) -> str:
-    """Write value / optimum; where only a bound is known, the most that it can be."""
     if not group.bound:
         return ""
     ratio = "×1" if value == group.bound else f"×{float(value / group.bound):.3f}"

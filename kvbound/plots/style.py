@@ -1,4 +1,4 @@
-"""What all pictures share: colours, fonts, numbers on axes, and files that are the same to the byte each time."""
+"""Colours, fonts, numbers on axes, and reproducible files, for all pictures."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ METADATA: dict[str, dict[str, Any]] = {
     "png": {"Software": "kvbound"},
     "pdf": {"Creator": "kvbound", "CreationDate": None},
 }
-"""What a file of each kind says about itself: nothing that changes from one run to the next."""
+"""The metadata of each kind of file: nothing that changes between runs."""
 
 
 def applied() -> AbstractContextManager[None]:
@@ -54,7 +54,7 @@ def applied() -> AbstractContextManager[None]:
 
 
 def new_figure(width: float, height: float) -> Figure:
-    """Return an empty figure of that many inches."""
+    """Return an empty figure of these inches."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(width, height), layout="constrained")
@@ -64,7 +64,7 @@ def new_figure(width: float, height: float) -> Figure:
 
 @contextmanager
 def sheet(width: float, height: float, path: str | Path | None) -> Iterator[Figure]:
-    """Give an empty figure of that many inches to draw on, and save it then if a path is given."""
+    """Give an empty figure of these inches; save it at the end if a path is given."""
     with applied():
         figure = new_figure(width, height)
         yield figure
@@ -73,22 +73,22 @@ def sheet(width: float, height: float, path: str | Path | None) -> Iterator[Figu
 
 
 def dots(k: int) -> dict[str, Any]:
-    """Return the look of the dots of the kind `k`, counted from 0."""
+    """Return the look of dots of kind `k`, from 0."""
     return {"color": SERIES[k % len(SERIES)], "marker": MARKERS[k % len(MARKERS)], "markersize": 3}
 
 
 def new_axes(width: float, height: float) -> Axes:
-    """Return the only axes of a new figure of that many inches."""
+    """Return the only axes of a new figure of these inches."""
     return new_figure(width, height).subplots()
 
 
 def save(figure: Figure, path: str | Path) -> None:
-    """Write the figure as its suffix says, .svg, .png or .pdf. BadInput for another, or if it cannot be written."""
+    """Write the figure by its suffix, .svg, .png or .pdf. BadInput for another, or if it cannot be written."""
     write_bytes(path, render(figure, kind_of(path)))
 
 
 def kind_of(path: str | Path) -> str:
-    """Return what kind of picture a file is, by its suffix; BadInput for one that is none."""
+    """Return a picture's kind by its suffix; BadInput for an unknown one."""
     suffix = Path(path).suffix.lower()
     if suffix[1:] not in METADATA:
         raise BadInput(f"{path}: a picture is saved as .svg, .png or .pdf, not as {suffix or 'a file without suffix'}")
@@ -96,7 +96,7 @@ def kind_of(path: str | Path) -> str:
 
 
 def render(figure: Figure, kind: str = "svg") -> bytes:
-    """Return the figure as a file of that kind: "svg", "png" or "pdf"."""
+    """Return the figure as a file: "svg", "png" or "pdf"."""
     buffer = BytesIO()
     with applied():
         figure.savefig(buffer, format=kind, metadata=METADATA[kind])
@@ -112,7 +112,7 @@ def tidy(ax: Axes) -> None:
 
 
 def legend_above(figure: Figure, ax: Axes, most: int) -> None:
-    """Name what is drawn in an axes above all of a figure, in at most so many columns."""
+    """Place a legend of an axes above the figure, in at most this many columns."""
     handles, labels = ax.get_legend_handles_labels()
     columns = max(1, min(most, len(labels)))
     figure.legend(handles, labels, loc="outside upper center", ncols=columns, frameon=False)
@@ -127,7 +127,7 @@ def write(ax: Axes, x: float, y: float, text: str, offset: float) -> None:
 
 
 def inches(ax: Axes) -> float:
-    """Return the width of the axes, before the layout makes it somewhat larger."""
+    """Return the width of the axes before the layout."""
     return float(ax.bbox.width / ax.figure.dpi)
 
 
@@ -137,10 +137,10 @@ def number(value: float, _: object = None) -> str:
 
 
 def decimals(largest: float, digits: int) -> int:
-    """Return the decimals with which `largest` has that many digits."""
+    """Return the decimals with which `largest` has this many digits."""
     return max(0, digits - len(str(int(largest))))
 
 
 def short(name: str, most: int) -> str:
-    """Make a label of a name: cut in the middle if it is longer than `most`."""
+    """Make a label of a name: cut in the middle if longer than `most`."""
     return name if len(name) <= most else f"{name[: most - 7]}…{name[-6:]}"

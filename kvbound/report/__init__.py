@@ -1,4 +1,4 @@
-"""One self-contained HTML file about policies and optima on an instance (`docs/report.md`)."""
+"""One self-contained HTML file about an instance's policies and optima (`docs/report.md`)."""
 
 from kvbound.report.page import Report
 

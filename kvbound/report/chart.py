@@ -1,6 +1,6 @@
-"""The picture of a schedule in a report: that of `kvbound.plots`, and what each of its bars stands for.
+"""The picture of a schedule in a report: that of `kvbound.plots`, with the meaning of its bars.
 
-Above every bar lies an invisible area with that in the attribute `data-tip`, which `report.js` shows below the pointer.
+An invisible area above a bar has the meaning in its attribute `data-tip`, which `report.js` shows.
 """
 
 from bisect import bisect_left, bisect_right
@@ -39,7 +39,7 @@ class Bar(NamedTuple):
 
 
 def bars_of(trace: Trace) -> dict[str, list[Bar]]:
-    """Return the bars of every request; those of one request tile [arrival, completion] as `timeline` does."""
+    """Return the bars of every request; those of one request tile [arrival, completion], as in `timeline`."""
     each = sum(span.length for request in trace.requests for span in request.spans) <= CELLS
     rows = timeline(trace)
     return {
@@ -51,7 +51,6 @@ def bars_of(trace: Trace) -> dict[str, list[Bar]]:
 def _bars(
     request: RequestTrace, batches: Sequence[BatchTrace], intervals: Sequence[Interval], each: bool
 ) -> Iterator[Bar]:
-    """Yield the bars of a request, with `each` one for every batch in which it works."""
     steps, levels = request.steps, list(request.levels())
     starts = [batches[step.batch].start for step in steps]
     ticks = [batches[level.event.batch].start for level in levels]
@@ -78,9 +77,9 @@ MOST_BARS = 4_000  # a schedule of more bars is not drawn
 
 
 def chart(name: str, label: str, trace: Trace, bars: Mapping[str, Sequence[Bar]], frame: Frame) -> Element:
-    """Return the picture of a schedule, in which every bar and step of memory says what it stands for.
+    """Return the picture of a schedule, with the meaning of every bar and step of memory.
 
-    `name` keeps it apart from others of the page, `label` is for readers; `frame` says what the axes show.
+    `name` makes ids unique, `label` is for readers, `frame` gives the axes.
     """
     figure = draw_schedule(trace, frame)
     about = f"{label}: {len(bars)} requests over time, above the KV memory. The arrow keys go from bar to bar."
@@ -100,15 +99,12 @@ def chart(name: str, label: str, trace: Trace, bars: Mapping[str, Sequence[Bar]]
 
 
 class _Axes:
-    """Where the places of an axes are in the picture, which is in points; a tick is `scale` of its x axis."""
-
     def __init__(self, ax: Axes, scale: float) -> None:
         self.fractions, self.scale = ax.transData - ax.figure.transSubfigure, scale
         self.width, self.height = 72 * ax.figure.figure.get_size_inches()
         self.bottom, self.top = ax.get_ylim()
 
     def rect(self, kind: str, span: tuple[int, int], low: float, high: float, tip: str) -> Element:
-        """Return an invisible area from tick to tick that says `tip`."""
         ((left, bottom), (right, top)) = self.fractions.transform(
             [(tick * self.scale, y) for tick, y in zip(span, (low, high), strict=True)]
         )
@@ -124,7 +120,6 @@ def _bar(lanes: _Axes, k: int, id: str, bar: Bar, trace: Trace, units: Units) ->
 
 
 def _strips(memory: _Axes, trace: Trace, units: Units) -> Iterator[Element]:
-    """Yield an area for each step of the curve of memory, with its numbers."""
     curve, limit, host, held = trace.memory_curve(), trace.instance.machine.memory, dict(trace.host_curve()), 0
     if len(curve) > CELLS:
         return
@@ -137,7 +132,7 @@ def _strips(memory: _Axes, trace: Trace, units: Units) -> Iterator[Element]:
 
 
 def bar_in_words(bar: Bar, trace: Trace, units: Units) -> Iterator[str]:
-    """Yield what a bar stands for, a line each."""
+    """Yield the meaning of a bar, a line each."""
     if bar.batches is not None:
         first, last = bar.batches
         recomputed = f", {bar.recomputed:,} of them processed before" if bar.recomputed else ""

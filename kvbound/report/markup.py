@@ -1,4 +1,4 @@
-"""Building HTML and SVG as a tree, so that no text of an instance can become markup."""
+"""HTML and SVG as a tree, so that no text of an instance can become markup."""
 
 import re
 import xml.etree.ElementTree as ElementTree
@@ -20,7 +20,7 @@ Child = Element | str | None
 
 
 def node(tag: str, attributes: Mapping[str, object] | None = None, *children: Child) -> Element:
-    """Return an element with these children; text is escaped when the page is written. None children are left out."""
+    """Return an element with these children, without None; text is escaped when the page is written."""
     made = Element(tag, {name: _text(value) for name, value in (attributes or {}).items() if value is not None})
     made.tail = "\n" if tag in LINES else None
     for child in children:
@@ -39,7 +39,6 @@ def _add_text(parent: Element, text: str) -> None:
 
 
 def _text(value: object) -> str:
-    """Write an attribute; a float with two decimals at most."""
     return f"{value:.2f}".rstrip("0").rstrip(".") if isinstance(value, float) else str(value)
 
 
@@ -49,7 +48,7 @@ def asset(name: str) -> str:
 
 
 def page(title: str, main: Iterable[Element], style: str, script: str) -> str:
-    """Return a whole HTML file that loads nothing; its policy forbids the browser to."""
+    """Return a whole HTML file that loads nothing, which its policy forbids."""
     policy = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'"
     head = node(
         "head", None,
@@ -66,7 +65,7 @@ def page(title: str, main: Iterable[Element], style: str, script: str) -> str:
 
 
 def html_table(cells: Cells, caption: str | None = None) -> Element:
-    """Return a table that scrolls by itself where it is too wide."""
+    """Return a table that scrolls where it is too wide."""
     sides = [{"class": "number"} if k in cells.numbers else {} for k in range(len(cells.columns))]
     head = [node("th", {"scope": "col", **side}, text) for side, text in zip(sides, cells.columns, strict=True)]
     rows = [
@@ -87,7 +86,7 @@ def _cell(cell: object) -> str:
 
 
 def inline(figure: Figure, name: str, attributes: Mapping[str, str]) -> Element:
-    """Return a figure as an SVG element of the page, in its colours; `name` sets its ids apart from those of others."""
+    """Return a figure as an SVG element in the page's colours; `name` makes its ids unique."""
     drawn = render(figure).decode()
     for colour, ours in COLOURS.items():
         drawn = re.sub(colour, f"var(--{ours})", drawn, flags=re.IGNORECASE)
@@ -105,5 +104,4 @@ def inline(figure: Figure, name: str, attributes: Mapping[str, str]) -> Element:
 
 
 def _local(name: str) -> str:
-    """Drop the namespace, which HTML does not have."""
     return name.rpartition("}")[2]

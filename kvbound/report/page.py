@@ -1,4 +1,4 @@
-"""The report: one HTML file with the schedules, the values and bounds, and what was proved of optima, and how."""
+"""The report: one HTML file with schedules, values, bounds and proofs."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def _facts(optimum: Result) -> Iterator[tuple[str, str]]:
 
 
 def _ladder(optimum: Result) -> Element | None:
-    """Return the bounds by all methods; without the seconds, so that a report is the same each time."""
+    """Without seconds, so that a report is the same each time."""
     if not optimum.ladder:
         return None
     units, objective = units_of(optimum.instance), optimum.objective
@@ -90,10 +90,10 @@ SPELLED = 400  # a schedule of at most so many bars is also given as a table
 
 @dataclass(frozen=True)
 class Report:
-    """What a report shows: labelled rows of results, the schedules that they hold by label, and what was proved.
+    """Labelled rows of results, their schedules by label, and what was proved.
 
-    `rows` are as in `kvbound compare --json`, `ladder` as in `kvbound.plots.ladder`. `verdicts` are sentences,
-    and `optima` the results that the rows are measured against, by the words for their handling.
+    `rows` are as in `kvbound compare --json`, `ladder` as in `kvbound.plots.ladder`, `verdicts` sentences, and `optima`
+    the results that the rows are measured against, by their handling in words.
     """
 
     instance: Instance
@@ -106,7 +106,6 @@ class Report:
     explained: Sequence[Explained] = ()
 
     def __repr__(self) -> str:
-        """Return of what it is."""
         return f"Report({self.instance.name!r}: {len(self.rows)} schedules; html() writes it)"
 
     @cached_property
@@ -115,7 +114,7 @@ class Report:
         return units_of(self.instance)
 
     def html(self) -> str:
-        """Return the file: the same bytes for the same results, whenever and however fast they were found."""
+        """Return the file: the same bytes for the same results."""
         title = f"{self.instance.name}, {self.rows[0]['objective']}"
         return page(f"kvbound: {title}", self._main(title), asset("report.css"), asset("report.js"))
 
@@ -198,7 +197,6 @@ NOTE = (
 
 
 def _figure(name: str, label: str, trace: Trace, lanes: Mapping[str, Sequence[Bar]], frame: Frame) -> Element:
-    """Return the chart of a schedule with its name, and what it shows as a table where that is not too long."""
     bars = sum(map(len, lanes.values()))
     if bars > chart.MOST_BARS:
         return _noted(label, f"Not drawn: {bars:,} bars, and up to {chart.MOST_BARS:,} are.")

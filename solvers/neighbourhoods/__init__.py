@@ -1,4 +1,4 @@
-"""Better schedules by large neighbourhoods: take a few requests out and put each back where it fits."""
+"""Large neighbourhoods: take a few requests out, put each back where it fits."""
 
 from solvers.neighbourhoods.annealing import improve
 from solvers.neighbourhoods.scope import why_not

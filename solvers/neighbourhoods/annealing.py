@@ -1,4 +1,4 @@
-"""Better schedules by destroy and repair: see `docs/arc_flow.md`."""
+"""Better schedules by destroy and repair (`docs/arc_flow.md`)."""
 
 import time
 from collections.abc import Iterator
@@ -30,11 +30,10 @@ def improve(
     target: int | None = None,
     rounds: int | None = None,
 ) -> Schedule:
-    """Return a schedule that the referee passes and that is at least as good as `schedule`.
+    """Return a schedule that the referee passes, at least as good as `schedule`.
 
-    The search takes `seconds`, or less where it comes down to the value `target`. With `rounds` it makes so many moves
-    instead, however long they take; then it is deterministic. Compiling, once per machine, and writing the schedule
-    are not counted.
+    The search ends after `seconds`, or at the value `target`; with `rounds`, after these moves, and is deterministic.
+    Compiling and writing the schedule are not counted.
 
     Raises:
         BadInput: the instance or the objective is none that `scope.why_not` lets pass.
@@ -72,7 +71,7 @@ class Annealing:
         self._anneal(0, 1.0, 1.0)
 
     def value(self) -> float:
-        """Return the objective of the best schedule found, but for what does not depend on the schedule."""
+        """Return the objective of the best schedule, less what does not depend on the schedule."""
         arrays = self.arrays
         return self.best - float(arrays.rate @ arrays.arrival)
 
@@ -89,7 +88,6 @@ class Annealing:
             self._anneal(now, hot * (cold / hot) ** share, hot * (cold / hot) ** then)
 
     def _insert_anew(self) -> None:
-        """Take the plan of all requests inserted one by one, by arrival or by area, where that is better."""
         t, least = self.arrays, self._cost(self.plan, self.count)
         for order in (np.argsort(t.arrival, kind="stable"), np.argsort(t.area, kind="stable")):
             plan, count = np.zeros_like(self.plan), np.zeros_like(self.count)
@@ -123,9 +121,9 @@ class Annealing:
 
 
 def steps(seconds: float, rounds: int | None) -> Iterator[tuple[int, float, float]]:
-    """Yield how many moves to make next, and the shares of the search before and after them, until it is over.
+    """Yield the number of moves to make next, and the shares of the search before and after them, until it is over.
 
-    With `rounds`, these do not depend on the clock, and all are made in one step.
+    With `rounds`, one step makes all moves.
     """
     if rounds is not None:
         yield rounds, 0.0, 1.0

@@ -1,7 +1,4 @@
-"""The search, compiled: destroy and repair under annealing.
-
-`cost[i]` of request i is its rate times the slot that counts.
-"""
+"""Destroy and repair under annealing, compiled. `cost[i]` is request i's rate times the slot that counts."""
 
 import math
 from typing import Any, NamedTuple
@@ -27,7 +24,7 @@ from solvers.neighbourhoods.insertion import (
 
 
 class Requests(NamedTuple):
-    """What is known of the requests, as arrays: those of `InstanceArrays`."""
+    """The requests as arrays: those of `InstanceArrays`."""
 
     arrival: Any
     segments: Any
@@ -38,7 +35,7 @@ class Requests(NamedTuple):
 
 
 class PieceLists(NamedTuple):
-    """What each request does: `count[i]` pieces, the first rows of `pieces[i]`."""
+    """The work of each request: `count[i]` pieces, the first rows of `pieces[i]`."""
 
     pieces: Any
     count: Any
@@ -52,7 +49,7 @@ def seed_draws(seed):
 
 @allocating
 def build(order, release, room, grid, requests, lists):
-    """Insert all requests in `order`, each from its release on, into an empty schedule; return whether all fit."""
+    """Insert all requests in `order`, from their releases on, into an empty schedule; return whether all fit."""
     pieces, count = lists
     scratch = _scratch(grid, requests.first, pieces.shape[1])
     for i in order:
@@ -76,7 +73,7 @@ def _scratch(grid, first, width):
 
 @compiled
 def price(i, lists, requests):
-    """Return what request i costs as it is laid out: rate times the end of what counts."""
+    """Return the cost of request i as laid out: rate times the end that counts."""
     pieces, rate = lists.pieces[i], requests.rate[i]
     if not requests.by_first_token:
         return rate * pieces[lists.count[i] - 1, END]
@@ -91,10 +88,10 @@ def price(i, lists, requests):
 
 @compiled
 def draw_group(lists, area, size, near, group, mark):
-    """Draw up to `size` requests into `group`; return how many.
+    """Draw up to `size` requests into `group`; return their number.
 
-    The first is any; the second, where one is found, begins earlier although it is larger. The others begin or end
-    within `near` slots of one of the two (near < 0: anywhere).
+    The first is any; the second, if one is found, begins earlier although larger. The others begin or end within `near`
+    slots of one of the two (near < 0: anywhere).
     """
     plan, count = lists
     n = count.shape[0]
@@ -156,7 +153,7 @@ def take_out(group, size, room, block, lists, old):
 
 @compiled
 def put_back(group, size, done, room, block, lists, old):
-    """Undo: the first `done` of the group have been inserted anew; all get their old pieces again."""
+    """Undo: the first `done` of the group were inserted anew; all get their old pieces."""
     plan, count = lists
     for g in range(done):
         use(room, block, plan[group[g]], count[group[g]], ONE)
@@ -171,8 +168,8 @@ def put_back(group, size, done, room, block, lists, old):
 def anneal(rounds, hot, cold, room, grid, requests, lists, best_lists, best, moves):
     """Make `rounds` moves while the heat falls from `hot` to `cold`; return the cost of the best lists.
 
-    A move takes out up to `moves.size` requests and inserts them anew, some a little later than they fit, with some
-    limit on the slots that KV stays on the device in a free call, and some with evictions.
+    A move takes out up to `moves.size` requests and inserts them anew, some a little later than they fit, some with a
+    limit on the slots of KV on the device in a free call, and some with evictions.
     """
     plan, count = lists
     n, block, first, area = count.shape[0], grid.block, requests.first, requests.area

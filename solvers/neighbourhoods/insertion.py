@@ -1,9 +1,9 @@
 """Where one request fits beside the others, compiled.
 
 All amounts are 64-bit integers. `room[r, t]` is what slot t still offers of resource r: DEVICE in blocks, the others in
-tokens or requests. What a request does is a list of pieces, rows (kind, begin, end, resident, tokens) for the slots
-begin to end - 1: `resident` is the KV after the growth of the first of them, `tokens` what each of them processes. A
-decode grows by one token a slot; kinds HELD and HOSTED only keep their KV.
+tokens or requests. A request is a list of pieces, rows (kind, begin, end, resident, tokens) for the slots begin to end
+- 1: `resident` is the KV after the growth of the first slot, `tokens` those processed in each. A decode grows by one
+token a slot; HELD and HOSTED only keep KV.
 """
 
 from typing import Any, NamedTuple
@@ -18,11 +18,11 @@ FIRST, PRESERVE, DISCARD, SWAP, FREE = range(5)
 """What came before a segment: the arrival, or a call with its handling."""
 KIND, BEGIN, END, RESIDENT, WORK = range(5)
 ZERO, ONE, YES = np.int64(0), np.int64(1), np.bool_(True)
-"""Arguments of kernels: a plain 0 has a type of its own, and the kernel is compiled once more for it."""
+"""Arguments of kernels: a plain 0 has a type of its own, with one more compilation."""
 
 
 class Grid(NamedTuple):
-    """The slots, and what the machine allows in each: numbers that stay the same during a search."""
+    """The slots, and the machine's limits in each: constant during a search."""
 
     slots: int
     block: int
@@ -36,7 +36,7 @@ class Grid(NamedTuple):
 class Scratch(NamedTuple):
     """Room for the insertion of one request: `parts` of a prefill, `spare` pieces, and numbers by segment.
 
-    These are the first slot, the slot after the last, and the first piece.
+    The numbers are the first slot, the slot after the last, and the first piece.
     """
 
     parts: Any
@@ -48,7 +48,7 @@ class Scratch(NamedTuple):
 
 @compiled
 def use(room, block, pieces, count, sign):
-    """Take what `pieces` need from the room (sign -1), or give it back (sign 1)."""
+    """Take the needs of `pieces` from the room (sign -1), or give them back (sign 1)."""
     for p in range(count):
         kind, begin, end = pieces[p, KIND], pieces[p, BEGIN], pieces[p, END]
         resident, tokens = pieces[p, RESIDENT], pieces[p, WORK]
@@ -69,7 +69,7 @@ def use(room, block, pieces, count, sign):
 def fit(room, grid, ready, earliest, context, decode, before, parts):
     """Return the first slot from `earliest` on in which a segment can generate its first token, and the parts.
 
-    The `context` is known then, of which `before` tokens are resident; the rest is processed in `parts`, rows (slot,
+    The `context` is known then, `before` tokens of it are resident; the rest is processed in `parts`, rows (slot,
     tokens) from the last to the first, as late as possible and not before `ready`. (-1, 0): nowhere.
     """
     slots, block = grid.slots, grid.block
@@ -100,7 +100,7 @@ def fit(room, grid, ready, earliest, context, decode, before, parts):
 
 @compiled
 def fill(room, grid, ready, first, context, before, parts):
-    """Split what is to be processed up to slot `first` into parts, as late as possible; return how many (0: no way)."""
+    """Split the tokens processed up to slot `first` into parts, as late as possible; return the count (0: no way)."""
     block, chunked, pause = grid.block, grid.chunked, grid.pause
     missing, t, found = context - before, first, 0
     while missing > 0:
@@ -125,9 +125,9 @@ def fill(room, grid, ready, first, context, before, parts):
 
 @compiled
 def hold(room, block, handling, kept, begin, end, most, host_first, pieces, count):
-    """Keep `kept` tokens over the slots `begin` to `end` - 1; return the count of pieces and the slot that is blocked.
+    """Keep `kept` tokens over the slots `begin` to `end` - 1; return the pieces' count and the blocked slot (-1: none).
 
-    The second is -1 where none is. At most `most` slots on the device where the handling is free.
+    At most `most` slots on the device where the handling is free.
     """
     blocks = (kept + block - 1) // block
     place, opened, blocked_host = -1, count, -1
@@ -161,7 +161,7 @@ def hold(room, block, handling, kept, begin, end, most, host_first, pieces, coun
 
 @compiled
 def write(pieces, count, first, context, decode, before, parts, found):
-    """Append the pieces of a segment; return their count, or -1 where there are too many."""
+    """Append the pieces of a segment; return their count (-1: too many)."""
     if count + 2 * found + 1 > pieces.shape[0]:
         return -1
     resident = before
@@ -198,8 +198,8 @@ def copy_pieces(pieces, count, copied):
 def fit_runs(room, grid, ready, context, decode, least, parts, pieces):
     """Lay out a segment in runs with evictions between them, each as early as it fits from `ready` on.
 
-    Nothing is resident at first. A run goes on as long as it fits, and has `least` tokens or more, but for the last.
-    Return the slot after the last token, and the count of pieces: -1, 0 where there is no way.
+    Nothing is resident at first. A run goes on as long as it fits, and has at least `least` tokens, except the last.
+    Return the slot after the last token, and the count of pieces (-1, 0: no way).
     """
     done, count, first = 0, 0, ready
     while done < decode:
@@ -231,11 +231,11 @@ def fit_runs(room, grid, ready, context, decode, least, parts, pieces):
 def insert(room, grid, arrival, segments, most, host_first, run, pieces, scratch):
     """Put a request where it is done early, segment by segment; return the count of pieces (0: it does not fit).
 
-    `segments` are rows (context, decode, duration of the call before, tokens not yet processed if KV was kept,
-    handling of that call). KV is kept over a call, at most `most` slots on the device, or dropped, whichever lets the
-    segment begin earlier. Where KV must be kept and cannot, the segment before the call begins later. With `run` above
-    0, a segment that ends earlier so is cut by evictions into runs of at least so many tokens; KV that a call preserves
-    is evicted when it has returned.
+    `segments` are rows (context, decode, duration of the call before, tokens not yet processed if KV was kept, handling
+    of that call). KV is kept over a call, at most `most` slots on the device, or dropped, whichever lets the segment
+    begin earlier. Where KV must be kept and cannot, the segment before the call begins later. With `run` above 0,
+    evictions cut a segment into runs of at least `run` tokens if it ends earlier so; KV that a call preserves is
+    evicted at the return.
     """
     parts, first_slot, end_slot, first_piece, spare = scratch
     k, last = 0, segments.shape[0]

@@ -25,7 +25,7 @@ def schedule_of(instance: Instance, arrays: InstanceArrays, plan: Array, count: 
 
 
 def events(pieces: list[PieceRow], segments: list[PieceRow]) -> Iterator[Event]:
-    """Yield what one request does: its work, and the moves that its pieces imply."""
+    """Yield the events of one request: its work, and the moves that its pieces imply."""
     k, held, is_hosted, called, in_window, last = 0, 0, False, False, False, 0
     for kind, begin, end, resident, tokens in pieces:
         works = kind in (PREFILL, DECODE)
@@ -48,7 +48,7 @@ def events(pieces: list[PieceRow], segments: list[PieceRow]) -> Iterator[Event]:
 
 
 def read_pieces(trace: Trace, arrays: InstanceArrays) -> tuple[Array, Array]:
-    """Return the plan of every request in an executed schedule whose batches last one tick, and the counts."""
+    """Return the plan of every request in a schedule whose batches last one tick, and the counts."""
     starts = [batch.start - arrays.origin for batch in trace.batches]
     rows = [
         _pieces(request, starts, _ends(arrays.segments[arrays.first[i] : arrays.first[i + 1]].tolist()))
@@ -61,7 +61,6 @@ def read_pieces(trace: Trace, arrays: InstanceArrays) -> tuple[Array, Array]:
 
 
 def _ends(segments: list[PieceRow]) -> dict[int, int]:
-    """Return the tokens resident where each segment ends, with the handling of the call that it starts."""
     handlings = [handling for *_, handling in segments[1:]]
     return {row[0] + row[1] - 1: handling for row, handling in zip(segments, [*handlings, FIRST], strict=True)}
 
@@ -69,9 +68,8 @@ def _ends(segments: list[PieceRow]) -> dict[int, int]:
 def _pieces(request: RequestTrace, starts: list[int], ends: dict[int, int]) -> list[PieceRow]:
     """Return the pieces of one request; KV that lies somewhere until it is moved is a piece too.
 
-    `ends` are those of `_ends`: a decode after that is another piece.
-    A move that belongs to a call is made as soon as the batch before its own has ended, so that ordered ones come right
-    after the call began; an eviction, with its batch.
+    A call's move comes right after the batch before it, so that ordered ones follow the start of the call; an eviction,
+    with its batch.
     """
     rows: list[PieceRow] = []
     device = host = now = 0
@@ -91,7 +89,6 @@ def _pieces(request: RequestTrace, starts: list[int], ends: dict[int, int]) -> l
 
 
 def _work(rows: list[PieceRow], kind: int, t: int, resident: int, tokens: int, goes_on: bool) -> None:
-    """Append a slot of work, or let the decode that it goes on with last longer."""
     if goes_on and rows and rows[-1][0] == kind == DECODE and rows[-1][2] == t:
         rows[-1] = (*rows[-1][:2], t + 1, *rows[-1][3:])
     else:

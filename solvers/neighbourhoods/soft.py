@@ -1,8 +1,8 @@
 """Starts of rigid requests, searched with memory that may be exceeded at a price; compiled.
 
-`over[t]` is what is taken of slot t above the limit (negative: what is left), and `price[t]` what each block above it
-costs. `load[i]` are the blocks of request i by batch, with `pad` zeros before and at least so many after them. Both are
-floats, which propose only: what comes out is inserted anew, in integers.
+`over[t]` is the use of slot t above the limit (negative: what is left), `price[t]` the cost of each block above it.
+`load[i]` are the blocks of request i by batch, with `pad` zeros before and at least `pad` after. Both are floats, which
+only propose: the starts are inserted anew, in integers.
 """
 
 import math
@@ -23,7 +23,7 @@ class Cooling(NamedTuple):
 
 
 class Loads(NamedTuple):
-    """Rigid requests: `load` with `pad` (see above), lengths and releases in slots, rates, and the order by area."""
+    """Rigid requests: `load` with `pad`, lengths and releases in slots, rates, and the order by area."""
 
     load: Any
     pad: int
@@ -35,9 +35,9 @@ class Loads(NamedTuple):
 
 @fast
 def change(over, price, out, out_at, back, back_at, begin, end):
-    """Return what the price paid in the slots `begin` to `end` - 1 rises by when one load gives way to another.
+    """Return the rise of the price paid in the slots `begin` to `end` - 1 when one load replaces another.
 
-    `out[k]` is what the first takes of slot `out_at` + k, and likewise `back`.
+    `out[k]` is the first one's use of slot `out_at` + k, and likewise `back`.
     """
     rise, zero = np.float32(0), np.float32(0)
     a, b = begin - out_at, begin - back_at
@@ -49,7 +49,7 @@ def change(over, price, out, out_at, back, back_at, begin, end):
 
 @fast
 def change_both(over, price, one, one_at, one_to, two, two_at, two_to, begin, end):
-    """Return the same for two loads that move, each from one place to another."""
+    """Return the rise for two loads that move, each from place to place."""
     rise, zero = np.float32(0), np.float32(0)
     a, b, c, d = begin - one_at, begin - one_to, begin - two_at, begin - two_to
     for k in range(end - begin):
@@ -99,8 +99,8 @@ def like(i, rank, place, neighbours):
 def soften(rounds, cooling, shifts, worth, over, loads, start):
     """Change `start`, and `over` with it, in `rounds` moves; prices are `worth` times a factor.
 
-    A move shifts a request, mostly by a few slots, or exchanges two, mostly of like area: start for start, end for
-    end, or about so.
+    A move shifts a request, mostly by a few slots, or exchanges two, mostly of like area: start for start, end for end,
+    or nearly so.
     """
     hot, cold, dear, dearer = cooling
     load, pad, length, release, rate, rank = loads

@@ -1,1 +1,1 @@
-"""Requests as a flow through their local graphs, tick by tick: prices fix steps, and CP-SAT solves what they leave."""
+"""Requests as a flow through their local graphs: prices fix steps, CP-SAT solves the rest."""

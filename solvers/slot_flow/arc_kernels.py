@@ -9,19 +9,18 @@ from kvcore.compiled import allocating
 from kvcore.limits import DEVICE, HOST, SHARED
 
 IDLE = -1
-"""Stands for the option of a tick between batches."""
+"""The option of a tick between batches."""
 TICK, STATE, HEAD, OPTION = range(4)
-"""Columns of arcs: when, from which state to which, and by which option."""
+"""Columns of arcs: tick, states from and to, option."""
 Arcs = Any
 """An array [arcs, 4] of whole numbers, sorted by tick and state."""
 
 
 @allocating
 def cheap_arcs(graphs, prices, scale, starts, most, cheapest, room):
-    """Return the arcs on ways from `starts` to an end that cost at most `most` [states] with what they pay.
+    """Return the arcs on ways from `starts` to an end that cost at most `most` [states], with what they pay.
 
-    `cheapest` are the `values` of the states under the same prices. Only the first `room` arcs are returned, with the
-    number of all.
+    `cheapest` are the `values` of the states under the same prices. Return at most `room` arcs, and the number of all.
     """
     states = len(graphs.idle)
     arcs, size = np.empty((room, 4), np.int64), 0

@@ -1,4 +1,4 @@
-"""The steps that a schedule below the target of a search may take, as the arcs of a flow."""
+"""The steps of schedules below a target, as the arcs of a flow."""
 
 from typing import Any
 
@@ -12,15 +12,15 @@ from solvers.slot_flow.arc_kernels import IDLE, Arcs, cheap_arcs
 
 
 class FlowArcs:
-    """The arcs between nodes (state, tick) that are left, sorted by tick and state: `table` [arcs, 4].
+    """The arcs left between nodes (state, tick), sorted by tick and state: `table` [arcs, 4].
 
     `node` and `head` [arcs] are numbers of nodes; 0 is the end, and `start` [kinds] where each kind begins. `use`
-    [arcs, resources] is what an arc takes of each limit, and `cost` [arcs] in units of the target. An arc that
-    `batches` needs a batch, and one that `idles` needs that there is none; a wait is possible in both.
+    [arcs, resources] is the use of each limit, `cost` [arcs] in units of the target. An arc that `batches` needs a
+    batch, one that `idles` none; a wait is possible in both.
     """
 
     def __init__(self, search: SlotSearch, table: Arcs, every_tick: bool) -> None:
-        """With `every_tick` each tick is a batch, be it one of drops or of rest alone."""
+        """With `every_tick` each tick is a batch, even one of drops or of rest alone."""
         graphs, self.slots, self.rest = search.graphs, search.slots, rest_options(search.graphs)
         self.table = table = table[self._kept(table, every_tick or not _some_must_act(search.local.graphs))]
         tick, state, head, option = table.T
@@ -41,13 +41,13 @@ class FlowArcs:
         self.nodes = len(nodes) + 1
 
     def _kept(self, table: Arcs, every_tick: bool) -> Any:
-        """Return which arcs are kept: idling stands for the rest in a batch that is the same, too."""
+        """Idling stands for the same rest in a batch, too."""
         _, state, _, option = table.T
         return np.where(option == IDLE, (self.rest[state] >= 0) | (not every_tick), self.rest[state] != option)
 
 
 def rest_options(graphs: Graphs) -> Integers:
-    """Return of each state the option that is the same as idling, but in a batch (-1: there is none)."""
+    """Return each state's option that equals idling, but in a batch (-1: none)."""
     owner = np.repeat(np.arange(len(graphs.idle)), np.diff(graphs.first))
     rests = (graphs.next == graphs.idle[owner]) & ~graphs.acts & ~graphs.ends
     rests &= (graphs.use[:, DEVICE] == graphs.blocks[owner]) & (graphs.use[:, HOST] == graphs.host[owner])
@@ -57,12 +57,12 @@ def rest_options(graphs: Graphs) -> Integers:
 
 
 def _some_must_act(graphs: Graphs) -> bool:
-    """Whether some state cannot rest in a batch: only then a tick without a batch allows more than one with it."""
+    """Only then a tick without a batch allows more than one with it."""
     return bool((rest_options(graphs) < 0).any())
 
 
 def arcs_below(search: SlotSearch, most: int) -> Arcs | None:
-    """Return the arcs of schedules below the target, by the first prices (None: there are more than `most`)."""
+    """Return the arcs of schedules below the target, by the first prices (None: more than `most`)."""
     graphs, prices, start = search.graphs, search.vectors[0].prices, search.reduced.start
     cheapest = search.value_rows(0)
     worth, counts = cheapest[0, start], search.local.counts

@@ -1,4 +1,4 @@
-"""From a flow to a schedule: a path for each request, and what it does on it."""
+"""From a flow to a schedule."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -15,7 +15,7 @@ from solvers.slot_flow.arcs import FlowArcs
 
 
 def schedule_of(instance: Instance, search: SlotSearch, arcs: FlowArcs, flow: Integers) -> Schedule:
-    """Return the schedule of a flow [arcs], started as early as possible (InvalidSchedule: it breaks a rule)."""
+    """Return the schedule of a flow [arcs], as early as possible (InvalidSchedule: it breaks a rule)."""
     return schedule_on(instance, search, joint_path(search, arcs, flow))
 
 
@@ -38,7 +38,7 @@ def joint_path(search: SlotSearch, arcs: FlowArcs, flow: Integers) -> list[tuple
 
 
 def unit_paths(arcs: FlowArcs, left: Integers, kind: int, count: int) -> Iterator[list[int]]:
-    """Yield a path, as its arcs, for each of the `count` requests of a kind; `left` is the flow that is left."""
+    """Yield a path of arcs for each of the `count` requests of a kind; `left` is the flow left."""
     for _ in range(count):
         path, node = list[int](), int(arcs.start[kind])
         while node:

@@ -21,7 +21,7 @@ from kvcore.instance import Instance
 def late_segments(instance: Instance) -> Instance | None:
     """Return the instance on a machine without token budgets, parts of prefills and `pause` (None: that may cost).
 
-    For flow times no schedule of the instance is better than the best of that one in which every tick is a batch.
+    For flow times no schedule is better than the new instance's best in which every tick is a batch.
     """
     machine, limit = instance.machine, instance.machine.prefill_limit
     handlings = {call.handling for request in instance.requests for call in request.calls}
@@ -38,7 +38,7 @@ def late_segments(instance: Instance) -> Instance | None:
 
 
 def fresh_tokens(local: LocalGraphs) -> Integers:
-    """Return for each option the tokens that nothing before can have processed, whatever was dropped in between."""
+    """Return for each option the tokens that nothing before can have processed, whatever was dropped."""
     found, first = np.zeros(len(local.options), np.int64), local.graphs.first.tolist()
     for request, span in zip(local.groups, local.spans, strict=True):
         begins = [request.prompt, *(call.returns + 1 for call in request.calls)]

@@ -1,4 +1,4 @@
-"""The flow over (state, tick) that prices leave, as a program in integers for CP-SAT."""
+"""The flow over (state, tick) that prices leave, as an integer program."""
 
 import math
 from collections import Counter
@@ -16,17 +16,17 @@ from solvers.slot_flow.late import fresh_tokens
 
 
 class FlowProgram:
-    """How many requests of each kind take each arc, below the target of the search.
+    """The number of requests of each kind on each arc, below the target of the search.
 
-    `budget`: up to each tick no more tokens are processed for the first time than so many in each; where the graphs of
-    the search are paced, and have no budgets themselves.
+    `budget`: up to each tick at most `budget` tokens a tick are processed for the first time; for paced graphs, which
+    have no budgets.
     """
 
     def __init__(self, search: SlotSearch, arcs: FlowArcs, budget: int | None) -> None:
         self.search, self.arcs, self.counts = search, arcs, search.local.counts
         self.model = cp_model.CpModel()
         self.flow: list[Any] = []
-        """Variables: how many requests take the arcs that share one."""
+        """Variables: the number of requests on the arcs that share one."""
         self.variable = np.zeros(len(arcs.table), np.int64)
         """The place of each arc's variable."""
         self.ticks = np.searchsorted(arcs.table[:, TICK], np.arange(arcs.slots + 1)).tolist()
@@ -48,7 +48,7 @@ class FlowProgram:
         return len(self.model.proto.constraints), len(self.model.proto.variables)
 
     def total(self, here: slice, amounts: Any) -> Any:
-        """Return the sum over arcs of their flow times `amounts`, of these arcs."""
+        """Return the sum of the flow times `amounts` over these arcs."""
         terms = Counter[int]()
         some = np.flatnonzero(amounts)
         for v, amount in zip(self.variable[here][some].tolist(), amounts[some].tolist(), strict=True):
@@ -78,7 +78,7 @@ class FlowProgram:
             self.model.add(self.total(slice(None), last.astype(int)) == count)
 
     def limits_of_a_tick(self, here: slice) -> None:
-        """What is taken in a tick is at most each limit that can bind there."""
+        """The use of a tick is at most each limit that can bind there."""
         for r, limit in enumerate(self.search.graphs.limits.tolist()):
             use, most = self.arcs.use[here, r], np.zeros(len(self.counts), np.int64)
             np.maximum.at(most, self.arcs.kind[here], use)
@@ -114,8 +114,8 @@ class FlowProgram:
     ) -> bool:  # fmt: skip
         """Say whether the best flow, or that there is none, could be proved in the time.
 
-        `found` takes better flows [arcs]; `prove` takes bounds of their cost, and says whether to end. `effort` is in
-        seconds that CP-SAT counts itself.
+        `found` takes better flows [arcs]; `prove` takes bounds, and says whether to end. `effort` is in CP-SAT's
+        deterministic seconds.
         """
         solver, above = cp_model.CpSolver(), self.search.goal + 1
         solver.parameters.num_workers = threads
@@ -129,8 +129,6 @@ class FlowProgram:
             solver.parameters.subsolvers.extend(["lb_tree_search", "default_lp"])
 
         class Reporter(cp_model.CpSolverSolutionCallback):  # type: ignore[misc]
-            """Sends all flows that are found."""
-
             def on_solution_callback(reporter) -> None:  # noqa: N805
                 found(np.array([reporter.value(each) for each in self.flow])[self.variable])
 

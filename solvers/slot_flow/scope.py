@@ -1,4 +1,4 @@
-"""How large an instance the way takes."""
+"""The size of the instances that the way takes."""
 
 from bounds.slot_solver import SlotOptions, options_at_most
 from kvcore.instance import Instance

@@ -1,4 +1,4 @@
-"""The way as a whole: prices, better schedules, fixing, and CP-SAT on the steps that are left, in turns."""
+"""Prices, better schedules, fixing, and CP-SAT, in turns."""
 
 import time
 from contextlib import suppress
@@ -42,7 +42,7 @@ def run(job: SolveJob, send: Send) -> Done:
 
 
 class SlotFlow:
-    """One solve: the best schedule, its value and the best bound so far, in units of 1/`unit` of the objective."""
+    """One solve: the best schedule, its value and the best bound, in units of 1/`unit` of the objective."""
 
     def __init__(self, job: SolveJob, send: Send) -> None:
         self.job, self.send, self.turns, self.options = job, send, 0, FlowOptions.given()
@@ -71,7 +71,7 @@ class SlotFlow:
     # --- what is known -------------------------------------------------------------------------------------------
 
     def is_done(self) -> bool:
-        """Whether to stop: it is proved, or time is up."""
+        """Whether the optimum is proved, or time is up."""
         if NEWS.value is not None:
             self.cutoff = min(self.cutoff, int(NEWS.value * self.unit))
         return self.bound >= self.cutoff or self.time_left == 0
@@ -87,7 +87,6 @@ class SlotFlow:
         return max(0.0, self.deadline - time.monotonic())
 
     def _prove(self, bound: int) -> bool:
-        """Take in a bound; return whether to stop."""
         if self.bounds.take(self._value(bound), "solver", self.job.label):
             self.send(Bound(self._value(bound)))
         return self.is_done()
@@ -96,14 +95,12 @@ class SlotFlow:
         return units if self.unit == 1 else Fraction(units, self.unit)
 
     def _hold(self, schedule: Schedule) -> None:
-        """Keep and report a schedule if it is better than the best known."""
         value = self.best.offer(schedule, self.job.label)
         if value is not None and value * self.unit < self.cutoff:
             self.cutoff = int(value * self.unit)
             self.send(Found(schedule, value))
 
     def _improve(self, seconds: float) -> None:
-        """Destroy and repair the best schedule for so many seconds, or until it meets the bound."""
         instance, objective = self.job.instance, self.job.objective
         if self.is_done() or neighbourhoods.why_not(instance, objective) is not None:
             return
@@ -118,7 +115,7 @@ class SlotFlow:
     # --- the flow ------------------------------------------------------------------------------------------------
 
     def _search(self, instance: Instance) -> None:
-        """Search flows of the job's instance, or of one that allows more, in turns with repairs, for its best."""
+        """Search flows of the job's instance, or of one that allows more, in turns with repairs."""
         if self.is_done():
             return
         end, effort, is_over = time.process_time() + self.time_left, self.options.effort, False
@@ -137,13 +134,11 @@ class SlotFlow:
             effort *= 4
 
     def _priced(self, solver: SlotSolver, rounds: int) -> SlotSearch:
-        """Return a search below the best value known, with prices, and take in what these prove."""
         search = SlotSearch(solver.local, self.cutoff, solver.options.scale)
         self._prove(min(solver.ascend_root(search, rounds), self.cutoff))
         return search
 
     def _solve(self, search: SlotSearch, effort: float) -> bool:
-        """Let CP-SAT find the best flow among what fixing leaves; say whether it has proved that it is."""
         from solvers.slot_flow.program import FlowProgram  # it loads OR-Tools, which may not be there
 
         table = arcs_below(search, 300_000)  # with more steps left, prices and better schedules go on without CP-SAT
