@@ -130,7 +130,7 @@ MINUTES = [name for name, (looked, _) in LONG.items() if looked > 2 * 10**5 and 
 
 def test_what_is_too_long_for_the_second_checker_is_named() -> None:
     said = (RECORDS.parents[1] / "docs" / "trust.md").read_text(encoding="utf-8")
-    assert len(BEYOND) <= 4
+    assert len(BEYOND) <= 6
     assert [name for name in BEYOND if f"`{name}`" not in said] == []
 
 
