@@ -57,9 +57,9 @@ def measure_options(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(options, "RUNS", Path("runs/options.csv"))
     monkeypatch.setattr(options, "RECORD", Path("record.csv"))
     monkeypatch.setattr(options, "SEEDS", range(2))
-    monkeypatch.setitem(options.CASES, "shares", ("shares", "mars-figure1"))
+    monkeypatch.setitem(options.CASES, "events", ("events", "mars-figure1"))
     Path("record.csv").write_text((FOLDER / "records" / "options.csv").read_text())
-    options.main(["shares"])
+    options.main(["events"])
     assert "mars-figure1" in Path("runs/options.csv").read_text()
 
 
