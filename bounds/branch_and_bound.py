@@ -1,7 +1,7 @@
-"""A tree of ends: the least bound first, each node with prices of its own; `kvcore.certificates.Tree` is the proof.
+"""A tree of ends of segments, the least bound first; `kvcore.certificates.Tree` is the proof.
 
-A node has the paths of the linear program above it that end as its branches say, and generates more for a few rounds.
-It branches on the end of a segment that differs most between the paths that its program mixes.
+A node has prices of its own, and those paths of the linear program above it that end as its branches say; it generates
+more for a few rounds. It branches on the end of a segment that differs most between the paths mixed.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class TreeOptions(Options):
 
 @dataclass(eq=False)
 class TreeNode:
-    """What may end when, paths within that, the best prices, and the two sides of its branch, if it has one."""
+    """The ends allowed, paths within them, the best prices, and the two sides of its branch, if any."""
 
     legs: list[Ints]
     point: PricePoint
@@ -50,7 +50,7 @@ class TreeNode:
 
 
 def propose_tree(task: Task, oracle: Oracle) -> Iterator[Proposal]:
-    """Yield a tree that begins with the best prices of the oracle, which are some, one for each slot."""
+    """Yield a tree that begins with the best prices of the oracle (at least one must exist, for each slot)."""
     before, priced = oracle.pricing, np.flatnonzero(oracle.best.prices.any(axis=0))
     pricing = SlotPricing(before.instance, before.objective, apart=True)
     slots = min(oracle.slots, int(priced[-1]) * 3 // 2 + 16)  # half as many again as those that have a price
@@ -99,7 +99,6 @@ class TreeSearch:
         return least < self.cutoff and work < 1 and left > 0 and len(self.open) < self.options.most_leaves
 
     def _value(self, bound: float) -> float:
-        """Return what a bound proves."""
         return float(ceil(bound - self.options.slack)) if self.is_whole and bound < FAR else bound
 
     def _improve(self, node: TreeNode, rounds: int) -> None:
@@ -137,7 +136,7 @@ class TreeSearch:
         return True
 
     def _candidates(self, node: TreeNode) -> list[tuple[int, int, int]]:
-        """Return requests, segments and slots between their ends; those first whose ends differ most."""
+        """Requests, segments and slots between their ends; those first whose ends differ most."""
         found: list[tuple[float, int, int, int]] = []
         mixed: dict[int, list[tuple[float, Ints]]] = {}
         for share, path in node.mixed:
@@ -174,7 +173,7 @@ class TreeSearch:
         return TreeNode(legs, point)
 
     def proof(self) -> Tree:
-        """Return the tree, without branches that are not needed for its bound."""
+        """Return the tree, without branches that its bound does not need."""
         least = self._value(min(node.point.bound for node in self.open))
         prices, nodes = list[Prices](), list[Branch | Leaf]()
         pending = [self.root]

@@ -1,4 +1,4 @@
-"""The search of `just_in_time.py`, over arrays: compiled by numba where it is installed, else in plain Python."""
+"""The search of `just_in_time.py` over arrays: compiled by numba where installed, else plain Python."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class Chains(NamedTuple):
 
 
 class Labels(NamedTuple):
-    """What was reached, those to be followed as a heap (`frontier.py`), and room for what is made of one."""
+    """Labels reached, those to be followed as a heap (`frontier.py`), and room for what is made of one."""
 
     token: Any  # [labels, requests]: the next token
     device: Any  # ... of its KV, tokens on the device
@@ -116,7 +116,7 @@ def search(p, f, most, pause):
 
 @inlined
 def following(p, f, at, now):
-    """Return when the next request is ready after a tick (NO: there is none)."""
+    """Return when the next request is ready after a tick (NO: none)."""
     found = NO
     for i in range(len(p.length)):
         ready = f.ready[at, i]
@@ -136,7 +136,7 @@ def offer(f, i, drop, out, back, work, flex):
 
 @compiled
 def offers(p, f, at, i, now):
-    """Write the options of a request: what it has or lacks as a whole, or one amount that is left open."""
+    """Write the options of a request: all that it has or lacks, or one amount that is left open."""
     f.many[i] = 0
     offer(f, i, 0, 0, 0, 0, NO)
     k, device, host, window = f.token[at, i], f.device[at, i], f.host[at, i], f.window[at, i]
@@ -193,7 +193,7 @@ def add_load(p, f, at, i):
 
 @compiled
 def batches(p, f, at, now, most):
-    """Add what the batches lead to that start at a tick, with at most one amount that is neither all nor nothing."""
+    """Add what batches that start at a tick lead to, with at most one amount that is neither all nor nothing."""
     n = len(p.length)
     for i in range(n):
         offers(p, f, at, i, now)
@@ -243,7 +243,7 @@ def is_in_time(p, f, at, now):
 
 @compiled
 def ticks(p, f, at, i, column, amount):
-    """Return what a batch takes where an open amount is given (NO: it does not fit)."""
+    """Return the ticks of a batch where an open amount is given (NO: it does not fit)."""
     f.chosen[i, column] = amount
     for j in range(i, len(p.length)):
         add_load(p, f, at, j)
@@ -306,7 +306,7 @@ def amounts(p, f, at, now, i, column, most):
 
 @compiled
 def last_within(p, f, at, i, column, low, high, until):
-    """Return the largest amount with which a batch fits, and takes no longer than it may."""
+    """Return the largest amount with which a batch fits, and is in time."""
     while low < high:
         middle = (low + high + 1) // 2
         took = ticks(p, f, at, i, column, middle)
@@ -319,7 +319,7 @@ def last_within(p, f, at, i, column, low, high, until):
 
 @compiled
 def add(p, f, at, now):
-    """Add the label after a batch, if it may be better than the best end, and no other is as good."""
+    """Add the label after a batch, if it may beat the best end, and no other is as good."""
     n = len(p.length)
     new = f.count[ROWS]
     if not fits(p, f.loads, n) or f.loads[n, TOKENS] + f.loads[n, TRANSFERRED] == 0:
@@ -395,7 +395,7 @@ def covers(p, f, one, other):
 
 @compiled
 def least(p, f, at):
-    """Return about what is reached at the least through a label: next tokens take turns, then each has its own time."""
+    """Return about the least end through a label: next tokens take turns, then each has its own time."""
     total, tails, m, now = f.ends[at], 0, ZERO, f.time[at]
     alone = total
     for i in range(len(p.length)):
@@ -417,7 +417,7 @@ def least(p, f, at):
 
 
 def room(requests: int, labels: int, tokens: int, columns: int) -> Labels:
-    """Return arrays for so many labels; the system gives memory to what is written only."""
+    """Return arrays for so many labels; only what is written takes memory."""
 
     def numbers(*shape: int) -> Any:
         return np.zeros(shape, dtype=np.int64)

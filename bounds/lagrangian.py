@@ -1,7 +1,7 @@
 """Good prices for the slots of time; `kvcore.certificates.Prices` says what they prove.
 
-Prices are found by generating paths, one request at a time (Dantzig and Wolfe's decomposition): a linear program mixes
-the paths known so far within the limits, its duals are new prices, and at these each request finds its cheapest path.
+Dantzig and Wolfe's decomposition: a linear program mixes the paths known so far within the limits, its duals are new
+prices, and at these each request finds its cheapest path.
 """
 
 import heapq
@@ -27,7 +27,7 @@ SIZE = 2**56
 
 @dataclass(frozen=True)
 class PricedKind:
-    """Requests that are alike, as the arrays of `walks`; `least`: slots that one of them takes alone."""
+    """Identical requests, as the arrays of `walks`; `least`: slots that one of them takes alone."""
 
     request: Request
     count: int
@@ -36,9 +36,9 @@ class PricedKind:
 
 
 class SlotPricing:
-    """What requests share: limits of the rows, and for each kind of request its segments.
+    """Limits of the rows, `kvcore.certificates.prices.ROWS`, and the segments of each kind of request.
 
-    The rows are those of `kvcore.certificates.prices.ROWS`. With `apart` each request is a kind of its own.
+    With `apart` each request is a kind of its own.
     """
 
     def __init__(self, instance: Instance, objective: str, *, apart: bool = False) -> None:
@@ -79,7 +79,7 @@ class PricePoint:
 
 
 class Oracle:
-    """Evaluates prices that are the same within each `piece` slots, looking at every `stride`-th first slot.
+    """Evaluates prices that are constant on each `piece` slots, looking at every `stride`-th first slot.
 
     It keeps the `best`. `legs` are those of the kinds, whose ends may be made narrower.
     """
@@ -131,22 +131,22 @@ class Oracle:
         return total, by_piece, path[:, 0] + legs[:, DECODE] - 1
 
     def excess(self, point: PricePoint) -> Floats:
-        """Return what the paths take beyond the limits, [rows, pieces]; rows without a limit never do."""
+        """Return what the paths take beyond the limits, [rows, pieces]; 0 in rows without a limit."""
         taken = np.zeros_like(self.room)
         for kind, path in zip(self.pricing.kinds, point.paths, strict=True):
             taken += kind.count * path.use
         return np.where(self.pricing.limits[:, None] > 0, taken - self.room, 0.0)
 
     def spread(self, by_piece: Floats) -> Floats:
-        """Return prices per slot of prices per piece."""
+        """Return prices per slot."""
         return np.repeat(by_piece, self.piece, axis=1)[:, : self.slots]
 
 
 def first_prices(pricing: SlotPricing, most: int) -> tuple[Floats, int]:
     """Return device prices as if the memory were one fast machine, and the slots that are worth a price.
 
-    Half as many slots as that machine works are added, and what the longest request takes alone; no more than `most`
-    slots are looked at.
+    Half as many slots as that machine works are added, and what the longest request takes alone; at most `most` slots
+    are looked at.
     """
     limit = pricing.limits[DEVICE]
     price = machine_prices(_jobs(pricing), limit, most) if limit else np.zeros(0)
@@ -155,7 +155,7 @@ def first_prices(pricing: SlotPricing, most: int) -> tuple[Floats, int]:
 
 
 def machine_prices(jobs: Iterable[tuple[int, float, float]], limit: float, most: int) -> Floats:
-    """Return what a unit of a machine's volume is worth in each slot, up to the last job's or `most` slots.
+    """Return the worth of a unit of a machine's volume in each slot, up to the last job's or `most` slots.
 
     Jobs (release, weight per volume, volume) share the `limit` of each slot preemptively, those of the largest weight
     first. While the machine is busy, a unit more brings forward what it works on, and with it all that follow: the dual
@@ -183,7 +183,7 @@ def machine_prices(jobs: Iterable[tuple[int, float, float]], limit: float, most:
 
 
 def _jobs(pricing: SlotPricing) -> Iterator[tuple[int, float, float]]:
-    """Yield for each segment: its earliest slot, the weight of its request per volume, and its own volume."""
+    """For each segment: its earliest slot, the weight of its request per volume, and its own volume."""
     blocks = pricing.machine.blocks
     for kind in pricing.kinds:
         legs = kind.route.legs
@@ -205,6 +205,6 @@ def proof_of(pricing: SlotPricing, prices: Floats) -> Prices:
 
 
 def _whole(row: Floats) -> tuple[int, ...]:
-    """Return the nearest whole numbers, without the zeros at the end."""
+    """The nearest whole numbers, without the zeros at the end."""
     numbers = np.rint(row).astype(np.int64)
     return tuple(numbers[: int(np.flatnonzero(numbers)[-1]) + 1 if numbers.any() else 0].tolist())

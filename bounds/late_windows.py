@@ -1,4 +1,4 @@
-"""Windows of time with more work than time: rows of a linear program, generated, whose duals are their weights."""
+"""Windows with more work than time: rows of a linear program, generated, whose duals are their weights."""
 
 import time
 from collections.abc import Iterator
@@ -27,7 +27,7 @@ Floats = npt.NDArray[np.float64]
 def propose_late_windows(task: Task) -> Iterator[Proposal]:
     """Return weights of windows, for one division of the time of batches after another (BadInput: there is none).
 
-    No division is begun that would not be done by the deadline, but for the first.
+    All but the first division are begun only if done by the deadline.
     """
     if all(request.slo is None for request in task.instance.requests):
         raise BadInput("no request has an SLO")
@@ -51,11 +51,11 @@ class WindowSearch:
         self.steps: dict[int, PricedSteps] = {}
 
     def has_time(self) -> bool:
-        """Whether there is time for one more division; there always is for the first."""
+        """Whether there is time for one more division; always for the first."""
         return not self.seconds or time.process_time() + self.seconds <= self.task.deadline
 
     def due(self, division: Shares, instance: Instance) -> DueWork:
-        """Return the work of each request and its due times: those of `instance`, else like that of the task."""
+        """Return the work of each request and its due times, of `instance` or else of the task."""
         if division.packs not in self.steps:
             self.steps[division.packs] = PricedSteps(self.task.instance, division)
         steps = self.steps[division.packs].divided(division)
@@ -75,7 +75,7 @@ class WindowSearch:
         return [loads[load] for load in sorted(loads, reverse=True)]
 
     def windows(self, division: Shares, instance: Instance | None = None, enough: float = inf) -> Proposal:
-        """Return the windows of a division, with what they prove: for the due times of `instance`, if that is given.
+        """Return the windows of a division, with what they prove for the due times of `instance` or else of the task.
 
         Once more than `enough` requests are late, no more windows are added.
         """
@@ -97,7 +97,7 @@ class WindowSearch:
 
 
 class _Rows:
-    """The linear program: how much each request is late, from 0 to 1, such that no window has too much work."""
+    """The linear program: how late each request is, from 0 to 1, such that no window has too much work."""
 
     def __init__(self, due: DueWork) -> None:
         self.due, n = due, len(due.arrival)
@@ -139,7 +139,7 @@ class _Rows:
         self.highs.addRow(float(least_number(inside, too_much)), highspy.kHighsInf, count, places, np.ones(count))
 
     def solve(self, seconds: float) -> bool:
-        """Solve it, and keep who is late and the weights of the rows; say whether that was possible."""
+        """Keep who is late and the weights of the rows; say whether that was possible."""
         self.highs.setOptionValue("time_limit", self.highs.getRunTime() + seconds)
         self.highs.run()
         if self.highs.getModelStatus() != highspy.HighsModelStatus.kOptimal:
@@ -150,7 +150,7 @@ class _Rows:
         return True
 
     def weighed(self) -> tuple[tuple[int, int, int, int], ...]:
-        """Return the windows with a weight, in whole parts."""
+        """The windows with a weight, in whole parts."""
         whole = np.rint(self.weights * ONE).astype(np.int64)
         whole = whole if whole.sum() < MOST_WEIGHT else whole * 0
         pairs = zip(self.known, whole.reshape(-1, 2).tolist(), strict=False)

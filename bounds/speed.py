@@ -1,4 +1,4 @@
-"""Prices of work over time: those of one machine that may interrupt, then what is taken of them."""
+"""Prices of work over time: those of one machine that may interrupt, then adjusted to what is taken."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def _propose(task: Task) -> Iterator[Proposal]:
 
 
 def _held(task: Task, proof: Speed) -> Proposal:
-    """Return the proof; for max-flow-time with the longest flow time that holds exactly, of a few ever shorter ones."""
+    """The proof; for max-flow-time with the longest flow time that holds exactly, of a few ever shorter ones."""
     # up to six flow times are checked exactly
     for k in range(0 if task.objective in SUMS else 6):
         try:
@@ -84,8 +84,6 @@ def _held(task: Task, proof: Speed) -> Proposal:
 
 
 class _Search:
-    """The best prices found."""
-
     def __init__(self, task: Task) -> None:
         self.task, self.needs, self.options = task, _Needs(task), SpeedOptions.given()
         self.best: Ascent | None = None
@@ -137,7 +135,7 @@ class _Search:
             self.best.rise(self.options.rounds, end - self.options.check_rounds * self.best.seconds)
 
     def _several(self) -> Ascent | None:
-        """Return prices for each line with work, where there are several, that with the largest fixed part first."""
+        """Prices for each line with work, where there are several, that with the largest fixed part first."""
         count, rows = len(lines(self.task.instance.cost)), list[tuple[float, float, tuple[int, ...]]]()
         for k in range(count if self.needs.sums else 0):
             functions = tuple(UNIT * (i == k) for i in range(count))
@@ -162,7 +160,7 @@ class _Search:
         self.best = max(best, other, key=lambda one: one.value)
 
     def _divide(self) -> None:
-        """Take slots of a quarter as often as first tokens can still be ordered; keep the shortest that gain enough."""
+        """Quarter slots as often as first tokens can still be ordered; keep the shortest that gain enough."""
         tried, slots, begun = self.best, self.needs.slots, time.process_time()
         late = begun + (1 - self.options.unordered) * (self.task.deadline - begun)
         while tried is not None and self.options.finer * self.needs.slots <= self.options.most_slots:
@@ -185,7 +183,7 @@ class _Search:
                 pass
 
     def _try(self, division: Speed, inflated: float, gains: float = 1.0) -> bool:
-        """Take these prices if they are so much better, and say so; nothing after the deadline but for the first."""
+        """Take these prices if enough better, and say so; after the deadline only the first."""
         if self.best is not None and time.process_time() > self.task.deadline:
             return False
         tried = Ascent(division, self.needs, inflated)
@@ -235,7 +233,7 @@ class Ascent:
 
     @property
     def slots(self) -> int:
-        """The number of slots with prices."""
+        """Number of slots with prices."""
         return int(self.price.shape[1])
 
     def _begin(self) -> None:
@@ -276,19 +274,18 @@ class Ascent:
             self._halve()
 
     def _halve(self) -> None:
-        """Go on with slots of half the length."""
         slot = self.division.slot // 2
         self.division, self.shape = self.division.replace(slot=slot), self.shape._replace(slot=float(slot))
         self._divided(np.repeat(self.best[0], 2, axis=1), 2)
 
     def _prolong(self) -> None:
-        """Go on with as many more slots, at the mean price, as leave what is paid above the prices."""
+        """Add as many slots, at the mean price, as leave what is paid above the prices."""
         more = int(self.spare / self.shape.slot / self.price.mean())
         if more and self.value > self.shape.slot * (self.slots - 1):
             self._divided(np.pad(self.price, ((0, 0), (0, more)), "mean"), 1)
 
     def _divided(self, price: Floats, finer: int) -> None:
-        """Go on from prices for slots of which so many make one before."""
+        """Go on from prices for slots `finer` times as long."""
         parts, rows, step = self.best[1], self.rows, self.step
         self.rows = Rows(self.work, self.shape, price.shape[1])
         place = rows.first[self.rows.owner] + self.rows.slot // finer - rows.start[self.rows.owner]
@@ -300,7 +297,7 @@ class Ascent:
         self.step = step
 
     def ordered_by(self, deadline: float, times: int = 1) -> bool:
-        """Whether the check with first tokens before the others ends by the deadline, of so many times as much work."""
+        """Whether the check with first tokens before the others, of `times` as much work, ends by the deadline."""
         paid = self.value + self.shape.slot * self.best[0].sum()
         slots = paid / (self.work.rate @ self.work.requests) / self.shape.slot  # no request looks at more, in the mean
         slots = slots if self.within is None else self.value / self.shape.slot
@@ -318,12 +315,12 @@ class Ascent:
         self.seconds = time.process_time() - began
 
     def _above(self) -> tuple[float, Floats]:
-        """Return what all take and pay above the prices, and a subgradient."""
+        """What all take and pay above the prices, and a subgradient."""
         fees = self.rows.fees(self.fee * (self.round > 0))
         return evaluate(self.work, self.shape, self.price, fees, self.within)
 
     def _latest(self) -> tuple[float, Floats]:
-        """Return about the longest flow time with which all pay more than there is, and a subgradient there.
+        """About the longest flow time with which all pay more than there is, and a subgradient there.
 
         What they pay falls as it grows, at the end of a slot in jumps: secants, and halves where those leave the room.
         """
@@ -399,7 +396,7 @@ def _division(functions: tuple[int, ...], shared: int) -> Speed:
 
 
 class _Needs:
-    """What requests need, those that are alike together."""
+    """What requests need; identical ones together."""
 
     def __init__(self, task: Task) -> None:
         instance, self.objective, self.sums = task.instance, task.objective, task.objective in SUMS
@@ -418,7 +415,7 @@ class _Needs:
         self.rate = np.array([float(weight(request, self.objective)) if self.sums else 1.0 for request in chosen])
 
     def divided(self, division: Speed) -> tuple[RequestWork, float, Floats]:
-        """Return what they need in floating point, the fixed part of a batch, and all work in each line [lines, n]."""
+        """What they need in floating point, the fixed part of a batch, and all work in each line [lines, n]."""
         steps, first = self.steps.divided(division), self.steps.steps.first
         rows = [self.steps.divided(division.row(line)) for line in division.lines]
         shares = [row.shares(last=bool(rows)) for row in (steps, *rows)]
@@ -460,7 +457,7 @@ class _Needs:
         ), fixed, np.vstack((sums, all_work))  # fmt: skip
 
     def _line(self, work: Floats, first: Integers) -> tuple[Floats, Floats, Floats]:
-        """Return the work of first tokens in a line, the least of others, and all."""
+        """The work of first tokens in a line, the least of others, and all."""
         heads, sums = work[first[:-1]], np.add.reduceat(work, first[:-1])
         others = work.copy()
         others[first[:-1]] = np.inf
@@ -468,7 +465,7 @@ class _Needs:
 
 
 def first_prices(work: RequestWork, totals: Floats, inflated: float, slots: int) -> tuple[int, Floats]:
-    """Return the ticks of a slot, of so many, and prices: the duals of least mean busy times with interruptions.
+    """Return the ticks of each of `slots`, and prices: the duals of least mean busy times with interruptions.
 
     Each line serves the largest weight for its work. While it serves j, which ends at e, the price falls by weight /
     work a tick, down to what is served next if that has waited at e, and else to 0.
@@ -483,7 +480,7 @@ Served = tuple[WorkPiece, int, int]
 
 
 def _served(work: RequestWork, size: Floats) -> tuple[list[Served], Floats]:
-    """Return what one machine serves, in 1024ths of ticks, and how fast the price of each request falls."""
+    """What one machine serves, in 1024ths of ticks, and how fast the price of each request falls."""
     falls = work.rate / size
     rank = np.argsort(np.argsort(-falls, kind="stable"))
     columns = (work.arrival * UNIT, rank, size * work.requests * UNIT, range(len(size)))
@@ -492,7 +489,6 @@ def _served(work: RequestWork, size: Floats) -> tuple[list[Served], Floats]:
 
 
 def _line_prices(served: list[Served], falls: Floats, slot: int, slots: int) -> Floats:
-    """Return the mean price in each slot."""
     price, tops = np.zeros(slots), dict[int, float]()
     after: tuple[WorkPiece, int] | None = None
     for piece, start, end in reversed(served):
@@ -510,7 +506,8 @@ def _line_prices(served: list[Served], falls: Floats, slot: int, slots: int) -> 
 
 
 class Rows:
-    """The part of each request in the fixed part of batches, by slot from its arrival on: those of a slot make 1."""
+    """The part of each request in the fixed part of batches, by slot from its arrival on; they add up to 1 in a slot.
+    """
 
     def __init__(self, work: RequestWork, shape: Shape, slots: int) -> None:
         self.work, self.shape, self.options = work, shape, SpeedOptions.given()
@@ -552,7 +549,7 @@ class Rows:
 
 
 def window_prices(work: RequestWork, totals: Floats, inflated: float, slots: int) -> tuple[int, Floats]:
-    """Return the ticks of a slot, of so many, and prices: 1 where the last one of a window waits longest, as they come.
+    """Return the ticks of each of `slots`, and prices: 1 where the last one of a window waits longest, as they come.
 
     Elsewhere they are the option `outside`.
     """

@@ -1,4 +1,4 @@
-"""The letters of the Big-M program: its sets, constants and variables, and what they mean together.
+"""The letters of the Big-M program: its sets, constants and variables.
 
 `j` is a batch from 1, `i` a request, `q` one of its tokens from 1, `k` a call or segment; `i` and `k` are positions in
 the instance. `S, m, c, g` and `M` are the letters of INFERMAX.
@@ -27,9 +27,9 @@ Rows = Iterator[Any]
 
 
 class Letter(dict[Any, Any]):
-    """What a letter stands for at each index: a variable, an expression or a number; 0 where nothing is listed.
+    """The variable, expression or number at each index; 0 where nothing is listed.
 
-    So what a request holds before the first batch is 0, and so is every move that it can never make.
+    So a request holds 0 before the first batch, and a move that it can never make is 0.
     """
 
     def __missing__(self, index: Any) -> int:
@@ -37,7 +37,7 @@ class Letter(dict[Any, Any]):
 
 
 class Letters:
-    """What all constraints share. `clock` says how many batches there are, and by when calls have returned."""
+    """What all constraints share. `clock` has the number of batches, and says by when calls have returned."""
 
     name = "batch-bigm"
 
@@ -53,11 +53,11 @@ class Letters:
         self.droppable = [i for i, request in enumerate(instance.requests) if may_drop(self.machine, request)]
         self.swappable = [i for i, request in enumerate(instance.requests) if may_swap(instance, request)]
         self.choosing = [i for i in self.requests if self.machine.evict or "free" in self.handlings[i]]
-        """Requests whose moves are chosen; what others drop and swap out is ordered by their calls, and no variable."""
+        """Requests whose moves are chosen; calls order what others drop and swap out."""
         self.model = pyo.ConcreteModel(name=self.name)
 
     def add_letters(self, clock: Clock) -> None:
-        """Add the constants and variables of requests and batches, of which the clock says how many there are."""
+        """Add the constants and variables of requests and of the clock's batches."""
         self.clock, self.batches = clock, range(1, clock.batches + 1)
         self.every = list(product(self.requests, self.batches))
         self._add_constants()
@@ -68,20 +68,19 @@ class Letters:
     # --- constants -----------------------------------------------------------------------------------------------
 
     def _add_constants(self) -> None:
-        """Add the paper's one large M, for each place in which it stands."""
         M = max(chain.request.peak for chain in self.chains) + 1
         self.most_c = dict.fromkeys(self.every, M)
-        """No more tokens are processed by i in j."""
+        """Most tokens that i processes in j."""
         self.most_m = dict.fromkeys(self.every, M)
-        """No more KV is held by i at the start of j."""
+        """Most KV that i holds at the start of j."""
         self.most_S = dict.fromkeys(self.every, M)
-        """No more tokens are known of i in j."""
+        """Most tokens that are known of i in j."""
         self.room = dict.fromkeys(self.batches, 1)
-        """The share of the memory that may be held in j."""
+        """Share of the memory that may be held in j."""
 
     @cached_property
     def alike(self) -> list[list[int]]:
-        """Groups of requests that differ in their id only, and may be exchanged."""
+        """Groups of requests that differ in their id only."""
         return [] if self.as_is else alike(chain.request for chain in self.chains)
 
     def peak(self, i: int, *_: int) -> int:
@@ -104,7 +103,7 @@ class Letters:
         )
 
     def may_extend(self, i: int) -> bool:
-        """Whether request i can be in a prefill on top of resident KV."""
+        """Whether request i can have a prefill on top of resident KV."""
         returns = any(call.returns for call in self.chains[i].request.calls)
         return self.machine.chunked or self.machine.partial or returns
 
@@ -117,7 +116,7 @@ class Letters:
         most: float | Callable[..., float] = 1,
         domain: Any = pyo.NonNegativeReals,
     ) -> Letter:
-        """Add a variable from 0 to `most` for each index, in place of those of that name; return what it stands for."""
+        """Add a variable from 0 to `most` for each index, in place of those of that name."""
 
         def bounds(_: Any, *index: int) -> tuple[int, float]:
             return 0, most(*index) if callable(most) else most
@@ -128,7 +127,7 @@ class Letters:
         return Letter(variables)
 
     def binary(self, name: str, where: Iterable[Any]) -> Letter:
-        """Add a variable that is 0 or 1 for each index."""
+        """Add a 0/1 variable for each index."""
         return self.letter(name, where, domain=pyo.Binary)
 
     def _add_progress(self) -> None:
@@ -151,7 +150,7 @@ class Letters:
         held = every if in_blocks else ()
         self.blocks_held = self.letter("blocks_held", held, lambda i, j: blocks[i], pyo.NonNegativeIntegers)
         self.active = Letter(self.used)
-        """1 in a batch with work, at least; one that only transfers is used, and need not count."""
+        """1 in a batch with work; a batch that only transfers is used, and need not count."""
 
     def _add_moves(self) -> None:
         """Drops and swaps of each batch, and their tokens: on the device, and on the host, which drops first."""
@@ -198,7 +197,7 @@ class Letters:
         return self.ended(i, k, j - 1) - self.clock.returned(i, k, j)
 
     def known(self, i: int, j: int) -> Any:
-        """S: tokens known at the start of batch j (calls that have not returned left out)."""
+        """S: tokens known at the start of batch j, without calls that have not returned."""
         calls = enumerate(self.chains[i].request.calls)
         returns = sum(call.returns * self.clock.returned(i, k, j) for k, call in calls if call.returns)
         return self.chains[i].request.prompt + self.generated[i, j - 1] + returns
@@ -217,7 +216,7 @@ class Letters:
         return most is not None and (limit.key != "prefill_tokens" or most != self.machine.batch_tokens)
 
     def takes(self, limit: Limit, i: int, j: int) -> Any:
-        """Return what the work of request i takes of a limit in batch j."""
+        """Return the use of a limit by the work of request i in batch j."""
         use = use_of(self.c[i, j], self.decodes(i, j), self.prefills(i, j))
         return getattr(use._replace(requests=self.w[i, j]), limit.column)
 
@@ -228,7 +227,7 @@ class Letters:
     # --- moves ---------------------------------------------------------------------------------------------------
 
     def ordered(self, i: int, j: int, handling: str) -> Any:
-        """1 if batch j comes after the one that started a call of this handling, which orders a move in j."""
+        """1 if the call started in the batch before j has this handling, which orders a move in j."""
         return sum(self.ends(i, k, j - 1) for k, given in enumerate(self.handlings[i]) if given == handling)
 
     def licence(self, i: int, j: int, handling: str) -> Any:
@@ -267,10 +266,10 @@ class Letters:
 
 
 class Clock(ABC):
-    """Which batches there are, and by when calls have returned. Times count from `origin`, the first arrival."""
+    """The number of batches, and by when calls have returned. Times count from `origin`, the first arrival."""
 
     may_idle = False
-    """Whether a batch may be idle that is followed by one that is not."""
+    """Whether an idle batch may come before one that is not."""
 
     def __init__(self, program: Letters, batches: int) -> None:
         self.program, self.batches, self.origin = program, batches, program.instance.first_arrival
@@ -279,7 +278,7 @@ class Clock(ABC):
         """Add the variables of the clock."""
 
     def constraints(self) -> list[Callable[[], Rows]]:
-        """Return the constraints of the clock, one method each."""
+        """Return the constraints of the clock."""
         return []
 
     @abstractmethod

@@ -1,4 +1,4 @@
-"""The values of the Big-M program's variables: from a known schedule, and back to a schedule."""
+"""Values of the Big-M program's variables: from a known schedule, and back to a schedule."""
 
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -16,13 +16,13 @@ from kvcore.schedule import Batch, Schedule
 from kvcore.trace import BatchTrace, Move, RequestTrace, Step, Trace
 
 TOLERANCE = 1e-6
-"""By how much a row may be missed: rounding in the model's unit of time."""
+"""Rows may be missed by this much: rounding in the model's unit of time."""
 State = Letter
-"""What one request does and holds in one batch of the model: a value for each letter."""
+"""A value for each letter: what one request does and holds in one batch of the model."""
 
 
 def schedule_of(program: Letters) -> Schedule:
-    """Return the schedule that the values of the variables describe; moves of an idle slot belong to the next batch."""
+    """Return the schedule that the variables describe; moves of an idle slot belong to the next batch."""
     requests = [(i, request.id) for i, request in enumerate(program.instance.requests)]
     batches: list[Batch] = []
     ends: list[int] = []
@@ -51,7 +51,7 @@ def moved(program: Letters, kind: str, i: int, j: int) -> int:
 
 
 def rounded(expression: Any) -> int:
-    """Return the value of an expression as an integer."""
+    """Return the value as an integer."""
     return int(round(pyo.value(expression)))  # noqa: RUF046 - what Pyomo returns has no type
 
 
@@ -77,7 +77,7 @@ def places_of(program: Letters, trace: Trace) -> list[int]:
 class _Values:
     """Translates a trace, batch by batch and request by request.
 
-    `states[i][j]` is request i in batch j, both of the model; `place` has the batch of the model for each of the trace.
+    `states[i][j]` is request i in batch j of the model; `place` has the model's batch for each of the trace.
     """
 
     def __init__(self, program: Letters, trace: Trace, place: list[int]) -> None:
@@ -87,7 +87,7 @@ class _Values:
         self.states = [self._states(request) for request in self.traces]
 
     def fill(self, name: str, value: Callable[..., float]) -> None:
-        """Set a variable, if the model has it (of an expression of that name it has none), to value(*index)."""
+        """Set a variable, if the model has it (not as an expression), to value(*index)."""
         component = self.program.model.component(name)
         for index in component if component is not None and component.ctype is pyo.Var else ():
             at = index if isinstance(index, tuple) else (index,)
@@ -96,7 +96,7 @@ class _Values:
     # --- what requests do ----------------------------------------------------------------------------------------
 
     def _in_order(self) -> list[RequestTrace]:
-        """Return for each request of the model the trace that it takes: those alike in the order of their ends."""
+        """The trace of each request of the model: those alike in the order of their ends."""
         traces = list(self.trace.requests)
         for group in self.program.alike:
             ordered = sorted((self.trace.requests[i] for i in group), key=lambda trace: trace.steps[-1].batch)
@@ -137,7 +137,6 @@ class _Values:
         return state
 
     def set_requests(self) -> None:
-        """Set what each request does and holds, and which batches are used."""
         for name in self.states[0][1]:
             self.fill(name, lambda i, j, name=name: self.states[i][j][name])
         self.fill("used", self._used)
@@ -153,14 +152,12 @@ class _Values:
         return any(states[j][name] for states in self.states for name in transfers)
 
     def _begun(self, i: int, k: int, j: int) -> bool:
-        """Whether the request has worked after call k by batch j."""
         started = self.place[self.traces[i].calls[k].batch]
         return any(self.states[i][b]["w"] for b in range(started + 1, j + 1))
 
     # --- when ----------------------------------------------------------------------------------------------------
 
     def set_clock(self) -> None:
-        """Set the times, and what depends on them."""
         scale, origin = self.program.scale, self.program.clock.origin
         longest = max(request.completion - request.request.arrival for request in self.trace.requests)
         self.fill("t", lambda j: (self._start(j) - origin) / scale)
@@ -197,14 +194,12 @@ class _Values:
         return any(not (step.generated and self.states[i][j - 1]["generated"] in ends) for step in steps)
 
     def _late(self, i: int) -> bool:
-        """Whether the request that i stands for exceeds an SLO."""
         trace, arrival = self.traces[i], self.traces[i].request.arrival
         return trace.request.is_late(trace.first_token - arrival, trace.completion - arrival)
 
     # --- how long ------------------------------------------------------------------------------------------------
 
     def set_cost(self) -> None:
-        """Set durations and the features of batches."""
         program = self.program
         for name in BATCH_FEATURES:
             self.fill(name, lambda j, name=name: self._feature(j, name))
@@ -229,13 +224,12 @@ class _Values:
 
 
 def _is_ordered(request: RequestTrace, move: Move) -> bool:
-    """Whether a call orders the move."""
     handling = {call.batch + 1: request.request.calls[call.segment].handling for call in request.calls}
     return ORDERED.get(handling.get(move.batch, "")) == move.kind
 
 
 def broken(model: pyo.ConcreteModel) -> Iterator[str]:
-    """Yield the names of the rows, bounds and integrality that the values of the variables miss."""
+    """Yield the names of rows, bounds and integrality that the values violate."""
     for row in model.component_data_objects(pyo.Constraint, active=True):
         body = pyo.value(row.body)
         slack = TOLERANCE * max(1.0, abs(body))

@@ -1,4 +1,4 @@
-"""Token by token: a variable says by which batch each token is generated, and every constant is a context."""
+"""Token by token: y says by which batch each token is generated, and every constant is a context."""
 
 from itertools import accumulate, product
 from typing import Any
@@ -19,8 +19,8 @@ Windows = tuple[list[list[int]], list[list[int]]]
 def windows(program: Letters) -> Windows:
     """Return for each request and token q the first batch that can, and the last that must have generated it.
 
-    Implied: the tokens before q take `chain.steps` batches each at the least, those after it too, and a schedule within
-    the upper bound is done by the batch that `last_batch` says; slots pass by until the arrival and in calls.
+    Implied: the tokens before q take at least `chain.steps` batches each, those after it too; a schedule within the
+    upper bound is done by `last_batch`; slots pass by until the arrival and in calls.
     """
     firsts, lasts = [], []
     for i, chain in enumerate(program.chains):
@@ -36,7 +36,7 @@ def windows(program: Letters) -> Windows:
 
 
 def _wait(program: Letters, i: int, q: int) -> int:
-    """Return the idle slots before token q (0: before any work), at the least."""
+    """Least idle slots before token q (0: before any work)."""
     if not isinstance(program.clock, Slots):
         return 0
     return program.chains[i].waits[q] if q else program.chains[i].request.arrival - program.clock.origin
@@ -55,7 +55,7 @@ def last_batch(program: Letters, i: int, first_token: bool = False) -> int:
 
 
 def count_by_token(program: BigM) -> None:
-    """Let y count all tokens, each in its window: g and the tokens generated are sums of y, and no variables.
+    """Let y count all tokens, each in its window; g and the tokens generated become sums of y.
 
     Implied: a token stays generated, one is made a batch (`token_order`), and the windows end with all generated.
     """
@@ -142,9 +142,9 @@ def most_resident(program: Letters, i: int, j: int) -> int:
 
 
 def narrow_constants(program: BigM) -> None:
-    """M becomes the most tokens that i can have to process in j, or can hold by then; variables are at most that.
+    """Lower M to the most tokens that i can have to process in j, or can hold by then; bound the variables by it.
 
-    Implied: nothing is processed but what is known, at most the budget a batch, and only what was processed is held.
+    Implied: only known tokens are processed, at most the budget a batch, and only processed tokens are held.
     """
     limit, model = program.machine.prefill_limit, program.model
     for i, j in program.every:
@@ -186,7 +186,7 @@ def phase_tokens(program: BigM) -> Rows:
 
 
 def milestones(program: Letters) -> range:
-    """Return the batches up to which totals are worth bounding: busy-time depends on the last alone."""
+    """Return the batches up to which totals are bounded: for busy-time the last alone."""
     return program.batches[-1:] if isinstance(program.clock, Order) else program.batches
 
 
