@@ -41,8 +41,7 @@ class Bundle:
                 del cuts[next(iter(cuts))]
 
     def best(self, linear: Vector, low: Vector, high: Vector, seconds: float) -> tuple[Vector, float] | None:
-        """Return the best point of the box for these cuts, and its promise; None if the solver fails, or takes longer.
-        """
+        """Return the best point of the box for these cuts, and its promise; None if the solver fails or is too slow."""
         from scipy.optimize import linprog  # loading it takes a while
         from scipy.sparse import csr_matrix
 

@@ -33,7 +33,7 @@ class EventOptions(Options):
 
 
 RELAXED = (*SUMS, "makespan", "busy-time")
-"""Objectives for which whoever has KV is as good as who has none where drops are free."""
+"""Objectives for which a request with KV is as good as one without, where drops are free."""
 
 
 def propose_events(task: Task) -> Iterator[Proposal | Schedule]:

@@ -1,4 +1,4 @@
-"""Predicates that several hypotheses share: two schedules of a case compared, and distances from the optimum."""
+"""Predicates of several hypotheses: two schedules of a case compared, and distances from the optimum."""
 
 import operator
 from collections.abc import Callable
@@ -15,12 +15,12 @@ Make = Callable[[Case], Held | None]  # makes a schedule of a case (None: it can
 
 
 def optimal(label: str = "optimum", change: Change | None = None, objective: str = FLOW_TIME) -> Make:
-    """Return what makes an optimal schedule of the instance, or of that after a change."""
+    """Make an optimal schedule of the instance, or of the changed one."""
     return lambda case: case.optimum(change(case.instance) if change else None, objective, label)
 
 
 def run(policy: str | Policy, label: str = "", change: Change | None = None, objective: str = FLOW_TIME) -> Make:
-    """Return what runs a policy on the instance, or on that after a change."""
+    """Run a policy on the instance, or on the changed one."""
     return lambda case: case.policy(policy, change(case.instance) if change else None, objective, label)
 
 
@@ -41,7 +41,7 @@ def compared(one: Make, holds: Callable[[Any, Any], Any], other: Make, why: str)
 
 
 def within(one: Make, limit: int | Fraction, other: Make, why: str) -> Callable[[Case], Fails | Fraction]:
-    """Return whether one value is at most `limit` times the other, and how many times; `why` as in `compared`."""
+    """Return whether one value is at most `limit` times the other, and their ratio; `why` as in `compared`."""
 
     def judge(case: Case) -> Fails | Fraction:
         first, second = _both(case, one, other)
@@ -54,7 +54,7 @@ def within(one: Make, limit: int | Fraction, other: Make, why: str) -> Callable[
 
 
 def certain(first: Held, second: Held) -> bool:
-    """Whether the greater value is no claim: then a lower optimum of the other only sets them farther apart."""
+    """Whether the greater value is no claim: a lower optimum of the other only sets them farther apart."""
     return max(first, second, key=lambda held: held.value).claimed_by is None
 
 
@@ -78,7 +78,7 @@ def never_hurts(change: Change, words: str, labels: tuple[str, str], policy: str
 
 
 def average_ratio_within(policy: str, limit: Fraction) -> Predicate:
-    """Return whether the policy is at most `limit` times the optimum on average over the instances of a case."""
+    """Return whether the policy is at most `limit` times the optimum on average over a case."""
 
     def within_on_average(case: Case) -> Fails | Fraction:
         runs = [_both(Case((instance,), case.deadline), run(policy), optimal()) for instance in case.instances]

@@ -1,4 +1,4 @@
-"""Predicates of many slices at once: which of several schedules is the better in sum, and whether the best stays so."""
+"""Predicates of many slices at once: which schedule is better in sum, and whether the best stays best."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -43,12 +43,12 @@ INDICES: dict[str, Index] = {
 
 
 def in_order(name: str) -> Make:
-    """Return what carries out the order of an index by Figure 1's rule."""
+    """Run the order of an index by Figure 1's rule."""
     return lambda case: case.policy(Listed([INDICES[name](r) for r in case.instance.requests]), label=name)
 
 
 def best_of(label: str, *makes: Callable[[Case], Iterator[Held | None]]) -> Make:
-    """Return what gives the best of the schedules that are made."""
+    """Make the best of these schedules."""
 
     def make(case: Case) -> Held:
         held = min((held for each in makes for held in each(case) if held), key=lambda held: held.value)
@@ -58,7 +58,7 @@ def best_of(label: str, *makes: Callable[[Case], Iterator[Held | None]]) -> Make
 
 
 def any_handling(case: Case) -> Iterator[Held | None]:
-    """Yield first come, first served with one handling for all calls, and with what wastes least for each."""
+    """Yield first come, first served with one handling for all calls, and with the least waste for each."""
     choices: tuple[Handling, ...] = ("preserve", "discard", "swap")
     yield case.policy("fcfs", with_min_waste_handlings(case.instance))
     for handling in choices:
@@ -73,7 +73,7 @@ def any_order(case: Case) -> Iterator[Held | None]:
 
 
 def believing(policy: str, noise: str) -> Make:
-    """Return what runs a policy on predictions with such an error (seed 0)."""
+    """Run a policy on predictions with this error (seed 0)."""
 
     def make(case: Case) -> Held:
         believed = predictions(noise, case.instance)
@@ -83,7 +83,7 @@ def believing(policy: str, noise: str) -> Make:
 
 
 def lower_in_sum(*makes: Make) -> Predicate:
-    """Return whether the first of several schedules is lower than the second, in sum over the instances of a case.
+    """Return whether the first schedule is lower than the second, in sum over a case.
 
     The others are named beside them.
     """
@@ -106,7 +106,7 @@ def lower_in_sum(*makes: Make) -> Predicate:
 def best_stays_best(candidates: Mapping[str, Make], best: Make | None = None) -> Predicate:
     """Return whether what is nearest `best` on the first half of a case's instances is so on the second half.
 
-    Without `best`, it is the best of the candidates on each instance.
+    Default of `best`: the best of the candidates on each instance.
     """
 
     def judge(case: Case) -> Fails | str:
@@ -138,7 +138,7 @@ def _value(held: Held) -> Value:
 
 
 def falls_with_memory(one: Make, other: Make, factors: Sequence[Fraction]) -> Predicate:
-    """Return whether the mean ratio of two schedules falls with the memory: so many times the largest request."""
+    """Return whether the mean ratio of two schedules falls with memory, as multiples of the largest request."""
 
     def judge(case: Case) -> Fails | str:
         means, parts, everything = [], [], list[tuple[Held, ...]]()
@@ -161,7 +161,7 @@ def _sized(instance: Instance, factor: Fraction) -> Instance:
 
 
 def _tried(case: Case, makes: tuple[Make, ...]) -> tuple[list[tuple[Held, ...]], str]:
-    """Return the schedules of each instance for which all are there, and in words how many are left out."""
+    """The schedules of each instance that has all, and in words how many are left out."""
     rows = []
     for instance in case.instances:
         try:

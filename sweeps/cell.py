@@ -1,4 +1,4 @@
-"""A cell of the grid: one policy or solver on one instance; carried out anywhere, it gives a row."""
+"""A cell of the grid: one policy or solver on one instance; running it gives a row."""
 
 import hashlib
 import json
@@ -15,16 +15,16 @@ from kvcore.result import Result
 from solvers.source import code_version
 
 CellRow = dict[str, Any]
-"""A row of the interface (`Result.to_json`), with `label`, `run`, `kind` and, where there is none, why: `error`."""
+"""A row of the interface (`Result.to_json`), with `label`, `run`, `kind` and, without a result, `error`."""
 Stop = Literal["declined", "crashed", "time limit", "memory limit", "contradiction"]
 
 
 @dataclass(frozen=True)
 class Cell:
-    """What is run on which instance, and within which limits.
+    """What is run on which instance, and its limits.
 
-    `options` are those of `solvers.solve` or `solvers.simulate_policy`. The process of the cell is ended after `limit`
-    seconds, or above `memory_limit` MiB. `problem` says why there is no instance, if there is none.
+    `options` are those of `solvers.solve` or `solvers.simulate_policy`. The process is ended after `limit` seconds, or
+    above `memory_limit` MiB. `problem` says why there is no instance.
     """
 
     label: str
@@ -51,18 +51,18 @@ class Cell:
         return hashlib.sha256(json.dumps(what, sort_keys=True).encode()).hexdigest()
 
     def _source(self) -> str | None:
-        """Return the hash of the file that a user's own policy stands in."""
+        """Hash of the file of a user's own policy."""
         file = Path(self.run.partition(".py")[0] + ".py")
         named = self.kind == "policy" and ".py" in self.run and file.is_file()
         return hashlib.sha256(file.read_bytes()).hexdigest() if named else None
 
     def row(self, result: CellRow) -> CellRow:
-        """Return the row of a result, with what the cell is."""
+        """Return the row of a result, with the cell's columns."""
         return {"label": self.label, "kind": self.kind, "run": self.run, "handling_mode": self.handling,
                 "options": self.options, **result}  # fmt: skip
 
     def failure(self, why: str, stopped: Stop) -> CellRow:
-        """Return the row of a cell without a result: its keys are those of a result, and `error` says why."""
+        """Return the row of a cell without a result: all keys, with the reason in `error`."""
         empty: CellRow = {"instance": self.name, "instance_sha256": None, "objective": self.objective,
                           "status": "unknown", "value": None, "bound": None, "gap": None, "seconds": None}  # fmt: skip
         if self.instance is not None:
@@ -72,9 +72,9 @@ class Cell:
 
 
 def run_cell(cell: Cell) -> CellRow:
-    """Carry out a cell and return its row; whatever goes wrong stands in it.
+    """Run a cell and return its row; errors stand in it.
 
-    Values are the referee's: `solvers.solve` and `solvers.simulate_policy` believe nothing else.
+    Values are the referee's.
     """
     try:
         return cell.row(_result(cell).to_json())

@@ -1,4 +1,4 @@
-"""The results of a sweep: one SQLite file, a row for each cell that is finished, written as they come."""
+"""The results of a sweep: one SQLite file, a row for each finished cell."""
 
 import fcntl
 import json
@@ -24,7 +24,7 @@ COLUMNS = {
     "value": "", "bound": "", "gap": "REAL", "proved": "INTEGER", "stopped": "TEXT", "seconds": "REAL", "error": "TEXT",
     "version": "TEXT", "finished": "TEXT", "row": "TEXT NOT NULL",
 }  # fmt: skip
-"""The columns of the table `cells`. `value` and `bound` are integers, or text where they are fractions or longer.
+"""Columns of the table `cells`. `value` and `bound` are integers, or text for fractions and long ones.
 
 `proved`: whether `bound` holds for schedules of any number of batches. `row` is the whole result as JSON.
 """
@@ -41,13 +41,13 @@ Exact = Annotated[int | str, AfterValidator(_number_in_text)]  # a value or a bo
 
 
 class StoredHorizon(BaseModel):
-    """What is read of the horizon of a stored row."""
+    """The horizon of a stored row, as far as it is read."""
 
     sufficient: bool
 
 
 class Stored(BaseModel):
-    """What a summary reads of a row in a database, which may be from anywhere."""
+    """What a summary reads of a stored row, which may be from anywhere."""
 
     model_config = ConfigDict(strict=True)
 
@@ -67,8 +67,7 @@ class Stored(BaseModel):
 class Store:
     """A database of results, held by one sweep at a time; others may read it meanwhile.
 
-    A row is on the disk when `add` returns. Whatever the process dies of, what was added is there when the file is
-    opened again, and nothing else.
+    A row is on the disk when `add` returns, and survives any death of the process.
     """
 
     def __init__(self, path: str | Path, *, resume: bool) -> None:
@@ -118,7 +117,7 @@ class Store:
             return self._database.execute(f"SELECT {what} FROM cells").fetchall()
 
     def finished(self) -> set[str]:
-        """Return the keys of the cells that have a row."""
+        """Return the keys of the cells with a row."""
         return {key for (key,) in self._select("key")}
 
     def add(self, cell: Cell, row: CellRow) -> None:
@@ -129,13 +128,13 @@ class Store:
             self._database.execute(f"INSERT INTO cells ({', '.join(flat)}) VALUES ({marks})", list(flat.values()))
 
     def forget_failed(self, keys: Iterable[str]) -> None:
-        """Delete the rows of those of some cells that failed, so that they are run again."""
+        """Delete the rows of those cells that failed, so that they are run again."""
         delete = "DELETE FROM cells WHERE error IS NOT NULL AND key = ?"
         with self._clearly("cannot be written"):
             self._database.executemany(delete, [(key,) for key in keys])
 
     def rows(self, keys: Iterable[str]) -> list[CellRow]:
-        """Return the rows of those of some cells that are finished, in the order given."""
+        """Return the rows of those cells that are finished, in the order given."""
         found = dict(self._select("key, row"))
         return [self._checked(key, found[key]) for key in keys if key in found]
 
@@ -171,5 +170,5 @@ def _flat(cell: Cell, row: CellRow) -> dict[str, Any]:
 
 
 def _number(value: int | str | None) -> int | str | None:
-    """Return what SQLite can hold: an integer beyond 64 bits becomes text."""
+    """An integer beyond 64 bits becomes text, for SQLite."""
     return str(value) if isinstance(value, int) and abs(value) >= 2**63 else value

@@ -1,4 +1,4 @@
-"""How far a policy is from optimal on an instance, and what of that is proved."""
+"""How far a policy is from optimal on an instance, and how much of that is proved."""
 
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
@@ -20,8 +20,8 @@ SECONDS = 5.0  # what one exact search may take
 class Claim:
     """A policy's value on an instance, the value of the best schedule known, and a lower bound.
 
-    The optimum lies between `bound` and `best`. So the true ratio, value / optimum, is at least value / best and at
-    most value / bound. It is claimed as the ratio if the two are equal, and proved if a certificate says so.
+    The optimum lies between `bound` and `best`, so the true ratio, value / optimum, between value / best and value /
+    bound. It is claimed if the two are equal, and proved if a certificate says so.
     """
 
     instance: Instance
@@ -34,16 +34,16 @@ class Claim:
 
     @property
     def decided(self) -> bool:
-        """Whether `best` is the optimum, if only on a word."""
+        """Whether `best` is the optimum, if only by a claim."""
         return self.best == self.bound
 
     @property
     def proved(self) -> bool:
-        """Whether a certificate says that `best` is the optimum."""
+        """Whether a certificate proves that `best` is the optimum."""
         return self.known is not None and self.known.status == "optimal"
 
     def certified(self, seconds: float = CERTIFY_SECONDS) -> Self:
-        """Return it with a certificate of its optimum, if the ladder of bounds finds one in the time."""
+        """Return it with a certificate of its optimum, if the ladder of bounds finds one in time."""
         if self.known is None or not self.decided or self.proved:
             return self
         found = best_bound(self.instance, self.objective, time_limit=seconds, upper=self.best)
@@ -57,12 +57,12 @@ class Claim:
 
     @property
     def at_least(self) -> Fraction:
-        """Return value / best: no more than the true ratio, whether or not `best` is optimal."""
+        """Return value / best, a lower bound of the true ratio."""
         return Fraction(self.value) / Fraction(self.best)
 
     @property
     def at_most(self) -> Fraction | None:
-        """Return value / bound, no less than the true ratio (None: the bound is 0)."""
+        """Return value / bound, an upper bound of the true ratio (None: the bound is 0)."""
         return Fraction(self.value) / Fraction(self.bound) if self.bound else None
 
     @property
@@ -94,7 +94,7 @@ def canonical(instance: Instance) -> Canonical:
 
 
 class Optima:
-    """The exact search with a memory: each optimum of an objective is looked for once, up to the order of requests."""
+    """The exact search with a memory, up to the order of requests."""
 
     def __init__(self, objective: str) -> None:
         if check_objective(objective) == "late-requests":
@@ -116,8 +116,8 @@ class Optima:
 def judge(instance: Instance, policy: Policy, optima: Optima) -> Claim:
     """Run a policy and the exact search on an instance.
 
-    Raises PolicyError or Unsuited where the policy gives no schedule: then there is no ratio. Contradiction if its
-    value is below the bound of the search.
+    Raises PolicyError or Unsuited where the policy gives no schedule. Contradiction if its value is below the bound of
+    the search.
     """
     trace = trace_policy(instance, policy)
     value, known = objective_value(trace, optima.objective), optima.of(instance)

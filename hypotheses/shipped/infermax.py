@@ -72,7 +72,7 @@ def shortest_is_best(case: Case) -> Fails | None:
 
 
 def patient() -> Iterator[Instance]:
-    """Yield requests that may wait 100 ticks between two tokens, which is several batches."""
+    """Yield requests that may wait 100 ticks, several batches, between two tokens."""
     slo = Slo(tpot=Fraction(100))
     for given in plain_family((2, 3), (1, 2, 3, 4), (1, 2, 3, 4), INFERMAX, LINEAR):
         yield given.replace(requests=tuple(request.replace(slo=slo) for request in given.requests))

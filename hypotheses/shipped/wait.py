@@ -14,7 +14,7 @@ PAUSING = THEORY.replace(pause=True)
 
 
 def with_thresholds(threshold: int, sizes: list[tuple[int, int, int]]) -> Instance:
-    """Return the requests, and memory for so many of each type at every stage."""
+    """Return the requests, and memory for `threshold` of each type at every stage."""
     kinds = {size[:2] for size in sizes}
     memory = sum(prompt + k for prompt, output in kinds for k in range(output))
     return plain(sizes, threshold * memory, PAUSING)
