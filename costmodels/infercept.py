@@ -2,7 +2,7 @@
 
 A batch of S tokens takes c + a S milliseconds, whatever KV it reads; a token takes 0.04 ms from or to the host. All
 three are constants of the released benchmark and its solver (4e-5 s a token, for the 6B model). The host link moves
-bytes: a token of Vicuna-13B has 800 KiB of KV against 448 KiB, and is given 800/448 of the time, 1/14 ms. (Two devices
+bytes: a token of Vicuna-13B has 800 KiB of KV against 448 KiB, and takes 800/448 of the time, 1/14 ms. (Two devices
 with a link each could halve that.) The solver's 976 tokens that may be swapped for nothing are left out.
 
 A tick is 100 ns, at which every constant is a whole number over a divisor of 7 or 1.
@@ -25,12 +25,12 @@ def infercept_6b(overlapped: bool = True) -> Cost:
 
 
 def infercept_13b(overlapped: bool = True) -> Cost:
-    """Return 15.4 ms + 0.0279 ms a token for Vicuna-13B on two A100, transfers beside the work or added to it."""
+    """Return 15.4 ms + 0.0279 ms a token for Vicuna-13B on two A100, transfers beside the work or added."""
     return _cost(Fraction("15.4"), Fraction("0.0279"), TRANSFER_6B * KV_13B / KV_6B, overlapped)
 
 
 def _cost(fixed: Fraction, token: Fraction, transfer: Fraction, overlapped: bool) -> Cost:
-    """Return the cost of these milliseconds: of a batch, of a token of it, and of a token moved."""
+    """Milliseconds of a batch, of a token of it, and of a token moved."""
     work = {"busy": fixed, "tokens": token}
     moves = {"swap_out_tokens": transfer, "swap_in_tokens": transfer}
     functions = (Function(work), Function(moves)) if overlapped else (Function(work | moves),)

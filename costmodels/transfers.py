@@ -1,8 +1,8 @@
-"""Transfers of KV between device and host: seconds a token and seconds a move, beside the work or added to it.
+"""Transfers of KV between device and host: seconds a token and seconds a move.
 
 `overlapped`: each direction is a function of its own, so a batch lasts as long as the slowest of its work, what goes
 out and what comes in (the link is full-duplex). `sync`: transfers are added to every function of the work, because the
-largest of the functions counts.
+largest counts.
 """
 
 from collections.abc import Sequence
@@ -19,7 +19,7 @@ OUT, IN = ("swap_out_tokens", "swap_outs"), ("swap_in_tokens", "swap_ins")  # to
 
 
 def bandwidth_functions(token_bytes: int, bandwidth: Fraction) -> tuple[Function, ...]:
-    """Return the functions of a link of `bandwidth` bytes per second one way: seconds a token."""
+    """Return the functions of a link of `bandwidth` bytes per second one way."""
     return tuple(Function({tokens: token_bytes / bandwidth}) for tokens, _ in (OUT, IN))
 
 
@@ -44,7 +44,7 @@ def fit_transfers(observations: Sequence[Observation]) -> tuple[Function, ...]:
 
 
 def joined(work: Sequence[Function], moves: Sequence[Function], how: Transfers) -> tuple[Function, ...]:
-    """Return the functions of work and transfers together: side by side, or the transfers added to each of the work."""
+    """Return the functions of work and transfers together: side by side, or the transfers added to each."""
     if how == "overlapped":
         return (*work, *moves)
     total = list(work)

@@ -1,8 +1,8 @@
-"""Requests with calls, from what a table says of a type: durations, number of calls, and contexts at the calls.
+"""Requests with calls, from a table's durations, numbers of calls, and contexts at the calls.
 
-Distributions are given by mean and standard deviation, and draw from Python's `random.Random`. Tables in papers give
-two moments and no distribution; the choices are ours: lognormal for the duration of a call (networks and people: a long
-tail), Gamma for lengths of contexts and numbers of calls, geometric for what is known by its mean alone.
+Papers give mean and standard deviation, and no distribution; our choices: lognormal for the duration of a call
+(networks and people: a long tail), Gamma for lengths of contexts and numbers of calls, geometric where only the mean is
+known.
 """
 
 import math
@@ -61,9 +61,9 @@ class CallType:
     returns: float  # mean tokens that a call returns
 
     def request(self, id: str, draw: random.Random, tick: Fraction) -> Request:
-        """Draw a request; its mean context over its calls is what is drawn from `context`.
+        """Draw a request; `context` gives its mean context over its calls.
 
-        Where that context is too short for what lies between the calls, these lengths are scaled down.
+        Where that context is too short for the lengths between the calls, they are scaled down.
         """
         calls = count(draw, self.calls)
         context = max(1, round(gamma(draw, self.context)))
@@ -75,7 +75,7 @@ class CallType:
         return Request(id=id, prompt=prompt, segments=tuple(segments))
 
     def _lengths(self, draw: random.Random, calls: int, context: int) -> tuple[list[int], list[int]]:
-        """Draw what is decoded before each call and after the last one, and what the calls return."""
+        """Tokens decoded before each call and after the last one, and tokens that the calls return."""
         decodes = [geometric(draw, self.decode) for _ in range(calls + 1)]
         returns = [geometric(draw, self.returns + 1) - 1 for _ in range(calls)]
         shorter = context / max(context, _mean_growth(decodes, returns))
@@ -86,6 +86,6 @@ class CallType:
 
 
 def _mean_growth(decodes: list[int], returns: list[int]) -> float:
-    """Return by how much the context at a call exceeds the prompt, on average over the calls."""
+    """Mean excess of the context over the prompt at the calls."""
     grown = accumulate(decode + back for decode, back in zip(decodes, [0, *returns], strict=True))
     return sum(list(grown)[: len(returns)]) / len(returns) - 1
