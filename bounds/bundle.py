@@ -1,8 +1,8 @@
 """Maximise a concave sum of pieces: cutting planes in a box around the best point.
 
 Each piece is the least of linear functions; an evaluation gives one of them, its cut. A linear program finds the best
-point for all cuts in a box around the best point known (the boxstep method of Marsten, Hogan and Blankenship, 1975,
-with the bundle of all cuts). The box grows where the cuts predict well and shrinks where they do not.
+point for all cuts in a box around the best point known (the boxstep method of Marsten, Hogan and Blankenship, 1975).
+The box grows where the cuts predict well and shrinks elsewhere.
 """
 
 import math
@@ -28,7 +28,7 @@ class Evaluation:
 
 @dataclass
 class Bundle:
-    """Cuts of the pieces, as slope and value at zero; they hold for any function whose pieces are no greater."""
+    """Cuts of the pieces, as slope and value at zero; valid for any function whose pieces are no greater."""
 
     cuts: list[dict[bytes, tuple[Vector, float]]] = field(default_factory=list)
 

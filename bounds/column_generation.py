@@ -26,8 +26,8 @@ class ColumnOptions(Options):
 class Master:
     """The linear program that mixes known paths within the limits; its duals are the next prices.
 
-    Each kind of request takes as many paths as it has requests; rows are limits of pieces that were ever exceeded. A
-    request that takes no path begins after the last slot and pays for it: the first columns.
+    Each kind takes as many paths as it has requests; rows are limits of pieces that were ever exceeded. A request that
+    takes no path begins after the last slot and pays for it: the first columns.
     """
 
     def __init__(self, oracle: Oracle) -> None:
@@ -66,7 +66,7 @@ class Master:
             self._add_columns(costs, starts, np.concatenate(rows), np.concatenate(amounts))
 
     def _limit(self, places: Ints) -> None:
-        """Add rows for some limits, by their places in `room`."""
+        """By their places in `room`."""
         if not len(places):
             return
         self.row[places] = self.rows + np.arange(len(places))
@@ -95,10 +95,7 @@ class Master:
         self.highs.changeColsCost(len(late), np.arange(len(late), dtype=np.int32), late)
 
     def solve(self, seconds: float) -> tuple[float, Floats] | None:
-        """Return the cost of the best mixture and the prices of the pieces [rows, pieces].
-
-        None if the solver fails, or takes longer.
-        """
+        """Return the cost of the best mixture and the prices [rows, pieces], or None without a result in time."""
         self.highs.setOptionValue("time_limit", self.highs.getRunTime() + seconds)
         self.highs.run()
         if self.highs.getModelStatus() == highspy.HighsModelStatus.kUnknown:  # numbers went wrong: from the start
@@ -118,7 +115,7 @@ class Master:
 
 
 def generate(oracle: Oracle, begin: list[PricePoint], deadline: float) -> None:
-    """Find the best prices until the deadline, starting from those of `begin`; the oracle keeps them."""
+    """Find the best prices until the deadline, from those of `begin` on; the oracle keeps them."""
     master, options = Master(oracle), ColumnOptions.given()
     for point in begin:
         master.add(point.paths)

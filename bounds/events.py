@@ -33,13 +33,13 @@ class EventOptions(Options):
 
 
 RELAXED = (*SUMS, "makespan", "busy-time")
-"""Objectives for which a request with KV is as good as one without, where drops are free."""
+"""Where drops are free, a request with KV is as good as one without for these objectives."""
 
 
 def propose_events(task: Task) -> Iterator[Proposal | Schedule]:
     """Return the proofs of a search within the time; the first is always made.
 
-    Raises BadInput where requests have too many joint states for any hope, unless schedules are wanted, too: `climb`.
+    Raises BadInput where there are too many joint states for any hope, unless schedules are wanted, too: `climb`.
     """
     check_size(task.instance)
     if task.finds:
@@ -53,7 +53,7 @@ def propose_events(task: Task) -> Iterator[Proposal | Schedule]:
 def climb(task: Task) -> Iterator[Proposal | Schedule]:
     """Yield ever better schedules, which have passed the referee, and proofs of higher bounds, until they meet.
 
-    Raises BadInput where requests have too many options, and neither is found.
+    Raises BadInput where requests have too many options for both.
     """
     upper, found = task.upper, False
     for schedule in _narrow(task):
@@ -154,6 +154,6 @@ def check_options(instance: Instance) -> None:
 
 
 def joint_states(instance: Instance) -> int:
-    """Return the number of joint states of requests, by tokens generated alone, and like requests as one kind."""
+    """Return the number of joint states, by tokens generated alone, and identical requests as one kind."""
     kinds = Counter(request.shape for request in instance.requests)
     return prod(comb(kind.output + count, count) for kind, count in kinds.items())

@@ -1,9 +1,9 @@
 """Schedules of a few requests, batch by batch: partial prefills and moves end just in time.
 
-Where prefills are split, or KV moves in parts, there are too many amounts to try them all. This search tries, in each
-batch, at most one amount that is neither all nor nothing: a prefill, or a swap, that lasts as long as the batch does
-anyway, or until a call returns or a request arrives; one that fills the room there is; a drop that makes just the room
-needed. It follows `width` labels with the same tokens left, the least bound first, and proves nothing.
+This search tries, in each batch, at most one amount that is neither all nor nothing: a prefill, or a swap, that lasts
+as long as the batch does anyway, or until a call returns or a request arrives; one that fills the room there is; a drop
+that makes just the room needed. It follows `width` labels with the same tokens left, the least bound first, and proves
+nothing.
 
 It finds more near a good order of tokens: the best one where nothing comes from the host (`fresh.py` with memory), a
 relaxation that soon ends. For three requests of `ve` that takes 0.9 to 3.8 % off.
@@ -33,7 +33,7 @@ from kvcore.schedule import Batch, Schedule
 
 @dataclass(frozen=True)
 class TimelyOptions(Options):
-    """Schedules of a few requests, batch by batch, just in time."""
+    """Schedules of a few requests, just in time."""
 
     labels: int = option(1_000_000, "labels that a search has room for")
     most_requests: int = option(5, "requests at the most: their options multiply")
@@ -43,7 +43,7 @@ TAKES = Takes((RULES | FLOWS) - {Feature.NO_PAUSE, Feature.PRESERVE, Feature.DIS
 
 
 def applies(instance: Instance, objective: str) -> bool:
-    """Whether prefills or moves can be in parts, and the objective is one that the search takes."""
+    """Whether prefills or moves can be in parts, and the search takes the objective."""
     return (instance.machine.chunked or instance.machine.partial) and TAKES.missing(
         features(instance, objective)
     ) is None
@@ -58,7 +58,7 @@ def search(
     order: Sequence[Sequence[int]] = (),
     slack: int = TOP,
 ) -> Schedule | None:
-    """Return the best schedule found below `upper`, if any, without the referee's word.
+    """Return the best schedule found below `upper`, if any; the referee has not seen it.
 
     With an order, the requests of each batch that generates tokens, no request is further from it than `slack` tokens.
     Raises InvalidCertificate where there are too many requests or tokens.
@@ -102,7 +102,7 @@ def search_near(
 ) -> Iterator[Schedule]:
     """Yield ever better schedules below `upper` near the best order where nothing comes from the host.
 
-    There is none if that order is not found in time.
+    None without that order in time.
     """
     alone = instance.replace(machine=instance.machine.replace(host_memory=0))
     order = FreshSearch(
@@ -118,13 +118,13 @@ def search_near(
 
 
 def _main(instance: Instance) -> int:
-    """The function of the cost in which a token takes most."""
+    """The cost function with the longest token."""
     functions = instance.cost.functions
     return max(range(len(functions)), key=lambda k: functions[k].tokens / functions[k].divisor)
 
 
 def _kept(length: NDArray[np.int64], order: Sequence[Sequence[int]]) -> NDArray[np.int64]:
-    """The next token of each request by the tokens left, where batches generate tokens in an order."""
+    """The next token of each request by the tokens left, in an order."""
     kept, left, tokens = np.zeros((length.sum() + 1, len(length)), dtype=np.int64), length.sum(), length * 0
     for batch in order:
         for i in batch:

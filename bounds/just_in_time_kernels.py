@@ -1,4 +1,4 @@
-"""The search of `just_in_time.py` over arrays: compiled by numba where installed, else plain Python."""
+"""Compiled: the search of `just_in_time.py` over arrays."""
 
 from __future__ import annotations
 
@@ -30,16 +30,16 @@ NO = -1
 DROP, OUT, IN, WORK, FLEX = range(5)
 """Columns of an option: tokens dropped, swapped out, swapped in, and processed; and which of these is still open."""
 BEST = 3
-"""After `ROWS`, `HEAP` and `TRIED`: the least end so far; its label is in place of the first of `followed`."""
+"""After `ROWS`, `HEAP` and `TRIED`: the least end so far; its label is the first of `followed`."""
 MOST_OPTIONS = 12
-"""Options of a request, at the most."""
+"""Most options of a request."""
 REQUESTS = len(Load._fields)
-"""The column of a load after the last."""
+"""The last column of a load."""
 COLUMNS = tuple((*Load._fields, "requests").index(limit.column) for limit in LIMITS)
 
 
 class Chains(NamedTuple):
-    """Requests as chains of tokens to generate, and the machine; times are in ticks times `divisor`."""
+    """Requests as chains of tokens, and the machine; times are in ticks times `divisor`."""
 
     length: Any
     context: Any  # [requests, tokens]: tokens that are processed when a token is generated
@@ -67,7 +67,7 @@ class Chains(NamedTuple):
 
 
 class Labels(NamedTuple):
-    """Labels reached, those to be followed as a heap (`frontier.py`), and room for what is made of one."""
+    """Labels reached, a heap of those to follow (`frontier.py`), and work space."""
 
     token: Any  # [labels, requests]: the next token
     device: Any  # ... of its KV, tokens on the device
@@ -101,7 +101,7 @@ class Labels(NamedTuple):
 
 @compiled
 def search(p, f, most, pause):
-    """Follow labels, the least bound first; return whether it is over, or there is room for no more than `most`."""
+    """Follow labels, the least bound first; return whether it is over, or at most `most` more find room."""
     while f.count[HEAP] and f.count[TRIED] < pause:
         at = f.heap[0]
         pop(f)
@@ -136,7 +136,7 @@ def offer(f, i, drop, out, back, work, flex):
 
 @compiled
 def offers(p, f, at, i, now):
-    """Write the options of a request: all that it has or lacks, or one amount that is left open."""
+    """Write the options of a request: all that it has or lacks, or one open amount."""
     f.many[i] = 0
     offer(f, i, 0, 0, 0, 0, NO)
     k, device, host, window = f.token[at, i], f.device[at, i], f.host[at, i], f.window[at, i]
@@ -167,7 +167,7 @@ def offers(p, f, at, i, now):
 
 @compiled
 def add_load(p, f, at, i):
-    """Add to a batch what a request does in it."""
+    """Add what a request does to a batch."""
     drop, out, back, work = f.chosen[i, DROP], f.chosen[i, OUT], f.chosen[i, IN], f.chosen[i, WORK]
     from_host, x = min(f.host[at, i], drop), f.load
     device = f.device[at, i] - drop + from_host - out + back
@@ -193,7 +193,7 @@ def add_load(p, f, at, i):
 
 @compiled
 def batches(p, f, at, now, most):
-    """Add what batches that start at a tick lead to, with at most one amount that is neither all nor nothing."""
+    """Add what batches that start at a tick lead to, with at most one partial amount."""
     n = len(p.length)
     for i in range(n):
         offers(p, f, at, i, now)
@@ -243,7 +243,7 @@ def is_in_time(p, f, at, now):
 
 @compiled
 def ticks(p, f, at, i, column, amount):
-    """Return the ticks of a batch where an open amount is given (NO: it does not fit)."""
+    """Return the ticks of a batch at an open amount (NO: it does not fit)."""
     f.chosen[i, column] = amount
     for j in range(i, len(p.length)):
         add_load(p, f, at, j)
@@ -306,7 +306,7 @@ def amounts(p, f, at, now, i, column, most):
 
 @compiled
 def last_within(p, f, at, i, column, low, high, until):
-    """Return the largest amount with which a batch fits, and is in time."""
+    """Return the largest amount that fits in time."""
     while low < high:
         middle = (low + high + 1) // 2
         took = ticks(p, f, at, i, column, middle)
@@ -364,7 +364,7 @@ def add(p, f, at, now):
 
 @compiled
 def is_covered(p, f, new):
-    """Whether another label is as good; those that this one is as good as are not followed."""
+    """Whether another label is as good; labels no better than this one are not followed."""
     other = f.heads[f.key[new] % len(f.heads)] - 1
     while other != NO:
         if f.key[other] == f.key[new] and f.is_open[other]:
@@ -417,7 +417,7 @@ def least(p, f, at):
 
 
 def room(requests: int, labels: int, tokens: int, columns: int) -> Labels:
-    """Return arrays for so many labels; only what is written takes memory."""
+    """Return arrays for so many labels; only written pages take memory."""
 
     def numbers(*shape: int) -> Any:
         return np.zeros(shape, dtype=np.int64)

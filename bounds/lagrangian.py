@@ -1,7 +1,7 @@
 """Good prices for the slots of time; `kvcore.certificates.Prices` says what they prove.
 
-Dantzig and Wolfe's decomposition: a linear program mixes the paths known so far within the limits, its duals are new
-prices, and at these each request finds its cheapest path.
+Dantzig and Wolfe's decomposition: a linear program mixes known paths within the limits, its duals are new prices, at
+which each request finds its cheapest path.
 """
 
 import heapq
@@ -22,12 +22,12 @@ from kvcore.metrics import FLOWS, weight
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 SIZE = 2**56
-"""Sums that the checker adds up stay below; see `Prices`."""
+"""Bound of the checker's sums; see `Prices`."""
 
 
 @dataclass(frozen=True)
 class PricedKind:
-    """Identical requests, as the arrays of `walks`; `least`: slots that one of them takes alone."""
+    """Identical requests, as the arrays of `walks`; `least`: slots of one of them alone."""
 
     request: Request
     count: int
@@ -58,10 +58,7 @@ class SlotPricing:
 
 @dataclass(frozen=True)
 class RequestPath:
-    """A path of one kind: its cost without prices, and what it takes of each row in each piece, [rows, pieces].
-
-    `ends` are the slots in which its segments end.
-    """
+    """A path of one kind: its cost without prices, its use [rows, pieces], and the slots in which its segments end."""
 
     kind: int
     cost: float
@@ -81,7 +78,7 @@ class PricePoint:
 class Oracle:
     """Evaluates prices that are constant on each `piece` slots, looking at every `stride`-th first slot.
 
-    It keeps the `best`. `legs` are those of the kinds, whose ends may be made narrower.
+    It keeps the `best`. The ends of the `legs` of the kinds may be made narrower.
     """
 
     def __init__(self, pricing: SlotPricing, slots: int, piece: int, stride: int) -> None:
@@ -131,7 +128,7 @@ class Oracle:
         return total, by_piece, path[:, 0] + legs[:, DECODE] - 1
 
     def excess(self, point: PricePoint) -> Floats:
-        """Return what the paths take beyond the limits, [rows, pieces]; 0 in rows without a limit."""
+        """Return the use beyond the limits, [rows, pieces]; 0 in rows without a limit."""
         taken = np.zeros_like(self.room)
         for kind, path in zip(self.pricing.kinds, point.paths, strict=True):
             taken += kind.count * path.use
@@ -143,10 +140,9 @@ class Oracle:
 
 
 def first_prices(pricing: SlotPricing, most: int) -> tuple[Floats, int]:
-    """Return device prices as if the memory were one fast machine, and the slots that are worth a price.
+    """Return device prices as if the memory were one fast machine, and the slots worth a price.
 
-    Half as many slots as that machine works are added, and what the longest request takes alone; at most `most` slots
-    are looked at.
+    These are half as many again as that machine works, and those of the longest request alone; at most `most`.
     """
     limit = pricing.limits[DEVICE]
     price = machine_prices(_jobs(pricing), limit, most) if limit else np.zeros(0)
@@ -183,7 +179,7 @@ def machine_prices(jobs: Iterable[tuple[int, float, float]], limit: float, most:
 
 
 def _jobs(pricing: SlotPricing) -> Iterator[tuple[int, float, float]]:
-    """For each segment: its earliest slot, the weight of its request per volume, and its own volume."""
+    """For each segment: its earliest slot, weight per volume, and volume."""
     blocks = pricing.machine.blocks
     for kind in pricing.kinds:
         legs = kind.route.legs
@@ -205,6 +201,6 @@ def proof_of(pricing: SlotPricing, prices: Floats) -> Prices:
 
 
 def _whole(row: Floats) -> tuple[int, ...]:
-    """The nearest whole numbers, without the zeros at the end."""
+    """Without the zeros at the end."""
     numbers = np.rint(row).astype(np.int64)
     return tuple(numbers[: int(np.flatnonzero(numbers)[-1]) + 1 if numbers.any() else 0].tolist())

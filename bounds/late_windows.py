@@ -1,4 +1,4 @@
-"""Windows with more work than time: rows of a linear program, generated, whose duals are their weights."""
+"""Windows with more work than time: generated rows of a linear program, whose duals are their weights."""
 
 import time
 from collections.abc import Iterator
@@ -25,7 +25,7 @@ Floats = npt.NDArray[np.float64]
 
 
 def propose_late_windows(task: Task) -> Iterator[Proposal]:
-    """Return weights of windows, for one division of the time of batches after another (BadInput: there is none).
+    """Return weights of windows, for one division of the time of batches after another (BadInput: none).
 
     All but the first division are begun only if done by the deadline.
     """
@@ -44,7 +44,7 @@ def _proposals(task: Task) -> Iterator[Proposal]:
 
 
 class WindowSearch:
-    """The steps of the instance, and the longest time that a division took."""
+    """The steps of the instance, and the longest time of a division."""
 
     def __init__(self, task: Task) -> None:
         self.task, self.seconds = task, 0.0
@@ -63,7 +63,7 @@ class WindowSearch:
         return due_work(steps)
 
     def by_load(self) -> list[Shares]:
-        """Return a division for each amount of work that has a due time, the largest first."""
+        """Return a division for each amount of work with a due time, the largest first."""
         chosen = list(corners(self.task.instance))
         LateWindows(functions=chosen[0].functions).spend(self.task.instance, count := Budget())
         self.task.begin(count)
@@ -75,7 +75,7 @@ class WindowSearch:
         return [loads[load] for load in sorted(loads, reverse=True)]
 
     def windows(self, division: Shares, instance: Instance | None = None, enough: float = inf) -> Proposal:
-        """Return the windows of a division, with what they prove for the due times of `instance` or else of the task.
+        """Return the windows of a division, and what they prove for the due times of `instance` or else of the task.
 
         Once more than `enough` requests are late, no more windows are added.
         """
@@ -97,7 +97,7 @@ class WindowSearch:
 
 
 class _Rows:
-    """The linear program: how late each request is, from 0 to 1, such that no window has too much work."""
+    """How late each request is, from 0 to 1, such that no window has too much work."""
 
     def __init__(self, due: DueWork) -> None:
         self.due, n = due, len(due.arrival)
@@ -113,7 +113,7 @@ class _Rows:
         self.highs.changeColsCost(n, np.arange(n, dtype=np.int32), np.ones(n))
 
     def add(self) -> bool:
-        """Add both rows of the fullest window that begins at each arrival; say whether there are any."""
+        """Both rows of the fullest window that begins at each arrival; whether there are any."""
         left, release = self.work * (1 - self.late[self.owner]), self.due.arrival[self.owner]
         over, ends = fullest(self.starts, release, self.ends, left)
         most = max(1, 10**7 // max(1, 2 * len(self.late)))  # as many entries in one round
@@ -139,7 +139,7 @@ class _Rows:
         self.highs.addRow(float(least_number(inside, too_much)), highspy.kHighsInf, count, places, np.ones(count))
 
     def solve(self, seconds: float) -> bool:
-        """Keep who is late and the weights of the rows; say whether that was possible."""
+        """Keep who is late and the weights of the rows; whether that was possible."""
         self.highs.setOptionValue("time_limit", self.highs.getRunTime() + seconds)
         self.highs.run()
         if self.highs.getModelStatus() != highspy.HighsModelStatus.kOptimal:

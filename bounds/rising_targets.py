@@ -12,7 +12,7 @@ from kvcore.schedule import Schedule
 
 
 class Attempt(NamedTuple):
-    """Result of a search: a proof that nothing is below the target, a schedule that is, or neither."""
+    """A proof that nothing is below the target, a schedule that is, or neither."""
 
     proof: Proof | None
     schedule: Schedule | None

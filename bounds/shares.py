@@ -1,4 +1,4 @@
-"""Shares of time: weights of the lines of the cost, and what shares the fixed part of a batch."""
+"""Shares of time: weights of the lines of the cost, and shares of the fixed part of a batch."""
 
 import time
 from collections.abc import Iterator
@@ -45,7 +45,7 @@ def corners(instance: Instance) -> Iterator[Shares]:
 
 
 def _fit(instance: Instance) -> int:
-    """How many requests fit together as they begin; 0 if too many for whole numbers to matter."""
+    """How many requests fit together as they begin; 0 if whole numbers hardly matter."""
     machine, requests = instance.machine, instance.requests
     if machine.block_limit is None:
         return 0

@@ -32,7 +32,7 @@ from kvcore.schedule import Schedule
 
 @dataclass(frozen=True)
 class SlotOptions(Options):
-    """How prices are sought; values from runs on slices of six and seven requests."""
+    """How prices are sought; tried on slices of six and seven requests."""
 
     root_rounds: int = option(1500, "subgradients for the first prices")
     most_requests: int = option(32, "requests beyond which no search is begun")
@@ -49,7 +49,7 @@ class OutOfTime(Exception):
 
 
 class SlotSolver:
-    """Searches with rising targets, each of which leaves a proof or a schedule."""
+    """Searches with rising targets, each leaving a proof or a schedule."""
 
     most_tries = MOST_TRIES
 
@@ -74,7 +74,7 @@ class SlotSolver:
             raise BadInput(str(error)) from None
         self.unit = scale_of(self.instance.requests, self.objective)
         self.root: Floats | None = None
-        """The first prices, which later searches improve in fewer rounds."""
+        """First prices, improved later in fewer rounds."""
 
     def lowest(self, upper: int | None = None) -> int:
         """Return what the first prices prove alone; above `upper` nothing need be proved."""
@@ -96,7 +96,7 @@ class SlotSolver:
             target = 2 * target if upper is None else min(upper, 2 * target)
 
     def first_prices(self, upper: int | None) -> Floats | None:
-        """Return the prices of the method `prices`, where it applies, for the same slots."""
+        """Return the prices of the method `prices` for the same slots, where it applies."""
         task = replace(self.task, upper=upper, end=self.task.deadline)
         if Prices.takes.why_not("prices", self.instance, self.objective):
             return None
@@ -117,7 +117,7 @@ class SlotSolver:
         return max(ticks if self.objective == "max-flow-time" else [a + self.local.origin for a in self.local.alone])
 
     def ascend_root(self, search: SlotSearch, rounds: int) -> int:
-        """Add the first vector to the search, sought in `rounds`, and return what it proves."""
+        """Add the first vector, sought in `rounds`, to the search, and return what it proves."""
         start = np.zeros((SHARED, search.slots))
         if self.root is not None:
             width = min(search.slots, self.root.shape[1])
@@ -145,7 +145,7 @@ class SlotSolver:
         self, search: SlotSearch, since: int, keys: Any, costs: Floats, start: Floats, rounds: int, stalled: int,
         shrink: float,
     ) -> Vector:  # fmt: skip
-        """Prices from a slot on that raise the least cost of the joint states `keys` [points, requests]."""
+        """Raise the least cost of the joint states `keys` [points, requests]."""
         scale, goal, graphs = self.options.scale, search.goal, search.graphs
         limits = np.where(graphs.limits > 0, graphs.limits, 0).astype(float)[:, None]
         open_ = self._open(search, since)
@@ -195,7 +195,7 @@ class SlotSolver:
         return Attempt(proof, None if outcome.cost is None else schedule_on(self.instance, search, outcome.path))
 
     def _beam(self, search: SlotSearch, layer: Layer, cut: Any) -> None:
-        """Cut all states of a layer but those from which most may still be spent."""
+        """Keep the states from which most may still be spent."""
         if self.task.is_over():
             raise OutOfTime
         alive = np.flatnonzero(~cut[: layer.size])
@@ -203,7 +203,7 @@ class SlotSolver:
         cut[alive[np.argsort(spent, kind="stable")[300:]]] = True
 
     def _steer(self, search: SlotSearch, layer: Layer, cut: Any) -> None:
-        """Seek further prices for the states of a layer, while they cut more than they cost."""
+        """Seek prices for the states of a layer, while they cut more than they cost."""
         if self.task.is_over():
             raise OutOfTime
         options, requests = self.options, len(search.kind)
@@ -234,7 +234,7 @@ class SlotSolver:
                 break
 
     def _best_prices(self, search: SlotSearch, key: Any) -> Floats:
-        """The prices in use that say most of a joint state."""
+        """Those in use that say most of a joint state."""
         chosen = search.in_use(search.tick)
         rows, later = search.at(chosen, search.tick)
         best = int((rows[:, key].sum(axis=1) - later).argmax())
@@ -264,7 +264,7 @@ def propose_slots(task: Task) -> Iterator[Proposal | Schedule]:
 
 
 def climb(task: Task, options: SlotOptions | None = None) -> Iterator[Proposal | Schedule]:
-    """Yield proofs of ever higher bounds, and better schedules, until they meet, or the deadline has passed.
+    """Yield proofs of ever higher bounds, and better schedules, until they meet, or the deadline.
 
     Every schedule has passed the referee: where one rests on a batch of drops alone, which is none, the search begins
     anew without such batches.
@@ -308,7 +308,7 @@ def schedule_on(instance: Instance, search: SlotSearch, path: list[tuple[Any, An
 
 
 def _events(local: LocalGraphs, tick: int, o: int) -> Iterator[Event]:
-    """What a request does in an option; a drop that R9 neither allows nor orders is an eviction."""
+    """A drop that R9 neither allows nor orders is an eviction."""
     option, state = local.options[o], local.states[int(np.searchsorted(local.graphs.first, o, "right")) - 1]
     for kind in ("work", *MOVES):
         if tokens := getattr(option, kind):
@@ -316,7 +316,7 @@ def _events(local: LocalGraphs, tick: int, o: int) -> Iterator[Event]:
 
 
 def _follow(search: SlotSearch, path: list[tuple[Any, Any]], real: dict[int, int]) -> list[dict[int, int]]:
-    """Follow the path with the `real` states of the requests, each as good; return their options at each tick."""
+    """The path with `real` states, each as good, as options at each tick."""
     local, graphs, reduced = search.local, search.local.graphs, search.reduced
     owner = np.repeat(np.arange(len(search.graphs.idle)), np.diff(search.graphs.first))
     on_path = dict(zip(local.members, path[0][0].tolist(), strict=True))
@@ -339,7 +339,7 @@ def _follow(search: SlotSearch, path: list[tuple[Any, Any]], real: dict[int, int
 
 
 def _completed(instance: Instance, real: dict[int, int]) -> list[dict[int, int]]:
-    """Steps from the `real` states to the ends of all requests; those ahead are followed first.
+    """From the `real` states to the ends of all requests; those ahead are followed first.
 
     Local graphs have the same states for every objective. Where memory is full of what must stay, nothing is found.
     """
@@ -370,7 +370,7 @@ def _completed(instance: Instance, real: dict[int, int]) -> list[dict[int, int]]
 
 
 def _answer(local: LocalGraphs, state: int, option: int, to: int) -> int:
-    """An option of `state` at least as good as `option`, which leads to a state like `to`."""
+    """An option of `state` as good as `option`, to a state like `to`."""
     graphs, candidates = local.graphs, range(int(local.graphs.first[state]), int(local.graphs.first[state + 1]))
     if option in candidates:
         return option

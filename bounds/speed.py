@@ -1,4 +1,4 @@
-"""Prices of work over time: those of one machine that may interrupt, then adjusted to what is taken."""
+"""Prices of work over time: those of one machine that may interrupt, then adjusted to use."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def _propose(task: Task) -> Iterator[Proposal]:
 
 
 def _held(task: Task, proof: Speed) -> Proposal:
-    """The proof; for max-flow-time with the longest flow time that holds exactly, of a few ever shorter ones."""
+    """For max-flow-time with the longest flow time that holds exactly, of a few ever shorter ones."""
     # up to six flow times are checked exactly
     for k in range(0 if task.objective in SUMS else 6):
         try:
@@ -89,9 +89,9 @@ class _Search:
         self.best: Ascent | None = None
 
     def begin(self) -> None:
-        """Try the prices of one machine: for each line of the cost, then for parts of the fixed time shared by memory.
+        """The prices of one machine: for each line of the cost, then for parts of the fixed time shared by memory.
 
-        From half of it or nothing, whichever is better, parts are tried in each direction as long as they gain.
+        From half or nothing, whichever is better, parts are tried in each direction as long as they gain.
         """
         half = 0 if self.task.instance.machine.memory is None else UNIT // 2
         for k, line in enumerate(dict.fromkeys(corner.functions for corner in corners(self.task.instance))):
@@ -106,7 +106,7 @@ class _Search:
         self._inflate()
 
     def ascend(self) -> None:
-        """Let the best prices rise, those for nothing shared besides if they rise higher in some rounds."""
+        """Raise the best prices, those for nothing shared besides if they rise higher in some rounds."""
         best, end = self.best, self.task.deadline
         several = None if best is None else self._several()
         if best is not None and several is not None:
@@ -135,7 +135,7 @@ class _Search:
             self.best.rise(self.options.rounds, end - self.options.check_rounds * self.best.seconds)
 
     def _several(self) -> Ascent | None:
-        """Prices for each line with work, where there are several, that with the largest fixed part first."""
+        """For each line with work, that with the largest fixed part first."""
         count, rows = len(lines(self.task.instance.cost)), list[tuple[float, float, tuple[int, ...]]]()
         for k in range(count if self.needs.sums else 0):
             functions = tuple(UNIT * (i == k) for i in range(count))
@@ -176,7 +176,6 @@ class _Search:
         self.needs.slots = slots
 
     def _inflate(self) -> None:
-        """Try prices for more work, and for less, as long as they gain."""
         # first prices are for a little more work, or less
         for factor in (change**sign for change in (1.05, 1.01) for sign in (1, -1)):
             while self.best is not None and self._try(self.best.division, self.best.inflated * factor):
@@ -237,7 +236,6 @@ class Ascent:
         return int(self.price.shape[1])
 
     def _begin(self) -> None:
-        """Go on from the best prices as if they were the first."""
         self.price, self.rows.parts = self.best
         self.drift, self.pull = 0 * self.price, 0 * self.pull
         self.round *= int(self.rows.parts.any())  # without parts there are none to turn
@@ -249,7 +247,7 @@ class Ascent:
         self.step = step / 2 if self.within else float(np.clip(risk, least, step))
 
     def refine(self, deadline: float) -> None:
-        """Let first tokens come before the others, if the check stays short; otherwise halve the slots."""
+        """Order first tokens before the others, if the check stays short; otherwise halve the slots."""
         if self.shape.ordered:
             return
         if self.ordered_by(deadline):
@@ -259,7 +257,7 @@ class Ascent:
             self._halve()
 
     def rise_finer(self, deadline: float) -> None:
-        """Let prices rise, and halve the slots when they no longer do, while that gains and the check stays short."""
+        """Raise prices, and halve the slots when they stall, while that gains and the check stays short."""
         before, options = 0.0, self.options
         while True:
             end = deadline - options.check_rounds * self.seconds
@@ -285,7 +283,6 @@ class Ascent:
             self._divided(np.pad(self.price, ((0, 0), (0, more)), "mean"), 1)
 
     def _divided(self, price: Floats, finer: int) -> None:
-        """Go on from prices for slots `finer` times as long."""
         parts, rows, step = self.best[1], self.rows, self.step
         self.rows = Rows(self.work, self.shape, price.shape[1])
         place = rows.first[self.rows.owner] + self.rows.slot // finer - rows.start[self.rows.owner]
@@ -297,7 +294,7 @@ class Ascent:
         self.step = step
 
     def ordered_by(self, deadline: float, times: int = 1) -> bool:
-        """Whether the check with first tokens before the others, of `times` as much work, ends by the deadline."""
+        """Whether the check with ordered first tokens, of `times` the work, ends by the deadline."""
         paid = self.value + self.shape.slot * self.best[0].sum()
         slots = paid / (self.work.rate @ self.work.requests) / self.shape.slot  # no request looks at more, in the mean
         slots = slots if self.within is None else self.value / self.shape.slot
@@ -315,7 +312,6 @@ class Ascent:
         self.seconds = time.process_time() - began
 
     def _above(self) -> tuple[float, Floats]:
-        """What all take and pay above the prices, and a subgradient."""
         fees = self.rows.fees(self.fee * (self.round > 0))
         return evaluate(self.work, self.shape, self.price, fees, self.within)
 
@@ -345,7 +341,7 @@ class Ascent:
         return proved or (now + above / self.slope, usage)
 
     def rise(self, rounds: int, deadline: float) -> None:
-        """Let prices follow what is taken of their slots, and fees who takes it, smoothed, in ever smaller steps."""
+        """Let prices follow the use of their slots, and fees the users, smoothed, in ever smaller steps."""
         reached = -np.inf
         for k in range(rounds):
             if k % 50 == 0:
@@ -396,8 +392,6 @@ def _division(functions: tuple[int, ...], shared: int) -> Speed:
 
 
 class _Needs:
-    """What requests need; identical ones together."""
-
     def __init__(self, task: Task) -> None:
         instance, self.objective, self.sums = task.instance, task.objective, task.objective in SUMS
         division = _division((UNIT,) + (0,) * (len(lines(instance.cost)) - 1), 0)
@@ -415,7 +409,7 @@ class _Needs:
         self.rate = np.array([float(weight(request, self.objective)) if self.sums else 1.0 for request in chosen])
 
     def divided(self, division: Speed) -> tuple[RequestWork, float, Floats]:
-        """What they need in floating point, the fixed part of a batch, and all work in each line [lines, n]."""
+        """In floating point, the fixed part of a batch, and all work in each line [lines, n]."""
         steps, first = self.steps.divided(division), self.steps.steps.first
         rows = [self.steps.divided(division.row(line)) for line in division.lines]
         shares = [row.shares(last=bool(rows)) for row in (steps, *rows)]
@@ -457,7 +451,7 @@ class _Needs:
         ), fixed, np.vstack((sums, all_work))  # fmt: skip
 
     def _line(self, work: Floats, first: Integers) -> tuple[Floats, Floats, Floats]:
-        """The work of first tokens in a line, the least of others, and all."""
+        """Work of first tokens in a line, the least of others, and all."""
         heads, sums = work[first[:-1]], np.add.reduceat(work, first[:-1])
         others = work.copy()
         others[first[:-1]] = np.inf
@@ -480,7 +474,7 @@ Served = tuple[WorkPiece, int, int]
 
 
 def _served(work: RequestWork, size: Floats) -> tuple[list[Served], Floats]:
-    """What one machine serves, in 1024ths of ticks, and how fast the price of each request falls."""
+    """In 1024ths of ticks, and how fast the price of each request falls."""
     falls = work.rate / size
     rank = np.argsort(np.argsort(-falls, kind="stable"))
     columns = (work.arrival * UNIT, rank, size * work.requests * UNIT, range(len(size)))
@@ -523,7 +517,7 @@ class Rows:
         return Fees(part, self.first, self.start, self.shape.fixed * self.parts, self.taken)
 
     def begin(self) -> None:
-        """Let parts be what is taken, smoothed, and a little for all."""
+        """Set the parts to the use, smoothed, and a little for all."""
         smooth = np.convolve(self.taken, np.ones(self.options.smooth) / self.options.smooth)[
             self.options.smooth // 2 :
         ][: len(self.taken)]
@@ -536,7 +530,7 @@ class Rows:
         self.parts /= np.bincount(self.slot, self.work.requests[self.owner] * self.parts)[self.slot]
 
     def pull(self) -> Floats:
-        """Return how much each takes, where 1 is the mean."""
+        """Return the use of each, where 1 is the mean."""
         mean = float((self.parts * self.taken).sum()) / (1 + self.slot.max())
         each: Floats = self.taken / self.work.requests[self.owner] / max(mean, 1e-9)
         return each

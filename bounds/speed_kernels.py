@@ -1,6 +1,6 @@
-"""Compiled: the cheapest speeds of requests under prices of work, in floating point: they only propose prices.
+"""Compiled: the cheapest speeds of requests under prices of work, in floating point.
 
-As `kvcore/certificates/speed.py`, but the slot, or cell, in which a first token comes counts as whole.
+As `kvcore/certificates/speed.py`, but the slot, or cell, of a first token counts as whole.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class RequestWork(NamedTuple):
 
 
 class Shape(NamedTuple):
-    """Slots: their length, the fixed part of a batch, and the ratios at which tangents touch, 1 first.
+    """Slots: length, fixed part of a batch, and ratios at which tangents touch, 1 first.
 
     Where it is `ordered`, the other tokens begin after the first, which comes in one of the `cells` of a slot.
     """
@@ -58,8 +58,8 @@ class Shape(NamedTuple):
 class Fees(NamedTuple):
     """Payment other than by speed: this `part` of prices, besides for work for `ticks` a token.
 
-    Those of request i are in `first`[i] to `first`[i + 1] - 1, for the slots from `start`[i] on. What it takes in them
-    goes to `taken`.
+    Those of request i are in `first`[i] to `first`[i + 1] - 1, for the slots from `start`[i] on. Its use goes to
+    `taken`.
     """
 
     part: float
@@ -112,7 +112,7 @@ def speeds(least, shape, room, ticks, means):
 
 @compiled
 def first_pieces(cost, room, place, n, price, work, fee, part, ratios, rooms, span, where, total):
-    """Put the pieces of one slot for a first token among the sorted ones; return the same as `insert`."""
+    """Put the pieces of one slot for a first token among the sorted ones; return as `insert`."""
     for k in range(len(rooms)):
         each = price * (work * (part + (1 - part) * ratios[k] ** 2) + fee)
         n, total = insert(cost, room, place, n, each, span * rooms[k], where + k, 1.0, total)
@@ -138,7 +138,7 @@ def cheapest(cost, room, n, others, more, m):
 
 @allocating
 def pay(work, shape, fees, prices, usages):
-    """Return the least that all take and pay, and add up in `usages` [lines, slots] the work at these speeds."""
+    """Return the least that all take and pay; add the work at these speeds to `usages` [lines, slots]."""
     part, fast, price, usage, lines = fees.part, 1 - fees.part, prices[0], usages[0], len(prices) - 1
     slot, last, pieces = shape.slot, len(price), len(shape.ratios)
     room, ticks, means = np.empty(pieces), np.empty(pieces), np.empty(pieces)
@@ -319,7 +319,7 @@ def pay(work, shape, fees, prices, usages):
 
 @allocating
 def pay_by(work, shape, fees, price, usage, within):
-    """Return the least that all pay if each ends `within` so many ticks, and add up their work as `pay`."""
+    """Return the least that all pay if each ends `within` these ticks, and add up their work as `pay`."""
     part, fast = fees.part, 1 - fees.part
     slot, last, pieces = shape.slot, len(price), len(shape.ratios)
     room, ticks, means = np.empty(pieces), np.empty(pieces), np.empty(pieces)

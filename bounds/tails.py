@@ -1,4 +1,4 @@
-"""Percentiles by bisection: the longest time that too many requests must exceed, by windows or by a search."""
+"""Percentiles by bisection: the longest time that too many requests must exceed."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class _TailSearch:
         self.spared = tail.spared(len(task.instance.requests))
 
     def climb(self) -> Iterator[Proposal | Schedule]:
-        """Proofs by windows of one division after another, then by the search over batch boundaries."""
+        """By windows of one division after another, then by the search over batch boundaries."""
         step, windows = self.low, WindowSearch(self.late(LIMIT))  # none is late: all work counts
         for division in windows.by_load()[:6]:
             yield from self.by_windows(windows, division, step)

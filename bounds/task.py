@@ -27,8 +27,8 @@ class LadderOptions(Options):
 class Task:
     """The instance, the objective, and the deadline (by `time.process_time`), which may change meanwhile.
 
-    `upper` is the value of a known schedule and only says where a proof may stop; `news` gives that of one that others
-    found meanwhile. By `end` the first proof has to be there. `finds`: schedules are worth a search, too.
+    `upper`, the value of a known schedule, only says where a proof may stop; `news` gives that of one that others found
+    meanwhile. By `end` the first proof has to be there. `finds`: schedules are worth a search, too.
     """
 
     instance: Instance
@@ -49,7 +49,7 @@ class Task:
         return max(0.0, self.deadline - time.process_time())
 
     def begin(self, budget: Budget) -> None:
-        """Raise BadInput if one evaluation, which spends this of a fresh budget, does not fit before `end`."""
+        """Raise BadInput if an evaluation, by its use of a fresh budget, does not fit before `end`."""
         seconds, left = (
             (MOST_WORK - budget.work) / (LadderOptions.given().slack * 10**9),
             max(0.0, self.end - time.process_time()),

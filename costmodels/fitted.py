@@ -1,20 +1,18 @@
 """A cost model fitted to measured batches: non-negative least squares on relative errors.
 
-    from costmodels.fitted import Observation, fit
-
     found = fit([Observation(features, seconds, "decode"), ...], shape="auto", transfers="overlapped")
     found.report          errors of each shape, fitted and held out
     found.rounded(tick)   the integer cost, with its rounding error
 
-Batches that only move KV give the functions of the transfers; batches that only work give those of the work; batches
-that do both are only held out. Shapes of the work:
+Batches that only move KV give the transfers; batches that only work give the work; batches that do both are only held
+out. Shapes of the work:
 
     linear  t = sum b_k x_k
     hinge   t = sum b_k x_k + a max(0, tokens - knee): the weights hide the first tokens
     max     t = max(sum b_k x_k, sum c_k x_k): memory and compute, each fitted to the batches that it is the longest for
 
-`auto` takes the shape of the least mean error held out, the simpler one if equal. (That error, the best of three, is
-slightly below what new batches see.)
+`auto` takes the shape of the least mean error held out, the simpler one if equal. (New batches see slightly more than
+this best of three.)
 """
 
 from collections.abc import Callable, Sequence
@@ -118,7 +116,7 @@ def _linear(names: Sequence[str], features: Floats, seconds: Floats) -> tuple[Fu
 
 
 def _hinge(names: Sequence[str], features: Floats, seconds: Floats) -> tuple[Function, ...]:
-    """The knee is searched among quantiles of the tokens and then between the best's neighbours."""
+    """The knee is sought among quantiles of the tokens, then between the best's neighbours."""
     tokens = features[:, TOKENS]
     tried: dict[int, tuple[float, Function]] = {}
 
@@ -137,7 +135,7 @@ def _hinge(names: Sequence[str], features: Floats, seconds: Floats) -> tuple[Fun
 
 
 def _maximum(names: Sequence[str], features: Floats, seconds: Floats) -> tuple[Function, ...]:
-    """The largest of two functions: from splits of the batches by each feature, alternate between fit and split."""
+    """From splits of the batches by each feature, alternate between fit and split."""
     starts = [
         column > cut for column in columns(names, features, None).T
         for cut in np.unique(np.quantile(column, np.linspace(0, 0.9, 7)))
@@ -172,7 +170,6 @@ SHAPES: dict[str, Callable[[Sequence[str], Floats, Floats], tuple[Function, ...]
 
 
 def _loss(functions: Sequence[Function], features: Floats, seconds: Floats) -> float:
-    """Sum of the squared relative errors."""
     return float(((longest_of(functions, features) / seconds - 1) ** 2).sum())
 
 
@@ -189,5 +186,5 @@ def _candidate(functions: Sequence[Function], train: Sequence[Observation], held
 
 
 def _best(shapes: dict[str, ShapeFit]) -> Literal["linear", "hinge", "max"]:
-    """The shape with the least mean error held out (fitted, if nothing is)."""
+    """The least mean error held out (fitted, if nothing is)."""
     return min(("linear", "hinge", "max"), key=lambda shape: (shapes[shape].held_out or shapes[shape].fitted).mean)

@@ -1,4 +1,4 @@
-"""Non-negative least squares on relative errors, the split of the batches, and the errors of a fit."""
+"""Non-negative least squares on relative errors: split, fit, errors."""
 
 import random
 from collections.abc import Sequence

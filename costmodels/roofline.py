@@ -11,7 +11,7 @@ A decode at context m has m + 1 pairs, a prefill of c tokens after m has c m + c
 cost, pairs = decode_kv + prefill_pairs / 2 + tokens / 2 + decode_requests / 2.
 
 It is optimistic: kernels reach a part of the peaks (`bandwidth`, `compute`, `link`), phases do not overlap perfectly,
-launches and exchanges take time, and transfers also pass through the memory of the device.
+launches and exchanges take time, and transfers also use the memory's bandwidth.
 """
 
 from dataclasses import dataclass

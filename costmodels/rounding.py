@@ -1,8 +1,8 @@
-"""Functions of a batch in exact seconds, and the integer coefficients over a divisor of an instance.
+"""Functions of a batch in exact seconds, and their integer coefficients over a divisor.
 
-All features and coefficients are non-negative, so if every coefficient of a function is off by at most the fraction e
-of itself, so is its value, and so is the largest of several. With T the exact time in ticks (at least 1) and D the
-integer time,
+Features and coefficients are non-negative, so if every coefficient of a function is off by at most the fraction e of
+itself, so is its value, and so is the largest of several. With T the exact time in ticks (at least 1) and D the integer
+time,
 
     (1 - e) T <= D < (1 + e) T + 1
 
@@ -73,7 +73,7 @@ def rounded(functions: Sequence[Function], tick: Fraction) -> Rounded:
 
 
 def _rounded(function: Function, tick: Fraction) -> tuple[CostFunction, Fraction]:
-    """One function in integers, and the largest relative error of its coefficients."""
+    """With the largest relative error of its coefficients."""
     ticks = {name: seconds / tick for name, seconds in function.seconds.items() if seconds}
     divisor = _divisor(list(ticks.values()), tick)
     whole = {name: round(value * divisor) for name, value in ticks.items()}
@@ -85,7 +85,7 @@ def _rounded(function: Function, tick: Fraction) -> tuple[CostFunction, Fraction
 
 
 def _divisor(ticks: list[Fraction], tick: Fraction) -> int:
-    """The least divisor that is exact, or else the least power of ten that is precise enough."""
+    """The least that is exact, or else the least power of ten that is precise enough."""
     exact, least, most = lcm(*(value.denominator for value in ticks)), min(ticks), max(ticks)
     if exact <= EXACT and most * exact <= EXACT:
         return exact

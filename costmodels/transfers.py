@@ -26,8 +26,8 @@ def bandwidth_functions(token_bytes: int, bandwidth: Fraction) -> tuple[Function
 def fit_transfers(observations: Sequence[Observation]) -> tuple[Function, ...]:
     """Fit the functions of a link to batches that only move KV, by non-negative least squares on relative errors.
 
-    Each direction is fitted to the batches that go its way only. BadInput if a direction is seen in batches with both
-    but never alone, or if there is nothing.
+    Each direction is fitted to the batches that go its way only. BadInput if a direction is never alone, or if there is
+    nothing.
     """
     features, seconds = table_of(observations)
     if not len(seconds):

@@ -1,8 +1,7 @@
 """INFERMAX's program (its Section 5) extended to arrivals, calls, swaps and every switch, as a Pyomo model.
 
 One constraint is one method: its name is that of its rows, its docstring the inequality, with the rules of
-`docs/semantics.md` (R1, ..) and the equations of the paper, (1) to (5). The letters are in `big_m_letters`, starts of
-batches in `big_m_clocks`, durations in `big_m_cost`, the proofs in `docs/formulation.md`.
+`docs/semantics.md` (R1, ..) and the equations of the paper, (1) to (5). Proofs are in `docs/formulation.md`.
 """
 
 from collections.abc import Callable
@@ -29,8 +28,8 @@ class BigM(Letters):
     """At most `batches` batches, or slots of time enough for them.
 
     `model` is a linear mixed-integer Pyomo model, minimised; `write` gives it the constraints of `rows`, by name. No
-    schedule of at most `upper_bound`, the value of a known one, is cut off. `as_is` is for rows of one's own: batches
-    start when the model says.
+    schedule of at most `upper_bound`, the value of a known one, is cut off. With `as_is`, for rows of one's own,
+    batches start when the model says.
 
     Raises BadInput for an objective that is not in OBJECTIVES.
     """
@@ -52,7 +51,7 @@ class BigM(Letters):
         self.rows = self.constraints() | _named(*self.clock.constraints(), *self.cost.constraints())
 
     def constraints(self) -> dict[str, Callable[[], Rows]]:
-        """Return the constraints by name, without those of the clock and of the cost."""
+        """Return the constraints by name, without those of clock and cost."""
         work = _named(
             self.termination, self.non_decreasing_length, self.segment_ends,
             self.memory_management, self.tokens_to_process, self.token_generation, self.work_takes_tokens,
@@ -68,7 +67,7 @@ class BigM(Letters):
         )  # fmt: skip
 
     def write(self) -> None:
-        """Give the model its constraints and its objective, and the paper's S as an expression."""
+        """Add the constraints, the objective, and the paper's S as an expression."""
         for name, rows in self.rows.items():
             written = pyo.ConstraintList()
             self.model.add_component(name, written)
@@ -319,7 +318,7 @@ class BigM(Letters):
     def _add_objective(self) -> None:
         name, requests = self.objective_name, self.instance.requests
         self.denominator = scale_of(requests, name)
-        """normalized-latency is multiplied by the least common multiple of the outputs."""
+        """The least common multiple of the outputs, for normalized-latency."""
         self.limits = [request.slo_ticks for request in requests] if name == "late-requests" else []
         watched = [i for i, limits in enumerate(self.limits) if limits != (None, None, None)]
         paced = [i for i in watched if isinstance(self.clock, Starts) and self.limits[i][2] is not None]
@@ -400,16 +399,15 @@ class BigM(Letters):
     def warm_start(self, trace: Trace) -> bool:
         """Give every variable its value in a refereed schedule; False if the model does not contain it.
 
-        The schedule is started early (but for TPOT), and identical requests are exchanged until they end in order (not
-        with `as_is`).
+        It is started early (but for TPOT), and identical requests end in order (not with `as_is`).
         """
         early = trace if self.paced else start_early(self.instance, trace.schedule.batches)
         return set_values(self, early)
 
     def schedule(self) -> Schedule:
-        """Return the schedule that the variables describe, started as early as possible (but for TPOT).
+        """Return the schedule that the variables describe, started early (but for TPOT).
 
-        Raises InvalidSchedule if rounding the values gives none.
+        Raises InvalidSchedule if rounding gives none.
         """
         return schedule_of(self)
 

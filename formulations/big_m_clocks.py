@@ -1,4 +1,4 @@
-"""When batches start: the three clocks of the Big-M program; the objective and the cost choose one.
+"""The three clocks of the Big-M program: when batches start.
 
 `Slots`: every batch lasts one tick, so batch j is the slot of time [j-1, j) after the first arrival. `Order`: busy-time
 counts no waiting, so only the order of the batches matters. `Starts`: start times are variables. Slots may idle, and a
@@ -17,7 +17,7 @@ from formulations.chains import longest_batch
 from formulations.horizon import latest_completions
 
 LONG_WAITS = 10
-"""Most slots for each batch; with longer waits, start times are the smaller model."""
+"""Most slots for each batch; with longer waits, `Starts` is the smaller model."""
 
 
 def make_clock(program: Letters, batches: int) -> Clock:
@@ -32,10 +32,10 @@ def make_clock(program: Letters, batches: int) -> Clock:
 
 
 def latest_end(program: Letters, batches: int) -> int:
-    """Return a tick by which every schedule worth finding ends, started as early as possible.
+    """Return a tick by which every schedule worth finding ends, started early.
 
-    Until its end, such a schedule waits only for arrivals and calls: it ends by the last arrival, plus all calls, plus
-    all batches. So does one whose gaps are closed, where an early first token may be worse (`closed` of
+    Until its end, it waits only for arrivals and calls: it ends by the last arrival, plus all calls, plus all batches.
+    So does one whose gaps are closed, where an early first token may be worse (`closed` of
     `tests/reductions/early.py`). The upper bound may give an earlier tick; with `as_is`, whose rows may want to wait,
     it alone decides.
     """
@@ -66,7 +66,7 @@ class Slots(Clock):
         self.may_idle, self.latest = waits or program.as_is, batches
 
     def add_letters(self) -> None:
-        """Add what must continue across idle slots, where the machine does not pause; the last end."""
+        """Add what must continue across idle slots, and the last end."""
         program = self.program
         carries = self.may_idle and not program.machine.pause
         self.unfinished = program.letter("unfinished", program.every if carries else ())
@@ -113,7 +113,7 @@ class Slots(Clock):
         return self.last_end[0]
 
     def end_tick(self, j: int) -> int:
-        """Slot j ends j ticks after the first arrival."""
+        """The tick at which slot j ends."""
         return self.origin + j
 
 
@@ -131,14 +131,13 @@ class Starts(Clock):
         """The first batch that can start the call."""
 
     def add_letters(self) -> None:
-        """Add starts, returns, and the times of the tokens that the objective needs."""
+        """Add starts, returns, and the times of tokens in the objective."""
         program, batches = self.program, self.program.batches
         self.t = program.letter("t", batches, self.latest)
         self.R = program.binary("R", [(i, k, j) for (i, k), j in product(self.calls, batches)])
         self.at = program.letter("at", self._watched(), self.latest)
 
     def _watched(self) -> list[tuple[int, int]]:
-        """The tokens whose times count: the first, the last, or those with an SLO."""
         program, objective = self.program, self.program.objective_name
         if objective == "makespan":
             return []

@@ -1,4 +1,4 @@
-"""Durations in the Big-M program: D >= f/q for each cost function, with every feature linear."""
+"""Durations in the Big-M program: D >= f/q for each cost function, with linear features."""
 
 from collections.abc import Callable, Iterable
 from itertools import product
@@ -16,8 +16,8 @@ BATCH_FEATURES = ("busy", "any_decode", "any_prefill")
 class BatchCost:
     """Durations and their features, bounded from below only: costs never fall in them.
 
-    D is an integer where f/q may be none and the model's unit of time is the tick; elsewhere f/q is below the duration,
-    by less than one tick a batch.
+    D is an integer where f/q may be a fraction and the model's unit of time is the tick; elsewhere f/q is below the
+    duration, by less than one tick a batch.
     """
 
     shortest = 1
@@ -55,7 +55,7 @@ class BatchCost:
         self.add_digits({(i, j): program.largest_work(i, j) for i, j in self.prefill_pairs})
 
     def add_digits(self, most: dict[tuple[int, int], int]) -> None:
-        """Add the binary digits of each c, which is at most `most`, and their share of the pairs."""
+        """Add the binary digits of each c, at most `most`, and their pairs."""
         self.digits = {ij: range(tokens.bit_length()) for ij, tokens in most.items()}
         self.digit = self.program.binary("digit", [(i, j, b) for (i, j), digits in self.digits.items() for b in digits])
         self.digit_pairs = self.program.letter("digit_pairs", self.digit, lambda i, j, b: 2 * self.program.peak(i))
@@ -93,7 +93,7 @@ class BatchCost:
             yield duration >= cost
 
     def feature(self, k: int, j: int) -> Any:
-        """Return a feature of batch j, by its place in `Features`: a variable, or a sum over requests."""
+        """Return a feature of batch j by its place in `Features`."""
         program, name = self.program, Features._fields[k]
         if name in BATCH_FEATURES:
             return program.model.component(name)[j]

@@ -1,7 +1,7 @@
 """The letters of the Big-M program: its sets, constants and variables.
 
 `j` is a batch from 1, `i` a request, `q` one of its tokens from 1, `k` a call or segment; `i` and `k` are positions in
-the instance. `S, m, c, g` and `M` are the letters of INFERMAX.
+the instance. `S, m, c, g` and `M` are INFERMAX's.
 """
 
 from __future__ import annotations
@@ -27,17 +27,14 @@ Rows = Iterator[Any]
 
 
 class Letter(dict[Any, Any]):
-    """The variable, expression or number at each index; 0 where nothing is listed.
-
-    So a request holds 0 before the first batch, and a move that it can never make is 0.
-    """
+    """The variable, expression or number at each index; 0 elsewhere, as before the first batch."""
 
     def __missing__(self, index: Any) -> int:
         return 0
 
 
 class Letters:
-    """What all constraints share. `clock` has the number of batches, and says by when calls have returned."""
+    """What all constraints share; `clock` has the batches."""
 
     name = "batch-bigm"
 
@@ -53,11 +50,11 @@ class Letters:
         self.droppable = [i for i, request in enumerate(instance.requests) if may_drop(self.machine, request)]
         self.swappable = [i for i, request in enumerate(instance.requests) if may_swap(instance, request)]
         self.choosing = [i for i in self.requests if self.machine.evict or "free" in self.handlings[i]]
-        """Requests whose moves are chosen; calls order what others drop and swap out."""
+        """Requests whose moves are chosen; calls order those of others."""
         self.model = pyo.ConcreteModel(name=self.name)
 
     def add_letters(self, clock: Clock) -> None:
-        """Add the constants and variables of requests and of the clock's batches."""
+        """Add the constants and variables of requests and batches."""
         self.clock, self.batches = clock, range(1, clock.batches + 1)
         self.every = list(product(self.requests, self.batches))
         self._add_constants()
@@ -84,17 +81,17 @@ class Letters:
         return [] if self.as_is else alike(chain.request for chain in self.chains)
 
     def peak(self, i: int, *_: int) -> int:
-        """Return the most KV that request i ever has."""
+        """Return the largest KV of request i."""
         return self.chains[i].request.peak
 
     def largest_work(self, i: int, j: int) -> int:
-        """Return the most tokens that request i can process in batch j: in the first one, the prompt."""
+        """Return the most tokens that request i can process in batch j: in the first, the prompt."""
         limit, most = self.machine.prefill_limit, self.peak(i) if j > 1 else self.chains[i].request.prompt
         return most if limit is None else min(limit, most)
 
     @property
     def phases_matter(self) -> bool:
-        """Whether anything depends on which work is a prefill and which a decode."""
+        """Whether prefills and decodes must be told apart."""
         names = [name for name in Features._fields if "decode" in name or "prefill" in name]
         return (
             any(self.binds(limit) and limit.column not in ("tokens", "requests") for limit in BUDGETS)
@@ -103,7 +100,7 @@ class Letters:
         )
 
     def may_extend(self, i: int) -> bool:
-        """Whether request i can have a prefill on top of resident KV."""
+        """Whether request i may prefill on top of resident KV."""
         returns = any(call.returns for call in self.chains[i].request.calls)
         return self.machine.chunked or self.machine.partial or returns
 
@@ -116,7 +113,7 @@ class Letters:
         most: float | Callable[..., float] = 1,
         domain: Any = pyo.NonNegativeReals,
     ) -> Letter:
-        """Add a variable from 0 to `most` for each index, in place of those of that name."""
+        """Add, or replace, a variable from 0 to `most` for each index."""
 
         def bounds(_: Any, *index: int) -> tuple[int, float]:
             return 0, most(*index) if callable(most) else most
@@ -131,7 +128,6 @@ class Letters:
         return self.letter(name, where, domain=pyo.Binary)
 
     def _add_progress(self) -> None:
-        """g, S as tokens generated; y of the tokens that start calls, and of the first and the last; c and m."""
         machine, chains, every = self.machine, self.chains, self.every
         tokens = pyo.NonNegativeIntegers if machine.chunked or machine.partial else pyo.NonNegativeReals
         marks = [(i, q) for i in self.requests for q in sorted({1, *chains[i].ends})]
@@ -150,10 +146,10 @@ class Letters:
         held = every if in_blocks else ()
         self.blocks_held = self.letter("blocks_held", held, lambda i, j: blocks[i], pyo.NonNegativeIntegers)
         self.active = Letter(self.used)
-        """1 in a batch with work; a batch that only transfers is used, and need not count."""
+        """1 in a batch with work; may be 0 where a batch only transfers."""
 
     def _add_moves(self) -> None:
-        """Drops and swaps of each batch, and their tokens: on the device, and on the host, which drops first."""
+        """On the host, which drops first, and on the device."""
         partial = self.machine.partial
         amounts = pyo.NonNegativeIntegers if partial else pyo.NonNegativeReals
         drops = list(product(self.droppable, self.batches))
@@ -181,7 +177,7 @@ class Letters:
     # --- progress and work ---------------------------------------------------------------------------------------
 
     def done(self, i: int, j: int) -> Any:
-        """1 if request i is done at the end of batch j."""
+        """1 if request i is done by the end of batch j."""
         return self.y[i, self.chains[i].outputs, j]
 
     def ended(self, i: int, k: int, j: int) -> Any:
@@ -193,30 +189,30 @@ class Letters:
         return self.ended(i, k, j) - self.ended(i, k, j - 1)
 
     def in_call(self, i: int, k: int, j: int) -> Any:
-        """1 if call k has begun before batch j and (as far as the model uses it) not returned by its start."""
+        """1 if call k has begun before batch j and (in the model) not returned by its start."""
         return self.ended(i, k, j - 1) - self.clock.returned(i, k, j)
 
     def known(self, i: int, j: int) -> Any:
-        """S: tokens known at the start of batch j, without calls that have not returned."""
+        """S: tokens known at the start of batch j, without calls still out."""
         calls = enumerate(self.chains[i].request.calls)
         returns = sum(call.returns * self.clock.returned(i, k, j) for k, call in calls if call.returns)
         return self.chains[i].request.prompt + self.generated[i, j - 1] + returns
 
     def prefills(self, i: int, j: int) -> Any:
-        """1 if request i is in the prefill phase in batch j (where phases matter)."""
+        """1 if request i prefills in batch j (where phases matter)."""
         return self.fresh[i, j] + self.extends[i, j]
 
     def decodes(self, i: int, j: int) -> Any:
-        """d: 1 if request i is in the decode phase in batch j (where phases matter)."""
+        """d: 1 if request i decodes in batch j (where phases matter)."""
         return self.w[i, j] - self.fresh[i, j] - self.extends[i, j]
 
     def binds(self, limit: Limit) -> bool:
-        """Whether the machine has a limit that says something: P = C does not."""
+        """Whether the machine has this limit, with effect: P = C has none."""
         most = limit.of(self.machine)
         return most is not None and (limit.key != "prefill_tokens" or most != self.machine.batch_tokens)
 
     def takes(self, limit: Limit, i: int, j: int) -> Any:
-        """Return the use of a limit by the work of request i in batch j."""
+        """Return what request i uses of a limit in batch j."""
         use = use_of(self.c[i, j], self.decodes(i, j), self.prefills(i, j))
         return getattr(use._replace(requests=self.w[i, j]), limit.column)
 
@@ -227,25 +223,25 @@ class Letters:
     # --- moves ---------------------------------------------------------------------------------------------------
 
     def ordered(self, i: int, j: int, handling: str) -> Any:
-        """1 if the call started in the batch before j has this handling, which orders a move in j."""
+        """1 if batch j is the one after the start of a call with this handling, which orders a move."""
         return sum(self.ends(i, k, j - 1) for k, given in enumerate(self.handlings[i]) if given == handling)
 
     def licence(self, i: int, j: int, handling: str) -> Any:
-        """1 if R9 allows or orders a drop ("discard") or a swap-out ("swap") of request i in batch j."""
+        """1 if R9 allows or orders a drop ("discard") or a swap-out ("swap") in batch j."""
         free = [k for k, given in enumerate(self.handlings[i]) if given == "free"]
         windows = sum(self.ended(i, k, j - 1) - self.begun[i, k, j - 1] for k in free)
         return windows + self.ordered(i, j, handling)
 
     def drops(self, i: int, j: int) -> Any:
-        """e: 1 if KV of request i is dropped in batch j."""
+        """e: 1 if request i drops KV in batch j."""
         return self.drop[i, j] if i in self.choosing else self.ordered(i, j, "discard")
 
     def drops_all(self, i: int, j: int) -> Any:
-        """1 if all KV of request i is dropped in batch j."""
+        """1 if request i drops all KV in batch j."""
         return self.drop_all[i, j] if (i, j) in self.drop_all else self.drops(i, j)
 
     def swaps_out(self, i: int, j: int) -> Any:
-        """1 if KV of request i is swapped out in batch j."""
+        """1 if request i swaps KV out in batch j."""
         return self.swap_out[i, j] if i in self.choosing else self.ordered(i, j, "swap")
 
     def remaining(self, i: int, j: int) -> Any:
@@ -253,23 +249,23 @@ class Letters:
         return self.m[i, j - 1] - self.dropped[i, j] - self.swapped_out[i, j]
 
     def resident(self, i: int, j: int) -> Any:
-        """m': device tokens of request i after the moves of batch j."""
+        """m': device tokens after the moves of batch j."""
         return self.remaining(i, j) + self.swapped_in[i, j]
 
     def processed(self, i: int, j: int) -> Any:
-        """Device tokens of request i after the work of batch j: m' + c."""
+        """Device tokens after the work of batch j: m' + c."""
         return self.resident(i, j) + self.c[i, j]
 
     def holds(self, i: int, j: int) -> Any:
-        """1 if request i has KV anywhere after the moves of batch j, before its work."""
+        """1 if request i has KV anywhere after the moves of batch j."""
         return self.hold[i, j - 1] - self.drops_all(i, j)
 
 
 class Clock(ABC):
-    """The number of batches, and by when calls have returned. Times count from `origin`, the first arrival."""
+    """The number of batches, and when calls have returned. Times count from `origin`, the first arrival."""
 
     may_idle = False
-    """Whether an idle batch may come before one that is not."""
+    """Whether an idle batch may precede a busy one."""
 
     def __init__(self, program: Letters, batches: int) -> None:
         self.program, self.batches, self.origin = program, batches, program.instance.first_arrival

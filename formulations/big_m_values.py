@@ -1,4 +1,4 @@
-"""Values of the Big-M program's variables: from a known schedule, and back to a schedule."""
+"""From a known schedule to values of the Big-M program, and back."""
 
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -16,9 +16,9 @@ from kvcore.schedule import Batch, Schedule
 from kvcore.trace import BatchTrace, Move, RequestTrace, Step, Trace
 
 TOLERANCE = 1e-6
-"""Rows may be missed by this much: rounding in the model's unit of time."""
+"""Allowed violation of rows: rounding in the model's unit of time."""
 State = Letter
-"""A value for each letter: what one request does and holds in one batch of the model."""
+"""A value for each letter of one request in one batch."""
 
 
 def schedule_of(program: Letters) -> Schedule:
@@ -44,7 +44,7 @@ def schedule_of(program: Letters) -> Schedule:
 
 
 def moved(program: Letters, kind: str, i: int, j: int) -> int:
-    """Return the tokens of a move of request i in batch j."""
+    """Return the tokens of a move."""
     if kind == "drop":
         return rounded(program.dropped[i, j] + program.dropped_host[i, j])
     return rounded((program.swapped_out if kind == "swap_out" else program.swapped_in)[i, j])
@@ -56,7 +56,7 @@ def rounded(expression: Any) -> int:
 
 
 def set_values(program: Letters, trace: Trace) -> bool:
-    """Give every variable its value in a schedule; return whether all rows and bounds hold."""
+    """Set every variable to its value in a schedule; return whether rows and bounds hold."""
     places = places_of(program, trace)
     if not all(place in program.batches for place in places):
         return False
@@ -68,17 +68,14 @@ def set_values(program: Letters, trace: Trace) -> bool:
 
 
 def places_of(program: Letters, trace: Trace) -> list[int]:
-    """Return for each batch of the trace its batch in the model."""
+    """Return the model's batch for each of the trace."""
     if isinstance(program.clock, Slots):
         return [batch.start - program.clock.origin + 1 for batch in trace.batches]
     return list(range(1, len(trace.batches) + 1))
 
 
 class _Values:
-    """Translates a trace, batch by batch and request by request.
-
-    `states[i][j]` is request i in batch j of the model; `place` has the model's batch for each of the trace.
-    """
+    """`states[i][j]` is request i in batch j of the model; `place` has the model's batch for each of the trace."""
 
     def __init__(self, program: Letters, trace: Trace, place: list[int]) -> None:
         self.program, self.trace, self.place = program, trace, place
@@ -96,7 +93,7 @@ class _Values:
     # --- what requests do ----------------------------------------------------------------------------------------
 
     def _in_order(self) -> list[RequestTrace]:
-        """The trace of each request of the model: those alike in the order of their ends."""
+        """Identical requests take traces in the order of their ends."""
         traces = list(self.trace.requests)
         for group in self.program.alike:
             ordered = sorted((self.trace.requests[i] for i in group), key=lambda trace: trace.steps[-1].batch)
@@ -145,7 +142,7 @@ class _Values:
         self.fill("begun", self._begun)
 
     def _used(self, j: int) -> bool:
-        """Whether a batch has work or a transfer; where slots may idle, swaps that calls order do not count."""
+        """Where slots may idle, swaps that calls order do not count."""
         if not self.program.clock.may_idle:
             return j in self.batch_at
         transfers = ("w", "swap_in", "swap_chosen")
@@ -177,7 +174,6 @@ class _Values:
         return next(self.batch_at[j].end for j in self.program.batches if self.states[i][j]["generated"] >= q)
 
     def _span(self, i: int, q: int, j: int) -> float:
-        """The time from the start of batch j, to the next, that passes before token q."""
         if self.states[i][j]["generated"] >= q:
             return max(0, self._token_end(i, q) - self._start(j)) / self.program.scale
         return (self._start(j + 1) - self._start(j)) / self.program.scale
@@ -187,7 +183,6 @@ class _Values:
         return self.place[call.batch] < j and call.end <= self._start(j)
 
     def _unfinished(self, i: int, j: int) -> bool:
-        """Whether the request worked in the last batch before j and its segment did not end there."""
         used = [place for place in self.place if place < j]
         steps = [step for step in self.traces[i].steps if used and self.place[step.batch] == used[-1]]
         ends = self.program.chains[i].ends
@@ -229,7 +224,7 @@ def _is_ordered(request: RequestTrace, move: Move) -> bool:
 
 
 def broken(model: pyo.ConcreteModel) -> Iterator[str]:
-    """Yield the names of rows, bounds and integrality that the values violate."""
+    """Yield the names of violated rows, bounds and integrality."""
     for row in model.component_data_objects(pyo.Constraint, active=True):
         body = pyo.value(row.body)
         slack = TOLERANCE * max(1.0, abs(body))

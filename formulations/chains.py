@@ -1,6 +1,6 @@
-"""Lower bounds on what a request needs in any schedule: its contexts, its batches, its time.
+"""Lower bounds on what a request needs in any schedule: contexts, batches, time.
 
-The checkers of certificates have their own (`kvcore/certificates/least.py`), which share no code with these.
+They share no code with those of the checkers (`kvcore/certificates/least.py`).
 """
 
 from functools import cached_property
@@ -14,8 +14,8 @@ from kvcore.instance import Instance, Machine, Request
 class Chain:
     """The tokens 1..O of one request, generated in this order, at most one a batch.
 
-    `context[q]` is A_q: the KV that is resident when token q is generated, whatever happened before; A_0 = 0. `ends[k]`
-    is the last token of segment k. After token q-1, at least `least_tokens[q]` tokens are processed in `steps[q]`
+    `context[q]` is A_q: the KV resident when token q is generated, whatever happened before; A_0 = 0. `ends[k]` is the
+    last token of segment k. After token q-1, at least `least_tokens[q]` tokens are processed in at least `steps[q]`
     batches, and the last generates token q; `waits[q]` ticks of a call lie between the two.
     """
 
@@ -39,12 +39,12 @@ class Chain:
 
     @cached_property
     def batches(self) -> int:
-        """Least number of batches in which it works."""
+        """Least number of batches with its work."""
         return sum(self.steps)
 
     @cached_property
     def tokens(self) -> int:
-        """Least number of tokens that it processes."""
+        """Least number of tokens processed."""
         return sum(self.least_tokens)
 
     @cached_property
@@ -62,14 +62,14 @@ class Chain:
 
     @cached_property
     def settled(self) -> int:
-        """Least tokens resident after its last prefill, unless KV is swapped (one less with chunks)."""
+        """Least tokens resident after its last prefill (one less with chunks), unless KV is swapped."""
         calls = zip(self.ends, self.request.calls, strict=False)
         prefills = [end for end, call in calls if call.returns or call.handling == "discard"]
         return max(1, self.context[max(prefills, default=0) + 1] - self.machine.chunked)
 
     @cached_property
     def most_tokens(self) -> int:
-        """Most tokens that it processes, on a machine that evicts only in calls."""
+        """Most tokens processed, on a machine that evicts only in calls."""
         return self.request.peak + sum(
             self.context[self.ends[k]]
             for k, call in enumerate(self.request.calls)
@@ -78,7 +78,7 @@ class Chain:
 
 
 def chunks(machine: Machine, tokens: int) -> int:
-    """Return the least number of batches that process `tokens` tokens of one request."""
+    """Return the least number of batches that process `tokens` tokens of a request."""
     if not machine.chunked or machine.prefill_limit is None:
         return 1
     return -(-tokens // machine.prefill_limit)
@@ -129,7 +129,7 @@ def may_swap(instance: Instance, request: Request) -> bool:
 
 
 def least_batch(instance: Instance) -> int:
-    """Return the least ticks of a batch, one that only transfers included."""
+    """Return the least ticks of a batch, also of transfers alone."""
     durations = [least_work(instance)]
     if any(may_swap(instance, request) for request in instance.requests):
         for transfer in (Features(swap_out_tokens=1, swap_outs=1), Features(swap_in_tokens=1, swap_ins=1)):
@@ -163,7 +163,7 @@ def _linear(function: CostFunction, features: Features) -> int:
 
 
 def least_times(instance: Instance, chain: Chain) -> list[int]:
-    """Return, for each token q, the least ticks from the arrival to the end of the batch that generates it."""
+    """Return the least ticks from the arrival to the end of the batch that generates token q, for each."""
     step = least_work(instance)
     first = max(chain.steps[1] * step, least_prefill(instance.cost, chain.request.prompt))
     times = [0, first]

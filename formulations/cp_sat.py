@@ -1,7 +1,7 @@
 """The semantics as a constraint program (OR-Tools CP-SAT), in integer ticks, written rule by rule.
 
-It shares no code and no linearisation with the Pyomo models: conditions are implications, the quadratic attention term
-is a product, minima are minima. Unused batches are at the end.
+It shares no code and no linearisation with the Pyomo models: conditions are implications, the attention term is a
+product, minima are minima. Unused batches are at the end.
 """
 
 from collections.abc import Callable
@@ -55,8 +55,8 @@ class _RequestVariables:
 class CpSat:
     """At most `batches` batches; `model` is the CP-SAT model, minimised.
 
-    It has every objective; normalized-latency is scaled by the least common multiple of the outputs. `upper_bound` is
-    the value of a known schedule and bounds the times.
+    normalized-latency is scaled by the least common multiple of the outputs. `upper_bound`, the value of a known
+    schedule, bounds the times.
     """
 
     name = "cp-sat"
@@ -98,7 +98,7 @@ class CpSat:
     # --- variables -----------------------------------------------------------------------------------------------
 
     def _latest(self, upper_bound: Value | None) -> int:
-        """A tick by which every schedule of at most `upper_bound` ends (or some schedule as good as any)."""
+        """Every schedule of at most `upper_bound`, or one as good, ends by then."""
         requests = self.instance.requests
         waits = max(r.arrival for r in requests) + sum(r.call_time for r in requests)
         latest = waits + len(self.batches) * self.longest_batch
@@ -130,7 +130,7 @@ class CpSat:
         return self.model.new_bool_var("")
 
     def holds(self, constraint: Any, negation: Any) -> Any:
-        """Return a 0/1 variable: whether `constraint` holds; `negation` is its opposite."""
+        """Return a 0/1 variable: whether `constraint` holds, not `negation`."""
         truth = self.boolean()
         self.model.add(constraint).only_enforce_if(truth)
         self.model.add(negation).only_enforce_if(~truth)
@@ -458,7 +458,7 @@ class CpSat:
         return sum(rate * time for rate, time in zip(rates, times, strict=True))
 
     def _late(self, part: _RequestVariables, flow: Any) -> Any:
-        """A 0/1 variable that is 1 if an SLO is exceeded (limits on averages, scaled to whole ticks)."""
+        """Limits on averages are scaled to whole ticks."""
         late = self.boolean()
         taken = (part.first_token - part.request.arrival, flow, part.end_time[-1] - part.first_token)
         for ticks, most in zip(taken, part.request.slo_ticks, strict=True):
@@ -467,7 +467,7 @@ class CpSat:
         return late
 
     def objective_value(self, raw: int) -> Value:
-        """Turn a value or bound of the model into the objective's unit."""
+        """Turn a value of the model into the objective's unit."""
         return raw if self.scale == 1 else Fraction(raw, self.scale)
 
     # --- schedules in and out ------------------------------------------------------------------------------------
@@ -486,7 +486,7 @@ class CpSat:
             self.model.add_hint(self.used[j], False)
 
     def schedule(self, value: Any) -> Schedule:
-        """Return the schedule of a solution; `value(variable)` gives a variable's value."""
+        """Return the schedule of a solution, given its `value(variable)`."""
         batches = []
         for j in self.batches:
             if value(self.used[j]):

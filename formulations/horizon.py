@@ -20,7 +20,7 @@ def sufficient_batches(instance: Instance, objective: str, upper_bound: Value) -
     """Return J such that some optimal schedule has at most J batches, with the argument.
 
     `upper_bound` is the value of a known schedule. The argument with the fewest batches wins; if none applies,
-    `sufficient` is False and J is a guess.
+    `sufficient` is False and J a guess.
 
     Raises BadInput for an unknown objective, or a bound below 0.
     """
@@ -46,7 +46,7 @@ def by_busy_time(instance: Instance, objective: str, upper_bound: Value) -> Hori
 
 
 def by_last_completion(instance: Instance, objective: str, upper_bound: Value) -> Horizon | None:
-    """Objectives of completions: all batches lie between the first arrival and the latest completion allowed."""
+    """All batches lie between the first arrival and the latest completion allowed."""
     latest = latest_completions(instance, objective, upper_bound)
     if latest is None:
         return None
@@ -108,7 +108,7 @@ def by_first_tokens(instance: Instance, objective: str, upper_bound: Value) -> H
 
 
 def most_work(chain: Chain) -> int:
-    """Return the most pieces of work of one request on a machine without `evict`."""
+    """Return the most pieces of work of one request without `evict`."""
     return chain.most_tokens if chain.machine.chunked else chain.outputs
 
 
@@ -132,7 +132,7 @@ def most_batches(instance: Instance, ticks: int) -> tuple[int, str]:
 
 
 def most_steps(instance: Instance, ticks: int) -> tuple[int, str]:
-    """Return the most batches that fit one after another into `ticks` ticks, by the least ticks of each, and why."""
+    """Return the most batches that fit one after another into `ticks`, by the least ticks of each, and why."""
     work = least_work(instance) if transfers_make_drops(instance) else least_batch(instance)
     why = f"a batch lasts at least {work} ticks and together they take at most {ticks}"
     if not drops_make_batches(instance):
@@ -153,7 +153,7 @@ def drops_make_batches(instance: Instance) -> bool:
 
 
 def fixed_part(instance: Instance, function: CostFunction) -> int:
-    """Return the least f of a batch that `most_batches` counts, without its tokens and requests."""
+    """Return the least f of a batch that `most_batches` counts, without tokens and requests."""
     parts = [function.busy + min(function.any_decode, function.any_prefill)]
     if not transfers_make_drops(instance) and any(may_swap(instance, request) for request in instance.requests):
         parts += [function.swap_outs + function.swap_out_tokens, function.swap_ins + function.swap_in_tokens]
@@ -161,7 +161,7 @@ def fixed_part(instance: Instance, function: CostFunction) -> int:
 
 
 def least_total(instance: Instance, function: CostFunction) -> int:
-    """Return the least that tokens and requests add to f, over all batches of any complete schedule.
+    """Return the least that tokens and requests add to f, over a complete schedule.
 
     Each request processes its least tokens, generates its outputs and prefills once, with at least (prompt - 1)^2 pairs
     (its last token may be a decode). A later token with context A comes from a decode that reads A - 1, or from a
@@ -178,7 +178,7 @@ def least_total(instance: Instance, function: CostFunction) -> int:
 
 
 def latest_completions(instance: Instance, objective: str, upper_bound: Value) -> list[int] | None:
-    """Return for each request the tick by which it is done in every schedule of at most `upper_bound`, or None."""
+    """Return the tick by which each request is done in every schedule of at most `upper_bound`, or None."""
     if objective == "makespan":
         return [int(upper_bound)] * len(instance.requests)
     if objective == "max-flow-time":
@@ -189,7 +189,7 @@ def latest_completions(instance: Instance, objective: str, upper_bound: Value) -
 
 
 def latest_first_tokens(instance: Instance, upper_bound: Value) -> list[int]:
-    """Return for each request the tick by which its first token comes in every schedule of at most `upper_bound`."""
+    """Return the tick by which the first token of each request comes in every schedule of at most `upper_bound`."""
     return _latest(instance, "total-ttft", upper_bound, [least_times(instance, c)[1] for c in chains(instance)])
 
 

@@ -20,7 +20,7 @@ Event = tuple[int, str, int]
 
 
 def time_scale(instance: Instance) -> int:
-    """Return the ticks in the model's unit of time: a power of ten where batches last a thousand ticks or more."""
+    """Return the ticks in the models' unit of time: a power of ten where batches last a thousand ticks or more."""
     step = least_work(instance)
     return 10 ** int(math.log10(step)) if step >= 1000 else 1
 
@@ -35,7 +35,7 @@ def objective_bound(dual_bound: float, units: int, denominator: int) -> Value:
 
 
 def batches_of(done: Iterable[tuple[str, Iterable[Event]]]) -> tuple[list[int], list[Batch]]:
-    """Return the slots that are batches, and these batches without starts, from each request's id and events.
+    """Return the slots that are batches, and these without starts, from each request's id and events.
 
     Drops in a slot that is no batch join the next one. An eviction that would so join work is none: its KV stays.
     """
@@ -59,7 +59,7 @@ def batches_of(done: Iterable[tuple[str, Iterable[Event]]]) -> tuple[list[int], 
 
 
 def end_at(instance: Instance, batches: Sequence[Batch], ends: Sequence[int]) -> Trace:
-    """Start each batch so that it ends at the given tick, or as early after it as possible.
+    """End each batch at the given tick, or as early after it as possible.
 
     Raises InvalidSchedule if the batches break a rule whatever their starts.
     """
@@ -72,7 +72,7 @@ def start_early(instance: Instance, batches: Iterable[Batch], earliest: Sequence
     """Start the batches as early as their order and contents allow, and return the referee's trace.
 
     Given starts are ignored; `earliest` may put off each batch. Without it no event comes later than with any other
-    valid starts: no objective that grows with the completions and first tokens is larger.
+    valid starts, so no objective that grows with completions and first tokens is larger.
 
     Raises InvalidSchedule if the batches break a rule whatever their starts.
     """
@@ -85,7 +85,7 @@ def start_early(instance: Instance, batches: Iterable[Batch], earliest: Sequence
 
 
 def _waits(execution: Execution, batch: Batch) -> Iterator[int]:
-    """The ends that a batch waits for: the batch before it, arrivals, and calls.
+    """The ends of the batch before, arrivals, and calls that a batch waits for.
 
     A request that works waits for its call; so does one whose KV is dropped or swapped out, unless the handling of the
     call allows or orders the move (rules R2, R8 and R9).

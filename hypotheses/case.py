@@ -1,4 +1,4 @@
-"""One case of a family: instances to judge, their exact optima, and the values of policies."""
+"""A case of a family: instances, their exact optima, and the values of policies."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -45,17 +45,16 @@ _CLAIMS: list[Held] = []  # optima that were only claimed, since `claims` was la
 
 
 def claims() -> list[Held]:
-    """Return the optima that cases gave on a solver's word alone since the last call."""
+    """Return the optima given on a solver's word alone since the last call."""
     taken, _CLAIMS[:] = _CLAIMS[:], []
     return taken
 
 
 @dataclass(frozen=True)
 class Fails:
-    """The claim does not hold here: in words, the schedules that show it, and by how much (a number, if any).
+    """The claim does not hold: why in words, the schedules that show it, and by how much (a number, if any).
 
-    `shown` are the instances that show it, where not all of the case do. `certain`: it fails whatever the claimed
-    optima truly are.
+    `shown` are the instances that show it, if not all. `certain`: it fails whatever the claimed optima truly are.
     """
 
     why: str

@@ -1,4 +1,4 @@
-"""A hypothesis: a statement, its source, the instances that it is about, and how one is judged."""
+"""A hypothesis: a statement, its source, a family of instances, and a predicate."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ STATES = ("proved", "no counterexample", "refuted", "undecided")
 
 P = ParamSpec("P")
 Predicate = Callable[[Case], Fails | Fraction | str | None]
-"""Judges one case: how it fails; or, where it holds, None, how near it came (the record keeps the largest), or words.
+"""How a case fails; or, where it holds, None, how near it came (the record keeps the largest), or words.
 
 The case raises `Undecided` where a limit strikes.
 """
@@ -34,8 +34,8 @@ The case raises `Undecided` where a limit strikes.
 class Hypothesis:
     """A claim about scheduling that a script decides.
 
-    `states` is the verdict that its author expects. `sentence` quotes the source where the verdict contradicts it;
-    `note` is for readers. With `every`, cases after a failure are judged too, and failures counted.
+    `states` is the verdict expected. `sentence` quotes the source where the verdict contradicts it; `note` is for
+    readers. With `every`, cases after a failure are judged too, and failures counted.
     """
 
     statement: str
@@ -68,7 +68,7 @@ DATA = "KVBOUND_DATA"
 class Family:
     """Instances in words and as a list; `complete`: finite, and all are listed (up to symmetry).
 
-    With `data`, the instances are of real traces, in the folder KVBOUND_DATA.
+    With `data`, they are of real traces, in the folder KVBOUND_DATA.
     """
 
     what: str
@@ -103,7 +103,7 @@ def size(case: tuple[Instance, ...]) -> tuple[int, ...]:
 
 
 def enumerated(what: str, items: Callable[[], Iterable[Item]]) -> Family:
-    """Return a finite family; `items` lists every instance, up to symmetry."""
+    """Return a finite family; `items` lists all, up to symmetry."""
     return Family(what, items, complete=True)
 
 
@@ -124,7 +124,7 @@ def drawn(what: str, count: int, make: Callable[[random.Random, str], Instance])
 
 
 def possible(make: Callable[P, Instance], *arguments: P.args, **options: P.kwargs) -> list[Instance]:
-    """Return the instance in a list, empty where no schedule exists."""
+    """Return the instance in a list, or nothing where no schedule exists."""
     try:
         return [make(*arguments, **options)]
     except ValidationError:

@@ -1,4 +1,4 @@
-"""Read a hypothesis from its file; save a counterexample so that anyone can verify it."""
+"""Hypotheses from files; counterexamples into files that anyone can verify."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def shipped() -> dict[str, Hypothesis]:
 
 
 def find(source: str) -> dict[str, Hypothesis]:
-    """Return hypotheses by name: `all` that are shipped, one of them, or those of a file. BadInput if none is."""
+    """Return hypotheses by name: `all` shipped, one of them, or those of a file. BadInput if none is."""
     if source == "all":
         return shipped()
     if source in shipped():
@@ -50,7 +50,7 @@ def load(path: str | Path) -> Hypothesis:
 
 
 def load_all(path: Path) -> dict[str, Hypothesis]:
-    """Return a file's HYPOTHESES by name, or its one HYPOTHESIS, named as the file. BadInput as `load`."""
+    """Return a file's HYPOTHESES, or its one HYPOTHESIS, by name. BadInput as `load`."""
     spec = importlib.util.spec_from_file_location(f"_hypothesis_{path.stem}", path)
     if spec is None or spec.loader is None:
         raise BadInput(f"{path}: not a Python file; a hypothesis is one, and its name ends in .py")
@@ -66,9 +66,9 @@ def load_all(path: Path) -> dict[str, Hypothesis]:
 
 
 def save(verdict: Verdict, folder: Path) -> list[str]:
-    """Write a counterexample into `folder/NAME`: instances, schedules, certificates; return the names of the files.
+    """Write a counterexample into `folder/NAME`: instances, schedules, certificates; return the file names.
 
-    `counterexample.json` names the others and replaces an earlier one atomically; then files without a name are
+    `counterexample.json` names the others and replaces an earlier one atomically; then files that it does not name are
     deleted.
     """
     if verdict.fails is None:
@@ -89,7 +89,6 @@ def save(verdict: Verdict, folder: Path) -> list[str]:
 
 
 def _write(place: Path, name: str, end: str, text: str) -> str:
-    """Write a file, beside one of the same name with other text; return its name."""
     path = place / f"{name}{end}"
     if path.exists() and path.read_bytes().rstrip() != text.encode().rstrip():
         path = place / f"{name}-{hashlib.sha256(text.encode()).hexdigest()[:8]}{end}"
@@ -98,7 +97,6 @@ def _write(place: Path, name: str, end: str, text: str) -> str:
 
 
 def _save(place: Path, held: Held) -> dict[str, Any]:
-    """Write a schedule, its instance, and any certificate; return the names."""
     proof = held.certificate
     return {
         "label": held.label,

@@ -1,4 +1,4 @@
-"""Optima of small instances: certified by the exact searches, or claimed; and remembered."""
+"""Optima of small instances, certified or claimed, and remembered."""
 
 import os
 import time
@@ -24,11 +24,11 @@ _FOUND: dict[tuple[str, str], Result] = {}  # optima that were found, by the has
 
 
 def optimum(instance: Instance, objective: str, deadline: float) -> Result | None:
-    """Return an optimum, certified or claimed, from memory if found before; None if the limits strike.
+    """Return an optimum, certified or claimed; None if the limits strike.
 
     The exact searches find it or, where these take too long, CP-SAT on the arc flow, if that applies and is installed.
-    The folder KVBOUND_OPTIMA, if named, keeps schedules and certificates for later runs of this very code; the referee
-    and the checker judge what is read there.
+    The folder KVBOUND_OPTIMA, if named, keeps schedules and certificates for later runs of this code; the referee and
+    the checker judge what is read there.
 
     Raises KeyboardInterrupt on Ctrl-C.
     """
@@ -62,7 +62,7 @@ def _solved(instance: Instance, objective: str, deadline: float) -> Result | Non
 
 
 def _remembered(instance: Instance, objective: str) -> Result | None:
-    """Valid content of the folder, or None; without a certificate that meets it, it is a claim."""
+    """Without a certificate that meets it, it is a claim."""
     schedule, certificate = (_file(instance, objective, kind) for kind in ("schedule", "certificate"))
     if schedule is None or certificate is None or not schedule.exists():
         return None

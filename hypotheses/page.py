@@ -60,7 +60,7 @@ def _counts(row: dict[str, Any]) -> str:
 
 
 def kept(row: dict[str, Any]) -> dict[str, Any]:
-    """Return what a record keeps of a verdict: what another run repeats."""
+    """Return what a record keeps of a verdict: what other runs repeat."""
     return {key: value for key, value in row.items() if key not in VARYING}
 
 

@@ -1,4 +1,4 @@
-"""Predicates of several hypotheses: two schedules of a case compared, and distances from the optimum."""
+"""Predicates of several hypotheses: comparisons of two schedules, and distances from the optimum."""
 
 import operator
 from collections.abc import Callable
@@ -25,9 +25,9 @@ def run(policy: str | Policy, label: str = "", change: Change | None = None, obj
 
 
 def compared(one: Make, holds: Callable[[Any, Any], Any], other: Make, why: str) -> Predicate:
-    """Return whether the values of two schedules compare as `holds`, of `operator`, says.
+    """Whether `holds`, of `operator`, is true of the values of two schedules.
 
-    `why` has a place for each of the values, and one for their ratio.
+    `why` has a place for each value, and one for their ratio.
     """
 
     def judge(case: Case) -> Fails | None:
@@ -41,7 +41,7 @@ def compared(one: Make, holds: Callable[[Any, Any], Any], other: Make, why: str)
 
 
 def within(one: Make, limit: int | Fraction, other: Make, why: str) -> Callable[[Case], Fails | Fraction]:
-    """Return whether one value is at most `limit` times the other, and their ratio; `why` as in `compared`."""
+    """Whether one value is at most `limit` times the other, and their ratio; `why` as in `compared`."""
 
     def judge(case: Case) -> Fails | Fraction:
         first, second = _both(case, one, other)
@@ -54,7 +54,7 @@ def within(one: Make, limit: int | Fraction, other: Make, why: str) -> Callable[
 
 
 def certain(first: Held, second: Held) -> bool:
-    """Whether the greater value is no claim: a lower optimum of the other only sets them farther apart."""
+    """Whether the greater value is no claim: a lower optimum only sets the two farther apart."""
     return max(first, second, key=lambda held: held.value).claimed_by is None
 
 
@@ -66,7 +66,7 @@ def _both(case: Case, one: Make, other: Make) -> tuple[Held, Held]:
 
 
 def never_hurts(change: Change, words: str, labels: tuple[str, str], policy: str | None = None) -> Predicate:
-    """Return whether a change never raises the total flow time of a policy (None: the optimal one).
+    """Whether a change never raises the total flow time of a policy (None: the optimal one).
 
     `words` name the change, `labels` the schedules before and after it.
     """
@@ -78,7 +78,7 @@ def never_hurts(change: Change, words: str, labels: tuple[str, str], policy: str
 
 
 def average_ratio_within(policy: str, limit: Fraction) -> Predicate:
-    """Return whether the policy is at most `limit` times the optimum on average over a case."""
+    """Whether the policy is at most `limit` times the optimum on average over a case."""
 
     def within_on_average(case: Case) -> Fails | Fraction:
         runs = [_both(Case((instance,), case.deadline), run(policy), optimal()) for instance in case.instances]

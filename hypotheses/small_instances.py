@@ -42,9 +42,9 @@ def plain(
 def plain_family(
     counts: Ints, prompts: Ints, outputs: Ints, machine: Machine = THEORY, cost: Cost | None = None
 ) -> Iterator[Instance]:
-    """Yield every multiset of requests, all at tick 0, with every memory from the largest peak to one below the sum.
+    """Yield every multiset of requests, all at tick 0, and every memory that limits them.
 
-    From the sum on, memory limits nothing.
+    From the sum of their peaks on, memory limits nothing.
     """
     for count in counts:
         for sizes in combinations_with_replacement(list(product(prompts, outputs)), count):
@@ -81,7 +81,7 @@ def calling_family(
 
 
 def drawn_instance(draw: random.Random, name: str, machine: Machine) -> Instance:
-    """Draw three requests with a free call each, and a memory from their largest peak to the sum of all peaks."""
+    """Draw three requests with a free call each, and a memory from the largest peak to the sum of all."""
     requests = tuple(_drawn_request(draw, f"R{i}") for i in (1, 2, 3))
     peaks = [request.peak for request in requests]
     machine = machine.replace(memory=draw.randint(max(peaks), sum(peaks)))
@@ -89,7 +89,6 @@ def drawn_instance(draw: random.Random, name: str, machine: Machine) -> Instance
 
 
 def _drawn_request(draw: random.Random, id: str) -> Request:
-    """Prompt and decodes of 1 to 3, a call of 0 to 4 ticks, arrival at 0 to 3."""
     draw.randint(1, 1)  # one call: the seeds of the records were drawn with their number
     pause = Call(duration=draw.randint(0, 4), returns=draw.randint(0, 2))
     segments = tuple(Segment(decode=draw.randint(1, 3), call=call) for call in (pause, None))
@@ -109,7 +108,7 @@ def with_machine(instance: Instance, **changes: object) -> Instance:
 
 
 def starting_at(instance: Instance, starts: Sequence[int]) -> Schedule:
-    """Return the schedule of the theory model in which each request runs from its start to its end."""
+    """Return the schedule of the theory model with these starts."""
     work: dict[int, dict[str, int]] = {}
     for request, start in zip(instance.requests, starts, strict=True):
         for q in range(request.output):
@@ -179,7 +178,7 @@ def fixed_handlings(instance: Instance) -> Iterator[Instance]:
 
 
 def with_faster_call(instance: Instance) -> Instance:
-    """Return the instance with the first call of positive length one tick shorter."""
+    """Return the instance with its first call that takes time one tick shorter."""
     faster = iter([1])
     return instance.with_calls(
         lambda call: call.replace(duration=call.duration - next(faster, 0)) if call.duration else call
@@ -187,7 +186,7 @@ def with_faster_call(instance: Instance) -> Instance:
 
 
 def with_shorter_output(instance: Instance, i: int) -> Instance | None:
-    """Return the instance with one token less in the last segment of request i (None: it has only one)."""
+    """Return the instance with one token less in the last segment of request i (None: it has one)."""
     request = instance.requests[i]
     *first, last = request.segments
     if last.decode == 1:
@@ -200,7 +199,7 @@ QUADRATIC = Cost((CostFunction(prefill_pairs=1),))  # the square of the tokens f
 
 
 def pausing(instance: Instance, duration: int, handlings: Mapping[str, Handling]) -> Instance:
-    """Return the instance with a call after the first of two tokens of each request named."""
+    """Return the instance with a call between the two tokens of each request named."""
 
     def segments(handling: Handling) -> tuple[Segment, ...]:
         return Segment(decode=1, call=Call(duration=duration, returns=0, handling=handling)), Segment(decode=1)
@@ -222,7 +221,7 @@ def paused(
 
 
 def placed(instance: Instance, batches: Iterable[Batch]) -> Schedule:
-    """Return the batches, each at its own start or later, at the end of the one before."""
+    """Return the batches at their own starts, or later at the end of the one before."""
     execution, done = StreamExecution(instance), []
     for batch in batches:
         done.append(batch.model_copy(update={"start": max(batch.start, execution.end)}))

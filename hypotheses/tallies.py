@@ -1,4 +1,4 @@
-"""Predicates of many slices at once: which schedule is better in sum, and whether the best stays best."""
+"""Predicates of many slices: which schedule is better in sum, and whether the best stays best."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -22,7 +22,7 @@ Index = Callable[[Request], int]
 
 
 def kv_time(request: Request) -> int:
-    """Return the KV that a request holds over its decodes and calls alone, in tokens times ticks."""
+    """Return the KV of a request over its decodes and calls alone, in tokens times ticks."""
     decodes = sum(
         known * segment.decode + segment.decode * (segment.decode - 1) // 2
         for known, segment in zip(request.known, request.segments, strict=True)
@@ -83,9 +83,9 @@ def believing(policy: str, noise: str) -> Make:
 
 
 def lower_in_sum(*makes: Make) -> Predicate:
-    """Return whether the first schedule is lower than the second, in sum over a case.
+    """Whether the first schedule is lower than the second, in sum over a case.
 
-    The others are named beside them.
+    Others are named beside them.
     """
 
     def judge(case: Case) -> Fails | str:
@@ -104,7 +104,7 @@ def lower_in_sum(*makes: Make) -> Predicate:
 
 
 def best_stays_best(candidates: Mapping[str, Make], best: Make | None = None) -> Predicate:
-    """Return whether what is nearest `best` on the first half of a case's instances is so on the second half.
+    """Whether what is nearest `best` on the first half of a case's instances is so on the second.
 
     Default of `best`: the best of the candidates on each instance.
     """
@@ -138,7 +138,7 @@ def _value(held: Held) -> Value:
 
 
 def falls_with_memory(one: Make, other: Make, factors: Sequence[Fraction]) -> Predicate:
-    """Return whether the mean ratio of two schedules falls with memory, as multiples of the largest request."""
+    """Whether the mean ratio of two schedules falls with memory, in multiples of the largest request."""
 
     def judge(case: Case) -> Fails | str:
         means, parts, everything = [], [], list[tuple[Held, ...]]()
@@ -161,7 +161,7 @@ def _sized(instance: Instance, factor: Fraction) -> Instance:
 
 
 def _tried(case: Case, makes: tuple[Make, ...]) -> tuple[list[tuple[Held, ...]], str]:
-    """The schedules of each instance that has all, and in words how many are left out."""
+    """Instances that lack one are left out, and counted in words."""
     rows = []
     for instance in case.instances:
         try:

@@ -1,4 +1,4 @@
-"""Try a hypothesis on its family, and give the verdict."""
+"""The verdict on a hypothesis, from its family."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ MOST = 8  # requests that are described of an instance
 
 @dataclass
 class Verdict:
-    """The outcome of a hypothesis: the cases that held or were not decided, and the first that failed."""
+    """The cases that held or were not decided, and the first that failed."""
 
     name: str
     hypothesis: Hypothesis
@@ -65,7 +65,7 @@ class Verdict:
     def as_stated(self) -> bool:
         """Whether it is what the file states, if only as a claim.
 
-        Part of a family that states a proof is enough if nothing fails.
+        Where a proof is stated, part of the family is enough if nothing fails.
         """
         if self.verdict == "no counterexample" and not self.complete:
             return self.hypothesis.states in ("proved", "no counterexample")
@@ -92,7 +92,7 @@ class Verdict:
 def check(name: str, hypothesis: Hypothesis, *, take: int | None = None, time_limit: float = TIME_LIMIT) -> Verdict:
     """Judge the cases of a hypothesis (at most `take`), the smallest first, until one fails.
 
-    So the first failure is a smallest one of the decided cases. Ctrl-C keeps what was found so far (`interrupted`).
+    Ctrl-C keeps what was found so far (`interrupted`).
     """
     verdict = Verdict(name, hypothesis, skipped=hypothesis.family.missing)
     began = time.monotonic()

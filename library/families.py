@@ -50,7 +50,6 @@ def families() -> dict[str, Family]:
 
 
 def _cases(objectives: Sequence[str], source: str, name: str | None = None, **axes: Any) -> Iterator[Case]:
-    """An instance for every combination of the axes, a built-in one named after its parameters."""
     for point in points(axes):
         given: dict[str, Any] = {}
         for key, value in point.items():

@@ -1,4 +1,4 @@
-"""Runs every way of ours on every open instance, and keeps what is better; a sweep's database has all tries."""
+"""Runs our ways on open instances, and keeps what is better; a sweep's database has all tries."""
 
 import math
 import time
@@ -26,7 +26,7 @@ COLUMNS = (
     "name", "objective", "run", "seed", "value", "bound", "proved", "seconds", "error", "version", "finished",
 )  # fmt: skip
 SLACK = 0.9
-"""A try that ends so shortly before its limit has used it: the rest may be too short for another round."""
+"""A try that ends so shortly before its limit has used it."""
 
 
 class Filled(NamedTuple):
@@ -52,8 +52,8 @@ def fill(
     """Try each way on each open instance for `seconds`, and keep what is better.
 
     The smallest instance is first, or with `largest_gap` the one farthest from solved; `family` and `objective` leave
-    out all others. Tries in the database, and those that `tried.csv` says are spent (`_spent`), are not repeated: it
-    may be ended at any time. BadInput for a way or a name that is none.
+    out all others. Tries in the database, and those spent by `tried.csv` (`_spent`), are not repeated: it may be ended
+    at any time. BadInput for an unknown way or name.
     """
     ways = tuple(ways)
     for way in set(ways) - set(WAYS):
@@ -102,7 +102,6 @@ def _spent(library: Library, seconds: float) -> set[tuple[str, str, str]]:
 
 
 def _note(library: Library, store: Store) -> None:
-    """Add the database to the table of tries beside the records."""
     names, path = {record.instance_sha256: record.name for record in library.records()}, library.folder / TRIED
     rows = [row | {"name": names.get(row["instance_sha256"])} for row in store.flat_rows(store.finished())]
     head, *new = as_csv([{key: row[key] for key in COLUMNS} for row in rows if row["name"]], COLUMNS).splitlines()
@@ -112,7 +111,6 @@ def _note(library: Library, store: Store) -> None:
 
 
 def _try(library: Library, cell: Cell, store: Store) -> list[Improved]:
-    """Try a way, keep what is better, and note the try."""
     began = time.monotonic()
     try:
         result = _result(library, cell)
@@ -132,7 +130,6 @@ def _try(library: Library, cell: Cell, store: Store) -> list[Improved]:
 
 
 def _result(library: Library, cell: Cell) -> Result:
-    """Run a way on an instance, from what the library knows of it."""
     schedule, instance = library.schedule(library.record(cell.name), cell.objective), cell.instance
     assert instance is not None  # for mypy: the library has made it
     return solve(

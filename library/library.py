@@ -37,7 +37,7 @@ OURS = f"kvbound {kvcore.__version__}"
 
 
 class Checked(NamedTuple):
-    """The check of a schedule, a certificate, or the record itself; `wrong` is empty where all is well."""
+    """The check of a schedule, a certificate, or the record; `wrong` is empty where all is well."""
 
     name: str
     objective: str
@@ -112,11 +112,11 @@ class Library:
         return next((record for record in self.records() if record.instance_sha256 == sha256), None)
 
     def tried(self, *columns: str) -> list[dict[str, str]]:
-        """Return the rows, with these columns, of every try that `fill` noted; numbers are text, or empty."""
+        """Return these columns of every try that `fill` noted; numbers are text, or empty."""
         return table_rows(self.folder / TRIED, "name", "objective", "run", *columns)
 
     def path(self, record: Record, kind: str, objective: str | None = None) -> Path:
-        """Return the path of the instance, or of a schedule or certificate for an objective."""
+        """Return the path of the instance, or of a schedule or certificate."""
         parts = [record.name, *([objective] if objective else []), kind, "json", "gz"]
         return self.folder / record.family / ".".join(parts)
 
@@ -128,7 +128,7 @@ class Library:
         return instance
 
     def tick_seconds(self, record: Record) -> Fraction:
-        """Return the length of a tick, read from the file's head where it stands there."""
+        """Return the length of a tick, from the file's head if it is there."""
         with (
             suppress(OSError, EOFError, ValueError, zlib.error),
             gzip.open(self.path(record, "instance"), "rt", encoding="utf-8") as file,
@@ -148,13 +148,12 @@ class Library:
         return read_certificate(self._held(record, "certificate", objective)) if known else None
 
     def _new(self, record: Record, kind: str, objective: str) -> Path:
-        """The path of what the record claims until it has its place."""
+        """The path until the claim has its place."""
         path, best = self.path(record, kind, objective), record.objectives[objective]
         value = best.value if kind == "schedule" else best.bound
         return path.with_name(f".{path.name.removesuffix('json.gz')}{value}.json.gz".replace("/", "_"))
 
     def _held(self, record: Record, kind: str, objective: str) -> Path:
-        """The path of what the record claims."""
         new = self._new(record, kind, objective)
         return new if new.exists() else self.path(record, kind, objective)
 
@@ -187,7 +186,7 @@ class Library:
         return self.keep(record, self.instance(record), offer, origin(by, how, seconds))
 
     def keep(self, record: Record, instance: Instance, offer: Schedule | Certificate, origin: Origin) -> list[Improved]:
-        """Verify it and keep it where it is better than the record; return what it improved."""
+        """Verify it, keep it where it is better than the record, and return what it improved."""
         kind, values = _values(record, instance, offer)
         with self.locked():
             record = self.record(record.name)  # another process may have found something meanwhile
@@ -196,7 +195,7 @@ class Library:
     def _improve(
         self, record: Record, instance: Instance, offer: Any, kind: Any, values: dict[str, Value], origin: Origin
     ) -> Iterator[Improved]:
-        """Keep it where it is better; yield what it improved. A writer may be ended at any moment: the record decides.
+        """A writer may be ended at any moment: the record decides.
 
         The offer is written under a name with its value, the record that claims this value is replaced atomically, and
         then the offer takes its place; `_held` finds it in both.
@@ -221,7 +220,6 @@ class Library:
             yield Improved(record.name, objective, kind, known, now)
 
     def _settle(self, record: Record, kind: str, objective: str) -> None:
-        """Give what the record claims its place, and drop the rest."""
         path = self.path(record, kind, objective)
         if (new := self._new(record, kind, objective)).exists():
             new.replace(path)
@@ -262,7 +260,7 @@ class Library:
             yield Checked(name, "", path.name, "no objective of the record has this file")
 
     def _wrong(self, record: Record, instance: Instance, objective: str, kind: str, claimed: int | str) -> str:
-        """What is wrong with a schedule or a certificate; empty where it proves what the record claims."""
+        """Empty where it proves what the record claims."""
         try:
             read = self.schedule if kind == "schedule" else self.certificate
             offer = read(record, objective)
@@ -276,7 +274,7 @@ class Library:
 
 
 def _values(record: Record, instance: Instance, offer: Schedule | Certificate) -> tuple[Any, dict[str, Value]]:
-    """The values of a schedule for each objective of a record, or what a certificate claims and proves."""
+    """For each objective of a record."""
     if isinstance(offer, Schedule):
         trace = verify_schedule(instance, offer)
         return "schedule", {objective: objective_value(trace, objective) for objective in record.objectives}

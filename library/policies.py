@@ -23,7 +23,7 @@ COLUMNS = (
     "name", "family", "requests", "calls", "objective", "policy", "value", "best", "bound", "over_best", "over_bound",
     "seconds", "error",
 )  # fmt: skip
-"""Columns beside the best known: `over_best` and `over_bound` are the value over it, as fractions in text."""
+"""Columns beside the best known: `over_best` and `over_bound` are fractions in text."""
 
 
 def policy_rows(library: Library, name: str, policies: Sequence[str], seconds: float = 60.0) -> list[dict[str, Any]]:
@@ -61,7 +61,7 @@ def known_rows(library: Library) -> list[dict[str, Any]]:
 
 
 def beside_the_best(library: Library, rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return the rows whose instance and objective the library has, each beside the best known."""
+    """Return the rows whose instance and objective the library has, beside the best known."""
     known = {(row["name"], row["objective"]): row for record in library.records() for row in record.rows()}
     return [_beside(of, row) for row in rows if (of := known.get((row["name"], row["objective"])))]
 
@@ -82,7 +82,7 @@ def over(value: int | str | None, known: int | str | None) -> str | None:
 def profile(rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
     """Return for each policy its number of values, and the median and the largest ratio to the best known.
 
-    `within` is the share of the ratios up to each limit.
+    `within` has the share of ratios up to each limit.
     """
     rows = list(rows)
     lines = []

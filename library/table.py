@@ -69,7 +69,7 @@ def _counts(rows: Sequence[dict[str, Any]]) -> tuple[object, ...]:
 
 
 def _words(library: Library) -> dict[tuple[str, str, str], str]:
-    """The way that claimed or proved a bound of an instance and objective, in the tries."""
+    """The way that claimed or proved a bound of an instance and objective."""
     proofs = (row for row in library.tried("proved", "bound") if row["proved"] == "1")
     return {(row["name"], row["objective"], row["bound"]): row["run"] for row in proofs}
 
@@ -104,7 +104,7 @@ def _line(*cells: object) -> str:
 
 
 def _named(value: int | str | None, objective: str, tick: Fraction) -> str:
-    """A value in seconds, or in ticks where a tick is one second: the default of files."""
+    """In seconds, or in ticks where a tick is one second: the default of files."""
     if value is None:
         return "-"
     if objective == "late-requests":

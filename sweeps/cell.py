@@ -1,4 +1,4 @@
-"""A cell of the grid: one policy or solver on one instance; running it gives a row."""
+"""A cell of the grid: one policy or solver on one instance."""
 
 import hashlib
 import json
@@ -23,7 +23,7 @@ Stop = Literal["declined", "crashed", "time limit", "memory limit", "contradicti
 class Cell:
     """What is run on which instance, and its limits.
 
-    `options` are those of `solvers.solve` or `solvers.simulate_policy`. The process is ended after `limit` seconds, or
+    `options` are those of `solvers.solve` or `solvers.simulate_policy`. The process ends after `limit` seconds, or
     above `memory_limit` MiB. `problem` says why there is no instance.
     """
 
@@ -51,7 +51,6 @@ class Cell:
         return hashlib.sha256(json.dumps(what, sort_keys=True).encode()).hexdigest()
 
     def _source(self) -> str | None:
-        """Hash of the file of a user's own policy."""
         file = Path(self.run.partition(".py")[0] + ".py")
         named = self.kind == "policy" and ".py" in self.run and file.is_file()
         return hashlib.sha256(file.read_bytes()).hexdigest() if named else None
@@ -72,10 +71,7 @@ class Cell:
 
 
 def run_cell(cell: Cell) -> CellRow:
-    """Run a cell and return its row; errors stand in it.
-
-    Values are the referee's.
-    """
+    """Run a cell and return its row, with any error in it; values are the referee's."""
     try:
         return cell.row(_result(cell).to_json())
     except (BadInput, MissingTool) as error:

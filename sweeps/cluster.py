@@ -66,7 +66,7 @@ def _client(distributed: Any, address: str) -> Any:
 
 
 def _check_versions(client: Any, address: str) -> None:
-    """Workers must have this very kvbound: otherwise results would differ."""
+    """Workers with another kvbound would give other results."""
     try:
         versions = set(client.run(code_version).values())
     except ImportError as error:

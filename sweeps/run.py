@@ -25,7 +25,7 @@ Watch = Callable[[int, int], AbstractContextManager[Callable[[], Any]]]
 
 @dataclass(frozen=True)
 class Sweep:
-    """The cells of a study and their rows in the database; `flat` ones are for tables."""
+    """The cells of a study and their rows; `flat` ones are for tables."""
 
     database: str
     cells: int
@@ -90,7 +90,7 @@ def _carry_out(todo: Sequence[Cell], store: Store, jobs: int, cluster: str | Non
 def run_locally(cells: Sequence[Cell], jobs: int) -> Generator[tuple[Cell, CellRow]]:
     """Run cells in `jobs` processes and yield each with its row as it ends.
 
-    Closing the iterator (or an exception where it is used) ends the processes; their cells have no row.
+    Closing the iterator, or an exception, ends the processes; their cells have no row.
     """
     mine, workers = threading.local(), list[CellWorker]()
 

@@ -41,7 +41,7 @@ Exact = Annotated[int | str, AfterValidator(_number_in_text)]  # a value or a bo
 
 
 class StoredHorizon(BaseModel):
-    """The horizon of a stored row, as far as it is read."""
+    """What is read of the horizon of a stored row."""
 
     sufficient: bool
 
@@ -67,7 +67,7 @@ class Stored(BaseModel):
 class Store:
     """A database of results, held by one sweep at a time; others may read it meanwhile.
 
-    A row is on the disk when `add` returns, and survives any death of the process.
+    A row is on the disk when `add` returns.
     """
 
     def __init__(self, path: str | Path, *, resume: bool) -> None:
@@ -106,7 +106,6 @@ class Store:
 
     @contextmanager
     def _clearly(self, what: str) -> Iterator[None]:
-        """Say in one line what cannot be done with the file, and why."""
         try:
             yield
         except (sqlite3.DatabaseError, OverflowError) as error:  # a number of more than 64 bits
@@ -128,13 +127,13 @@ class Store:
             self._database.execute(f"INSERT INTO cells ({', '.join(flat)}) VALUES ({marks})", list(flat.values()))
 
     def forget_failed(self, keys: Iterable[str]) -> None:
-        """Delete the rows of those cells that failed, so that they are run again."""
+        """Delete the rows of failed ones among these cells."""
         delete = "DELETE FROM cells WHERE error IS NOT NULL AND key = ?"
         with self._clearly("cannot be written"):
             self._database.executemany(delete, [(key,) for key in keys])
 
     def rows(self, keys: Iterable[str]) -> list[CellRow]:
-        """Return the rows of those cells that are finished, in the order given."""
+        """Return the rows of finished ones among these cells, in this order."""
         found = dict(self._select("key, row"))
         return [self._checked(key, found[key]) for key in keys if key in found]
 

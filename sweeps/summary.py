@@ -41,8 +41,7 @@ class SummaryRow:
 def summarise(rows: Sequence[CellRow]) -> list[SummaryRow]:
     """Return a line for each family and run, in the order of the rows.
 
-    A value is divided by the largest proved bound of the same instance (one with free calls is another instance) and
-    objective. Contradiction if a value is below it.
+    A value is divided by the largest proved bound of the same instance and objective. Contradiction if it is below.
     """
     bounds, lines = best_bounds(rows), dict[tuple[str, str, str], SummaryRow]()
     for row in rows:

@@ -1,4 +1,4 @@
-"""The process that runs cells, one after another (`python -m sweeps.worker`), and its end in the parent.
+"""The process that runs cells (`python -m sweeps.worker`), and its end in the parent.
 
 A cell that crashes, hangs, or takes all memory does not take the sweep with it.
 """

@@ -22,9 +22,9 @@ def arrivals(
 ) -> Iterator[int]:
     """Yield arrival ticks, rounded up; without `rate` (per second) all are 0.
 
-    The gaps are exponential, or, with `cv`, Gamma distributed with that coefficient of variation. The first request
-    arrives after the first gap, the last before `minutes` are over. BadInput, before the first is yielded: an argument
-    is out of range, or means nothing without a rate.
+    Gaps are exponential, or, with `cv`, Gamma distributed with that coefficient of variation. The first request arrives
+    after a gap, the last before `minutes` are over. BadInput, before the first is yielded: an argument is out of range,
+    or means nothing without a rate.
     """
     _check(rate, cv, minutes)
     return repeat(0) if rate is None else _process(draw, tick, float(rate), cv, minutes)

@@ -1,4 +1,4 @@
-"""Built-in instances: the papers' worked examples, and the generators of the theory."""
+"""Built-in instances: worked examples of papers, and generators of the theory."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from kvcore.parameters import read_parameters
 
 @dataclass(frozen=True)
 class Builtin:
-    """A named family: its parameters with their defaults, its description, and its source."""
+    """A named family: its parameters with their defaults, description, and source."""
 
     make: Callable[..., Instance]
     defaults: dict[str, int]
@@ -89,10 +89,10 @@ def hindsight(n: int, M: int, seed: int, P: int | None = None, T: int | None = N
 
 
 def identical(n: int, I: int, O: int, M: int) -> Instance:  # noqa: E741 - the letters of `infermax-figure15`
-    """Return `n` identical requests on the machine of INFERMAX's Figure 15, at a cost whose fixed part dominates.
+    """Return `n` identical requests on the machine of INFERMAX's Figure 15; the fixed part of the cost dominates.
 
-    A batch takes 10 ms, 0.07 ms for each token, and 0.0004 ms for each token of KV that its decodes read; a tick of 0.1
-    us makes all whole.
+    A batch takes 10 ms, 0.07 ms a token, and 0.0004 ms a token of KV that its decodes read; a tick of 0.1 us makes all
+    whole.
     """
     return Instance(
         name=f"identical:n={n},I={I},O={O},M={M}",
@@ -128,7 +128,7 @@ def _theory_family(name: str, n: int, M: int, P: int, draw: random.Random, T: in
 def infercept_sample(k: int, evict: int = 0) -> Instance:
     """Return the shipped sample of `k` real requests of the InferCept mixture, coarsened (`workloads/samples`).
 
-    With `evict` 1 KV may be evicted at any time, and every call is free; a slot then has ticks to refill it.
+    With `evict` 1 KV may be evicted, and calls are free; a slot then has ticks to refill it.
     """
     if evict not in (0, 1):
         raise BadInput(f"infercept-sample: evict is 0 or 1, not {evict}")
@@ -137,10 +137,10 @@ def infercept_sample(k: int, evict: int = 0) -> Instance:
 
 
 def infercept_ve(k: int, chunked: int = 0) -> Instance:
-    """Return the shipped sample of `k` real requests that drive a virtual environment, at their own lengths.
+    """Return the shipped sample of `k` real requests that drive a virtual environment, not coarsened.
 
-    Batches last what InferCept measured for GPT-J-6B; memory holds two of the requests; prefills are whole unless
-    `chunked` is 1.
+    Batches last what InferCept measured for GPT-J-6B; memory holds two requests; prefills are whole unless `chunked` is
+    1.
     """
     if chunked not in (0, 1):
         raise BadInput(f"infercept-ve: chunked is 0 or 1, not {chunked}")

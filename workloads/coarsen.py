@@ -114,7 +114,7 @@ def _machine(name: str, fine: Machine, grid: _Grid) -> Machine:
 
 
 def _budget(tokens: int | None, grid: _Grid) -> int | None:
-    """Coarse tokens that fit into a slot without its headroom; at most one per token that a tick processes."""
+    """At most one coarse token per token that a tick processes."""
     return None if tokens is None else min(tokens, tokens * (grid.slot - grid.headroom) // grid.block)
 
 
@@ -141,7 +141,7 @@ def _request(fine: Request, grid: _Grid) -> Request:
 
 
 def _blocks(known: int, decode: int, grid: _Grid) -> tuple[int, int]:
-    """Blocks of a segment: of the tokens known when it starts, and of those that it generates.
+    """Blocks of the tokens known when a segment starts, and of those that it generates.
 
     Known is the prompt; later the last token generated, never processed before, and what the call returned. The last of
     these blocks holds the first tokens generated, those of the headroom. The last token generated begins the next

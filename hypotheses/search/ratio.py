@@ -1,4 +1,4 @@
-"""How far a policy is from optimal on an instance, and how much of that is proved."""
+"""How far a policy is from optimal on an instance, and how much is proved."""
 
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
@@ -20,8 +20,8 @@ SECONDS = 5.0  # what one exact search may take
 class Claim:
     """A policy's value on an instance, the value of the best schedule known, and a lower bound.
 
-    The optimum lies between `bound` and `best`, so the true ratio, value / optimum, between value / best and value /
-    bound. It is claimed if the two are equal, and proved if a certificate says so.
+    The true ratio, value / optimum, lies between value / best and value / bound. It is claimed if these are equal, and
+    proved if a certificate says so.
     """
 
     instance: Instance
@@ -57,17 +57,17 @@ class Claim:
 
     @property
     def at_least(self) -> Fraction:
-        """Return value / best, a lower bound of the true ratio."""
+        """Return value / best."""
         return Fraction(self.value) / Fraction(self.best)
 
     @property
     def at_most(self) -> Fraction | None:
-        """Return value / bound, an upper bound of the true ratio (None: the bound is 0)."""
+        """Return value / bound (None: the bound is 0)."""
         return Fraction(self.value) / Fraction(self.bound) if self.bound else None
 
     @property
     def ratio(self) -> Fraction | None:
-        """Return the true ratio, or None if the optimum is not certified."""
+        """Return the true ratio, if certified."""
         return self.at_least if self.proved else None
 
     def to_json(self) -> dict[str, Any]:
@@ -88,7 +88,7 @@ Canonical = tuple[str, str, tuple[str, ...]]
 
 
 def canonical(instance: Instance) -> Canonical:
-    """Return what instances share that differ only in the order, the ids and the name of their requests."""
+    """Return a key that disregards the order, the ids and the name of the requests."""
     requests = sorted(request.shape.model_dump_json() for request in instance.requests)
     return instance.machine.model_dump_json(), instance.cost.model_dump_json(), tuple(requests)
 
@@ -103,7 +103,7 @@ class Optima:
         self.known: dict[Canonical, Result] = {}
 
     def of(self, instance: Instance) -> Result:
-        """Return the best schedule found and the bound of the search, of the instance or one in another order.
+        """Return the best schedule found and the bound, of the instance or one in another order.
 
         Raises KeyboardInterrupt on Ctrl-C.
         """

@@ -1,4 +1,4 @@
-"""The search for a policy's worst instance of a family: every member of small sizes, then annealing, then shrinking.
+"""A policy's worst instance of a family: every member of small sizes, then annealing, then shrinking.
 
 SciPy's dual annealing, over whole numbers: its visits are heavy-tailed jumps of all coordinates at once, then of one
 after another, with restarts; its local search needs gradients and is left out. Coordinates are real there; each whole
@@ -24,7 +24,7 @@ Height = Callable[[Sequence[int]], float]
 def maximise(height: Height, axes: Sequence[range], calls: int, seed: int) -> None:
     """Ask for the height at up to about `calls` points, ever higher ones; the caller keeps the best.
 
-    `axes` are the values of each coordinate, in steps of one. Those with one value are not searched.
+    `axes` are the values of each coordinate, in steps of one; those with one value are not searched.
     """
     from scipy.optimize import dual_annealing
 
@@ -46,13 +46,12 @@ def maximise(height: Height, axes: Sequence[range], calls: int, seed: int) -> No
 ENUMERATED = 5_000  # a family of more members (up to the order of requests) is not listed, but searched
 
 POINTS = 20
-"""Most points of the annealing for each step; points without an instance, since a request would not fit, are no steps.
-"""
+"""Most points of the annealing for each step; points without an instance are no steps."""
 
 
 @dataclass
 class SearchRecord:
-    """The worst instance that a search has seen, and the sizes of which it has seen every one."""
+    """The worst instance seen, and the sizes seen whole."""
 
     claim: Claim | None = None
     looked: int = 0  # instances judged
@@ -88,12 +87,12 @@ def search(
     """Look for the instance of `family` on which `policy` has the largest ratio to the optimum.
 
     Sizes from one request on are listed whole while they have at most `ENUMERATED` members; if the largest is not
-    listed, `steps` members of it are tried by simulated annealing, with `seed`. The worst is then shrunk, and its
-    optimum certified. `seconds` ends listing and annealing after the first instance (None: no limit). Ctrl-C keeps the
-    worst so far. Without `seconds` the same arguments give the same result, unless an exact search strikes its limits.
-    Searches may share `optima`.
+    listed, `steps` members are tried by simulated annealing, with `seed`. The worst is then shrunk, and its optimum
+    certified. `seconds` ends listing and annealing after the first instance (None: no limit). Ctrl-C keeps the worst so
+    far. Without `seconds` the same arguments give the same result, unless an exact search strikes its limits. Searches
+    may share `optima`.
 
-    Raises BadInput for an unknown policy or objective, and Unsuited where the machine is not one for the policy.
+    Raises BadInput for an unknown policy or objective, and Unsuited where the policy does not fit the machine.
     """
     chosen = get_policy(policy) if isinstance(policy, str) else policy
     run = _RunningSearch(chosen, optima or Optima(objective), seconds, progress)
@@ -117,7 +116,6 @@ class _RunningSearch:
         self.seen = SearchRecord()
 
     def search(self, family: SearchSpace, steps: int, seed: int) -> None:
-        """List small sizes, then anneal, until the time is over."""
         try:
             for n in range(1, family.requests + 1):
                 size = replace(family, requests=n)
@@ -148,21 +146,21 @@ class _RunningSearch:
         maximise(height, family.axes(), POINTS * steps, seed)
 
     def shrink(self) -> None:
-        """Shrink the worst, whatever the time, and certify its optimum; Ctrl-C keeps the smallest so far."""
+        """Whatever the time; Ctrl-C keeps the smallest so far."""
         self.seen.unshrunk, self.deadline = self.seen.claim, None
         if self.seen.claim is not None:
             self.seen.claim = shrink(self.seen.claim, self.smaller)
             self.seen.claim = self.seen.claim.certified()
 
     def smaller(self, instance: Instance) -> Claim | None:
-        """Judge an instance smaller than the worst so far, and keep it if it is as bad."""
+        """Keep it if it is as bad as the worst."""
         before, claim = self.seen.claim, self.look(instance)
         if claim is not None and before is not None and claim.at_least == before.at_least:
             self.seen.claim = claim
         return claim
 
     def look(self, instance: Instance) -> Claim | None:
-        """Judge an instance and keep it if it is the worst; None where the policy gives no schedule."""
+        """Keep it if it is the worst; None where the policy gives no schedule."""
         now, seen = time.monotonic(), self.seen
         if self.deadline is not None and now > self.deadline and seen.looked:
             raise _Over("time limit")

@@ -1,4 +1,4 @@
-"""A bounded family of instances: its limits, and how its members are numbered and listed."""
+"""A bounded family of instances, its members numbered and listed."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class SearchSpace:
 
     `requests` is their exact number. `memory` is a maximum, and at least what each request needs alone; `prompt` and
     `decode` (tokens of a segment) go from 1 to their bounds, `calls` of a request, `duration` (ticks), `returns`
-    (tokens) and `arrival` (ticks) from 0. `machine` gives everything else of the machine.
+    (tokens) and `arrival` (ticks) from 0. `machine` gives the rest of the machine.
     """
 
     requests: int = 3
@@ -53,7 +53,7 @@ class SearchSpace:
     def instance(self, memory: int, shapes: Sequence[Shape]) -> Instance | None:
         """Return the member with these requests, the first arrival moved to tick 0; None if one can never fit.
 
-        Memory below the need of the largest request is raised to that, up to the bound.
+        Memory is raised to the need of the largest request, up to the bound.
         """
         first = min(shape[0] for shape in shapes)
         try:
@@ -83,14 +83,14 @@ class SearchSpace:
     # --- by numbers, for the annealing ---------------------------------------------------------------------------
 
     def axes(self) -> list[range]:
-        """Return the values of each coordinate of a member: its memory, then request after request."""
+        """Return the values of each coordinate: memory, then request after request."""
         request = [*self._request_axes, range(self.calls + 1), *self._call_axes * self.calls]
         return [range(1, self.memory + 1), *request * self.requests]
 
     def member(self, numbers: Sequence[int]) -> Instance | None:
         """Return the member at these coordinates, or None; calls beyond a request's number do not count.
 
-        Several vectors may give the same member, and every member is reached.
+        Several vectors may give one member, and every member is reached.
         """
         rest = iter(numbers)
         memory = next(rest)
@@ -124,9 +124,9 @@ class SearchSpace:
         return comb(shapes + self.requests - 1, self.requests) * self.memory
 
     def members(self) -> Iterator[Instance]:
-        """Yield every member once; those that differ only in the order of their requests follow one another.
+        """Yield every member once; those that differ only in the order of requests follow one another.
 
-        The optimum does not depend on the order of requests; a policy's ties may.
+        The optimum does not depend on that order; a policy's ties may.
         """
         for shapes in combinations_with_replacement(self.shapes(), self.requests):
             smallest = self.instance(1, shapes)

@@ -1,8 +1,7 @@
 """Requests with calls, from a table's durations, numbers of calls, and contexts at the calls.
 
-Papers give mean and standard deviation, and no distribution; our choices: lognormal for the duration of a call
-(networks and people: a long tail), Gamma for lengths of contexts and numbers of calls, geometric where only the mean is
-known.
+Papers give mean and standard deviation. We chose lognormal for the duration of a call (networks and people: a long
+tail), Gamma for contexts and numbers of calls, geometric where only the mean is known.
 """
 
 import math
@@ -35,7 +34,7 @@ def gamma(draw: random.Random, moments: Moments) -> float:
 
 
 def count(draw: random.Random, moments: Moments) -> int:
-    """Draw a whole number of at least 1: a Gamma variate above 1, rounded up or down at random, so the mean is exact.
+    """Draw a whole number of at least 1: a Gamma variate above 1, rounded at random, so the mean is exact.
 
     Rounding adds about 1/6 to the variance, which is taken off before; the deviation is exact within 2 %.
     """
@@ -63,7 +62,7 @@ class CallType:
     def request(self, id: str, draw: random.Random, tick: Fraction) -> Request:
         """Draw a request; `context` gives its mean context over its calls.
 
-        Where that context is too short for the lengths between the calls, they are scaled down.
+        Lengths between the calls are scaled down where that is too short for them.
         """
         calls = count(draw, self.calls)
         context = max(1, round(gamma(draw, self.context)))
@@ -75,7 +74,7 @@ class CallType:
         return Request(id=id, prompt=prompt, segments=tuple(segments))
 
     def _lengths(self, draw: random.Random, calls: int, context: int) -> tuple[list[int], list[int]]:
-        """Tokens decoded before each call and after the last one, and tokens that the calls return."""
+        """Decoded before each call and after the last, and returned by the calls."""
         decodes = [geometric(draw, self.decode) for _ in range(calls + 1)]
         returns = [geometric(draw, self.returns + 1) - 1 for _ in range(calls)]
         shorter = context / max(context, _mean_growth(decodes, returns))
@@ -86,6 +85,6 @@ class CallType:
 
 
 def _mean_growth(decodes: list[int], returns: list[int]) -> float:
-    """Mean excess of the context over the prompt at the calls."""
+    """Of the context over the prompt, at the calls."""
     grown = accumulate(decode + back for decode, back in zip(decodes, [0, *returns], strict=True))
     return sum(list(grown)[: len(returns)]) / len(returns) - 1

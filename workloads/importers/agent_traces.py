@@ -48,8 +48,8 @@ def read_agent_traces(
     """Return the sessions of the file as requests with free calls, in ticks of `tick` seconds, by arrival.
 
     The rows of a session (`trace_id`, `agent`) are the segments of a request (`docs/data.md`). With `drop_too_long`,
-    requests whose last token does not fit the memory are left out; the instance's name counts them. With `take`, that
-    many of the others are drawn without replacement by `random.Random(seed).sample`.
+    requests that do not fit the memory are left out; the instance's name counts them. With `take`, that many of the
+    others are drawn without replacement by `random.Random(seed).sample`.
 
     Raises:
         BadInput: the file is not such a table (with line and column), a request does not fit, or an argument is out of

@@ -129,7 +129,7 @@ def infercept_slice(path: str | Path, k: int, seed: int, *, evict: bool = False)
 
 
 def _with_kinds(requests: Sequence[Request], kinds: Mapping[str, str]) -> list[Request]:
-    """Put the augmentation before the keys, cut to eight characters where they stay different."""
+    """The augmentation before the keys, cut to eight characters where they stay different."""
     whole, short = ([f"{kinds[r.id]}-{r.id[:most]}" for r in requests] for most in (None, 8))
     ids = short if len(set(short)) == len(short) else whole
     return [request.replace(id=id) for request, id in zip(requests, ids, strict=True)]
@@ -138,7 +138,7 @@ def _with_kinds(requests: Sequence[Request], kinds: Mapping[str, str]) -> list[R
 def _drawn_anew(
     requests: Sequence[Request], take: int | None, times: Sequence[int], draw: random.Random
 ) -> list[tuple[Request, int]]:
-    """With replacement, for each arrival, as in InferCept's benchmark; a number makes the id unique."""
+    """With replacement, as in InferCept's benchmark; a number makes the id unique."""
     if take is not None:
         raise BadInput("--take draws requests without replacement, --minutes with; give one of them")
     if not times:

@@ -1,4 +1,4 @@
-"""A JSONL file as a table: one object a line, columns named by keys, dots for keys within keys."""
+"""A JSONL file as a table: an object a line, columns named by keys, dots for keys within keys."""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -17,7 +17,7 @@ def read_jsonl(path: str | Path, columns: Sequence[str], needed: Sequence[str]) 
     """Return the table of a file with an object in each line; `null` and missing keys are empty fields.
 
     An object of lists of one length, as from vLLM's benchmarks, has a row for each item. BadInput: it is no such file,
-    its first object lacks one of the columns `needed`, or no object has a column.
+    its first object lacks a column `needed`, or no object has a column.
     """
     source = str(path)
     records = _records(source, path)
@@ -64,7 +64,6 @@ def _rows(source: str, records: Iterator[tuple[int, Record]], columns: Sequence[
 
 
 def _value(record: Any, name: str) -> Any:
-    """The value at a key, or at a path of keys with dots."""
     if name in record:
         return record[name]
     for key in name.split("."):
@@ -79,7 +78,6 @@ def _text(value: Any) -> str:
 
 
 def _names(record: Record) -> Iterator[str]:
-    """Every key, those within others with dots."""
     left = [("", record)]
     while left:
         place, found = left.pop()

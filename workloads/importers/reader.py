@@ -47,7 +47,7 @@ Run = Turn | list[Turn]
 
 @dataclass(frozen=True)
 class Imported:
-    """Requests of a trace, made once as they are looked at, and then notes on them."""
+    """Requests of a trace, made once as they are looked at, and notes on them."""
 
     source: str
     name: str
@@ -76,7 +76,7 @@ def read_trace(
 
     The file is CSV with a header, or JSONL, plain or in gzip. `columns` is as `--map`:
     `arrival=timestamp:ms,prompt=input_length,decode=output_length`. With `rate` (per second) requests without arrivals
-    come as a Poisson process. With `drop_too_long`, those whose last token does not fit the memory are left out.
+    come as a Poisson process. With `drop_too_long`, those that do not fit the memory are left out.
 
     Raises:
         BadInput: the file is not such a table (with line and column), or an argument is out of range.
@@ -102,8 +102,8 @@ def read_requests(
     """Return a selection of a trace (`kind`: `jsonl`, or any for CSV).
 
     A request without an id is `R` and the number of its row, or the name of its session, with the number of its first
-    row there where a session may be cut into several. With `rate` (per second) the requests selected arrive as a
-    Poisson process. With `machine`, those whose last token does not fit its memory are left out.
+    row there where sessions may be cut. With `rate` (per second) the requests arrive as a Poisson process. With
+    `machine`, those that do not fit its memory are left out.
 
     Raises:
         BadInput: the file is not such a table (with line and column), or an argument is out of range.
@@ -210,7 +210,6 @@ class _Reader:
         )
 
     def _limit(self, row: Row, output: int) -> int | None:
-        """The most tokens that the row could have generated (None: not said)."""
         column = self.layout.columns.get("max_new")
         if column is None or not row.text(column.name):
             return None
@@ -220,7 +219,7 @@ class _Reader:
         return limit
 
     def _arrival(self, row: Row) -> Fraction:
-        """Exact seconds; all are times of day or none is."""
+        """All are times of day or none is."""
         seconds = self.layout.seconds(row, "arrival")
         if seconds is None:
             return Fraction(0)
@@ -234,7 +233,7 @@ class _Reader:
     # --- sessions -----------------------------------------------------------------------------------------------------
 
     def _cut(self, label: str, turns: list[Turn]) -> Iterator[list[Turn]]:
-        """The requests of a session: it is cut at rows without output, and where the input shrank."""
+        """At rows without output, and where the input shrank."""
         if self.layout.order:
             self._check_order(label, turns)
         else:
@@ -250,7 +249,7 @@ class _Reader:
             begin = k if turn and turn.decode else k + 1
 
     def _check_order(self, label: str, turns: list[Turn]) -> None:
-        """Sort the rows of a session, numbered 0, 1, .."""
+        """Sort by order, which counts 0, 1, .."""
         order, lines = self.layout.order or "", dict[int, int]()
         for turn in turns:
             if turn.order in lines:
@@ -266,7 +265,7 @@ class _Reader:
                 self._refuse(turn, self.layout.columns["arrival"].name, wanted, float(turn.seconds))
 
     def _shape(self, turns: Sequence[Turn]) -> Iterator[tuple[int, int]]:
-        """What each row generates and what its call returns: what the next input has above the context held."""
+        """Tokens generated, and returned: what the next input has above the context held."""
         held = turns[0].prompt
         for turn, after in zip(turns, [*turns[1:], None], strict=True):
             held += turn.decode
@@ -311,7 +310,7 @@ class _Reader:
         return (*calls, Segment(decode=last))
 
     def _pause(self, turn: Turn, after: Turn) -> int:
-        """The ticks of the call between two rows; by default the gap less the time of the answer."""
+        """By default the gap less the time of the answer."""
         keys = self.layout.columns
         if self.explicit and turn.returns is None:
             self._refuse(turn, keys["returns"].name, "a whole number", "")

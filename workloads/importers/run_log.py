@@ -1,8 +1,7 @@
 """The log of a scheduler, iteration by iteration: ours as CSV or JSON lines, Vidur's, vLLM's.
 
-A preset makes ours of an engine's. Where that does not say which request processed how many tokens in which iteration,
-an error says so; nothing is made up. Evictions that a log does not name show in work that starts again from its whole
-context (`find_restarts`).
+Where an engine's log does not say which request processed how many tokens in which iteration, an error says so; nothing
+is made up. Evictions that a log does not name show in work that starts again from its whole context (`find_restarts`).
 """
 
 import csv
@@ -200,7 +199,7 @@ PRESETS: dict[str, Callable[[str], RunLog]] = {"vidur": _vidur, "vllm": _vllm}
 
 
 class _Reading(NamedTuple):
-    """A reading of a request's work: what it takes on trust, and where KV was dropped."""
+    """What it takes on trust, and where KV was dropped."""
 
     cuts: int  # times that it had more tokens than were to be processed
     drops: int
@@ -210,7 +209,7 @@ class _Reading(NamedTuple):
 def restarts(request: Request, steps: list[tuple[int, int]]) -> tuple[list[int], bool]:
     """Return the batches after whose work all KV of a request was dropped, from its work (batch, tokens) in order.
 
-    That is possible only where it sat out a batch or more, or in a call that leaves the handling free. The reading has
+    Only where it sat out a batch or more, or in a call that leaves the handling free, can it have been. The reading has
     the fewest impossible tokens, then the most generated, then the fewest evictions. The second result says whether it
     is done in the end.
     """
@@ -241,7 +240,7 @@ def restarts(request: Request, steps: list[tuple[int, int]]) -> tuple[list[int],
 
 
 def _contexts(request: Request) -> tuple[list[int], dict[int, Handling]]:
-    """S by the number of tokens generated, returns of calls included, and the handlings of those calls."""
+    """S by the number of tokens generated, returns included, and the handlings of those calls."""
     known, handlings = [request.prompt], dict[int, Handling]()
     for segment in request.segments:
         known += [known[-1] + k for k in range(1, segment.decode + 1)]
@@ -252,7 +251,7 @@ def _contexts(request: Request) -> tuple[list[int], dict[int, Handling]]:
 
 
 def _starts(device: int, handling: str | None, sat_out: bool) -> Iterator[tuple[int, bool]]:
-    """The KV that a request may start from, and whether some was dropped for it that no call has ordered."""
+    """Possible KV at the start, and whether some was dropped for it that no call has ordered."""
     if handling == "discard":
         yield 0, False
         return

@@ -1,4 +1,4 @@
-"""The columns of a trace; which of its requests are taken, how fast they come, and their objectives."""
+"""Columns of a trace; which requests are taken, how fast they come, and their objectives."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ NAMES = {"since": "from", "slo_latency": "slo-latency", "slo_ttft": "slo-ttft", 
 class Selection:
     """What is taken of a trace, in this order; times are seconds.
 
-    The requests that arrive from `since` to just before `until` (seconds after the first arrival, or a time such as
-    `2023-11-16 18:20`); of these, by arrival, all after the first `skip`; the first `take` of them; `sample` of those,
-    drawn without replacement by `random.Random(seed)`. They then come `load` times as fast, with the objectives
-    `slo_latency`, `slo_ttft` and `slo_tpot` (seconds; the first two count in whole ticks).
+    Requests that arrive from `since` to just before `until` (after the first arrival, or a time such as `2023-11-16
+    18:20`); of these, by arrival, all after the first `skip`; the first `take` of them; `sample` of those, drawn
+    without replacement by `random.Random(seed)`. They then come `load` times as fast, with the objectives
+    `slo_latency`, `slo_ttft` and `slo_tpot` (the first two in whole ticks).
     """
 
     since: str | None = None
@@ -87,7 +87,7 @@ class Selection:
 
 
 def iso_seconds(text: str) -> Fraction | None:
-    """Return the exact seconds since 1970 of a date, or a date and a time of day (UTC unless it has an offset).
+    """Return the exact seconds since 1970 of a date, with or without a time of day (UTC unless it has an offset).
 
     None if it does not look like one; ValueError if there is no such day or time.
     """
@@ -100,7 +100,6 @@ def iso_seconds(text: str) -> Fraction | None:
 
 
 def _moment(option: str, text: str, first: Fraction) -> Fraction:
-    """A time of day, or seconds after the first arrival."""
     try:
         at = iso_seconds(text)
     except ValueError as error:
@@ -128,8 +127,8 @@ class Column(NamedTuple):
 class TraceLayout:
     """The columns of a trace; the other fields are for presets.
 
-    `label` names the session of a row from the columns `others`, `order` is a column that numbers the rows of a session
-    0, 1, ..; with `call_before` a call stands in the row after it; `least_returns` may be below 0, which counts as 0.
+    `label` names the session of a row from the columns `others`, `order` numbers the rows of a session 0, 1, ..; with
+    `call_before` a call stands in the row after it; `least_returns` may be below 0, which counts as 0.
     """
 
     columns: Mapping[str, Column]
@@ -207,7 +206,7 @@ def read_map(text: str) -> TraceLayout:
 
 
 def _time(row: Row, name: str) -> Fraction:
-    """Seconds since 1970 of a date and time, or a number that is not just digits, such as 1e3."""
+    """A date and time since 1970, or a number that is not just digits, such as 1e3."""
     try:
         seconds = iso_seconds(row.text(name))
     except ValueError:
