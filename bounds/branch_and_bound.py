@@ -1,7 +1,7 @@
 """A tree of ends of segments, the least bound first; `kvcore.certificates.Tree` is the proof.
 
-A node has its own prices, and the paths of its parent's linear program that end as its branches say; it generates more
-for a few rounds. It branches on the end that differs most between the paths mixed.
+A node has its own prices, and its parent's paths that end as its branches say; it generates more for a few rounds. It
+branches on the end that differs most between the paths mixed.
 """
 
 from __future__ import annotations
@@ -113,7 +113,6 @@ class TreeSearch:
         return value - bound < max(self.options.slack, 1e-6 * abs(value)) or self.is_whole
 
     def _branch(self, node: TreeNode) -> bool:
-        """The two sides of the most promising branching; whether there is one."""
         best: tuple[float, Branch, list[TreeNode]] | None = None
         for k, segment, slot in self._candidates(node):
             sides = [self._side(node, k, segment, slot, after) for after in (False, True)]
@@ -135,7 +134,7 @@ class TreeSearch:
         return True
 
     def _candidates(self, node: TreeNode) -> list[tuple[int, int, int]]:
-        """Requests, segments and slots between their ends, by how much the ends differ."""
+        """Requests, segments and slots, by how much the ends differ."""
         found: list[tuple[float, int, int, int]] = []
         mixed: dict[int, list[tuple[float, Ints]]] = {}
         for share, path in node.mixed:

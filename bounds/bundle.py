@@ -1,8 +1,8 @@
 """Maximise a concave sum of pieces: cutting planes in a box around the best point.
 
 Each piece is the least of linear functions; an evaluation gives one of them, its cut. A linear program finds the best
-point for all cuts in a box around the best point known (the boxstep method of Marsten, Hogan and Blankenship, 1975).
-The box grows where the cuts predict well and shrinks elsewhere.
+point for all cuts in a box around the best point known (boxstep: Marsten, Hogan and Blankenship, 1975). The box grows
+where the cuts predict well and shrinks elsewhere.
 """
 
 import math
@@ -74,9 +74,9 @@ def maximise(
 ) -> tuple[Evaluation, float]:
     """Return the best point found, and the final size of the box.
 
-    The function is `linear` @ x plus the sum of the pieces that `evaluate` gives; x stays between `low` and `high`. The
-    box reaches `size` * `scale` to each side. It ends by the deadline, after `rounds` evaluations, when the value is
-    `enough`, or when no more than `worth` is promised. Cuts are added to `bundle`; those in it must hold.
+    The function is `linear` @ x plus the pieces that `evaluate` gives; `low` <= x <= `high`. The box reaches `size` *
+    `scale` to each side. It ends by the deadline, after `rounds` evaluations, at `enough`, or when no more than `worth`
+    is promised. Cuts are added to `bundle`; those in it must hold.
     """
     best, collapse = evaluate(start), 0.6  # by it the box shrinks where more is lost than promised, or a program fails
     bundle.learn(best)

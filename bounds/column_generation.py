@@ -26,8 +26,8 @@ class ColumnOptions(Options):
 class Master:
     """The linear program that mixes known paths within the limits; its duals are the next prices.
 
-    Each kind takes as many paths as it has requests; rows are limits of pieces that were ever exceeded. A request that
-    takes no path begins after the last slot and pays for it: the first columns.
+    Each kind takes as many paths as it has requests; rows are limits ever exceeded. A request without a path begins
+    after the last slot and pays for it: the first columns.
     """
 
     def __init__(self, oracle: Oracle) -> None:
@@ -66,7 +66,6 @@ class Master:
             self._add_columns(costs, starts, np.concatenate(rows), np.concatenate(amounts))
 
     def _limit(self, places: Ints) -> None:
-        """By their places in `room`."""
         if not len(places):
             return
         self.row[places] = self.rows + np.arange(len(places))
@@ -115,7 +114,7 @@ class Master:
 
 
 def generate(oracle: Oracle, begin: list[PricePoint], deadline: float) -> None:
-    """Find the best prices until the deadline, from those of `begin` on; the oracle keeps them."""
+    """Find the best prices until the deadline, from those of `begin`; the oracle keeps them."""
     master, options = Master(oracle), ColumnOptions.given()
     for point in begin:
         master.add(point.paths)

@@ -1,7 +1,7 @@
 """Prices for certificates of configurations: large requests in the network, the others pay for memory.
 
-The price of memory is constant in a window, so its sums suffice. Networks with more and more requests, the largest
-first, take turns; each begins with the prices of the one before, at which its bound is no less.
+The price of memory is constant in a window, so sums suffice. Networks with more and more requests, the largest first,
+take turns; each begins with the prices of the one before, at which its bound is no less.
 """
 
 import time
@@ -62,7 +62,7 @@ class WindowPricing:
         """Price of memory if a request costs about 1."""
 
     def _takes(self, k: int) -> Vector:
-        """Memory of a start of kind k at each tick, [ticks, windows]."""
+        """Memory of a start at each tick, [ticks, windows]."""
         takes = np.zeros((self.ticks, self.windows))
         for q, load in enumerate(self.kinds[k].load):
             window = (np.arange(self.ticks) + q) // self.width
@@ -80,8 +80,8 @@ class WindowPricing:
 class Stage:
     """The pricing of windows, with some kinds in the network.
 
-    A point x holds a price for each kind (only those inside count), then those of memory by window. Its pieces are the
-    network and the cheapest starts outside of each kind.
+    A point x holds a price for each kind inside, then those of memory by window. Its pieces are the network and the
+    cheapest starts outside of each kind.
     """
 
     def __init__(self, pricing: WindowPricing, inside: list[int], most: int) -> None:
@@ -205,7 +205,6 @@ def proofs(instance: Instance, objective: str, deadline: float) -> Iterator[Conf
 
 
 def _stages(pricing: WindowPricing, options: ConfigurationOptions) -> Iterator[Stage]:
-    """The largest kinds enter first, as long as they fit."""
     order = sorted(range(len(pricing.kinds)), key=lambda k: pricing.kinds[k].load[-1], reverse=True)
     step = max(1, round(0.12 * len(order)))  # part of the kinds of requests that the next network has more
     number = sum(kind.load[-1] > options.large * pricing.memory for kind in pricing.kinds)
@@ -229,7 +228,7 @@ def propose_configurations(task: Task) -> Iterator[Proposal | Schedule]:
 def climb(task: Task) -> Iterator[Proposal | Schedule]:
     """Yield proofs of ever higher bounds: by prices, and, where all requests fit into the network, by a search.
 
-    Its schedules have passed the referee. Raises BadInput where the instance is not rigid, or too large.
+    Its schedules have passed the referee. Raises BadInput as `proofs`.
     """
     proof: Configurations | None = None
     for proof in proofs(task.instance, task.objective, task.deadline):

@@ -67,7 +67,6 @@ def climb(task: Task) -> Iterator[Proposal | Schedule]:
 
 
 def _narrow(task: Task) -> Iterator[Schedule]:
-    """Narrow searches: prefills and moves are whole, or need not be; or end just in time."""
     instance, upper, options = task.instance, task.upper, EventOptions.given()
     if most_options(instance) > options.most_options and just_in_time.applies(instance, task.objective):
         for timely in _timely(task):
@@ -92,7 +91,6 @@ def _narrow(task: Task) -> Iterator[Schedule]:
 
 
 def _timely(task: Task) -> Iterator[Schedule]:
-    """Schedules just in time: near an order, without one, and near it once more, wider."""
     instance, objective, upper = task.instance, task.objective, task.upper
     near, *wider = 200, 1000  # labels with the same tokens left that are followed near it
     widths = EventOptions.given().widths[:-1]

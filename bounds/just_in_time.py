@@ -1,9 +1,8 @@
 """Schedules of a few requests, batch by batch: partial prefills and moves end just in time.
 
-This search tries, in each batch, at most one amount that is neither all nor nothing: a prefill, or a swap, that lasts
-as long as the batch does anyway, or until a call returns or a request arrives; one that fills the room there is; a drop
-that makes just the room needed. It follows `width` labels with the same tokens left, the least bound first, and proves
-nothing.
+In each batch at most one amount is neither all nor nothing: a prefill, or a swap, that lasts as long as the batch does
+anyway, or until a call returns or a request arrives; one that fills the room there is; a drop that makes just the room
+needed. The search follows `width` labels with the same tokens left, the least bound first, and proves nothing.
 
 It finds more near a good order of tokens: the best one where nothing comes from the host (`fresh.py` with memory), a
 relaxation that soon ends. For three requests of `ve` that takes 0.9 to 3.8 % off.
@@ -60,8 +59,8 @@ def search(
 ) -> Schedule | None:
     """Return the best schedule found below `upper`, if any; the referee has not seen it.
 
-    With an order, the requests of each batch that generates tokens, no request is further from it than `slack` tokens.
-    Raises InvalidCertificate where there are too many requests or tokens.
+    With an order, the requests of each batch that generates tokens, none is further from it than `slack` tokens. Raises
+    InvalidCertificate where there are too many requests or tokens.
     """
     functions, machine = instance.cost.functions, instance.machine
     options = TimelyOptions.given()
@@ -118,13 +117,11 @@ def search_near(
 
 
 def _main(instance: Instance) -> int:
-    """The cost function with the longest token."""
     functions = instance.cost.functions
     return max(range(len(functions)), key=lambda k: functions[k].tokens / functions[k].divisor)
 
 
 def _kept(length: NDArray[np.int64], order: Sequence[Sequence[int]]) -> NDArray[np.int64]:
-    """The next token of each request by the tokens left, in an order."""
     kept, left, tokens = np.zeros((length.sum() + 1, len(length)), dtype=np.int64), length.sum(), length * 0
     for batch in order:
         for i in batch:

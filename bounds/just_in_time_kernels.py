@@ -101,7 +101,7 @@ class Labels(NamedTuple):
 
 @compiled
 def search(p, f, most, pause):
-    """Follow labels, the least bound first; return whether it is over, or at most `most` more find room."""
+    """Follow labels, the least bound first; return whether it is over, or there are `most` labels."""
     while f.count[HEAP] and f.count[TRIED] < pause:
         at = f.heap[0]
         pop(f)
@@ -257,9 +257,9 @@ def ticks(p, f, at, i, column, amount):
 def amounts(p, f, at, now, i, column, most):
     """Add what a batch leads to with each amount that is just enough, or just in time.
 
-    What is evicted in part makes room, or takes no longer than the batch does without it. A swap, and a prefill in
-    parts, lasts as long as the batch does without it, or until a request is ready, or beyond that by a token; or takes
-    all the room there is.
+    What is evicted in part makes room, or takes no longer than the batch does without it. A swap, and a partial
+    prefill, lasts as long as the batch does without it, or until a request is ready, or beyond that by a token; or
+    takes all the room there is.
     """
     n, device, host = len(p.length), f.device[at, i], f.host[at, i]
     if column == WORK:

@@ -76,7 +76,7 @@ class PricePoint:
 
 
 class Oracle:
-    """Evaluates prices that are constant on each `piece` slots, looking at every `stride`-th first slot.
+    """Evaluates prices that are constant on each `piece` slots, at every `stride`-th first slot.
 
     It keeps the `best`. The ends of the `legs` of the kinds may be made narrower.
     """
@@ -109,7 +109,6 @@ class Oracle:
         return point
 
     def _is_free(self, path: RequestPath, prices: Floats) -> bool:
-        """Whether a path pays no price, and ends when it may."""
         low, high = self.legs[path.kind][:, [LOW, HIGH]].T
         return not (path.use * prices).any() and bool(((low <= path.ends) & (path.ends <= high)).all())
 
@@ -201,6 +200,5 @@ def proof_of(pricing: SlotPricing, prices: Floats) -> Prices:
 
 
 def _whole(row: Floats) -> tuple[int, ...]:
-    """Without the zeros at the end."""
     numbers = np.rint(row).astype(np.int64)
     return tuple(numbers[: int(np.flatnonzero(numbers)[-1]) + 1 if numbers.any() else 0].tolist())

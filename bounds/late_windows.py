@@ -27,7 +27,7 @@ Floats = npt.NDArray[np.float64]
 def propose_late_windows(task: Task) -> Iterator[Proposal]:
     """Return weights of windows, for one division of the time of batches after another (BadInput: none).
 
-    All but the first division are begun only if done by the deadline.
+    All but the first are begun only if done by the deadline.
     """
     if all(request.slo is None for request in task.instance.requests):
         raise BadInput("no request has an SLO")
@@ -77,7 +77,7 @@ class WindowSearch:
     def windows(self, division: Shares, instance: Instance | None = None, enough: float = inf) -> Proposal:
         """Return the windows of a division, and what they prove for the due times of `instance` or else of the task.
 
-        Once more than `enough` requests are late, no more windows are added.
+        None is added once more than `enough` requests are late.
         """
         began = time.process_time()
         due = self.due(division, instance or self.task.instance)
@@ -113,7 +113,7 @@ class _Rows:
         self.highs.changeColsCost(n, np.arange(n, dtype=np.int32), np.ones(n))
 
     def add(self) -> bool:
-        """Both rows of the fullest window that begins at each arrival; whether there are any."""
+        """For the fullest window that begins at each arrival; whether there are any."""
         left, release = self.work * (1 - self.late[self.owner]), self.due.arrival[self.owner]
         over, ends = fullest(self.starts, release, self.ends, left)
         most = max(1, 10**7 // max(1, 2 * len(self.late)))  # as many entries in one round
@@ -139,7 +139,6 @@ class _Rows:
         self.highs.addRow(float(least_number(inside, too_much)), highspy.kHighsInf, count, places, np.ones(count))
 
     def solve(self, seconds: float) -> bool:
-        """Keep who is late and the weights of the rows; whether that was possible."""
         self.highs.setOptionValue("time_limit", self.highs.getRunTime() + seconds)
         self.highs.run()
         if self.highs.getModelStatus() != highspy.HighsModelStatus.kOptimal:
@@ -150,7 +149,6 @@ class _Rows:
         return True
 
     def weighed(self) -> tuple[tuple[int, int, int, int], ...]:
-        """The windows with a weight, in whole parts."""
         whole = np.rint(self.weights * ONE).astype(np.int64)
         whole = whole if whole.sum() < MOST_WEIGHT else whole * 0
         pairs = zip(self.known, whole.reshape(-1, 2).tolist(), strict=False)

@@ -39,7 +39,7 @@ class TargetSearch(Protocol):
 def rising_targets(solver: TargetSearch) -> Iterator[Proposal | Schedule]:
     """Look below targets between the bound and the best schedule, until these meet or tries are over.
 
-    Raises InvalidSchedule where the referee refuses a schedule found.
+    Raises InvalidSchedule where the referee refuses a schedule.
     """
     task = solver.task
     best = None if task.upper is None else int(task.upper * solver.unit)

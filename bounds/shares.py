@@ -45,7 +45,7 @@ def corners(instance: Instance) -> Iterator[Shares]:
 
 
 def _fit(instance: Instance) -> int:
-    """How many requests fit together as they begin; 0 if whole numbers hardly matter."""
+    """0 if so many requests fit that whole numbers hardly matter."""
     machine, requests = instance.machine, instance.requests
     if machine.block_limit is None:
         return 0
@@ -65,8 +65,6 @@ def mixtures(tried: list[tuple[Value, Shares]]) -> Iterator[Shares]:
 
 
 def _mixture(first: Shares, second: Shares, part: int) -> Shares:
-    """`part` quarters of the first proof and the rest of the second."""
-
     def mix(a: int, b: int) -> int:
         return (part * a + (4 - part) * b) // 4
 

@@ -135,7 +135,6 @@ class SlotSolver:
         return -(-least // self.options.scale) - self.local.base()
 
     def _open(self, search: SlotSearch, since: int) -> Any:
-        """Which prices may be above 0: those of limited resources, from a slot on."""
         return (search.graphs.limits > 0)[:, None] & (np.arange(search.slots) >= since)[None, :]
 
     def _whole(self, search: SlotSearch, prices: Floats, since: int) -> Any:
@@ -195,7 +194,6 @@ class SlotSolver:
         return Attempt(proof, None if outcome.cost is None else schedule_on(self.instance, search, outcome.path))
 
     def _beam(self, search: SlotSearch, layer: Layer, cut: Any) -> None:
-        """Keep the states from which most may still be spent."""
         if self.task.is_over():
             raise OutOfTime
         alive = np.flatnonzero(~cut[: layer.size])
@@ -203,7 +201,7 @@ class SlotSolver:
         cut[alive[np.argsort(spent, kind="stable")[300:]]] = True
 
     def _steer(self, search: SlotSearch, layer: Layer, cut: Any) -> None:
-        """Seek prices for the states of a layer, while they cut more than they cost."""
+        """While further prices cut more states than they cost."""
         if self.task.is_over():
             raise OutOfTime
         options, requests = self.options, len(search.kind)
@@ -234,7 +232,6 @@ class SlotSolver:
                 break
 
     def _best_prices(self, search: SlotSearch, key: Any) -> Floats:
-        """Those in use that say most of a joint state."""
         chosen = search.in_use(search.tick)
         rows, later = search.at(chosen, search.tick)
         best = int((rows[:, key].sum(axis=1) - later).argmax())
@@ -266,8 +263,8 @@ def propose_slots(task: Task) -> Iterator[Proposal | Schedule]:
 def climb(task: Task, options: SlotOptions | None = None) -> Iterator[Proposal | Schedule]:
     """Yield proofs of ever higher bounds, and better schedules, until they meet, or the deadline.
 
-    Every schedule has passed the referee: where one rests on a batch of drops alone, which is none, the search begins
-    anew without such batches.
+    Schedules have passed the referee: where one rests on a batch of drops alone, which is none, the search begins anew
+    without such batches.
     """
     for strict in (False, True):
         solver = SlotSolver(task, options, strict=strict)
@@ -292,10 +289,7 @@ def _as_rows(vector: Vector) -> SlotPrices:
 
 
 def schedule_on(instance: Instance, search: SlotSearch, path: list[tuple[Any, Any]]) -> Schedule:
-    """Return the schedule of a path, started early (InvalidSchedule: it breaks a rule).
-
-    It generates all tokens, also those that the objective leaves out.
-    """
+    """Return the schedule of a path, started early, with all tokens (InvalidSchedule: it breaks a rule)."""
     local, events = search.local, defaultdict[str, list[Event]](list)
     real = dict(zip(local.members, np.repeat(local.start, local.counts).tolist(), strict=True))
     steps = _follow(search, path, real)
@@ -316,7 +310,7 @@ def _events(local: LocalGraphs, tick: int, o: int) -> Iterator[Event]:
 
 
 def _follow(search: SlotSearch, path: list[tuple[Any, Any]], real: dict[int, int]) -> list[dict[int, int]]:
-    """The path with `real` states, each as good, as options at each tick."""
+    """`real` has states as good as those of the path."""
     local, graphs, reduced = search.local, search.local.graphs, search.reduced
     owner = np.repeat(np.arange(len(search.graphs.idle)), np.diff(search.graphs.first))
     on_path = dict(zip(local.members, path[0][0].tolist(), strict=True))
@@ -339,7 +333,7 @@ def _follow(search: SlotSearch, path: list[tuple[Any, Any]], real: dict[int, int
 
 
 def _completed(instance: Instance, real: dict[int, int]) -> list[dict[int, int]]:
-    """From the `real` states to the ends of all requests; those ahead are followed first.
+    """Requests that are ahead are followed first.
 
     Local graphs have the same states for every objective. Where memory is full of what must stay, nothing is found.
     """

@@ -28,7 +28,7 @@ Floats = npt.NDArray[np.float64]
 
 @dataclass(frozen=True)
 class SpeedOptions(Options):
-    """Prices of work over time: a projected subgradient ascent with momentum, from the prices of one machine."""
+    """A projected subgradient ascent with momentum, from the prices of one machine."""
 
     step: float = option(0.1, "the first step: how much prices change where nothing is taken")
     momentum: float = option(0.9, "of the direction before, what goes into the next", least=0, most=0.999)
@@ -89,7 +89,7 @@ class _Search:
         self.best: Ascent | None = None
 
     def begin(self) -> None:
-        """The prices of one machine: for each line of the cost, then for parts of the fixed time shared by memory.
+        """For each line of the cost, then for parts of the fixed time shared by memory.
 
         From half or nothing, whichever is better, parts are tried in each direction as long as they gain.
         """
@@ -106,7 +106,7 @@ class _Search:
         self._inflate()
 
     def ascend(self) -> None:
-        """Raise the best prices, those for nothing shared besides if they rise higher in some rounds."""
+        """Those for nothing shared too, if they rise higher in some rounds."""
         best, end = self.best, self.task.deadline
         several = None if best is None else self._several()
         if best is not None and several is not None:
@@ -135,7 +135,6 @@ class _Search:
             self.best.rise(self.options.rounds, end - self.options.check_rounds * self.best.seconds)
 
     def _several(self) -> Ascent | None:
-        """For each line with work, that with the largest fixed part first."""
         count, rows = len(lines(self.task.instance.cost)), list[tuple[float, float, tuple[int, ...]]]()
         for k in range(count if self.needs.sums else 0):
             functions = tuple(UNIT * (i == k) for i in range(count))
@@ -151,7 +150,6 @@ class _Search:
         return Ascent(_division(rows[0][2], 0).replace(lines=more), self.needs, 1.0)
 
     def _compare(self, best: Ascent) -> None:
-        """Take the larger part for fees if prices rise higher in some rounds."""
         other = Ascent(best.division.replace(slot=1), self.needs, best.inflated)
         other.fee = self.options.fees[1]
         each = max(0.0, self.task.deadline - time.process_time()) / self.options.trial_parts
@@ -160,7 +158,6 @@ class _Search:
         self.best = max(best, other, key=lambda one: one.value)
 
     def _divide(self) -> None:
-        """Quarter slots as often as first tokens can still be ordered; keep the shortest that gain enough."""
         tried, slots, begun = self.best, self.needs.slots, time.process_time()
         late = begun + (1 - self.options.unordered) * (self.task.deadline - begun)
         while tried is not None and self.options.finer * self.needs.slots <= self.options.most_slots:
@@ -182,7 +179,7 @@ class _Search:
                 pass
 
     def _try(self, division: Speed, inflated: float, gains: float = 1.0) -> bool:
-        """Take these prices if enough better, and say so; after the deadline only the first."""
+        """Whether these prices are enough better, and so taken; after the deadline only the first."""
         if self.best is not None and time.process_time() > self.task.deadline:
             return False
         tried = Ascent(division, self.needs, inflated)
@@ -192,7 +189,7 @@ class _Search:
 
 
 class Ascent:
-    """Prices and fees for one division of a batch, as they rise, and the best of them."""
+    """Prices and fees for one division of a batch, and the best of them."""
 
     def __init__(self, division: Speed, needs: _Needs, inflated: float) -> None:
         self.options = SpeedOptions.given()
@@ -247,7 +244,7 @@ class Ascent:
         self.step = step / 2 if self.within else float(np.clip(risk, least, step))
 
     def refine(self, deadline: float) -> None:
-        """Order first tokens before the others, if the check stays short; otherwise halve the slots."""
+        """Order first tokens before the others, if the check stays short; else halve the slots."""
         if self.shape.ordered:
             return
         if self.ordered_by(deadline):
@@ -277,7 +274,7 @@ class Ascent:
         self._divided(np.repeat(self.best[0], 2, axis=1), 2)
 
     def _prolong(self) -> None:
-        """Add as many slots, at the mean price, as leave what is paid above the prices."""
+        """As many slots, at the mean price, as leave what is paid above the prices."""
         more = int(self.spare / self.shape.slot / self.price.mean())
         if more and self.value > self.shape.slot * (self.slots - 1):
             self._divided(np.pad(self.price, ((0, 0), (0, more)), "mean"), 1)
@@ -316,7 +313,7 @@ class Ascent:
         return evaluate(self.work, self.shape, self.price, fees, self.within)
 
     def _latest(self) -> tuple[float, Floats]:
-        """About the longest flow time with which all pay more than there is, and a subgradient there.
+        """About the longest flow time with which all pay more than there is, and a subgradient.
 
         What they pay falls as it grows, at the end of a slot in jumps: secants, and halves where those leave the room.
         """
@@ -409,7 +406,7 @@ class _Needs:
         self.rate = np.array([float(weight(request, self.objective)) if self.sums else 1.0 for request in chosen])
 
     def divided(self, division: Speed) -> tuple[RequestWork, float, Floats]:
-        """In floating point, the fixed part of a batch, and all work in each line [lines, n]."""
+        """The needs, the fixed part of a batch, and all work in each line [lines, n]."""
         steps, first = self.steps.divided(division), self.steps.steps.first
         rows = [self.steps.divided(division.row(line)) for line in division.lines]
         shares = [row.shares(last=bool(rows)) for row in (steps, *rows)]
@@ -451,7 +448,6 @@ class _Needs:
         ), fixed, np.vstack((sums, all_work))  # fmt: skip
 
     def _line(self, work: Floats, first: Integers) -> tuple[Floats, Floats, Floats]:
-        """Work of first tokens in a line, the least of others, and all."""
         heads, sums = work[first[:-1]], np.add.reduceat(work, first[:-1])
         others = work.copy()
         others[first[:-1]] = np.inf
@@ -474,7 +470,7 @@ Served = tuple[WorkPiece, int, int]
 
 
 def _served(work: RequestWork, size: Floats) -> tuple[list[Served], Floats]:
-    """In 1024ths of ticks, and how fast the price of each request falls."""
+    """The pieces, in 1024ths of ticks, and how fast the price of each request falls."""
     falls = work.rate / size
     rank = np.argsort(np.argsort(-falls, kind="stable"))
     columns = (work.arrival * UNIT, rank, size * work.requests * UNIT, range(len(size)))
@@ -542,7 +538,7 @@ class Rows:
 
 
 def window_prices(work: RequestWork, totals: Floats, inflated: float, slots: int) -> tuple[int, Floats]:
-    """Return the ticks of each of `slots`, and prices: 1 where the last one of a window waits longest, as they come.
+    """Return the ticks of each of `slots`, and prices: 1 where the last of a window waits longest, as they come.
 
     Elsewhere they are the option `outside`.
     """

@@ -58,8 +58,7 @@ class Shape(NamedTuple):
 class Fees(NamedTuple):
     """Payment other than by speed: this `part` of prices, besides for work for `ticks` a token.
 
-    Those of request i are in `first`[i] to `first`[i + 1] - 1, for the slots from `start`[i] on. Its use goes to
-    `taken`.
+    Those of request i are in `first`[i] to `first`[i + 1] - 1, for the slots from `start`[i] on; use goes to `taken`.
     """
 
     part: float

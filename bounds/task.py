@@ -71,7 +71,7 @@ def propose_alone(_: Task) -> Iterator[Proposal]:
 
 
 def propose_pairs(task: Task) -> Iterator[Proposal]:
-    """Return the proof that two requests share a batch only where they fit, or raise InvalidCertificate."""
+    """Return the proof that requests share a batch only where they fit, or raise InvalidCertificate."""
     spend(task.instance, task.objective, count := Budget())
     task.begin(count)
     return iter([Proposal(Pairs())])

@@ -1,6 +1,6 @@
 """Options: the numbers that steer a search, in a frozen object for each algorithm.
 
-Users set the fields that have an effect; a plain attribute is a number that several places read.
+Users set fields with an effect; a plain attribute is a number that several places read.
 """
 
 from collections.abc import Iterator, Mapping
@@ -24,7 +24,7 @@ class Options:
 
 
 def option(default: Any, effect: str, *, least: float | None = None, most: float = inf) -> Any:
-    """Return a field: its default, its effect, its least value (None: anything above 0) and its most."""
+    """Return a field: default, effect, least value (None: anything above 0) and most."""
     return field(default=default, metadata={"effect": effect, "least": least, "most": most})
 
 

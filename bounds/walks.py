@@ -1,4 +1,4 @@
-"""Compiled: the use of cheapest paths: of requests through priced slots, and through networks of configurations.
+"""Compiled: the use of cheapest paths through priced slots, and through networks of configurations.
 
 In floating point. `kvcore.certificates.path_kernels` says what the cheapest paths cost, where only every `stride`-th
 slot of a segment's first token may be looked at.
@@ -117,7 +117,7 @@ def take_token(token, route, chunked, rows, values, r, use):
 
 @compiled
 def hold(rows, tokens, block, on_device, begin, end, use):
-    """Add KV that lies somewhere in the slots `begin` to `end` - 1."""
+    """Add KV somewhere in the slots `begin` to `end` - 1."""
     if tokens:
         for t in range(begin, end):
             if not on_device and rows[at.HOST, t] * tokens < rows[at.DEVICE, t] * -(-tokens // block):

@@ -4,15 +4,14 @@
     found.report          errors of each shape, fitted and held out
     found.rounded(tick)   the integer cost, with its rounding error
 
-Batches that only move KV give the transfers; batches that only work give the work; batches that do both are only held
-out. Shapes of the work:
+Batches that only move KV give the transfers; batches that only work give the work; batches that do both are held out.
+Shapes of the work:
 
     linear  t = sum b_k x_k
     hinge   t = sum b_k x_k + a max(0, tokens - knee): the weights hide the first tokens
     max     t = max(sum b_k x_k, sum c_k x_k): memory and compute, each fitted to the batches that it is the longest for
 
-`auto` takes the shape of the least mean error held out, the simpler one if equal. (New batches see slightly more than
-this best of three.)
+`auto` takes the least mean error held out, the simpler shape if equal; new batches see slightly more.
 """
 
 from collections.abc import Callable, Sequence
@@ -50,7 +49,7 @@ class Fit:
         return float(longest(self.functions, features))
 
     def rounded(self, tick: Fraction) -> Rounded:
-        """Return the integer cost at a tick of `tick` seconds, with its rounding error."""
+        """Return the integer cost at a tick, with its rounding error."""
         return rounded(self.functions, tick)
 
 
@@ -66,8 +65,8 @@ def fit(
 ) -> Fit:  # fmt: skip
     """Fit a cost model to measured batches (see the module).
 
-    `names` are the features that work may depend on; `held_out` is the share of each label that is not fitted to.
-    BadInput if there is too little to fit to.
+    Work may depend on the features `names`; `held_out` is the share of each label that is not fitted to. BadInput if
+    there is too little to fit to.
     """
     _check(shape, names, held_out)
     train, held = (_by_kind(part) for part in split(observations, held_out, seed))
@@ -135,7 +134,6 @@ def _hinge(names: Sequence[str], features: Floats, seconds: Floats) -> tuple[Fun
 
 
 def _maximum(names: Sequence[str], features: Floats, seconds: Floats) -> tuple[Function, ...]:
-    """From splits of the batches by each feature, alternate between fit and split."""
     starts = [
         column > cut for column in columns(names, features, None).T
         for cut in np.unique(np.quantile(column, np.linspace(0, 0.9, 7)))
@@ -148,7 +146,6 @@ def _maximum(names: Sequence[str], features: Floats, seconds: Floats) -> tuple[F
 def _alternate(
     names: Sequence[str], features: Floats, seconds: Floats, second: NDArray[np.bool_]
 ) -> tuple[Function, ...]:
-    """Fit one function to the rows of each side, give each row to its longest side, and so on."""
     best: tuple[float, tuple[Function, ...]] | None = None
     for _ in range(ROUNDS):
         sides = [~second, second]
@@ -186,5 +183,4 @@ def _candidate(functions: Sequence[Function], train: Sequence[Observation], held
 
 
 def _best(shapes: dict[str, ShapeFit]) -> Literal["linear", "hinge", "max"]:
-    """The least mean error held out (fitted, if nothing is)."""
     return min(("linear", "hinge", "max"), key=lambda shape: (shapes[shape].held_out or shapes[shape].fitted).mean)

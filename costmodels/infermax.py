@@ -6,12 +6,11 @@ The time of a batch is the number of layers times
 
 milliseconds, with S the tokens of the batch, n_d and n_p its decode and prefill requests, K_d and K_p the KV that they
 read, and P the sum of c*c + 2*c*m over prefills. It lacks the time to read the weights (7B, one token: 2.1 ms against
-9.3 ms measured). `floor=True` adds a second function with a floor for `a_o S + b_o`: measured for 7B; for 70B the time
-to read its weights at the peak bandwidth of four A100.
+9.3 ms measured). `floor=True` adds a function with a floor for `a_o S + b_o`: measured for 7B; for 70B the weights at
+the peak bandwidth of four A100.
 
-With grouped queries, as in the 70B model, the simulator makes attention (a K + b) 10 % longer where more than one
-request is in that phase. That factor g is not linear and is left out: 70B is below the simulator's by at most 10 % of
-the attention.
+With grouped queries, as in 70B, the simulator makes attention (a K + b) 10 % longer where more than one request is in
+that phase. That factor g is not linear and is left out: 70B is below the simulator's by at most 10 % of the attention.
 """
 
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""The machines that the papers measured on: tokens of KV on the device and the host, and the budgets of a batch.
+"""The machines that the papers measured on: tokens of KV on device and host, and the budgets of a batch.
 
 The KV of the device is what the weights leave of 0.9 of its memory, in whole blocks, without activations:
 

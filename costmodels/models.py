@@ -102,7 +102,7 @@ class Model:
 
     @property
     def layer_matrices(self) -> int:
-        """Numbers in the matrices that a token goes through, over all layers; the choice of experts included."""
+        """Numbers in the matrices that a token goes through, with the choice of experts."""
         router = 0 if self.experts is None else self.expert_layers * self.width * self.experts.count
         return self.dense_matrices + self.expert_matrices() + router
 
@@ -121,7 +121,7 @@ class Model:
 
     @property
     def read_parameters(self) -> int:
-        """Parameters that every batch reads: all but embeddings of which it reads a row a token.
+        """Parameters that every batch reads: not the embeddings of which it reads a row a token.
 
         Of experts those of one token: all tokens of a batch may choose the same.
         """
@@ -144,7 +144,7 @@ class Model:
     def read_bytes(self, routed: int | None = None) -> int:
         """Return the bytes of weights that a batch reads, with `routed` experts a layer (None: those of a token).
 
-        BadInput for fewer than a token goes through, or more than there are.
+        BadInput for too few or too many experts.
         """
         if routed is None:
             return self._bytes(self.read_parameters, self.expert_matrices())
@@ -222,9 +222,8 @@ MODELS = {model.name: model for model in (
     Model("llama-4-maverick", 48, 5120, 40, 8, 128, 16_384, 202_048, source="Llama-4-Maverick-17B-128E; Megatron-LM",
           experts=Experts(128, 1, 8192, shared=1, dense_layers=24), note=CHUNKS),
 )}  # fmt: skip
-"""By name, from the configuration files of the published weights (`source`).
-
-Models of 2025 were compared in November 2026 with copies of these files in public repositories, not with the originals.
+"""By name, from the configuration files of the published weights (`source`); those of 2025 were compared in November
+2026 with copies in public repositories.
 """
 TINY, LLAMA_1B, LLAMA_3_8B = (MODELS[name] for name in ("tiny", "llama-3.2-1b", "llama-3-8b"))
 
@@ -252,7 +251,7 @@ LATENT = ("query_rank", "rank", "rotary", "plain", "value")
 def model_of_shape(source: str, given: Mapping[str, int]) -> Model:
     """Return the model of a shape by the names of SHAPE: gated, without biases, weights in 16 bits.
 
-    `kv_heads` is by default `heads`, `head_dim` hidden_size / heads. BadInput, after `source`, for a number that is
+    By default `kv_heads` is `heads`, `head_dim` hidden_size / heads. BadInput, after `source`, for a number that is
     missing, twice there, or does not fit the others.
     """
     shape: dict[str, int] = {}

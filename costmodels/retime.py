@@ -16,7 +16,7 @@ def retimed(trace: Trace, seconds: Sequence[float | Fraction]) -> Trace:
     """Return the trace with batch j lasting `seconds[j]`, in ticks of nanoseconds, without SLOs.
 
     A batch begins when the one before has ended and all that work in it have arrived or returned; where the schedule
-    waits longer, it still waits as long. Waste is not measured: its parts are 0.
+    waits longer, it still waits as long. Waste is 0: not measured.
     """
     if len(seconds) != len(trace.batches):
         raise ValueError(f"{len(trace.batches)} batches, and {len(seconds)} times")
@@ -65,7 +65,7 @@ def _request(planned: RequestTrace, batches: Sequence[BatchTrace], ticks: Callab
 def with_cost(instance: Instance, cost: Cost, tick: Fraction) -> Instance:
     """Return the instance with this cost, whose ticks last `tick` seconds.
 
-    Arrivals and calls keep their seconds, to the nearest tick. BadInput where one is too long for so short a tick.
+    Arrivals and calls keep their seconds, to the nearest tick. BadInput where one is too long in ticks.
     """
     scale = instance.tick_seconds / tick
     with valid(f"{instance.name} at a tick of {tick} s"):

@@ -6,7 +6,7 @@ time,
 
     (1 - e) T <= D < (1 + e) T + 1
 
-because D is rounded up to a whole tick.
+because D is rounded up.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -62,7 +62,7 @@ def longest(functions: Iterable[Function], features: Features) -> Fraction:
 
 
 def rounded(functions: Sequence[Function], tick: Fraction) -> Rounded:
-    """Return the integer cost of these functions at a tick of `tick` seconds, without those that are 0.
+    """Return the integer cost of these functions at a tick, without those that are 0.
 
     BadInput if none is left, or if the tick is so short that a coefficient exceeds the largest number of a file.
     """
@@ -73,7 +73,6 @@ def rounded(functions: Sequence[Function], tick: Fraction) -> Rounded:
 
 
 def _rounded(function: Function, tick: Fraction) -> tuple[CostFunction, Fraction]:
-    """With the largest relative error of its coefficients."""
     ticks = {name: seconds / tick for name, seconds in function.seconds.items() if seconds}
     divisor = _divisor(list(ticks.values()), tick)
     whole = {name: round(value * divisor) for name, value in ticks.items()}
@@ -85,7 +84,6 @@ def _rounded(function: Function, tick: Fraction) -> tuple[CostFunction, Fraction
 
 
 def _divisor(ticks: list[Fraction], tick: Fraction) -> int:
-    """The least that is exact, or else the least power of ten that is precise enough."""
     exact, least, most = lcm(*(value.denominator for value in ticks)), min(ticks), max(ticks)
     if exact <= EXACT and most * exact <= EXACT:
         return exact

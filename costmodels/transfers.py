@@ -1,8 +1,7 @@
 """Transfers of KV between device and host: seconds a token and seconds a move.
 
-`overlapped`: each direction is a function of its own, so a batch lasts as long as the slowest of its work, what goes
-out and what comes in (the link is full-duplex). `sync`: transfers are added to every function of the work, because the
-largest counts.
+`overlapped`: each direction is a function of its own, so a batch lasts as long as the slowest of work, out and in (the
+link is full-duplex). `sync`: transfers are added to every function of the work, because the largest counts.
 """
 
 from collections.abc import Sequence
@@ -26,7 +25,7 @@ def bandwidth_functions(token_bytes: int, bandwidth: Fraction) -> tuple[Function
 def fit_transfers(observations: Sequence[Observation]) -> tuple[Function, ...]:
     """Fit the functions of a link to batches that only move KV, by non-negative least squares on relative errors.
 
-    Each direction is fitted to the batches that go its way only. BadInput if a direction is never alone, or if there is
+    Each direction is fitted to batches that go its way only. BadInput if a direction is never alone, or if there is
     nothing.
     """
     features, seconds = table_of(observations)

@@ -1,9 +1,9 @@
 """Vidur's profiles of a layer without attention, by tokens, measured on real devices.
 
 Vidur (Agrawal et al., MLSys 2024) publishes `mlp.csv` files: a row for each number of tokens and of devices that share
-the layer (`num_tensor_parallel_workers`), with statistics of each operation in milliseconds. The time of a layer is the
-sum of the medians of norms, projections, rotary embedding, feed-forward part and addition. Attention, exchanges, the
-embedding and the logits are not in it.
+the layer (`num_tensor_parallel_workers`), with milliseconds of each operation. The time of a layer is the sum of the
+medians of norms, projections, rotary embedding, feed-forward part and addition, without attention, exchanges, embedding
+and logits.
 """
 
 from dataclasses import dataclass

@@ -28,8 +28,8 @@ class BigM(Letters):
     """At most `batches` batches, or slots of time enough for them.
 
     `model` is a linear mixed-integer Pyomo model, minimised; `write` gives it the constraints of `rows`, by name. No
-    schedule of at most `upper_bound`, the value of a known one, is cut off. With `as_is`, for rows of one's own,
-    batches start when the model says.
+    schedule of at most `upper_bound`, a known value, is cut off. With `as_is`, for rows of one's own, batches start
+    when the model says.
 
     Raises BadInput for an objective that is not in OBJECTIVES.
     """

@@ -149,7 +149,7 @@ class Letters:
         """1 in a batch with work; may be 0 where a batch only transfers."""
 
     def _add_moves(self) -> None:
-        """On the host, which drops first, and on the device."""
+        """A drop takes KV on the host first."""
         partial = self.machine.partial
         amounts = pyo.NonNegativeIntegers if partial else pyo.NonNegativeReals
         drops = list(product(self.droppable, self.batches))
@@ -170,7 +170,6 @@ class Letters:
         self.host = self.binary("host", swaps)
 
     def _add_handling(self) -> None:
-        """begun: whether request i has worked since its free call k started, by the end of batch j."""
         free = [(i, k) for i in self.requests for k, handling in enumerate(self.handlings[i]) if handling == "free"]
         self.begun = self.binary("begun", [(i, k, j) for (i, k), j in product(free, self.batches)])
 

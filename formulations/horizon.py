@@ -113,7 +113,7 @@ def most_work(chain: Chain) -> int:
 
 
 def most_batches(instance: Instance, ticks: int) -> tuple[int, str]:
-    """Return the most batches of a complete schedule that take at most `ticks` ticks altogether, and why.
+    """Return the most batches of a complete schedule that take at most `ticks` altogether, and why.
 
     For each function f / d let v be its `fixed_part` and V its `least_total`. As the sum of ceil(f / d) is at most
     `ticks`, V + v batches <= sum of f <= d ticks. A batch made for drops has one with work after it: `most_steps`
@@ -148,7 +148,7 @@ def transfers_make_drops(instance: Instance) -> bool:
 
 
 def drops_make_batches(instance: Instance) -> bool:
-    """Whether there may be such batches: a batch without work is then followed by one with work."""
+    """Whether such batches may exist: one without work is then followed by one with work."""
     return transfers_make_drops(instance) and any(may_swap(instance, request) for request in instance.requests)
 
 
@@ -194,7 +194,6 @@ def latest_first_tokens(instance: Instance, upper_bound: Value) -> list[int]:
 
 
 def _latest(instance: Instance, objective: str, upper_bound: Value, least: list[int]) -> list[int]:
-    """A request has what the least times of the others leave."""
     shares = [weight(request, objective) for request in instance.requests]
     slack = Fraction(upper_bound) - sum(share * time for share, time in zip(shares, least, strict=True))
     return [

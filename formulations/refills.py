@@ -69,7 +69,7 @@ def _decode(f: CostFunction, resident: int) -> int:
 
 
 def _refill(f: CostFunction, resident: int, least: int, partial: bool) -> int:
-    """Upper bound of f's share, linear in `resident`: the pairs are bounded from below."""
+    """An upper bound, linear in `resident`: the pairs are bounded from below."""
     if partial:
         return f.prefill_requests + 2 * f.tokens + 4 * f.prefill_pairs * resident
     return f.prefill_requests + (f.tokens + f.prefill_pairs * (least + 1)) * (resident + 1)

@@ -28,7 +28,7 @@ def time_scale(instance: Instance) -> int:
 def objective_bound(dual_bound: float, units: int, denominator: int) -> Value:
     """Turn a solver's dual bound into the objective's unit, rounded up: objectives are integers in it.
 
-    The solvers' tolerance is taken off first: a millionth, and a millionth of the model's unit, of `units`.
+    A millionth, and a millionth of the model's unit (of `units`), is taken off first: the solvers' tolerance.
     """
     bound = math.ceil((dual_bound - 1e-6 * (1 + abs(dual_bound))) * units)
     return bound if denominator == 1 else Fraction(bound, denominator)
@@ -74,7 +74,7 @@ def start_early(instance: Instance, batches: Iterable[Batch], earliest: Sequence
     Given starts are ignored; `earliest` may put off each batch. Without it no event comes later than with any other
     valid starts, so no objective that grows with completions and first tokens is larger.
 
-    Raises InvalidSchedule if the batches break a rule whatever their starts.
+    Raises InvalidSchedule as `end_at`.
     """
     execution = Execution(instance)
     started: list[Batch] = []

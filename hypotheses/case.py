@@ -52,7 +52,7 @@ def claims() -> list[Held]:
 
 @dataclass(frozen=True)
 class Fails:
-    """The claim does not hold: why in words, the schedules that show it, and by how much (a number, if any).
+    """Why the claim does not hold, the schedules that show it, and by how much (a number, if any).
 
     `shown` are the instances that show it, if not all. `certain`: it fails whatever the claimed optima truly are.
     """
@@ -66,7 +66,7 @@ class Fails:
 
 @dataclass(frozen=True)
 class Case:
-    """The instances of one item of a family (often one), until a deadline by `time.monotonic`."""
+    """The instances of a case (often one), until a deadline by `time.monotonic`."""
 
     instances: tuple[Instance, ...]
     deadline: float = field(default=float("inf"))

@@ -29,7 +29,7 @@ def shipped() -> dict[str, Hypothesis]:
 
 
 def find(source: str) -> dict[str, Hypothesis]:
-    """Return hypotheses by name: `all` shipped, one of them, or those of a file. BadInput if none is."""
+    """Return hypotheses by name: `all` shipped, one of them, or a file's. BadInput if none is."""
     if source == "all":
         return shipped()
     if source in shipped():
@@ -42,7 +42,7 @@ def find(source: str) -> dict[str, Hypothesis]:
 
 
 def load(path: str | Path) -> Hypothesis:
-    """Return the HYPOTHESIS that a Python file defines. BadInput says in one line what is wrong with the file."""
+    """Return the HYPOTHESIS of a Python file. BadInput says in one line what is wrong."""
     found = list(load_all(Path(path)).values())
     if len(found) > 1:
         raise BadInput(f"{path}: it defines {len(found)} hypotheses; load_all gives them by their names")
@@ -68,8 +68,7 @@ def load_all(path: Path) -> dict[str, Hypothesis]:
 def save(verdict: Verdict, folder: Path) -> list[str]:
     """Write a counterexample into `folder/NAME`: instances, schedules, certificates; return the file names.
 
-    `counterexample.json` names the others and replaces an earlier one atomically; then files that it does not name are
-    deleted.
+    `counterexample.json` names the others and replaces an earlier one atomically; then unnamed files are deleted.
     """
     if verdict.fails is None:
         return []

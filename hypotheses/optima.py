@@ -26,9 +26,9 @@ _FOUND: dict[tuple[str, str], Result] = {}  # optima that were found, by the has
 def optimum(instance: Instance, objective: str, deadline: float) -> Result | None:
     """Return an optimum, certified or claimed; None if the limits strike.
 
-    The exact searches find it or, where these take too long, CP-SAT on the arc flow, if that applies and is installed.
-    The folder KVBOUND_OPTIMA, if named, keeps schedules and certificates for later runs of this code; the referee and
-    the checker judge what is read there.
+    It is from the exact searches or, where these take too long, CP-SAT on the arc flow, if that applies and is
+    installed. The folder KVBOUND_OPTIMA, if named, keeps schedules and certificates for later runs of this code; the
+    referee and the checker judge them.
 
     Raises KeyboardInterrupt on Ctrl-C.
     """

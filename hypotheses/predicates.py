@@ -1,4 +1,4 @@
-"""Predicates of several hypotheses: comparisons of two schedules, and distances from the optimum."""
+"""Predicates of several hypotheses: comparisons of schedules, distances from the optimum."""
 
 import operator
 from collections.abc import Callable
@@ -25,10 +25,7 @@ def run(policy: str | Policy, label: str = "", change: Change | None = None, obj
 
 
 def compared(one: Make, holds: Callable[[Any, Any], Any], other: Make, why: str) -> Predicate:
-    """Whether `holds`, of `operator`, is true of the values of two schedules.
-
-    `why` has a place for each value, and one for their ratio.
-    """
+    """Whether `holds`, of `operator`, is true of two values; `why` has a place for each, and for their ratio."""
 
     def judge(case: Case) -> Fails | None:
         first, second = _both(case, one, other)
@@ -68,7 +65,7 @@ def _both(case: Case, one: Make, other: Make) -> tuple[Held, Held]:
 def never_hurts(change: Change, words: str, labels: tuple[str, str], policy: str | None = None) -> Predicate:
     """Whether a change never raises the total flow time of a policy (None: the optimal one).
 
-    `words` name the change, `labels` the schedules before and after it.
+    `words` name the change, `labels` the schedules before and after.
     """
     before, after = (
         optimal(label, changed) if policy is None else run(policy, label, changed)

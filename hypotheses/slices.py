@@ -35,7 +35,7 @@ def _file(name: str) -> Path:
 
 @cache
 def _trace(name: str, memory: int | None = None) -> Instance:
-    """On a roomy machine; with a memory, at INFERMAX's cost of Llama-2-7B on an A100."""
+    """With a memory, at INFERMAX's cost of Llama-2-7B on an A100."""
     read, model = read_azure if name == CONVERSATIONS else read_agent_traces, get_cost("infermax-7b")
     if memory is None:
         return read(_file(name), machine=ROOMY)
@@ -49,7 +49,6 @@ def _conversations(trace: Instance, seed: int, count: int) -> tuple[Request, ...
 
 
 def _sessions(trace: Instance, seed: int, count: int, least: int = 1) -> tuple[Request, ...]:
-    """Sessions that come together, of `least` to 8 answers."""
     few = [r for r in trace.requests if least <= len(r.segments) <= 8 and r.peak <= SESSION_TOKENS]
     return tuple(request.replace(arrival=0) for request in random.Random(seed).sample(few, count))
 

@@ -42,10 +42,7 @@ def plain(
 def plain_family(
     counts: Ints, prompts: Ints, outputs: Ints, machine: Machine = THEORY, cost: Cost | None = None
 ) -> Iterator[Instance]:
-    """Yield every multiset of requests, all at tick 0, and every memory that limits them.
-
-    From the sum of their peaks on, memory limits nothing.
-    """
+    """Yield every multiset of requests, all at tick 0, and every memory that limits them: below the sum of peaks."""
     for count in counts:
         for sizes in combinations_with_replacement(list(product(prompts, outputs)), count):
             peaks = [prompt + output - 1 for prompt, output in sizes]
@@ -81,7 +78,7 @@ def calling_family(
 
 
 def drawn_instance(draw: random.Random, name: str, machine: Machine) -> Instance:
-    """Draw three requests with a free call each, and a memory from the largest peak to the sum of all."""
+    """Draw three requests with a free call each, and a memory from the largest peak to the sum."""
     requests = tuple(_drawn_request(draw, f"R{i}") for i in (1, 2, 3))
     peaks = [request.peak for request in requests]
     machine = machine.replace(memory=draw.randint(max(peaks), sum(peaks)))
@@ -96,7 +93,7 @@ def _drawn_request(draw: random.Random, id: str) -> Request:
 
 
 def drawn_plain(draw: random.Random, count: int, upto: int) -> Instance:
-    """Draw requests of the theory model, all at tick 0, and a memory of one to two times the largest peak."""
+    """Draw requests of the theory model, at tick 0, and a memory of one to two times the largest peak."""
     sizes = sorted((draw.randint(1, upto), draw.randint(1, upto)) for _ in range(count))
     peak = max(prompt + output - 1 for prompt, output in sizes)
     return plain(sizes, draw.randint(peak, 2 * peak))
@@ -118,10 +115,7 @@ def starting_at(instance: Instance, starts: Sequence[int]) -> Schedule:
 
 
 def earliest_starts(instance: Instance, order: Sequence[int], *, in_order: bool = False) -> list[int]:
-    """Return starts in the theory model: each request in turn at its earliest fit; `in_order`: none before the last.
-
-    A later one never moves an earlier one.
-    """
+    """Return starts in the theory model: each request in turn at its earliest fit; `in_order`: none before the last."""
     used: dict[int, int] = {}
     starts = [0] * len(order)
     last = 0
@@ -213,7 +207,7 @@ def pausing(instance: Instance, duration: int, handlings: Mapping[str, Handling]
 def paused(
     context: int, duration: int, others: Iterable[tuple[int, ...]], memory: int, machine: Machine, cost: Cost
 ) -> Instance:
-    """Return R1, which calls with `context` tokens of KV and generates one token after it, and others as in `plain`."""
+    """Return R1, which calls with `context` tokens of KV and then generates one token, and others as in `plain`."""
     instance = plain([(context, 2), *others], memory, machine, cost)
     return pausing(instance, duration, {"R1": "free"}).replace(
         name=f"paused-{context}-{duration}-{instance.name}"[:200]

@@ -83,10 +83,7 @@ def believing(policy: str, noise: str) -> Make:
 
 
 def lower_in_sum(*makes: Make) -> Predicate:
-    """Whether the first schedule is lower than the second, in sum over a case.
-
-    Others are named beside them.
-    """
+    """Whether the first schedule is lower than the second, in sum over a case; others are named beside them."""
 
     def judge(case: Case) -> Fails | str:
         rows, left = _tried(case, makes)
@@ -106,7 +103,7 @@ def lower_in_sum(*makes: Make) -> Predicate:
 def best_stays_best(candidates: Mapping[str, Make], best: Make | None = None) -> Predicate:
     """Whether what is nearest `best` on the first half of a case's instances is so on the second.
 
-    Default of `best`: the best of the candidates on each instance.
+    Default of `best`: the best candidate of each instance.
     """
 
     def judge(case: Case) -> Fails | str:
@@ -161,7 +158,6 @@ def _sized(instance: Instance, factor: Fraction) -> Instance:
 
 
 def _tried(case: Case, makes: tuple[Make, ...]) -> tuple[list[tuple[Held, ...]], str]:
-    """Instances that lack one are left out, and counted in words."""
     rows = []
     for instance in case.instances:
         try:

@@ -52,8 +52,8 @@ def fill(
     """Try each way on each open instance for `seconds`, and keep what is better.
 
     The smallest instance is first, or with `largest_gap` the one farthest from solved; `family` and `objective` leave
-    out all others. Tries in the database, and those spent by `tried.csv` (`_spent`), are not repeated: it may be ended
-    at any time. BadInput for an unknown way or name.
+    out all others. Tries in the database, or spent by `tried.csv`, are not repeated. BadInput for an unknown way or
+    name.
     """
     ways = tuple(ways)
     for way in set(ways) - set(WAYS):
@@ -88,7 +88,6 @@ def fill(
 
 
 def _spent(library: Library, seconds: float) -> set[tuple[str, str, str]]:
-    """Tries of this code for `seconds` (with SLACK) that the record does not come from."""
     tried = {
         (row["name"], row["objective"], row["run"]) for row in library.tried("version", "seconds")
         if row["version"] == code_version() and float(row["seconds"] or 0) >= SLACK * seconds

@@ -148,7 +148,6 @@ class Library:
         return read_certificate(self._held(record, "certificate", objective)) if known else None
 
     def _new(self, record: Record, kind: str, objective: str) -> Path:
-        """The path until the claim has its place."""
         path, best = self.path(record, kind, objective), record.objectives[objective]
         value = best.value if kind == "schedule" else best.bound
         return path.with_name(f".{path.name.removesuffix('json.gz')}{value}.json.gz".replace("/", "_"))
@@ -274,7 +273,6 @@ class Library:
 
 
 def _values(record: Record, instance: Instance, offer: Schedule | Certificate) -> tuple[Any, dict[str, Value]]:
-    """For each objective of a record."""
     if isinstance(offer, Schedule):
         trace = verify_schedule(instance, offer)
         return "schedule", {objective: objective_value(trace, objective) for objective in record.objectives}

@@ -69,7 +69,6 @@ def _counts(rows: Sequence[dict[str, Any]]) -> tuple[object, ...]:
 
 
 def _words(library: Library) -> dict[tuple[str, str, str], str]:
-    """The way that claimed or proved a bound of an instance and objective."""
     proofs = (row for row in library.tried("proved", "bound") if row["proved"] == "1")
     return {(row["name"], row["objective"], row["bound"]): row["run"] for row in proofs}
 

@@ -41,7 +41,7 @@ class Cell:
 
     @cached_property
     def key(self) -> str:
-        """SHA-256 of all that the result depends on: the instance, what is run, the options, and the code."""
+        """SHA-256 of all that decides the result: the instance, what is run, the options, and the code."""
         what = {
             "instance": self.name if self.instance is None else self.instance.sha256,
             "problem": self.problem, "objective": self.objective, "handling": self.handling,

@@ -52,7 +52,7 @@ def sweep(
     """Run what a study file asks for and the database (default: STUDY.sqlite) lacks; Ctrl-C keeps what ended.
 
     `jobs` processes run at once, or the workers of the Dask cluster at an address. `resume` goes on with an existing
-    database, and `retry` runs its failed cells again.
+    database; `retry` runs its failed cells again.
 
     Raises:
         BadInput: the study or the database cannot be used.

@@ -47,7 +47,7 @@ class StoredHorizon(BaseModel):
 
 
 class Stored(BaseModel):
-    """What a summary reads of a stored row, which may be from anywhere."""
+    """What a summary reads of a stored row."""
 
     model_config = ConfigDict(strict=True)
 
@@ -169,5 +169,5 @@ def _flat(cell: Cell, row: CellRow) -> dict[str, Any]:
 
 
 def _number(value: int | str | None) -> int | str | None:
-    """An integer beyond 64 bits becomes text, for SQLite."""
+    """SQLite has 64 bits."""
     return str(value) if isinstance(value, int) and abs(value) >= 2**63 else value

@@ -30,7 +30,7 @@ class StudySection(Noun, BaseModel):
 
 
 class Instances(StudySection):
-    """A family of built-in instances, drawn ones, or files; every combination of the lists is one instance."""
+    """A family of built-in, drawn or read instances, one for every combination of the lists."""
 
     builtin: str | None = None
     generate: str | None = None
@@ -75,7 +75,7 @@ class Solvers(StudySection):
 
 
 class Study(StudySection):
-    """A whole study: each instance with each objective and handling by each policy and each solver."""
+    """Each instance with each objective and handling by each policy and each solver."""
 
     name: Name = "study"
     objectives: Names = ["total-flow-time"]

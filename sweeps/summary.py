@@ -11,7 +11,7 @@ from sweeps.store import proved
 
 @dataclass
 class SummaryRow:
-    """One policy or solver on one family: numbers of cells, and the ratios value / bound where there is a bound."""
+    """One policy or solver on one family: numbers of cells, and the ratios value / bound."""
 
     label: str
     objective: str
@@ -41,7 +41,7 @@ class SummaryRow:
 def summarise(rows: Sequence[CellRow]) -> list[SummaryRow]:
     """Return a line for each family and run, in the order of the rows.
 
-    A value is divided by the largest proved bound of the same instance and objective. Contradiction if it is below.
+    A value is divided by the largest proved bound of its instance and objective. Contradiction if it is below.
     """
     bounds, lines = best_bounds(rows), dict[tuple[str, str, str], SummaryRow]()
     for row in rows:

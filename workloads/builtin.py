@@ -35,7 +35,7 @@ class Builtin:
 
 
 def mars_figure1() -> Instance:
-    """Return the worked example of MARS (Figure 1) and LAMPS (Figure 3): three requests, each with one call."""
+    """Return the worked example of MARS (Figure 1) and LAMPS (Figure 3): three requests with one call each."""
 
     def request(id: str, before: int, duration: int, handling: Handling) -> Request:
         call = Call(duration=duration, returns=0, handling=handling)
@@ -80,7 +80,7 @@ def infermax_figure15(I: int) -> Instance:  # noqa: E741 - the paper's letter, a
 def hindsight(n: int, M: int, seed: int, P: int | None = None, T: int | None = None) -> Instance:
     """Return an instance of the theory family: all at tick 0, one batch a tick, no eviction, no chunks, no pause.
 
-    No peak is above `P` (default `M`). With `T`, each arrives at a tick from 0 to `T`, drawn right after its prompt and
+    No peak is above `P` (default `M`). With `T`, each arrives at a tick from 0 to `T`, drawn after its prompt and
     output.
     """
     given = "".join(f",{key}={value}" for key, value in (("P", P), ("T", T)) if value is not None)
@@ -139,8 +139,7 @@ def infercept_sample(k: int, evict: int = 0) -> Instance:
 def infercept_ve(k: int, chunked: int = 0) -> Instance:
     """Return the shipped sample of `k` real requests that drive a virtual environment, not coarsened.
 
-    Batches last what InferCept measured for GPT-J-6B; memory holds two requests; prefills are whole unless `chunked` is
-    1.
+    Batches last as InferCept's GPT-J-6B; memory holds two requests; prefills are whole unless `chunked` is 1.
     """
     if chunked not in (0, 1):
         raise BadInput(f"infercept-ve: chunked is 0 or 1, not {chunked}")

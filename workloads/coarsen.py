@@ -1,6 +1,6 @@
 """Rounding an instance to blocks of tokens and slots of ticks, so that its optimum is found in seconds.
 
-A coarse token stands for one to `block_tokens` tokens of a request, a coarse tick for `slot_ticks` ticks, in which each
+A coarse token stands for one to `block_tokens` tokens of a request, a coarse tick for `slot_ticks` ticks, in which a
 request generates at most one coarse token. Lengths are rounded up and limits down: a coarse machine does no more.
 """
 
@@ -15,7 +15,7 @@ from kvcore.instance import Call, Coarsening, Instance, Machine, Request, Segmen
 
 
 class _Grid(NamedTuple):
-    """`decodes`: the most tokens that a slot decodes; `phases`: whether prefills and decodes must be told apart."""
+    """A slot decodes at most `decodes` tokens; `phases`: prefills and decodes must be told apart."""
 
     block: int
     slot: int
@@ -28,11 +28,8 @@ def coarsen(instance: Instance, *, block_tokens: int, slot_ticks: int, headroom_
     """Return `instance` in coarse tokens of `block_tokens` tokens and coarse ticks of `slot_ticks` ticks.
 
     The rounding is sharpest where both are equal; on a machine that evicts, where a block is 7/8 of a slot. Prefills
-    leave `headroom_ticks` of a slot free for decode steps after them (default 0; on a machine that evicts about 7/8 of
-    the slot).
-
-    Raises:
-        BadInput: a size is out of range, or such an instance has no coarse form.
+    leave `headroom_ticks` of a slot free for decodes after them (default 0; on a machine that evicts about 7/8 of the
+    slot). BadInput: a size is out of range, or such an instance has no coarse form.
     """
     if headroom_ticks is None:
         headroom_ticks = _headroom(instance.machine, block_tokens, slot_ticks)

@@ -21,7 +21,7 @@ def earliest(program: BigM) -> list[list[float]]:
 def narrow_waits(program: BigM) -> None:
     """Give `call_interval` the call's own time L for M, from the first end of its segment (`docs/formulation.md`).
 
-    Implied, as is that no token comes earlier than its request can generate it.
+    Implied, as is that no token comes before its request can generate it.
     """
     if isinstance(program.clock, Starts):
         first, _ = windows(program)

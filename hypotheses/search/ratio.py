@@ -18,7 +18,7 @@ SECONDS = 5.0  # what one exact search may take
 
 @dataclass(frozen=True)
 class Claim:
-    """A policy's value on an instance, the value of the best schedule known, and a lower bound.
+    """A policy's value on an instance, the best value known, and a lower bound.
 
     The true ratio, value / optimum, lies between value / best and value / bound. It is claimed if these are equal, and
     proved if a certificate says so.
@@ -71,7 +71,7 @@ class Claim:
         return self.at_least if self.proved else None
 
     def to_json(self) -> dict[str, Any]:
-        """Return the claim without the instance, JSON-ready; ratios as exact fractions in text."""
+        """Return the claim without the instance, JSON-ready; ratios are exact fractions in text."""
         numbers = {"value": self.value, "best": self.best, "bound": self.bound}
         ratios = {"ratio": self.ratio, "at_least": self.at_least, "at_most": self.at_most}
         return {
@@ -103,7 +103,7 @@ class Optima:
         self.known: dict[Canonical, Result] = {}
 
     def of(self, instance: Instance) -> Result:
-        """Return the best schedule found and the bound, of the instance or one in another order.
+        """Return the best schedule and the bound found, perhaps for another order of the requests.
 
         Raises KeyboardInterrupt on Ctrl-C.
         """
@@ -116,8 +116,7 @@ class Optima:
 def judge(instance: Instance, policy: Policy, optima: Optima) -> Claim:
     """Run a policy and the exact search on an instance.
 
-    Raises PolicyError or Unsuited where the policy gives no schedule. Contradiction if its value is below the bound of
-    the search.
+    Raises PolicyError or Unsuited where the policy gives no schedule; Contradiction if its value is below the bound.
     """
     trace = trace_policy(instance, policy)
     value, known = objective_value(trace, optima.objective), optima.of(instance)

@@ -1,8 +1,8 @@
 """A policy's worst instance of a family: every member of small sizes, then annealing, then shrinking.
 
-SciPy's dual annealing, over whole numbers: its visits are heavy-tailed jumps of all coordinates at once, then of one
-after another, with restarts; its local search needs gradients and is left out. Coordinates are real there; each whole
-number has an interval of length one.
+SciPy's dual annealing, over whole numbers: heavy-tailed jumps of all coordinates at once, then of one after another,
+with restarts; its local search needs gradients and is left out. Coordinates are real there; each whole number has an
+interval of length one.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Height = Callable[[Sequence[int]], float]
 def maximise(height: Height, axes: Sequence[range], calls: int, seed: int) -> None:
     """Ask for the height at up to about `calls` points, ever higher ones; the caller keeps the best.
 
-    `axes` are the values of each coordinate, in steps of one; those with one value are not searched.
+    `axes` are the values of each coordinate, in steps of one.
     """
     from scipy.optimize import dual_annealing
 
@@ -88,9 +88,8 @@ def search(
 
     Sizes from one request on are listed whole while they have at most `ENUMERATED` members; if the largest is not
     listed, `steps` members are tried by simulated annealing, with `seed`. The worst is then shrunk, and its optimum
-    certified. `seconds` ends listing and annealing after the first instance (None: no limit). Ctrl-C keeps the worst so
-    far. Without `seconds` the same arguments give the same result, unless an exact search strikes its limits. Searches
-    may share `optima`.
+    certified. `seconds` ends listing and annealing after the first instance (None: no limit); without it the result is
+    reproducible, unless an exact search strikes its limits. Ctrl-C keeps the worst so far. Searches may share `optima`.
 
     Raises BadInput for an unknown policy or objective, and Unsuited where the policy does not fit the machine.
     """

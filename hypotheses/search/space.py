@@ -26,9 +26,9 @@ UNIT = Cost.unit()
 class SearchSpace:
     """All instances within the bounds; the first request arrives at tick 0.
 
-    `requests` is their exact number. `memory` is a maximum, and at least what each request needs alone; `prompt` and
-    `decode` (tokens of a segment) go from 1 to their bounds, `calls` of a request, `duration` (ticks), `returns`
-    (tokens) and `arrival` (ticks) from 0. `machine` gives the rest of the machine.
+    `requests` is exact. `memory` is a maximum, and at least what each request needs alone; `prompt` and `decode`
+    (tokens of a segment) go from 1 to their bounds, `calls` of a request, `duration` (ticks), `returns` (tokens) and
+    `arrival` (ticks) from 0. `machine` gives the rest of the machine.
     """
 
     requests: int = 3
@@ -51,7 +51,7 @@ class SearchSpace:
             raise BadInput(f"handling is one of {', '.join(HANDLINGS)}, not {self.handling!r}")
 
     def instance(self, memory: int, shapes: Sequence[Shape]) -> Instance | None:
-        """Return the member with these requests, the first arrival moved to tick 0; None if one can never fit.
+        """Return the member with these requests, the first at tick 0; None if one can never fit.
 
         Memory is raised to the need of the largest request, up to the bound.
         """
@@ -90,7 +90,7 @@ class SearchSpace:
     def member(self, numbers: Sequence[int]) -> Instance | None:
         """Return the member at these coordinates, or None; calls beyond a request's number do not count.
 
-        Several vectors may give one member, and every member is reached.
+        Every member is reached, some by several vectors.
         """
         rest = iter(numbers)
         memory = next(rest)
@@ -126,7 +126,7 @@ class SearchSpace:
     def members(self) -> Iterator[Instance]:
         """Yield every member once; those that differ only in the order of requests follow one another.
 
-        The optimum does not depend on that order; a policy's ties may.
+        A policy's ties may depend on that order.
         """
         for shapes in combinations_with_replacement(self.shapes(), self.requests):
             smallest = self.instance(1, shapes)

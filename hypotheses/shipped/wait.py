@@ -21,7 +21,7 @@ def with_thresholds(threshold: int, sizes: list[tuple[int, int, int]]) -> Instan
 
 
 def gathering() -> Iterator[Instance]:
-    """Yield up to four requests of two types, each at one of three distances, with memory for thresholds of 2."""
+    """Yield up to four requests of two types, each at one of three distances, and memory for thresholds of 2."""
     for count, kinds, gap in product((2, 3, 4), combinations(TYPES, 2), (0, 1, 3)):
         for chosen in product(kinds, repeat=count):
             yield with_thresholds(2, [(*kind, gap * place) for place, kind in enumerate(chosen)])

@@ -26,8 +26,8 @@ class Workload:
     """Requests of a kind: `n` of them, or those that arrive within `minutes`, or whichever ends first.
 
     Without `rate` (per second) all arrive at tick 0; with it as a Poisson process, or with Gamma gaps of coefficient of
-    variation `cv`. Ticks are of `tick` seconds. Objectives are seconds to the first token, and seconds of latency per
-    token generated. Requests do not depend on the arrivals: each has its own `random.Random`, made from the seed.
+    variation `cv`. Ticks are of `tick` seconds. Objectives are seconds to the first token, and of latency per token
+    generated. Requests do not depend on the arrivals: each has its own `random.Random`.
     """
 
     kind: str
@@ -95,10 +95,7 @@ def generate(
     """Return an instance of drawn requests, every call `free`; the arguments are the fields of `Workload`.
 
     `parameters` belong to the kind: `share`, `prompt` and `output`, `mix`. The default machine is InferCept's GPT-J-6B
-    on an A100.
-
-    Raises:
-        BadInput: an argument is out of range or means nothing here, or a request does not fit the machine.
+    on an A100. BadInput: an argument is out of range or means nothing here, or a request does not fit the machine.
     """
     from costmodels import GPT_J_6B
 

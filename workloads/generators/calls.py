@@ -1,7 +1,7 @@
 """Requests with calls, from a table's durations, numbers of calls, and contexts at the calls.
 
-Papers give mean and standard deviation. We chose lognormal for the duration of a call (networks and people: a long
-tail), Gamma for contexts and numbers of calls, geometric where only the mean is known.
+Papers give mean and standard deviation. We chose lognormal durations (networks and people: a long tail), Gamma contexts
+and numbers of calls, geometric where only the mean is known.
 """
 
 import math
@@ -51,7 +51,7 @@ def geometric(draw: random.Random, mean: float) -> int:
 
 @dataclass(frozen=True)
 class CallType:
-    """A type of calls: seconds of a call, calls of a request, KV tokens held when one starts; tokens between."""
+    """Seconds of a call, calls of a request, KV tokens held when one starts; tokens between."""
 
     seconds: Moments
     calls: Moments
@@ -74,7 +74,6 @@ class CallType:
         return Request(id=id, prompt=prompt, segments=tuple(segments))
 
     def _lengths(self, draw: random.Random, calls: int, context: int) -> tuple[list[int], list[int]]:
-        """Decoded before each call and after the last, and returned by the calls."""
         decodes = [geometric(draw, self.decode) for _ in range(calls + 1)]
         returns = [geometric(draw, self.returns + 1) - 1 for _ in range(calls)]
         shorter = context / max(context, _mean_growth(decodes, returns))
@@ -85,6 +84,5 @@ class CallType:
 
 
 def _mean_growth(decodes: list[int], returns: list[int]) -> float:
-    """Of the context over the prompt, at the calls."""
     grown = accumulate(decode + back for decode, back in zip(decodes, [0, *returns], strict=True))
     return sum(list(grown)[: len(returns)]) / len(returns) - 1

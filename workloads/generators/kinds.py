@@ -26,9 +26,8 @@ The lengths between the calls are the means of the released mixture (`kvbound im
 """
 QA = TYPES["qa"]
 TOOLBENCH = CallType(Moments(1.72, 3.33), Moments(2.45, 1.81), QA.context, QA.decode, QA.returns)
-"""Moments of LAMPS (Table 2) and MARS (Table 1) for ToolBench.
-
-Lengths are those of the closest type of InferCept, `qa`: questions to a service over the network.
+"""Moments of LAMPS (Table 2) and MARS (Table 1) for ToolBench; lengths are those of the closest type of InferCept,
+`qa`.
 """
 SHORT, LONG = (8, 16), (512, 1024)  # the lengths, in tokens, that are equally likely in a group of INFERMAX's mixes
 GROUPS = {"siso": (SHORT, SHORT), "silo": (SHORT, LONG), "liso": (LONG, SHORT), "lilo": (LONG, LONG)}
@@ -77,9 +76,9 @@ def fixed(
 
 
 def infermax_mix(draw: random.Random, tick: Fraction, n: int | None, *, mix: str = "siso+lilo") -> Iterator[Request]:
-    """Yield `n` requests, half of each group of the mix (the first has one more if n is odd), in a random order.
+    """Yield `n` requests, half of each group of the mix (one more of the first if n is odd), in a random order.
 
-    As in INFERMAX's Section 4.6: short or long prompts with short or long outputs.
+    As in INFERMAX's Section 4.6.
     """
     groups = tuple(mix.lower().split("+"))
     if len(groups) != 2 or groups[0] == groups[1] or not set(groups) <= set(GROUPS):
@@ -90,7 +89,7 @@ def infermax_mix(draw: random.Random, tick: Fraction, n: int | None, *, mix: str
 
 
 def _shuffled(draw: random.Random, groups: tuple[str, ...], left: dict[str, int]) -> Iterator[Request]:
-    """Draw from an urn: every order is equally likely."""
+    """Every order is equally likely."""
     for number in range(1, sum(left.values()) + 1):
         group = groups[draw.randrange(sum(left.values())) >= left[groups[0]]]
         left[group] -= 1

@@ -1,4 +1,4 @@
-"""Sessions of coding agents: long contexts that grow from call to call, with pauses for tools.
+"""Sessions of coding agents: contexts that grow from call to call, with pauses for tools.
 
 Source: recordings of callanjfox/kv-cache-tester; columns in `docs/data.md`.
 """
@@ -18,7 +18,6 @@ MACHINE = Machine(memory=None, host_memory=0, batch_tokens=512, evict=True)  # i
 
 
 def _label(row: Row) -> str:
-    """`main-TRACE`, or `sub-TRACE/SUB` for an agent that `main` started."""
     trace, agent = row.label("trace_id"), row.label("agent")
     return f"main-{trace}" if agent == "main" else f"sub-{trace}/{agent.removeprefix('main/')}"
 
@@ -51,9 +50,8 @@ def read_agent_traces(
     requests that do not fit the memory are left out; the instance's name counts them. With `take`, that many of the
     others are drawn without replacement by `random.Random(seed).sample`.
 
-    Raises:
-        BadInput: the file is not such a table (with line and column), a request does not fit, or an argument is out of
-            range.
+    BadInput: the file is not such a table (with line and column), a request does not fit, or an argument is out of
+    range.
     """
     drawn = Selection(sample=take, seed=seed)
     fitting = machine if drop_too_long else None

@@ -1,4 +1,4 @@
-"""The Azure LLM inference traces of 2023 and 2024: arrivals, prompt and output lengths, without calls.
+"""The Azure LLM inference traces of 2023 and 2024: arrivals, prompt and output lengths.
 
 Published with Splitwise (ISCA 2024); columns and licence in `docs/data.md`.
 """
@@ -28,9 +28,7 @@ def read_azure(
 ) -> Instance:
     """Return the first `take` rows of the file (None: all) as an instance: ticks of `tick` seconds.
 
-    A row is a request without calls; arrivals count from the first TIMESTAMP, rounded up to ticks.
-
-    Raises:
-        BadInput: the file is not such a table (with line and column), or an argument is out of range.
+    A row is a request without calls; arrivals count from the first TIMESTAMP, rounded up to ticks. BadInput: the file
+    is not such a table (with line and column), or an argument is out of range.
     """
     return read_trace(path, COLUMNS, machine=machine, selection=Selection(take=take), tick=tick, cost=cost)

@@ -43,8 +43,7 @@ def read_infercept(
     second), as a Poisson process in that order; with `minutes` as well, for that long, each drawn with replacement. The
     default `machine` is `contended_machine` of the requests.
 
-    Raises:
-        BadInput: the file is not such a table (with line and column), or an argument is out of range.
+    BadInput: the file is not such a table (with line and column), or an argument is out of range.
     """
     drawn = Selection(sample=take, seed=seed)
     trace = infercept_requests(path, drawn, augmentation=augmentation, rate=rate, minutes=minutes, tick=tick)
@@ -116,9 +115,9 @@ def contended_machine(requests: Sequence[Request]) -> Machine:
 
 
 def infercept_slice(path: str | Path, k: int, seed: int, *, evict: bool = False) -> Instance:
-    """Return `k` drawn requests in blocks of 64 tokens and slots of 1.6 s, with free calls, on a contended machine.
+    """Return `k` drawn requests in blocks of 64 tokens and slots of 1.6 s, with free calls.
 
-    Its memories are `contended_machine`'s for the rounded requests.
+    The machine is `contended_machine` of the rounded requests.
     """
     roomy = Machine(memory=None, host_memory=None, batch_tokens=64, evict=evict)
     fine = read_infercept(path, take=k, seed=seed, machine=roomy)
@@ -129,7 +128,7 @@ def infercept_slice(path: str | Path, k: int, seed: int, *, evict: bool = False)
 
 
 def _with_kinds(requests: Sequence[Request], kinds: Mapping[str, str]) -> list[Request]:
-    """The augmentation before the keys, cut to eight characters where they stay different."""
+    """Keys are cut to eight characters where they stay different."""
     whole, short = ([f"{kinds[r.id]}-{r.id[:most]}" for r in requests] for most in (None, 8))
     ids = short if len(set(short)) == len(short) else whole
     return [request.replace(id=id) for request, id in zip(requests, ids, strict=True)]
@@ -138,7 +137,7 @@ def _with_kinds(requests: Sequence[Request], kinds: Mapping[str, str]) -> list[R
 def _drawn_anew(
     requests: Sequence[Request], take: int | None, times: Sequence[int], draw: random.Random
 ) -> list[tuple[Request, int]]:
-    """With replacement, as in InferCept's benchmark; a number makes the id unique."""
+    """As in InferCept's benchmark; a number makes the id unique."""
     if take is not None:
         raise BadInput("--take draws requests without replacement, --minutes with; give one of them")
     if not times:

@@ -78,8 +78,7 @@ def read_trace(
     `arrival=timestamp:ms,prompt=input_length,decode=output_length`. With `rate` (per second) requests without arrivals
     come as a Poisson process. With `drop_too_long`, those that do not fit the memory are left out.
 
-    Raises:
-        BadInput: the file is not such a table (with line and column), or an argument is out of range.
+    BadInput: the file is not such a table (with line and column), or an argument is out of range.
     """
     fitting = machine if drop_too_long else None
     trace = read_requests(
@@ -99,14 +98,10 @@ def read_requests(
     rate: Fraction | None = None,
     machine: Machine | None = None,
 ) -> Imported:
-    """Return a selection of a trace (`kind`: `jsonl`, or any for CSV).
+    """Return a selection of a trace (`kind`: `jsonl`, or any for CSV); `rate` and BadInput as in `read_trace`.
 
     A request without an id is `R` and the number of its row, or the name of its session, with the number of its first
-    row there where sessions may be cut. With `rate` (per second) the requests arrive as a Poisson process. With
-    `machine`, those that do not fit its memory are left out.
-
-    Raises:
-        BadInput: the file is not such a table (with line and column), or an argument is out of range.
+    row there where sessions may be cut. With `machine`, requests that do not fit its memory are left out.
     """
     return _Reader(str(path), layout, kind, check_tick(tick)).read(selection, rate, machine)
 
@@ -159,7 +154,6 @@ class _Reader:
     # --- rows ---------------------------------------------------------------------------------------------------------
 
     def _runs(self) -> tuple[Sequence[str], list[Run]]:
-        """The names of the columns, and the rows of each request, in the order of the file."""
         layout = self.layout
         if self.kind == "jsonl":
             table = read_jsonl(self.source, layout.names, layout.needed)
@@ -249,7 +243,6 @@ class _Reader:
             begin = k if turn and turn.decode else k + 1
 
     def _check_order(self, label: str, turns: list[Turn]) -> None:
-        """Sort by order, which counts 0, 1, .."""
         order, lines = self.layout.order or "", dict[int, int]()
         for turn in turns:
             if turn.order in lines:
@@ -265,7 +258,7 @@ class _Reader:
                 self._refuse(turn, self.layout.columns["arrival"].name, wanted, float(turn.seconds))
 
     def _shape(self, turns: Sequence[Turn]) -> Iterator[tuple[int, int]]:
-        """Tokens generated, and returned: what the next input has above the context held."""
+        """A call returns what the next input has above the context held."""
         held = turns[0].prompt
         for turn, after in zip(turns, [*turns[1:], None], strict=True):
             held += turn.decode

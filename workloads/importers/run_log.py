@@ -89,7 +89,7 @@ def _csv(path: str, text: str) -> RunLog:
 
 
 def _cell(place: str, text: str) -> dict[str, int | None]:
-    """Read `request:tokens request:tokens ..`; a request alone has no tokens, which only moves allow."""
+    """Read `request:tokens request:tokens ..`; only moves allow a request alone."""
     found: dict[str, int | None] = {}
     for part in text.split():
         id, colon, tokens = part.rpartition(":") if ":" in part else (part, "", "")
@@ -141,7 +141,7 @@ def _log(path: str, batches: list[LoggedBatch], moves: bool, numbered: bool = Fa
 
 
 def _vidur(path: str) -> RunLog:
-    """Vidur's `chrome_trace.json`: an event for each batch, with request ids and tokens; no evictions."""
+    """Vidur's `chrome_trace.json` has no evictions."""
     try:
         events = json.loads(read_text(path), parse_float=str)["traceEvents"]
         found = [(event["pid"], event["tid"], event["ts"], event["args"]) for event in events]
@@ -166,7 +166,7 @@ def _vidur(path: str) -> RunLog:
 
 
 def _vllm(path: str) -> RunLog:
-    """Lines of vLLM's `SchedulerOutput` (docs/runs.md); its own logs and metrics do not name requests."""
+    """Lines of `SchedulerOutput` (docs/runs.md): vLLM's logs and metrics do not name requests."""
     text = read_text(path)
     if not text.lstrip().startswith("{"):
         raise BadInput(
@@ -199,8 +199,6 @@ PRESETS: dict[str, Callable[[str], RunLog]] = {"vidur": _vidur, "vllm": _vllm}
 
 
 class _Reading(NamedTuple):
-    """What it takes on trust, and where KV was dropped."""
-
     cuts: int  # times that it had more tokens than were to be processed
     drops: int
     places: tuple[Any, ...] = ()  # batches after which it was dropped, a linked list: the last, and the list before
@@ -210,8 +208,8 @@ def restarts(request: Request, steps: list[tuple[int, int]]) -> tuple[list[int],
     """Return the batches after whose work all KV of a request was dropped, from its work (batch, tokens) in order.
 
     Only where it sat out a batch or more, or in a call that leaves the handling free, can it have been. The reading has
-    the fewest impossible tokens, then the most generated, then the fewest evictions. The second result says whether it
-    is done in the end.
+    the fewest impossible tokens, then the most generated, then the fewest evictions. The second result: whether it is
+    done in the end.
     """
     known, handlings = _contexts(request)
     readings = {(0, 0, False): _Reading(0, 0)}  # by tokens generated, KV held, and whether the latest work generated
@@ -240,7 +238,6 @@ def restarts(request: Request, steps: list[tuple[int, int]]) -> tuple[list[int],
 
 
 def _contexts(request: Request) -> tuple[list[int], dict[int, Handling]]:
-    """S by the number of tokens generated, returns included, and the handlings of those calls."""
     known, handlings = [request.prompt], dict[int, Handling]()
     for segment in request.segments:
         known += [known[-1] + k for k in range(1, segment.decode + 1)]
@@ -251,7 +248,6 @@ def _contexts(request: Request) -> tuple[list[int], dict[int, Handling]]:
 
 
 def _starts(device: int, handling: str | None, sat_out: bool) -> Iterator[tuple[int, bool]]:
-    """Possible KV at the start, and whether some was dropped for it that no call has ordered."""
     if handling == "discard":
         yield 0, False
         return

@@ -27,9 +27,9 @@ class Selection:
     """What is taken of a trace, in this order; times are seconds.
 
     Requests that arrive from `since` to just before `until` (after the first arrival, or a time such as `2023-11-16
-    18:20`); of these, by arrival, all after the first `skip`; the first `take` of them; `sample` of those, drawn
-    without replacement by `random.Random(seed)`. They then come `load` times as fast, with the objectives
-    `slo_latency`, `slo_ttft` and `slo_tpot` (the first two in whole ticks).
+    18:20`); of these, by arrival, all after the first `skip`; the first `take`; `sample` of those, drawn without
+    replacement by `random.Random(seed)`. They come `load` times as fast, with the objectives `slo_latency`, `slo_ttft`
+    and `slo_tpot` (the first two in whole ticks).
     """
 
     since: str | None = None
@@ -89,7 +89,7 @@ class Selection:
 def iso_seconds(text: str) -> Fraction | None:
     """Return the exact seconds since 1970 of a date, with or without a time of day (UTC unless it has an offset).
 
-    None if it does not look like one; ValueError if there is no such day or time.
+    None if it looks like none; ValueError if there is no such day or time.
     """
     match = ISO.fullmatch(text)
     if match is None:
@@ -125,10 +125,10 @@ class Column(NamedTuple):
 
 @dataclass(frozen=True)
 class TraceLayout:
-    """The columns of a trace; the other fields are for presets.
+    """The columns of a trace, and what presets need besides.
 
-    `label` names the session of a row from the columns `others`, `order` numbers the rows of a session 0, 1, ..; with
-    `call_before` a call stands in the row after it; `least_returns` may be below 0, which counts as 0.
+    `label` names the session of a row from the columns `others`, `order` numbers its rows 0, 1, ..; with `call_before`
+    a call stands in the row after it; `least_returns` may be below 0, which counts as 0.
     """
 
     columns: Mapping[str, Column]
@@ -206,7 +206,7 @@ def read_map(text: str) -> TraceLayout:
 
 
 def _time(row: Row, name: str) -> Fraction:
-    """A date and time since 1970, or a number that is not just digits, such as 1e3."""
+    """A date and time, or a number that is not just digits, such as 1e3."""
     try:
         seconds = iso_seconds(row.text(name))
     except ValueError:
