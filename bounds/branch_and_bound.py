@@ -37,7 +37,7 @@ class TreeOptions(Options):
 
 @dataclass(eq=False)
 class TreeNode:
-    """The ends allowed, paths within them, the best prices, and any two sides of its branch."""
+    """The ends allowed, paths within them, the best prices, and any branch."""
 
     legs: list[Ints]
     point: PricePoint
@@ -50,7 +50,7 @@ class TreeNode:
 
 
 def propose_tree(task: Task, oracle: Oracle) -> Iterator[Proposal]:
-    """Yield a tree that begins with the oracle's best prices (there must be some, for each slot)."""
+    """Yield a tree that begins with the oracle's best prices, which must exist, one for each slot."""
     before, priced = oracle.pricing, np.flatnonzero(oracle.best.prices.any(axis=0))
     pricing = SlotPricing(before.instance, before.objective, apart=True)
     slots = min(oracle.slots, int(priced[-1]) * 3 // 2 + 16)  # half as many again as those that have a price

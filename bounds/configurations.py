@@ -85,7 +85,7 @@ class Stage:
     """
 
     def __init__(self, pricing: WindowPricing, inside: list[int], most: int) -> None:
-        """Raises InvalidCertificate for more than `most` configurations, or more than a checker looks at."""
+        """Raises InvalidCertificate for more configurations than `most`, or than a checker looks at."""
         most = min(most, most_configurations(pricing.ticks))
         began = time.process_time()
         self.pricing, self.inside = pricing, inside
@@ -166,7 +166,7 @@ class CheapestPaths:
     """The cheapest path through a network of configurations, in floating point."""
 
     def __init__(self, running: Running, ticks: int) -> None:
-        """Raises TooMany if the values at all ticks exceed the memory for them, or a checker's."""
+        """Raises TooMany if the values exceed the memory for them, or a checker's."""
         if 4 * len(running.later) * (ticks + 1) > ConfigurationOptions.given().most_bytes:
             raise TooMany
         running.spend(ticks)
@@ -175,7 +175,7 @@ class CheapestPaths:
         self.values = np.zeros((ticks + 1, len(running.later)), np.float32)
 
     def cheapest(self, price: Vector) -> tuple[float, Array]:
-        """Return the least sum of prices, [ticks, kinds], of the starts on a path, and the starts."""
+        """Return the cheapest path's sum of prices, [ticks, kinds], and its starts."""
         never = np.where(price < 0, 0.0, 1.0) @ self.starts.T > 0
         cost = np.where(never, np.inf, np.minimum(price, 0.0) @ self.starts.T).astype(np.float32)
         cost[:, 0] = 0.0
@@ -272,7 +272,7 @@ def _jobs(starts: Sequence[Array]) -> list[tuple[int, int]]:
 
 
 def schedule_of(instance: Instance, kinds: Sequence[Kind], jobs: Iterable[tuple[int, int]]) -> Schedule:
-    """Return the batches of requests, given as (kind, start): at every tick, those started and not ended."""
+    """Return the schedule of given (kind, start): at every tick, a batch of those started and not ended."""
     work: dict[int, dict[str, int]] = defaultdict(dict)
     ids = [iter(kind.ids) for kind in kinds]
     for k, start in sorted(jobs):

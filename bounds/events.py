@@ -51,7 +51,7 @@ def propose_events(task: Task) -> Iterator[Proposal | Schedule]:
 
 
 def climb(task: Task) -> Iterator[Proposal | Schedule]:
-    """Yield ever better schedules, which have passed the referee, and proofs of higher bounds, until they meet.
+    """Yield ever better schedules, all refereed, and proofs of higher bounds, until they meet.
 
     Raises BadInput where requests have too many options for both.
     """
@@ -152,6 +152,6 @@ def check_options(instance: Instance) -> None:
 
 
 def joint_states(instance: Instance) -> int:
-    """Return the number of joint states, by tokens generated alone, and identical requests as one kind."""
+    """Return the number of joint states, by tokens generated alone, identical requests as one kind."""
     kinds = Counter(request.shape for request in instance.requests)
     return prod(comb(kind.output + count, count) for kind, count in kinds.items())

@@ -1,4 +1,4 @@
-"""Compiled: the search of `just_in_time.py` over arrays."""
+"""The search of `just_in_time.py` over arrays; compiled where numba is installed."""
 
 from __future__ import annotations
 
@@ -234,7 +234,7 @@ def batches(p, f, at, now, most):
 
 @inlined
 def is_in_time(p, f, at, now):
-    """Whether a batch works on a request that is ready now; else it might start before."""
+    """Whether a batch works on a request that is ready now: it might else start before."""
     found = now == f.time[at]
     for i in range(len(p.length)):
         found = found or (f.ready[at, i] == now and (f.chosen[i, WORK] > 0 or f.option[i, f.pick[i], FLEX] == WORK))
@@ -306,7 +306,7 @@ def amounts(p, f, at, now, i, column, most):
 
 @compiled
 def last_within(p, f, at, i, column, low, high, until):
-    """Return the largest amount that fits in time."""
+    """Return the largest amount that fits, in a batch of at most `until` ticks."""
     while low < high:
         middle = (low + high + 1) // 2
         took = ticks(p, f, at, i, column, middle)

@@ -75,7 +75,7 @@ class WindowSearch:
         return [loads[load] for load in sorted(loads, reverse=True)]
 
     def windows(self, division: Shares, instance: Instance | None = None, enough: float = inf) -> Proposal:
-        """Return the windows of a division, and what they prove for the due times of `instance` or else of the task.
+        """Return the windows of a division, and what they prove for the due times of `instance` (default: the task's).
 
         None is added once more than `enough` requests are late.
         """
@@ -113,7 +113,7 @@ class _Rows:
         self.highs.changeColsCost(n, np.arange(n, dtype=np.int32), np.ones(n))
 
     def add(self) -> bool:
-        """For the fullest window that begins at each arrival; whether there are any."""
+        """Rows of the fullest window that begins at each arrival; whether there are any."""
         left, release = self.work * (1 - self.late[self.owner]), self.due.arrival[self.owner]
         over, ends = fullest(self.starts, release, self.ends, left)
         most = max(1, 10**7 // max(1, 2 * len(self.late)))  # as many entries in one round
@@ -157,7 +157,7 @@ class _Rows:
 
 @allocating
 def fullest(starts: Any, release: Any, ends: Any, work: Any) -> Any:
-    """Return for each start the most work beyond the length of a window, and its end; `ends` increase."""
+    """Return for each start the largest excess of work over a window, and its end; `ends` increase."""
     over, best = np.zeros(len(starts)), np.zeros(len(starts), np.int64)
     for i in range(len(starts)):
         total = 0.0

@@ -37,7 +37,7 @@ class TargetSearch(Protocol):
 
 
 def rising_targets(solver: TargetSearch) -> Iterator[Proposal | Schedule]:
-    """Look below targets between the bound and the best schedule, until these meet or tries are over.
+    """Look below targets until the bound meets the best schedule, or tries are over.
 
     Raises InvalidSchedule where the referee refuses a schedule.
     """

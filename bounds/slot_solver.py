@@ -57,7 +57,7 @@ class SlotSolver:
         self, task: Task, options: SlotOptions | None = None, seed: int = 0, strict: bool = False,
         local: LocalGraphs | None = None,
     ) -> None:  # fmt: skip
-        """Raise BadInput where the search does not take the instance; `local` are graphs made for other ends."""
+        """Raise BadInput where the search does not take the instance; `local` are graphs for other ends."""
         self.task, self.instance, self.objective = task, task.instance, task.objective
         if local is None:
             check_size(self.instance)
@@ -239,7 +239,7 @@ class SlotSolver:
 
 
 def check_size(instance: Instance) -> None:
-    """Raise BadInput where no search is begun; it may still find more options than a local graph takes."""
+    """Raise BadInput where no search is begun; a local graph may still exceed its options."""
     limits = SlotOptions.given()
     if len(instance.requests) > limits.most_requests:
         raise BadInput(f"slots are searched for at most {limits.most_requests} requests")

@@ -338,7 +338,7 @@ class Ascent:
         return proved or (now + above / self.slope, usage)
 
     def rise(self, rounds: int, deadline: float) -> None:
-        """Let prices follow the use of their slots, and fees the users, smoothed, in ever smaller steps."""
+        """Let prices follow the use of their slots, and fees the users, in ever smaller steps."""
         reached = -np.inf
         for k in range(rounds):
             if k % 50 == 0:

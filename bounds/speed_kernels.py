@@ -70,7 +70,7 @@ class Fees(NamedTuple):
 
 @compiled
 def insert(cost, room, place, n, price, more, where, need, total):
-    """Put a piece among the sorted ones, drop those beyond the need; return their number and their room."""
+    """Put a piece among the sorted ones, drop those beyond the need; return their number and room."""
     if total >= need and (n == 0 or price >= cost[n - 1]):
         return n, total
     if n == len(cost):
@@ -91,7 +91,7 @@ def insert(cost, room, place, n, price, more, where, need, total):
 
 @compiled
 def speeds(least, shape, room, ticks, means):
-    """Fill tokens per tick of each piece, the ticks of a token where it ends and its mean ratio; return the pieces."""
+    """Fill tokens per tick of each piece, a token's ticks at its end and its mean ratio; return the pieces."""
     low = 0.0
     for k in range(len(shape.ratios)):
         g, fastest = shape.ratios[k], True

@@ -49,7 +49,7 @@ class Task:
         return max(0.0, self.deadline - time.process_time())
 
     def begin(self, budget: Budget) -> None:
-        """Raise BadInput if an evaluation, by its use of a fresh budget, does not fit before `end`."""
+        """Raise BadInput if an evaluation, by its use of a fresh budget, ends after `end`."""
         seconds, left = (
             (MOST_WORK - budget.work) / (LadderOptions.given().slack * 10**9),
             max(0.0, self.end - time.process_time()),
@@ -78,7 +78,7 @@ def propose_pairs(task: Task) -> Iterator[Proposal]:
 
 
 def most_options(instance: Instance) -> int:
-    """Return about how many options requests have over all their states, if every amount of KV can come up."""
+    """Return about how many options requests have, if every amount of KV can come up."""
     return sum(_options_of(instance.machine, request) for request in {request.shape for request in instance.requests})
 
 

@@ -100,7 +100,7 @@ def walk_with_evictions(route, chunked, rows, use, path):
 
 @compiled
 def take_token(token, route, chunked, rows, values, r, use):
-    """Add the use of a token whose work may begin in slot r; return the slot in which it is generated."""
+    """Add the use of a token with work from slot r on; return the slot in which it is generated."""
     slots = rows.shape[1]
     t = min(r, slots)
     while t + token.parts - 1 < slots:

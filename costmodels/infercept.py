@@ -20,12 +20,12 @@ KV_6B, KV_13B = MODELS["gpt-j-6b"].kv_bytes(), MODELS["vicuna-13b"].kv_bytes()  
 
 
 def infercept_6b(overlapped: bool = True) -> Cost:
-    """Return 10 ms + 0.0463 ms a token for GPT-J-6B on an A100, transfers beside the work or (not overlapped) added."""
+    """Return 10 ms + 0.0463 ms a token for GPT-J-6B on an A100; transfers overlap work or are added."""
     return _cost(Fraction(10), Fraction("0.0463"), TRANSFER_6B, overlapped)
 
 
 def infercept_13b(overlapped: bool = True) -> Cost:
-    """Return 15.4 ms + 0.0279 ms a token for Vicuna-13B on two A100, transfers beside the work or added."""
+    """Return 15.4 ms + 0.0279 ms a token for Vicuna-13B on two A100; transfers overlap work or are added."""
     return _cost(Fraction("15.4"), Fraction("0.0279"), TRANSFER_6B * KV_13B / KV_6B, overlapped)
 
 

@@ -5,9 +5,8 @@ The time of a batch is the number of layers times
     a_o S + b_o  +  [a decode] (a_d K_d + b_d + s_d n_d)  +  [a prefill] (a_p P + b_p + s_p n_p + m_p K_p)
 
 milliseconds, with S the tokens of the batch, n_d and n_p its decode and prefill requests, K_d and K_p the KV that they
-read, and P the sum of c*c + 2*c*m over prefills. It lacks the time to read the weights (7B, one token: 2.1 ms against
-9.3 ms measured). `floor=True` adds a function with a floor for `a_o S + b_o`: measured for 7B; for 70B the weights at
-the peak bandwidth of four A100.
+read, and P the sum of c*c + 2*c*m over prefills. It lacks the time to read the weights: `floor=True` adds a function
+with a floor for `a_o S + b_o` (`docs/costmodels.md`).
 
 With grouped queries, as in 70B, the simulator makes attention (a K + b) 10 % longer where more than one request is in
 that phase. That factor g is not linear and is left out: 70B is below the simulator's by at most 10 % of the attention.

@@ -31,7 +31,7 @@ def errors(predicted: Floats, seconds: Floats) -> Errors | None:
 
 
 def split(observations: Sequence[Observation], share: float, seed: int) -> tuple[list[Observation], list[Observation]]:
-    """Return (those to fit to, those held out): a share of each label, drawn with the seed; one is always left."""
+    """Return (those to fit to, those held out): a share of each label, by seed; one is always left."""
     kinds: dict[str, list[Observation]] = {}
     for observation in observations:
         kinds.setdefault(observation.label, []).append(observation)
@@ -55,7 +55,7 @@ NEGLIGIBLE = 1e-7  # a coefficient that never adds more than this fraction of a 
 
 
 def fit_function(names: Sequence[str], features: Floats, seconds: Floats, knee: int | None = None) -> Function:
-    """Return the function of these features (and of tokens above a knee) with the least squared relative errors.
+    """Return the function of these features (and tokens above a knee) with the least squared relative errors.
 
     Minimises sum(((X b - t) / t)^2) over b >= 0, with columns of one length: tokens and pairs differ by a factor of
     millions.

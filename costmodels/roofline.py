@@ -10,8 +10,7 @@ layers and P_h in that of the logits, H query heads of width D in L layers, over
 A decode at context m has m + 1 pairs, a prefill of c tokens after m has c m + c (c + 1) / 2. So in the features of a
 cost, pairs = decode_kv + prefill_pairs / 2 + tokens / 2 + decode_requests / 2.
 
-It is optimistic: kernels reach a part of the peaks, phases do not overlap perfectly, launches and exchanges take time,
-and transfers also use the device's memory.
+It is optimistic: `docs/costmodels.md` says what is left out.
 """
 
 from dataclasses import dataclass

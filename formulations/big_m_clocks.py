@@ -1,10 +1,4 @@
-"""The three clocks of the Big-M program: when batches start.
-
-`Slots`: every batch lasts one tick, so batch j is the slot of time [j-1, j) after the first arrival. `Order`: busy-time
-counts no waiting, so only the order of the batches matters. `Starts`: start times are variables. Slots may idle, and a
-move that a call orders then falls on the next slot; with `evict` and ordered swaps this would lose schedules (a batch
-may consist of an ordered swap and an eviction), and `Starts` is used.
-"""
+"""When batches start: the three clocks of the Big-M program (`docs/formulation.md`)."""
 
 from collections.abc import Callable
 from itertools import product
@@ -34,10 +28,9 @@ def make_clock(program: Letters, batches: int) -> Clock:
 def latest_end(program: Letters, batches: int) -> int:
     """Return a tick by which every schedule worth finding ends, started early.
 
-    Until its end, it waits only for arrivals and calls: it ends by the last arrival, plus all calls, plus all batches.
-    So does one whose gaps are closed, where an early first token may be worse (`closed` of
-    `tests/reductions/early.py`). The upper bound may give an earlier tick; with `as_is`, whose rows may want to wait,
-    it alone decides.
+    It waits only for arrivals and calls: it ends by the last arrival, plus all calls, plus all batches. So does one
+    whose gaps are closed, where an early first token may be worse (`closed` of `tests/reductions/early.py`). The upper
+    bound may give an earlier tick; with `as_is`, whose rows may want to wait, it alone decides.
     """
     requests = program.instance.requests
     calls = sum(request.call_time for request in requests)
@@ -57,7 +50,10 @@ class Order(Clock):
 
 
 class Slots(Clock):
-    """Batch j is slot j: calls and arrivals shift the index, and times count slots."""
+    """Batches of one tick: batch j is the slot [j-1, j) after the first arrival, and may idle.
+
+    Calls and arrivals shift the index, and times count slots.
+    """
 
     def __init__(self, program: Letters, batches: int) -> None:
         super().__init__(program, batches)

@@ -85,10 +85,9 @@ def chunks(machine: Machine, tokens: int) -> int:
 
 
 def apart(instance: Instance, all_chains: list[Chain]) -> list[Chain]:
-    """Return requests such that no two can have their last prefill in the same batch.
+    """Return requests that are pairwise *apart*: no two can have their last prefill in one batch.
 
-    From there to its end a request that is never swapped out only grows: it holds at least `settled` tokens. Of two
-    that share the batch, the one that ends first holds its peak then, and the other is still there.
+    Theorem 3 of `docs/formulation.md` has the proof.
     """
     machine = instance.machine
     limit = machine.block_limit

@@ -46,7 +46,7 @@ def by_busy_time(instance: Instance, objective: str, upper_bound: Value) -> Hori
 
 
 def by_last_completion(instance: Instance, objective: str, upper_bound: Value) -> Horizon | None:
-    """All batches lie between the first arrival and the latest completion allowed."""
+    """Objectives of completions: all batches lie between the first arrival and the latest completion allowed."""
     latest = latest_completions(instance, objective, upper_bound)
     if latest is None:
         return None

@@ -75,7 +75,7 @@ def never_hurts(change: Change, words: str, labels: tuple[str, str], policy: str
 
 
 def average_ratio_within(policy: str, limit: Fraction) -> Predicate:
-    """Whether the policy is at most `limit` times the optimum on average over a case."""
+    """Whether the policy is on average at most `limit` times the optimum over a case."""
 
     def within_on_average(case: Case) -> Fails | Fraction:
         runs = [_both(Case((instance,), case.deadline), run(policy), optimal()) for instance in case.instances]

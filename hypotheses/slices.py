@@ -1,8 +1,7 @@
 """Seeded slices of real traces: small ones, whose optima are proved in seconds, and longer ones for policies alone.
 
-The small ones are coarse (`workloads.coarsen`), with memory for one and a half of the largest request: 4 requests of
-the InferCept mixture that come together, with half of it on the host; 6 conversations in a row; 3 sessions of coding
-agents of 2 to 8 answers, of at most 340,000 tokens, that come together.
+Small ones have memory for one and a half of the largest request, the mixture half of it on the host; sessions have 2 to
+8 answers, and at most 340,000 tokens.
 """
 
 import os

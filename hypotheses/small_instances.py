@@ -42,7 +42,7 @@ def plain(
 def plain_family(
     counts: Ints, prompts: Ints, outputs: Ints, machine: Machine = THEORY, cost: Cost | None = None
 ) -> Iterator[Instance]:
-    """Yield every multiset of requests, all at tick 0, and every memory that limits them: below the sum of peaks."""
+    """Yield every multiset of requests, all at tick 0, and every possible memory below the sum of peaks."""
     for count in counts:
         for sizes in combinations_with_replacement(list(product(prompts, outputs)), count):
             peaks = [prompt + output - 1 for prompt, output in sizes]
@@ -207,7 +207,7 @@ def pausing(instance: Instance, duration: int, handlings: Mapping[str, Handling]
 def paused(
     context: int, duration: int, others: Iterable[tuple[int, ...]], memory: int, machine: Machine, cost: Cost
 ) -> Instance:
-    """Return R1, which calls with `context` tokens of KV and then generates one token, and others as in `plain`."""
+    """Return R1, which calls with `context` tokens of KV, then generates one token, and others as in `plain`."""
     instance = plain([(context, 2), *others], memory, machine, cost)
     return pausing(instance, duration, {"R1": "free"}).replace(
         name=f"paused-{context}-{duration}-{instance.name}"[:200]

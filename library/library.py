@@ -234,7 +234,7 @@ class Library:
         self._paths[record.name] = path
 
     def check(self, name: str) -> list[Checked]:
-        """Check all that a record claims, by the referee and the checker of certificates."""
+        """Check all claims of a record, by the referee and the checker of certificates."""
         return list(self._checks(name))
 
     def _checks(self, name: str) -> Iterator[Checked]:
@@ -283,7 +283,7 @@ def _values(record: Record, instance: Instance, offer: Schedule | Certificate) -
 
 
 def table_rows(path: Path, *columns: str) -> list[dict[str, str]]:
-    """Return the rows of a table beside the records, with these columns. BadInput: it is no such table."""
+    """Return these columns of a table beside the records. BadInput: it is no such table."""
     try:
         rows = list(csv.DictReader(read_text(path).splitlines(), strict=True)) if path.exists() else []
         rows = [row for row in rows if None not in map(row.get, columns)]

@@ -73,14 +73,14 @@ def _beside(of: dict[str, Any], row: dict[str, Any]) -> dict[str, Any]:
 
 
 def over(value: int | str | None, known: int | str | None) -> str | None:
-    """Return a value over the known one, as a fraction in text; None without both, or where 0 is the best."""
+    """Return value / known, as a fraction in text; None without both, or where 0 is the best."""
     if value in (None, "") or known is None or Fraction(known) <= 0:
         return None
     return str(Fraction(value) / Fraction(known))
 
 
 def profile(rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return for each policy its number of values, and the median and the largest ratio to the best known.
+    """Return each policy's number of values, and its median and largest ratio to the best known.
 
     `within` has the share of ratios up to each limit.
     """

@@ -62,7 +62,7 @@ class Best(Noun):
 
 
 class Record(Noun):
-    """An instance of the library, and the best known of each objective that counts for it."""
+    """An instance of the library, and the best known of its objectives."""
 
     format: Literal["kvbound-record"] = "kvbound-record"
     version: Annotated[int, Field(ge=1, le=1)] = 1

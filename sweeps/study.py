@@ -109,7 +109,7 @@ def read_study(source: str | Path) -> Study:
 
 
 def values(name: str, axis: Axis) -> list[Scalar]:
-    """Return the values of an axis. BadInput for an empty list, or a range that is empty or too long."""
+    """Return the values of an axis. BadInput for an empty list, or an empty or too long range."""
     if isinstance(axis, str) and (match := re.fullmatch(r"(\d{1,9})\.\.(\d{1,9})", axis)):
         first, last = int(match[1]), int(match[2])
         if not first <= last < first + MOST:

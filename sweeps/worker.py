@@ -16,7 +16,7 @@ TICK = 0.2  # seconds between two looks at the limits
 
 
 class CellWorker:
-    """A process for cells, started when needed, and again after it has died. Not for two threads at once."""
+    """A process for cells, started when needed, also after it has died. Not for two threads at once."""
 
     def __init__(self) -> None:
         self._process: Process | None = None

@@ -24,7 +24,7 @@ def arrivals(
 
     Gaps are exponential, or, with `cv`, Gamma distributed with that coefficient of variation. The first request arrives
     after a gap, the last before `minutes` are over. BadInput, before the first is yielded: an argument is out of range,
-    or means nothing without a rate.
+    or needs a rate.
     """
     _check(rate, cv, minutes)
     return repeat(0) if rate is None else _process(draw, tick, float(rate), cv, minutes)

@@ -36,7 +36,7 @@ def windows(program: Letters) -> Windows:
 
 
 def _wait(program: Letters, i: int, q: int) -> int:
-    """Before any work for q = 0."""
+    """Least idle slots before token q (0: before any work)."""
     if not isinstance(program.clock, Slots):
         return 0
     return program.chains[i].waits[q] if q else program.chains[i].request.arrival - program.clock.origin

@@ -13,7 +13,7 @@ Shrunk = TypeVar("Shrunk", bound=Noun)
 
 
 def shrink(claim: Claim, judge: Judge) -> Claim:
-    """Return a claim of at least the same ratio (of `at_least`) on an instance that no one step makes smaller.
+    """Return a claim of at least the same ratio (of `at_least`) that no one step makes smaller.
 
     Each step of `smaller` takes away from the instance, so this ends.
     """

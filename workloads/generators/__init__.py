@@ -26,8 +26,8 @@ class Workload:
     """Requests of a kind: `n` of them, or those that arrive within `minutes`, or whichever ends first.
 
     Without `rate` (per second) all arrive at tick 0; with it as a Poisson process, or with Gamma gaps of coefficient of
-    variation `cv`. Ticks are of `tick` seconds. Objectives are seconds to the first token, and of latency per token
-    generated. Requests do not depend on the arrivals: each has its own `random.Random`.
+    variation `cv`. `tick` is in seconds; objectives are seconds to the first token, and of latency per token generated.
+    Requests do not depend on the arrivals: each has its own `random.Random`.
     """
 
     kind: str

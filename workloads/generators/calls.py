@@ -36,7 +36,7 @@ def gamma(draw: random.Random, moments: Moments) -> float:
 def count(draw: random.Random, moments: Moments) -> int:
     """Draw a whole number of at least 1: a Gamma variate above 1, rounded at random, so the mean is exact.
 
-    Rounding adds about 1/6 to the variance, which is taken off before; the deviation is exact within 2 %.
+    The 1/6 that rounding adds to the variance is taken off before; the deviation is exact within 2 %.
     """
     above = Moments(moments.mean - 1, math.sqrt(moments.deviation**2 - 1 / 6))
     return 1 + math.floor(gamma(draw, above) + draw.random())

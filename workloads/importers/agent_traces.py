@@ -47,8 +47,8 @@ def read_agent_traces(
     """Return the sessions of the file as requests with free calls, in ticks of `tick` seconds, by arrival.
 
     The rows of a session (`trace_id`, `agent`) are the segments of a request (`docs/data.md`). With `drop_too_long`,
-    requests that do not fit the memory are left out; the instance's name counts them. With `take`, that many of the
-    others are drawn without replacement by `random.Random(seed).sample`.
+    requests that do not fit the memory are left out; the instance's name counts them. With `take`, that many are drawn
+    without replacement by `random.Random(seed).sample`.
 
     BadInput: the file is not such a table (with line and column), a request does not fit, or an argument is out of
     range.

@@ -205,7 +205,7 @@ class _Reading(NamedTuple):
 
 
 def restarts(request: Request, steps: list[tuple[int, int]]) -> tuple[list[int], bool]:
-    """Return the batches after whose work all KV of a request was dropped, from its work (batch, tokens) in order.
+    """Return the batches after whose work all KV of a request was dropped, from its (batch, tokens) in order.
 
     Only where it sat out a batch or more, or in a call that leaves the handling free, can it have been. The reading has
     the fewest impossible tokens, then the most generated, then the fewest evictions. The second result: whether it is

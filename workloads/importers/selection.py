@@ -163,7 +163,7 @@ class TraceLayout:
         return row.label(column.name) if column and row.text(column.name) else ""
 
     def seconds(self, row: Row, key: str) -> Fraction | None:
-        """Return the seconds in the column of a key, since 1970 for a time of day (None: no column, or empty)."""
+        """Return the seconds in the column of a key, since 1970 for a time of day (None: nothing there)."""
         if key not in self.columns:
             return None
         name, unit = self.columns[key]
