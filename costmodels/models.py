@@ -223,7 +223,7 @@ MODELS = {model.name: model for model in (
           experts=Experts(128, 1, 8192, shared=1, dense_layers=24), note=CHUNKS),
 )}  # fmt: skip
 """By name, from the configuration files of the published weights (`source`); those of 2025 were compared in November
-2026 with copies in public repositories.
+2026 with copies in public repositories, not with the originals.
 """
 TINY, LLAMA_1B, LLAMA_3_8B = (MODELS[name] for name in ("tiny", "llama-3.2-1b", "llama-3-8b"))
 

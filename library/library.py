@@ -112,7 +112,7 @@ class Library:
         return next((record for record in self.records() if record.instance_sha256 == sha256), None)
 
     def tried(self, *columns: str) -> list[dict[str, str]]:
-        """Return these columns of every try that `fill` noted; numbers are text, or empty."""
+        """Return the tries that `fill` noted with these columns; numbers are text, or empty."""
         return table_rows(self.folder / TRIED, "name", "objective", "run", *columns)
 
     def path(self, record: Record, kind: str, objective: str | None = None) -> Path:
@@ -283,7 +283,7 @@ def _values(record: Record, instance: Instance, offer: Schedule | Certificate) -
 
 
 def table_rows(path: Path, *columns: str) -> list[dict[str, str]]:
-    """Return these columns of a table beside the records. BadInput: it is no such table."""
+    """Return the rows of a table beside the records that have these columns. BadInput: it is no such table."""
     try:
         rows = list(csv.DictReader(read_text(path).splitlines(), strict=True)) if path.exists() else []
         rows = [row for row in rows if None not in map(row.get, columns)]

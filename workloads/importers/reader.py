@@ -213,7 +213,7 @@ class _Reader:
         return limit
 
     def _arrival(self, row: Row) -> Fraction:
-        """All are times of day or none is."""
+        """Arrivals are all times of day, or none is."""
         seconds = self.layout.seconds(row, "arrival")
         if seconds is None:
             return Fraction(0)
@@ -227,7 +227,7 @@ class _Reader:
     # --- sessions -----------------------------------------------------------------------------------------------------
 
     def _cut(self, label: str, turns: list[Turn]) -> Iterator[list[Turn]]:
-        """At rows without output, and where the input shrank."""
+        """Cut a session at rows without output, and where the input shrank."""
         if self.layout.order:
             self._check_order(label, turns)
         else:
@@ -303,7 +303,7 @@ class _Reader:
         return (*calls, Segment(decode=last))
 
     def _pause(self, turn: Turn, after: Turn) -> int:
-        """By default the gap less the time of the answer."""
+        """Default: the gap less the time of the answer."""
         keys = self.layout.columns
         if self.explicit and turn.returns is None:
             self._refuse(turn, keys["returns"].name, "a whole number", "")
