@@ -175,7 +175,7 @@ class CheapestPaths:
         self.values = np.zeros((ticks + 1, len(running.later)), np.float32)
 
     def cheapest(self, price: Vector) -> tuple[float, Array]:
-        """Return the cheapest path's sum of prices, [ticks, kinds], and its starts."""
+        """Return the least sum of `price` [ticks, kinds] along a path, and its starts."""
         never = np.where(price < 0, 0.0, 1.0) @ self.starts.T > 0
         cost = np.where(never, np.inf, np.minimum(price, 0.0) @ self.starts.T).astype(np.float32)
         cost[:, 0] = 0.0

@@ -141,7 +141,7 @@ class Oracle:
 def first_prices(pricing: SlotPricing, most: int) -> tuple[Floats, int]:
     """Return device prices as if the memory were one fast machine, and the slots worth a price.
 
-    These are half as many again as that machine works, and those of the longest request alone; at most `most`.
+    These are half as many again as that machine works (at most `most`), and those of the longest request alone.
     """
     limit = pricing.limits[DEVICE]
     price = machine_prices(_jobs(pricing), limit, most) if limit else np.zeros(0)

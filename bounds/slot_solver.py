@@ -239,7 +239,7 @@ class SlotSolver:
 
 
 def check_size(instance: Instance) -> None:
-    """Raise BadInput where no search is begun; a local graph may still exceed its options."""
+    """Raise BadInput where no search is begun; a search may still find more options than a local graph takes."""
     limits = SlotOptions.given()
     if len(instance.requests) > limits.most_requests:
         raise BadInput(f"slots are searched for at most {limits.most_requests} requests")

@@ -28,9 +28,10 @@ def make_clock(program: Letters, batches: int) -> Clock:
 def latest_end(program: Letters, batches: int) -> int:
     """Return a tick by which every schedule worth finding ends, started early.
 
-    It waits only for arrivals and calls: it ends by the last arrival, plus all calls, plus all batches. So does one
-    whose gaps are closed, where an early first token may be worse (`closed` of `tests/reductions/early.py`). The upper
-    bound may give an earlier tick; with `as_is`, whose rows may want to wait, it alone decides.
+    Until its end, it waits only for arrivals and calls: it ends by the last arrival, plus all calls, plus all batches.
+    So does one whose gaps are closed, where an early first token may be worse (`closed` of
+    `tests/reductions/early.py`). The upper bound may give an earlier tick; with `as_is`, whose rows may want to wait,
+    it alone decides.
     """
     requests = program.instance.requests
     calls = sum(request.call_time for request in requests)

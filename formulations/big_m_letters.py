@@ -256,7 +256,7 @@ class Letters:
         return self.resident(i, j) + self.c[i, j]
 
     def holds(self, i: int, j: int) -> Any:
-        """1 if request i has KV anywhere after the moves of batch j."""
+        """1 if request i has KV anywhere after the moves of batch j, before its work."""
         return self.hold[i, j - 1] - self.drops_all(i, j)
 
 

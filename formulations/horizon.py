@@ -189,7 +189,7 @@ def latest_completions(instance: Instance, objective: str, upper_bound: Value) -
 
 
 def latest_first_tokens(instance: Instance, upper_bound: Value) -> list[int]:
-    """Return the tick by which the first token of each request comes in every schedule of at most `upper_bound`."""
+    """Return the tick by which each first token comes in every schedule of total-ttft at most `upper_bound`."""
     return _latest(instance, "total-ttft", upper_bound, [least_times(instance, c)[1] for c in chains(instance)])
 
 

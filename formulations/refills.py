@@ -42,7 +42,7 @@ def is_paced(instance: Instance, objective: str) -> bool:
 
 
 def drops_need_batches(instance: Instance) -> bool:
-    """Whether a batch made for drops alone may pay."""
+    """Whether a batch made for drops alone may pay: `evict`, `pause`, no host memory."""
     return refill_pays(instance) or (needs_chunks(instance) and not instance.machine.partial)
 
 
@@ -51,8 +51,8 @@ def refill_pays(instance: Instance) -> bool:
 
     A decode on m tokens adds to f at most any_decode + decode_requests + tokens + decode_kv m. The refill in its place
     has c tokens on m + 1 - c: c = m + 1 without `partial`, c >= 2 with it, and so at least (m + 1)^2 or 4 m pairs. Both
-    are linear in m: the ends of its range decide. Other work on m tokens becomes a refill of k more on m - k: it reads
-    prefill_kv k less, for k more tokens and at least k more pairs.
+    are compared at the ends of the range of m, in between they are linear. Other work on m tokens becomes a refill of k
+    more on m - k: it reads prefill_kv k less, for k more tokens and at least k more pairs.
     """
     machine, functions = instance.machine, instance.cost.functions
     least = max(1, min(r.prompt for r in instance.requests) - machine.chunked)
@@ -69,7 +69,7 @@ def _decode(f: CostFunction, resident: int) -> int:
 
 
 def _refill(f: CostFunction, resident: int, least: int, partial: bool) -> int:
-    """An upper bound, linear in `resident`: the pairs are bounded from below."""
+    """A lower bound, linear in `resident`: the pairs are bounded from below."""
     if partial:
         return f.prefill_requests + 2 * f.tokens + 4 * f.prefill_pairs * resident
     return f.prefill_requests + (f.tokens + f.prefill_pairs * (least + 1)) * (resident + 1)
