@@ -1,1 +1,1 @@
-"""Lower bounds that scale: each way proposes the numbers of a proof, and `kvcore.certificates` checks them."""
+"""Lower bounds that scale: each way proposes the numbers of a proof, which `kvcore.certificates` checks."""

@@ -1,7 +1,7 @@
-"""A tree of ends: the least bound first, each node with prices of its own; `kvcore.certificates.Tree` is the proof.
+"""A tree of ends of segments, the least bound first; `kvcore.certificates.Tree` is the proof.
 
-A node has the paths of the linear program above it that end as its branches say, and generates more for a few rounds.
-It branches on the end of a segment that differs most between the paths that its program mixes.
+A node has its own prices, and its parent's paths that end as its branches say; it generates more for a few rounds. It
+branches on the end that differs most between the paths mixed.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class TreeOptions(Options):
 
 @dataclass(eq=False)
 class TreeNode:
-    """What may end when, paths within that, the best prices, and the two sides of its branch, if it has one."""
+    """The ends allowed, paths within them, the best prices, and any branch."""
 
     legs: list[Ints]
     point: PricePoint
@@ -50,7 +50,7 @@ class TreeNode:
 
 
 def propose_tree(task: Task, oracle: Oracle) -> Iterator[Proposal]:
-    """Yield a tree that begins with the best prices of the oracle, which are some, one for each slot."""
+    """Yield a tree that begins with the oracle's best prices, which must exist, one for each slot."""
     before, priced = oracle.pricing, np.flatnonzero(oracle.best.prices.any(axis=0))
     pricing = SlotPricing(before.instance, before.objective, apart=True)
     slots = min(oracle.slots, int(priced[-1]) * 3 // 2 + 16)  # half as many again as those that have a price
@@ -75,7 +75,7 @@ class TreeSearch:
         pricing = oracle.pricing
         spend(count := Budget(), pricing.machine, kinds(pricing.instance), oracle.slots)
         self.check = (MOST_WORK - count.work) / MOST_WORK
-        """What part of the work that a checker may do each leaf takes."""
+        """Part of a checker's work for each leaf."""
 
     def run(self) -> None:
         """Branch until the bound cannot rise, or time is up."""
@@ -93,13 +93,11 @@ class TreeSearch:
                     break
 
     def _goes_on(self) -> bool:
-        """Whether the bound may rise, and there is time for it and for the check."""
         least, work = self._value(self.open[0].point.bound), self.check * (len(self.open) + 2)
         left = self.task.deadline - time.process_time() - work * MOST_WORK / (LadderOptions.given().slack * 10**9)
         return least < self.cutoff and work < 1 and left > 0 and len(self.open) < self.options.most_leaves
 
     def _value(self, bound: float) -> float:
-        """Return what a bound proves."""
         return float(ceil(bound - self.options.slack)) if self.is_whole and bound < FAR else bound
 
     def _improve(self, node: TreeNode, rounds: int) -> None:
@@ -115,7 +113,6 @@ class TreeSearch:
         return value - bound < max(self.options.slack, 1e-6 * abs(value)) or self.is_whole
 
     def _branch(self, node: TreeNode) -> bool:
-        """Make the two sides of the most promising branching; say whether there is one."""
         best: tuple[float, Branch, list[TreeNode]] | None = None
         for k, segment, slot in self._candidates(node):
             sides = [self._side(node, k, segment, slot, after) for after in (False, True)]
@@ -137,7 +134,7 @@ class TreeSearch:
         return True
 
     def _candidates(self, node: TreeNode) -> list[tuple[int, int, int]]:
-        """Return requests, segments and slots between their ends; those first whose ends differ most."""
+        """Requests, segments and slots, by how much the ends differ."""
         found: list[tuple[float, int, int, int]] = []
         mixed: dict[int, list[tuple[float, Ints]]] = {}
         for share, path in node.mixed:
@@ -174,7 +171,7 @@ class TreeSearch:
         return TreeNode(legs, point)
 
     def proof(self) -> Tree:
-        """Return the tree, without branches that are not needed for its bound."""
+        """Return the tree without needless branches."""
         least = self._value(min(node.point.bound for node in self.open))
         prices, nodes = list[Prices](), list[Branch | Leaf]()
         pending = [self.root]

@@ -1,9 +1,8 @@
-"""The maximum of a concave function that is a sum of pieces: cutting planes in a box around the best point.
+"""Maximise a concave sum of pieces: cutting planes in a box around the best point.
 
-Each piece is the least of linear functions. Wherever it is evaluated it gives one of them, its cut there; a linear
-program finds the best point for all cuts so far in a box around the best point known (a trust region with the bundle
-of all cuts, as in the boxstep method of Marsten, Hogan and Blankenship, 1975). The box grows where the cuts predict
-well and shrinks where they do not.
+Each piece is the least of linear functions; an evaluation gives one of them, its cut. A linear program finds the best
+point for all cuts in a box around the best point known (boxstep: Marsten, Hogan and Blankenship, 1975). The box grows
+where the cuts predict well and shrinks elsewhere.
 """
 
 import math
@@ -19,7 +18,7 @@ Vector = npt.NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Evaluation:
-    """Where the function was evaluated, its value, and a cut of each piece: the values and slopes, [pieces, n]."""
+    """A point, its value, and a cut of each piece: the values and slopes, [pieces, n]."""
 
     x: Vector
     value: float
@@ -29,12 +28,12 @@ class Evaluation:
 
 @dataclass
 class Bundle:
-    """The cuts of the pieces, as slope and value at zero; they hold for any function whose pieces are no greater."""
+    """Cuts of the pieces, as slope and value at zero; valid for any function whose pieces are no greater."""
 
     cuts: list[dict[bytes, tuple[Vector, float]]] = field(default_factory=list)
 
     def learn(self, point: Evaluation) -> None:
-        """Take in the cuts at a point."""
+        """Add the cuts at a point."""
         self.cuts = self.cuts or [{} for _ in point.values]
         for cuts, value, slope in zip(self.cuts, point.values, point.slopes, strict=True):
             cuts[slope.tobytes()] = (slope, float(value - slope @ point.x))
@@ -42,10 +41,7 @@ class Bundle:
                 del cuts[next(iter(cuts))]
 
     def best(self, linear: Vector, low: Vector, high: Vector, seconds: float) -> tuple[Vector, float] | None:
-        """Return the best point of the box for these cuts, and what they promise there.
-
-        None if the solver fails, or takes longer.
-        """
+        """Return the best point of the box for these cuts, and its promise; None if the solver fails or is too slow."""
         from scipy.optimize import linprog  # loading it takes a while
         from scipy.sparse import csr_matrix
 
@@ -76,11 +72,11 @@ def maximise(
     rounds: int | None = None,
     enough: float = np.inf,
 ) -> tuple[Evaluation, float]:
-    """Return the best point found, and the size of the box at the end.
+    """Return the best point found, and the final size of the box.
 
-    The function is `linear` @ x plus the sum of the pieces that `evaluate` gives; x stays between `low` and `high`. The
-    box reaches `size` * `scale` to each side. It ends by the deadline, after `rounds` evaluations, when the value is
-    `enough`, or when no more than `worth` is promised. Cuts are added to `bundle`; those in it must hold.
+    The function is `linear` @ x plus the pieces that `evaluate` gives; `low` <= x <= `high`. The box reaches `size` *
+    `scale` to each side. It ends by the deadline, after `rounds` evaluations, at `enough`, or when no more than `worth`
+    is promised. Cuts are added to `bundle`; those in it must hold.
     """
     best, collapse = evaluate(start), 0.6  # by it the box shrinks where more is lost than promised, or a program fails
     bundle.learn(best)

@@ -26,8 +26,8 @@ class ColumnOptions(Options):
 class Master:
     """The linear program that mixes known paths within the limits; its duals are the next prices.
 
-    Each kind of request takes as many paths as it has requests; rows are limits of pieces that were ever exceeded.
-    A request that takes no path begins after the last slot and pays for it; these are the first columns.
+    Each kind takes as many paths as it has requests; rows are limits ever exceeded. A request without a path begins
+    after the last slot and pays for it: the first columns.
     """
 
     def __init__(self, oracle: Oracle) -> None:
@@ -51,7 +51,7 @@ class Master:
         self.highs.addCols(n, costs, np.zeros(n), free, len(rows), starts, rows, amounts)
 
     def add(self, paths: list[RequestPath]) -> None:
-        """Take in paths, one of each kind."""
+        """Add paths, one of each kind."""
         together = sum(count * path.use for count, path in zip(self.counts, paths, strict=True))
         self._limit(np.flatnonzero((together > self.oracle.room).ravel() & (self.row < 0)))
         fresh = [path for path in paths if (path.kind, path.use.tobytes()) not in self.known]
@@ -66,7 +66,6 @@ class Master:
             self._add_columns(costs, starts, np.concatenate(rows), np.concatenate(amounts))
 
     def _limit(self, places: Ints) -> None:
-        """Add rows for some limits, by their places in `room`."""
         if not len(places):
             return
         self.row[places] = self.rows + np.arange(len(places))
@@ -79,7 +78,7 @@ class Master:
         self.highs.addRows(len(places), lower, room, len(row), starts, index, uses[row, column])
 
     def narrow(self, legs: list[Ints]) -> None:
-        """Leave out the paths with other ends than these legs allow."""
+        """Leave out paths whose ends these legs do not allow."""
         if not self.paths:
             return
         first = np.cumsum([0, *map(len, legs)])
@@ -95,10 +94,7 @@ class Master:
         self.highs.changeColsCost(len(late), np.arange(len(late), dtype=np.int32), late)
 
     def solve(self, seconds: float) -> tuple[float, Floats] | None:
-        """Return the cost of the best mixture and the prices of the pieces [rows, pieces].
-
-        None if the solver fails, or takes longer.
-        """
+        """Return the cost of the best mixture and the prices [rows, pieces], or None without a result in time."""
         self.highs.setOptionValue("time_limit", self.highs.getRunTime() + seconds)
         self.highs.run()
         if self.highs.getModelStatus() == highspy.HighsModelStatus.kUnknown:  # numbers went wrong: from the start
@@ -111,14 +107,14 @@ class Master:
         return self.highs.getObjectiveValue(), prices.reshape(self.oracle.room.shape)
 
     def mixed(self) -> list[tuple[float, RequestPath]]:
-        """Return the shares of paths that the program mixes."""
+        """Return the mixed paths and their shares."""
         shares = np.array(self.highs.getSolution().col_value[len(self.counts) :])
         least = 1e-6  # a path counts as mixed from this share on
         return [(float(shares[i]), self.paths[i]) for i in np.flatnonzero(shares > least)]
 
 
 def generate(oracle: Oracle, begin: list[PricePoint], deadline: float) -> None:
-    """Look for the best prices until the deadline, starting from those of `begin`; the oracle keeps them."""
+    """Find the best prices until the deadline, from those of `begin`; the oracle keeps them."""
     master, options = Master(oracle), ColumnOptions.given()
     for point in begin:
         master.add(point.paths)
@@ -135,7 +131,7 @@ def improve(
     rounds: int,
     enough: Callable[[float, float], bool],
 ) -> PricePoint:
-    """Return better prices than the best: the master's, as long as its value and the bound are not near `enough`."""
+    """Return better prices than `best`: the master's, until its value and the bound are near `enough`."""
     options = ColumnOptions.given()
     for _ in range(rounds):
         # seconds that a linear program has, at the least

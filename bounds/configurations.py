@@ -1,8 +1,7 @@
 """Prices for certificates of configurations: large requests in the network, the others pay for memory.
 
-The price of memory is the same in all ticks of a window: what a window offers and what is taken of it are added up.
-Networks with more and more requests, the largest first, take turns; each begins with the prices of the one before, at
-which its bound is no less.
+The price of memory is constant in a window, so sums suffice. Networks with more and more requests, the largest first,
+take turns; each begins with the prices of the one before, at which its bound is no less.
 """
 
 import time
@@ -35,7 +34,7 @@ Array = npt.NDArray[np.int64]
 
 @dataclass(frozen=True)
 class ConfigurationOptions(Options):
-    """Configurations of what can run together: prices of memory by windows, networks of more and more requests."""
+    """Prices of memory by windows, networks of more and more requests."""
 
     large: float = option(0.5, "requests that end with more of the memory are in the first network", most=1)
     most: int = option(3_000_000, "configurations of a network, at most")
@@ -43,7 +42,7 @@ class ConfigurationOptions(Options):
 
 
 class WindowPricing:
-    """The kinds of a rigid instance, every start of each, and what it takes of the memory of each window."""
+    """The kinds of a rigid instance, every start of each, and its memory in each window."""
 
     def __init__(self, instance: Instance, objective: str) -> None:
         self.instance = instance
@@ -60,10 +59,10 @@ class WindowPricing:
         self.costs = [kind.rate * (np.arange(self.ticks) - kind.release + kind.span) for kind in self.kinds]
         self.takes = [self._takes(k) for k in range(len(self.kinds))]
         self.unit = 8 * sum(kind.count * kind.rate for kind in self.kinds) / area
-        """What memory costs if a request costs about 1."""
+        """Price of memory if a request costs about 1."""
 
     def _takes(self, k: int) -> Vector:
-        """Return what a start of kind k at each tick takes of the memory of each window, [ticks, windows]."""
+        """Memory of a start at each tick, [ticks, windows]."""
         takes = np.zeros((self.ticks, self.windows))
         for q, load in enumerate(self.kinds[k].load):
             window = (np.arange(self.ticks) + q) // self.width
@@ -72,7 +71,7 @@ class WindowPricing:
         return takes
 
     def paid(self, k: int, memory: Vector) -> Vector:
-        """Return what each start of kind k costs, memory included; infinity before its release."""
+        """Return the cost of each start of kind k, memory included; infinity before its release."""
         paid = self.costs[k] + self.takes[k] @ memory
         paid[: self.kinds[k].release] = np.inf
         return paid
@@ -81,12 +80,12 @@ class WindowPricing:
 class Stage:
     """The pricing of windows, with some kinds in the network.
 
-    A point x holds a price for each kind, of which only those inside count, and then those of memory by window. Its
-    pieces are the network and, for each kind, what its cheapest starts cost outside.
+    A point x holds a price for each kind inside, then those of memory by window. Its pieces are the network and the
+    cheapest starts outside of each kind.
     """
 
     def __init__(self, pricing: WindowPricing, inside: list[int], most: int) -> None:
-        """Raises InvalidCertificate if that is more than `most` configurations, or more than a checker looks at."""
+        """Raises InvalidCertificate for more configurations than `most`, or than a checker looks at."""
         most = min(most, most_configurations(pricing.ticks))
         began = time.process_time()
         self.pricing, self.inside = pricing, inside
@@ -106,7 +105,7 @@ class Stage:
     def improve(
         self, x: Vector, bundle: Bundle, size: float, worth: float, deadline: float
     ) -> Generator[Configurations, None, tuple[Vector, float]]:
-        """Yield proofs, each in twice the time of the one before; return the best prices and the size of the box.
+        """Yield proofs, each in twice the time of the last; return the best prices and the size of the box.
 
         `worth` is a fraction of the bound. On KeyboardInterrupt the best so far comes first.
         """
@@ -146,7 +145,7 @@ class Stage:
         return point
 
     def enter(self, x: Vector, inside: list[int]) -> Vector:
-        """Return the point with a price for the requests that were not `inside` before: what they cost at the least."""
+        """Return the point with prices of requests not `inside` before: their least cost."""
         x = x.copy()
         for k in set(self.inside) - set(inside):
             x[k] = min(self.high[k], self.pricing.paid(k, x[len(self.pricing.kinds) :]).min())
@@ -164,10 +163,10 @@ class Stage:
 
 
 class CheapestPaths:
-    """The cheapest path through a network of configurations, in floating point: it only proposes prices."""
+    """The cheapest path through a network of configurations, in floating point."""
 
     def __init__(self, running: Running, ticks: int) -> None:
-        """Raises TooMany if the values at all ticks do not fit into the memory for them, and what a checker would."""
+        """Raises TooMany if the values exceed the memory for them, or a checker's."""
         if 4 * len(running.later) * (ticks + 1) > ConfigurationOptions.given().most_bytes:
             raise TooMany
         running.spend(ticks)
@@ -176,7 +175,7 @@ class CheapestPaths:
         self.values = np.zeros((ticks + 1, len(running.later)), np.float32)
 
     def cheapest(self, price: Vector) -> tuple[float, Array]:
-        """Return the least sum of prices, [ticks, kinds], of what starts on a path, and how many of each start when."""
+        """Return the least sum of `price` [ticks, kinds] along a path, and its starts."""
         never = np.where(price < 0, 0.0, 1.0) @ self.starts.T > 0
         cost = np.where(never, np.inf, np.minimum(price, 0.0) @ self.starts.T).astype(np.float32)
         cost[:, 0] = 0.0
@@ -188,7 +187,7 @@ class CheapestPaths:
 
 
 def proofs(instance: Instance, objective: str, deadline: float) -> Iterator[Configurations]:
-    """Yield proofs with rising bounds until the deadline of `time.process_time`; most of the rise is in the first ones.
+    """Yield proofs with rising bounds until the deadline of `time.process_time`.
 
     On KeyboardInterrupt the best so far comes first. Raises BadInput where the instance is not rigid, or too large.
     """
@@ -206,7 +205,6 @@ def proofs(instance: Instance, objective: str, deadline: float) -> Iterator[Conf
 
 
 def _stages(pricing: WindowPricing, options: ConfigurationOptions) -> Iterator[Stage]:
-    """Yield stages with more and more kinds in the network, the largest first, as long as they fit."""
     order = sorted(range(len(pricing.kinds)), key=lambda k: pricing.kinds[k].load[-1], reverse=True)
     step = max(1, round(0.12 * len(order)))  # part of the kinds of requests that the next network has more
     number = sum(kind.load[-1] > options.large * pricing.memory for kind in pricing.kinds)
@@ -230,8 +228,7 @@ def propose_configurations(task: Task) -> Iterator[Proposal | Schedule]:
 def climb(task: Task) -> Iterator[Proposal | Schedule]:
     """Yield proofs of ever higher bounds: by prices, and, where all requests fit into the network, by a search.
 
-    The search yields schedules, too, all of which have passed the referee. Raises BadInput where the instance is not
-    rigid, or too large.
+    Its schedules have passed the referee. Raises BadInput as `proofs`.
     """
     proof: Configurations | None = None
     for proof in proofs(task.instance, task.objective, task.deadline):
@@ -245,7 +242,7 @@ def climb(task: Task) -> Iterator[Proposal | Schedule]:
 
 
 class StartSolver:
-    """Searches of one instance with rising targets, all under the same prices of starts."""
+    """Searches with rising targets, under the same prices of starts."""
 
     unit, most_tries = 1, MOST_TRIES
 
@@ -261,7 +258,7 @@ class StartSolver:
         return self.made.least if upper is None else min(self.made.least, upper)
 
     def search(self, target: int, most_tries: int, *, beam: bool = False) -> Attempt:
-        """Look for a schedule below a target; with `beam`, where most may be left, and nothing is proved."""
+        """Look for a schedule below a target; with `beam`, where most may be left, and prove nothing."""
         # 200,000 tries take a second, about
         tries = int(min(most_tries, 200_000 * self.task.seconds_left))
         outcome = self.made.run(target, tries, traced=True, beam=1000 if beam else None)
@@ -275,7 +272,7 @@ def _jobs(starts: Sequence[Array]) -> list[tuple[int, int]]:
 
 
 def schedule_of(instance: Instance, kinds: Sequence[Kind], jobs: Iterable[tuple[int, int]]) -> Schedule:
-    """Return the batches of requests, given as (kind, start): at every tick, those that have started and not ended."""
+    """Return the schedule of given (kind, start): at every tick, a batch of those started and not ended."""
     work: dict[int, dict[str, int]] = defaultdict(dict)
     ids = [iter(kind.ids) for kind in kinds]
     for k, start in sorted(jobs):

@@ -33,13 +33,13 @@ class EventOptions(Options):
 
 
 RELAXED = (*SUMS, "makespan", "busy-time")
-"""Objectives for which whoever has KV is as good as who has none where drops are free."""
+"""Where drops are free, a request with KV is as good as one without for these objectives."""
 
 
 def propose_events(task: Task) -> Iterator[Proposal | Schedule]:
-    """Return the proofs of a search that goes on while the time allows; the first is always made.
+    """Return the proofs of a search within the time; the first is always made.
 
-    Raises BadInput where requests have too many joint states for any hope, unless schedules are wanted, too: `climb`.
+    Raises BadInput where there are too many joint states for any hope, unless schedules are wanted, too: `climb`.
     """
     check_size(task.instance)
     if task.finds:
@@ -51,9 +51,9 @@ def propose_events(task: Task) -> Iterator[Proposal | Schedule]:
 
 
 def climb(task: Task) -> Iterator[Proposal | Schedule]:
-    """Yield ever better schedules, which have passed the referee, and proofs of ever higher bounds, until they meet.
+    """Yield ever better schedules, all refereed, and proofs of higher bounds, until they meet.
 
-    Raises BadInput where requests have too many options, and neither is found.
+    Raises BadInput where requests have too many options for both.
     """
     upper, found = task.upper, False
     for schedule in _narrow(task):
@@ -67,7 +67,6 @@ def climb(task: Task) -> Iterator[Proposal | Schedule]:
 
 
 def _narrow(task: Task) -> Iterator[Schedule]:
-    """Yield what narrow searches find: prefills and moves are whole, or need not be; or else end just in time."""
     instance, upper, options = task.instance, task.upper, EventOptions.given()
     if most_options(instance) > options.most_options and just_in_time.applies(instance, task.objective):
         for timely in _timely(task):
@@ -92,7 +91,6 @@ def _narrow(task: Task) -> Iterator[Schedule]:
 
 
 def _timely(task: Task) -> Iterator[Schedule]:
-    """Yield ever better schedules just in time: near an order, wherever they lead, and near it once more, wider."""
     instance, objective, upper = task.instance, task.objective, task.upper
     near, *wider = 200, 1000  # labels with the same tokens left that are followed near it
     widths = EventOptions.given().widths[:-1]
@@ -107,7 +105,7 @@ def _timely(task: Task) -> Iterator[Schedule]:
 
 
 def _proofs(task: Task, upper: Value | None) -> Iterator[Proposal | Schedule]:
-    """Yield what is proved and found by two searches in turns: by the rules, and where drops are free.
+    """Two searches in turns: by the rules, and where drops are free.
 
     The latter ends first. Its optimum is that of the rules, too, if the referee accepts its schedule.
     """
@@ -154,6 +152,6 @@ def check_options(instance: Instance) -> None:
 
 
 def joint_states(instance: Instance) -> int:
-    """Return how many joint states requests may have, counting only tokens generated, and like requests as one kind."""
+    """Return the number of joint states, by tokens generated alone, identical requests as one kind."""
     kinds = Counter(request.shape for request in instance.requests)
     return prod(comb(kind.output + count, count) for kind, count in kinds.items())

@@ -22,7 +22,7 @@ class FreshOptions(Options):
 
 
 def propose_fresh(task: Task) -> Iterator[Proposal | Schedule]:
-    """Return the proofs of searches that go on while the time allows; the first is always made.
+    """Return the proofs of searches within the time; the first is always made.
 
     Raises InvalidCertificate where there is no hope.
     """
@@ -56,7 +56,7 @@ def _proofs(task: Task) -> Iterator[Proposal | Schedule]:
 
 
 def in_order(instance: Instance, look: Outcome) -> Schedule:
-    """Return the schedule of an order, in no more batches than its budgets ask for, started as early as possible.
+    """Return the schedule of an order, in as few batches as its budgets allow, started early.
 
     Raises InvalidSchedule where the referee refuses it.
     """

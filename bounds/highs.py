@@ -1,4 +1,4 @@
-"""HiGHS without a word on standard output, where results in JSON go."""
+"""HiGHS without output: standard output is for JSON."""
 
 from typing import Any
 
@@ -6,7 +6,7 @@ import highspy
 
 
 class Silent(highspy.Highs):  # type: ignore[misc]
-    """HiGHS with some options, which prints nothing; version 1.16 says who it is when callbacks are enabled."""
+    """HiGHS that prints nothing; version 1.16 prints its name when callbacks are enabled."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__()

@@ -1,12 +1,11 @@
-"""Schedules of a few requests, batch by batch: prefills in parts and moves in parts end just in time, or are whole.
+"""Schedules of a few requests, batch by batch: partial prefills and moves end just in time.
 
-Where prefills are split, or KV moves in parts, there are too many amounts to try them all. This search tries, in each
-batch, at most one amount that is neither all nor nothing: a prefill, or a swap, that lasts as long as the batch does
+In each batch at most one amount is neither all nor nothing: a prefill, or a swap, that lasts as long as the batch does
 anyway, or until a call returns or a request arrives; one that fills the room there is; a drop that makes just the room
-needed. It follows so many labels with the same tokens left, the least bound first, and proves nothing.
+needed. The search follows `width` labels with the same tokens left, the least bound first, and proves nothing.
 
-It finds more if it keeps near an order of tokens that is good already: the best one where nothing comes from the host
-(`fresh.py` with memory), a relaxation that soon ends. Of three requests of `ve` that takes 0.9 to 3.8 % off.
+It finds more near a good order of tokens: the best one where nothing comes from the host (`fresh.py` with memory). For
+three requests of `ve` that takes 0.9 to 3.8 % off.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ from kvcore.schedule import Batch, Schedule
 
 @dataclass(frozen=True)
 class TimelyOptions(Options):
-    """Schedules of a few requests, batch by batch, just in time."""
+    """Schedules of a few requests, just in time."""
 
     labels: int = option(1_000_000, "labels that a search has room for")
     most_requests: int = option(5, "requests at the most: their options multiply")
@@ -43,7 +42,7 @@ TAKES = Takes((RULES | FLOWS) - {Feature.NO_PAUSE, Feature.PRESERVE, Feature.DIS
 
 
 def applies(instance: Instance, objective: str) -> bool:
-    """Whether the search is for an instance and an objective: prefills or moves can be in parts."""
+    """Whether prefills or moves can be in parts, and the search takes the objective."""
     return (instance.machine.chunked or instance.machine.partial) and TAKES.missing(
         features(instance, objective)
     ) is None
@@ -58,10 +57,10 @@ def search(
     order: Sequence[Sequence[int]] = (),
     slack: int = TOP,
 ) -> Schedule | None:
-    """Return the best schedule found below `upper`, if there is one; the referee has not seen it.
+    """Return the best schedule found below `upper`, if any; the referee has not seen it.
 
-    With an order, the requests of each batch that generates tokens, no request is further from it than `slack` tokens.
-    Raises InvalidCertificate where there are too many requests or tokens.
+    With an order, the requests of each batch that generates tokens, none is further from it than `slack` tokens. Raises
+    InvalidCertificate where there are too many requests or tokens.
     """
     functions, machine = instance.cost.functions, instance.machine
     options = TimelyOptions.given()
@@ -100,9 +99,9 @@ def search_near(
     upper: Value | None = None,
     stops: Callable[[], bool] = lambda: False,
 ) -> Iterator[Schedule]:
-    """Yield ever better schedules below `upper` that keep near the best order where nothing comes from the host.
+    """Yield ever better schedules below `upper` near the best order where nothing comes from the host.
 
-    There is none if that order is not found in time.
+    None without that order in time.
     """
     alone = instance.replace(machine=instance.machine.replace(host_memory=0))
     order = FreshSearch(
@@ -118,13 +117,11 @@ def search_near(
 
 
 def _main(instance: Instance) -> int:
-    """Return the function of the cost in which a token takes most."""
     functions = instance.cost.functions
     return max(range(len(functions)), key=lambda k: functions[k].tokens / functions[k].divisor)
 
 
 def _kept(length: NDArray[np.int64], order: Sequence[Sequence[int]]) -> NDArray[np.int64]:
-    """Return the next token of each request by how many tokens are left, where batches generate tokens in an order."""
     kept, left, tokens = np.zeros((length.sum() + 1, len(length)), dtype=np.int64), length.sum(), length * 0
     for batch in order:
         for i in batch:
@@ -135,7 +132,6 @@ def _kept(length: NDArray[np.int64], order: Sequence[Sequence[int]]) -> NDArray[
 
 
 def _schedule(instance: Instance, p: kernels.Chains, f: kernels.Labels) -> Schedule:
-    """Return the schedule of the best end."""
     at, batches, ids = int(f.followed[0]), list[Batch](), [request.id for request in instance.requests]
     while at:
         columns = f.moves[at].T.tolist()

@@ -1,4 +1,4 @@
-"""The search of `just_in_time.py`, over arrays: compiled by numba where it is installed, else in plain Python."""
+"""The search of `just_in_time.py` over arrays; compiled where numba is installed."""
 
 from __future__ import annotations
 
@@ -30,16 +30,16 @@ NO = -1
 DROP, OUT, IN, WORK, FLEX = range(5)
 """Columns of an option: tokens dropped, swapped out, swapped in, and processed; and which of these is still open."""
 BEST = 3
-"""After `ROWS`, `HEAP` and `TRIED`: the least end so far; its label is in place of the first of `followed`."""
+"""After `ROWS`, `HEAP` and `TRIED`: the least end so far; its label is the first of `followed`."""
 MOST_OPTIONS = 12
-"""Options of a request, at the most."""
+"""Most options of a request."""
 REQUESTS = len(Load._fields)
-"""The column of a load after the last."""
+"""The last column of a load."""
 COLUMNS = tuple((*Load._fields, "requests").index(limit.column) for limit in LIMITS)
 
 
 class Chains(NamedTuple):
-    """Requests as chains of tokens to generate, and the machine; times are in ticks times `divisor`."""
+    """Requests as chains of tokens, and the machine; times are in ticks times `divisor`."""
 
     length: Any
     context: Any  # [requests, tokens]: tokens that are processed when a token is generated
@@ -67,7 +67,7 @@ class Chains(NamedTuple):
 
 
 class Labels(NamedTuple):
-    """What was reached, those to be followed as a heap (`frontier.py`), and room for what is made of one."""
+    """Labels reached, a heap of those to follow (`frontier.py`), and work space."""
 
     token: Any  # [labels, requests]: the next token
     device: Any  # ... of its KV, tokens on the device
@@ -101,7 +101,7 @@ class Labels(NamedTuple):
 
 @compiled
 def search(p, f, most, pause):
-    """Follow labels, the least bound first; return whether it is over, or there is room for no more than `most`."""
+    """Follow labels, the least bound first; return whether it is over, or there are `most` labels."""
     while f.count[HEAP] and f.count[TRIED] < pause:
         at = f.heap[0]
         pop(f)
@@ -116,7 +116,7 @@ def search(p, f, most, pause):
 
 @inlined
 def following(p, f, at, now):
-    """Return when the next request is ready after a tick (NO: there is none)."""
+    """Return when the next request is ready after a tick (NO: none)."""
     found = NO
     for i in range(len(p.length)):
         ready = f.ready[at, i]
@@ -136,7 +136,7 @@ def offer(f, i, drop, out, back, work, flex):
 
 @compiled
 def offers(p, f, at, i, now):
-    """Write the options of a request: what it has or lacks as a whole, or one amount that is left open."""
+    """Write the options of a request: all that it has or lacks, or one open amount."""
     f.many[i] = 0
     offer(f, i, 0, 0, 0, 0, NO)
     k, device, host, window = f.token[at, i], f.device[at, i], f.host[at, i], f.window[at, i]
@@ -167,7 +167,7 @@ def offers(p, f, at, i, now):
 
 @compiled
 def add_load(p, f, at, i):
-    """Add to a batch what a request does in it."""
+    """Add what a request does to a batch."""
     drop, out, back, work = f.chosen[i, DROP], f.chosen[i, OUT], f.chosen[i, IN], f.chosen[i, WORK]
     from_host, x = min(f.host[at, i], drop), f.load
     device = f.device[at, i] - drop + from_host - out + back
@@ -193,7 +193,7 @@ def add_load(p, f, at, i):
 
 @compiled
 def batches(p, f, at, now, most):
-    """Add what the batches lead to that start at a tick, with at most one amount that is neither all nor nothing."""
+    """Add what batches that start at a tick lead to, with at most one partial amount."""
     n = len(p.length)
     for i in range(n):
         offers(p, f, at, i, now)
@@ -234,7 +234,7 @@ def batches(p, f, at, now, most):
 
 @inlined
 def is_in_time(p, f, at, now):
-    """Whether a batch works on a request that is ready now; else it might start before."""
+    """Whether a batch works on a request that is ready now: it might else start before."""
     found = now == f.time[at]
     for i in range(len(p.length)):
         found = found or (f.ready[at, i] == now and (f.chosen[i, WORK] > 0 or f.option[i, f.pick[i], FLEX] == WORK))
@@ -243,7 +243,7 @@ def is_in_time(p, f, at, now):
 
 @compiled
 def ticks(p, f, at, i, column, amount):
-    """Return what a batch takes where an open amount is given (NO: it does not fit)."""
+    """Return the ticks of a batch at an open amount (NO: it does not fit)."""
     f.chosen[i, column] = amount
     for j in range(i, len(p.length)):
         add_load(p, f, at, j)
@@ -257,9 +257,9 @@ def ticks(p, f, at, i, column, amount):
 def amounts(p, f, at, now, i, column, most):
     """Add what a batch leads to with each amount that is just enough, or just in time.
 
-    What is evicted in part makes room, or takes no longer than the batch does without it. A swap, and a prefill in
-    parts, lasts as long as the batch does without it, or until a request is ready, or beyond that by a token; or takes
-    all the room there is.
+    What is evicted in part makes room, or takes no longer than the batch does without it. A swap, and a partial
+    prefill, lasts as long as the batch does without it, or until a request is ready, or beyond that by a token; or
+    takes all the room there is.
     """
     n, device, host = len(p.length), f.device[at, i], f.host[at, i]
     if column == WORK:
@@ -306,7 +306,7 @@ def amounts(p, f, at, now, i, column, most):
 
 @compiled
 def last_within(p, f, at, i, column, low, high, until):
-    """Return the largest amount with which a batch fits, and takes no longer than it may."""
+    """Return the largest amount that fits, in a batch of at most `until` ticks."""
     while low < high:
         middle = (low + high + 1) // 2
         took = ticks(p, f, at, i, column, middle)
@@ -319,7 +319,7 @@ def last_within(p, f, at, i, column, low, high, until):
 
 @compiled
 def add(p, f, at, now):
-    """Add the label after a batch, if it may be better than the best end, and no other is as good."""
+    """Add the label after a batch, if it may beat the best end, and no other is as good."""
     n = len(p.length)
     new = f.count[ROWS]
     if not fits(p, f.loads, n) or f.loads[n, TOKENS] + f.loads[n, TRANSFERRED] == 0:
@@ -364,7 +364,7 @@ def add(p, f, at, now):
 
 @compiled
 def is_covered(p, f, new):
-    """Whether another label is as good; those that this one is as good as are not followed."""
+    """Whether another label is as good; labels no better than this one are not followed."""
     other = f.heads[f.key[new] % len(f.heads)] - 1
     while other != NO:
         if f.key[other] == f.key[new] and f.is_open[other]:
@@ -395,7 +395,7 @@ def covers(p, f, one, other):
 
 @compiled
 def least(p, f, at):
-    """Return about what is reached at the least through a label: next tokens take turns, then each has its own time."""
+    """Return about the least end through a label: next tokens take turns, then each has its own time."""
     total, tails, m, now = f.ends[at], 0, ZERO, f.time[at]
     alone = total
     for i in range(len(p.length)):
@@ -417,7 +417,7 @@ def least(p, f, at):
 
 
 def room(requests: int, labels: int, tokens: int, columns: int) -> Labels:
-    """Return arrays for so many labels; the system gives memory to what is written only."""
+    """Return arrays for so many labels; only written pages take memory."""
 
     def numbers(*shape: int) -> Any:
         return np.zeros(shape, dtype=np.int64)

@@ -1,7 +1,7 @@
 """Good prices for the slots of time; `kvcore.certificates.Prices` says what they prove.
 
-Prices are found by generating paths, one request at a time (Dantzig and Wolfe's decomposition): a linear program mixes
-the paths known so far within the limits, its duals are new prices, and at these each request finds its cheapest path.
+Dantzig and Wolfe's decomposition: a linear program mixes known paths within the limits, its duals are new prices, at
+which each request finds its cheapest path.
 """
 
 import heapq
@@ -22,12 +22,12 @@ from kvcore.metrics import FLOWS, weight
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 SIZE = 2**56
-"""Sums that the checker adds up stay below; see `Prices`."""
+"""Bound of the checker's sums; see `Prices`."""
 
 
 @dataclass(frozen=True)
 class PricedKind:
-    """Requests that are alike, as the arrays of `walks`; `least`: slots that one of them takes alone."""
+    """Identical requests, as the arrays of `walks`; `least`: slots of one of them alone."""
 
     request: Request
     count: int
@@ -36,9 +36,9 @@ class PricedKind:
 
 
 class SlotPricing:
-    """What requests share: limits of the rows, and for each kind of request its segments.
+    """Limits of the rows, `kvcore.certificates.prices.ROWS`, and the segments of each kind of request.
 
-    The rows are those of `kvcore.certificates.prices.ROWS`. With `apart` each request is a kind of its own.
+    With `apart` each request is a kind of its own.
     """
 
     def __init__(self, instance: Instance, objective: str, *, apart: bool = False) -> None:
@@ -58,10 +58,7 @@ class SlotPricing:
 
 @dataclass(frozen=True)
 class RequestPath:
-    """A path of one kind: its cost without prices, and what it takes of each row in each piece, [rows, pieces].
-
-    `ends` are the slots in which its segments end.
-    """
+    """A path of one kind: its cost without prices, its use [rows, pieces], and the slots in which its segments end."""
 
     kind: int
     cost: float
@@ -79,9 +76,9 @@ class PricePoint:
 
 
 class Oracle:
-    """Evaluates prices that are the same within each `piece` slots, looking at every `stride`-th first slot.
+    """Evaluates prices that are constant on each `piece` slots, at every `stride`-th first slot.
 
-    It keeps the `best`. `legs` are those of the kinds, whose ends may be made narrower.
+    It keeps the `best`. The ends of the `legs` of the kinds may be made narrower.
     """
 
     def __init__(self, pricing: SlotPricing, slots: int, piece: int, stride: int) -> None:
@@ -112,7 +109,6 @@ class Oracle:
         return point
 
     def _is_free(self, path: RequestPath, prices: Floats) -> bool:
-        """Whether a path pays no price, and ends when it may."""
         low, high = self.legs[path.kind][:, [LOW, HIGH]].T
         return not (path.use * prices).any() and bool(((low <= path.ends) & (path.ends <= high)).all())
 
@@ -131,22 +127,21 @@ class Oracle:
         return total, by_piece, path[:, 0] + legs[:, DECODE] - 1
 
     def excess(self, point: PricePoint) -> Floats:
-        """Return what the paths take beyond the limits, [rows, pieces]; rows without a limit never do."""
+        """Return the use beyond the limits, [rows, pieces]; 0 in rows without a limit."""
         taken = np.zeros_like(self.room)
         for kind, path in zip(self.pricing.kinds, point.paths, strict=True):
             taken += kind.count * path.use
         return np.where(self.pricing.limits[:, None] > 0, taken - self.room, 0.0)
 
     def spread(self, by_piece: Floats) -> Floats:
-        """Return prices per slot of prices per piece."""
+        """Return prices per slot."""
         return np.repeat(by_piece, self.piece, axis=1)[:, : self.slots]
 
 
 def first_prices(pricing: SlotPricing, most: int) -> tuple[Floats, int]:
-    """Return device prices as if the memory were one fast machine, and the slots that are worth a price.
+    """Return device prices as if the memory were one fast machine, and the slots worth a price.
 
-    Half as many slots as that machine works are added, and what the longest request takes alone; no more than `most`
-    slots are looked at.
+    These are half as many again as that machine works (at most `most`), and those of the longest request alone.
     """
     limit = pricing.limits[DEVICE]
     price = machine_prices(_jobs(pricing), limit, most) if limit else np.zeros(0)
@@ -155,11 +150,11 @@ def first_prices(pricing: SlotPricing, most: int) -> tuple[Floats, int]:
 
 
 def machine_prices(jobs: Iterable[tuple[int, float, float]], limit: float, most: int) -> Floats:
-    """Return what a unit of a machine's volume is worth in each slot, up to the last job's or `most` slots.
+    """Return the worth of a unit of a machine's volume in each slot, up to the last job's or `most` slots.
 
     Jobs (release, weight per volume, volume) share the `limit` of each slot preemptively, those of the largest weight
     first. While the machine is busy, a unit more brings forward what it works on, and with it all that follow: the dual
-    of this best order falls by that weight, down to 0 when nothing is left to do.
+    of this best order falls by that weight, down to 0 when nothing is left.
     """
     falls: list[float] = []
     waiting: list[list[float]] = []
@@ -183,7 +178,7 @@ def machine_prices(jobs: Iterable[tuple[int, float, float]], limit: float, most:
 
 
 def _jobs(pricing: SlotPricing) -> Iterator[tuple[int, float, float]]:
-    """Yield for each segment: its earliest slot, the weight of its request per volume, and its own volume."""
+    """For each segment: its earliest slot, weight per volume, and volume."""
     blocks = pricing.machine.blocks
     for kind in pricing.kinds:
         legs = kind.route.legs
@@ -205,6 +200,5 @@ def proof_of(pricing: SlotPricing, prices: Floats) -> Prices:
 
 
 def _whole(row: Floats) -> tuple[int, ...]:
-    """Return the nearest whole numbers, without the zeros at the end."""
     numbers = np.rint(row).astype(np.int64)
     return tuple(numbers[: int(np.flatnonzero(numbers)[-1]) + 1 if numbers.any() else 0].tolist())

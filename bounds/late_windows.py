@@ -1,4 +1,4 @@
-"""Windows of time with more work than time: rows of a linear program, generated, whose duals are their weights."""
+"""Windows with more work than time: generated rows of a linear program, whose duals are their weights."""
 
 import time
 from collections.abc import Iterator
@@ -25,9 +25,9 @@ Floats = npt.NDArray[np.float64]
 
 
 def propose_late_windows(task: Task) -> Iterator[Proposal]:
-    """Return weights of windows, for one division of the time of batches after another (BadInput: there is none).
+    """Return weights of windows, for one division of the time of batches after another (BadInput: none).
 
-    No division is begun that would not be done by the deadline, but for the first.
+    All but the first are begun only if done by the deadline.
     """
     if all(request.slo is None for request in task.instance.requests):
         raise BadInput("no request has an SLO")
@@ -44,18 +44,18 @@ def _proposals(task: Task) -> Iterator[Proposal]:
 
 
 class WindowSearch:
-    """The steps of the instance, and the longest time that a division took."""
+    """The steps of the instance, and the longest time of a division."""
 
     def __init__(self, task: Task) -> None:
         self.task, self.seconds = task, 0.0
         self.steps: dict[int, PricedSteps] = {}
 
     def has_time(self) -> bool:
-        """Whether there is time for one more division; there always is for the first."""
+        """Whether there is time for one more division; always for the first."""
         return not self.seconds or time.process_time() + self.seconds <= self.task.deadline
 
     def due(self, division: Shares, instance: Instance) -> DueWork:
-        """Return the work of each request and its due times: those of `instance`, else like that of the task."""
+        """Return the work of each request and its due times, of `instance` or else of the task."""
         if division.packs not in self.steps:
             self.steps[division.packs] = PricedSteps(self.task.instance, division)
         steps = self.steps[division.packs].divided(division)
@@ -63,7 +63,7 @@ class WindowSearch:
         return due_work(steps)
 
     def by_load(self) -> list[Shares]:
-        """Return a division for each amount of work that has a due time, the largest first."""
+        """Return a division for each amount of work with a due time, the largest first."""
         chosen = list(corners(self.task.instance))
         LateWindows(functions=chosen[0].functions).spend(self.task.instance, count := Budget())
         self.task.begin(count)
@@ -75,9 +75,9 @@ class WindowSearch:
         return [loads[load] for load in sorted(loads, reverse=True)]
 
     def windows(self, division: Shares, instance: Instance | None = None, enough: float = inf) -> Proposal:
-        """Return the windows of a division, with what they prove: for the due times of `instance`, if that is given.
+        """Return the windows of a division, and what they prove for the due times of `instance` (default: the task's).
 
-        Once more than `enough` requests are late, no more windows are added.
+        None is added once more than `enough` requests are late.
         """
         began = time.process_time()
         due = self.due(division, instance or self.task.instance)
@@ -97,7 +97,7 @@ class WindowSearch:
 
 
 class _Rows:
-    """The linear program: how much each request is late, from 0 to 1, such that no window has too much work."""
+    """How late each request is, from 0 to 1, such that no window has too much work."""
 
     def __init__(self, due: DueWork) -> None:
         self.due, n = due, len(due.arrival)
@@ -113,7 +113,7 @@ class _Rows:
         self.highs.changeColsCost(n, np.arange(n, dtype=np.int32), np.ones(n))
 
     def add(self) -> bool:
-        """Add both rows of the fullest window that begins at each arrival; say whether there are any."""
+        """Rows of the fullest window that begins at each arrival; whether there are any."""
         left, release = self.work * (1 - self.late[self.owner]), self.due.arrival[self.owner]
         over, ends = fullest(self.starts, release, self.ends, left)
         most = max(1, 10**7 // max(1, 2 * len(self.late)))  # as many entries in one round
@@ -139,7 +139,6 @@ class _Rows:
         self.highs.addRow(float(least_number(inside, too_much)), highspy.kHighsInf, count, places, np.ones(count))
 
     def solve(self, seconds: float) -> bool:
-        """Solve it, and keep who is late and the weights of the rows; say whether that was possible."""
         self.highs.setOptionValue("time_limit", self.highs.getRunTime() + seconds)
         self.highs.run()
         if self.highs.getModelStatus() != highspy.HighsModelStatus.kOptimal:
@@ -150,7 +149,6 @@ class _Rows:
         return True
 
     def weighed(self) -> tuple[tuple[int, int, int, int], ...]:
-        """Return the windows with a weight, in whole parts."""
         whole = np.rint(self.weights * ONE).astype(np.int64)
         whole = whole if whole.sum() < MOST_WEIGHT else whole * 0
         pairs = zip(self.known, whole.reshape(-1, 2).tolist(), strict=False)
@@ -159,7 +157,7 @@ class _Rows:
 
 @allocating
 def fullest(starts: Any, release: Any, ends: Any, work: Any) -> Any:
-    """Return for each start the most work beyond the length of a window, and its end; `ends` increase."""
+    """Return for each start the largest excess of work over a window, and its end; `ends` increase."""
     over, best = np.zeros(len(starts)), np.zeros(len(starts), np.int64)
     for i in range(len(starts)):
         total = 0.0

@@ -1,4 +1,4 @@
-"""Searches with rising targets: each leaves a proof that no schedule is below its target, or a schedule that is."""
+"""Searches with rising targets: each leaves a proof that no schedule is below its target, or such a schedule."""
 
 from collections.abc import Iterator
 from fractions import Fraction
@@ -12,34 +12,34 @@ from kvcore.schedule import Schedule
 
 
 class Attempt(NamedTuple):
-    """What came of a search: the proof that nothing is below its target, a schedule that is, or neither."""
+    """A proof that nothing is below the target, a schedule that is, or neither."""
 
     proof: Proof | None
     schedule: Schedule | None
 
 
 class TargetSearch(Protocol):
-    """Makes such searches for a task, whose values are multiples of 1 / `unit`."""
+    """Searches for a task whose values are multiples of 1 / `unit`."""
 
     task: Task
     unit: int
     first_tries: int
     """Tries of the first searches."""
     more_tries: int
-    """How many times more the next ones get."""
+    """Factor of the tries of the next searches."""
     most_tries: int
 
     def lowest(self, upper: int | None = None) -> int:
-        """Return what is proved without a search; `upper` is a target above which nothing need be proved."""
+        """Return what is proved without a search; above `upper` nothing need be proved."""
 
     def search(self, target: int, most_tries: int, *, beam: bool = False) -> Attempt:
-        """Look below a target; with `beam`, only at a few states of each tick: nothing is proved then."""
+        """Look below a target; with `beam`, only at a few states of each tick, and prove nothing."""
 
 
 def rising_targets(solver: TargetSearch) -> Iterator[Proposal | Schedule]:
-    """Look below targets between what is proved and the best schedule, until these meet or tries are over.
+    """Look below targets until the bound meets the best schedule, or tries are over.
 
-    Raises InvalidSchedule where the referee refuses what a search found.
+    Raises InvalidSchedule where the referee refuses a schedule.
     """
     task = solver.task
     best = None if task.upper is None else int(task.upper * solver.unit)

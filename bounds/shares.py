@@ -1,4 +1,4 @@
-"""Shares of time: which lines of the cost to weigh, and what the fixed part of a batch is shared by."""
+"""Shares of time: weights of the lines of the cost, and shares of the fixed part of a batch."""
 
 import time
 from collections.abc import Iterator
@@ -15,7 +15,7 @@ from kvcore.metrics import Value
 def propose_shares(task: Task) -> Iterator[Proposal]:
     """Yield the best so far of: a line of the cost and a resource, and mixtures of two.
 
-    No proof is begun that would not be evaluated by the deadline, but for the first.
+    All but the first are begun only if evaluated by the deadline.
     """
     tried, seconds = list[tuple[Value, Shares]](), 0.0  # what the longest evaluation took
     for proof in chain(corners(task.instance), mixtures(tried)):
@@ -33,7 +33,7 @@ def propose_shares(task: Task) -> Iterator[Proposal]:
 
 
 def corners(instance: Instance) -> Iterator[Shares]:
-    """Yield a proof for each line of the cost and each resource that is limited."""
+    """Yield a proof for each line of the cost and each limited resource."""
     machine, count = instance.machine, len(lines(instance.cost))
     limits = (machine.block_limit, None, machine.batch_tokens, machine.prefill_limit or machine.block_limit,
               machine.batch_requests)  # fmt: skip
@@ -45,7 +45,7 @@ def corners(instance: Instance) -> Iterator[Shares]:
 
 
 def _fit(instance: Instance) -> int:
-    """Return how many requests fit together as they begin, 0 if so many that whole numbers of them hardly matter."""
+    """0 if so many requests fit that whole numbers hardly matter."""
     machine, requests = instance.machine, instance.requests
     if machine.block_limit is None:
         return 0
@@ -57,7 +57,7 @@ def _fit(instance: Instance) -> int:
 
 
 def mixtures(tried: list[tuple[Value, Shares]]) -> Iterator[Shares]:
-    """Yield mixtures of the best proofs that were tried when it begins, half and half and by quarters."""
+    """Yield mixtures, by quarters, of the best proofs tried so far."""
     best = [proof for _, proof in sorted(tried, key=lambda pair: pair[0], reverse=True)[:3]]
     for first, second in combinations(best, 2):
         for part in (2, 1, 3):
@@ -65,8 +65,6 @@ def mixtures(tried: list[tuple[Value, Shares]]) -> Iterator[Shares]:
 
 
 def _mixture(first: Shares, second: Shares, part: int) -> Shares:
-    """Return `part` quarters of the first proof and the rest of the second."""
-
     def mix(a: int, b: int) -> int:
         return (part * a + (4 - part) * b) // 4
 

@@ -7,7 +7,7 @@ from kvcore.limits import DEVICE, HOST, SHARED
 
 @compiled
 def demand(graphs, prices, cheapest, since, scale, keys, taken):
-    """Add to `taken` [resources, slots] what cheapest ways from the joint states `keys` take from a slot on."""
+    """Add the use of cheapest ways from the joint states `keys` and slot `since` on to `taken` [resources, slots]."""
     slots = prices.shape[1]
     for point in range(keys.shape[0]):
         for j in range(keys.shape[1]):

@@ -1,4 +1,4 @@
-"""The method that prices slots of time."""
+"""Prices of slots of time."""
 
 import time
 from collections.abc import Iterator
@@ -63,7 +63,7 @@ def _proposals(task: Task, pricing: SlotPricing) -> Iterator[Proposal]:
 
 
 def _ascend(oracle: Oracle, task: Task) -> None:
-    """Look for better prices; a row is measured in its limit, so that all rows move alike."""
+    """Rows are measured in their limits, so that all move alike."""
     begin, scale = oracle.best, np.where(oracle.pricing.limits > 0, oracle.pricing.limits, 1.0)[:, None]
 
     def evaluate(scaled: Floats) -> tuple[float, Floats]:

@@ -1,7 +1,4 @@
-"""The method `slots`: the search of `kvcore.certificates.slots`, with prices sought where its states survive.
-
-It raises a target until the search finds a schedule below it, which the referee judges, or until nothing is below it.
-"""
+"""The method `slots`: the search of `kvcore.certificates.slots`, with prices sought where its states survive."""
 
 from collections import defaultdict
 from collections.abc import Iterator
@@ -35,7 +32,7 @@ from kvcore.schedule import Schedule
 
 @dataclass(frozen=True)
 class SlotOptions(Options):
-    """How prices are sought; the values are those of the prototype's runs on slices of six and seven requests."""
+    """How prices are sought; tried on slices of six and seven requests."""
 
     root_rounds: int = option(1500, "subgradients for the first prices")
     most_requests: int = option(32, "requests beyond which no search is begun")
@@ -52,7 +49,7 @@ class OutOfTime(Exception):
 
 
 class SlotSolver:
-    """Searches of one instance for one objective with rising targets, each of which leaves a proof or a schedule."""
+    """Searches with rising targets, each leaving a proof or a schedule."""
 
     most_tries = MOST_TRIES
 
@@ -60,7 +57,7 @@ class SlotSolver:
         self, task: Task, options: SlotOptions | None = None, seed: int = 0, strict: bool = False,
         local: LocalGraphs | None = None,
     ) -> None:  # fmt: skip
-        """Raise BadInput where the search does not take such an instance; `local` are graphs made for other ends."""
+        """Raise BadInput where the search does not take the instance; `local` are graphs for other ends."""
         self.task, self.instance, self.objective = task, task.instance, task.objective
         if local is None:
             check_size(self.instance)
@@ -77,10 +74,10 @@ class SlotSolver:
             raise BadInput(str(error)) from None
         self.unit = scale_of(self.instance.requests, self.objective)
         self.root: Floats | None = None
-        """The first prices, of which later searches seek better ones in fewer rounds."""
+        """First prices, improved later in fewer rounds."""
 
     def lowest(self, upper: int | None = None) -> int:
-        """Return what the first prices prove alone; `upper` is a target above which nothing need be proved."""
+        """Return what the first prices prove alone; above `upper` nothing need be proved."""
         if self.objective not in SUMS:
             return self._alone()
         self.root = self.first_prices(upper) if self.objective in FLOWS else None
@@ -99,7 +96,7 @@ class SlotSolver:
             target = 2 * target if upper is None else min(upper, 2 * target)
 
     def first_prices(self, upper: int | None) -> Floats | None:
-        """Return the prices of the method `prices`, where it applies; they are made for the same slots."""
+        """Return the prices of the method `prices` for the same slots, where it applies."""
         task = replace(self.task, upper=upper, end=self.task.deadline)
         if Prices.takes.why_not("prices", self.instance, self.objective):
             return None
@@ -120,7 +117,7 @@ class SlotSolver:
         return max(ticks if self.objective == "max-flow-time" else [a + self.local.origin for a in self.local.alone])
 
     def ascend_root(self, search: SlotSearch, rounds: int) -> int:
-        """Add the first vector to the search, sought in so many rounds, and return what it proves."""
+        """Add the first vector, sought in `rounds`, to the search, and return what it proves."""
         start = np.zeros((SHARED, search.slots))
         if self.root is not None:
             width = min(search.slots, self.root.shape[1])
@@ -138,7 +135,6 @@ class SlotSolver:
         return -(-least // self.options.scale) - self.local.base()
 
     def _open(self, search: SlotSearch, since: int) -> Any:
-        """Return which prices may be above 0: those of what is limited, from a slot on."""
         return (search.graphs.limits > 0)[:, None] & (np.arange(search.slots) >= since)[None, :]
 
     def _whole(self, search: SlotSearch, prices: Floats, since: int) -> Any:
@@ -148,7 +144,7 @@ class SlotSolver:
         self, search: SlotSearch, since: int, keys: Any, costs: Floats, start: Floats, rounds: int, stalled: int,
         shrink: float,
     ) -> Vector:  # fmt: skip
-        """Return prices from a slot on that raise what the joint states `keys` [points, requests] cost at the least."""
+        """Raise the least cost of the joint states `keys` [points, requests]."""
         scale, goal, graphs = self.options.scale, search.goal, search.graphs
         limits = np.where(graphs.limits > 0, graphs.limits, 0).astype(float)[:, None]
         open_ = self._open(search, since)
@@ -198,7 +194,6 @@ class SlotSolver:
         return Attempt(proof, None if outcome.cost is None else schedule_on(self.instance, search, outcome.path))
 
     def _beam(self, search: SlotSearch, layer: Layer, cut: Any) -> None:
-        """Cut all states of a layer but those from which most may still be spent."""
         if self.task.is_over():
             raise OutOfTime
         alive = np.flatnonzero(~cut[: layer.size])
@@ -206,7 +201,7 @@ class SlotSolver:
         cut[alive[np.argsort(spent, kind="stable")[300:]]] = True
 
     def _steer(self, search: SlotSearch, layer: Layer, cut: Any) -> None:
-        """Seek further prices for the states of a layer, while they cut more than they cost."""
+        """While further prices cut more states than they cost."""
         if self.task.is_over():
             raise OutOfTime
         options, requests = self.options, len(search.kind)
@@ -237,7 +232,6 @@ class SlotSolver:
                 break
 
     def _best_prices(self, search: SlotSearch, key: Any) -> Floats:
-        """Return the prices in use that say most of a joint state."""
         chosen = search.in_use(search.tick)
         rows, later = search.at(chosen, search.tick)
         best = int((rows[:, key].sum(axis=1) - later).argmax())
@@ -245,7 +239,7 @@ class SlotSolver:
 
 
 def check_size(instance: Instance) -> None:
-    """Raise BadInput where no search is begun; it may still find more options than a local graph takes."""
+    """Raise BadInput where no search is begun; a search may still find more options than a local graph takes."""
     limits = SlotOptions.given()
     if len(instance.requests) > limits.most_requests:
         raise BadInput(f"slots are searched for at most {limits.most_requests} requests")
@@ -256,7 +250,7 @@ def check_size(instance: Instance) -> None:
 
 
 def options_at_most(instance: Instance) -> int:
-    """Return about how many options local graphs have at the most, ticks of waiting included."""
+    """Return about the most options of local graphs, ticks of waiting included."""
     return most_options(instance) + sum(request.arrival + request.call_time for request in instance.requests)
 
 
@@ -267,10 +261,10 @@ def propose_slots(task: Task) -> Iterator[Proposal | Schedule]:
 
 
 def climb(task: Task, options: SlotOptions | None = None) -> Iterator[Proposal | Schedule]:
-    """Yield proofs of ever higher bounds, and better schedules, until they meet, or the deadline is there.
+    """Yield proofs of ever higher bounds, and better schedules, until they meet, or the deadline.
 
-    Every schedule has passed the referee: where one rests on a batch of drops alone, which is none, the search begins
-    anew without such batches.
+    Schedules have passed the referee: where one rests on a batch of drops alone, which is none, the search begins anew
+    without such batches.
     """
     for strict in (False, True):
         solver = SlotSolver(task, options, strict=strict)
@@ -295,10 +289,7 @@ def _as_rows(vector: Vector) -> SlotPrices:
 
 
 def schedule_on(instance: Instance, search: SlotSearch, path: list[tuple[Any, Any]]) -> Schedule:
-    """Return the schedule of a path, started as early as possible (InvalidSchedule: it breaks a rule).
-
-    All tokens are generated in it, those that the objective leaves out, too.
-    """
+    """Return the schedule of a path, started early, with all tokens (InvalidSchedule: it breaks a rule)."""
     local, events = search.local, defaultdict[str, list[Event]](list)
     real = dict(zip(local.members, np.repeat(local.start, local.counts).tolist(), strict=True))
     steps = _follow(search, path, real)
@@ -311,7 +302,7 @@ def schedule_on(instance: Instance, search: SlotSearch, path: list[tuple[Any, An
 
 
 def _events(local: LocalGraphs, tick: int, o: int) -> Iterator[Event]:
-    """Yield what a request does in an option; a drop that R9 neither allows nor orders is an eviction."""
+    """A drop that R9 neither allows nor orders is an eviction."""
     option, state = local.options[o], local.states[int(np.searchsorted(local.graphs.first, o, "right")) - 1]
     for kind in ("work", *MOVES):
         if tokens := getattr(option, kind):
@@ -319,7 +310,7 @@ def _events(local: LocalGraphs, tick: int, o: int) -> Iterator[Event]:
 
 
 def _follow(search: SlotSearch, path: list[tuple[Any, Any]], real: dict[int, int]) -> list[dict[int, int]]:
-    """Follow the path with the `real` states of the requests, each as good; return their options at each tick."""
+    """`real` has states as good as those of the path."""
     local, graphs, reduced = search.local, search.local.graphs, search.reduced
     owner = np.repeat(np.arange(len(search.graphs.idle)), np.diff(search.graphs.first))
     on_path = dict(zip(local.members, path[0][0].tolist(), strict=True))
@@ -342,7 +333,7 @@ def _follow(search: SlotSearch, path: list[tuple[Any, Any]], real: dict[int, int
 
 
 def _completed(instance: Instance, real: dict[int, int]) -> list[dict[int, int]]:
-    """Return steps from the `real` states to the ends of all requests; those that are ahead are followed first.
+    """Requests that are ahead are followed first.
 
     Local graphs have the same states for every objective. Where memory is full of what must stay, nothing is found.
     """
@@ -373,7 +364,7 @@ def _completed(instance: Instance, real: dict[int, int]) -> list[dict[int, int]]
 
 
 def _answer(local: LocalGraphs, state: int, option: int, to: int) -> int:
-    """Return an option of `state` that is at least as good as `option`, which leads to a state like `to`."""
+    """An option of `state` as good as `option`, to a state like `to`."""
     graphs, candidates = local.graphs, range(int(local.graphs.first[state]), int(local.graphs.first[state + 1]))
     if option in candidates:
         return option

@@ -1,4 +1,4 @@
-"""Prices of work over time: those of one machine that may interrupt, then what is taken of them."""
+"""Prices of work over time: those of one machine that may interrupt, then adjusted to use."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Floats = npt.NDArray[np.float64]
 
 @dataclass(frozen=True)
 class SpeedOptions(Options):
-    """Prices of work over time: a projected subgradient ascent with momentum, from the prices of one machine."""
+    """A projected subgradient ascent with momentum, from the prices of one machine."""
 
     step: float = option(0.1, "the first step: how much prices change where nothing is taken")
     momentum: float = option(0.9, "of the direction before, what goes into the next", least=0, most=0.999)
@@ -73,7 +73,7 @@ def _propose(task: Task) -> Iterator[Proposal]:
 
 
 def _held(task: Task, proof: Speed) -> Proposal:
-    """Return the proof; for max-flow-time with the longest flow time that holds exactly, of a few ever shorter ones."""
+    """For max-flow-time with the longest flow time that holds exactly, of a few ever shorter ones."""
     # up to six flow times are checked exactly
     for k in range(0 if task.objective in SUMS else 6):
         try:
@@ -84,16 +84,14 @@ def _held(task: Task, proof: Speed) -> Proposal:
 
 
 class _Search:
-    """The best prices found."""
-
     def __init__(self, task: Task) -> None:
         self.task, self.needs, self.options = task, _Needs(task), SpeedOptions.given()
         self.best: Ascent | None = None
 
     def begin(self) -> None:
-        """Try the prices of one machine: for each line of the cost, then for parts of the fixed time shared by memory.
+        """For each line of the cost, then for parts of the fixed time shared by memory.
 
-        From half of it or nothing, whichever is better, parts are tried in each direction as long as they gain.
+        From half or nothing, whichever is better, parts are tried in each direction as long as they gain.
         """
         half = 0 if self.task.instance.machine.memory is None else UNIT // 2
         for k, line in enumerate(dict.fromkeys(corner.functions for corner in corners(self.task.instance))):
@@ -108,7 +106,7 @@ class _Search:
         self._inflate()
 
     def ascend(self) -> None:
-        """Let the best prices rise, those for nothing shared besides if they rise higher in some rounds."""
+        """Those for nothing shared too, if they rise higher in some rounds."""
         best, end = self.best, self.task.deadline
         several = None if best is None else self._several()
         if best is not None and several is not None:
@@ -137,7 +135,6 @@ class _Search:
             self.best.rise(self.options.rounds, end - self.options.check_rounds * self.best.seconds)
 
     def _several(self) -> Ascent | None:
-        """Return prices for each line with work, where there are several, that with the largest fixed part first."""
         count, rows = len(lines(self.task.instance.cost)), list[tuple[float, float, tuple[int, ...]]]()
         for k in range(count if self.needs.sums else 0):
             functions = tuple(UNIT * (i == k) for i in range(count))
@@ -153,7 +150,6 @@ class _Search:
         return Ascent(_division(rows[0][2], 0).replace(lines=more), self.needs, 1.0)
 
     def _compare(self, best: Ascent) -> None:
-        """Take the larger part for fees if prices rise higher in some rounds."""
         other = Ascent(best.division.replace(slot=1), self.needs, best.inflated)
         other.fee = self.options.fees[1]
         each = max(0.0, self.task.deadline - time.process_time()) / self.options.trial_parts
@@ -162,7 +158,6 @@ class _Search:
         self.best = max(best, other, key=lambda one: one.value)
 
     def _divide(self) -> None:
-        """Take slots of a quarter as often as first tokens can still be ordered; keep the shortest that gain enough."""
         tried, slots, begun = self.best, self.needs.slots, time.process_time()
         late = begun + (1 - self.options.unordered) * (self.task.deadline - begun)
         while tried is not None and self.options.finer * self.needs.slots <= self.options.most_slots:
@@ -178,14 +173,13 @@ class _Search:
         self.needs.slots = slots
 
     def _inflate(self) -> None:
-        """Try prices for more work, and for less, as long as they gain."""
         # first prices are for a little more work, or less
         for factor in (change**sign for change in (1.05, 1.01) for sign in (1, -1)):
             while self.best is not None and self._try(self.best.division, self.best.inflated * factor):
                 pass
 
     def _try(self, division: Speed, inflated: float, gains: float = 1.0) -> bool:
-        """Take these prices if they are so much better, and say so; nothing after the deadline but for the first."""
+        """Whether these prices are enough better, and so taken; after the deadline only the first."""
         if self.best is not None and time.process_time() > self.task.deadline:
             return False
         tried = Ascent(division, self.needs, inflated)
@@ -195,7 +189,7 @@ class _Search:
 
 
 class Ascent:
-    """Prices and fees for one division of a batch, as they rise, and the best of them."""
+    """Prices and fees for one division of a batch, and the best of them."""
 
     def __init__(self, division: Speed, needs: _Needs, inflated: float) -> None:
         self.options = SpeedOptions.given()
@@ -235,11 +229,10 @@ class Ascent:
 
     @property
     def slots(self) -> int:
-        """The number of slots with prices."""
+        """Number of slots with prices."""
         return int(self.price.shape[1])
 
     def _begin(self) -> None:
-        """Go on from the best prices as if they were the first."""
         self.price, self.rows.parts = self.best
         self.drift, self.pull = 0 * self.price, 0 * self.pull
         self.round *= int(self.rows.parts.any())  # without parts there are none to turn
@@ -251,7 +244,7 @@ class Ascent:
         self.step = step / 2 if self.within else float(np.clip(risk, least, step))
 
     def refine(self, deadline: float) -> None:
-        """Let first tokens come before the others, if the check stays short; otherwise halve the slots."""
+        """Order first tokens before the others, if the check stays short; else halve the slots."""
         if self.shape.ordered:
             return
         if self.ordered_by(deadline):
@@ -261,7 +254,7 @@ class Ascent:
             self._halve()
 
     def rise_finer(self, deadline: float) -> None:
-        """Let prices rise, and halve the slots when they no longer do, while that gains and the check stays short."""
+        """Raise prices, and halve the slots when they stall, while that gains and the check stays short."""
         before, options = 0.0, self.options
         while True:
             end = deadline - options.check_rounds * self.seconds
@@ -276,19 +269,17 @@ class Ascent:
             self._halve()
 
     def _halve(self) -> None:
-        """Go on with slots of half the length."""
         slot = self.division.slot // 2
         self.division, self.shape = self.division.replace(slot=slot), self.shape._replace(slot=float(slot))
         self._divided(np.repeat(self.best[0], 2, axis=1), 2)
 
     def _prolong(self) -> None:
-        """Go on with as many more slots, at the mean price, as leave what is paid above the prices."""
+        """As many slots, at the mean price, as leave what is paid above the prices."""
         more = int(self.spare / self.shape.slot / self.price.mean())
         if more and self.value > self.shape.slot * (self.slots - 1):
             self._divided(np.pad(self.price, ((0, 0), (0, more)), "mean"), 1)
 
     def _divided(self, price: Floats, finer: int) -> None:
-        """Go on from prices for slots of which so many make one before."""
         parts, rows, step = self.best[1], self.rows, self.step
         self.rows = Rows(self.work, self.shape, price.shape[1])
         place = rows.first[self.rows.owner] + self.rows.slot // finer - rows.start[self.rows.owner]
@@ -300,7 +291,7 @@ class Ascent:
         self.step = step
 
     def ordered_by(self, deadline: float, times: int = 1) -> bool:
-        """Whether the check with first tokens before the others ends by the deadline, of so many times as much work."""
+        """Whether the check with ordered first tokens, of `times` the work, ends by the deadline."""
         paid = self.value + self.shape.slot * self.best[0].sum()
         slots = paid / (self.work.rate @ self.work.requests) / self.shape.slot  # no request looks at more, in the mean
         slots = slots if self.within is None else self.value / self.shape.slot
@@ -318,12 +309,11 @@ class Ascent:
         self.seconds = time.process_time() - began
 
     def _above(self) -> tuple[float, Floats]:
-        """Return what all take and pay above the prices, and a subgradient."""
         fees = self.rows.fees(self.fee * (self.round > 0))
         return evaluate(self.work, self.shape, self.price, fees, self.within)
 
     def _latest(self) -> tuple[float, Floats]:
-        """Return about the longest flow time with which all pay more than there is, and a subgradient there.
+        """About the longest flow time with which all pay more than there is, and a subgradient.
 
         What they pay falls as it grows, at the end of a slot in jumps: secants, and halves where those leave the room.
         """
@@ -348,7 +338,7 @@ class Ascent:
         return proved or (now + above / self.slope, usage)
 
     def rise(self, rounds: int, deadline: float) -> None:
-        """Let prices follow what is taken of their slots, and fees who takes it, smoothed, in ever smaller steps."""
+        """Let prices follow the use of their slots, and fees the users, in ever smaller steps."""
         reached = -np.inf
         for k in range(rounds):
             if k % 50 == 0:
@@ -399,8 +389,6 @@ def _division(functions: tuple[int, ...], shared: int) -> Speed:
 
 
 class _Needs:
-    """What requests need, those that are alike together."""
-
     def __init__(self, task: Task) -> None:
         instance, self.objective, self.sums = task.instance, task.objective, task.objective in SUMS
         division = _division((UNIT,) + (0,) * (len(lines(instance.cost)) - 1), 0)
@@ -418,7 +406,7 @@ class _Needs:
         self.rate = np.array([float(weight(request, self.objective)) if self.sums else 1.0 for request in chosen])
 
     def divided(self, division: Speed) -> tuple[RequestWork, float, Floats]:
-        """Return what they need in floating point, the fixed part of a batch, and all work in each line [lines, n]."""
+        """The needs, the fixed part of a batch, and all work in each line [lines, n]."""
         steps, first = self.steps.divided(division), self.steps.steps.first
         rows = [self.steps.divided(division.row(line)) for line in division.lines]
         shares = [row.shares(last=bool(rows)) for row in (steps, *rows)]
@@ -460,7 +448,6 @@ class _Needs:
         ), fixed, np.vstack((sums, all_work))  # fmt: skip
 
     def _line(self, work: Floats, first: Integers) -> tuple[Floats, Floats, Floats]:
-        """Return the work of first tokens in a line, the least of others, and all."""
         heads, sums = work[first[:-1]], np.add.reduceat(work, first[:-1])
         others = work.copy()
         others[first[:-1]] = np.inf
@@ -468,7 +455,7 @@ class _Needs:
 
 
 def first_prices(work: RequestWork, totals: Floats, inflated: float, slots: int) -> tuple[int, Floats]:
-    """Return the ticks of a slot, of so many, and prices: the duals of least mean busy times with interruptions.
+    """Return the ticks of each of `slots`, and prices: the duals of least mean busy times with interruptions.
 
     Each line serves the largest weight for its work. While it serves j, which ends at e, the price falls by weight /
     work a tick, down to what is served next if that has waited at e, and else to 0.
@@ -483,7 +470,7 @@ Served = tuple[WorkPiece, int, int]
 
 
 def _served(work: RequestWork, size: Floats) -> tuple[list[Served], Floats]:
-    """Return what one machine serves, in 1024ths of ticks, and how fast the price of each request falls."""
+    """The pieces, in 1024ths of ticks, and how fast the price of each request falls."""
     falls = work.rate / size
     rank = np.argsort(np.argsort(-falls, kind="stable"))
     columns = (work.arrival * UNIT, rank, size * work.requests * UNIT, range(len(size)))
@@ -492,7 +479,6 @@ def _served(work: RequestWork, size: Floats) -> tuple[list[Served], Floats]:
 
 
 def _line_prices(served: list[Served], falls: Floats, slot: int, slots: int) -> Floats:
-    """Return the mean price in each slot."""
     price, tops = np.zeros(slots), dict[int, float]()
     after: tuple[WorkPiece, int] | None = None
     for piece, start, end in reversed(served):
@@ -510,7 +496,7 @@ def _line_prices(served: list[Served], falls: Floats, slot: int, slots: int) -> 
 
 
 class Rows:
-    """The part of each request in the fixed part of batches, by slot from its arrival on: those of a slot make 1."""
+    """The part of each request in the fixed part of batches, by slot from its arrival on; 1 in sum over a slot."""
 
     def __init__(self, work: RequestWork, shape: Shape, slots: int) -> None:
         self.work, self.shape, self.options = work, shape, SpeedOptions.given()
@@ -527,7 +513,7 @@ class Rows:
         return Fees(part, self.first, self.start, self.shape.fixed * self.parts, self.taken)
 
     def begin(self) -> None:
-        """Let parts be what is taken, smoothed, and a little for all."""
+        """Set the parts to the use, smoothed, and a little for all."""
         smooth = np.convolve(self.taken, np.ones(self.options.smooth) / self.options.smooth)[
             self.options.smooth // 2 :
         ][: len(self.taken)]
@@ -540,7 +526,7 @@ class Rows:
         self.parts /= np.bincount(self.slot, self.work.requests[self.owner] * self.parts)[self.slot]
 
     def pull(self) -> Floats:
-        """Return how much each takes, where 1 is the mean."""
+        """Return the use of each, where 1 is the mean."""
         mean = float((self.parts * self.taken).sum()) / (1 + self.slot.max())
         each: Floats = self.taken / self.work.requests[self.owner] / max(mean, 1e-9)
         return each
@@ -552,7 +538,7 @@ class Rows:
 
 
 def window_prices(work: RequestWork, totals: Floats, inflated: float, slots: int) -> tuple[int, Floats]:
-    """Return the ticks of a slot, of so many, and prices: 1 where the last one of a window waits longest, as they come.
+    """Return the ticks of each of `slots`, and prices: 1 where the last of a window waits longest, as they come.
 
     Elsewhere they are the option `outside`.
     """

@@ -1,6 +1,6 @@
-"""Compiled: the cheapest speeds of requests under prices of work, in floating point: they only propose prices.
+"""Compiled: the cheapest speeds of requests under prices of work, in floating point.
 
-What `kvcore/certificates/speed.py` does exactly; but the slot, or cell, in which a first token comes counts as whole.
+As `kvcore/certificates/speed.py`, but the slot, or cell, of a first token counts as whole.
 """
 
 from __future__ import annotations
@@ -16,13 +16,12 @@ FAR = 1e300
 
 
 class RequestWork(NamedTuple):
-    """Of each request, [n]: arrival, least time alone, what a tick of it costs; and of its groups of tokens.
+    """Of each request, [n]: arrival, least time alone, the cost of a tick; and its groups of tokens.
 
-    `first` work for the token that comes before all others, its least `time` and the ticks `after` it (0 work: there
-    is none); `count` others, from `begin` on, of `each` work, that take `least` ticks; besides,
-    `extra` work of the `heavy` ones among them, growing evenly.
-    `requests` are like this. In each of the other lines, [lines, n]: work of its first token and its least time, and
-    what each of the others has besides.
+    `first` work for the token before all others, its least `time` and the ticks `after` it (0 work: there is none);
+    `count` others, from `begin` on, of `each` work, that take `least` ticks; besides, `extra` work of the `heavy` ones
+    among them, growing evenly. `requests` are like this. In each of the other lines, [lines, n]: work of its first
+    token and its least time, and what each of the others has besides.
     """
 
     requests: Any
@@ -44,7 +43,7 @@ class RequestWork(NamedTuple):
 
 
 class Shape(NamedTuple):
-    """What slots are like: their length, the fixed part of a batch, and the ratios at which tangents touch, 1 first.
+    """Slots: length, fixed part of a batch, and ratios at which tangents touch, 1 first.
 
     Where it is `ordered`, the other tokens begin after the first, which comes in one of the `cells` of a slot.
     """
@@ -57,10 +56,9 @@ class Shape(NamedTuple):
 
 
 class Fees(NamedTuple):
-    """What is paid otherwise than by speed: this `part` of prices, besides for work for so many `ticks` a token.
+    """Payment other than by speed: this `part` of prices, besides for work for `ticks` a token.
 
-    Those of request i are in `first`[i] to `first`[i + 1] - 1, for the slots from `start`[i] on. What it takes in them
-    goes to `taken`.
+    Those of request i are in `first`[i] to `first`[i + 1] - 1, for the slots from `start`[i] on; use goes to `taken`.
     """
 
     part: float
@@ -72,7 +70,7 @@ class Fees(NamedTuple):
 
 @compiled
 def insert(cost, room, place, n, price, more, where, need, total):
-    """Put a piece among the sorted ones, drop those beyond the need; return how many there are, and their room."""
+    """Put a piece among the sorted ones, drop those beyond the need; return their number and room."""
     if total >= need and (n == 0 or price >= cost[n - 1]):
         return n, total
     if n == len(cost):
@@ -93,7 +91,7 @@ def insert(cost, room, place, n, price, more, where, need, total):
 
 @compiled
 def speeds(least, shape, room, ticks, means):
-    """Fill tokens per tick of each piece, the ticks of a token where it ends and its mean ratio; return the pieces."""
+    """Fill tokens per tick of each piece, a token's ticks at its end and its mean ratio; return the pieces."""
     low = 0.0
     for k in range(len(shape.ratios)):
         g, fastest = shape.ratios[k], True
@@ -113,7 +111,7 @@ def speeds(least, shape, room, ticks, means):
 
 @compiled
 def first_pieces(cost, room, place, n, price, work, fee, part, ratios, rooms, span, where, total):
-    """Put the pieces of one slot for a first token among the sorted ones, as `insert`; return the same."""
+    """Put the pieces of one slot for a first token among the sorted ones; return as `insert`."""
     for k in range(len(rooms)):
         each = price * (work * (part + (1 - part) * ratios[k] ** 2) + fee)
         n, total = insert(cost, room, place, n, each, span * rooms[k], where + k, 1.0, total)
@@ -139,7 +137,7 @@ def cheapest(cost, room, n, others, more, m):
 
 @allocating
 def pay(work, shape, fees, prices, usages):
-    """Return what all take and pay at the least, and add up in `usages` [lines, slots] the work at these speeds."""
+    """Return the least that all take and pay; add the work at these speeds to `usages` [lines, slots]."""
     part, fast, price, usage, lines = fees.part, 1 - fees.part, prices[0], usages[0], len(prices) - 1
     slot, last, pieces = shape.slot, len(price), len(shape.ratios)
     room, ticks, means = np.empty(pieces), np.empty(pieces), np.empty(pieces)
@@ -320,7 +318,7 @@ def pay(work, shape, fees, prices, usages):
 
 @allocating
 def pay_by(work, shape, fees, price, usage, within):
-    """Return what all requests pay at the least if each ends `within` so many ticks, and add up their work as `pay`."""
+    """Return the least that all pay if each ends `within` these ticks, and add up their work as `pay`."""
     part, fast = fees.part, 1 - fees.part
     slot, last, pieces = shape.slot, len(price), len(shape.ratios)
     room, ticks, means = np.empty(pieces), np.empty(pieces), np.empty(pieces)

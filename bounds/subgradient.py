@@ -1,4 +1,4 @@
-"""Subgradient ascent: the prices of a Lagrangian relaxation follow what is taken beyond the limits."""
+"""Subgradient ascent on the prices of a Lagrangian relaxation."""
 
 from collections.abc import Callable
 from typing import Any
@@ -24,12 +24,12 @@ def ascend(
     smallest: float = 1e-3,
     go_on: Callable[[Any], bool] = lambda best: True,
 ) -> tuple[Any, Floats]:
-    """Return the best bound found, and its prices: `evaluate` gives the bound at prices, and a subgradient there.
+    """Return the best bound found, and its prices; `evaluate` gives the bound at prices, and a subgradient.
 
-    Prices are at least 0. Steps are Polyak's (1969), `step` times the way to `target`, at least `margin`
-    above the bound, along the subgradient with `momentum` (Camerini, Fratta and Maffioli, 1975). After `stalled`
-    rounds without a bound better by `worth` they begin anew at the best prices, `shrink` times as long. It ends after
-    `rounds`, with steps below `smallest`, at a maximum, or when `go_on(best)` says no.
+    Prices are at least 0. Steps are Polyak's (1969), `step` times the way to `target`, at least `margin` above the
+    bound, along the subgradient with `momentum` (Camerini, Fratta and Maffioli, 1975). After `stalled` rounds without a
+    gain of `worth` they begin anew at the best prices, `shrink` times as long. It ends after `rounds`, with steps below
+    `smallest`, at a maximum, or when `go_on(best)` is false.
     """
     prices, direction, waited = start, np.zeros(start.shape), 0
     best: tuple[Any, Floats, Floats] | None = None

@@ -1,4 +1,4 @@
-"""Percentiles by bisection: the longest time that too many requests must exceed, by windows or by a search."""
+"""Percentiles by bisection: the longest time that too many requests must exceed."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def propose_tails(task: Task) -> Iterator[Proposal | Schedule]:
 
 
 class _TailSearch:
-    """The percentile is at least `low`; `high` is that of a schedule, if one is known."""
+    """The percentile is at least `low`; `high` is that of a known schedule."""
 
     def __init__(self, task: Task, tail: Tail) -> None:
         self.task, self.tail = task, tail
@@ -49,7 +49,6 @@ class _TailSearch:
         self.spared = tail.spared(len(task.instance.requests))
 
     def climb(self) -> Iterator[Proposal | Schedule]:
-        """Yield proofs: by windows of one division after another, then by the search over batch boundaries."""
         step, windows = self.low, WindowSearch(self.late(LIMIT))  # none is late: all work counts
         for division in windows.by_load()[:6]:
             yield from self.by_windows(windows, division, step)
@@ -61,11 +60,9 @@ class _TailSearch:
 
     @property
     def least(self) -> int:
-        """The least gain that is worth windows, in ticks."""
         return max(1, int(TailOptions.given().precision * self.low))
 
     def by_windows(self, windows: WindowSearch, division: Shares, step: int) -> Iterator[Proposal]:
-        """Double the step until too few are late, and then halve it."""
         grows = True
         while step >= self.least and windows.has_time():
             within = self.low - 1 + step
@@ -76,17 +73,14 @@ class _TailSearch:
             step = 2 * step if grows else step // 2
 
     def late(self, within: int) -> Task:
-        """Return the task of showing that too many exceed `within`."""
         due = self.tail.due(self.task.instance, within)
         return replace(self.task, instance=due, objective=LATE, upper=self.spared + 1)
 
     def gained(self, within: int, proof: Any) -> Proposal:
-        """Return the proof of more than `within`."""
         self.low, self.found = within + 1, True
         return Proposal(LateTail(within=within, proof=proof), self.low)
 
     def by_search(self) -> Iterator[Proposal | Schedule]:
-        """Bisect to the end, where a search says whether so many can be on time."""
         while self.high is None or self.low < self.high:
             within = 2 * self.low if self.high is None else (self.low + int(self.high) - 1) // 2
             before = self.low, self.high

@@ -1,4 +1,4 @@
-"""What a method of bounding is given, and what it gives."""
+"""What a bounding method takes and gives."""
 
 import math
 import time
@@ -25,10 +25,10 @@ class LadderOptions(Options):
 
 @dataclass
 class Task:
-    """The instance, the objective, and when to stop improving (by `time.process_time`), which may change until then.
+    """The instance, the objective, and the deadline (by `time.process_time`), which may change meanwhile.
 
-    `upper` is the value of a schedule, if one is known: it only says where a proof may stop; `news` says that of one
-    that others found meanwhile. By `end` the first proof has to be there. `finds`: schedules are worth a search, too.
+    `upper`, the value of a known schedule, only says where a proof may stop; `news` gives that of one that others found
+    meanwhile. By `end` the first proof has to be there. `finds`: schedules are worth a search, too.
     """
 
     instance: Instance
@@ -40,16 +40,16 @@ class Task:
     finds: bool = False
 
     def is_over(self) -> bool:
-        """Whether the deadline is there."""
+        """Whether the deadline has passed."""
         return time.process_time() > self.deadline
 
     @property
     def seconds_left(self) -> float:
-        """Seconds of the processor until the deadline."""
+        """Processor seconds until the deadline."""
         return max(0.0, self.deadline - time.process_time())
 
     def begin(self, budget: Budget) -> None:
-        """Raise BadInput if what was spent of a fresh budget, which one evaluation takes, does not fit before `end`."""
+        """Raise BadInput if an evaluation, by its use of a fresh budget, ends after `end`."""
         seconds, left = (
             (MOST_WORK - budget.work) / (LadderOptions.given().slack * 10**9),
             max(0.0, self.end - time.process_time()),
@@ -59,7 +59,7 @@ class Task:
 
 
 class Proposal(NamedTuple):
-    """A proof, and what it proves where that is known already."""
+    """A proof, and what it proves where known."""
 
     proof: Proof
     value: Value | None = None
@@ -71,14 +71,14 @@ def propose_alone(_: Task) -> Iterator[Proposal]:
 
 
 def propose_pairs(task: Task) -> Iterator[Proposal]:
-    """Return the proof that two requests share a batch only where they fit, or raise InvalidCertificate."""
+    """Return the proof that requests share a batch only where they fit, or raise InvalidCertificate."""
     spend(task.instance, task.objective, count := Budget())
     task.begin(count)
     return iter([Proposal(Pairs())])
 
 
 def most_options(instance: Instance) -> int:
-    """Return about how many options requests have over all states of their own, if every amount of KV can come up."""
+    """Return about how many options requests have, if every amount of KV can come up."""
     return sum(_options_of(instance.machine, request) for request in {request.shape for request in instance.requests})
 
 

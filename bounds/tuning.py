@@ -1,6 +1,6 @@
 """Options: the numbers that steer a search, in a frozen object for each algorithm.
 
-A field with its effect is one that users set; a plain attribute beside them is a number that several places read.
+Users set fields with an effect; a plain attribute is a number that several places read.
 """
 
 from collections.abc import Iterator, Mapping
@@ -14,23 +14,23 @@ _CHOSEN: ContextVar[Mapping[type, Any]] = ContextVar("options")
 
 
 class Options:
-    """The base of the options of an algorithm, each a frozen dataclass."""
+    """Base of the options of an algorithm: a frozen dataclass."""
 
     @classmethod
     def given(cls) -> Self:
-        """Return the options that hold here: the defaults, or what `chosen` says."""
+        """Return the defaults, or what `chosen` says."""
         held: Self | None = _CHOSEN.get({}).get(cls)
         return cls() if held is None else held
 
 
 def option(default: Any, effect: str, *, least: float | None = None, most: float = inf) -> Any:
-    """Return the field of an option: its default, its effect, its least value (None: anything above 0) and its most."""
+    """Return a field: default, effect, least value (None: anything above 0) and most."""
     return field(default=default, metadata={"effect": effect, "least": least, "most": most})
 
 
 @contextmanager
 def chosen(*options: Options) -> Iterator[None]:
-    """Let these options hold in the block, for this thread."""
+    """Use these options in the block, in this thread."""
     token = _CHOSEN.set({**_CHOSEN.get({}), **{type(each): each for each in options}})
     try:
         yield

@@ -1,7 +1,7 @@
-"""Compiled: what the cheapest paths of requests through priced slots take, and through networks of configurations.
+"""Compiled: the use of cheapest paths through priced slots, and through networks of configurations.
 
-All in floating point: it only proposes prices. `kvcore.certificates.path_kernels` says what the cheapest paths cost,
-where only every `stride`-th slot of a segment's first token may be looked at.
+In floating point. `kvcore.certificates.path_kernels` says what the cheapest paths cost, where only every `stride`-th
+slot of a segment's first token may be looked at.
 """
 
 import numpy as np
@@ -11,7 +11,7 @@ from kvcore.certificates import path_kernels as at
 from kvcore.compiled import allocating, compiled
 
 FAR = at.NEVER / 2
-"""A bound from here on says that some request has no path that ends its segments as it must."""
+"""A bound from here on: some request has no path that ends its segments as it must."""
 
 
 @allocating
@@ -36,7 +36,7 @@ def walk(route, prices, stride, path):
 
 @compiled
 def add_use(route, path, prices, use):
-    """Add what a path takes to `use` [4, slots], the rows of `prices`."""
+    """Add the use of a path to `use` [4, slots], the rows of `prices`."""
     legs, starts, part, block = route.legs, route.starts, route.part, route.block
     device, slots = use[0], use.shape[1]
     for k in range(len(legs)):
@@ -70,9 +70,9 @@ def charge(use, prices, earliest, first, decode, need):
 
 @allocating
 def walk_with_evictions(route, chunked, rows, use, path):
-    """Return the cost of the cheapest path where KV may be evicted; what it takes is added to `use` [4, slots].
+    """Return the cost of the cheapest path where KV may be evicted; add its use to `use` [4, slots].
 
-    `path` [k, 3] is filled with (the first slot of each segment, if it had no break, ..).
+    `path` [k, 3] gets (first slot of each segment, if it had no break, ..).
     """
     legs, slots = route.legs, rows.shape[1]
     shape = legs[:, at.DECODE].sum(), slots + 1
@@ -100,7 +100,7 @@ def walk_with_evictions(route, chunked, rows, use, path):
 
 @compiled
 def take_token(token, route, chunked, rows, values, r, use):
-    """Add what a token takes whose work may begin in slot r; return the slot in which it is generated."""
+    """Add the use of a token with work from slot r on; return the slot in which it is generated."""
     slots = rows.shape[1]
     t = min(r, slots)
     while t + token.parts - 1 < slots:
@@ -117,7 +117,7 @@ def take_token(token, route, chunked, rows, values, r, use):
 
 @compiled
 def hold(rows, tokens, block, on_device, begin, end, use):
-    """Add KV that lies somewhere in the slots `begin` to `end` - 1."""
+    """Add KV somewhere in the slots `begin` to `end` - 1."""
     if tokens:
         for t in range(begin, end):
             if not on_device and rows[at.HOST, t] * tokens < rows[at.DEVICE, t] * -(-tokens // block):
@@ -128,7 +128,7 @@ def hold(rows, tokens, block, on_device, begin, end, use):
 
 @compiled
 def take(token, route, chunked, rows, f, use):
-    """Add what a token takes that is generated in slot f, but for waiting."""
+    """Add the use of a token generated in slot f, without waiting."""
     need = token.resident - token.kept
     now = 1 if chunked else need
     use[at.DEVICE, f] += -(-token.resident // route.block)

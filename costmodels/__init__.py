@@ -1,4 +1,4 @@
-"""How long a batch takes: named cost models, each as the exact integer coefficients that an instance holds."""
+"""How long a batch takes: named cost models, each as the exact integer coefficients of an instance."""
 
 from costmodels.cost_model import CostModel as CostModel
 from costmodels.devices import DEVICES as DEVICES

@@ -1,11 +1,11 @@
-"""Reading, writing and making cost files (`kvcore.cost_file` has the classes).
+"""Reading, writing and making cost files (classes in `kvcore.cost_file`).
 
     file = cost_file(found, name="h200-1b", tick=Fraction(1, 10**9), machine=machine, model="llama-3.2-1b",
                      device={"name": "NVIDIA H200"}, versions={"torch": "2.11"}, observations=observations)
     write_cost(file, "cost.json")
     read_cost("cost.json")
 
-`as_model` makes of a file what `--cost` takes.
+`as_model` gives what `--cost` takes.
 """
 
 from collections.abc import Mapping, Sequence
@@ -20,14 +20,14 @@ from kvcore.instance import Machine
 
 
 def as_model(file: CostFile, source: str) -> CostModel:
-    """Return the cost model that the file holds; `source` says where it is from."""
+    """Return the cost model of a file, as `--cost` takes it; `source` says where it is from."""
     return CostModel(
         lambda: file.cost, file.tick_seconds, file.machine, file.name, source, Fraction(file.rounding_error)
     )
 
 
 def read_cost(source: str | Path) -> CostFile:
-    """Read a cost file (`-`: standard input). BadInput says what is wrong with it."""
+    """Read a cost file (`-`: standard input). BadInput says what is wrong."""
     return parse(CostFile, read_text(source), str(source))
 
 
@@ -41,7 +41,7 @@ def cost_file(
     device: Mapping[str, Fact] | None = None, versions: Mapping[str, str] | None = None,
     observations: Sequence[Observation] | None = None,
 ) -> CostFile:  # fmt: skip
-    """Return the file of a fit at a tick of so many seconds."""
+    """Return the file of a fit at a tick of `tick` seconds."""
     rounded = fit.rounded(tick)
     return CostFile(
         name=name, tick_seconds=tick, cost=rounded.cost, machine=machine, model=model,

@@ -1,4 +1,4 @@
-"""What a cost model is: the coefficients, the tick that they count, and the machine measured."""
+"""A cost model: coefficients, tick, and machine."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from kvcore.instance import Machine
 
 @dataclass(frozen=True)
 class CostModel:
-    """How long a batch takes: the coefficients, the tick that they count, the machine measured, what and from where."""
+    """How long a batch takes: the coefficients, their tick, the machine measured, description and source."""
 
     make: Callable[[], Cost]
     tick: Fraction  # seconds

@@ -1,20 +1,17 @@
-"""A cost model fitted to measured batches: non-negative least squares on relative errors, and how far off it is.
-
-    from costmodels.fitted import Observation, fit
+"""A cost model fitted to measured batches: non-negative least squares on relative errors.
 
     found = fit([Observation(features, seconds, "decode"), ...], shape="auto", transfers="overlapped")
     found.report          errors of each shape, fitted and held out
     found.rounded(tick)   the integer cost, with its rounding error
 
-Batches that only move KV give the functions of the transfers; batches that only work give those of the work; batches
-that do both are never fitted to, and count among those held out. Shapes of the work:
+Batches that only move KV give the transfers; batches that only work give the work; batches that do both are held out.
+Shapes of the work:
 
     linear  t = sum b_k x_k
     hinge   t = sum b_k x_k + a max(0, tokens - knee): the weights hide the first tokens
     max     t = max(sum b_k x_k, sum c_k x_k): memory and compute, each fitted to the batches that it is the longest for
 
-`auto` takes the shape of the least mean error on the batches held out, the simpler one if equal; the errors of all
-three are in the report. (The error held out is thus that of the best of three, slightly below what new batches see.)
+`auto` takes the least mean error held out, the simpler shape if equal; new batches see slightly more.
 """
 
 from collections.abc import Callable, Sequence
@@ -42,7 +39,7 @@ ROUNDS = 40  # most alternations of the fit of a maximum
 
 @dataclass(frozen=True)
 class Fit:
-    """A fitted model: its functions in seconds, and the report of its errors."""
+    """Functions in seconds, and the report of their errors."""
 
     functions: tuple[Function, ...]
     report: FitReport
@@ -52,13 +49,11 @@ class Fit:
         return float(longest(self.functions, features))
 
     def rounded(self, tick: Fraction) -> Rounded:
-        """Return the integer cost at a tick of so many seconds, with its rounding error."""
+        """Return the integer cost at a tick, with its rounding error."""
         return rounded(self.functions, tick)
 
 
 class _Kinds(NamedTuple):
-    """Batches by what they do."""
-
     work: list[Observation]
     moves: list[Observation]
     mixed: list[Observation]
@@ -68,10 +63,10 @@ def fit(
     observations: Sequence[Observation], *, shape: Shape = "auto", transfers: Transfers = "overlapped",
     names: Sequence[str] = WORK, held_out: float = 0.2, seed: int = 0,
 ) -> Fit:  # fmt: skip
-    """Fit a cost model to measured batches (see the head of this file).
+    """Fit a cost model to measured batches (see the module).
 
-    `names` are the features that work may depend on; `held_out` is the share of each label that is not fitted to.
-    BadInput if there is too little to fit to.
+    Work may depend on the features `names`; `held_out` is the share of each label that is not fitted to. BadInput if
+    there is too little to fit to.
     """
     _check(shape, names, held_out)
     train, held = (_by_kind(part) for part in split(observations, held_out, seed))
@@ -120,7 +115,7 @@ def _linear(names: Sequence[str], features: Floats, seconds: Floats) -> tuple[Fu
 
 
 def _hinge(names: Sequence[str], features: Floats, seconds: Floats) -> tuple[Function, ...]:
-    """Fit with a hinge, whose knee is searched among quantiles of the tokens and then between the best's neighbours."""
+    """The knee is sought among quantiles of the tokens, then between the best's neighbours."""
     tokens = features[:, TOKENS]
     tried: dict[int, tuple[float, Function]] = {}
 
@@ -139,7 +134,6 @@ def _hinge(names: Sequence[str], features: Floats, seconds: Floats) -> tuple[Fun
 
 
 def _maximum(names: Sequence[str], features: Floats, seconds: Floats) -> tuple[Function, ...]:
-    """Fit the largest of two functions: from splits of the batches by each feature, alternate between fit and split."""
     starts = [
         column > cut for column in columns(names, features, None).T
         for cut in np.unique(np.quantile(column, np.linspace(0, 0.9, 7)))
@@ -152,7 +146,6 @@ def _maximum(names: Sequence[str], features: Floats, seconds: Floats) -> tuple[F
 def _alternate(
     names: Sequence[str], features: Floats, seconds: Floats, second: NDArray[np.bool_]
 ) -> tuple[Function, ...]:
-    """Fit one function to the rows of each side, give each row to the side that is longest for it, and so on."""
     best: tuple[float, tuple[Function, ...]] | None = None
     for _ in range(ROUNDS):
         sides = [~second, second]
@@ -174,7 +167,6 @@ SHAPES: dict[str, Callable[[Sequence[str], Floats, Floats], tuple[Function, ...]
 
 
 def _loss(functions: Sequence[Function], features: Floats, seconds: Floats) -> float:
-    """Return the sum of the squared relative errors."""
     return float(((longest_of(functions, features) / seconds - 1) ** 2).sum())
 
 
@@ -191,5 +183,4 @@ def _candidate(functions: Sequence[Function], train: Sequence[Observation], held
 
 
 def _best(shapes: dict[str, ShapeFit]) -> Literal["linear", "hinge", "max"]:
-    """Return the shape with the least mean error held out (fitted, if nothing is)."""
     return min(("linear", "hinge", "max"), key=lambda shape: (shapes[shape].held_out or shapes[shape].fitted).mean)

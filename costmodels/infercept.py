@@ -1,11 +1,11 @@
 """InferCept's profiled cost models: GPT-J-6B on one A100, and Vicuna-13B on two.
 
-A batch of S tokens takes c + a S milliseconds, whatever KV it reads; a token takes 0.04 ms from or to the host. All
-three are constants of the released benchmark and its solver (4e-5 s a token, for the 6B model). The host link moves
-bytes: a token of Vicuna-13B has 800 KiB of KV against 448 KiB, and is given 800/448 of the time, 1/14 ms. (Two devices
-with a link each could halve that.) The solver's 976 tokens that may be swapped for nothing are left out.
+A batch of S tokens takes c + a S milliseconds, whatever KV it reads; a token takes 0.04 ms from or to the host:
+constants of the released benchmark and its solver (4e-5 s a token, for the 6B model). A token of Vicuna-13B has 800 KiB
+of KV against 448 KiB, and takes 800/448 of that time, 1/14 ms. (Two devices with a link each could halve that.) The
+solver's 976 tokens that may be swapped for nothing are left out.
 
-A tick is 100 ns, at which every constant is a whole number over a divisor of 7 or 1.
+A tick is 100 ns: every constant is a whole number over a divisor of 7 or 1.
 """
 
 from fractions import Fraction
@@ -20,17 +20,16 @@ KV_6B, KV_13B = MODELS["gpt-j-6b"].kv_bytes(), MODELS["vicuna-13b"].kv_bytes()  
 
 
 def infercept_6b(overlapped: bool = True) -> Cost:
-    """Return 10 ms + 0.0463 ms a token for GPT-J-6B on an A100, transfers beside the work or (not overlapped) added."""
+    """Return 10 ms + 0.0463 ms a token for GPT-J-6B on an A100; transfers overlap work or are added."""
     return _cost(Fraction(10), Fraction("0.0463"), TRANSFER_6B, overlapped)
 
 
 def infercept_13b(overlapped: bool = True) -> Cost:
-    """Return 15.4 ms + 0.0279 ms a token for Vicuna-13B on two A100, transfers beside the work or added to it."""
+    """Return 15.4 ms + 0.0279 ms a token for Vicuna-13B on two A100; transfers overlap work or are added."""
     return _cost(Fraction("15.4"), Fraction("0.0279"), TRANSFER_6B * KV_13B / KV_6B, overlapped)
 
 
 def _cost(fixed: Fraction, token: Fraction, transfer: Fraction, overlapped: bool) -> Cost:
-    """Return the cost of these milliseconds: of a batch, of a token of it, and of a token moved."""
     work = {"busy": fixed, "tokens": token}
     moves = {"swap_out_tokens": transfer, "swap_in_tokens": transfer}
     functions = (Function(work), Function(moves)) if overlapped else (Function(work | moves),)

@@ -1,18 +1,15 @@
-"""INFERMAX's linear cost models, with the coefficients that its released simulator uses.
+"""INFERMAX's linear cost models, with the coefficients of its released simulator.
 
 The time of a batch is the number of layers times
 
     a_o S + b_o  +  [a decode] (a_d K_d + b_d + s_d n_d)  +  [a prefill] (a_p P + b_p + s_p n_p + m_p K_p)
 
-milliseconds, with S the tokens of the batch, n_d and n_p its decode and prefill requests, K_d and K_p the KV that
-they read, and P the sum of c*c + 2*c*m over prefills. At single-token batches it is far below what was measured
-(7B: 2.1 ms against 9.3 ms): the weights have to be read, which the linear form does not know. `floor=True` adds what
-it lacks as a second function, in which `a_o S + b_o` is replaced by a floor. That of 7B was measured; that of 70B is
-the time to read its weights at the peak bandwidth of four A100.
+milliseconds, with S the tokens of the batch, n_d and n_p its decode and prefill requests, K_d and K_p the KV that they
+read, and P the sum of c*c + 2*c*m over prefills. It lacks the time to read the weights: `floor=True` adds a function
+with a floor for `a_o S + b_o` (`docs/costmodels.md`).
 
-For models with grouped queries, such as the 70B one, the simulator makes attention (a K + b) 10 % longer where more
-than one request is in that phase. That factor g is no linear function of the batch and is left out here: the 70B model
-is below the simulator's by at most 10 % of the attention.
+With grouped queries, as in 70B, the simulator makes attention (a K + b) 10 % longer where more than one request is in
+that phase. That factor g is not linear and is left out: 70B is below the simulator's by at most 10 % of the attention.
 """
 
 from collections.abc import Mapping
@@ -40,7 +37,7 @@ FLOOR_70B = "0.2106"  # ms a layer to read the weights at the bandwidth of four 
 
 
 def infermax_7b(floor: bool = False) -> Cost:
-    """Return the 7B model at a tick of 1 ns: coefficients over a divisor of 100,000, which represent it exactly."""
+    """Return the 7B model at a tick of 1 ns, exactly, over a divisor of 100,000."""
     return _cost(0, LAYERS_7B, FLOOR_7B if floor else None)
 
 
@@ -50,7 +47,6 @@ def infermax_70b(floor: bool = False) -> Cost:
 
 
 def _cost(column: int, layers: int, floor: str | None) -> Cost:
-    """Return the linear function, and beside it the one with the floor, if there is one."""
     linear = {feature: both[column] for feature, both in MILLISECONDS_PER_LAYER.items()}
     parts = [linear] if floor is None else [linear, {**linear, "tokens": "0", "busy": floor}]
     return Cost(tuple(_in_nanoseconds(part, layers) for part in parts))

@@ -1,4 +1,4 @@
-"""Non-negative least squares on relative errors: to which of the batches measured, and how far off the fit is."""
+"""Non-negative least squares on relative errors: split, fit, errors."""
 
 import random
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ Floats = NDArray[np.float64]
 
 
 def errors(predicted: Floats, seconds: Floats) -> Errors | None:
-    """Compare predictions with measured seconds; None if there is nothing to compare."""
+    """Compare predictions with measured seconds; None without any."""
     if not len(seconds):
         return None
     relative = predicted / seconds - 1
@@ -31,7 +31,7 @@ def errors(predicted: Floats, seconds: Floats) -> Errors | None:
 
 
 def split(observations: Sequence[Observation], share: float, seed: int) -> tuple[list[Observation], list[Observation]]:
-    """Return (those to fit to, those held out): a share of each label, drawn with the seed; one is always left."""
+    """Return (those to fit to, those held out): a share of each label, by seed; one is always left."""
     kinds: dict[str, list[Observation]] = {}
     for observation in observations:
         kinds.setdefault(observation.label, []).append(observation)
@@ -55,10 +55,10 @@ NEGLIGIBLE = 1e-7  # a coefficient that never adds more than this fraction of a 
 
 
 def fit_function(names: Sequence[str], features: Floats, seconds: Floats, knee: int | None = None) -> Function:
-    """Return the function of these features (and of tokens above a knee) with the least squared relative errors.
+    """Return the function of these features (and tokens above a knee) with the least squared relative errors.
 
-    Minimises sum(((X b - t) / t)^2) over b >= 0. Columns are scaled to one length first: tokens and pairs of tokens
-    differ by a factor of millions.
+    Minimises sum(((X b - t) / t)^2) over b >= 0, with columns of one length: tokens and pairs differ by a factor of
+    millions.
     """
     from scipy.optimize import nnls  # only a fit loads it
 
@@ -91,7 +91,7 @@ def longest_of(functions: Sequence[Function], features: Floats) -> Floats:
 
 
 def columns(names: Sequence[str], features: Floats, knee: int | None) -> Floats:
-    """Return the columns of these features, and if there is a knee that of the tokens above it."""
+    """Return the columns of these features, and with a knee that of the tokens above it."""
     chosen = features[:, [Features._fields.index(name) for name in names]]
     if knee is None:
         return chosen

@@ -1,7 +1,6 @@
-"""The machines that the papers measured on: tokens of KV on the device and the host, and the budgets of a batch.
+"""The machines that the papers measured on: tokens of KV on device and host, and the budgets of a batch.
 
-The KV of the device is what the weights leave of 0.9 of its memory, in whole blocks; activations and what else lies
-there are not counted:
+The KV of the device is what the weights leave of 0.9 of its memory, in whole blocks, without activations:
 
     GPT-J-6B, one A100 with 40 GiB      0.9 x 40 GiB - 2 x 6,050,882,784 B = 26.55 GB at 448 KiB a token:  904 blocks
     Vicuna-13B, two of them         2 x 0.9 x 40 GiB - 2 x 13,015,864,320 B = 51.28 GB at 800 KiB a token:  978 blocks
@@ -41,7 +40,7 @@ BLOCK = 64  # tokens a block, as InferCept's attention kernels take them on an A
 
 
 def _infercept(model: Model, devices: int) -> Machine:
-    """Return InferCept's setting: 384 tokens a batch, 128 GiB of swap space, and all that a scheduler may do."""
+    """384 tokens a batch, 128 GiB of swap space, and every move of a scheduler."""
     return Machine(
         memory=kv_capacity(model, DEVICES["a100-40gb"].memory, BLOCK, devices=devices), block=BLOCK,
         host_memory=whole_blocks(128 * GIB, model, BLOCK), batch_tokens=384, evict=True, partial=True,
@@ -51,7 +50,7 @@ def _infercept(model: Model, devices: int) -> Machine:
 GPT_J_6B = _infercept(MODELS["gpt-j-6b"], 1)  # GPT-J-6B on an A100 with 40 GiB: 57,856 tokens, 299,584 on the host
 
 VICUNA_13B = _infercept(MODELS["vicuna-13b"], 2)
-"""Vicuna-13B on two A100 with 40 GiB: 62,592 tokens, 167,744 on the host (its swap space is taken as that of 6B)."""
+"""Vicuna-13B on two A100 with 40 GiB: 62,592 tokens, 167,744 on the host (swap space as for 6B)."""
 
 INFERMAX_7B = Machine(memory=100_000, host_memory=0, batch_tokens=4096, evict=True)
 """INFERMAX's setting for Llama-2-7B: 100,000 tokens, 4,096 of them a batch, eviction by recomputation."""

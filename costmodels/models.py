@@ -1,4 +1,4 @@
-"""The language models by name: their shapes, and what follows from a shape (parameters, bytes of KV a token)."""
+"""The language models by name: their shapes, parameters, and bytes of KV a token."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -62,7 +62,7 @@ class Model:
     note: str = ""  # what a cost with one size of KV a token and one time to read the weights cannot say of it
 
     def kv_bytes(self, size: int = 2) -> int:
-        """Return the bytes of KV that a token takes: 2 L KV D numbers of `size` bytes, latent: L (rank + rotary).
+        """Return the bytes of KV of a token: 2 L KV D numbers of `size` bytes, latent: L (rank + rotary).
 
         L are the layers without those that are `windowed`.
         """
@@ -102,7 +102,7 @@ class Model:
 
     @property
     def layer_matrices(self) -> int:
-        """Numbers in the matrices that a token goes through, over all layers; the choice of experts included."""
+        """Numbers in the matrices that a token goes through, with the choice of experts."""
         router = 0 if self.experts is None else self.expert_layers * self.width * self.experts.count
         return self.dense_matrices + self.expert_matrices() + router
 
@@ -121,9 +121,9 @@ class Model:
 
     @property
     def read_parameters(self) -> int:
-        """The parameters that every batch reads: all but embeddings of which it reads a row a token.
+        """Parameters that every batch reads: not the embeddings of which it reads a row a token.
 
-        Of experts those that one token goes through: all tokens of a batch may choose the same.
+        Of experts those of one token: all tokens of a batch may choose the same.
         """
         norm = self.width * (2 if self.norm_bias else 1)
         norms = (self.layers * self.norms + 1) * norm
@@ -142,9 +142,9 @@ class Model:
         return self._bytes(self.parameters, self.expert_matrices(0 if self.experts is None else self.experts.count))
 
     def read_bytes(self, routed: int | None = None) -> int:
-        """Return the bytes of weights that a batch reads, with so many routed experts a layer (None: those of a token).
+        """Return the bytes of weights that a batch reads, with `routed` experts a layer (None: those of a token).
 
-        BadInput for fewer than a token goes through, or more than there are.
+        BadInput for too few or too many experts.
         """
         if routed is None:
             return self._bytes(self.read_parameters, self.expert_matrices())
@@ -156,7 +156,7 @@ class Model:
         return self._bytes(self.read_parameters + more, matrices)
 
     def _bytes(self, numbers: int, experts: int) -> int:
-        """Return the bytes of so many parameters, of which so many are in matrices of experts."""
+        """`experts` of the parameters are in matrices of experts."""
         saved = Fraction((16 - self.bits) * self.dense_matrices)
         if self.experts is not None:
             saved += (16 - self.experts.bits) * experts
@@ -222,9 +222,8 @@ MODELS = {model.name: model for model in (
     Model("llama-4-maverick", 48, 5120, 40, 8, 128, 16_384, 202_048, source="Llama-4-Maverick-17B-128E; Megatron-LM",
           experts=Experts(128, 1, 8192, shared=1, dense_layers=24), note=CHUNKS),
 )}  # fmt: skip
-"""By name; the shapes are those of the configuration files of the published weights (`source`).
-
-Models of 2025 were compared in November 2026 with copies of these files in public repositories, not with the originals.
+"""By name, from the configuration files of the published weights (`source`); those of 2025 were compared in November
+2026 with copies in public repositories, not with the originals.
 """
 TINY, LLAMA_1B, LLAMA_3_8B = (MODELS[name] for name in ("tiny", "llama-3.2-1b", "llama-3-8b"))
 
@@ -245,15 +244,15 @@ SHAPE = {
     "first_k_dense_replace": "dense_layers", "kv_lora_rank": "rank", "q_lora_rank": "query_rank",
     "qk_rope_head_dim": "rotary", "qk_nope_head_dim": "plain", "v_head_dim": "value",
 }  # fmt: skip
-"""The names of a shape's numbers in the config.json of published weights, and shorter ones, with ours."""
+"""The names of a shape's numbers in config.json, and shorter ones, with ours."""
 LATENT = ("query_rank", "rank", "rotary", "plain", "value")
 
 
 def model_of_shape(source: str, given: Mapping[str, int]) -> Model:
     """Return the model of a shape by the names of SHAPE: gated, without biases, weights in 16 bits.
 
-    `kv_heads` are as many as `heads` where left out, `head_dim` is hidden_size / heads. BadInput, after `source`, for
-    a number that is missing, twice there, or does not fit the others.
+    By default `kv_heads` is `heads`, `head_dim` hidden_size / heads. BadInput, after `source`, for a number that is
+    missing, twice there, or does not fit the others.
     """
     shape: dict[str, int] = {}
     for key, value in given.items():

@@ -1,4 +1,4 @@
-"""A schedule on the clock of measured batch times, and an instance at another cost, its ticks counted anew."""
+"""A schedule on the clock of measured batch times, and an instance at another cost and tick."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -13,10 +13,10 @@ NANOSECOND = Fraction(1, 10**9)
 
 
 def retimed(trace: Trace, seconds: Sequence[float | Fraction]) -> Trace:
-    """Return the trace as it is when batch j lasts `seconds[j]`; its ticks are nanoseconds, its SLOs are left out.
+    """Return the trace with batch j lasting `seconds[j]`, in ticks of nanoseconds, without SLOs.
 
-    A batch begins when the one before has ended and all that work in it have arrived or returned. Where the schedule
-    waits for longer than that, so long does it still wait. Waste is not measured: its parts are 0.
+    A batch begins when the one before has ended and all that work in it have arrived or returned; where the schedule
+    waits longer, it still waits as long. Waste is 0: not measured.
     """
     if len(seconds) != len(trace.batches):
         raise ValueError(f"{len(trace.batches)} batches, and {len(seconds)} times")
@@ -49,7 +49,6 @@ def retimed(trace: Trace, seconds: Sequence[float | Fraction]) -> Trace:
 
 
 def _request(planned: RequestTrace, batches: Sequence[BatchTrace], ticks: Callable[[int], int]) -> RequestTrace:
-    """Return what became of a request when its batches were as long as measured."""
     ends = [batches[call.batch].end for call in planned.calls]
     return replace(
         planned,
@@ -66,7 +65,7 @@ def _request(planned: RequestTrace, batches: Sequence[BatchTrace], ticks: Callab
 def with_cost(instance: Instance, cost: Cost, tick: Fraction) -> Instance:
     """Return the instance with this cost, whose ticks last `tick` seconds.
 
-    Arrivals and calls keep their seconds, to the nearest tick. BadInput where one is too long for so short a tick.
+    Arrivals and calls keep their seconds, to the nearest tick. BadInput where one is too long in ticks.
     """
     scale = instance.tick_seconds / tick
     with valid(f"{instance.name} at a tick of {tick} s"):
@@ -75,7 +74,7 @@ def with_cost(instance: Instance, cost: Cost, tick: Fraction) -> Instance:
 
 
 def _rescaled(request: Request, scale: Fraction) -> Request:
-    """Return a request in the new ticks; objectives are rounded down, so that they are not made easier."""
+    """Objectives are rounded down, so that they are not made easier."""
     slo = request.slo
     if slo is not None:
         ticks = {name: value * scale for name, value in slo if value is not None}

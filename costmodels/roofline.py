@@ -10,9 +10,7 @@ layers and P_h in that of the logits, H query heads of width D in L layers, over
 A decode at context m has m + 1 pairs, a prefill of c tokens after m has c m + c (c + 1) / 2. So in the features of a
 cost, pairs = decode_kv + prefill_pairs / 2 + tokens / 2 + decode_requests / 2.
 
-It is optimistic: kernels reach a part of the peaks (the factors `bandwidth`, `compute`, `link` say which), phases do
-not overlap perfectly, launches and the exchange between devices take time, and transfers also pass through the memory
-of the device.
+It is optimistic: `docs/costmodels.md` says what is left out.
 """
 
 from dataclasses import dataclass
@@ -33,7 +31,7 @@ NANOSECOND = Fraction(1, 10**9)
 
 @dataclass(frozen=True)
 class Efficiency:
-    """The fractions of the device's peaks that are reached."""
+    """Fractions of the device's peaks that are reached."""
 
     bandwidth: Fraction = Fraction(1)
     compute: Fraction = Fraction(1)
@@ -46,14 +44,14 @@ class Efficiency:
 
 
 def memory_function(model: Model, bandwidth: Fraction, experts_read: int | None = None) -> Function:
-    """Return the time of the memory traffic at so many bytes a second in all, with so many experts read a layer."""
+    """Return the time of the memory traffic at `bandwidth` bytes a second."""
     token = model.kv_bytes() / bandwidth
     weights = model.read_bytes(experts_read) / bandwidth
     return Function({"busy": weights, "decode_kv": token, "prefill_kv": token, "tokens": token})
 
 
 def compute_function(model: Model, flops: Fraction) -> Function:
-    """Return the time of the arithmetic at so many operations a second in all."""
+    """Return the time of the arithmetic at `flops` operations a second."""
     pair = model.pair_operations / flops
     return Function({
         "tokens": 2 * model.layer_matrices / flops + pair / 2, "generated": 2 * model.head_matrix / flops,
@@ -65,9 +63,9 @@ def roofline_functions(
     model: Model, device: Device, tensor_parallel: int = 1, *, transfers: Transfers = "overlapped",
     efficiency: Efficiency | None = None, experts_read: int | None = None,
 ) -> tuple[Function, ...]:  # fmt: skip
-    """Return the functions of the roofline in seconds: memory, compute, and transfers beside them or in both.
+    """Return the functions in seconds: memory, compute, and transfers beside them or in both.
 
-    A batch reads `experts_read` of the routed experts of a layer (None: those of one token).
+    `experts_read` as in `Model.read_bytes`.
     """
     if tensor_parallel < 1 or model.kv_heads % tensor_parallel:
         raise BadInput(f"tp={tensor_parallel}: it has to divide the {model.kv_heads} heads of KV of {model.name}")
@@ -87,8 +85,7 @@ def roofline(
 ) -> CostModel:  # fmt: skip
     """Return the roofline as a cost model, with the machine: M is what the weights leave of a share of the memory.
 
-    `host_memory` is in bytes; it is 0 unless given, because a device says nothing about its host. A batch has at most
-    `batch_tokens`; the scheduler may do everything. BadInput if the weights do not fit.
+    `host_memory` is in bytes; the scheduler may do everything. BadInput if the weights do not fit.
     """
     functions = roofline_functions(
         model, device, tensor_parallel, transfers=transfers, efficiency=efficiency, experts_read=experts_read
@@ -111,10 +108,7 @@ FRACTIONS = {"bandwidth": "1", "compute": "1", "link": "1", "memory": "0.9", "ti
 
 
 def named_roofline(name: str) -> CostModel:
-    """Return a roofline by its name, `roofline:model=..,device=..` and any of the other parameters.
-
-    In place of `model` may stand the numbers of a shape, by the names of `models.SHAPE`.
-    """
+    """Return a roofline by its name, `roofline:model=..,device=..`, or with a shape (`models.SHAPE`) for a model."""
     known = ("model", "device", "transfers", "experts_read", *WHOLE, *FRACTIONS, *SHAPE)
     given = read_parameters(name, known, USAGE, whole=False)
     shape = {key: _whole(name, key, text, 0) for key, text in given.items() if key in SHAPE}

@@ -1,12 +1,12 @@
-"""Functions of a batch in seconds, exactly, and the integer coefficients over a divisor that an instance holds.
+"""Functions of a batch in exact seconds, and their integer coefficients over a divisor.
 
-What the rounding does to a batch is bounded. All features and coefficients are non-negative, so if every coefficient
-of a function is off by at most the fraction e of itself, so is its value, and so is the largest of several. With T the
-exact time in ticks (at least 1) and D the integer time,
+Features and coefficients are non-negative, so if every coefficient of a function is off by at most the fraction e of
+itself, so is its value, and so is the largest of several. With T the exact time in ticks (at least 1) and D the integer
+time,
 
     (1 - e) T <= D < (1 + e) T + 1
 
-because D is rounded up to a whole tick.
+because D is rounded up.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -24,7 +24,7 @@ PRECISION = Fraction(1, 10**6)  # else a coefficient is off by at most this part
 
 @dataclass(frozen=True)
 class Function:
-    """A linear function of the features: seconds for each, non-negative; `tokens_above` is for tokens above `knee`."""
+    """A linear function of the features: non-negative seconds for each; `tokens_above` is for tokens above `knee`."""
 
     seconds: Mapping[str, Fraction]
     knee: int = 0
@@ -34,7 +34,7 @@ class Function:
         return sum((seconds * self._amount(name, features) for name, seconds in self.seconds.items()), Fraction(0))
 
     def plus(self, other: "Function") -> "Function":
-        """Return the sum with a function that has no hinge."""
+        """Return the sum with a function without hinge."""
         names = dict.fromkeys((*self.seconds, *other.seconds))
         return Function(
             {name: self.seconds.get(name, Fraction(0)) + other.seconds.get(name, Fraction(0)) for name in names},
@@ -50,7 +50,7 @@ class Function:
 
 @dataclass(frozen=True)
 class Rounded:
-    """The integer cost, and the largest relative error of a coefficient in it (0: it is exact)."""
+    """The integer cost, and the largest relative error of its coefficients (0: exact)."""
 
     cost: Cost
     error: Fraction
@@ -62,7 +62,7 @@ def longest(functions: Iterable[Function], features: Features) -> Fraction:
 
 
 def rounded(functions: Sequence[Function], tick: Fraction) -> Rounded:
-    """Return the integer cost of these functions at a tick of so many seconds; functions that are 0 are left out.
+    """Return the integer cost of these functions at a tick, without those that are 0.
 
     BadInput if none is left, or if the tick is so short that a coefficient exceeds the largest number of a file.
     """
@@ -73,7 +73,6 @@ def rounded(functions: Sequence[Function], tick: Fraction) -> Rounded:
 
 
 def _rounded(function: Function, tick: Fraction) -> tuple[CostFunction, Fraction]:
-    """Return one function in integers, and the largest relative error of its coefficients."""
     ticks = {name: seconds / tick for name, seconds in function.seconds.items() if seconds}
     divisor = _divisor(list(ticks.values()), tick)
     whole = {name: round(value * divisor) for name, value in ticks.items()}
@@ -85,7 +84,6 @@ def _rounded(function: Function, tick: Fraction) -> tuple[CostFunction, Fraction
 
 
 def _divisor(ticks: list[Fraction], tick: Fraction) -> int:
-    """Return the least divisor that is exact, or else the least power of ten that is precise enough."""
     exact, least, most = lcm(*(value.denominator for value in ticks)), min(ticks), max(ticks)
     if exact <= EXACT and most * exact <= EXACT:
         return exact

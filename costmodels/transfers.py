@@ -1,8 +1,7 @@
-"""Transfers of KV between device and host: seconds a token and seconds a move, beside the work or added to it.
+"""Transfers of KV between device and host: seconds a token and seconds a move.
 
-`overlapped`: each direction is a function of its own, so a batch lasts as long as the slowest of its work, what goes
-out and what comes in (the link is full-duplex). `sync`: transfers are added to every function of the work, because the
-largest of the functions counts.
+`overlapped`: each direction is a function of its own, so a batch lasts as long as the slowest of work, out and in (the
+link is full-duplex). `sync`: transfers are added to every function of the work, because the largest counts.
 """
 
 from collections.abc import Sequence
@@ -19,15 +18,15 @@ OUT, IN = ("swap_out_tokens", "swap_outs"), ("swap_in_tokens", "swap_ins")  # to
 
 
 def bandwidth_functions(token_bytes: int, bandwidth: Fraction) -> tuple[Function, ...]:
-    """Return the functions of a link of `bandwidth` bytes per second one way: seconds a token."""
+    """Return the functions of a link of `bandwidth` bytes per second one way."""
     return tuple(Function({tokens: token_bytes / bandwidth}) for tokens, _ in (OUT, IN))
 
 
 def fit_transfers(observations: Sequence[Observation]) -> tuple[Function, ...]:
     """Fit the functions of a link to batches that only move KV, by non-negative least squares on relative errors.
 
-    Each direction is fitted to the batches that go its way only. BadInput if a direction is seen in batches with both
-    but never alone, or if there is nothing.
+    Each direction is fitted to batches that go its way only. BadInput if a direction is never alone, or if there is
+    nothing.
     """
     features, seconds = table_of(observations)
     if not len(seconds):
@@ -44,7 +43,7 @@ def fit_transfers(observations: Sequence[Observation]) -> tuple[Function, ...]:
 
 
 def joined(work: Sequence[Function], moves: Sequence[Function], how: Transfers) -> tuple[Function, ...]:
-    """Return the functions of work and transfers together: side by side, or the transfers added to each of the work."""
+    """Return the functions of work and transfers together: side by side, or the transfers added to each."""
     if how == "overlapped":
         return (*work, *moves)
     total = list(work)

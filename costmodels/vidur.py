@@ -1,9 +1,8 @@
-"""Vidur's profiles of a layer: what a layer takes besides attention, by tokens, measured on real devices.
+"""Vidur's profiles of a layer without attention, by tokens, measured on real devices.
 
 Vidur (Agrawal et al., MLSys 2024) publishes `mlp.csv` files: a row for each number of tokens and of devices that share
-the layer (`num_tensor_parallel_workers`), with statistics of each operation in milliseconds. The time of a layer is
-the sum of the medians of norms, projections, rotary embedding, feed-forward part and addition. Attention, the exchange
-between devices, the embedding and the logits are not in it.
+the layer (`num_tensor_parallel_workers`), with milliseconds of each operation. The time of a layer is the sum of the
+medians of norms, projections, rotary embedding, feed-forward part and addition.
 """
 
 from dataclasses import dataclass
@@ -35,11 +34,11 @@ class LayerTimes:
 
     @property
     def model(self) -> Model | None:
-        """The model of the table whose layers have this shape, if there is one."""
+        """The model whose layers have this shape, or None."""
         return next((m for m in MODELS.values() if (m.heads, m.kv_heads, m.width, m.hidden) == self.shape), None)
 
     def observations(self, layers: int = 1) -> list[Observation]:
-        """Return the time of so many layers for each number of tokens; labels are by powers of two."""
+        """Return the time of `layers` for each number of tokens; labels are by powers of two."""
         return [
             Observation(Features(busy=1, tokens=tokens), float(layers * seconds), f"{1 << tokens.bit_length() - 1}+")
             for tokens, seconds in self.layer
@@ -47,7 +46,7 @@ class LayerTimes:
 
 
 def read_vidur(source: str | Path, devices: int = 1) -> LayerTimes:
-    """Return the profile of layers that so many devices share. BadInput says what is wrong with the file."""
+    """Return the profile of layers that `devices` share. BadInput says what is wrong with the file."""
     rows = list(read_csv(source, (*TIMES, *SHAPE, TOKENS, DEVICES)).rows)
     shapes = {tuple(row.whole(column, 1) for column in SHAPE) for row in rows}
     if len(shapes) > 1:
@@ -61,7 +60,7 @@ def read_vidur(source: str | Path, devices: int = 1) -> LayerTimes:
 
 
 def _seconds(row: Row) -> Fraction:
-    """Return the seconds of the layer in a row; the file has milliseconds."""
+    """The file has milliseconds."""
     total = sum((row.seconds(column) for column in TIMES), Fraction(0)) / 1000
     if total == 0:
         row.refuse(TIMES[0], "above 0, or another operation's time")

@@ -1,4 +1,4 @@
-"""The mathematics of the problem as models. A Pyomo formulation is made by `make`; what solves it is in `solvers/`."""
+"""The problem as models; `make` builds a Pyomo formulation."""
 
 from __future__ import annotations
 
@@ -12,15 +12,14 @@ if TYPE_CHECKING:
     from formulations.big_m import BigM
 
 PYOMO = ("batch-bigm", "batch-bigm:plain")
-"""Pyomo models: INFERMAX's program (its Section 5) with arrivals, calls and handlings, tightened; and the same with the
-paper's loose constants and nothing else, for comparison."""
+"""INFERMAX's program (its Section 5), extended and tightened; and with the paper's loose constants alone."""
 
 
 def make(name: str, instance: Instance, objective: str, batches: int, *, upper_bound: Value | None = None) -> BigM:
     """Build the named Pyomo formulation with at most `batches` batches.
 
-    `upper_bound` is the value of a known schedule: it may tighten the model, and never cuts off a schedule
-    that is at least as good. Raises BadInput for an unknown name or an unsupported objective.
+    It cuts off no schedule of value at most `upper_bound`, that of a known one. Raises BadInput for an unknown name or
+    an unsupported objective.
     """
     from formulations.big_m import BigM
     from formulations.tightening import tighten

@@ -1,8 +1,7 @@
 """INFERMAX's program (its Section 5) extended to arrivals, calls, swaps and every switch, as a Pyomo model.
 
 One constraint is one method: its name is that of its rows, its docstring the inequality, with the rules of
-`docs/semantics.md` (R1, ..) and the equations of the paper, (1) to (5). The letters are in `big_m_letters`; when
-batches start is in `big_m_clocks`, how long they last in `big_m_cost`, and the proofs are in `docs/formulation.md`.
+`docs/semantics.md` (R1, ..) and the equations of the paper, (1) to (5). Proofs are in `docs/formulation.md`.
 """
 
 from collections.abc import Callable
@@ -26,11 +25,11 @@ from kvcore.trace import Trace
 
 
 class BigM(Letters):
-    """At most `batches` batches (where batches are slots of time: slots enough for them); see the module's text.
+    """At most `batches` batches, or slots of time enough for them.
 
-    `model` is a linear mixed-integer Pyomo model, minimised; `write` gives it the constraints of `rows`, by name.
-    `upper_bound` is the value of a known schedule: no schedule of at most that value is cut off. `as_is` is for rows of
-    one's own: batches start when the model says.
+    `model` is a linear mixed-integer Pyomo model, minimised; `write` gives it the constraints of `rows`, by name. No
+    schedule of at most `upper_bound`, a known value, is cut off. With `as_is`, for rows of one's own, batches start
+    when the model says.
 
     Raises BadInput for an objective that is not in OBJECTIVES.
     """
@@ -52,7 +51,7 @@ class BigM(Letters):
         self.rows = self.constraints() | _named(*self.clock.constraints(), *self.cost.constraints())
 
     def constraints(self) -> dict[str, Callable[[], Rows]]:
-        """Return the constraints by name, one method each, without those of the clock and of the cost."""
+        """Return the constraints by name, without those of clock and cost."""
         work = _named(
             self.termination, self.non_decreasing_length, self.segment_ends,
             self.memory_management, self.tokens_to_process, self.token_generation, self.work_takes_tokens,
@@ -68,7 +67,7 @@ class BigM(Letters):
         )  # fmt: skip
 
     def write(self) -> None:
-        """Give the model its constraints and its objective, and S as an expression, as the paper names it."""
+        """Add the constraints, the objective, and the paper's S as an expression."""
         for name, rows in self.rows.items():
             written = pyo.ConstraintList()
             self.model.add_component(name, written)
@@ -142,7 +141,7 @@ class BigM(Letters):
             yield self.c[i, j] <= decodes + self.most_c[i, j] * self.prefills(i, j)
 
     def extension_phase(self) -> Rows:
-        """A prefill on resident KV has two tokens to process at least: S - m' >= 2 extends."""
+        """A prefill on resident KV has at least two tokens to process: S - m' >= 2 extends."""
         for (i, j), extends in self.extends.items():
             yield self.known(i, j) - self.resident(i, j) >= 2 * extends
 
@@ -317,10 +316,9 @@ class BigM(Letters):
     # --- objectives ----------------------------------------------------------------------------------------------
 
     def _add_objective(self) -> None:
-        """The longest flow time; whether requests are late, and from when the pace of their tokens counts."""
         name, requests = self.objective_name, self.instance.requests
         self.denominator = scale_of(requests, name)
-        """normalized-latency is multiplied by the least common multiple of the outputs."""
+        """The least common multiple of the outputs, for normalized-latency."""
         self.limits = [request.slo_ticks for request in requests] if name == "late-requests" else []
         watched = [i for i, limits in enumerate(self.limits) if limits != (None, None, None)]
         paced = [i for i in watched if isinstance(self.clock, Starts) and self.limits[i][2] is not None]
@@ -331,12 +329,12 @@ class BigM(Letters):
 
     @property
     def times(self) -> TickClock:
-        """The clock, where the objective is one of time."""
+        """The clock of an objective of time."""
         assert isinstance(self.clock, TickClock)
         return self.clock
 
     def flow(self, i: int, q: int | None = None) -> Any:
-        """Return the time from the arrival to token q (the last one unless given)."""
+        """Return the time from the arrival to token q (default: the last)."""
         token, arrival = self.chains[i].outputs if q is None else q, self.instance.requests[i].arrival
         return self.times.time_of(i, token) + (self.clock.origin - arrival) / self.scale
 
@@ -376,7 +374,7 @@ class BigM(Letters):
                 yield time(i) <= within + max(0.0, self.times.latest - within) * late
 
     def value(self) -> Any:
-        """Return what is minimised, in the model's unit of time."""
+        """Return the objective, in the model's unit of time."""
         name = self.objective_name
         if name == "busy-time":
             return sum(self.duration(j) for j in self.batches)
@@ -401,16 +399,15 @@ class BigM(Letters):
     def warm_start(self, trace: Trace) -> bool:
         """Give every variable its value in a refereed schedule; False if the model does not contain it.
 
-        The schedule is started as early as it can be (but for TPOT), and requests that are alike are exchanged until
-        they end in order (where no rows are one's own).
+        It is started early (but for TPOT), and identical requests end in order (not with `as_is`).
         """
         early = trace if self.paced else start_early(self.instance, trace.schedule.batches)
         return set_values(self, early)
 
     def schedule(self) -> Schedule:
-        """Return the schedule that the values of the variables describe, started as early as possible (but for TPOT).
+        """Return the schedule that the variables describe, started early (but for TPOT).
 
-        Raises InvalidSchedule if rounding the values gives none.
+        Raises InvalidSchedule if rounding gives none.
         """
         return schedule_of(self)
 

@@ -1,10 +1,4 @@
-"""When batches start: the three clocks of the Big-M program, of which the objective and the cost choose one.
-
-`Slots`: every batch lasts one tick, so batch j is the slot of time [j-1, j) after the first arrival. `Order`: busy-time
-counts no waiting, so only the order of the batches matters. `Starts`: start times are variables. Slots may idle, and a
-move that a call orders then falls on the next slot; with `evict` and ordered swaps this would lose schedules (a batch
-may consist of an ordered swap and an eviction), and `Starts` is used.
-"""
+"""When batches start: the three clocks of the Big-M program (`docs/formulation.md`)."""
 
 from collections.abc import Callable
 from itertools import product
@@ -17,11 +11,11 @@ from formulations.chains import longest_batch
 from formulations.horizon import latest_completions
 
 LONG_WAITS = 10
-"""Slots are used up to this many for each batch; with longer waits, start times are the smaller model."""
+"""Most slots for each batch; with longer waits, `Starts` is the smaller model."""
 
 
 def make_clock(program: Letters, batches: int) -> Clock:
-    """Choose the clock that fits."""
+    """Choose the clock."""
     if program.objective_name == "busy-time":
         return Order(program, batches)
     slots = latest_end(program, batches) - program.instance.first_arrival
@@ -32,11 +26,12 @@ def make_clock(program: Letters, batches: int) -> Clock:
 
 
 def latest_end(program: Letters, batches: int) -> int:
-    """Return a tick by which every schedule ends that is worth finding, started as early as it can be.
+    """Return a tick by which every schedule worth finding ends, started early.
 
-    Until its end, such a schedule waits only for arrivals and calls: it ends by the last arrival, plus all calls, plus
-    all batches. So does one whose gaps are closed, where an early first token may be worse (`closed` of
-    `tests/reductions/early.py`). The upper bound may say more; where rows of one's own may want to wait, it is all.
+    Until its end, it waits only for arrivals and calls: it ends by the last arrival, plus all calls, plus all batches.
+    So does one whose gaps are closed, where an early first token may be worse (`closed` of
+    `tests/reductions/early.py`). The upper bound may give an earlier tick; with `as_is`, whose rows may want to wait,
+    it alone decides.
     """
     requests = program.instance.requests
     calls = sum(request.call_time for request in requests)
@@ -48,7 +43,7 @@ def latest_end(program: Letters, batches: int) -> int:
 
 
 class Order(Clock):
-    """busy-time: a batch waits for whatever it needs, at no cost, so every call has returned by the next batch."""
+    """busy-time: a batch waits at no cost, so every call has returned by the next batch."""
 
     def returned(self, i: int, k: int, j: int) -> Any:
         """R[j] = E[j-1]."""
@@ -56,7 +51,10 @@ class Order(Clock):
 
 
 class Slots(Clock):
-    """Batch j is slot j: calls and arrivals are shifts of the index, and times are counts of slots."""
+    """Batches of one tick: batch j is the slot [j-1, j) after the first arrival, and may idle.
+
+    Calls and arrivals shift the index, and times count slots.
+    """
 
     def __init__(self, program: Letters, batches: int) -> None:
         super().__init__(program, batches)
@@ -65,7 +63,7 @@ class Slots(Clock):
         self.may_idle, self.latest = waits or program.as_is, batches
 
     def add_letters(self) -> None:
-        """What must continue across idle slots, where the machine does not pause; the last end."""
+        """Add what must continue across idle slots, and the last end."""
         program = self.program
         carries = self.may_idle and not program.machine.pause
         self.unfinished = program.letter("unfinished", program.every if carries else ())
@@ -112,7 +110,7 @@ class Slots(Clock):
         return self.last_end[0]
 
     def end_tick(self, j: int) -> int:
-        """Slot j ends j ticks after the first arrival."""
+        """The tick at which slot j ends."""
         return self.origin + j
 
 
@@ -125,19 +123,18 @@ class Starts(Clock):
         self.calls = [(i, k) for i in program.requests for k in range(len(program.handlings[i]))]
         self.durations = {(i, k): program.chains[i].request.calls[k].duration / program.scale for i, k in self.calls}
         self.most_wait = {call: self.latest + duration for call, duration in self.durations.items()}
-        """What switches `call_interval` off."""
+        """Switches `call_interval` off."""
         self.first_end = dict.fromkeys(self.calls, 1)
         """The first batch that can start the call."""
 
     def add_letters(self) -> None:
-        """Starts, returns, and the times of the tokens that the objective needs."""
+        """Add starts, returns, and the times of tokens in the objective."""
         program, batches = self.program, self.program.batches
         self.t = program.letter("t", batches, self.latest)
         self.R = program.binary("R", [(i, k, j) for (i, k), j in product(self.calls, batches)])
         self.at = program.letter("at", self._watched(), self.latest)
 
     def _watched(self) -> list[tuple[int, int]]:
-        """Return the tokens whose times count: the first, the last, or those with an SLO."""
         program, objective = self.program, self.program.objective_name
         if objective == "makespan":
             return []
@@ -204,4 +201,4 @@ class Starts(Clock):
 
 
 TickClock = Slots | Starts
-"""A clock by which tokens and batches have a time, from the origin, in the model's unit of time."""
+"""A clock that times tokens and batches, from the origin, in the model's unit of time."""

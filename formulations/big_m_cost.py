@@ -1,4 +1,4 @@
-"""How long a batch lasts in the Big-M program: D >= f/q for each cost function, with every feature linear."""
+"""Durations in the Big-M program: D >= f/q for each cost function, with linear features."""
 
 from collections.abc import Callable, Iterable
 from itertools import product
@@ -14,14 +14,14 @@ BATCH_FEATURES = ("busy", "any_decode", "any_prefill")
 
 
 class BatchCost:
-    """Durations and the features that they depend on. Features are bounded from below only: costs never fall in them.
+    """Durations and their features, bounded from below only: costs never fall in them.
 
-    D is an integer where f/q may be none and the model's unit of time is the tick; elsewhere f/q is a lower bound of
-    the duration, by less than one tick a batch.
+    D is an integer where f/q may be a fraction and the model's unit of time is the tick; elsewhere f/q is below the
+    duration, by less than one tick a batch.
     """
 
     shortest = 1
-    """Ticks that no batch is shorter than."""
+    """Least ticks of a batch."""
 
     def __init__(self, program: Letters) -> None:
         self.program, self.instance = program, program.instance
@@ -55,14 +55,14 @@ class BatchCost:
         self.add_digits({(i, j): program.largest_work(i, j) for i, j in self.prefill_pairs})
 
     def add_digits(self, most: dict[tuple[int, int], int]) -> None:
-        """Add the binary digits of each c that is at most so much, and their share of the pairs."""
+        """Add the binary digits of each c, at most `most`, and their pairs."""
         self.digits = {ij: range(tokens.bit_length()) for ij, tokens in most.items()}
         self.digit = self.program.binary("digit", [(i, j, b) for (i, j), digits in self.digits.items() for b in digits])
         self.digit_pairs = self.program.letter("digit_pairs", self.digit, lambda i, j, b: 2 * self.program.peak(i))
 
     @property
     def rounds_up(self) -> bool:
-        """Whether f/q can be anything but a whole number."""
+        """Whether f/q can be a fraction."""
         hinges = [(f.tokens_above.coefficient, f.divisor) for f in self.functions if f.tokens_above]
         terms = [(coefficient, f.divisor) for f in self.functions for _, coefficient in f.terms]
         return any(coefficient % divisor for coefficient, divisor in terms + hinges)
@@ -72,7 +72,7 @@ class BatchCost:
         return not self.program.is_one_tick and any(getattr(function, feature) for function in self.functions)
 
     def constraints(self) -> list[Callable[[], Rows]]:
-        """Return the constraints on durations, one method each."""
+        """Return the constraints on durations."""
         return [
             self.least_duration, self.duration_of_cost, self.indicators, self.tokens_above_knee,
             self.kv_read_by_decodes, self.kv_read_by_prefills, self.digits_of_tokens, self.pairs_of_digits,
@@ -93,7 +93,7 @@ class BatchCost:
             yield duration >= cost
 
     def feature(self, k: int, j: int) -> Any:
-        """Return a feature of batch j, by its place in `Features`: a variable of the batch, or a sum over requests."""
+        """Return a feature of batch j by its place in `Features`."""
         program, name = self.program, Features._fields[k]
         if name in BATCH_FEATURES:
             return program.model.component(name)[j]

@@ -1,7 +1,7 @@
-"""The letters of the Big-M program: its sets, constants and variables, and what they mean together.
+"""The letters of the Big-M program: its sets, constants and variables.
 
 `j` is a batch from 1, `i` a request, `q` one of its tokens from 1, `k` a call or segment; `i` and `k` are positions in
-the instance. `S, m, c, g` and `M` are the letters of INFERMAX.
+the instance. `S, m, c, g` and `M` are INFERMAX's.
 """
 
 from __future__ import annotations
@@ -27,17 +27,14 @@ Rows = Iterator[Any]
 
 
 class Letter(dict[Any, Any]):
-    """What a letter stands for at each index: a variable, an expression or a number; 0 where nothing is listed.
-
-    So what a request holds before the first batch is 0, and so is every move that it can never make.
-    """
+    """The variable, expression or number at each index; 0 elsewhere, as before the first batch."""
 
     def __missing__(self, index: Any) -> int:
         return 0
 
 
 class Letters:
-    """What all constraints share. `clock` says how many batches there are, and by when calls have returned."""
+    """What all constraints share; `clock` has the batches."""
 
     name = "batch-bigm"
 
@@ -53,11 +50,11 @@ class Letters:
         self.droppable = [i for i, request in enumerate(instance.requests) if may_drop(self.machine, request)]
         self.swappable = [i for i, request in enumerate(instance.requests) if may_swap(instance, request)]
         self.choosing = [i for i in self.requests if self.machine.evict or "free" in self.handlings[i]]
-        """Requests whose moves are chosen; what others drop and swap out is ordered by their calls, and no variable."""
+        """Requests whose moves are chosen; calls order those of others."""
         self.model = pyo.ConcreteModel(name=self.name)
 
     def add_letters(self, clock: Clock) -> None:
-        """Add the constants and variables of requests and batches, of which the clock says how many there are."""
+        """Add the constants and variables of requests and batches."""
         self.clock, self.batches = clock, range(1, clock.batches + 1)
         self.every = list(product(self.requests, self.batches))
         self._add_constants()
@@ -68,34 +65,33 @@ class Letters:
     # --- constants -----------------------------------------------------------------------------------------------
 
     def _add_constants(self) -> None:
-        """Add the paper's one large M, for each place in which it stands."""
         M = max(chain.request.peak for chain in self.chains) + 1
         self.most_c = dict.fromkeys(self.every, M)
-        """No more tokens are processed by i in j."""
+        """Most tokens that i processes in j."""
         self.most_m = dict.fromkeys(self.every, M)
-        """No more KV is held by i at the start of j."""
+        """Most KV that i holds at the start of j."""
         self.most_S = dict.fromkeys(self.every, M)
-        """No more tokens are known of i in j."""
+        """Most tokens that are known of i in j."""
         self.room = dict.fromkeys(self.batches, 1)
-        """The share of the memory that may be held in j."""
+        """Share of the memory that may be held in j."""
 
     @cached_property
     def alike(self) -> list[list[int]]:
-        """Groups of requests that differ in their id only, and may be exchanged."""
+        """Groups of requests that differ in their id only."""
         return [] if self.as_is else alike(chain.request for chain in self.chains)
 
     def peak(self, i: int, *_: int) -> int:
-        """Return the most KV that request i ever has."""
+        """Return the largest KV of request i."""
         return self.chains[i].request.peak
 
     def largest_work(self, i: int, j: int) -> int:
-        """Return the most tokens that request i can process in batch j: in the first one, the prompt."""
+        """Return the most tokens that request i can process in batch j: in the first, the prompt."""
         limit, most = self.machine.prefill_limit, self.peak(i) if j > 1 else self.chains[i].request.prompt
         return most if limit is None else min(limit, most)
 
     @property
     def phases_matter(self) -> bool:
-        """Whether anything depends on which work is a prefill and which a decode."""
+        """Whether prefills and decodes must be told apart."""
         names = [name for name in Features._fields if "decode" in name or "prefill" in name]
         return (
             any(self.binds(limit) and limit.column not in ("tokens", "requests") for limit in BUDGETS)
@@ -104,7 +100,7 @@ class Letters:
         )
 
     def may_extend(self, i: int) -> bool:
-        """Whether request i can be in a prefill on top of resident KV."""
+        """Whether request i may prefill on top of resident KV."""
         returns = any(call.returns for call in self.chains[i].request.calls)
         return self.machine.chunked or self.machine.partial or returns
 
@@ -117,7 +113,7 @@ class Letters:
         most: float | Callable[..., float] = 1,
         domain: Any = pyo.NonNegativeReals,
     ) -> Letter:
-        """Add a variable from 0 to `most` for each index, in place of those of that name; return what it stands for."""
+        """Add, or replace, a variable from 0 to `most` for each index."""
 
         def bounds(_: Any, *index: int) -> tuple[int, float]:
             return 0, most(*index) if callable(most) else most
@@ -128,11 +124,10 @@ class Letters:
         return Letter(variables)
 
     def binary(self, name: str, where: Iterable[Any]) -> Letter:
-        """Add a variable that is 0 or 1 for each index."""
+        """Add a 0/1 variable for each index."""
         return self.letter(name, where, domain=pyo.Binary)
 
     def _add_progress(self) -> None:
-        """g, S as tokens generated; y of the tokens that start calls, and of the first and the last; c and m."""
         machine, chains, every = self.machine, self.chains, self.every
         tokens = pyo.NonNegativeIntegers if machine.chunked or machine.partial else pyo.NonNegativeReals
         marks = [(i, q) for i in self.requests for q in sorted({1, *chains[i].ends})]
@@ -151,10 +146,10 @@ class Letters:
         held = every if in_blocks else ()
         self.blocks_held = self.letter("blocks_held", held, lambda i, j: blocks[i], pyo.NonNegativeIntegers)
         self.active = Letter(self.used)
-        """1 in a batch with work, at least; one that only transfers is used, and need not count."""
+        """1 in a batch with work; may be 0 where a batch only transfers."""
 
     def _add_moves(self) -> None:
-        """Drops and swaps of each batch, and their tokens: on the device, and on the host, which drops first."""
+        """A drop takes KV on the host first."""
         partial = self.machine.partial
         amounts = pyo.NonNegativeIntegers if partial else pyo.NonNegativeReals
         drops = list(product(self.droppable, self.batches))
@@ -175,14 +170,13 @@ class Letters:
         self.host = self.binary("host", swaps)
 
     def _add_handling(self) -> None:
-        """begun: whether request i has worked since its free call k started, by the end of batch j."""
         free = [(i, k) for i in self.requests for k, handling in enumerate(self.handlings[i]) if handling == "free"]
         self.begun = self.binary("begun", [(i, k, j) for (i, k), j in product(free, self.batches)])
 
     # --- progress and work ---------------------------------------------------------------------------------------
 
     def done(self, i: int, j: int) -> Any:
-        """1 if request i is done at the end of batch j."""
+        """1 if request i is done by the end of batch j."""
         return self.y[i, self.chains[i].outputs, j]
 
     def ended(self, i: int, k: int, j: int) -> Any:
@@ -194,30 +188,30 @@ class Letters:
         return self.ended(i, k, j) - self.ended(i, k, j - 1)
 
     def in_call(self, i: int, k: int, j: int) -> Any:
-        """1 if call k has begun before batch j and (as far as the model uses it) not returned by its start."""
+        """1 if call k has begun before batch j and (in the model) not returned by its start."""
         return self.ended(i, k, j - 1) - self.clock.returned(i, k, j)
 
     def known(self, i: int, j: int) -> Any:
-        """S: tokens known at the start of batch j (calls that have not returned left out)."""
+        """S: tokens known at the start of batch j, without calls still out."""
         calls = enumerate(self.chains[i].request.calls)
         returns = sum(call.returns * self.clock.returned(i, k, j) for k, call in calls if call.returns)
         return self.chains[i].request.prompt + self.generated[i, j - 1] + returns
 
     def prefills(self, i: int, j: int) -> Any:
-        """1 if request i is in the prefill phase in batch j (where phases matter)."""
+        """1 if request i prefills in batch j (where phases matter)."""
         return self.fresh[i, j] + self.extends[i, j]
 
     def decodes(self, i: int, j: int) -> Any:
-        """d: 1 if request i is in the decode phase in batch j (where phases matter)."""
+        """d: 1 if request i decodes in batch j (where phases matter)."""
         return self.w[i, j] - self.fresh[i, j] - self.extends[i, j]
 
     def binds(self, limit: Limit) -> bool:
-        """Whether the machine has a limit that says something: P = C does not."""
+        """Whether the machine has this limit, with effect: P = C has none."""
         most = limit.of(self.machine)
         return most is not None and (limit.key != "prefill_tokens" or most != self.machine.batch_tokens)
 
     def takes(self, limit: Limit, i: int, j: int) -> Any:
-        """Return what the work of request i takes of a limit in batch j."""
+        """Return what request i uses of a limit in batch j."""
         use = use_of(self.c[i, j], self.decodes(i, j), self.prefills(i, j))
         return getattr(use._replace(requests=self.w[i, j]), limit.column)
 
@@ -228,25 +222,25 @@ class Letters:
     # --- moves ---------------------------------------------------------------------------------------------------
 
     def ordered(self, i: int, j: int, handling: str) -> Any:
-        """1 if batch j comes after the one that started a call of this handling, which orders a move in j."""
+        """1 if batch j is the one after the start of a call with this handling, which orders a move."""
         return sum(self.ends(i, k, j - 1) for k, given in enumerate(self.handlings[i]) if given == handling)
 
     def licence(self, i: int, j: int, handling: str) -> Any:
-        """1 if R9 allows or orders a drop ("discard") or a swap-out ("swap") of request i in batch j."""
+        """1 if R9 allows or orders a drop ("discard") or a swap-out ("swap") in batch j."""
         free = [k for k, given in enumerate(self.handlings[i]) if given == "free"]
         windows = sum(self.ended(i, k, j - 1) - self.begun[i, k, j - 1] for k in free)
         return windows + self.ordered(i, j, handling)
 
     def drops(self, i: int, j: int) -> Any:
-        """e: 1 if KV of request i is dropped in batch j."""
+        """e: 1 if request i drops KV in batch j."""
         return self.drop[i, j] if i in self.choosing else self.ordered(i, j, "discard")
 
     def drops_all(self, i: int, j: int) -> Any:
-        """1 if all KV of request i is dropped in batch j."""
+        """1 if request i drops all KV in batch j."""
         return self.drop_all[i, j] if (i, j) in self.drop_all else self.drops(i, j)
 
     def swaps_out(self, i: int, j: int) -> Any:
-        """1 if KV of request i is swapped out in batch j."""
+        """1 if request i swaps KV out in batch j."""
         return self.swap_out[i, j] if i in self.choosing else self.ordered(i, j, "swap")
 
     def remaining(self, i: int, j: int) -> Any:
@@ -254,11 +248,11 @@ class Letters:
         return self.m[i, j - 1] - self.dropped[i, j] - self.swapped_out[i, j]
 
     def resident(self, i: int, j: int) -> Any:
-        """m': device tokens of request i after the moves of batch j."""
+        """m': device tokens after the moves of batch j."""
         return self.remaining(i, j) + self.swapped_in[i, j]
 
     def processed(self, i: int, j: int) -> Any:
-        """Device tokens of request i after the work of batch j: m' + c."""
+        """Device tokens after the work of batch j: m' + c."""
         return self.resident(i, j) + self.c[i, j]
 
     def holds(self, i: int, j: int) -> Any:
@@ -267,10 +261,10 @@ class Letters:
 
 
 class Clock(ABC):
-    """Which batches there are, and by when calls have returned. Times count from `origin`, the first arrival."""
+    """The number of batches, and when calls have returned. Times count from `origin`, the first arrival."""
 
     may_idle = False
-    """Whether a batch may be idle that is followed by one that is not."""
+    """Whether an idle batch may precede a busy one."""
 
     def __init__(self, program: Letters, batches: int) -> None:
         self.program, self.batches, self.origin = program, batches, program.instance.first_arrival
@@ -279,7 +273,7 @@ class Clock(ABC):
         """Add the variables of the clock."""
 
     def constraints(self) -> list[Callable[[], Rows]]:
-        """Return the constraints of the clock, one method each."""
+        """Return the constraints of the clock."""
         return []
 
     @abstractmethod

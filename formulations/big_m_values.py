@@ -1,4 +1,4 @@
-"""The values of the Big-M program's variables: from a known schedule, and back to a schedule."""
+"""From a known schedule to values of the Big-M program, and back."""
 
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -16,13 +16,13 @@ from kvcore.schedule import Batch, Schedule
 from kvcore.trace import BatchTrace, Move, RequestTrace, Step, Trace
 
 TOLERANCE = 1e-6
-"""By how much a row may be missed: rounding in the model's unit of time."""
+"""Allowed violation of rows: rounding in the model's unit of time."""
 State = Letter
-"""What one request does and holds in one batch of the model: a value for each letter."""
+"""A value for each letter of one request in one batch."""
 
 
 def schedule_of(program: Letters) -> Schedule:
-    """Return the schedule that the values of the variables describe; moves of an idle slot belong to the next batch."""
+    """Return the schedule that the variables describe; moves of an idle slot belong to the next batch."""
     requests = [(i, request.id) for i, request in enumerate(program.instance.requests)]
     batches: list[Batch] = []
     ends: list[int] = []
@@ -44,19 +44,19 @@ def schedule_of(program: Letters) -> Schedule:
 
 
 def moved(program: Letters, kind: str, i: int, j: int) -> int:
-    """Return the tokens of a move of request i in batch j."""
+    """Return the tokens of a move."""
     if kind == "drop":
         return rounded(program.dropped[i, j] + program.dropped_host[i, j])
     return rounded((program.swapped_out if kind == "swap_out" else program.swapped_in)[i, j])
 
 
 def rounded(expression: Any) -> int:
-    """Return the value of an expression as an integer."""
+    """Return the value as an integer."""
     return int(round(pyo.value(expression)))  # noqa: RUF046 - what Pyomo returns has no type
 
 
 def set_values(program: Letters, trace: Trace) -> bool:
-    """Give every variable its value in a schedule; return whether all rows and bounds hold."""
+    """Set every variable to its value in a schedule; return whether rows and bounds hold."""
     places = places_of(program, trace)
     if not all(place in program.batches for place in places):
         return False
@@ -68,17 +68,14 @@ def set_values(program: Letters, trace: Trace) -> bool:
 
 
 def places_of(program: Letters, trace: Trace) -> list[int]:
-    """Return for each batch of the trace its batch in the model."""
+    """Return the model's batch for each of the trace."""
     if isinstance(program.clock, Slots):
         return [batch.start - program.clock.origin + 1 for batch in trace.batches]
     return list(range(1, len(trace.batches) + 1))
 
 
 class _Values:
-    """Translates a trace, batch by batch and request by request.
-
-    `states[i][j]` is request i in batch j, both of the model; `place` has the batch of the model for each of the trace.
-    """
+    """`states[i][j]` is request i in batch j of the model; `place` has the model's batch for each of the trace."""
 
     def __init__(self, program: Letters, trace: Trace, place: list[int]) -> None:
         self.program, self.trace, self.place = program, trace, place
@@ -87,7 +84,7 @@ class _Values:
         self.states = [self._states(request) for request in self.traces]
 
     def fill(self, name: str, value: Callable[..., float]) -> None:
-        """Set a variable, if the model has it (of an expression of that name it has none), to value(*index)."""
+        """Set a variable to value(*index), if the model has it (not as an expression)."""
         component = self.program.model.component(name)
         for index in component if component is not None and component.ctype is pyo.Var else ():
             at = index if isinstance(index, tuple) else (index,)
@@ -96,7 +93,7 @@ class _Values:
     # --- what requests do ----------------------------------------------------------------------------------------
 
     def _in_order(self) -> list[RequestTrace]:
-        """Return for each request of the model the trace that it takes: those alike in the order of their ends."""
+        """Identical requests take traces in the order of their ends."""
         traces = list(self.trace.requests)
         for group in self.program.alike:
             ordered = sorted((self.trace.requests[i] for i in group), key=lambda trace: trace.steps[-1].batch)
@@ -137,7 +134,6 @@ class _Values:
         return state
 
     def set_requests(self) -> None:
-        """Set what each request does and holds, and which batches are used."""
         for name in self.states[0][1]:
             self.fill(name, lambda i, j, name=name: self.states[i][j][name])
         self.fill("used", self._used)
@@ -146,21 +142,19 @@ class _Values:
         self.fill("begun", self._begun)
 
     def _used(self, j: int) -> bool:
-        """Whether a batch has work or a transfer; where slots may idle, swaps that calls order do not count."""
+        """Where slots may idle, swaps that calls order do not count."""
         if not self.program.clock.may_idle:
             return j in self.batch_at
         transfers = ("w", "swap_in", "swap_chosen")
         return any(states[j][name] for states in self.states for name in transfers)
 
     def _begun(self, i: int, k: int, j: int) -> bool:
-        """Whether the request has worked after call k by batch j."""
         started = self.place[self.traces[i].calls[k].batch]
         return any(self.states[i][b]["w"] for b in range(started + 1, j + 1))
 
     # --- when ----------------------------------------------------------------------------------------------------
 
     def set_clock(self) -> None:
-        """Set the times, and what depends on them."""
         scale, origin = self.program.scale, self.program.clock.origin
         longest = max(request.completion - request.request.arrival for request in self.trace.requests)
         self.fill("t", lambda j: (self._start(j) - origin) / scale)
@@ -180,7 +174,6 @@ class _Values:
         return next(self.batch_at[j].end for j in self.program.batches if self.states[i][j]["generated"] >= q)
 
     def _span(self, i: int, q: int, j: int) -> float:
-        """The time from the start of batch j, to the next, that passes before token q."""
         if self.states[i][j]["generated"] >= q:
             return max(0, self._token_end(i, q) - self._start(j)) / self.program.scale
         return (self._start(j + 1) - self._start(j)) / self.program.scale
@@ -190,21 +183,18 @@ class _Values:
         return self.place[call.batch] < j and call.end <= self._start(j)
 
     def _unfinished(self, i: int, j: int) -> bool:
-        """Whether the request worked in the last batch before j and its segment did not end there."""
         used = [place for place in self.place if place < j]
         steps = [step for step in self.traces[i].steps if used and self.place[step.batch] == used[-1]]
         ends = self.program.chains[i].ends
         return any(not (step.generated and self.states[i][j - 1]["generated"] in ends) for step in steps)
 
     def _late(self, i: int) -> bool:
-        """Whether the request that i stands for exceeds an SLO."""
         trace, arrival = self.traces[i], self.traces[i].request.arrival
         return trace.request.is_late(trace.first_token - arrival, trace.completion - arrival)
 
     # --- how long ------------------------------------------------------------------------------------------------
 
     def set_cost(self) -> None:
-        """Set durations and the features of batches."""
         program = self.program
         for name in BATCH_FEATURES:
             self.fill(name, lambda j, name=name: self._feature(j, name))
@@ -229,13 +219,12 @@ class _Values:
 
 
 def _is_ordered(request: RequestTrace, move: Move) -> bool:
-    """Whether a call orders the move."""
     handling = {call.batch + 1: request.request.calls[call.segment].handling for call in request.calls}
     return ORDERED.get(handling.get(move.batch, "")) == move.kind
 
 
 def broken(model: pyo.ConcreteModel) -> Iterator[str]:
-    """Yield the names of the rows, bounds and integrality that the values of the variables miss."""
+    """Yield the names of violated rows, bounds and integrality."""
     for row in model.component_data_objects(pyo.Constraint, active=True):
         body = pyo.value(row.body)
         slack = TOLERANCE * max(1.0, abs(body))

@@ -1,6 +1,6 @@
-"""What a request needs at the very least, whatever the schedule: its contexts, its batches, its time.
+"""Lower bounds on what a request needs in any schedule: contexts, batches, time.
 
-The checkers of certificates have their own (`kvcore/certificates/least.py`) and share nothing with this.
+They share no code with those of the checkers (`kvcore/certificates/least.py`).
 """
 
 from functools import cached_property
@@ -12,11 +12,11 @@ from kvcore.instance import Instance, Machine, Request
 
 
 class Chain:
-    """The tokens 1..O of one request, which every schedule generates in this order, one a batch at most.
+    """The tokens 1..O of one request, generated in this order, at most one a batch.
 
-    `context[q]` is A_q: the KV that is resident when token q is generated, whatever happened before; A_0 = 0.
-    `ends[k]` is the last token of segment k. After token q-1, `least_tokens[q]` tokens are processed in `steps[q]`
-    batches, at the least, of which the last generates token q; `waits[q]` ticks of a call lie between the two.
+    `context[q]` is A_q: the KV resident when token q is generated, whatever happened before; A_0 = 0. `ends[k]` is the
+    last token of segment k. After token q-1, at least `least_tokens[q]` tokens are processed in at least `steps[q]`
+    batches, and the last generates token q; `waits[q]` ticks of a call lie between the two.
     """
 
     def __init__(self, machine: Machine, request: Request) -> None:
@@ -39,17 +39,17 @@ class Chain:
 
     @cached_property
     def batches(self) -> int:
-        """Batches in which it works, at the least."""
+        """Least number of batches with its work."""
         return sum(self.steps)
 
     @cached_property
     def tokens(self) -> int:
-        """Tokens that it processes at the least."""
+        """Least number of tokens processed."""
         return sum(self.least_tokens)
 
     @cached_property
     def least_pairs(self) -> list[int]:
-        """Attention pairs that the prefills of each token add up to at the least; with chunks its last is a decode."""
+        """Least attention pairs of the prefills of each token; with chunks its last token is a decode."""
         calls = dict(zip(self.ends, self.request.calls, strict=False))
         pairs = [0, max(1, (self.context[1] - self.machine.chunked) ** 2)]
         for q in range(2, self.outputs + 1):
@@ -62,14 +62,14 @@ class Chain:
 
     @cached_property
     def settled(self) -> int:
-        """Tokens resident after its last prefill at the least, unless KV is swapped (one less with chunks)."""
+        """Least tokens resident after its last prefill (one less with chunks), unless KV is swapped."""
         calls = zip(self.ends, self.request.calls, strict=False)
         prefills = [end for end, call in calls if call.returns or call.handling == "discard"]
         return max(1, self.context[max(prefills, default=0) + 1] - self.machine.chunked)
 
     @cached_property
     def most_tokens(self) -> int:
-        """Tokens that it processes at the most, on a machine that evicts only in calls."""
+        """Most tokens processed, on a machine that evicts only in calls."""
         return self.request.peak + sum(
             self.context[self.ends[k]]
             for k, call in enumerate(self.request.calls)
@@ -78,17 +78,16 @@ class Chain:
 
 
 def chunks(machine: Machine, tokens: int) -> int:
-    """Return the least number of batches that process `tokens` tokens of one request."""
+    """Return the least number of batches that process `tokens` tokens of a request."""
     if not machine.chunked or machine.prefill_limit is None:
         return 1
     return -(-tokens // machine.prefill_limit)
 
 
 def apart(instance: Instance, all_chains: list[Chain]) -> list[Chain]:
-    """Return requests of which no two can have their last prefill in the same batch.
+    """Return requests that are pairwise *apart*: no two can have their last prefill in one batch.
 
-    From there to its end a request that is never swapped out only grows: it holds `settled` tokens or more. Of two
-    that share the batch, the one that ends first holds its peak then, and the other is still there.
+    Theorem 3 of `docs/formulation.md` has the proof.
     """
     machine = instance.machine
     limit = machine.block_limit
@@ -111,15 +110,15 @@ def chains(instance: Instance) -> list[Chain]:
 
 
 def may_drop(machine: Machine, request: Request) -> bool:
-    """Whether any KV of the request can ever be dropped before it is done."""
+    """Whether KV of the request can ever be dropped before it is done."""
     return machine.evict or any(call.handling in ("discard", "free") for call in request.calls)
 
 
 def may_swap(instance: Instance, request: Request) -> bool:
-    """Whether any KV of the request can ever be swapped out to some effect.
+    """Whether KV of the request can ever be swapped out to some effect.
 
-    With no host memory, KV goes out only to come back in the same batch. That excuses a pause (rule R5), and it makes
-    a batch of drops, which alone are none.
+    With no host memory, KV goes out only to come back in the same batch. That excuses a pause (rule R5), and makes a
+    batch of drops, which alone are none.
     """
     machine = instance.machine
     if machine.evict:
@@ -129,7 +128,7 @@ def may_swap(instance: Instance, request: Request) -> bool:
 
 
 def least_batch(instance: Instance) -> int:
-    """Return ticks that every batch lasts at least, one that only transfers included."""
+    """Return the least ticks of a batch, also of transfers alone."""
     durations = [least_work(instance)]
     if any(may_swap(instance, request) for request in instance.requests):
         for transfer in (Features(swap_out_tokens=1, swap_outs=1), Features(swap_in_tokens=1, swap_ins=1)):
@@ -138,7 +137,7 @@ def least_batch(instance: Instance) -> int:
 
 
 def least_work(instance: Instance) -> int:
-    """Return ticks that every batch with work lasts at least: one decode, or the start of one prefill."""
+    """Return the least ticks of a batch with work: one decode, or the start of one prefill."""
     prompt = min(request.prompt for request in instance.requests)
     read = max(1, prompt - 1) if instance.machine.chunked else prompt
     decode = Features(busy=1, any_decode=1, tokens=1, generated=1, decode_requests=1, decode_kv=read)
@@ -147,9 +146,9 @@ def least_work(instance: Instance) -> int:
 
 
 def least_prefill(cost: Cost, tokens: int) -> int:
-    """Return ticks that the batches take at least in which a request processes its first `tokens` tokens.
+    """Return the least ticks of the batches in which a request processes its first `tokens` tokens.
 
-    In however many parts: f is superadditive over them, with two exceptions. The last token alone may be a decode,
+    In any number of parts: f is superadditive over them, with two exceptions. The last token alone may be a decode,
     which costs no pairs; and tokens above a knee may stay below it.
     """
     features = Features(
@@ -163,7 +162,7 @@ def _linear(function: CostFunction, features: Features) -> int:
 
 
 def least_times(instance: Instance, chain: Chain) -> list[int]:
-    """Return, for each token q, ticks from the arrival to the end of the batch that generates it, at the least."""
+    """Return the least ticks from the arrival to the end of the batch that generates token q, for each."""
     step = least_work(instance)
     first = max(chain.steps[1] * step, least_prefill(instance.cost, chain.request.prompt))
     times = [0, first]

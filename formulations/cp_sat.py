@@ -1,7 +1,7 @@
 """The semantics as a constraint program (OR-Tools CP-SAT), in integer ticks, written rule by rule.
 
-It shares no line and no idea of linearisation with the Pyomo models: conditions are implications, the quadratic
-attention term is a product, minima are minima. At most `batches` batches, the unused ones at the end.
+It shares no code and no linearisation with the Pyomo models: conditions are implications, the attention term is a
+product, minima are minima. Unused batches are at the end.
 """
 
 from collections.abc import Callable
@@ -25,8 +25,8 @@ except ImportError as error:  # an optional extra
 class _RequestVariables:
     """Variables of one request; index j is the batch, index k the segment.
 
-    `generated[j]`, `ended[k][j]`, `resident[j]`, `host[j]` are as before batch j; `device[j]`, `offloaded[j]` as after
-    its moves; `known[j]` is S at t_j.
+    `generated[j]`, `ended[k][j]`, `resident[j]`, `host[j]`: before batch j. `device[j]`, `offloaded[j]`: after its
+    moves. `known[j]` is S at t_j.
     """
 
     def __init__(self, request: Request) -> None:
@@ -55,8 +55,8 @@ class _RequestVariables:
 class CpSat:
     """At most `batches` batches; `model` is the CP-SAT model, minimised.
 
-    Every objective of the semantics is supported; normalized-latency is scaled by the least common multiple of the
-    outputs. `upper_bound` is the value of a known schedule and bounds the times.
+    normalized-latency is scaled by the least common multiple of the outputs. `upper_bound`, the value of a known
+    schedule, bounds the times.
     """
 
     name = "cp-sat"
@@ -98,7 +98,7 @@ class CpSat:
     # --- variables -----------------------------------------------------------------------------------------------
 
     def _latest(self, upper_bound: Value | None) -> int:
-        """Return a tick by which every schedule of at most `upper_bound` ends (or some schedule as good as any)."""
+        """Every schedule of at most `upper_bound`, or one as good, ends by then."""
         requests = self.instance.requests
         waits = max(r.arrival for r in requests) + sum(r.call_time for r in requests)
         latest = waits + len(self.batches) * self.longest_batch
@@ -116,7 +116,6 @@ class CpSat:
         return latest
 
     def _longest_batch(self) -> int:
-        """Return ticks that no batch exceeds: every feature at its largest."""
         n, peaks = len(self.instance.requests), [r.peak for r in self.instance.requests]
         kv, pairs = sum(peaks), sum(peak * peak for peak in peaks)
         most = Features(1, 1, 1, kv, n, n, n, kv, kv, pairs, kv, kv, n, n)
@@ -131,14 +130,14 @@ class CpSat:
         return self.model.new_bool_var("")
 
     def holds(self, constraint: Any, negation: Any) -> Any:
-        """Return a 0/1 variable that is 1 exactly if `constraint` holds; `negation` is its opposite."""
+        """Return a 0/1 variable: whether `constraint` holds, not `negation`."""
         truth = self.boolean()
         self.model.add(constraint).only_enforce_if(truth)
         self.model.add(negation).only_enforce_if(~truth)
         return truth
 
     def both(self, *literals: Any) -> Any:
-        """Return a 0/1 variable that is 1 exactly if all literals are."""
+        """Return a 0/1 variable: whether all literals are 1."""
         truth = self.boolean()
         self.model.add_bool_and(*literals).only_enforce_if(truth)
         self.model.add_bool_or(*(~literal for literal in literals), truth)
@@ -207,7 +206,7 @@ class CpSat:
             part.known.append(part.request.prompt + part.generated[j] + returns)
 
     def in_call(self, part: _RequestVariables, k: int, j: int) -> Any:
-        """Return the expression that is 1 while call k runs at t_j."""
+        """1 while call k runs at t_j."""
         return part.ended[k][j] - part.returned[k][j]
 
     # --- moves and work ------------------------------------------------------------------------------------------
@@ -386,7 +385,6 @@ class CpSat:
             self.model.add_max_equality(self.lasts[j], rounded)
 
     def _terms(self, j: int) -> dict[str, Callable[[], Any]]:
-        """Return what makes the features of a batch, and what counts in its budgets."""
         parts, prefills = self.parts, self.prefills[j]
         return {
             "busy": lambda: self._any([p.works[j] for p in parts]),
@@ -460,7 +458,7 @@ class CpSat:
         return sum(rate * time for rate, time in zip(rates, times, strict=True))
 
     def _late(self, part: _RequestVariables, flow: Any) -> Any:
-        """Return a 0/1 variable that is 1 if an SLO is exceeded (limits on averages, scaled to whole ticks)."""
+        """Limits on averages are scaled to whole ticks."""
         late = self.boolean()
         taken = (part.first_token - part.request.arrival, flow, part.end_time[-1] - part.first_token)
         for ticks, most in zip(taken, part.request.slo_ticks, strict=True):
@@ -469,13 +467,13 @@ class CpSat:
         return late
 
     def objective_value(self, raw: int) -> Value:
-        """Turn a value or bound of the model into the objective's unit."""
+        """Turn a value of the model into the objective's unit."""
         return raw if self.scale == 1 else Fraction(raw, self.scale)
 
     # --- schedules in and out ------------------------------------------------------------------------------------
 
     def hint(self, trace: Trace) -> None:
-        """Hint at a known schedule: its starts, work and moves."""
+        """Hint at the starts, work and moves of a schedule."""
         for j, batch in enumerate(trace.schedule.batches[: len(self.batches)]):
             self.model.add_hint(self.start[j], batch.start)
             self.model.add_hint(self.used[j], True)
@@ -488,7 +486,7 @@ class CpSat:
             self.model.add_hint(self.used[j], False)
 
     def schedule(self, value: Any) -> Schedule:
-        """Return the schedule of a solution; `value(variable)` gives a variable's value."""
+        """Return the schedule of a solution, given its `value(variable)`."""
         batches = []
         for j in self.batches:
             if value(self.used[j]):

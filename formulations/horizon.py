@@ -19,10 +19,10 @@ from kvcore.result import Horizon
 def sufficient_batches(instance: Instance, objective: str, upper_bound: Value) -> Horizon:
     """Return J such that some optimal schedule has at most J batches, with the argument.
 
-    `upper_bound` is the value of a known schedule. Of the arguments that apply, the one with the fewest batches is
-    returned; if none does, `sufficient` is False and J is only a guess.
+    `upper_bound` is the value of a known schedule. The argument with the fewest batches wins; if none applies,
+    `sufficient` is False and J a guess.
 
-    Raises BadInput for an unknown objective, or a bound that is below 0.
+    Raises BadInput for an unknown objective, or a bound below 0.
     """
     check_objective(objective)
     if upper_bound < 0:
@@ -108,12 +108,12 @@ def by_first_tokens(instance: Instance, objective: str, upper_bound: Value) -> H
 
 
 def most_work(chain: Chain) -> int:
-    """Return the most pieces of work of one request on a machine without `evict`."""
+    """Return the most pieces of work of one request without `evict`."""
     return chain.most_tokens if chain.machine.chunked else chain.outputs
 
 
 def most_batches(instance: Instance, ticks: int) -> tuple[int, str]:
-    """Return the most batches of a complete schedule that take at most `ticks` ticks altogether, and why.
+    """Return the most batches of a complete schedule that take at most `ticks` altogether, and why.
 
     For each function f / d let v be its `fixed_part` and V its `least_total`. As the sum of ceil(f / d) is at most
     `ticks`, V + v batches <= sum of f <= d ticks. A batch made for drops has one with work after it: `most_steps`
@@ -132,7 +132,7 @@ def most_batches(instance: Instance, ticks: int) -> tuple[int, str]:
 
 
 def most_steps(instance: Instance, ticks: int) -> tuple[int, str]:
-    """Return the most batches that fit one after another into `ticks` ticks, by the least that each lasts, and why."""
+    """Return the most batches that fit one after another into `ticks`, by the least ticks of each, and why."""
     work = least_work(instance) if transfers_make_drops(instance) else least_batch(instance)
     why = f"a batch lasts at least {work} ticks and together they take at most {ticks}"
     if not drops_make_batches(instance):
@@ -143,17 +143,17 @@ def most_steps(instance: Instance, ticks: int) -> tuple[int, str]:
 
 
 def transfers_make_drops(instance: Instance) -> bool:
-    """Whether transfers serve nothing but to make batches of drops (`chains.may_swap`)."""
+    """Whether transfers serve only to make batches of drops (`chains.may_swap`)."""
     return instance.machine.pause and instance.machine.host_memory == 0
 
 
 def drops_make_batches(instance: Instance) -> bool:
-    """Whether they do: a batch without work is then followed by one with work."""
+    """Whether such batches may exist: one without work is then followed by one with work."""
     return transfers_make_drops(instance) and any(may_swap(instance, request) for request in instance.requests)
 
 
 def fixed_part(instance: Instance, function: CostFunction) -> int:
-    """Return what f is at least in any batch that `most_batches` counts, apart from its tokens and requests."""
+    """Return the least f of a batch that `most_batches` counts, without tokens and requests."""
     parts = [function.busy + min(function.any_decode, function.any_prefill)]
     if not transfers_make_drops(instance) and any(may_swap(instance, request) for request in instance.requests):
         parts += [function.swap_outs + function.swap_out_tokens, function.swap_ins + function.swap_in_tokens]
@@ -161,7 +161,7 @@ def fixed_part(instance: Instance, function: CostFunction) -> int:
 
 
 def least_total(instance: Instance, function: CostFunction) -> int:
-    """Return what the tokens and requests add to f at least, over all batches of any complete schedule.
+    """Return the least that tokens and requests add to f, over a complete schedule.
 
     Each request processes its least tokens, generates its outputs and prefills once, with at least (prompt - 1)^2 pairs
     (its last token may be a decode). A later token with context A comes from a decode that reads A - 1, or from a
@@ -178,7 +178,7 @@ def least_total(instance: Instance, function: CostFunction) -> int:
 
 
 def latest_completions(instance: Instance, objective: str, upper_bound: Value) -> list[int] | None:
-    """Return for each request the tick by which it is done in every schedule of at most `upper_bound`, or None."""
+    """Return the tick by which each request is done in every schedule of at most `upper_bound`, or None."""
     if objective == "makespan":
         return [int(upper_bound)] * len(instance.requests)
     if objective == "max-flow-time":
@@ -189,12 +189,11 @@ def latest_completions(instance: Instance, objective: str, upper_bound: Value) -
 
 
 def latest_first_tokens(instance: Instance, upper_bound: Value) -> list[int]:
-    """Return for each request the tick by which its first token comes in every schedule of total-ttft `upper_bound`."""
+    """Return the tick by which each first token comes in every schedule of total-ttft at most `upper_bound`."""
     return _latest(instance, "total-ttft", upper_bound, [least_times(instance, c)[1] for c in chains(instance)])
 
 
 def _latest(instance: Instance, objective: str, upper_bound: Value, least: list[int]) -> list[int]:
-    """What the others take at least is not left for a request."""
     shares = [weight(request, objective) for request in instance.requests]
     slack = Fraction(upper_bound) - sum(share * time for share, time in zip(shares, least, strict=True))
     return [

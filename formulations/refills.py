@@ -37,7 +37,7 @@ from kvcore.limits import BUDGETS
 
 
 def is_paced(instance: Instance, objective: str) -> bool:
-    """Whether an earlier token may be worse: an SLO on the time per token, which an early first token raises."""
+    """Whether an earlier token may be worse: an early first token raises the time per token, which an SLO limits."""
     slos = (request.slo for request in instance.requests)
     return objective == "late-requests" and any(slo is not None and slo.tpot is not None for slo in slos)
 
@@ -48,12 +48,12 @@ def drops_need_batches(instance: Instance) -> bool:
 
 
 def refill_pays(instance: Instance) -> bool:
-    """Whether dropping KV just to refill it may gain: without `hybrid`, or if the refill may be the cheaper work.
+    """Whether dropping KV to refill it may gain: without `hybrid`, or if the refill may be the cheaper work.
 
     A decode on m tokens adds to f at most any_decode + decode_requests + tokens + decode_kv m. The refill in its place
-    has c tokens on m + 1 - c: c = m + 1 without `partial`, c >= 2 with it, and so at least (m + 1)^2 or 4 m pairs.
-    Both are compared at the ends of the range of m, in between they are linear. Other work on m tokens becomes a
-    refill of k more on m - k: it reads prefill_kv k less, for k more tokens and at least k more pairs.
+    has c tokens on m + 1 - c: c = m + 1 without `partial`, c >= 2 with it, and so at least (m + 1)^2 or 4 m pairs. Both
+    are compared at the ends of the range of m, in between they are linear. Other work on m tokens becomes a refill of k
+    more on m - k: it reads prefill_kv k less, for k more tokens and at least k more pairs.
     """
     machine, functions = instance.machine, instance.cost.functions
     least = max(1, min(r.prompt for r in instance.requests) - machine.chunked)
@@ -70,7 +70,7 @@ def _decode(f: CostFunction, resident: int) -> int:
 
 
 def _refill(f: CostFunction, resident: int, least: int, partial: bool) -> int:
-    """At most what f is of a refill in place of a decode: linear in `resident`, the pairs bounded from below."""
+    """A lower bound, linear in `resident`: the pairs are bounded from below."""
     if partial:
         return f.prefill_requests + 2 * f.tokens + 4 * f.prefill_pairs * resident
     return f.prefill_requests + (f.tokens + f.prefill_pairs * (least + 1)) * (resident + 1)
@@ -87,7 +87,7 @@ def ample_budgets(instance: Instance) -> bool:
 
 
 def needs_chunks(instance: Instance) -> bool:
-    """Whether a least schedule may need a prefill to stop more than a token short of its end, where no refill pays."""
+    """Whether a least schedule may split a prefill more than a token short of its end, where no refill pays."""
     machine, f = instance.machine, instance.cost.functions[0]
     if not machine.chunked:
         return False

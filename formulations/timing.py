@@ -1,4 +1,4 @@
-"""The earliest start times of given batches, and the unit in which models count time."""
+"""The earliest starts of given batches, and the models' unit of time."""
 
 import math
 from collections import Counter
@@ -20,22 +20,22 @@ Event = tuple[int, str, int]
 
 
 def time_scale(instance: Instance) -> int:
-    """Return the ticks in the model's unit of time: a power of ten where batches last a thousand ticks or more."""
+    """Return the ticks in the models' unit of time: a power of ten where batches last a thousand ticks or more."""
     step = least_work(instance)
     return 10 ** int(math.log10(step)) if step >= 1000 else 1
 
 
 def objective_bound(dual_bound: float, units: int, denominator: int) -> Value:
-    """Turn a solver's dual bound into the objective's unit, rounded up because objectives are integers in it.
+    """Turn a solver's dual bound into the objective's unit, rounded up: objectives are integers in it.
 
-    A millionth (and a millionth of the model's unit, of `units`) is taken off first, the solvers' tolerance.
+    A millionth, and a millionth of the model's unit (of `units`), is taken off first: the solvers' tolerance.
     """
     bound = math.ceil((dual_bound - 1e-6 * (1 + abs(dual_bound))) * units)
     return bound if denominator == 1 else Fraction(bound, denominator)
 
 
 def batches_of(done: Iterable[tuple[str, Iterable[Event]]]) -> tuple[list[int], list[Batch]]:
-    """Return the slots that are batches, and these, from each request's id and what it does; starts are not set.
+    """Return the slots that are batches, and these without starts, from each request's id and events.
 
     Drops in a slot that is no batch join the next one. An eviction that would so join work is none: its KV stays.
     """
@@ -59,7 +59,7 @@ def batches_of(done: Iterable[tuple[str, Iterable[Event]]]) -> tuple[list[int], 
 
 
 def end_at(instance: Instance, batches: Sequence[Batch], ends: Sequence[int]) -> Trace:
-    """Start each batch so that it ends at the given tick, or as early as it can after that.
+    """End each batch at the given tick, or as early after it as possible.
 
     Raises InvalidSchedule if the batches break a rule whatever their starts.
     """
@@ -71,10 +71,10 @@ def end_at(instance: Instance, batches: Sequence[Batch], ends: Sequence[int]) ->
 def start_early(instance: Instance, batches: Iterable[Batch], earliest: Sequence[int] = ()) -> Trace:
     """Start the batches as early as their order and contents allow, and return the referee's trace.
 
-    The starts given are ignored; `earliest` may put off each of them. Without it, no event comes later than with any
-    other valid starts, so that no objective that grows with the completions and first tokens is larger.
+    Given starts are ignored; `earliest` may put off each batch. Without it no event comes later than with any other
+    valid starts, so no objective that grows with completions and first tokens is larger.
 
-    Raises InvalidSchedule if the batches break a rule whatever their starts.
+    Raises InvalidSchedule as `end_at`.
     """
     execution = Execution(instance)
     started: list[Batch] = []
@@ -85,10 +85,10 @@ def start_early(instance: Instance, batches: Iterable[Batch], earliest: Sequence
 
 
 def _waits(execution: Execution, batch: Batch) -> Iterator[int]:
-    """Yield what a batch has to wait for: the batch before it, arrivals, and calls.
+    """The ends of the batch before, arrivals, and calls that a batch waits for.
 
-    A request that works waits for its call; so does one whose KV is dropped or swapped out, unless the handling of
-    the call allows or orders the move (rules R2, R8 and R9).
+    A request that works waits for its call; so does one whose KV is dropped or swapped out, unless the handling of the
+    call allows or orders the move (rules R2, R8 and R9).
     """
     yield execution.end
     for id in batch.work:

@@ -1,4 +1,4 @@
-"""Claims as scripts: what is believed of scheduling, the instances it is tried on, and what came of it."""
+"""Claims about scheduling as scripts: the instances they are tried on, and the verdicts."""
 
 from hypotheses.case import Case, Fails, Held, Undecided
 from hypotheses.hypothesis import STATES, Family, Hypothesis, drawn, enumerated, listed

@@ -1,4 +1,4 @@
-"""`python -m hypotheses [NAME ..]`: check the shipped ones (or those named), save what refutes them, write the page."""
+"""`python -m hypotheses [NAME ..]`: check shipped hypotheses, save what refutes them, write the page."""
 
 import json
 import sys
@@ -12,7 +12,7 @@ LIMIT = 3600.0  # seconds for one: 200 slices of a trace take minutes; KVBOUND_O
 
 
 def main(names: list[str]) -> None:
-    """Check, and replace the records of what was checked."""
+    """Check, and replace the records."""
     records = {row["hypothesis"]: row for row in (read_records() if RECORDS.exists() else [])}
     for name in names or shipped():
         verdict = check(name, shipped()[name], time_limit=LIMIT)

@@ -1,4 +1,4 @@
-"""One case of a family: the instances to judge, with exact optima and the values of policies on them."""
+"""A case of a family: instances, their exact optima, and the values of policies."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -24,7 +24,7 @@ class Undecided(Exception):
 class Held:
     """A schedule that the referee has executed, with its value.
 
-    Of an optimum it has the certificate that no schedule is better, or says who claims so.
+    An optimum has its certificate, or says who claims it.
     """
 
     label: str
@@ -37,7 +37,7 @@ class Held:
 
     @property
     def trace(self) -> Trace:
-        """What executing the schedule gives."""
+        """The trace of the schedule."""
         return verify_schedule(self.instance, self.schedule)
 
 
@@ -45,17 +45,16 @@ _CLAIMS: list[Held] = []  # optima that were only claimed, since `claims` was la
 
 
 def claims() -> list[Held]:
-    """Return the optima that cases gave on somebody's word alone since this was last asked."""
+    """Return the optima given on a solver's word alone since the last call."""
     taken, _CLAIMS[:] = _CLAIMS[:], []
     return taken
 
 
 @dataclass(frozen=True)
 class Fails:
-    """The claim does not hold here: in words, the schedules that show it, and how far it fails, if that is a number.
+    """Why the claim does not hold, the schedules that show it, and by how much (a number, if any).
 
-    `shown` are the instances that show it, where not all of the case do. `certain`: it fails whatever the optima that
-    are only claimed truly are.
+    `shown` are the instances that show it, if not all. `certain`: it fails whatever the claimed optima truly are.
     """
 
     why: str
@@ -67,14 +66,14 @@ class Fails:
 
 @dataclass(frozen=True)
 class Case:
-    """The instances of one item of a family (often one), until a deadline by `time.monotonic`."""
+    """The instances of a case (often one), until a deadline by `time.monotonic`."""
 
     instances: tuple[Instance, ...]
     deadline: float = field(default=float("inf"))
 
     @property
     def instance(self) -> Instance:
-        """The first instance, often the only one."""
+        """The first instance."""
         return self.instances[0]
 
     def optimum(self, instance: Instance | None = None, objective: str = FLOW_TIME, label: str = "optimum") -> Held:
@@ -92,7 +91,7 @@ class Case:
     def policy(
         self, policy: str | Policy, instance: Instance | None = None, objective: str = FLOW_TIME, label: str = ""
     ) -> Held | None:
-        """Return what a policy makes of an instance (None: it cannot run there)."""
+        """Return the schedule of a policy (None: it cannot run there)."""
         instance = self.instance if instance is None else instance
         chosen = get_policy(policy) if isinstance(policy, str) else policy
         try:
@@ -112,5 +111,5 @@ class Case:
 
 
 def ratio(value: Held, other: Held) -> Fraction:
-    """Return how many times the value of `other` a value is."""
+    """Return `value` / `other`."""
     return Fraction(value.value) / Fraction(other.value)

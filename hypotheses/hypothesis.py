@@ -1,4 +1,4 @@
-"""What a hypothesis is: a statement, where it is from, the instances it is about, and how one is judged."""
+"""A hypothesis: a statement, its source, a family of instances, and a predicate."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from kvcore.shown import brief
 from workloads.builtin import builtin_instance
 
 STATES = ("proved", "no counterexample", "refuted", "undecided")
-"""What a verdict may say, and a file may state. A family whose data is not at hand is "skipped"."""
+"""Verdicts, also those that a file may state. A family without its data is "skipped"."""
 
 P = ParamSpec("P")
 Predicate = Callable[[Case], Fails | Fraction | str | None]
-"""Judges one case: how it fails; or, where it holds, None, how near it came (the record keeps the largest), or words.
+"""How a case fails; or, where it holds, None, how near it came (the record keeps the largest), or words.
 
-It raises `Undecided` where a limit strikes (the case does so by itself).
+The case raises `Undecided` where a limit strikes.
 """
 
 
@@ -34,8 +34,8 @@ It raises `Undecided` where a limit strikes (the case does so by itself).
 class Hypothesis:
     """A claim about scheduling that a script decides.
 
-    `states` is the verdict that its author expects. `sentence` is what the source says, where the verdict contradicts
-    it; `note` is for readers. With `every`, cases are judged after one has failed too, and those that fail are counted.
+    `states` is the verdict expected. `sentence` quotes the source where the verdict contradicts it; `note` is for
+    readers. With `every`, cases after a failure are judged too, and failures counted.
     """
 
     statement: str
@@ -48,7 +48,6 @@ class Hypothesis:
     every: bool = False
 
     def __repr__(self) -> str:
-        """Return the claim, the verdict that is expected, and of which instances."""
         return f"Hypothesis({brief(self.statement)}, states {self.states!r} of {brief(self.family.what)})"
 
     def __post_init__(self) -> None:
@@ -67,9 +66,9 @@ DATA = "KVBOUND_DATA"
 
 @dataclass(frozen=True)
 class Family:
-    """Instances in words and as a list; `complete`: finite, and all of them are listed (up to symmetry).
+    """Instances in words and as a list; `complete`: finite, and all are listed (up to symmetry).
 
-    With `data`, the instances are of real traces, in the folder that the variable KVBOUND_DATA names.
+    With `data`, they are of real traces, in the folder KVBOUND_DATA.
     """
 
     what: str
@@ -79,20 +78,20 @@ class Family:
 
     @property
     def missing(self) -> str | None:
-        """Say what is not at hand (None: nothing)."""
+        """Say what is not at hand, or None."""
         folder = os.environ.get(DATA)
         if self.data and (folder is None or not Path(folder).is_dir()):
             return f"the data is not at hand: {DATA} names no folder (docs/data.md says how to get it)"
         return None
 
     def __iter__(self) -> Iterator[tuple[Instance, ...]]:
-        """Yield the cases, the smallest first."""
+        """The cases, the smallest first."""
         cases = [item if isinstance(item, tuple) else (item,) for item in self.items()]
         yield from sorted(cases, key=size)
 
 
 def size(case: tuple[Instance, ...]) -> tuple[int, ...]:
-    """Return how large a case is: instances, requests, calls, tokens, ticks in calls and before arrivals, memory."""
+    """Return the size of a case: instances, requests, calls, tokens, ticks in calls and before arrivals, memory."""
     requests = [request for instance in case for request in instance.requests]
     return (
         len(requests),
@@ -104,17 +103,17 @@ def size(case: tuple[Instance, ...]) -> tuple[int, ...]:
 
 
 def enumerated(what: str, items: Callable[[], Iterable[Item]]) -> Family:
-    """Return a finite family of which `items` lists every instance, up to symmetry."""
+    """Return a finite family; `items` lists all, up to symmetry."""
     return Family(what, items, complete=True)
 
 
 def listed(*names: str) -> Family:
-    """Return built-in instances by their names."""
+    """Return built-in instances by name."""
     return Family(", ".join(names), lambda: map(builtin_instance, names), complete=True)
 
 
 def drawn(what: str, count: int, make: Callable[[random.Random, str], Instance]) -> Family:
-    """Return `count` drawn cases: seed k makes the k-th, drawn again where no schedule could carry it out."""
+    """Return `count` drawn cases: seed k makes the k-th, drawn again where no schedule exists."""
 
     def items() -> Iterator[Item]:
         for seed in range(count):
@@ -125,7 +124,7 @@ def drawn(what: str, count: int, make: Callable[[random.Random, str], Instance])
 
 
 def possible(make: Callable[P, Instance], *arguments: P.args, **options: P.kwargs) -> list[Instance]:
-    """Return the instance in a list, or nothing where no schedule could carry it out."""
+    """Return the instance in a list, or nothing where no schedule exists."""
     try:
         return [make(*arguments, **options)]
     except ValidationError:

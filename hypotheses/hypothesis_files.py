@@ -1,4 +1,4 @@
-"""Reading a hypothesis from its file, and saving a counterexample so that anyone can verify it."""
+"""Hypotheses from files; counterexamples into files that anyone can verify."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ COUNTEREXAMPLES = Path(__file__).parent / "counterexamples"
 
 @cache
 def shipped() -> dict[str, Hypothesis]:
-    """Return the hypotheses that come with kvbound, by their names."""
+    """Return the shipped hypotheses, by name."""
     found = [each for file in SHIPPED.glob("[a-z]*.py") for each in load_all(file).items()]
     return dict(sorted(found))
 
 
 def find(source: str) -> dict[str, Hypothesis]:
-    """Return what is meant, by name: `all` that are shipped, one of them, or those of a file. BadInput if none is."""
+    """Return hypotheses by name: `all` shipped, one of them, or a file's. BadInput if none is."""
     if source == "all":
         return shipped()
     if source in shipped():
@@ -42,7 +42,7 @@ def find(source: str) -> dict[str, Hypothesis]:
 
 
 def load(path: str | Path) -> Hypothesis:
-    """Return the HYPOTHESIS that a Python file defines. BadInput says in one line what is wrong with the file."""
+    """Return the HYPOTHESIS of a Python file. BadInput says in one line what is wrong."""
     found = list(load_all(Path(path)).values())
     if len(found) > 1:
         raise BadInput(f"{path}: it defines {len(found)} hypotheses; load_all gives them by their names")
@@ -50,7 +50,7 @@ def load(path: str | Path) -> Hypothesis:
 
 
 def load_all(path: Path) -> dict[str, Hypothesis]:
-    """Return what a file defines, by name: HYPOTHESES, or one HYPOTHESIS, named as the file. BadInput as `load`."""
+    """Return a file's HYPOTHESES, or its one HYPOTHESIS, by name. BadInput as `load`."""
     spec = importlib.util.spec_from_file_location(f"_hypothesis_{path.stem}", path)
     if spec is None or spec.loader is None:
         raise BadInput(f"{path}: not a Python file; a hypothesis is one, and its name ends in .py")
@@ -66,10 +66,9 @@ def load_all(path: Path) -> dict[str, Hypothesis]:
 
 
 def save(verdict: Verdict, folder: Path) -> list[str]:
-    """Write a counterexample into `folder/NAME`: instances, schedules, certificates, and what they show.
+    """Write a counterexample into `folder/NAME`: instances, schedules, certificates; return the file names.
 
-    Returns the names of the files. What was there before is replaced at one blow, by `counterexample.json`, which
-    names the others; then the files that it does not name are deleted.
+    `counterexample.json` names the others and replaces an earlier one atomically; then unnamed files are deleted.
     """
     if verdict.fails is None:
         return []
@@ -89,7 +88,6 @@ def save(verdict: Verdict, folder: Path) -> list[str]:
 
 
 def _write(place: Path, name: str, end: str, text: str) -> str:
-    """Write a file, beside one of the same name that says something else; return its name."""
     path = place / f"{name}{end}"
     if path.exists() and path.read_bytes().rstrip() != text.encode().rstrip():
         path = place / f"{name}-{hashlib.sha256(text.encode()).hexdigest()[:8]}{end}"
@@ -98,7 +96,6 @@ def _write(place: Path, name: str, end: str, text: str) -> str:
 
 
 def _save(place: Path, held: Held) -> dict[str, Any]:
-    """Write one schedule, its instance, and the certificate of its optimum if there is one; return the names."""
     proof = held.certificate
     return {
         "label": held.label,

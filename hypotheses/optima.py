@@ -1,4 +1,4 @@
-"""Optima of small instances: found and certified by the exact searches, or claimed; and remembered."""
+"""Optima of small instances, certified or claimed, and remembered."""
 
 import os
 import time
@@ -24,11 +24,11 @@ _FOUND: dict[tuple[str, str], Result] = {}  # optima that were found, by the has
 
 
 def optimum(instance: Instance, objective: str, deadline: float) -> Result | None:
-    """Return an optimum, certified or claimed, as found before if it was; None if the limits strike.
+    """Return an optimum, certified or claimed; None if the limits strike.
 
-    It is found by the exact searches or, where these take too long, by CP-SAT on the arc flow, if that applies and is
-    installed. The folder that the variable KVBOUND_OPTIMA names, if any, keeps schedules and certificates for later
-    runs of this very code; the referee and the checker judge what is read there.
+    It is from the exact searches or, where these take too long, CP-SAT on the arc flow, if that applies and is
+    installed. The folder KVBOUND_OPTIMA, if named, keeps schedules and certificates for later runs of this code; the
+    referee and the checker judge them.
 
     Raises KeyboardInterrupt on Ctrl-C.
     """
@@ -42,7 +42,6 @@ def optimum(instance: Instance, objective: str, deadline: float) -> Result | Non
 
 
 def _solved(instance: Instance, objective: str, deadline: float) -> Result | None:
-    """Return an optimum of the exact searches, or where these take too long of CP-SAT (None: of neither)."""
     if (seconds := deadline - time.monotonic()) <= 0:
         return None
     found = exact(instance, objective, time_limit=min(SOLVE_SECONDS, seconds))
@@ -63,7 +62,7 @@ def _solved(instance: Instance, objective: str, deadline: float) -> Result | Non
 
 
 def _remembered(instance: Instance, objective: str) -> Result | None:
-    """Return what the folder has (None: nothing that is valid); without a certificate that meets it, it is a claim."""
+    """Without a certificate that meets it, it is a claim."""
     schedule, certificate = (_file(instance, objective, kind) for kind in ("schedule", "certificate"))
     if schedule is None or certificate is None or not schedule.exists():
         return None

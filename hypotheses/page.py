@@ -1,4 +1,4 @@
-"""Write the page of the shipped hypotheses from the records of their verdicts."""
+"""The page of the shipped hypotheses, from the records of their verdicts."""
 
 import json
 from collections import Counter
@@ -18,7 +18,7 @@ This page is written by `python -m hypotheses`, which checks every shipped hypot
 
 
 def page(rows: list[dict[str, Any]]) -> str:
-    """Return the page: their names by verdict, and each in detail."""
+    """Return the page: names by verdict, and each in detail."""
     counts = Counter(row["verdict"] for row in rows)
     summary = ", ".join(f"{number} {verdict}" for verdict, number in sorted(counts.items()))
     lines = [HEAD, f"{len(rows)} hypotheses: {summary}.", ""]
@@ -60,7 +60,7 @@ def _counts(row: dict[str, Any]) -> str:
 
 
 def kept(row: dict[str, Any]) -> dict[str, Any]:
-    """Return what a record keeps of a verdict: what another run gives again."""
+    """Return what a record keeps of a verdict: what other runs repeat."""
     return {key: value for key, value in row.items() if key not in VARYING}
 
 

@@ -1,4 +1,4 @@
-"""Predicates that several hypotheses share: two schedules of a case compared, and distances from the optimum."""
+"""Predicates of several hypotheses: comparisons of schedules, distances from the optimum."""
 
 import operator
 from collections.abc import Callable
@@ -15,20 +15,17 @@ Make = Callable[[Case], Held | None]  # makes a schedule of a case (None: it can
 
 
 def optimal(label: str = "optimum", change: Change | None = None, objective: str = FLOW_TIME) -> Make:
-    """Return what makes an optimal schedule of the instance, or of that after a change."""
+    """Make an optimal schedule of the instance, or of the changed one."""
     return lambda case: case.optimum(change(case.instance) if change else None, objective, label)
 
 
 def run(policy: str | Policy, label: str = "", change: Change | None = None, objective: str = FLOW_TIME) -> Make:
-    """Return what runs a policy on the instance, or on that after a change."""
+    """Run a policy on the instance, or on the changed one."""
     return lambda case: case.policy(policy, change(case.instance) if change else None, objective, label)
 
 
 def compared(one: Make, holds: Callable[[Any, Any], Any], other: Make, why: str) -> Predicate:
-    """Return whether the values of two schedules compare as `holds`, of `operator`, says.
-
-    `why` has a place for each of the values, and one for their ratio.
-    """
+    """Whether `holds`, of `operator`, is true of two values; `why` has a place for each, and for their ratio."""
 
     def judge(case: Case) -> Fails | None:
         first, second = _both(case, one, other)
@@ -41,7 +38,7 @@ def compared(one: Make, holds: Callable[[Any, Any], Any], other: Make, why: str)
 
 
 def within(one: Make, limit: int | Fraction, other: Make, why: str) -> Callable[[Case], Fails | Fraction]:
-    """Return whether one value is at most `limit` times the other, and how many times; `why` as in `compared`."""
+    """Whether one value is at most `limit` times the other, and their ratio; `why` as in `compared`."""
 
     def judge(case: Case) -> Fails | Fraction:
         first, second = _both(case, one, other)
@@ -54,7 +51,7 @@ def within(one: Make, limit: int | Fraction, other: Make, why: str) -> Callable[
 
 
 def certain(first: Held, second: Held) -> bool:
-    """Whether the greater value is no claim: then a lower optimum of the other only sets them farther apart."""
+    """Whether the greater value is no claim: a lower optimum only sets the two farther apart."""
     return max(first, second, key=lambda held: held.value).claimed_by is None
 
 
@@ -66,9 +63,9 @@ def _both(case: Case, one: Make, other: Make) -> tuple[Held, Held]:
 
 
 def never_hurts(change: Change, words: str, labels: tuple[str, str], policy: str | None = None) -> Predicate:
-    """Return whether a change never raises the total flow time of a policy (None: the optimal one).
+    """Whether a change never raises the total flow time of a policy (None: the optimal one).
 
-    `words` name the change, `labels` the schedules before and after it.
+    `words` name the change, `labels` the schedules before and after.
     """
     before, after = (
         optimal(label, changed) if policy is None else run(policy, label, changed)
@@ -78,7 +75,7 @@ def never_hurts(change: Change, words: str, labels: tuple[str, str], policy: str
 
 
 def average_ratio_within(policy: str, limit: Fraction) -> Predicate:
-    """Return whether the policy is at most `limit` times the optimum on average over the instances of a case."""
+    """Whether the policy is on average at most `limit` times the optimum over a case."""
 
     def within_on_average(case: Case) -> Fails | Fraction:
         runs = [_both(Case((instance,), case.deadline), run(policy), optimal()) for instance in case.instances]

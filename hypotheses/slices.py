@@ -1,9 +1,7 @@
 """Seeded slices of real traces: small ones, whose optima are proved in seconds, and longer ones for policies alone.
 
-The small ones are in blocks of tokens and slots of ticks, rounded up (`workloads.coarsen`), with memory for one and a
-half of the largest request: 4 requests of the InferCept mixture that come together, with room for half of it on the
-host; 6 conversations in a row; 3 sessions of coding agents of 2 to 8 answers, of at most 340,000 tokens, that come
-together.
+Small ones have memory for one and a half of the largest request, the mixture half of it on the host; sessions have 2 to
+8 answers, and at most 340,000 tokens.
 """
 
 import os
@@ -36,7 +34,7 @@ def _file(name: str) -> Path:
 
 @cache
 def _trace(name: str, memory: int | None = None) -> Instance:
-    """Return a trace on a roomy machine; with a memory, at what INFERMAX published for Llama-2-7B on an A100."""
+    """With a memory, at INFERMAX's cost of Llama-2-7B on an A100."""
     read, model = read_azure if name == CONVERSATIONS else read_agent_traces, get_cost("infermax-7b")
     if memory is None:
         return read(_file(name), machine=ROOMY)
@@ -44,20 +42,17 @@ def _trace(name: str, memory: int | None = None) -> Instance:
 
 
 def _conversations(trace: Instance, seed: int, count: int) -> tuple[Request, ...]:
-    """Return so many in a row, from tick 0 on."""
     first = random.Random(seed).randrange(len(trace.requests) - count)
     row = trace.requests[first : first + count]
     return tuple(request.replace(arrival=request.arrival - row[0].arrival) for request in row)
 
 
 def _sessions(trace: Instance, seed: int, count: int, least: int = 1) -> tuple[Request, ...]:
-    """Return so many that come together, of `least` to 8 answers."""
     few = [r for r in trace.requests if least <= len(r.segments) <= 8 and r.peak <= SESSION_TOKENS]
     return tuple(request.replace(arrival=0) for request in random.Random(seed).sample(few, count))
 
 
 def _coarse(name: str, trace: Instance, requests: tuple[Request, ...], size: int) -> Instance:
-    """Return requests in blocks of `size` tokens and slots of as many ticks, no room on the host."""
     fine = trace.replace(name=name, requests=requests)
     coarse = coarsen(fine, block_tokens=size, slot_ticks=size)
     largest = max(request.peak for request in coarse.requests)
@@ -112,7 +107,7 @@ def one_by_one(kind: Kind, trace: str) -> Family:
 
 
 def together(kind: Kind, trace: str, count: int = COUNT) -> Family:
-    """Return the first slices of a trace as one case, in the order of their seeds."""
+    """Return the first slices of a trace as one case, by seed."""
     what, make = kind[trace]
     named = f"{what}; the {count} of seeds 0 to {count - 1}"
     return Family(named, lambda: [_slices(make)[:count]], complete=True, data=True)

@@ -1,4 +1,4 @@
-"""Small instances that the shipped hypotheses are tried on, and schedules of the theory family."""
+"""Small instances for the shipped hypotheses, and schedules of the theory family."""
 
 import random
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -13,9 +13,9 @@ from kvcore.schedule import Batch, Schedule
 Ints = Sequence[int]
 
 THEORY = Machine(memory=1, host_memory=0, chunked=False, evict=False, pause=False)
-"""The machine of the theory model, but for its memory: unit batches of any size, a running request goes on."""
+"""Machine of the theory model, but for its memory: unit batches of any size, a running request goes on."""
 INFERMAX = Machine(memory=1, host_memory=0, batch_tokens=4, prefill_tokens=4, evict=True)
-"""The machine of INFERMAX's Figure 15 with a small budget, but for its memory."""
+"""Machine of INFERMAX's Figure 15 with a small budget, but for its memory."""
 CALLS = Machine(memory=1, host_memory=0, batch_tokens=2)  # two tokens a batch, and no room on the host
 CALLS_HOST = CALLS.replace(host_memory=2)  # the same with room for two tokens on the host
 EVICTING = Machine(memory=1, host_memory=4, batch_tokens=4, evict=True)  # with room on the host
@@ -42,10 +42,7 @@ def plain(
 def plain_family(
     counts: Ints, prompts: Ints, outputs: Ints, machine: Machine = THEORY, cost: Cost | None = None
 ) -> Iterator[Instance]:
-    """Yield every multiset of requests, all at tick 0, with every memory from the largest peak to one below the sum.
-
-    Beyond that, memory limits nothing.
-    """
+    """Yield every multiset of requests, all at tick 0, and every possible memory below the sum of peaks."""
     for count in counts:
         for sizes in combinations_with_replacement(list(product(prompts, outputs)), count):
             peaks = [prompt + output - 1 for prompt, output in sizes]
@@ -71,7 +68,7 @@ def calling_family(
 ) -> Iterator[Instance]:
     """Yield every two requests with a free call each (prompts of 1 or 2, one token after the call).
 
-    With every memory from the largest peak to one below the sum.
+    The memory goes from the largest peak to one below the sum.
     """
     kinds = [(prompt, decode, wait, 0, 1) for prompt, decode, wait in product((1, 2), decodes, durations)]
     for sizes in combinations_with_replacement(kinds, 2):
@@ -81,7 +78,7 @@ def calling_family(
 
 
 def drawn_instance(draw: random.Random, name: str, machine: Machine) -> Instance:
-    """Draw three requests with a free call each, and a memory from their largest peak to the sum of all peaks."""
+    """Draw three requests with a free call each, and a memory from the largest peak to the sum."""
     requests = tuple(_drawn_request(draw, f"R{i}") for i in (1, 2, 3))
     peaks = [request.peak for request in requests]
     machine = machine.replace(memory=draw.randint(max(peaks), sum(peaks)))
@@ -89,7 +86,6 @@ def drawn_instance(draw: random.Random, name: str, machine: Machine) -> Instance
 
 
 def _drawn_request(draw: random.Random, id: str) -> Request:
-    """Draw a request with a prompt and decodes of 1 to 3, a call of 0 to 4 ticks, arriving at 0 to 3."""
     draw.randint(1, 1)  # one call: the seeds of the records were drawn with their number
     pause = Call(duration=draw.randint(0, 4), returns=draw.randint(0, 2))
     segments = tuple(Segment(decode=draw.randint(1, 3), call=call) for call in (pause, None))
@@ -97,7 +93,7 @@ def _drawn_request(draw: random.Random, id: str) -> Request:
 
 
 def drawn_plain(draw: random.Random, count: int, upto: int) -> Instance:
-    """Draw requests of the theory model, all at tick 0, and a memory of one to two times the largest peak."""
+    """Draw requests of the theory model, at tick 0, and a memory of one to two times the largest peak."""
     sizes = sorted((draw.randint(1, upto), draw.randint(1, upto)) for _ in range(count))
     peak = max(prompt + output - 1 for prompt, output in sizes)
     return plain(sizes, draw.randint(peak, 2 * peak))
@@ -109,7 +105,7 @@ def with_machine(instance: Instance, **changes: object) -> Instance:
 
 
 def starting_at(instance: Instance, starts: Sequence[int]) -> Schedule:
-    """Return the schedule of the theory model in which each request starts at its tick, and goes on to its end."""
+    """Return the schedule of the theory model with these starts."""
     work: dict[int, dict[str, int]] = {}
     for request, start in zip(instance.requests, starts, strict=True):
         for q in range(request.output):
@@ -119,10 +115,7 @@ def starting_at(instance: Instance, starts: Sequence[int]) -> Schedule:
 
 
 def earliest_starts(instance: Instance, order: Sequence[int], *, in_order: bool = False) -> list[int]:
-    """Place requests of the theory model one after another, each at its earliest fit; `in_order`: none before the last.
-
-    Returns the start ticks by request. A later one never moves an earlier one.
-    """
+    """Return starts in the theory model: each request in turn at its earliest fit; `in_order`: none before the last."""
     used: dict[int, int] = {}
     starts = [0] * len(order)
     last = 0
@@ -144,14 +137,14 @@ def _fits(used: dict[int, int], instance: Instance, request: Request, start: int
 
 
 def flow_time(instance: Instance, starts: Sequence[int]) -> int:
-    """Return the total flow time of start ticks in the theory model."""
+    """Return the total flow time of starts in the theory model."""
     return sum(
         start + request.output - request.arrival for request, start in zip(instance.requests, starts, strict=True)
     )
 
 
 def best_starts_in_order(instance: Instance) -> tuple[int, ...]:
-    """Return the best start ticks of the theory model (all at tick 0) with starts in the order of the requests.
+    """Return the best starts of the theory model (all at tick 0) in the order of the requests.
 
     All are tried, the least flow time first: a sum of starts. The memory is fullest when some request ends.
     """
@@ -170,7 +163,7 @@ def best_starts_in_order(instance: Instance) -> tuple[int, ...]:
 
 
 def fixed_handlings(instance: Instance) -> Iterator[Instance]:
-    """Yield the instance with every vector of handlings of its calls that can be carried out."""
+    """Yield the instance with every possible vector of handlings."""
     calls = sum(len(request.calls) for request in instance.requests)
     choices: tuple[Handling, ...] = ("preserve", "discard", "swap")
     for vector in product(choices, repeat=calls):
@@ -179,7 +172,7 @@ def fixed_handlings(instance: Instance) -> Iterator[Instance]:
 
 
 def with_faster_call(instance: Instance) -> Instance:
-    """Return the instance with the first call that takes any time one tick shorter."""
+    """Return the instance with its first call that takes time one tick shorter."""
     faster = iter([1])
     return instance.with_calls(
         lambda call: call.replace(duration=call.duration - next(faster, 0)) if call.duration else call
@@ -187,7 +180,7 @@ def with_faster_call(instance: Instance) -> Instance:
 
 
 def with_shorter_output(instance: Instance, i: int) -> Instance | None:
-    """Return the instance with one token less in the last segment of request i (None: it has only one)."""
+    """Return the instance with one token less in the last segment of request i (None: it has one)."""
     request = instance.requests[i]
     *first, last = request.segments
     if last.decode == 1:
@@ -200,7 +193,7 @@ QUADRATIC = Cost((CostFunction(prefill_pairs=1),))  # the square of the tokens f
 
 
 def pausing(instance: Instance, duration: int, handlings: Mapping[str, Handling]) -> Instance:
-    """Return the instance with a call after the first of two tokens of each of the requests that are named."""
+    """Return the instance with a call between the two tokens of each request named."""
 
     def segments(handling: Handling) -> tuple[Segment, ...]:
         return Segment(decode=1, call=Call(duration=duration, returns=0, handling=handling)), Segment(decode=1)
@@ -214,7 +207,7 @@ def pausing(instance: Instance, duration: int, handlings: Mapping[str, Handling]
 def paused(
     context: int, duration: int, others: Iterable[tuple[int, ...]], memory: int, machine: Machine, cost: Cost
 ) -> Instance:
-    """Return R1, which calls with `context` tokens of KV and generates one token after it, and others as in `plain`."""
+    """Return R1, which calls with `context` tokens of KV, then generates one token, and others as in `plain`."""
     instance = plain([(context, 2), *others], memory, machine, cost)
     return pausing(instance, duration, {"R1": "free"}).replace(
         name=f"paused-{context}-{duration}-{instance.name}"[:200]
@@ -222,7 +215,7 @@ def paused(
 
 
 def placed(instance: Instance, batches: Iterable[Batch]) -> Schedule:
-    """Return the batches, each at its own start or where the one before it ends, if that is later."""
+    """Return the batches at their own starts, or later at the end of the one before."""
     execution, done = StreamExecution(instance), []
     for batch in batches:
         done.append(batch.model_copy(update={"start": max(batch.start, execution.end)}))

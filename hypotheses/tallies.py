@@ -1,4 +1,4 @@
-"""Predicates of many slices at once: which of several schedules is the better in sum, and whether the best stays so."""
+"""Predicates of many slices: which schedule is better in sum, and whether the best stays best."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -22,7 +22,7 @@ Index = Callable[[Request], int]
 
 
 def kv_time(request: Request) -> int:
-    """Return the KV that a request holds over its decodes and calls alone, in tokens times ticks."""
+    """Return the KV of a request over its decodes and calls alone, in tokens times ticks."""
     decodes = sum(
         known * segment.decode + segment.decode * (segment.decode - 1) // 2
         for known, segment in zip(request.known, request.segments, strict=True)
@@ -43,12 +43,12 @@ INDICES: dict[str, Index] = {
 
 
 def in_order(name: str) -> Make:
-    """Return what carries out the order of an index by Figure 1's rule."""
+    """Run the order of an index by Figure 1's rule."""
     return lambda case: case.policy(Listed([INDICES[name](r) for r in case.instance.requests]), label=name)
 
 
 def best_of(label: str, *makes: Callable[[Case], Iterator[Held | None]]) -> Make:
-    """Return what gives the best of the schedules that are made."""
+    """Make the best of these schedules."""
 
     def make(case: Case) -> Held:
         held = min((held for each in makes for held in each(case) if held), key=lambda held: held.value)
@@ -58,7 +58,7 @@ def best_of(label: str, *makes: Callable[[Case], Iterator[Held | None]]) -> Make
 
 
 def any_handling(case: Case) -> Iterator[Held | None]:
-    """Yield first come, first served with one handling for all calls, and with what wastes least for each."""
+    """Yield first come, first served with one handling for all calls, and with the least waste for each."""
     choices: tuple[Handling, ...] = ("preserve", "discard", "swap")
     yield case.policy("fcfs", with_min_waste_handlings(case.instance))
     for handling in choices:
@@ -73,7 +73,7 @@ def any_order(case: Case) -> Iterator[Held | None]:
 
 
 def believing(policy: str, noise: str) -> Make:
-    """Return what runs a policy on predictions with such an error (seed 0)."""
+    """Run a policy on predictions with this error (seed 0)."""
 
     def make(case: Case) -> Held:
         believed = predictions(noise, case.instance)
@@ -83,10 +83,7 @@ def believing(policy: str, noise: str) -> Make:
 
 
 def lower_in_sum(*makes: Make) -> Predicate:
-    """Return whether the first of several schedules is lower than the second, in sum over the instances of a case.
-
-    The others are named beside them.
-    """
+    """Whether the first schedule is lower than the second, in sum over a case; others are named beside them."""
 
     def judge(case: Case) -> Fails | str:
         rows, left = _tried(case, makes)
@@ -104,9 +101,9 @@ def lower_in_sum(*makes: Make) -> Predicate:
 
 
 def best_stays_best(candidates: Mapping[str, Make], best: Make | None = None) -> Predicate:
-    """Return whether what is nearest `best` on the first half of a case's instances is so on the second half.
+    """Whether what is nearest `best` on the first half of a case's instances is so on the second.
 
-    Without `best`, it is the best of the candidates on each instance.
+    Default of `best`: the best candidate of each instance.
     """
 
     def judge(case: Case) -> Fails | str:
@@ -138,7 +135,7 @@ def _value(held: Held) -> Value:
 
 
 def falls_with_memory(one: Make, other: Make, factors: Sequence[Fraction]) -> Predicate:
-    """Return whether the mean ratio of two schedules falls with the memory: so many times the largest request."""
+    """Whether the mean ratio of two schedules falls with memory, in multiples of the largest request."""
 
     def judge(case: Case) -> Fails | str:
         means, parts, everything = [], [], list[tuple[Held, ...]]()
@@ -161,7 +158,6 @@ def _sized(instance: Instance, factor: Fraction) -> Instance:
 
 
 def _tried(case: Case, makes: tuple[Make, ...]) -> tuple[list[tuple[Held, ...]], str]:
-    """Return the schedules of each instance for which all are there, and in words how many are left out."""
     rows = []
     for instance in case.instances:
         try:

@@ -1,4 +1,4 @@
-"""Try a hypothesis on its family, and say what came of it."""
+"""The verdict on a hypothesis, from its family."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ MOST = 8  # requests that are described of an instance
 
 @dataclass
 class Verdict:
-    """What came of a hypothesis: the cases that held or were not decided, and the first that failed."""
+    """The cases that held or were not decided, and the first that failed."""
 
     name: str
     hypothesis: Hypothesis
@@ -44,7 +44,6 @@ class Verdict:
     told: str | None = None  # what the predicate said of a case that held
 
     def __repr__(self) -> str:
-        """Return the verdict, on how many cases, and why."""
         counts = f"{self.held} cases held, {self.failed} failed, {self.undecided} undecided"
         why = self.skipped or (self.fails.why if self.fails else "nothing failed")
         return f"Verdict({self.name!r}, {brief(self.hypothesis.statement)}: {self.verdict}, {counts}, {brief(why)})"
@@ -66,14 +65,14 @@ class Verdict:
     def as_stated(self) -> bool:
         """Whether it is what the file states, if only as a claim.
 
-        A part of a family that states a proof is enough if nothing fails.
+        Where a proof is stated, part of the family is enough if nothing fails.
         """
         if self.verdict == "no counterexample" and not self.complete:
             return self.hypothesis.states in ("proved", "no counterexample")
         return self.verdict in (self.hypothesis.states, CLAIMED.get(self.hypothesis.states), "skipped")
 
     def row(self) -> dict[str, Any]:
-        """Return the record that scripts read."""
+        """Return the record for scripts."""
         judged, claim = self.held + self.failed, self.hypothesis
         counted = {"failed": self.failed, "mean": f"{float(self.total / judged):.4f}" if self.total else None}
         return {
@@ -91,10 +90,9 @@ class Verdict:
 
 
 def check(name: str, hypothesis: Hypothesis, *, take: int | None = None, time_limit: float = TIME_LIMIT) -> Verdict:
-    """Judge the cases of a hypothesis, the smallest first, until one fails; `take`: only so many.
+    """Judge the cases of a hypothesis (at most `take`), the smallest first, until one fails.
 
-    The cases are ordered by size, so that the first that fails is a smallest one of those that were decided. Ctrl-C
-    ends it with what was found so far (`interrupted`).
+    Ctrl-C keeps what was found so far (`interrupted`).
     """
     verdict = Verdict(name, hypothesis, skipped=hypothesis.family.missing)
     began = time.monotonic()
@@ -146,7 +144,7 @@ def _judge(verdict: Verdict, case: Case) -> None:
 
 
 def describe(instance: Instance) -> str:
-    """Return an instance in one line: the machine's limits, and of each request what differs from the plainest."""
+    """Return an instance in one line: the machine's limits, and how each request differs from the plainest."""
     machine = instance.machine
     limits = {
         "M": machine.memory, "H": machine.host_memory or None, "b": None if machine.block == 1 else machine.block,

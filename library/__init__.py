@@ -1,4 +1,4 @@
-"""Instances of the field, each with the best schedule and the best certified bound that anyone handed in."""
+"""Instances of the field, each with the best schedule and the best certified bound handed in."""
 
 from library.library import Checked, Improved, Library
 from library.record import Best, Origin, Record

@@ -1,7 +1,6 @@
-"""The families of the library, `families.toml`: which instances each has, and what makes them.
+"""The families of the library, `families.toml`.
 
-`python -m library.families` adds what the folder of records does not have yet; what is made of traces needs
-KVBOUND_DATA (docs/data.md).
+`python -m library.families` adds what the folder of records lacks; traces need KVBOUND_DATA (docs/data.md).
 """
 
 import os
@@ -24,7 +23,7 @@ TABLE = Path(__file__).with_suffix(".toml")
 
 
 class Case(NamedTuple):
-    """An instance: its name, what makes it (a built-in name or a command), and the objectives that count."""
+    """An instance: its name, its source (a built-in name or a command), and the objectives that count."""
 
     name: str
     source: str
@@ -32,7 +31,7 @@ class Case(NamedTuple):
 
 
 class Family(NamedTuple):
-    """Instances of one kind, and what they are from."""
+    """Instances of one kind, and their origin."""
 
     what: str
     origin: str
@@ -41,7 +40,7 @@ class Family(NamedTuple):
 
 
 def families() -> dict[str, Family]:
-    """Return the families of the table, by their names."""
+    """Return the families of the table, by name."""
     found = {}
     for name, row in tomllib.loads(TABLE.read_text(encoding="utf-8")).items():
         objectives = row.get("objectives", ["total-flow-time"])
@@ -51,7 +50,6 @@ def families() -> dict[str, Family]:
 
 
 def _cases(objectives: Sequence[str], source: str, name: str | None = None, **axes: Any) -> Iterator[Case]:
-    """Yield an instance for every combination of the axes, a built-in one named after its parameters."""
     for point in points(axes):
         given: dict[str, Any] = {}
         for key, value in point.items():
@@ -66,7 +64,7 @@ FAMILIES = families()
 
 
 def make(source: str) -> Instance:
-    """Return what a built-in name or a command makes; commands run in the folder KVBOUND_DATA."""
+    """Return the instance of a built-in name or a command; commands run in the folder KVBOUND_DATA."""
     if is_builtin(source):
         return builtin_instance(source)
     command = [sys.executable, "-m", "kvbound", *source.split(), "--out", "-"]
@@ -77,7 +75,7 @@ def make(source: str) -> Instance:
 
 
 def main() -> None:
-    """Add what is missing."""
+    """Add missing instances."""
     library = Library()
     for family, (_, origin, cases, licence) in FAMILIES.items():
         for name, source, objectives in cases:

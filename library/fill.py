@@ -1,4 +1,4 @@
-"""Every way of ours on every open instance: what is better is kept, and the database of a sweep says what was tried."""
+"""Runs our ways on open instances, and keeps what is better; a sweep's database has all tries."""
 
 import math
 import time
@@ -26,11 +26,11 @@ COLUMNS = (
     "name", "objective", "run", "seed", "value", "bound", "proved", "seconds", "error", "version", "finished",
 )  # fmt: skip
 SLACK = 0.9
-"""What ends so much before its limit has used it: the last part may be too short for another round."""
+"""A try that ends so shortly before its limit has used it."""
 
 
 class Filled(NamedTuple):
-    """How many tries were made, and what they improved."""
+    """The number of tries, and what they improved."""
 
     run: int
     improved: list[Improved]
@@ -49,11 +49,11 @@ def fill(
     largest_gap: bool = False,
     watch: Watch = lambda done, of: nullcontext(lambda: None),
 ) -> Filled:
-    """Try each way on each open instance for so many seconds, and keep what is better.
+    """Try each way on each open instance for `seconds`, and keep what is better.
 
-    The smallest instance is first, or with `largest_gap` the one that is farthest from solved; `family` and `objective`
-    leave out all others. What the database has is not tried again: it may be ended at any time, and goes on where it
-    was. Nor is what `tried.csv` says is spent (`_spent`). BadInput for a way or a name that is none.
+    The smallest instance is first, or with `largest_gap` the one farthest from solved; `family` and `objective` leave
+    out all others. Tries in the database, or spent by `tried.csv`, are not repeated. BadInput for an unknown way or
+    name.
     """
     ways = tuple(ways)
     for way in set(ways) - set(WAYS):
@@ -88,7 +88,6 @@ def fill(
 
 
 def _spent(library: Library, seconds: float) -> set[tuple[str, str, str]]:
-    """Return what this code has tried for so many seconds (with SLACK) and the record does not come from."""
     tried = {
         (row["name"], row["objective"], row["run"]) for row in library.tried("version", "seconds")
         if row["version"] == code_version() and float(row["seconds"] or 0) >= SLACK * seconds
@@ -102,7 +101,6 @@ def _spent(library: Library, seconds: float) -> set[tuple[str, str, str]]:
 
 
 def _note(library: Library, store: Store) -> None:
-    """Add what the database has to the table of tries beside the records."""
     names, path = {record.instance_sha256: record.name for record in library.records()}, library.folder / TRIED
     rows = [row | {"name": names.get(row["instance_sha256"])} for row in store.flat_rows(store.finished())]
     head, *new = as_csv([{key: row[key] for key in COLUMNS} for row in rows if row["name"]], COLUMNS).splitlines()
@@ -112,7 +110,6 @@ def _note(library: Library, store: Store) -> None:
 
 
 def _try(library: Library, cell: Cell, store: Store) -> list[Improved]:
-    """Try a way, keep what is better, and note in the database that it was tried."""
     began = time.monotonic()
     try:
         result = _result(library, cell)
@@ -132,7 +129,6 @@ def _try(library: Library, cell: Cell, store: Store) -> list[Improved]:
 
 
 def _result(library: Library, cell: Cell) -> Result:
-    """Run a way on an instance, from what the library knows of it."""
     schedule, instance = library.schedule(library.record(cell.name), cell.objective), cell.instance
     assert instance is not None  # for mypy: the library has made it
     return solve(

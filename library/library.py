@@ -1,4 +1,4 @@
-"""The folder of all records: what it holds, whether that is true, and what becomes of something better."""
+"""The folder of all records: read, checked, and improved."""
 
 from __future__ import annotations
 
@@ -28,16 +28,16 @@ from library.record import Best, Origin, Record
 
 RECORDS = Path(__file__).parent / "records"
 TRIED = "tried.csv"
-"""In the folder of the records: a line for each try of every database that it was filled with."""
+"""In the folder of the records: a line for each try of every database that filled it."""
 NUMBER = re.compile(r"(-?[0-9]{1,400}(\.[0-9]{1,20})?(e-?[0-9]{1,2})?(/0*[1-9][0-9]{0,400})?)?")
 """A number in a table, or an empty field."""
 HEAD = 2000
-"""Letters of an instance file, in which its tick stands."""
+"""Letters of an instance file that include its tick."""
 OURS = f"kvbound {kvcore.__version__}"
 
 
 class Checked(NamedTuple):
-    """What a check of a schedule, a certificate, or the record itself said; `wrong` is empty where all is well."""
+    """The check of a schedule, a certificate, or the record; `wrong` is empty where all is well."""
 
     name: str
     objective: str
@@ -56,7 +56,7 @@ class Improved(NamedTuple):
 
 
 class Library:
-    """The records of a folder; that of the package, unless another is given."""
+    """The records of a folder (default: the package's)."""
 
     def __init__(self, folder: str | Path | None = None) -> None:
         self.folder = Path(folder or RECORDS)
@@ -83,7 +83,7 @@ class Library:
         return locked(self.folder / ".lock")
 
     def place(self, name: str) -> Path:
-        """Return the path of the record of a name; BadInput if there is none."""
+        """Return the path of a record; BadInput if there is none."""
         if name not in self._paths:
             near = did_you_mean(name, self._paths)
             raise BadInput(f"the library has no instance {name!r}{near}; `kvbound library list` names all")
@@ -102,7 +102,7 @@ class Library:
         return [self.record(name) for name in self._paths]
 
     def of(self, sha256: str) -> Record:
-        """Return the record of the instance that has this hash; BadInput if there is none."""
+        """Return the record of the instance with this hash; BadInput if there is none."""
         found = self._of(sha256)
         if found is None:
             raise BadInput(f"it is for an instance {sha256[:12]}.., which the library does not have")
@@ -112,23 +112,23 @@ class Library:
         return next((record for record in self.records() if record.instance_sha256 == sha256), None)
 
     def tried(self, *columns: str) -> list[dict[str, str]]:
-        """Return the rows of every try that a `fill` noted, which have these columns; numbers are text, or empty."""
+        """Return the tries that `fill` noted with these columns; numbers are text, or empty."""
         return table_rows(self.folder / TRIED, "name", "objective", "run", *columns)
 
     def path(self, record: Record, kind: str, objective: str | None = None) -> Path:
-        """Return the path of the instance, or of a schedule or certificate for an objective."""
+        """Return the path of the instance, or of a schedule or certificate."""
         parts = [record.name, *([objective] if objective else []), kind, "json", "gz"]
         return self.folder / record.family / ".".join(parts)
 
     def instance(self, record: Record) -> Instance:
-        """Return the instance; BadInput if it is another one than the record says."""
+        """Return the instance; BadInput if it is not that of the record."""
         instance = read_instance(self.path(record, "instance"))
         if instance.sha256 != record.instance_sha256:
             raise BadInput(f"{record.name}: its instance has the hash {instance.sha256}, not {record.instance_sha256}")
         return instance
 
     def tick_seconds(self, record: Record) -> Fraction:
-        """Return the length of a tick of the instance, of which the head is read where it stands there."""
+        """Return the length of a tick, from the file's head if it is there."""
         with (
             suppress(OSError, EOFError, ValueError, zlib.error),
             gzip.open(self.path(record, "instance"), "rt", encoding="utf-8") as file,
@@ -138,28 +138,26 @@ class Library:
         return self.instance(record).tick_seconds
 
     def schedule(self, record: Record, objective: str) -> Schedule | None:
-        """Return the best schedule (None: there is none)."""
+        """Return the best schedule, or None."""
         known = record.objectives[objective].schedule is not None
         return read_schedule(self._held(record, "schedule", objective)) if known else None
 
     def certificate(self, record: Record, objective: str) -> Certificate | None:
-        """Return the certificate of the best bound (None: there is none)."""
+        """Return the certificate of the best bound, or None."""
         known = record.objectives[objective].certificate is not None
         return read_certificate(self._held(record, "certificate", objective)) if known else None
 
     def _new(self, record: Record, kind: str, objective: str) -> Path:
-        """Return the path of what the record claims until it has its place."""
         path, best = self.path(record, kind, objective), record.objectives[objective]
         value = best.value if kind == "schedule" else best.bound
         return path.with_name(f".{path.name.removesuffix('json.gz')}{value}.json.gz".replace("/", "_"))
 
     def _held(self, record: Record, kind: str, objective: str) -> Path:
-        """Return the path of what the record claims."""
         new = self._new(record, kind, objective)
         return new if new.exists() else self.path(record, kind, objective)
 
     def add(self, instance: Instance, objectives: Iterable[str], **about: str) -> Record:
-        """Add an instance of which nothing is known yet; `about` is its name, family, source, origin and licence."""
+        """Add an instance; `about` is its name, family, source, origin and licence."""
         with valid("the record"):
             record = Record.model_validate({
                 **about, **sizes(instance), "instance_sha256": instance.sha256,
@@ -187,7 +185,7 @@ class Library:
         return self.keep(record, self.instance(record), offer, origin(by, how, seconds))
 
     def keep(self, record: Record, instance: Instance, offer: Schedule | Certificate, origin: Origin) -> list[Improved]:
-        """Verify it and keep it where it is better than the record; what it improved is returned."""
+        """Verify it, keep it where it is better than the record, and return what it improved."""
         kind, values = _values(record, instance, offer)
         with self.locked():
             record = self.record(record.name)  # another process may have found something meanwhile
@@ -196,9 +194,9 @@ class Library:
     def _improve(
         self, record: Record, instance: Instance, offer: Any, kind: Any, values: dict[str, Value], origin: Origin
     ) -> Iterator[Improved]:
-        """Keep it where it is better; yield what it improved. A writer may be ended at any moment: the record decides.
+        """A writer may be ended at any moment: the record decides.
 
-        The offer is written under a name with its value, the record that claims this value is replaced at one blow, and
+        The offer is written under a name with its value, the record that claims this value is replaced atomically, and
         then the offer takes its place; `_held` finds it in both.
         """
         for objective, value in values.items():
@@ -221,7 +219,6 @@ class Library:
             yield Improved(record.name, objective, kind, known, now)
 
     def _settle(self, record: Record, kind: str, objective: str) -> None:
-        """Give what the record claims its place, and drop what it does not."""
         path = self.path(record, kind, objective)
         if (new := self._new(record, kind, objective)).exists():
             new.replace(path)
@@ -237,7 +234,7 @@ class Library:
         self._paths[record.name] = path
 
     def check(self, name: str) -> list[Checked]:
-        """Check all that the record of a name claims, by the referee and the checker of certificates."""
+        """Check all claims of a record, by the referee and the checker of certificates."""
         return list(self._checks(name))
 
     def _checks(self, name: str) -> Iterator[Checked]:
@@ -262,7 +259,7 @@ class Library:
             yield Checked(name, "", path.name, "no objective of the record has this file")
 
     def _wrong(self, record: Record, instance: Instance, objective: str, kind: str, claimed: int | str) -> str:
-        """Say what is wrong with a schedule or a certificate; nothing where it proves what the record claims."""
+        """Empty where it proves what the record claims."""
         try:
             read = self.schedule if kind == "schedule" else self.certificate
             offer = read(record, objective)
@@ -276,7 +273,6 @@ class Library:
 
 
 def _values(record: Record, instance: Instance, offer: Schedule | Certificate) -> tuple[Any, dict[str, Value]]:
-    """Return what a schedule is worth for each objective of a record, or what a certificate claims and proves."""
     if isinstance(offer, Schedule):
         trace = verify_schedule(instance, offer)
         return "schedule", {objective: objective_value(trace, objective) for objective in record.objectives}
@@ -301,11 +297,11 @@ def table_rows(path: Path, *columns: str) -> list[dict[str, str]]:
 
 
 def sizes(instance: Instance) -> dict[str, int]:
-    """Return how many requests and calls an instance has."""
+    """Return the numbers of requests and calls."""
     return {"requests": len(instance.requests), "calls": sum(len(request.calls) for request in instance.requests)}
 
 
 def origin(by: str, how: str, seconds: float) -> Origin:
-    """Return the origin of something that was found today."""
+    """Return the origin of something found today."""
     with valid("who, how and in how many seconds"):
         return Origin(by=by, how=how, seconds=round(float(seconds), 1), date=datetime.now(UTC).strftime("%Y-%m-%d"))

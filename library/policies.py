@@ -1,4 +1,4 @@
-"""How far policies, and schedules of others, are from the best known of every instance."""
+"""How far policies, and schedules of others, are from the best known."""
 
 import time
 from collections.abc import Iterable, Iterator, Sequence
@@ -16,18 +16,18 @@ from library.library import Library, table_rows
 from library.record import Record
 
 TABLE = "policies.csv"
-"""In the folder of the records: what the command in docs/library.md wrote."""
+"""In the folder of the records, written by the command in docs/library.md."""
 MEASURED = ("name", "objective", "policy", "value", "seconds", "error")
-"""What a row of it has."""
+"""Columns that are measured."""
 COLUMNS = (
     "name", "family", "requests", "calls", "objective", "policy", "value", "best", "bound", "over_best", "over_bound",
     "seconds", "error",
 )  # fmt: skip
-"""What a row has beside the best known: `over_best` and `over_bound` are the value over it, as fractions in text."""
+"""Columns beside the best known: `over_best` and `over_bound` are fractions in text."""
 
 
 def policy_rows(library: Library, name: str, policies: Sequence[str], seconds: float = 60.0) -> list[dict[str, Any]]:
-    """Run policies on an instance, each for at most so many CPU seconds; a row for each and each objective."""
+    """Run policies on an instance, each for at most `seconds` of the CPU; a row for each and each objective."""
     record, rows = library.record(name), list[dict[str, Any]]()
     instance = library.instance(record)
     for policy in policies:
@@ -44,7 +44,7 @@ def policy_rows(library: Library, name: str, policies: Sequence[str], seconds: f
 
 
 def schedule_rows(library: Library, label: str, schedule: Schedule) -> list[dict[str, Any]]:
-    """Return the rows of someone's schedule. BadInput: it is for no instance; InvalidSchedule: it breaks a rule."""
+    """Return the rows of a schedule. BadInput: it is for no instance; InvalidSchedule: it breaks a rule."""
     record = library.of(schedule.instance_sha256)
     return list(_rows(record, label, verify_schedule(library.instance(record), schedule), 0.0, ""))
 
@@ -56,12 +56,12 @@ def _rows(record: Record, policy: str, trace: Trace | None, seconds: float, erro
 
 
 def known_rows(library: Library) -> list[dict[str, Any]]:
-    """Return the rows of the table, each beside the best known; what was measured is text."""
+    """Return the rows of the table, each beside the best known; measured columns are text."""
     return beside_the_best(library, table_rows(library.folder / TABLE, *MEASURED))
 
 
 def beside_the_best(library: Library, rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return the rows whose instance and objective the library has, each beside the best that is known now."""
+    """Return the rows whose instance and objective the library has, beside the best known."""
     known = {(row["name"], row["objective"]): row for record in library.records() for row in record.rows()}
     return [_beside(of, row) for row in rows if (of := known.get((row["name"], row["objective"])))]
 
@@ -73,16 +73,16 @@ def _beside(of: dict[str, Any], row: dict[str, Any]) -> dict[str, Any]:
 
 
 def over(value: int | str | None, known: int | str | None) -> str | None:
-    """Return a value over what is known, as a fraction in text; None without both, or where 0 is the best."""
+    """Return value / known, as a fraction in text; None without both, or where 0 is the best."""
     if value in (None, "") or known is None or Fraction(known) <= 0:
         return None
     return str(Fraction(value) / Fraction(known))
 
 
 def profile(rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return for each policy how many values it has, the median and the largest ratio to the best known.
+    """Return each policy's number of values, and its median and largest ratio to the best known.
 
-    `within` is the share of these that are at most so many times the best known.
+    `within` has the share of ratios up to each limit.
     """
     rows = list(rows)
     lines = []
@@ -97,11 +97,11 @@ def profile(rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def failed(rows: Sequence[dict[str, Any]], lines: Iterable[dict[str, Any]]) -> dict[str, str]:
-    """Return the policies that have no line in the profile, and why: the first error."""
+    """Return the policies without a line in the profile, and their first error."""
     told = {line["policy"] for line in lines}
     missing = (row for row in reversed(rows) if row["policy"] not in told)
     return {row["policy"]: row["error"] or "no best above 0 is known" for row in missing}
 
 
 WITHIN = ("1.01", "1.1", "1.5")
-"""Times the best known, for the table of a profile."""
+"""Multiples of the best known, for the table of a profile."""

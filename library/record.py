@@ -1,4 +1,4 @@
-"""The record of an instance: what it is from, and the best known of each objective (`docs/library.md`)."""
+"""The record of an instance: its origin, and the best known of each objective (`docs/library.md`)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from kvcore.instance import Name, Noun
 Word = Annotated[str, Field(pattern=r"^[A-Za-z0-9-]{1,100}$")]
 Hash = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
 Exact = Annotated[str, Field(max_length=400, pattern=r"^-?[0-9]+(/0*[1-9][0-9]*)?$")] | int
-"""A value or a bound: an integer, or a fraction in text."""
+"""An integer, or a fraction in text."""
 
 
 class Origin(Noun):
@@ -62,7 +62,7 @@ class Best(Noun):
 
 
 class Record(Noun):
-    """An instance of the library, and the best known of each objective that counts for it."""
+    """An instance of the library, and the best known of its objectives."""
 
     format: Literal["kvbound-record"] = "kvbound-record"
     version: Annotated[int, Field(ge=1, le=1)] = 1
@@ -77,7 +77,7 @@ class Record(Noun):
     objectives: Annotated[dict[Word, Best], Field(min_length=1)]
 
     def with_best(self, objective: str, best: Best) -> Record:
-        """Return it with something better for an objective."""
+        """Return it with a better value or bound for an objective."""
         return self.replace(objectives=self.objectives | {objective: best})
 
     def rows(self) -> list[dict[str, Any]]:

@@ -1,4 +1,4 @@
-"""The table of the library, `records/README.md`: how many are solved, the gap by size, policies, and every record."""
+"""The table of the library, `records/README.md`."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from fractions import Fraction
@@ -18,7 +18,7 @@ Written by `kvbound library submit` and `python -m library.table`; [the library]
 and how to hand something in. A gap is (value - bound) / bound, of schedules and certificates in this folder; solved is
 what has none. `By word` are those open ones that a way claims to be optimal, without a certificate (`tried.csv`)."""
 SIZES = (5, 15, 50, 150, 10**9)
-"""Requests of the groups of instances by size."""
+"""Requests of the groups of instances."""
 
 
 def write_table(library: Library) -> None:
@@ -69,7 +69,6 @@ def _counts(rows: Sequence[dict[str, Any]]) -> tuple[object, ...]:
 
 
 def _words(library: Library) -> dict[tuple[str, str, str], str]:
-    """Return which way claimed or proved a bound of an instance and objective, in what was tried."""
     proofs = (row for row in library.tried("proved", "bound") if row["proved"] == "1")
     return {(row["name"], row["objective"], row["bound"]): row["run"] for row in proofs}
 
@@ -104,7 +103,7 @@ def _line(*cells: object) -> str:
 
 
 def _named(value: int | str | None, objective: str, tick: Fraction) -> str:
-    """Write a value in seconds, or in ticks where a tick is one second, which is what a file without a length says."""
+    """In seconds, or in ticks where a tick is one second: the default of files."""
     if value is None:
         return "-"
     if objective == "late-requests":

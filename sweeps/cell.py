@@ -1,4 +1,4 @@
-"""A cell of the grid: one policy or solver on one instance; carried out anywhere, it gives a row."""
+"""A cell of the grid: one policy or solver on one instance."""
 
 import hashlib
 import json
@@ -15,16 +15,16 @@ from kvcore.result import Result
 from solvers.source import code_version
 
 CellRow = dict[str, Any]
-"""A row of the interface (`Result.to_json`), with `label`, `run`, `kind` and, where there is none, why: `error`."""
+"""A row of the interface (`Result.to_json`), with `label`, `run`, `kind` and, without a result, `error`."""
 Stop = Literal["declined", "crashed", "time limit", "memory limit", "contradiction"]
 
 
 @dataclass(frozen=True)
 class Cell:
-    """What is run on which instance, and within which limits.
+    """What is run on which instance, and its limits.
 
-    `options` are those of `solvers.solve` or `solvers.simulate_policy`. The process of the cell is ended after `limit`
-    seconds, or above `memory_limit` MiB. `problem` says why there is no instance, if there is none.
+    `options` are those of `solvers.solve` or `solvers.simulate_policy`. The process ends after `limit` seconds, or
+    above `memory_limit` MiB. `problem` says why there is no instance.
     """
 
     label: str
@@ -41,7 +41,7 @@ class Cell:
 
     @cached_property
     def key(self) -> str:
-        """SHA-256 of all that the result depends on: the instance, what is run, the options, and the code."""
+        """SHA-256 of all that decides the result: the instance, what is run, the options, and the code."""
         what = {
             "instance": self.name if self.instance is None else self.instance.sha256,
             "problem": self.problem, "objective": self.objective, "handling": self.handling,
@@ -51,18 +51,17 @@ class Cell:
         return hashlib.sha256(json.dumps(what, sort_keys=True).encode()).hexdigest()
 
     def _source(self) -> str | None:
-        """Return the hash of the file that a user's own policy stands in."""
         file = Path(self.run.partition(".py")[0] + ".py")
         named = self.kind == "policy" and ".py" in self.run and file.is_file()
         return hashlib.sha256(file.read_bytes()).hexdigest() if named else None
 
     def row(self, result: CellRow) -> CellRow:
-        """Return the row of a result, with what the cell is."""
+        """Return the row of a result, with the cell's columns."""
         return {"label": self.label, "kind": self.kind, "run": self.run, "handling_mode": self.handling,
                 "options": self.options, **result}  # fmt: skip
 
     def failure(self, why: str, stopped: Stop) -> CellRow:
-        """Return the row of a cell without a result: its keys are those of a result, and `error` says why."""
+        """Return the row of a cell without a result: all keys, with the reason in `error`."""
         empty: CellRow = {"instance": self.name, "instance_sha256": None, "objective": self.objective,
                           "status": "unknown", "value": None, "bound": None, "gap": None, "seconds": None}  # fmt: skip
         if self.instance is not None:
@@ -72,10 +71,7 @@ class Cell:
 
 
 def run_cell(cell: Cell) -> CellRow:
-    """Carry out a cell and return its row; whatever goes wrong stands in it.
-
-    Values are the referee's: `solvers.solve` and `solvers.simulate_policy` believe nothing else.
-    """
+    """Run a cell and return its row, with any error in it; values are the referee's."""
     try:
         return cell.row(_result(cell).to_json())
     except (BadInput, MissingTool) as error:

@@ -1,4 +1,4 @@
-"""Cells on an existing Dask cluster, whose workers have kvbound."""
+"""Cells on a Dask cluster, whose workers have kvbound."""
 
 import logging
 import threading
@@ -26,9 +26,9 @@ def dask() -> Any:
 
 
 def run_on_cluster(cells: Sequence[Cell], address: str) -> Generator[tuple[Cell, CellRow]]:
-    """Carry out cells on the cluster at `address` and yield each with its row as it ends.
+    """Run cells on the cluster at `address` and yield each with its row as it ends.
 
-    A cell whose worker dies is given to another one; one that takes several workers with it fails.
+    A cell whose worker dies goes to another one; a cell that takes several workers with it fails.
 
     Raises:
         BadInput: no scheduler answers, its workers have another kvbound, or the cluster is gone.
@@ -51,7 +51,7 @@ def run_on_cluster(cells: Sequence[Cell], address: str) -> Generator[tuple[Cell,
 
 
 def run_on_worker(cell: Cell) -> CellRow:
-    """Carry out a cell in a process of its own beside the Dask worker, one for each of its threads."""
+    """Run a cell in a process beside the Dask worker, one for each of its threads."""
     if not hasattr(_PER_THREAD, "worker"):
         _PER_THREAD.worker = CellWorker()
     row: CellRow = _PER_THREAD.worker.run(cell)
@@ -66,7 +66,7 @@ def _client(distributed: Any, address: str) -> Any:
 
 
 def _check_versions(client: Any, address: str) -> None:
-    """Refuse workers without this very kvbound: their results would not be those of this one."""
+    """Workers with another kvbound would give other results."""
     try:
         versions = set(client.run(code_version).values())
     except ImportError as error:

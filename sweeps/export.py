@@ -1,4 +1,4 @@
-"""Exports the flat columns of a database of results: CSV, or Parquet with pyarrow."""
+"""Exports of the flat columns of results: CSV, or Parquet with pyarrow."""
 
 import csv
 import io
@@ -18,7 +18,7 @@ FLOATS = ("gap", "seconds")
 
 
 def check_export(target: str | None) -> None:
-    """Refuse an export that cannot be made, before anything is run."""
+    """Refuse an impossible export before anything is run."""
     if target is not None and Path(target).suffix not in (".csv", ".parquet"):
         raise BadInput(f"--export {target}: give a name that ends in .csv or .parquet")
     if target is not None and Path(target).suffix == ".parquet":
@@ -26,7 +26,7 @@ def check_export(target: str | None) -> None:
 
 
 def export(rows: Sequence[CellRow], target: str) -> None:
-    """Write flat rows to a file, as its name says: `.csv` or `.parquet`."""
+    """Write flat rows to a `.csv` or `.parquet` file."""
     if Path(target).suffix == ".csv":
         write_text(target, as_csv(rows))
     else:
@@ -34,7 +34,7 @@ def export(rows: Sequence[CellRow], target: str) -> None:
 
 
 def as_csv(rows: Sequence[CellRow], columns: Sequence[str] = FLAT) -> str:
-    """Return the rows as CSV with a header; what is not known is empty."""
+    """Return the rows as CSV with a header; unknown values are empty."""
     out = io.StringIO()
     writer = csv.DictWriter(out, columns, lineterminator="\n")
     writer.writeheader()

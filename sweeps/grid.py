@@ -36,7 +36,7 @@ class Drawn(NamedTuple):
 
 
 class GridMethod(NamedTuple):
-    """A policy or a solver with its options; `seconds` are those that it gives itself."""
+    """A policy or a solver with its options; `seconds` are its own limit."""
 
     kind: Any
     name: str
@@ -47,8 +47,8 @@ class GridMethod(NamedTuple):
 def cells_of(study: Study, folder: Path = Path()) -> list[Cell]:
     """Return the cells of a study, each once; paths of files start at `folder`.
 
-    An instance that cannot be made (a drawn request that does not fit) gives cells that fail.
-    BadInput: a name or a parameter is not known, or no instance of a family can be made.
+    An impossible instance (a drawn request that does not fit) gives cells that fail. BadInput: a name or a parameter is
+    not known, or no instance of a family is possible.
     """
     for objective in study.objectives:
         check_objective(objective)
@@ -84,7 +84,7 @@ def _solver(solver: Solvers) -> Iterator[GridMethod]:
 
 
 def _instances(family: Instances, folder: Path) -> list[Drawn]:
-    """Return every instance of a family; the first problem is raised if none can be made."""
+    """The first problem is raised if none is possible."""
     made = [_drawn(family, point, folder) for point in _points(family)]
     if all(drawn.instance is None for drawn in made):
         raise BadInput(f"{made[0].name}: {made[0].problem}")
@@ -92,7 +92,6 @@ def _instances(family: Instances, folder: Path) -> list[Drawn]:
 
 
 def _points(family: Instances) -> list[Point]:
-    """Return what each instance of a family is made from: `file`, parameters, `machine.KEY` and `load`."""
     if family.builtin is not None and family.builtin not in BUILTIN:
         raise BadInput(f"builtin = {family.builtin!r}: there are {', '.join(BUILTIN)}")
     if family.generate is not None and family.generate not in KINDS:

@@ -1,4 +1,4 @@
-"""A sweep: a study's grid carried out into a database, here or on a cluster."""
+"""A sweep: a study's grid run into a database, here or on a cluster."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from sweeps.summary import SummaryRow, summarise
 from sweeps.worker import CellWorker
 
 Watch = Callable[[int, int], AbstractContextManager[Callable[[], Any]]]
-"""Makes what is shown of a sweep from the cells that are done and all cells; what it gives is called for each more."""
+"""Makes a progress display from the numbers of cells done and of all; its result is called for each more."""
 
 
 @dataclass(frozen=True)
 class Sweep:
-    """The cells of a study and the rows that the database has of them, with `flat` ones for tables."""
+    """The cells of a study and their rows; `flat` ones are for tables."""
 
     database: str
     cells: int
@@ -49,10 +49,10 @@ def sweep(
     retry: bool = False,
     watch: Watch = lambda done, of: nullcontext(lambda: None),
 ) -> Sweep:
-    """Run what a study file asks for and the database (default: STUDY.sqlite) does not have; Ctrl-C keeps what ended.
+    """Run what a study file asks for and the database (default: STUDY.sqlite) lacks; Ctrl-C keeps what ended.
 
-    `jobs` processes run at once, or the workers of the Dask cluster at an address. `resume` goes on with a database
-    that is there, and `retry` runs its failed cells again.
+    `jobs` processes run at once, or the workers of the Dask cluster at an address. `resume` goes on with an existing
+    database; `retry` runs its failed cells again.
 
     Raises:
         BadInput: the study or the database cannot be used.
@@ -76,7 +76,6 @@ def sweep(
 
 
 def _carry_out(todo: Sequence[Cell], store: Store, jobs: int, cluster: str | None, watch: Watch, *, done: int) -> None:
-    """Run cells and store each as it ends."""
     if not todo:
         return
     running = run_locally(todo, jobs) if cluster is None else run_on_cluster(todo, cluster)
@@ -89,9 +88,9 @@ def _carry_out(todo: Sequence[Cell], store: Store, jobs: int, cluster: str | Non
 
 
 def run_locally(cells: Sequence[Cell], jobs: int) -> Generator[tuple[Cell, CellRow]]:
-    """Carry out cells in `jobs` processes and yield each with its row as it ends.
+    """Run cells in `jobs` processes and yield each with its row as it ends.
 
-    Closing the iterator (or an exception where it is used) ends the processes; what they were at has no row.
+    Closing the iterator, or an exception, ends the processes; their cells have no row.
     """
     mine, workers = threading.local(), list[CellWorker]()
 

@@ -1,4 +1,4 @@
-"""The results of a sweep: one SQLite file, a row for each cell that is finished, written as they come."""
+"""The results of a sweep: one SQLite file, a row for each finished cell."""
 
 import fcntl
 import json
@@ -24,7 +24,7 @@ COLUMNS = {
     "value": "", "bound": "", "gap": "REAL", "proved": "INTEGER", "stopped": "TEXT", "seconds": "REAL", "error": "TEXT",
     "version": "TEXT", "finished": "TEXT", "row": "TEXT NOT NULL",
 }  # fmt: skip
-"""The columns of the table `cells`. `value` and `bound` are integers, or text where they are fractions or longer.
+"""Columns of the table `cells`. `value` and `bound` are integers, or text for fractions and long ones.
 
 `proved`: whether `bound` holds for schedules of any number of batches. `row` is the whole result as JSON.
 """
@@ -47,7 +47,7 @@ class StoredHorizon(BaseModel):
 
 
 class Stored(BaseModel):
-    """What a summary reads of a row in a database, which may be from anywhere."""
+    """What a summary reads of a stored row."""
 
     model_config = ConfigDict(strict=True)
 
@@ -67,8 +67,7 @@ class Stored(BaseModel):
 class Store:
     """A database of results, held by one sweep at a time; others may read it meanwhile.
 
-    A row is on the disk when `add` returns. Whatever the process dies of, what was added is there when the file is
-    opened again, and nothing else.
+    A row is on the disk when `add` returns.
     """
 
     def __init__(self, path: str | Path, *, resume: bool) -> None:
@@ -107,7 +106,6 @@ class Store:
 
     @contextmanager
     def _clearly(self, what: str) -> Iterator[None]:
-        """Say in one line what cannot be done with the file, and why."""
         try:
             yield
         except (sqlite3.DatabaseError, OverflowError) as error:  # a number of more than 64 bits
@@ -118,7 +116,7 @@ class Store:
             return self._database.execute(f"SELECT {what} FROM cells").fetchall()
 
     def finished(self) -> set[str]:
-        """Return the keys of the cells that have a row."""
+        """Return the keys of the cells with a row."""
         return {key for (key,) in self._select("key")}
 
     def add(self, cell: Cell, row: CellRow) -> None:
@@ -129,13 +127,13 @@ class Store:
             self._database.execute(f"INSERT INTO cells ({', '.join(flat)}) VALUES ({marks})", list(flat.values()))
 
     def forget_failed(self, keys: Iterable[str]) -> None:
-        """Delete the rows of those of some cells that failed, so that they are run again."""
+        """Delete the rows of failed ones among these cells."""
         delete = "DELETE FROM cells WHERE error IS NOT NULL AND key = ?"
         with self._clearly("cannot be written"):
             self._database.executemany(delete, [(key,) for key in keys])
 
     def rows(self, keys: Iterable[str]) -> list[CellRow]:
-        """Return the rows of those of some cells that are finished, in the order given."""
+        """Return the rows of finished ones among these cells, in this order."""
         found = dict(self._select("key, row"))
         return [self._checked(key, found[key]) for key in keys if key in found]
 
@@ -171,5 +169,5 @@ def _flat(cell: Cell, row: CellRow) -> dict[str, Any]:
 
 
 def _number(value: int | str | None) -> int | str | None:
-    """Return what SQLite can hold: an integer beyond 64 bits becomes text."""
+    """SQLite has 64 bits."""
     return str(value) if isinstance(value, int) and abs(value) >= 2**63 else value

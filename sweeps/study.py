@@ -1,4 +1,4 @@
-"""What a study file (TOML) may say; `docs/sweeps.md` describes it."""
+"""What a study file (TOML) may say (`docs/sweeps.md`)."""
 
 import re
 import tomllib
@@ -24,13 +24,13 @@ MOST = 100_000  # values that a range, and points that a grid of parameters, may
 
 
 class StudySection(Noun, BaseModel):
-    """A part of a study: keys that are not known are refused, so that a misspelt one is not silently left out."""
+    """A part of a study; unknown keys are refused."""
 
     model_config = ConfigDict(strict=False)
 
 
 class Instances(StudySection):
-    """A family of instances: built-in ones, drawn ones, or files; every combination of the lists is one instance."""
+    """A family of built-in, drawn or read instances, one for every combination of the lists."""
 
     builtin: str | None = None
     generate: str | None = None
@@ -53,7 +53,7 @@ class Instances(StudySection):
 
 
 class Policies(StudySection):
-    """Policies, what they believe of the requests, and the seeds of the noise in it."""
+    """Policies, their beliefs about requests, and the seeds of the noise."""
 
     names: Names | Literal["all"]
     predictions: Names = ["exact"]
@@ -75,7 +75,7 @@ class Solvers(StudySection):
 
 
 class Study(StudySection):
-    """A whole study: each instance with each objective and handling by each policy and each solver."""
+    """Each instance with each objective and handling by each policy and each solver."""
 
     name: Name = "study"
     objectives: Names = ["total-flow-time"]
@@ -94,7 +94,7 @@ class Study(StudySection):
 
 
 def read_study(source: str | Path) -> Study:
-    """Read a study file. BadInput says in one line what is wrong with it."""
+    """Read a study file. BadInput says in one line what is wrong."""
     text = read_text(source, MOST_BYTES)
     if DOTTED.search(text):
         raise BadInput(f"{source}: nested too deeply")
@@ -109,7 +109,7 @@ def read_study(source: str | Path) -> Study:
 
 
 def values(name: str, axis: Axis) -> list[Scalar]:
-    """Return the values of an axis. BadInput for an empty list, or a range that is empty or too long."""
+    """Return the values of an axis. BadInput for an empty list, or an empty or too long range."""
     if isinstance(axis, str) and (match := re.fullmatch(r"(\d{1,9})\.\.(\d{1,9})", axis)):
         first, last = int(match[1]), int(match[2])
         if not first <= last < first + MOST:

@@ -1,4 +1,4 @@
-"""What a sweep found: how far each policy and solver is from the best bound that the sweep proved."""
+"""How far each policy and solver of a sweep is from the best bound proved."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -11,7 +11,7 @@ from sweeps.store import proved
 
 @dataclass
 class SummaryRow:
-    """One policy or solver on one family: how many cells, and the ratios value / bound where there is a bound."""
+    """One policy or solver on one family: numbers of cells, and the ratios value / bound."""
 
     label: str
     objective: str
@@ -41,8 +41,7 @@ class SummaryRow:
 def summarise(rows: Sequence[CellRow]) -> list[SummaryRow]:
     """Return a line for each family and run, in the order of the rows.
 
-    A value is divided by the largest bound that any row proves of the same instance and objective (calls as they are in
-    that instance: one with free calls is another instance). Contradiction if a value is below it.
+    A value is divided by the largest proved bound of its instance and objective. Contradiction if it is below.
     """
     bounds, lines = best_bounds(rows), dict[tuple[str, str, str], SummaryRow]()
     for row in rows:
@@ -63,7 +62,7 @@ def summarise(rows: Sequence[CellRow]) -> list[SummaryRow]:
 
 
 def best_bounds(rows: Iterable[CellRow]) -> dict[tuple[str | None, str], CellRow]:
-    """Return the row of the largest proved bound, certified before claimed, by the instance and the objective."""
+    """Return the row of the largest proved bound, certified before claimed, by instance and objective."""
     best: dict[tuple[str | None, str], CellRow] = {}
     for row in filter(proved, rows):
         best[_place(row)] = max(best.get(_place(row), row), row, key=_worth)

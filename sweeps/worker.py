@@ -1,6 +1,6 @@
-"""The process that carries out cells, one after another (`python -m sweeps.worker`), and its end in the parent.
+"""The process that runs cells (`python -m sweeps.worker`), and its end in the parent.
 
-A process of its own keeps a cell that crashes, hangs, or takes all memory from taking the sweep with it.
+A cell that crashes, hangs, or takes all memory does not take the sweep with it.
 """
 
 import pickle
@@ -16,7 +16,7 @@ TICK = 0.2  # seconds between two looks at the limits
 
 
 class CellWorker:
-    """A process for cells, started when it is needed, and again after it has died. Not for two threads at once."""
+    """A process for cells, started when needed, also after it has died. Not for two threads at once."""
 
     def __init__(self) -> None:
         self._process: Process | None = None
@@ -24,7 +24,7 @@ class CellWorker:
         self.closed = False
 
     def run(self, cell: Cell) -> CellRow:
-        """Return the row of a cell; if the process dies or goes beyond a limit, that is the row."""
+        """Return the row of a cell, also if the process dies or exceeds a limit."""
         if self._process is None or self._process.has_ended():
             self._process, self._ready = Process("sweeps.worker"), False
             if self.closed:
@@ -46,14 +46,14 @@ class CellWorker:
         return cell.failure(f"ended above {cell.memory_limit} MiB, the memory limit of a cell", stopped)
 
     def close(self) -> None:
-        """End the process, whatever it does."""
+        """Kill the process."""
         self.closed = True
         if self._process is not None:
             self._process.kill()
 
 
 def _watch(process: Process, cell: Cell) -> Stop | None:
-    """Wait until there is something to read from the process, or it goes beyond a limit, which is returned."""
+    """Wait until the process can be read, or exceeds a limit, which is returned."""
     ends = time.monotonic() + cell.limit
     with selectors.DefaultSelector() as selector:
         selector.register(process.back, selectors.EVENT_READ)
@@ -66,7 +66,7 @@ def _watch(process: Process, cell: Cell) -> Stop | None:
 
 
 def main() -> None:
-    """Say that it is ready, then carry out the cells that come in."""
+    """Say that it is ready, then run the cells that come in."""
     send = to_parent()
     cells: Queue[Cell] = Queue()
     listen(cells.put)

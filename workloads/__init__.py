@@ -1,1 +1,1 @@
-"""Instances: built-in ones, generators, importers of traces, shipped samples."""
+"""Instances: built-in, generated, imported, and shipped samples."""

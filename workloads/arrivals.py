@@ -1,4 +1,4 @@
-"""When requests arrive: all at once, as a Poisson process, or burstier, in ticks."""
+"""Arrival ticks: all at once, a Poisson process, or bursts."""
 
 import math
 import random
@@ -20,11 +20,11 @@ def arrivals(
     cv: Fraction | None = None,
     minutes: Fraction | None = None,
 ) -> Iterator[int]:
-    """Yield the ticks at which requests arrive, each rounded up; without `rate` (per second) all are 0.
+    """Yield arrival ticks, rounded up; without `rate` (per second) all are 0.
 
-    The gaps are exponential, or, with `cv`, Gamma distributed with that coefficient of variation (1: exponential, more:
-    bursts). The first request arrives after the first gap, the last before `minutes` are over (None: no end).
-    BadInput, before the first is yielded: an argument is out of range, or means nothing without a rate.
+    Gaps are exponential, or, with `cv`, Gamma distributed with that coefficient of variation. The first request arrives
+    after a gap, the last before `minutes` are over. BadInput, before the first is yielded: an argument is out of range,
+    or needs a rate.
     """
     _check(rate, cv, minutes)
     return repeat(0) if rate is None else _process(draw, tick, float(rate), cv, minutes)

@@ -1,4 +1,4 @@
-"""The built-in instances: the worked examples of the papers and the generators that the theory uses."""
+"""Built-in instances: worked examples of papers, and generators of the theory."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from kvcore.parameters import read_parameters
 
 @dataclass(frozen=True)
 class Builtin:
-    """A named family of instances: its parameters with their defaults, what it is, and where it is from."""
+    """A named family: its parameters with their defaults, description, and source."""
 
     make: Callable[..., Instance]
     defaults: dict[str, int]
@@ -35,7 +35,7 @@ class Builtin:
 
 
 def mars_figure1() -> Instance:
-    """Return the worked example of MARS (Figure 1) and LAMPS (Figure 3): three requests, each with one call."""
+    """Return the worked example of MARS (Figure 1) and LAMPS (Figure 3): three requests with one call each."""
 
     def request(id: str, before: int, duration: int, handling: Handling) -> Request:
         call = Call(duration=duration, returns=0, handling=handling)
@@ -49,7 +49,7 @@ def mars_figure1() -> Instance:
 
 
 def mars_like(n: int, seed: int) -> Instance:
-    """Return `n` requests like those of `mars-figure1` on the same machine, with drawn sizes and calls, all free."""
+    """Return `n` requests on the machine of `mars-figure1`, with drawn sizes and calls, all free."""
     draw = random.Random(seed)
 
     def request(i: int) -> Request:
@@ -62,7 +62,7 @@ def mars_like(n: int, seed: int) -> Instance:
 
 
 def infermax_figure15(I: int) -> Instance:  # noqa: E741 - the paper's letter, and part of the instance's name
-    """Return INFERMAX's Figure 15: four requests of prompt I with four outputs; memory holds two prompts only."""
+    """Return INFERMAX's Figure 15: four requests of prompt I with four outputs; memory holds two prompts."""
     from costmodels import infermax_7b
 
     output = 4
@@ -80,8 +80,8 @@ def infermax_figure15(I: int) -> Instance:  # noqa: E741 - the paper's letter, a
 def hindsight(n: int, M: int, seed: int, P: int | None = None, T: int | None = None) -> Instance:
     """Return an instance of the theory family: all at tick 0, one batch a tick, no eviction, no chunks, no pause.
 
-    No request needs more than `P` tokens of memory in all, `M` unless given. With `T`, each arrives at a tick of its
-    own from 0 to `T`, which is drawn right after its prompt and output.
+    No peak is above `P` (default `M`). With `T`, each arrives at a tick from 0 to `T`, drawn after its prompt and
+    output.
     """
     given = "".join(f",{key}={value}" for key, value in (("P", P), ("T", T)) if value is not None)
     name = f"hindsight:n={n},M={M}{given},seed={seed}"
@@ -89,10 +89,10 @@ def hindsight(n: int, M: int, seed: int, P: int | None = None, T: int | None = N
 
 
 def identical(n: int, I: int, O: int, M: int) -> Instance:  # noqa: E741 - the letters of `infermax-figure15`
-    """Return `n` like requests on the machine of INFERMAX's Figure 15, at a cost whose fixed part dominates.
+    """Return `n` identical requests on the machine of INFERMAX's Figure 15; the fixed part of the cost dominates.
 
-    A batch takes 10 ms, 0.07 ms for each token, and 0.0004 ms for each token of KV that its decodes read; a tick is
-    0.1 us, at which all of these are whole.
+    A batch takes 10 ms, 0.07 ms a token, and 0.0004 ms a token of KV that its decodes read; a tick of 0.1 us makes all
+    whole.
     """
     return Instance(
         name=f"identical:n={n},I={I},O={O},M={M}",
@@ -126,9 +126,9 @@ def _theory_family(name: str, n: int, M: int, P: int, draw: random.Random, T: in
 
 
 def infercept_sample(k: int, evict: int = 0) -> Instance:
-    """Return the shipped sample of `k` real requests of the InferCept mixture, coarsened (see `workloads/samples`).
+    """Return the shipped sample of `k` real requests of the InferCept mixture, coarsened (`workloads/samples`).
 
-    With `evict` 1 KV may be evicted at any time, and every call is free; a slot then has ticks to refill it.
+    With `evict` 1 KV may be evicted, and calls are free; a slot then has ticks to refill it.
     """
     if evict not in (0, 1):
         raise BadInput(f"infercept-sample: evict is 0 or 1, not {evict}")
@@ -137,10 +137,9 @@ def infercept_sample(k: int, evict: int = 0) -> Instance:
 
 
 def infercept_ve(k: int, chunked: int = 0) -> Instance:
-    """Return the shipped sample of `k` real requests that drive a virtual environment, with their lengths as they are.
+    """Return the shipped sample of `k` real requests that drive a virtual environment, not coarsened.
 
-    Batches last what InferCept measured for GPT-J-6B; there is memory for two of the requests; prefills are whole
-    unless `chunked` is 1.
+    Batches last as InferCept's GPT-J-6B; memory holds two requests; prefills are whole unless `chunked` is 1.
     """
     if chunked not in (0, 1):
         raise BadInput(f"infercept-ve: chunked is 0 or 1, not {chunked}")
@@ -164,7 +163,7 @@ def worst(policy: str, objective: str, n: int) -> Instance:
 
 
 def infercept_slice(k: int, seed: int, evict: int = 0) -> Instance:
-    """Return `k` requests drawn from the whole InferCept mixture; the file is sought in the folder KVBOUND_DATA."""
+    """Return `k` requests drawn from the whole InferCept mixture, in the folder KVBOUND_DATA."""
     from workloads.importers import infercept_slice
 
     folder = os.environ.get("KVBOUND_DATA")
@@ -230,7 +229,7 @@ BUILTIN: dict[str, Builtin] = {
 }  # fmt: skip
 
 NAMES = ", ".join([*(name for name in BUILTIN if not name.startswith("worst-")), "worst-POLICY-OBJECTIVE"])
-"""Their names for people, those of one pattern as one."""
+"""Names for people, those of one pattern as one."""
 
 MAX_REQUESTS = 1_000_000
 
@@ -243,7 +242,7 @@ def is_builtin(source: str) -> bool:
 def builtin_instance(source: str) -> Instance:
     """Return a built-in instance by its name, such as `mars-figure1` or `infermax-figure15:I=8`.
 
-    Parameters that are left out take their defaults. BadInput for an unknown name or parameter.
+    BadInput for an unknown name or parameter.
     """
     name = source.partition(":")[0]
     if name not in BUILTIN:

@@ -1,6 +1,6 @@
 """Rounding an instance to blocks of tokens and slots of ticks, so that its optimum is found in seconds.
 
-A coarse token stands for one to `block_tokens` tokens of a request, a coarse tick for `slot_ticks` ticks, in which each
+A coarse token stands for one to `block_tokens` tokens of a request, a coarse tick for `slot_ticks` ticks, in which a
 request generates at most one coarse token. Lengths are rounded up and limits down: a coarse machine does no more.
 """
 
@@ -15,11 +15,7 @@ from kvcore.instance import Call, Coarsening, Instance, Machine, Request, Segmen
 
 
 class _Grid(NamedTuple):
-    """The sizes of the rounding.
-
-    `decodes`: the most tokens that a slot decodes; `phases`: whether prefills and decodes must not be mistaken for one
-    another.
-    """
+    """A slot decodes at most `decodes` tokens; `phases`: prefills and decodes must be told apart."""
 
     block: int
     slot: int
@@ -31,12 +27,9 @@ class _Grid(NamedTuple):
 def coarsen(instance: Instance, *, block_tokens: int, slot_ticks: int, headroom_ticks: int | None = None) -> Instance:
     """Return `instance` in coarse tokens of `block_tokens` tokens and coarse ticks of `slot_ticks` ticks.
 
-    The rounding is sharpest where both are equal; on a machine that evicts, where a block is 7/8 of a slot.
-    `headroom_ticks`: so many decode steps may follow a prefill within its slot, for which prefills leave those ticks
-    free (None: 0; on a machine that evicts about 7/8 of the slot).
-
-    Raises:
-        BadInput: a size is out of range, or such an instance has no coarse form.
+    The rounding is sharpest where both are equal; on a machine that evicts, where a block is 7/8 of a slot. Prefills
+    leave `headroom_ticks` of a slot free for decodes after them (default 0; on a machine that evicts about 7/8 of the
+    slot). BadInput: a size is out of range, or such an instance has no coarse form.
     """
     if headroom_ticks is None:
         headroom_ticks = _headroom(instance.machine, block_tokens, slot_ticks)
@@ -62,7 +55,6 @@ def coarsen(instance: Instance, *, block_tokens: int, slot_ticks: int, headroom_
 
 
 def _check(instance: Instance, block: int, slot: int, headroom: int) -> None:
-    """Raise BadInput for sizes out of range, and for what has no coarse form."""
     for name, value in (("block_tokens", block), ("slot_ticks", slot)):
         if not 1 <= value <= 10**9:
             raise BadInput(f"{name} is from 1 to 10^9, not {value}")
@@ -82,11 +74,7 @@ def _check(instance: Instance, block: int, slot: int, headroom: int) -> None:
 
 
 def _headroom(machine: Machine, block: int, slot: int) -> int:
-    """Return the ticks of a slot that prefills leave to decodes where nothing is said.
-
-    That is none, or, where KV may have to be computed again before a decode, all but an eighth of the slot (more if the
-    budgets need more for one block).
-    """
+    """The default: 0, or, where KV may be computed again before a decode, about 7/8 of the slot."""
     if not machine.evict or block < 1:
         return 0
     tokens = min(limit for limit in (machine.batch_tokens, machine.prefill_tokens, block) if limit is not None)
@@ -103,7 +91,6 @@ def _grid(machine: Machine, block: int, slot: int, headroom: int) -> _Grid:
 
 
 def _machine(name: str, fine: Machine, grid: _Grid) -> Machine:
-    """Round every limit down."""
     if fine.block % grid.block and grid.block % fine.block:
         raise BadInput(
             f"{name}: the machine's block of {fine.block} tokens neither divides {grid.block} nor is a multiple of it"
@@ -124,12 +111,11 @@ def _machine(name: str, fine: Machine, grid: _Grid) -> Machine:
 
 
 def _budget(tokens: int | None, grid: _Grid) -> int | None:
-    """Coarse tokens that fit into a slot without its headroom; at most one per token that a tick processes."""
+    """At most one coarse token per token that a tick processes."""
     return None if tokens is None else min(tokens, tokens * (grid.slot - grid.headroom) // grid.block)
 
 
 def _request(fine: Request, grid: _Grid) -> Request:
-    """Return the coarse request: its lengths are the numbers of its blocks."""
     known = [fine.prompt, *(1 + call.returns for call in fine.calls)]
     blocks = [_blocks(tokens, segment.decode, grid) for tokens, segment in zip(known, fine.segments, strict=True)]
     segments = [
@@ -152,7 +138,7 @@ def _request(fine: Request, grid: _Grid) -> Request:
 
 
 def _blocks(known: int, decode: int, grid: _Grid) -> tuple[int, int]:
-    """Return the blocks of a segment: of the tokens known when it starts, and of those that it generates.
+    """Blocks of the tokens known when a segment starts, and of those that it generates.
 
     Known is the prompt; later the last token generated, never processed before, and what the call returned. The last of
     these blocks holds the first tokens generated, those of the headroom. The last token generated begins the next

@@ -1,8 +1,8 @@
-"""What makes the Big-M program tighter: functions that take it, before it is written, and add rows or narrow constants.
+"""What tightens the Big-M program before it is written: functions that add rows or narrow constants.
 
-Each says why no schedule is lost that is worth finding. What a function calls *implied* holds in every schedule that
-the program describes, by the rules alone; the tests look at random ones (`tests/formulations/test_tightening.py`). What
-holds in some optimal schedule only names its program in `tests/reductions`, which makes it of any other.
+Each says why no schedule worth finding is lost. *Implied*: it holds in every schedule that the program describes, by
+the rules alone; `tests/formulations/test_tightening.py` tries random ones. What holds in some optimal schedule only
+names its program in `tests/reductions`, which makes such a schedule of any other.
 """
 
 from collections.abc import Callable
@@ -16,7 +16,7 @@ NARROW: tuple[Callable[[BigM], None], ...] = (
     tokens.count_by_token, tokens.narrow_constants, cost.narrow_durations, cost.narrow_batches, cost.narrow_digits,
     memory.narrow_room, times.narrow_waits, times.add_spans,
 )  # fmt: skip
-"""What changes letters and constants, in an order in which each finds what it reads."""
+"""Change letters and constants; the order matters."""
 
 ROWS: tuple[Callable[[BigM], Rows], ...] = (
     tokens.token_order, tokens.call_before_next_token, tokens.no_pause_by_token, tokens.token_generation,
@@ -27,11 +27,11 @@ ROWS: tuple[Callable[[BigM], Rows], ...] = (
     cost.prefills_fit, cost.prefill_batches, cost.some_phase, cost.kv_read_by_decodes, cost.pairs_of_fresh_prefills,
     cost.pairs_by_token,
 )  # fmt: skip
-"""What adds rows, or replaces the rows of that name by tighter ones."""
+"""Add rows, or replace the rows of that name by tighter ones."""
 
 
 def tighten(program: BigM) -> None:
-    """Make a program tighter that is not written yet."""
+    """Tighten a program that is not written yet."""
     for narrow in NARROW:
         narrow(program)
     program.rows |= {rows.__name__: partial(rows, program) for rows in ROWS}

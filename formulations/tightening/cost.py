@@ -1,4 +1,4 @@
-"""The cost of a batch, token by token: what its phases, its reads and its pairs are at least."""
+"""Lower bounds on the cost of a batch, token by token: its phases, its reads and its pairs."""
 
 from itertools import product
 
@@ -14,12 +14,12 @@ def narrow_durations(program: BigM) -> None:
 
 
 def narrow_batches(program: BigM) -> None:
-    """Budgets and packings allow nothing in a batch without work: they have busy[j] for used[j]. Implied by R10."""
+    """Budgets and packings have busy[j] for used[j]: a batch without work takes nothing. Implied by R10."""
     program.active.update(program.cost.busy)
 
 
 def narrow_digits(program: BigM) -> None:
-    """Only prefills on resident KV need digits of c, and no more than c can have.
+    """Give digits of c to prefills on resident KV alone, and no more than c can have.
 
     Implied: other prefills have the pairs of a context (`pairs_of_fresh_prefills`).
     """

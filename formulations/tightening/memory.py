@@ -1,4 +1,4 @@
-"""What fits into the memory together, and the order of batches and of requests that are alike."""
+"""What fits into the memory together; the order of batches and of identical requests."""
 
 from fractions import Fraction
 from itertools import pairwise, product
@@ -10,13 +10,13 @@ from formulations.tightening.tokens import makes, most_generated, outputs
 
 
 def narrow_room(program: BigM) -> None:
-    """No KV is held in a batch that is not used: R6 has M used[j] for M. Implied where such batches come last."""
+    """R6 has M used[j] for M: an unused batch holds no KV. Implied where unused batches come last."""
     if not program.clock.may_idle:
         program.room.update(program.used)
 
 
 def batches_until_the_end(program: BigM) -> Rows:
-    """used[j] >= 1 - done[i,j-1]: batches are used until all is done. Implied where those that are not come last."""
+    """used[j] >= 1 - done[i,j-1]: batches are used until all is done. Implied where unused batches come last."""
     for i, j in () if program.clock.may_idle else program.every:
         yield program.used[j] >= 1 - program.done(i, j - 1)
 
@@ -50,7 +50,7 @@ def resident_packing(program: BigM) -> Rows:
 
 
 def packings(program: Letters) -> list[list[float]]:
-    """Dual feasible functions u of blocks: wherever numbers of blocks fit into the memory, their u add up to <= 1.
+    """Dual feasible functions u of blocks: the u of blocks that fit into the memory together add up to <= 1.
 
     The share itself, and those of Fekete and Schepers: floor((k+1) x) / k, or x where (k+1) x is whole.
     """
@@ -67,7 +67,7 @@ def packings(program: Letters) -> list[list[float]]:
 def identical_requests_end_in_order(program: BigM) -> Rows:
     """done[i,j] >= done[i',j] for requests i before i' that differ in their id only.
 
-    Not all optimal schedules do: `ends_in_order` of `tests/reductions/exchange.py` makes one of any other.
+    Some optimal schedule does: `ends_in_order` of `tests/reductions/exchange.py` makes one of any other.
     """
     for group in program.alike:
         for (i, other), j in product(pairwise(group), program.batches):

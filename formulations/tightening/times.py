@@ -1,4 +1,4 @@
-"""Times, where they are variables: what lies between two tokens takes its time."""
+"""Start times as variables: what lies between two tokens takes its time."""
 
 from itertools import pairwise, product
 from typing import Any
@@ -11,7 +11,7 @@ from formulations.tightening.tokens import outputs, reached, windows
 
 
 def earliest(program: BigM) -> list[list[float]]:
-    """Return for each token the earliest end of the batch that generates it, from the origin (0: the arrival)."""
+    """Return the earliest end of the batch that generates each token of each request, from the origin."""
     chains = program.chains
     least = [least_times(program.instance, chain) for chain in chains]
     arrivals = [chain.request.arrival - program.clock.origin for chain in chains]
@@ -19,9 +19,9 @@ def earliest(program: BigM) -> list[list[float]]:
 
 
 def narrow_waits(program: BigM) -> None:
-    """`call_interval` needs no M but the call's own time L (`docs/formulation.md`), from the first end of its segment.
+    """Give `call_interval` the call's own time L for M, from the first end of its segment (`docs/formulation.md`).
 
-    Implied, as is that no token comes earlier than its request can generate it.
+    Implied, as is that no token comes before its request can generate it.
     """
     if isinstance(program.clock, Starts):
         first, _ = windows(program)
@@ -74,8 +74,8 @@ def progress_takes_time(program: BigM) -> Rows:
 def rest_takes_time(program: BigM) -> Rows:
     """at[i,q] >= t[j] + D[j] + rest[i,j] - T y[i,q,j-1], for the last token; makespan: end >= t[j] + D[j] + rest.
 
-    The rest is what the tokens after the next take at least, and one batch for the next, of which chunks and the
-    call may lie behind. Implied.
+    The rest: what the tokens after the next take at least, and one batch for the next (its chunks and its call may lie
+    behind). Implied.
     """
     clock = program.clock
     if not isinstance(clock, Starts):

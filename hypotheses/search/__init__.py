@@ -1,4 +1,4 @@
-"""Search for counterexamples: instances of a bounded family on which a policy is as far from optimal as can be."""
+"""Search for counterexamples: instances of a bounded family on which a policy is farthest from optimal."""
 
 from hypotheses.search.ratio import Claim, Optima, judge
 from hypotheses.search.run import SearchRecord, search

@@ -1,4 +1,4 @@
-"""How far a policy is from optimal on an instance, and what of that is proved."""
+"""How far a policy is from optimal on an instance, and how much is proved."""
 
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
@@ -18,10 +18,10 @@ SECONDS = 5.0  # what one exact search may take
 
 @dataclass(frozen=True)
 class Claim:
-    """A policy's value on an instance, the value of the best schedule known, and a lower bound.
+    """A policy's value on an instance, the best value known, and a lower bound.
 
-    The optimum lies between `bound` and `best`. So the true ratio, value / optimum, is at least value / best and at
-    most value / bound. It is claimed as the ratio if the two are equal, and proved if a certificate says so.
+    The true ratio, value / optimum, lies between value / best and value / bound. It is claimed if these are equal, and
+    proved if a certificate says so.
     """
 
     instance: Instance
@@ -34,16 +34,16 @@ class Claim:
 
     @property
     def decided(self) -> bool:
-        """Whether `best` is the optimum, if only on a word."""
+        """Whether `best` is the optimum, if only by a claim."""
         return self.best == self.bound
 
     @property
     def proved(self) -> bool:
-        """Whether a certificate says that `best` is the optimum."""
+        """Whether a certificate proves that `best` is the optimum."""
         return self.known is not None and self.known.status == "optimal"
 
     def certified(self, seconds: float = CERTIFY_SECONDS) -> Self:
-        """Return it with a certificate of its optimum, if the ladder of bounds finds one in the time."""
+        """Return it with a certificate of its optimum, if the ladder of bounds finds one in time."""
         if self.known is None or not self.decided or self.proved:
             return self
         found = best_bound(self.instance, self.objective, time_limit=seconds, upper=self.best)
@@ -57,21 +57,21 @@ class Claim:
 
     @property
     def at_least(self) -> Fraction:
-        """Return value / best: no more than the true ratio, whether or not `best` is optimal."""
+        """Return value / best."""
         return Fraction(self.value) / Fraction(self.best)
 
     @property
     def at_most(self) -> Fraction | None:
-        """Return value / bound, no less than the true ratio (None: the bound is 0)."""
+        """Return value / bound (None: the bound is 0)."""
         return Fraction(self.value) / Fraction(self.bound) if self.bound else None
 
     @property
     def ratio(self) -> Fraction | None:
-        """Return the true ratio, or None if the optimum is not certified."""
+        """Return the true ratio, if certified."""
         return self.at_least if self.proved else None
 
     def to_json(self) -> dict[str, Any]:
-        """Return the claim without the instance, JSON-ready; ratios as exact fractions in text."""
+        """Return the claim without the instance, JSON-ready; ratios are exact fractions in text."""
         numbers = {"value": self.value, "best": self.best, "bound": self.bound}
         ratios = {"ratio": self.ratio, "at_least": self.at_least, "at_most": self.at_most}
         return {
@@ -88,13 +88,13 @@ Canonical = tuple[str, str, tuple[str, ...]]
 
 
 def canonical(instance: Instance) -> Canonical:
-    """Return what instances share that differ only in the order, the ids and the name of their requests."""
+    """Return a key that disregards the order, the ids and the name of the requests."""
     requests = sorted(request.shape.model_dump_json() for request in instance.requests)
     return instance.machine.model_dump_json(), instance.cost.model_dump_json(), tuple(requests)
 
 
 class Optima:
-    """The exact search with a memory: each optimum of an objective is looked for once, up to the order of requests."""
+    """The exact search with a memory, up to the order of requests."""
 
     def __init__(self, objective: str) -> None:
         if check_objective(objective) == "late-requests":
@@ -103,7 +103,7 @@ class Optima:
         self.known: dict[Canonical, Result] = {}
 
     def of(self, instance: Instance) -> Result:
-        """Return the best schedule found and the bound of the search, of the instance or one in another order.
+        """Return the best schedule and the bound found, perhaps for another order of the requests.
 
         Raises KeyboardInterrupt on Ctrl-C.
         """
@@ -116,8 +116,7 @@ class Optima:
 def judge(instance: Instance, policy: Policy, optima: Optima) -> Claim:
     """Run a policy and the exact search on an instance.
 
-    Raises PolicyError or Unsuited where the policy gives no schedule: then there is no ratio. Contradiction if its
-    value is below the bound of the search.
+    Raises PolicyError or Unsuited where the policy gives no schedule; Contradiction if its value is below the bound.
     """
     trace = trace_policy(instance, policy)
     value, known = objective_value(trace, optima.objective), optima.of(instance)

@@ -1,8 +1,8 @@
-"""The search for a policy's worst instance of a family: every member of small sizes, then annealing, then shrinking.
+"""A policy's worst instance of a family: every member of small sizes, then annealing, then shrinking.
 
-The annealing is over whole numbers, by SciPy's dual annealing, which kvbound needs anyway. Its visits are heavy-tailed
-jumps of all coordinates at once, then of one after another, with restarts; its local search needs gradients and is left
-out. Coordinates are real there; each whole number has an interval of length one.
+SciPy's dual annealing, over whole numbers: heavy-tailed jumps of all coordinates at once, then of one after another,
+with restarts; its local search needs gradients and is left out. Coordinates are real there; each whole number has an
+interval of length one.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Height = Callable[[Sequence[int]], float]
 def maximise(height: Height, axes: Sequence[range], calls: int, seed: int) -> None:
     """Ask for the height at up to about `calls` points, ever higher ones; the caller keeps the best.
 
-    `axes` are the values of each coordinate, in steps of one. Those that have one value only are not searched.
+    `axes` are the values of each coordinate, in steps of one.
     """
     from scipy.optimize import dual_annealing
 
@@ -46,13 +46,12 @@ def maximise(height: Height, axes: Sequence[range], calls: int, seed: int) -> No
 ENUMERATED = 5_000  # a family of more members (up to the order of requests) is not listed, but searched
 
 POINTS = 20
-"""Points of the annealing for each step at most; those where no instance is, since a request would not fit, are
-none."""
+"""Most points of the annealing for each step; points without an instance are no steps."""
 
 
 @dataclass
 class SearchRecord:
-    """What a search has seen: the worst instance, and of which sizes it has seen every one."""
+    """The worst instance seen, and the sizes seen whole."""
 
     claim: Claim | None = None
     looked: int = 0  # instances judged
@@ -65,7 +64,7 @@ class SearchRecord:
     stopped: str = "ended"  # why the search ended: "ended" (steps, or nothing left), "time limit" or "interrupted"
 
     def to_json(self) -> dict[str, Any]:
-        """Return what scripts read."""
+        """Return the record for scripts."""
         counts = {"looked": self.looked, "undecided": self.undecided, "failed": self.failed}
         claim = None if self.claim is None else self.claim.to_json()
         return {"claim": claim, **counts, "complete": self.complete, "stopped": self.stopped}
@@ -88,12 +87,11 @@ def search(
     """Look for the instance of `family` on which `policy` has the largest ratio to the optimum.
 
     Sizes from one request on are listed whole while they have at most `ENUMERATED` members; if the largest is not
-    listed, `steps` members of it are tried by simulated annealing, with `seed`. The worst is then shrunk, and its
-    optimum certified. `seconds` ends listing and annealing after the first instance (None: no limit). Ctrl-C ends the
-    search with the worst so far. Without `seconds` the same arguments give the same result, unless an exact search
-    strikes its limits. `optima` may be shared by hunts.
+    listed, `steps` members are tried by simulated annealing, with `seed`. The worst is then shrunk, and its optimum
+    certified. `seconds` ends listing and annealing after the first instance (None: no limit); without it the result is
+    reproducible, unless an exact search strikes its limits. Ctrl-C keeps the worst so far. Searches may share `optima`.
 
-    Raises BadInput for an unknown policy or objective, and Unsuited where the machine is not one for the policy.
+    Raises BadInput for an unknown policy or objective, and Unsuited where the policy does not fit the machine.
     """
     chosen = get_policy(policy) if isinstance(policy, str) else policy
     run = _RunningSearch(chosen, optima or Optima(objective), seconds, progress)
@@ -106,12 +104,10 @@ def search(
 
 
 class _Over(Exception):
-    """The search is over, and why: `SearchRecord.stopped`."""
+    """The search is over, for the reason `SearchRecord.stopped`."""
 
 
 class _RunningSearch:
-    """One search on its way."""
-
     def __init__(self, policy: Policy, optima: Optima, seconds: float | None, progress: Progress | None) -> None:
         self.policy, self.optima, self.progress = policy, optima, progress
         self.started = time.monotonic()
@@ -119,7 +115,6 @@ class _RunningSearch:
         self.seen = SearchRecord()
 
     def search(self, family: SearchSpace, steps: int, seed: int) -> None:
-        """List what is small enough, then anneal, until the time is over."""
         try:
             for n in range(1, family.requests + 1):
                 size = replace(family, requests=n)
@@ -131,7 +126,6 @@ class _RunningSearch:
             self.seen.stopped = str(over)
 
     def every(self, family: SearchSpace) -> None:
-        """Judge every member."""
         doubts = self.seen.undecided + self.seen.failed
         for member in family.members():
             self.look(member)
@@ -139,7 +133,6 @@ class _RunningSearch:
             self.seen.complete.append(family.requests)
 
     def anneal(self, family: SearchSpace, steps: int, seed: int) -> None:
-        """Try members by simulated annealing."""
         last = self.seen.looked + steps
 
         def height(numbers: Sequence[int]) -> float:
@@ -152,21 +145,21 @@ class _RunningSearch:
         maximise(height, family.axes(), POINTS * steps, seed)
 
     def shrink(self) -> None:
-        """Shrink the worst, whatever the time, and certify its optimum; Ctrl-C keeps the smallest so far."""
+        """Whatever the time; Ctrl-C keeps the smallest so far."""
         self.seen.unshrunk, self.deadline = self.seen.claim, None
         if self.seen.claim is not None:
             self.seen.claim = shrink(self.seen.claim, self.smaller)
             self.seen.claim = self.seen.claim.certified()
 
     def smaller(self, instance: Instance) -> Claim | None:
-        """Judge an instance that is smaller than the worst so far, and keep it if it is as bad."""
+        """Keep it if it is as bad as the worst."""
         before, claim = self.seen.claim, self.look(instance)
         if claim is not None and before is not None and claim.at_least == before.at_least:
             self.seen.claim = claim
         return claim
 
     def look(self, instance: Instance) -> Claim | None:
-        """Judge an instance and keep it if it is worse than all before; None where the policy gives no schedule."""
+        """Keep it if it is the worst; None where the policy gives no schedule."""
         now, seen = time.monotonic(), self.seen
         if self.deadline is not None and now > self.deadline and seen.looked:
             raise _Over("time limit")

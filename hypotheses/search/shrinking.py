@@ -1,4 +1,4 @@
-"""Make a counterexample smaller for as long as it stays as bad: fewer requests, calls and tokens, shorter calls."""
+"""Make a counterexample smaller while it stays as bad."""
 
 from collections.abc import Callable, Iterator
 from typing import TypeVar
@@ -13,9 +13,9 @@ Shrunk = TypeVar("Shrunk", bound=Noun)
 
 
 def shrink(claim: Claim, judge: Judge) -> Claim:
-    """Return a claim of at least the same ratio (of `at_least`) on an instance that no one step makes smaller.
+    """Return a claim of at least the same ratio (of `at_least`) that no one step makes smaller.
 
-    Each step of `smaller` takes away from the instance, so this ends; a larger ratio is welcome.
+    Each step of `smaller` takes away from the instance, so this ends.
     """
     while (better := _step(claim, judge)) is not None:
         claim = better
@@ -23,7 +23,6 @@ def shrink(claim: Claim, judge: Judge) -> Claim:
 
 
 def _step(claim: Claim, judge: Judge) -> Claim | None:
-    """Return the first smaller instance that is as bad, or None."""
     for instance in smaller(claim.instance):
         found = judge(instance)
         if found is not None and found.at_least >= claim.at_least:
@@ -32,7 +31,7 @@ def _step(claim: Claim, judge: Judge) -> Claim | None:
 
 
 def smaller(instance: Instance) -> Iterator[Instance]:
-    """Yield the instances that are one step smaller, the largest steps first; those that cannot be are left out."""
+    """Yield the possible instances that are one step smaller, the largest steps first."""
     requests = instance.requests
     if len(requests) > 1:
         for i in range(len(requests)):
@@ -46,7 +45,7 @@ def smaller(instance: Instance) -> Iterator[Instance]:
 
 
 def _made(instance: Instance, requests: list[Request], memory: int | None = None) -> Iterator[Instance]:
-    """Yield the instance with these requests, numbered anew and the first arrival at tick 0, if it is possible."""
+    """Numbered anew, the first arrival at tick 0, if possible."""
     first = min(request.arrival for request in requests)
     numbered = tuple(r.replace(id=f"R{i}", arrival=r.arrival - first) for i, r in enumerate(requests, 1))
     machine = instance.machine if memory is None else instance.machine.replace(memory=memory)
@@ -57,7 +56,7 @@ def _made(instance: Instance, requests: list[Request], memory: int | None = None
 
 
 def _less(request: Request) -> Iterator[Request]:
-    """Yield the request with a call less, or with a number halved or lower by one."""
+    """A call less, or a number halved or lower by one."""
     segments = request.segments
     for k, segment in enumerate(segments):
         if segment.call is not None:
@@ -71,7 +70,6 @@ def _less(request: Request) -> Iterator[Request]:
 
 
 def _with_less(noun: Shrunk, **leasts: int) -> Iterator[Shrunk]:
-    """Yield it with one of its numbers halved, or one less, but no lower than the least."""
     for name, least in leasts.items():
         number = getattr(noun, name)
         lower = {less for less in (number // 2, number - 1) if least <= less < number}

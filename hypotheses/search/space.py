@@ -1,4 +1,4 @@
-"""A bounded family of instances: the largest of each quantity, and how its members are numbered and listed."""
+"""A bounded family of instances, its members numbered and listed."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ UNIT = Cost.unit()
 
 @dataclass(frozen=True)
 class SearchSpace:
-    """All instances within the bounds; the first request to arrive does so at tick 0.
+    """All instances within the bounds; the first request arrives at tick 0.
 
-    `requests` is their number, exactly. `memory` is at most so much, and at least what each request needs alone;
-    `prompt` and `decode` (tokens of a segment) go from 1 to their bounds, `calls` of a request, `duration` (ticks),
-    `returns` (tokens) and `arrival` (ticks) from 0. `machine` gives everything else of the machine.
+    `requests` is exact. `memory` is a maximum, and at least what each request needs alone; `prompt` and `decode`
+    (tokens of a segment) go from 1 to their bounds, `calls` of a request, `duration` (ticks), `returns` (tokens) and
+    `arrival` (ticks) from 0. `machine` gives the rest of the machine.
     """
 
     requests: int = 3
@@ -51,9 +51,9 @@ class SearchSpace:
             raise BadInput(f"handling is one of {', '.join(HANDLINGS)}, not {self.handling!r}")
 
     def instance(self, memory: int, shapes: Sequence[Shape]) -> Instance | None:
-        """Return the member with these requests, the first arrival moved to tick 0; None if one can never fit.
+        """Return the member with these requests, the first at tick 0; None if one can never fit.
 
-        Memory below what the largest request needs is raised to that, up to the bound.
+        Memory is raised to the need of the largest request, up to the bound.
         """
         first = min(shape[0] for shape in shapes)
         try:
@@ -83,14 +83,14 @@ class SearchSpace:
     # --- by numbers, for the annealing ---------------------------------------------------------------------------
 
     def axes(self) -> list[range]:
-        """Return the values of each coordinate of a member: its memory, then request after request."""
+        """Return the values of each coordinate: memory, then request after request."""
         request = [*self._request_axes, range(self.calls + 1), *self._call_axes * self.calls]
         return [range(1, self.memory + 1), *request * self.requests]
 
     def member(self, numbers: Sequence[int]) -> Instance | None:
-        """Return the member at these coordinates (None: there is none); calls beyond a request's number do not count.
+        """Return the member at these coordinates, or None; calls beyond a request's number do not count.
 
-        Several vectors of coordinates may lead to the same member, and every member is reached.
+        Every member is reached, some by several vectors.
         """
         rest = iter(numbers)
         memory = next(rest)
@@ -112,21 +112,21 @@ class SearchSpace:
     # --- all of them ---------------------------------------------------------------------------------------------
 
     def shapes(self) -> list[Shape]:
-        """Return every request there can be."""
+        """Return every possible request."""
         part = list(product(*self._call_axes))
         later = [parts for k in range(self.calls + 1) for parts in product(part, repeat=k)]
         return list(product(*self._request_axes, later))
 
     def count(self) -> int:
-        """Return an upper bound on the number of members, of those that differ in the order of requests one."""
+        """Return an upper bound on the number of members, up to the order of requests."""
         part, request = (prod(map(len, axes)) for axes in (self._call_axes, self._request_axes))
         shapes = request * sum(part**k for k in range(self.calls + 1))
         return comb(shapes + self.requests - 1, self.requests) * self.memory
 
     def members(self) -> Iterator[Instance]:
-        """Yield every member once; those that differ only in the order of their requests follow one another.
+        """Yield every member once; those that differ only in the order of requests follow one another.
 
-        The optimum does not depend on the order of requests; a policy may, since it decides ties by it.
+        A policy's ties may depend on that order.
         """
         for shapes in combinations_with_replacement(self.shapes(), self.requests):
             smallest = self.instance(1, shapes)

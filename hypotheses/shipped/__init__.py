@@ -1,1 +1,1 @@
-"""The hypotheses that come with kvbound: a question a file, with one or several claims."""
+"""The hypotheses of kvbound: a question a file, with one or several claims."""

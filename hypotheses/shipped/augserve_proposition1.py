@@ -10,7 +10,7 @@ N = 4
 
 
 def lone(generated: int, returned: int) -> Instance:
-    """Return one request that generates so many tokens, the last of them after a call that takes no time."""
+    """Return one request that generates `generated` tokens, the last of them after a call that takes no time."""
     machine = Machine(memory=100, batch_tokens=N)
     return calling([(1, generated - 1, 0, returned, 1)], machine, "preserve")
 

@@ -20,7 +20,7 @@ def beside_a_clock(context: int, duration: int, quadratic: bool) -> Instance:
 
 
 def held_for(case: Case, ticks: int, label: str) -> Held:
-    """Return the schedule that holds the KV of the call for so many ticks, and drops it then."""
+    """Return the schedule that drops the KV of the call after `ticks`."""
     first, (call,) = case.instance.requests[0], case.instance.requests[0].calls
     batches = [Batch(start=0, work={"R1": first.prompt, "R2": 1})]
     for tick in range(call.duration):
@@ -44,7 +44,7 @@ def wastes_at_most_twice(case: Case) -> Fails | Fraction:
 def before_others(context: int, others: int) -> Instance:
     """Return R1, whose call lasts one tick beyond the break-even, and short requests that come as it begins.
 
-    None of them fits beside the KV of R1; all together fit without it.
+    None fits beside the KV of R1; all fit without it.
     """
     duration = (context + 1) ** 2 // context + 1
     return paused(context, duration, [(2, 1, context)] * others, context + 1, THEORY, PER_TOKEN)

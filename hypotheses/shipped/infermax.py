@@ -22,7 +22,7 @@ MACHINE = Machine(memory=sum(CONTEXTS), host_memory=0, chunked=False)
 
 
 class LongestEvicted(Infermax):
-    """As infermax, with the running requests in the opposite order: the longest is evicted."""
+    """As infermax, with the running requests reversed: the longest is evicted."""
 
     name = "longest-evicted"
 
@@ -41,7 +41,7 @@ def as_the_paper_says(case: Case) -> Fails | None:
 
 
 def three_paused() -> Instance:
-    """Return three requests that fill the memory in their calls, and one that comes then and needs 6 tokens of it."""
+    """Return three requests that fill the memory in their calls, and one that then needs 6 tokens of it."""
     begun = sum(context**2 for context in CONTEXTS)
     sizes = [*((context, 2) for context in CONTEXTS), (FREED, 1, begun)]
     return pausing(plain(sizes, sum(CONTEXTS), MACHINE, QUADRATIC), CALL, dict.fromkeys(("R1", "R2", "R3"), "free"))
@@ -72,7 +72,7 @@ def shortest_is_best(case: Case) -> Fails | None:
 
 
 def patient() -> Iterator[Instance]:
-    """Yield requests that may wait 100 ticks between two tokens, which is several batches."""
+    """Yield requests that may wait 100 ticks, several batches, between two tokens."""
     slo = Slo(tpot=Fraction(100))
     for given in plain_family((2, 3), (1, 2, 3, 4), (1, 2, 3, 4), INFERMAX, LINEAR):
         yield given.replace(requests=tuple(request.replace(slo=slo) for request in given.requests))

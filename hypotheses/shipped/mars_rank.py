@@ -5,7 +5,7 @@ from kvcore.instance import Request
 
 
 def area(request: Request) -> int:
-    """Return the token-ticks that a request holds if it runs alone at one token a tick, its calls handled as given."""
+    """Return the token-ticks of a request alone at one token a tick, its calls handled as given."""
     held, total = 0, 0
     known = request.prompt
     for segment in request.segments:

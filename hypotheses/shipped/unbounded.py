@@ -47,7 +47,7 @@ def one_within_three(case: Case) -> Fails | Fraction:
 def exponent(
     of: str, words: str, share: Fraction, make: Callable[[int], Instance], end: int, policies: tuple[str, str]
 ) -> Hypothesis:
-    """Return that a ratio is at least `share` times the square root of the memory, in the family of another."""
+    """Claim that a ratio is at least `share` times the root of the memory, in the family of another."""
 
     def judge(case: Case) -> Fails | Fraction:
         root = isqrt(case.instance.machine.memory or 0)

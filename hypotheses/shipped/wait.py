@@ -14,21 +14,21 @@ PAUSING = THEORY.replace(pause=True)
 
 
 def with_thresholds(threshold: int, sizes: list[tuple[int, int, int]]) -> Instance:
-    """Return the requests, and memory for so many of each type at every stage."""
+    """Return the requests, and memory for `threshold` of each type at every stage."""
     kinds = {size[:2] for size in sizes}
     memory = sum(prompt + k for prompt, output in kinds for k in range(output))
     return plain(sizes, threshold * memory, PAUSING)
 
 
 def gathering() -> Iterator[Instance]:
-    """Yield up to four requests of two types, each at one of three distances, with memory for thresholds of 2."""
+    """Yield up to four requests of two types, each at one of three distances; memory for thresholds of 2."""
     for count, kinds, gap in product((2, 3, 4), combinations(TYPES, 2), (0, 1, 3)):
         for chosen in product(kinds, repeat=count):
             yield with_thresholds(2, [(*kind, gap * place) for place, kind in enumerate(chosen)])
 
 
 def fluid() -> Iterator[Instance]:
-    """Yield one or two requests of each of one or two types at every tick, with memory for thresholds as many."""
+    """Yield one or two requests of one or two types at every tick, and memory for thresholds as many."""
     for each, ticks, count in product((1, 2), (1, 2, 3, 4), (1, 2)):
         for kinds in combinations(TYPES, count):
             yield with_thresholds(each, [(*kind, tick) for tick in range(ticks) for kind in kinds for _ in range(each)])

@@ -1,4 +1,4 @@
-"""Workloads drawn from what the papers publish of theirs, one request after another; `docs/data.md` says where from."""
+"""Workloads drawn from what the papers publish (`docs/data.md`)."""
 
 from __future__ import annotations
 
@@ -25,10 +25,9 @@ MOST = 10_000_000  # requests that a workload may have
 class Workload:
     """Requests of a kind: `n` of them, or those that arrive within `minutes`, or whichever ends first.
 
-    All arrive at tick 0, or at `rate` per second: a Poisson process, or with Gamma gaps of coefficient of variation
-    `cv`. Ticks are of `tick` seconds. Every request has the service-level objectives that are given: seconds to its
-    first token, and seconds of latency per token generated. What is drawn of the requests does not depend on the
-    arrivals: each has its own `random.Random`, made from the seed.
+    Without `rate` (per second) all arrive at tick 0; with it as a Poisson process, or with Gamma gaps of coefficient of
+    variation `cv`. `tick` is in seconds; objectives are seconds to the first token, and of latency per token generated.
+    Requests do not depend on the arrivals: each has its own `random.Random`.
     """
 
     kind: str
@@ -58,7 +57,7 @@ class Workload:
 
     @property
     def name(self) -> str:
-        """The kind and everything that was given, as one word."""
+        """The kind and all parameters given, as one word."""
         given = {
             **self.parameters, "n": self.n, "rate": self.rate, "cv": self.cv, "minutes": self.minutes,
             "slo-ttft": self.slo_ttft, "slo-normalized": self.slo_normalized, "seed": self.seed,
@@ -93,13 +92,10 @@ def generate(
     tick: Fraction = TICK,
     **parameters: Any,
 ) -> Instance:
-    """Return an instance of drawn requests, every call of them `free`; the arguments are the fields of `Workload`.
+    """Return an instance of drawn requests, every call `free`; the arguments are the fields of `Workload`.
 
-    `parameters` belong to the kind: `share`, `prompt` and `output`, `mix`. Unless given, the machine is GPT-J-6B on an
-    A100, which InferCept measured.
-
-    Raises:
-        BadInput: an argument is out of range or means nothing here, or a request does not fit the machine.
+    `parameters` belong to the kind: `share`, `prompt` and `output`, `mix`. The default machine is InferCept's GPT-J-6B
+    on an A100. BadInput: an argument is out of range or means nothing here, or a request does not fit the machine.
     """
     from costmodels import GPT_J_6B
 
@@ -108,5 +104,5 @@ def generate(
 
 
 def instance_of(workload: Workload, machine: Machine, cost: Cost, requests: Sequence[Request]) -> Instance:
-    """Return an instance of the workload with these of its requests; BadInput if one does not fit."""
+    """Return an instance of these requests of the workload; BadInput if one does not fit."""
     return build_instance(workload.kind, requests, machine, workload.name, workload.tick, cost)

@@ -1,8 +1,7 @@
-"""Requests with calls, from what a table says of a type: durations, number of calls, and contexts at the calls.
+"""Requests with calls, from a table's durations, numbers of calls, and contexts at the calls.
 
-Distributions are given by mean and standard deviation, and draw from Python's `random.Random`. Tables in papers give
-two moments and no distribution; the choices are ours: lognormal for the duration of a call (networks and people: a long
-tail), Gamma for lengths of contexts and numbers of calls, geometric for what is known by its mean alone.
+Papers give mean and standard deviation. We chose lognormal durations (networks and people: a long tail), Gamma contexts
+and numbers of calls, geometric where only the mean is known.
 """
 
 import math
@@ -35,9 +34,9 @@ def gamma(draw: random.Random, moments: Moments) -> float:
 
 
 def count(draw: random.Random, moments: Moments) -> int:
-    """Draw a whole number of at least 1: a Gamma variate above 1, rounded up or down at random, so the mean is exact.
+    """Draw a whole number of at least 1: a Gamma variate above 1, rounded at random, so the mean is exact.
 
-    Rounding adds about 1/6 to the variance, which is taken off before; the deviation is exact within 2 %.
+    The 1/6 that rounding adds to the variance is taken off before; the deviation is exact within 2 %.
     """
     above = Moments(moments.mean - 1, math.sqrt(moments.deviation**2 - 1 / 6))
     return 1 + math.floor(gamma(draw, above) + draw.random())
@@ -52,7 +51,7 @@ def geometric(draw: random.Random, mean: float) -> int:
 
 @dataclass(frozen=True)
 class CallType:
-    """A type of calls: seconds of a call, calls of a request, KV tokens held when one starts; tokens between."""
+    """Seconds of a call, calls of a request, KV tokens held when one starts; tokens between."""
 
     seconds: Moments
     calls: Moments
@@ -61,9 +60,9 @@ class CallType:
     returns: float  # mean tokens that a call returns
 
     def request(self, id: str, draw: random.Random, tick: Fraction) -> Request:
-        """Draw a request; its mean context over its calls is what is drawn from `context`.
+        """Draw a request; `context` gives its mean context over its calls.
 
-        Where that context is too short for what lies between the calls, these lengths are scaled down.
+        Lengths between the calls are scaled down where that is too short for them.
         """
         calls = count(draw, self.calls)
         context = max(1, round(gamma(draw, self.context)))
@@ -75,7 +74,6 @@ class CallType:
         return Request(id=id, prompt=prompt, segments=tuple(segments))
 
     def _lengths(self, draw: random.Random, calls: int, context: int) -> tuple[list[int], list[int]]:
-        """Draw what is decoded before each call and after the last one, and what the calls return."""
         decodes = [geometric(draw, self.decode) for _ in range(calls + 1)]
         returns = [geometric(draw, self.returns + 1) - 1 for _ in range(calls)]
         shorter = context / max(context, _mean_growth(decodes, returns))
@@ -86,6 +84,5 @@ class CallType:
 
 
 def _mean_growth(decodes: list[int], returns: list[int]) -> float:
-    """Return by how much the context at a call exceeds the prompt, on average over the calls."""
     grown = accumulate(decode + back for decode, back in zip(decodes, [0, *returns], strict=True))
     return sum(list(grown)[: len(returns)]) / len(returns) - 1

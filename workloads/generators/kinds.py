@@ -1,4 +1,4 @@
-"""The kinds of requests that are drawn: of each a function `draw(random, tick, n, **parameters)` that yields them."""
+"""The kinds of requests: each a function `draw(random, tick, n, **parameters)` that yields them."""
 
 import random
 from collections.abc import Callable, Iterator
@@ -22,14 +22,12 @@ TYPES = {
 }
 """Seconds of a call, calls of a request, context at a call (InferCept, Table 1); decode and returned tokens.
 
-The table gives no lengths between the calls: those are the means of the released mixture (`kvbound import infercept`).
+The lengths between the calls are the means of the released mixture (`kvbound import infercept`).
 """
 QA = TYPES["qa"]
 TOOLBENCH = CallType(Moments(1.72, 3.33), Moments(2.45, 1.81), QA.context, QA.decode, QA.returns)
-"""The moments that LAMPS (Table 2) and MARS (Table 1) give for ToolBench.
-
-They give no lengths. Contexts and the tokens between calls are those of the closest type of InferCept, `qa`: questions
-to a service over the network.
+"""Moments of LAMPS (Table 2) and MARS (Table 1) for ToolBench; lengths are those of the closest type of InferCept,
+`qa`.
 """
 SHORT, LONG = (8, 16), (512, 1024)  # the lengths, in tokens, that are equally likely in a group of INFERMAX's mixes
 GROUPS = {"siso": (SHORT, SHORT), "silo": (SHORT, LONG), "liso": (LONG, SHORT), "lilo": (LONG, LONG)}
@@ -38,7 +36,7 @@ MIXES = tuple("+".join(pair) for pair in combinations(GROUPS, 2))
 
 
 def infercept(draw: random.Random, tick: Fraction, n: int | None) -> Iterator[Request]:
-    """Yield requests of six types without end; every type is equally likely, as in InferCept's mixture."""
+    """Yield requests of six types without end, equally likely, as in InferCept's mixture."""
     names = tuple(TYPES)
     for number in count(1):
         name = names[draw.randrange(len(names))]
@@ -51,9 +49,9 @@ def toolbench(draw: random.Random, tick: Fraction, n: int | None) -> Iterator[Re
 
 
 def mixed(draw: random.Random, tick: Fraction, n: int | None, *, share: Fraction = Fraction(1, 2)) -> Iterator[Request]:
-    """Yield InferCept's without end; each makes no calls with probability `share` (MARS, Appendix C.2): it is `plain`.
+    """Yield InferCept's without end; with probability `share` one makes no calls (MARS, Appendix C.2) and is `plain`.
 
-    Without its calls a request generates all its tokens in one segment, and nothing is returned.
+    It generates all its tokens in one segment, and nothing is returned.
     """
     if not 0 <= share <= 1:
         raise BadInput(f"--share, of requests without calls, is from 0 to 1, not {share}")
@@ -69,7 +67,7 @@ def _without_calls(request: Request) -> Request:
 def fixed(
     draw: random.Random, tick: Fraction, n: int | None, *, prompt: int = 1024, output: int = 1024
 ) -> Iterator[Request]:
-    """Yield like requests without end, as in INFERMAX's Sections 4.2 to 4.5: `prompt` and `output` tokens each."""
+    """Yield identical requests without end, as in INFERMAX's Sections 4.2 to 4.5."""
     for what, tokens in (("--prompt", prompt), ("--output", output)):
         if not 1 <= tokens <= LIMIT:
             raise BadInput(f"{what} is from 1 to {LIMIT} tokens, not {tokens}")
@@ -78,9 +76,9 @@ def fixed(
 
 
 def infermax_mix(draw: random.Random, tick: Fraction, n: int | None, *, mix: str = "siso+lilo") -> Iterator[Request]:
-    """Yield `n` requests, half of each group of the mix (the first has one more if n is odd), in a random order.
+    """Yield `n` requests, half of each group of the mix (one more of the first if n is odd), in a random order.
 
-    As in INFERMAX's Section 4.6: short or long prompts with short or long outputs.
+    As in INFERMAX's Section 4.6.
     """
     groups = tuple(mix.lower().split("+"))
     if len(groups) != 2 or groups[0] == groups[1] or not set(groups) <= set(GROUPS):
@@ -91,7 +89,7 @@ def infermax_mix(draw: random.Random, tick: Fraction, n: int | None, *, mix: str
 
 
 def _shuffled(draw: random.Random, groups: tuple[str, ...], left: dict[str, int]) -> Iterator[Request]:
-    """Draw from an urn with so many `left` of each group: every order is equally likely."""
+    """Every order is equally likely."""
     for number in range(1, sum(left.values()) + 1):
         group = groups[draw.randrange(sum(left.values())) >= left[groups[0]]]
         left[group] -= 1
@@ -102,7 +100,7 @@ def _shuffled(draw: random.Random, groups: tuple[str, ...], left: dict[str, int]
 
 @dataclass(frozen=True)
 class GeneratorKind:
-    """A kind of requests: what draws them, what they are, and from where."""
+    """A kind of requests: its drawing function, its description, and its source."""
 
     draw: Callable[..., Iterator[Request]]
     what: str

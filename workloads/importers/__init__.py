@@ -1,4 +1,4 @@
-"""Traces of real requests as instances: one file for each source; `docs/data.md` describes their formats."""
+"""Traces of real requests as instances, a file for each source (`docs/data.md`)."""
 
 from workloads.importers.agent_traces import read_agent_traces as read_agent_traces
 from workloads.importers.azure import read_azure as read_azure

@@ -1,6 +1,6 @@
-"""Sessions of coding agents: long contexts that grow from call to call, with the pauses of the tools between.
+"""Sessions of coding agents: contexts that grow from call to call, with pauses for tools.
 
-Derived from the public recordings of callanjfox/kv-cache-tester; `docs/data.md` says what each column is.
+Source: recordings of callanjfox/kv-cache-tester; columns in `docs/data.md`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,6 @@ MACHINE = Machine(memory=None, host_memory=0, batch_tokens=512, evict=True)  # i
 
 
 def _label(row: Row) -> str:
-    """Return `main-TRACE`, or `sub-TRACE/SUB` for an agent that `main` started."""
     trace, agent = row.label("trace_id"), row.label("agent")
     return f"main-{trace}" if agent == "main" else f"sub-{trace}/{agent.removeprefix('main/')}"
 
@@ -45,16 +44,14 @@ def read_agent_traces(
     tick: Fraction = TICK,
     cost: Cost = Cost.unit(),
 ) -> Instance:
-    """Return the sessions of the file as requests with free calls, in ticks of `tick` seconds, in order of arrival.
+    """Return the sessions of the file as requests with free calls, in ticks of `tick` seconds, by arrival.
 
-    The rows of a session (`trace_id`, `agent`) are the segments of a request; `docs/data.md` says where a session
-    begins a new one. With `drop_too_long`, requests whose last token does not fit the memory are left out; the name of
-    the instance says how many. With `take`, that many of the others are drawn without replacement by
-    `random.Random(seed).sample`.
+    The rows of a session (`trace_id`, `agent`) are the segments of a request (`docs/data.md`). With `drop_too_long`,
+    requests that do not fit the memory are left out; the instance's name counts them. With `take`, that many are drawn
+    without replacement by `random.Random(seed).sample`.
 
-    Raises:
-        BadInput: the file is not such a table (with line and column), a request does not fit, or an argument is out of
-            range.
+    BadInput: the file is not such a table (with line and column), a request does not fit, or an argument is out of
+    range.
     """
     drawn = Selection(sample=take, seed=seed)
     fitting = machine if drop_too_long else None

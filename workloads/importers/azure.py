@@ -1,6 +1,6 @@
-"""The Azure LLM inference traces of 2023 and 2024: arrivals, prompt and output lengths, without calls.
+"""The Azure LLM inference traces of 2023 and 2024: arrivals, prompt and output lengths.
 
-Published with Splitwise (ISCA 2024). `docs/data.md` says what each column is, and under which licence.
+Published with Splitwise (ISCA 2024); columns and licence in `docs/data.md`.
 """
 
 from __future__ import annotations
@@ -28,10 +28,7 @@ def read_azure(
 ) -> Instance:
     """Return the first `take` rows of the file (None: all) as an instance: ticks of `tick` seconds.
 
-    A row is a request without calls; it arrives as many seconds after the first as its TIMESTAMP says, rounded up to
-    whole ticks.
-
-    Raises:
-        BadInput: the file is not such a table (with line and column), or an argument is out of range.
+    A row is a request without calls; arrivals count from the first TIMESTAMP, rounded up to ticks. BadInput: the file
+    is not such a table (with line and column), or an argument is out of range.
     """
     return read_trace(path, COLUMNS, machine=machine, selection=Selection(take=take), tick=tick, cost=cost)

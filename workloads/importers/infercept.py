@@ -1,7 +1,6 @@
 """The InferCept mixture of augmented requests, as lengths and durations: 397 requests with 1,841 calls.
 
-Prompts, decode lengths, call durations and what calls return were published with InferCept (ICML 2024). `docs/data.md`
-says what each column is, where the data comes from and under which licence.
+Published with InferCept (ICML 2024); columns, source and licence in `docs/data.md`.
 """
 
 from __future__ import annotations
@@ -38,15 +37,13 @@ def read_infercept(
 ) -> Instance:
     """Return the requests of the file as a fine instance: tokens, and ticks of `tick` seconds.
 
-    Every call is `free`. A trailing call is dropped; a return of -2 counts as 0; call times are rounded up to whole
-    ticks, because a scheduler sees a return at its next step. With `take`, that many requests are drawn without
-    replacement by `random.Random(seed).sample`, in that order; `augmentation` first keeps one kind. All
-    arrive at tick 0, or, with `rate` (per second), as a Poisson process in the order drawn. With `minutes` as well,
-    the process goes on for that long, and each request that arrives is drawn with replacement. `machine` is by
-    default `contended_machine` of the requests.
+    Every call is `free`. A trailing call is dropped; a return of -2 counts as 0; call times are rounded up, because a
+    scheduler sees a return at its next step. `augmentation` keeps one kind. With `take`, that many are drawn without
+    replacement by `random.Random(seed).sample`, in that order. All arrive at tick 0, or, with `rate` (per second), as a
+    Poisson process; with `minutes` as well, for that long, drawn with replacement. The default `machine` is
+    `contended_machine`.
 
-    Raises:
-        BadInput: the file is not such a table (with line and column), or an argument is out of range.
+    BadInput: the file is not such a table (with line and column), or an argument is out of range.
     """
     drawn = Selection(sample=take, seed=seed)
     trace = infercept_requests(path, drawn, augmentation=augmentation, rate=rate, minutes=minutes, tick=tick)
@@ -63,11 +60,10 @@ def infercept_requests(
     minutes: Fraction | None = None,
     machine: Machine | None = None,
 ) -> Imported:
-    """Return requests of the file as `read_infercept` draws them; `skip` and `take` of the selection come before."""
+    """Return requests as `read_infercept` draws them; `skip` and `take` of the selection come before."""
     kinds: dict[str, str] = {}
 
     def key(row: Row) -> str:
-        """Return the key of a request, and note its augmentation."""
         if row.whole("segment", 0) and row.text("initial_prompt_tokens"):
             row.refuse("initial_prompt_tokens", "empty but for segment 0")
         kinds.setdefault(row.label("request_key"), row.label("augmentation"))
@@ -119,9 +115,9 @@ def contended_machine(requests: Sequence[Request]) -> Machine:
 
 
 def infercept_slice(path: str | Path, k: int, seed: int, *, evict: bool = False) -> Instance:
-    """Return `k` drawn requests in blocks of 64 tokens and slots of 1.6 s, with free calls, on a contended machine.
+    """Return `k` drawn requests in blocks of 64 tokens and slots of 1.6 s, with free calls.
 
-    Its memories are those of `contended_machine` for the requests as they are rounded.
+    The machine is `contended_machine` of the rounded requests.
     """
     roomy = Machine(memory=None, host_memory=None, batch_tokens=64, evict=evict)
     fine = read_infercept(path, take=k, seed=seed, machine=roomy)
@@ -132,7 +128,7 @@ def infercept_slice(path: str | Path, k: int, seed: int, *, evict: bool = False)
 
 
 def _with_kinds(requests: Sequence[Request], kinds: Mapping[str, str]) -> list[Request]:
-    """Put the augmentation before the keys, cut to eight characters where that leaves them different."""
+    """Keys are cut to eight characters where they stay different."""
     whole, short = ([f"{kinds[r.id]}-{r.id[:most]}" for r in requests] for most in (None, 8))
     ids = short if len(set(short)) == len(short) else whole
     return [request.replace(id=id) for request, id in zip(requests, ids, strict=True)]
@@ -141,7 +137,7 @@ def _with_kinds(requests: Sequence[Request], kinds: Mapping[str, str]) -> list[R
 def _drawn_anew(
     requests: Sequence[Request], take: int | None, times: Sequence[int], draw: random.Random
 ) -> list[tuple[Request, int]]:
-    """Draw a request with replacement for each arrival, as InferCept's benchmark does; a number makes its id unique."""
+    """As in InferCept's benchmark; a number makes the id unique."""
     if take is not None:
         raise BadInput("--take draws requests without replacement, --minutes with; give one of them")
     if not times:

@@ -1,4 +1,4 @@
-"""Reading a JSONL file as a table: one object a line, columns named by key, and keys within keys by dots."""
+"""A JSONL file as a table: an object a line, columns named by keys, dots for keys within keys."""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -14,10 +14,10 @@ Record = Mapping[str, Any]
 
 
 def read_jsonl(path: str | Path, columns: Sequence[str], needed: Sequence[str]) -> Table:
-    """Return the table of a file with an object in each line; `null` and a key that is not there are empty fields.
+    """Return the table of a file with an object in each line; `null` and missing keys are empty fields.
 
-    An object of lists of one length, such as vLLM's benchmarks write, has a row for each item.
-    BadInput: it is no such file, its first object lacks one of the columns `needed`, or no object has a column.
+    An object of lists of one length, as from vLLM's benchmarks, has a row for each item. BadInput: it is no such file,
+    its first object lacks a column `needed`, or no object has a column.
     """
     source = str(path)
     records = _records(source, path)
@@ -64,7 +64,6 @@ def _rows(source: str, records: Iterator[tuple[int, Record]], columns: Sequence[
 
 
 def _value(record: Any, name: str) -> Any:
-    """Return what stands at a key, or at a path of keys with dots between them (None: nothing)."""
     if name in record:
         return record[name]
     for key in name.split("."):
@@ -79,7 +78,6 @@ def _text(value: Any) -> str:
 
 
 def _names(record: Record) -> Iterator[str]:
-    """Yield every key, those within others with dots."""
     left = [("", record)]
     while left:
         place, found = left.pop()

@@ -1,4 +1,4 @@
-"""Any trace as requests: rows, or sessions of rows with calls between them. `docs/data.md` says what is lost."""
+"""Any trace as requests: rows, or sessions of rows with calls between them (`docs/data.md`)."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ MILLENNIA = 10**11  # seconds that no clock shows since 1970: what counts so man
 
 
 class Turn(NamedTuple):
-    """What a row says: tokens, exact seconds, and ticks of the call (None: not said). `place` counts rows from 1."""
+    """A row: tokens, exact seconds, and ticks of the call (None: not said). `place` counts rows from 1."""
 
     place: int
     line: int
@@ -42,12 +42,12 @@ class Turn(NamedTuple):
 
 
 Run = Turn | list[Turn]
-"""The rows of a request, in order; one that is alone stands for itself, as a trace may have millions."""
+"""The rows of a request, in order; a single one stands for itself: a trace may have millions."""
 
 
 @dataclass(frozen=True)
 class Imported:
-    """What was taken of a trace: requests, made as they are looked at, once, and after that what to tell of them."""
+    """Requests of a trace, made once as they are looked at, and notes on them."""
 
     source: str
     name: str
@@ -72,14 +72,13 @@ def read_trace(
     tick: Fraction = TICK,
     cost: Cost = Cost.unit(),
 ) -> Instance:
-    """Return what is selected of any trace as an instance with free calls, in ticks of `tick` seconds.
+    """Return a selection of any trace as an instance with free calls, in ticks of `tick` seconds.
 
-    The file is CSV with a header, or JSONL, plain or in gzip. `columns` says which column is what, as `--map` does:
+    The file is CSV with a header, or JSONL, plain or in gzip. `columns` is as `--map`:
     `arrival=timestamp:ms,prompt=input_length,decode=output_length`. With `rate` (per second) requests without arrivals
-    come as a Poisson process. With `drop_too_long`, those whose last token does not fit the memory are left out.
+    come as a Poisson process. With `drop_too_long`, those that do not fit the memory are left out.
 
-    Raises:
-        BadInput: the file is not such a table (with line and column), or an argument is out of range.
+    BadInput: the file is not such a table (with line and column), or an argument is out of range.
     """
     fitting = machine if drop_too_long else None
     trace = read_requests(
@@ -99,21 +98,15 @@ def read_requests(
     rate: Fraction | None = None,
     machine: Machine | None = None,
 ) -> Imported:
-    """Read a trace (`kind`: `jsonl`, or whatever is a CSV file) and return what is selected of it.
+    """Return a selection of a trace (`kind`: `jsonl`, or any for CSV); `rate` and BadInput as in `read_trace`.
 
-    A request without an id in the file is `R` and the number of its row, or the name of its session, with the number of
-    its first row there where a session may be cut into several. With `rate` (per second) the requests selected arrive
-    as a Poisson process. With `machine`, those whose last token does not fit its memory are left out.
-
-    Raises:
-        BadInput: the file is not such a table (with line and column), or an argument is out of range.
+    A request without an id is `R` and the number of its row, or the name of its session, with the number of its first
+    row there where sessions may be cut. With `machine`, requests that do not fit its memory are left out.
     """
     return _Reader(str(path), layout, kind, check_tick(tick)).read(selection, rate, machine)
 
 
 class _Reader:
-    """Reads one file."""
-
     def __init__(self, source: str, layout: TraceLayout, kind: str, tick: Fraction) -> None:
         self.source, self.layout, self.kind, self.tick = source, layout, kind, tick
         self.explicit = "returns" in layout.columns
@@ -122,7 +115,6 @@ class _Reader:
         self.notes: list[str] = []
 
     def read(self, selection: Selection, rate: Fraction | None, machine: Machine | None) -> Imported:
-        """Read the file and select."""
         timed = "arrival" in self.layout.columns
         check_meaning(selection, timed, rate)
         names, runs = self._runs()
@@ -162,7 +154,6 @@ class _Reader:
     # --- rows ---------------------------------------------------------------------------------------------------------
 
     def _runs(self) -> tuple[Sequence[str], list[Run]]:
-        """Return the names of the columns, and the rows of each request, in the order of the file."""
         layout = self.layout
         if self.kind == "jsonl":
             table = read_jsonl(self.source, layout.names, layout.needed)
@@ -213,7 +204,6 @@ class _Reader:
         )
 
     def _limit(self, row: Row, output: int) -> int | None:
-        """Return the most tokens that the row could have generated (None: not said)."""
         column = self.layout.columns.get("max_new")
         if column is None or not row.text(column.name):
             return None
@@ -223,7 +213,7 @@ class _Reader:
         return limit
 
     def _arrival(self, row: Row) -> Fraction:
-        """Return the exact seconds of an arrival, all of which are times of day or none is."""
+        """Arrivals are all times of day, or none is."""
         seconds = self.layout.seconds(row, "arrival")
         if seconds is None:
             return Fraction(0)
@@ -237,7 +227,7 @@ class _Reader:
     # --- sessions -----------------------------------------------------------------------------------------------------
 
     def _cut(self, label: str, turns: list[Turn]) -> Iterator[list[Turn]]:
-        """Yield the requests of a session: it is cut at rows without output, and where the input shrank."""
+        """Cut a session at rows without output, and where the input shrank."""
         if self.layout.order:
             self._check_order(label, turns)
         else:
@@ -253,7 +243,6 @@ class _Reader:
             begin = k if turn and turn.decode else k + 1
 
     def _check_order(self, label: str, turns: list[Turn]) -> None:
-        """Put the rows of a session in their order, which counts 0, 1, .."""
         order, lines = self.layout.order or "", dict[int, int]()
         for turn in turns:
             if turn.order in lines:
@@ -269,7 +258,7 @@ class _Reader:
                 self._refuse(turn, self.layout.columns["arrival"].name, wanted, float(turn.seconds))
 
     def _shape(self, turns: Sequence[Turn]) -> Iterator[tuple[int, int]]:
-        """Yield what each row generates and what its call returns: what the next input has above the context held."""
+        """A call returns what the next input has above the context held."""
         held = turns[0].prompt
         for turn, after in zip(turns, [*turns[1:], None], strict=True):
             held += turn.decode
@@ -278,7 +267,6 @@ class _Reader:
             yield turn.decode, returns
 
     def _peak(self, run: Run) -> int:
-        """Return the tokens of KV when the last token is generated."""
         return _first(run).prompt + sum(decode + returns for decode, returns in self._shape(_turns(run))) - 1
 
     # --- requests -----------------------------------------------------------------------------------------------------
@@ -315,7 +303,7 @@ class _Reader:
         return (*calls, Segment(decode=last))
 
     def _pause(self, turn: Turn, after: Turn) -> int:
-        """Return the ticks of the call between two rows; where it is not said, the gap less the time of the answer."""
+        """Default: the gap less the time of the answer."""
         keys = self.layout.columns
         if self.explicit and turn.returns is None:
             self._refuse(turn, keys["returns"].name, "a whole number", "")
@@ -345,7 +333,7 @@ def _turns(run: Run) -> Sequence[Turn]:
 
 
 def check_meaning(selection: Selection, timed: bool, rate: Fraction | None) -> None:
-    """Refuse what means nothing for a trace with arrivals (`timed`), or without."""
+    """Refuse options without meaning for a trace with arrivals (`timed`), or without."""
     if timed and rate is not None:
         raise BadInput("--rate is for a trace without arrivals; leave arrival out of --map, or give --load")
     if not timed and (selection.since is not None or selection.until is not None):

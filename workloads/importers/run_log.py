@@ -1,8 +1,7 @@
-"""Reading the log of what a scheduler did, iteration by iteration: ours as CSV or JSON lines, Vidur's, vLLM's.
+"""The log of a scheduler, iteration by iteration: ours as CSV or JSON lines, Vidur's, vLLM's.
 
-A preset makes ours of what an engine writes. Where that does not say which request processed how many tokens in which
-iteration, it cannot become a schedule, and the error says so; nothing is made up. Evictions that a log does not name
-show in work that starts again from its whole context (`find_restarts`).
+Where an engine's log does not say which request processed how many tokens in which iteration, an error says so; nothing
+is made up. Evictions that a log does not name show in work that starts again from its whole context (`find_restarts`).
 """
 
 import csv
@@ -27,7 +26,7 @@ _EMPTY: Any = Field(default_factory=dict)
 
 
 class LoggedBatch(Noun):
-    """One iteration: when it started, the tokens that each request processed, and the moves made before that."""
+    """One iteration: its start, the tokens that each request processed, and the moves before that."""
 
     start_s: Fraction  # seconds
     work: dict[Name, Positive] = _EMPTY
@@ -46,7 +45,7 @@ class RunLog(Noun):
 
 
 def read_log(path: str | Path, preset: str | None = None) -> RunLog:
-    """Read a log: CSV or JSON lines (docs/runs.md), or what an engine wrote (`PRESETS`); `.gz` is unpacked.
+    """Read a log: CSV or JSON lines (docs/runs.md), or an engine's (`PRESETS`); `.gz` is unpacked.
 
     BadInput: it is none, with the line and what is wrong, or it does not say enough.
     """
@@ -90,7 +89,7 @@ def _csv(path: str, text: str) -> RunLog:
 
 
 def _cell(place: str, text: str) -> dict[str, int | None]:
-    """Read `request:tokens request:tokens ..`; a request alone has no tokens, which only moves allow."""
+    """Read `request:tokens request:tokens ..`; only moves allow a request alone."""
     found: dict[str, int | None] = {}
     for part in text.split():
         id, colon, tokens = part.rpartition(":") if ":" in part else (part, "", "")
@@ -142,7 +141,7 @@ def _log(path: str, batches: list[LoggedBatch], moves: bool, numbered: bool = Fa
 
 
 def _vidur(path: str) -> RunLog:
-    """Read Vidur's `chrome_trace.json`: an event for each batch, with request ids and tokens; no evictions."""
+    """Vidur's `chrome_trace.json` has no evictions."""
     try:
         events = json.loads(read_text(path), parse_float=str)["traceEvents"]
         found = [(event["pid"], event["tid"], event["ts"], event["args"]) for event in events]
@@ -167,7 +166,7 @@ def _vidur(path: str) -> RunLog:
 
 
 def _vllm(path: str) -> RunLog:
-    """Read lines of vLLM's `SchedulerOutput` (docs/runs.md); its own logs and metrics do not name requests."""
+    """Lines of `SchedulerOutput` (docs/runs.md): vLLM's logs and metrics do not name requests."""
     text = read_text(path)
     if not text.lstrip().startswith("{"):
         raise BadInput(
@@ -195,24 +194,22 @@ NOT_MODELLED = {
     "scheduled_spec_decode_tokens": "speculative decoding has no counterpart here",
     "num_cached_tokens": "prefixes shared between requests have no counterpart here (--no-enable-prefix-caching)",
 }
-"""What vLLM does that no schedule here says."""
+"""What vLLM does and no schedule here says."""
 PRESETS: dict[str, Callable[[str], RunLog]] = {"vidur": _vidur, "vllm": _vllm}
 
 
 class _Reading(NamedTuple):
-    """What a reading of a request's work has come to: what it takes on trust, and where KV was dropped."""
-
     cuts: int  # times that it had more tokens than were to be processed
     drops: int
     places: tuple[Any, ...] = ()  # batches after which it was dropped, a linked list: the last, and the list before
 
 
 def restarts(request: Request, steps: list[tuple[int, int]]) -> tuple[list[int], bool]:
-    """Return the batches after whose work all KV of a request was dropped, from its work (batch, tokens) in order.
+    """Return the batches after whose work all KV of a request was dropped, from its (batch, tokens) in order.
 
-    Only where it sat out a batch or more, or in a call that leaves the handling free, can it have been. Of all readings
-    it is the one with the fewest tokens that cannot be, then the most generated, then the fewest evictions. The second
-    is whether it is done in the end.
+    Only where it sat out a batch or more, or in a call that leaves the handling free, can it have been. The reading has
+    the fewest impossible tokens, then the most generated, then the fewest evictions. The second result: whether it is
+    done in the end.
     """
     known, handlings = _contexts(request)
     readings = {(0, 0, False): _Reading(0, 0)}  # by tokens generated, KV held, and whether the latest work generated
@@ -241,7 +238,6 @@ def restarts(request: Request, steps: list[tuple[int, int]]) -> tuple[list[int],
 
 
 def _contexts(request: Request) -> tuple[list[int], dict[int, Handling]]:
-    """Return S by the number of tokens generated, what calls return included, and the handlings of those calls."""
     known, handlings = [request.prompt], dict[int, Handling]()
     for segment in request.segments:
         known += [known[-1] + k for k in range(1, segment.decode + 1)]
@@ -252,7 +248,6 @@ def _contexts(request: Request) -> tuple[list[int], dict[int, Handling]]:
 
 
 def _starts(device: int, handling: str | None, sat_out: bool) -> Iterator[tuple[int, bool]]:
-    """Yield the KV that a request may start from, and whether some was dropped for it that no call has ordered."""
     if handling == "discard":
         yield 0, False
         return
@@ -262,7 +257,7 @@ def _starts(device: int, handling: str | None, sat_out: bool) -> Iterator[tuple[
 
 
 class Restarts(NamedTuple):
-    """What a log without evictions shows of them."""
+    """Evictions that a log without them shows."""
 
     drops: dict[int, list[str]]  # whose KV was dropped, by the first batch in which that can have been
     left: dict[str, int]  # the last batch of each that works and is not done at the end

@@ -1,4 +1,4 @@
-"""What the columns of a trace say, which of its requests are taken, how fast they come, and their objectives."""
+"""Columns of a trace; which requests are taken, how fast they come, and their objectives."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ NAMES = {"since": "from", "slo_latency": "slo-latency", "slo_ttft": "slo-ttft", 
 class Selection:
     """What is taken of a trace, in this order; times are seconds.
 
-    The requests that arrive from `since` to just before `until` (seconds after the first arrival, or a time such as
-    `2023-11-16 18:20`); of these, in order of arrival, all after the first `skip`; the first `take` of them; `sample`
-    of those, drawn without replacement by `random.Random(seed)`. They then come `load` times as fast. Every one gets
-    the objectives `slo_latency`, `slo_ttft` and `slo_tpot` (seconds, of which whole ticks count but for `slo_tpot`).
+    Requests that arrive from `since` to just before `until` (after the first arrival, or a time such as `2023-11-16
+    18:20`); of these, by arrival, all after the first `skip`; the first `take`; `sample` of those, drawn without
+    replacement by `random.Random(seed)`. They come `load` times as fast, with the objectives `slo_latency`, `slo_ttft`
+    and `slo_tpot` (the first two in whole ticks).
     """
 
     since: str | None = None
@@ -51,13 +51,13 @@ class Selection:
 
     @property
     def words(self) -> str:
-        """What was asked for, to be put after a name: `,option=value` for each."""
+        """`,option=value` for each option given, to be put after a name."""
         usual = asdict(Selection(seed=0 if self.sample is None else -1))
         shown = {NAMES.get(name, name): value for name, value in asdict(self).items() if value != usual[name]}
         return "".join(f",{name}={value}" for name, value in shown.items())
 
     def pick(self, times: Sequence[Fraction]) -> list[int]:
-        """Return the places of what is taken of requests that arrive at these `times`, in order of arrival.
+        """Return the places of the requests taken, from their arrival `times`, by arrival.
 
         BadInput: nothing is left, or fewer than are to be taken.
         """
@@ -82,14 +82,14 @@ class Selection:
         return kept
 
     def slo(self, tick: Fraction) -> Slo | None:
-        """Return the objectives in ticks (None: there is none)."""
+        """Return the objectives in ticks, or None."""
         return slo_in_ticks(tick, latency=self.slo_latency, ttft=self.slo_ttft, tpot=self.slo_tpot)
 
 
 def iso_seconds(text: str) -> Fraction | None:
-    """Return the exact seconds since 1970 of a date, or a date and a time of day (UTC unless it has an offset).
+    """Return the exact seconds since 1970 of a date, with or without a time of day (UTC unless it has an offset).
 
-    None if it does not look like one; ValueError if it does, and there is no such day or time.
+    None if it looks like none; ValueError if there is no such day or time.
     """
     match = ISO.fullmatch(text)
     if match is None:
@@ -100,7 +100,6 @@ def iso_seconds(text: str) -> Fraction | None:
 
 
 def _moment(option: str, text: str, first: Fraction) -> Fraction:
-    """Return the time that was given as a time of day, or as seconds after the first arrival."""
     try:
         at = iso_seconds(text)
     except ValueError as error:
@@ -114,11 +113,11 @@ KEYS = ("arrival", "prompt", "decode", "max_new", "call", "returns", "latency", 
 TIMES = ("arrival", "call", "latency")
 UNITS = {"s": Fraction(1), "ms": Fraction(1, 10**3), "us": Fraction(1, 10**6), "ns": Fraction(1, 10**9)}
 SHARED = re.compile(r"prefix|hash_?ids|block_?hash|cached?_?(read_)?(input_)?tokens", re.IGNORECASE)
-"""What a column is called that says which KV was, or could have been, in a cache."""
+"""Names of columns that say which KV was, or could have been, in a cache."""
 
 
 class Column(NamedTuple):
-    """The name of a column, and the unit of its times (None: none was given)."""
+    """The name of a column, and the unit of its times, if given."""
 
     name: str
     unit: Fraction | None = None
@@ -126,10 +125,10 @@ class Column(NamedTuple):
 
 @dataclass(frozen=True)
 class TraceLayout:
-    """What the columns of a trace mean; what a preset needs besides a map is in the other fields.
+    """The columns of a trace, and what presets need besides.
 
-    `label` names the session of a row from the columns `others`, `order` is a column that numbers the rows of a session
-    0, 1, ..; with `call_before` a call stands in the row after it; `least_returns` may be below 0, which counts as 0.
+    `label` names the session of a row from the columns `others`, `order` numbers its rows 0, 1, ..; with `call_before`
+    a call stands in the row after it; `least_returns` may be below 0, which counts as 0.
     """
 
     columns: Mapping[str, Column]
@@ -146,13 +145,13 @@ class TraceLayout:
 
     @property
     def names(self) -> list[str]:
-        """All columns that are read, each once."""
+        """All columns read, each once."""
         order = [self.order] if self.order else []
         return list(dict.fromkeys([*self.others, *order, *(column.name for column in self.columns.values())]))
 
     @property
     def needed(self) -> list[str]:
-        """The columns that the first object of a JSONL file must have."""
+        """Columns that the first object of a JSONL file must have."""
         keys = ("arrival", "prompt", "decode", "weight", "id")
         return [self.columns[key].name for key in keys if key in self.columns]
 
@@ -164,7 +163,7 @@ class TraceLayout:
         return row.label(column.name) if column and row.text(column.name) else ""
 
     def seconds(self, row: Row, key: str) -> Fraction | None:
-        """Return the seconds in the column of a key, since 1970 if it is a time of day (None: no column, or empty)."""
+        """Return the seconds in the column of a key, since 1970 for a time of day (None: nothing there)."""
         if key not in self.columns:
             return None
         name, unit = self.columns[key]
@@ -177,7 +176,7 @@ class TraceLayout:
 
 
 def read_map(text: str) -> TraceLayout:
-    """Return the layout that `KEY=COLUMN[:UNIT],..` says; a column's name may hold anything but `,KEY=`.
+    """Return the layout of `KEY=COLUMN[:UNIT],..`; a column's name may hold anything but `,KEY=`.
 
     BadInput: a part is no such thing, or keys are missing or mean nothing.
     """
@@ -207,7 +206,7 @@ def read_map(text: str) -> TraceLayout:
 
 
 def _time(row: Row, name: str) -> Fraction:
-    """Return a date and a time of day in seconds since 1970, or a number that is not just digits, such as 1e3."""
+    """A date and time, or a number that is not just digits, such as 1e3."""
     try:
         seconds = iso_seconds(row.text(name))
     except ValueError:
