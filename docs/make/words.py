@@ -1,6 +1,9 @@
-"""`python -m docs.make.words`: count the words that people wrote in docs/, by shelf and page."""
+"""`python -m docs.make.words`: count the words that people wrote in docs/, by shelf and page, and in docstrings."""
 
+import ast
 import re
+import tomllib
+from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
@@ -33,7 +36,20 @@ def counts() -> dict[str, dict[str, int]]:
     return found
 
 
+def docstrings() -> Iterator[tuple[str, str]]:
+    """Yield the file and the text of each docstring of the packages that are shipped; attributes have them, too."""
+    tool = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]
+    for package in tool["hatch"]["build"]["targets"]["wheel"]["packages"]:
+        for file in sorted((ROOT / package).rglob("*.py")):
+            for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+                body = getattr(node, "body", None)
+                for part in body if isinstance(body, list) else ():
+                    if isinstance(part, ast.Expr) and isinstance(part.value, ast.Constant):
+                        yield file.relative_to(ROOT).as_posix(), str(part.value.value)
+
+
 if __name__ == "__main__":
+    print(f"docstrings: {sum(len(text.split()) for _, text in docstrings()):,}")
     table = counts()
     for shelf, words in table.items():
         print(f"{shelf}: {sum(words.values()):,}")

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import re
+
 from docs.make import FOLDER
-from docs.make.words import GENERATED, count, counts, shelves
+from docs.make.words import GENERATED, count, counts, docstrings, shelves
 
 LIMIT = 25_000
+DOCSTRINGS = 75_000
+VAGUE = ("what it", "so many", "of which", "at the least", "at the most")
+"""Where a noun can stand."""
 
 
 def test_every_page_is_on_one_of_four_shelves() -> None:
@@ -18,6 +23,16 @@ def test_the_words_by_hand_have_a_limit() -> None:
     words = {page: number for shelf in counts().values() for page, number in shelf.items()}
     assert not GENERATED & set(words)
     assert sum(words.values()) <= LIMIT, sorted(words.items(), key=lambda item: -item[1])
+
+
+def test_the_words_of_docstrings_have_a_limit() -> None:
+    assert sum(len(text.split()) for _, text in docstrings()) <= DOCSTRINGS
+
+
+def test_docstrings_name_things() -> None:
+    vague = [(file, phrase) for file, text in docstrings() for phrase in VAGUE
+             if re.search(rf"\b{phrase}\b", " ".join(text.lower().split()))]  # fmt: skip
+    assert vague == []
 
 
 def test_numbers_symbols_and_code_blocks_are_no_words() -> None:
