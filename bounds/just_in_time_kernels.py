@@ -417,7 +417,7 @@ def least(p, f, at):
 
 
 def room(requests: int, labels: int, tokens: int, columns: int) -> Labels:
-    """Return arrays for so many labels; only written pages take memory."""
+    """Return arrays for `labels` labels; only written pages take memory."""
 
     def numbers(*shape: int) -> Any:
         return np.zeros(shape, dtype=np.int64)

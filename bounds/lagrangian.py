@@ -153,7 +153,7 @@ def machine_prices(jobs: Iterable[tuple[int, float, float]], limit: float, most:
     """Return the worth of a unit of a machine's volume in each slot, up to the last job's or `most` slots.
 
     Jobs (release, weight per volume, volume) share the `limit` of each slot preemptively, those of the largest weight
-    first. While the machine is busy, a unit more brings forward what it works on, and with it all that follow: the dual
+    first. While the machine is busy, a unit more brings forward the running job, and with it all that follow: the dual
     of this best order falls by that weight, down to 0 when nothing is left.
     """
     falls: list[float] = []

@@ -45,7 +45,7 @@ def corners(instance: Instance) -> Iterator[Shares]:
 
 
 def _fit(instance: Instance) -> int:
-    """0 if so many requests fit that whole numbers hardly matter."""
+    """0 if enough requests fit that whole numbers hardly matter."""
     machine, requests = instance.machine, instance.requests
     if machine.block_limit is None:
         return 0

@@ -117,7 +117,7 @@ class SlotSolver:
         return max(ticks if self.objective == "max-flow-time" else [a + self.local.origin for a in self.local.alone])
 
     def ascend_root(self, search: SlotSearch, rounds: int) -> int:
-        """Add the first vector, sought in `rounds`, to the search, and return what it proves."""
+        """Add the first vector, sought in `rounds`, to the search, and return its bound."""
         start = np.zeros((SHARED, search.slots))
         if self.root is not None:
             width = min(search.slots, self.root.shape[1])

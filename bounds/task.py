@@ -59,7 +59,7 @@ class Task:
 
 
 class Proposal(NamedTuple):
-    """A proof, and what it proves where known."""
+    """A proof, and its bound where known."""
 
     proof: Proof
     value: Value | None = None

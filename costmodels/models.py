@@ -121,7 +121,7 @@ class Model:
 
     @property
     def read_parameters(self) -> int:
-        """Parameters that every batch reads: not the embeddings of which it reads a row a token.
+        """Parameters that every batch reads: not the embeddings that it reads by rows, one a token.
 
         Of experts those of one token: all tokens of a batch may choose the same.
         """

@@ -5,7 +5,7 @@ of drops, which alone are none. With `pause` and without host memory such a batc
 can be left out, if the last drop of the proof is allowed and no change of work in it raises a cost function.
 
 *Proof.* A dropped request that does not work in batch j + 1 is dropped there instead. One that does keeps its KV in j,
-and processes in j + 1 only what it lacks: the memory there is the same. If it lacks nothing, it drops what is too much
+and processes in j + 1 only the missing tokens: the memory there is the same. If it lacks nothing, it drops the excess
 in j + 1 and rests. Now j changes nothing. QED The drop is allowed with `partial`. It is not needed if each refill lacks
 one token of the context or none (without `chunked`, or by the next theorem). Without `evict`, R9 allows a drop in the
 batch of the next work.

@@ -3,7 +3,7 @@
 Runs of neighbouring blocks are one copy; a part of a block is a copy for each layer, side and head.
 
 A transfer waits for all earlier batches; one in also for the one out of its batch if its plan says so. So does the work
-of a batch, which brings the KV that it reads in before, and lets what it overwrites out. On a CPU all happens in order.
+of a batch, which first brings in the KV to read, and lets out the KV to overwrite. On a CPU all happens in order.
 """
 
 from collections.abc import Iterator

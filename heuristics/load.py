@@ -20,7 +20,7 @@ ENOUGH = 50
 """Fewest requests for which `queue_grows` answers."""
 SIGNIFICANCE = 0.01
 HALVINGS = 5
-"""Of the gap between two loads, one of which has enough requests on time."""
+"""Of the gap between a load with enough requests on time and one without."""
 
 
 def scaled(instance: Instance, factor: Fraction) -> Instance:

@@ -50,7 +50,7 @@ class _BatchTimes:
         self.gaps: dict[int, tuple[list[int], list[int]]] = {}
 
     def held(self, tokens: int) -> int:
-        """Return the device memory of so many tokens of a request, in tokens of whole blocks."""
+        """Return the device memory of a request's `tokens`, in tokens of whole blocks."""
         return -(-tokens // self.block) * self.block
 
     def pauses(self, clock: StreamClock | None) -> tuple[list[int], list[int]]:
@@ -86,7 +86,7 @@ class _Account:
                 self.now = self.times.end[batch]
 
     def events(self) -> Iterator[tuple[int, list[Move], Span | None]]:
-        """Yield the batches in which it moves or begins to work, in order, with what it does."""
+        """Yield the batches in which it moves or begins to work, in order, with moves and span."""
         moves: dict[int, list[Move]] = {}
         for move in self.trace.moves:
             moves.setdefault(move.batch, []).append(move)

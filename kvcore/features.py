@@ -185,14 +185,14 @@ class Takes:
     apart: frozenset[tuple[Feature, Feature]] = frozenset()
 
     def missing(self, found: Iterable[Feature]) -> str | None:
-        """Return in words what it does not take (None: it takes all)."""
+        """Return the features not taken, in words (None: all are)."""
         found = sorted(found, key=list(Feature).index)
         if lacking := [feature for feature in found if feature not in self.features]:
             return " and ".join(filter(None, (", ".join(lacking[:-1]), lacking[-1])))
         return next((f"{one} and {other}" for one, other in sorted(self.apart) if {one, other} <= {*found}), None)
 
     def why_not(self, name: str, instance: Instance, objective: str) -> str | None:
-        """Return in a sentence what it does not take of an instance and an objective (None: it takes all)."""
+        """Return a sentence on the features of an instance and an objective that are not taken (None: all are)."""
         missing = self.missing(features(instance, objective))
         return missing and f"{name} is not proved with {missing}"
 

@@ -15,8 +15,8 @@ most: it may prove more than kvbound, which rounds more; less only by that round
 no schedule can serve is taken: each schedule of it breaks a rule, and each bound of it is true.
 
 What is above a limit `MOST_..` is "not checked", whatever it claims: files (unpacked) of 128 MiB or 10^7 values, for
-bounds 5 * 10^6 output tokens, 2^18 slots of `prices`, and for each schedule or certificate `MOST_STEPS`: an hour at
-the most, and some GB. What a file asks for is counted before it is done.
+bounds 5 * 10^6 output tokens, 2^18 slots of `prices`, and for each schedule or certificate `MOST_STEPS`: at most an
+hour, and some GB. What a file asks for is counted before it is done.
 """
 
 # mypy: ignore-errors
@@ -584,14 +584,14 @@ class Tariff:
         return Fraction(least + each, self.unit) + self.packing(A)
 
     def packing(self, tokens):
-        """The price of so many tokens by the dual feasible function u."""
+        """The price of `tokens` tokens by the dual feasible function u."""
         if not self.packed:
             return 0
         k, x = self.packs, Fraction(blocks(tokens, self.block), self.machine.memory // self.block)
         return self.packed * (x if ((k + 1) * x).denominator == 1 else Fraction((k + 1) * x // 1, k))
 
     def ways(self, A, kept, low):
-        """What it costs to generate a token by a decode (1) or by a prefill (0), from s tokens of KV on."""
+        """The costs to generate a token by a decode (1) or by a prefill (0), from s tokens of KV on."""
         P, chunked, partial = self.P, self.machine.chunked, self.machine.partial
         for decodes in (1, 0):
             end = A - decodes  # where the prefills end
@@ -616,7 +616,7 @@ class Tariff:
 
 
 def ticks_of(instance):
-    """d, by token: how long the batches last, together and at the least, in which a request works for it."""
+    """d, by token: the least total duration of the batches in which a request works for it."""
     batches = Tariff(instance.machine, {"batch": 1}).least
     lines = [(line["base"], Tariff(instance.machine, line).least) for line in lines_of(instance.cost)]
     return cache(lambda token: max(ceil(base * batches(token) + least(token)) for base, least in lines))
@@ -853,7 +853,7 @@ def parts_of_fixed(groups, proof, start):
 
 
 class Batches:
-    """Of length F at the least, of which f is shared by none, and the prices of work in slots of time."""
+    """Of length at least F, f of it shared by none, and the prices of work in slots of time."""
 
     def __init__(self, proof, F, f):
         self.F, self.f, self.ordered, self.fee = F, f, proof.ordered, Fraction(proof.fee, 1024)
@@ -991,7 +991,7 @@ class Tokens:
         return self.paid([(each, most if s < len(self.batches.price) else self.count)])
 
     def heaviest(self, s, more):
-        """What work beyond w pays by the end of slot s: one after the other, at the least price that has room left."""
+        """What work beyond w pays by the end of slot s: one after the other, at the lowest price that has room left."""
         self.pass_by(s + 1)
         spend(len(self.found) + len(more), "its prices")
         paid = room = k = 0
@@ -1016,7 +1016,7 @@ def always_one_tick(cost):
 
 
 def slot_prices(instance, proof, objective):
-    """Kind `prices`: every request pays for what it takes of each slot, and takes its cheapest path.
+    """Kind `prices`: every request pays for its use of each slot, and takes its cheapest path.
 
     A function: the bound where segments, (request, number), end in windows of slots; infinite if none can.
     """
@@ -1379,7 +1379,7 @@ def exhaustive(instance, proof, objective):
 
 
 class Search:
-    """States of the referee between batches: what may follow one, and what it leads to at the least."""
+    """States of the referee between batches: what may follow one, and a lower bound from there."""
 
     def __init__(self, instance, objective):
         self.machine, self.objective, self.whole = instance.machine, objective, takes_whole(instance, objective)
@@ -1401,11 +1401,11 @@ class Search:
         return self.ticks(token), self.works[i].tail[generated], needs
 
     def together(self, needs):
-        """The ticks to come at the least until one request is done, until two are, ..
+        """Lower bounds of the ticks to come until one request is done, until two are, ..
 
         When the k-th is done, k of them have had all that they need: as many batches and prefills as one of them needs
         that needs no less than k - 1 others, the work of the k cheapest, and batches for what they hold as their
-        tokens come, of which what fits together is at most one batch (docs/bounds.md, Sharing what is fixed).
+        tokens come, where what fits together is at most one batch (docs/bounds.md, Sharing what is fixed).
         """
         batches, prefills, *sums = map(sorted, zip(*needs))
         sums = [list(accumulate(column)) for column in sums]
@@ -1448,7 +1448,7 @@ class Search:
         return is_late(state.one, *(tick - state.one.arrival for tick in self.soonest(i, state, clock)))
 
     def rows(self, execution):
-        """By request what decides what it may do: those with the same row may change places."""
+        """By request the state that decides its options: those with the same row may change places."""
         worked, states = () if self.machine.pause else execution.worked, execution.states.values()
         return [(kind, state.generated, state.m, state.h, max(0, state.ready - execution.clock), state.window or "",
                  state.due or 0, state.id in worked) for kind, state in zip(self.kinds, states)]
@@ -1517,7 +1517,7 @@ class Search:
                     yield [(id, option), *plan]
 
     def options(self, state, execution):
-        """What a request may do in a batch, (drop, swap_out, swap_in, work), and what it takes of the limits."""
+        """What a request may do in a batch, (drop, swap_out, swap_in, work), and its use of the limits."""
         machine = self.machine
         S, _ = state.after_call(execution.clock)
         works = state.ready <= execution.clock and state.done is None
@@ -1602,7 +1602,7 @@ class Orders:
     """What is the same in all labels of kind `fresh`.
 
     The place of a request's KV is `here`, `away` or `part`. With `partial`, `back` of a label has for each request the
-    tokens on the device at the most, and since when more may have come back.
+    most tokens on the device, and since when more may have come back.
     """
 
     def __init__(self, instance, proof, objective):
@@ -1659,7 +1659,7 @@ class Orders:
         return [i for i, news in enumerate(self.fresh) if label.tokens[i] < len(news)]
 
     def restored(self, lacks, moves):
-        """The least time in which so many tokens are processed or swapped in, beside moves of others."""
+        """The least time in which `lacks` tokens are processed or swapped in, beside moves of others."""
         b, into = self.b, self.into
         return max(moves, (into * (self.busy + b * lacks) + b * moves) // (b + into) if lacks and into else 0)
 
@@ -1688,7 +1688,7 @@ class Orders:
         return label.ends + max(alone, beyond + low * (tails + max(in_turns(jobs), in_turns(away))))
 
     def alone(self, label, i, start, work):
-        """When the next token of a request ends at the least, if its batches are of it alone."""
+        """The earliest end of the next token of a request, if its batches are of it alone."""
         (place, kept, device), context = label.kv[i], self.contexts[i][label.tokens[i]]
         new, credit = context - kept, start - label.open[i]
         end = start + self.busy + max(work, self.token + self.b * new - credit + self.fee * max(0, new - self.C))
@@ -1713,7 +1713,7 @@ class Orders:
         return [stays, Choice(other, kept, opened, ticks * kept), refilled]
 
     def rooms(self, label, F, left):
-        """With `partial`, blocks on the device that each request outside a batch has at the most, in all cases."""
+        """With `partial`, blocks on the device that each request outside a batch has at most, in all cases."""
         block, contexts = self.machine.block, {i: self.contexts[i][label.tokens[i]] for i in left}
         room = self.room - sum(blocks(contexts[i], block) for i in F)
         held = {i: blocks(contexts[i] - 1, block) for i in left if i not in F}
@@ -1893,7 +1893,7 @@ def pairs(instance, proof, objective):
 def pair(one, other, room, alone):
     """The least sum of the ends of two chains, each times its rate.
 
-    T(u, v), the least steps to there, does not fall in u or v, and grows by 1 at the most from a place to the next. So
+    T(u, v), the least steps to there, does not fall in u or v, and grows by at most 1 from a place to the next. So
     in a rectangle of places that alike allow a step of both, or do not, the last steps are of both as long as there are
     any, or all of one and then all of the other: its far sides follow from its near ones.
     """
@@ -2078,7 +2078,7 @@ class Alone:
     """What one request may do in a tick, by the referee, in each of its states; the first has number 0.
 
     Options are (needs, whether the request is over by it, the next state): `idle` is that between batches. Needs are
-    what it uses of RESOURCES with a limit; whether it shows a phase that may not meet the other one; -1 if it acts.
+    the use of RESOURCES with a limit; whether it shows a phase that may not meet the other one; -1 if it acts.
     """
 
     def __init__(self, one, instance, objective, start, unit, strict, limits):

@@ -185,7 +185,7 @@ class Library:
         return self.keep(record, self.instance(record), offer, origin(by, how, seconds))
 
     def keep(self, record: Record, instance: Instance, offer: Schedule | Certificate, origin: Origin) -> list[Improved]:
-        """Verify it, keep it where it is better than the record, and return what it improved."""
+        """Verify it, keep it where it is better than the record, and return the improvements."""
         kind, values = _values(record, instance, offer)
         with self.locked():
             record = self.record(record.name)  # another process may have found something meanwhile

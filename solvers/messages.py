@@ -132,7 +132,7 @@ class Done:
 
 @dataclass(frozen=True)
 class Failed:
-    """The solve failed: bad input, a missing tool, or a crash (what it found is kept)."""
+    """The solve failed: bad input, a missing tool, or a crash (its results are kept)."""
 
     message: str
     why: Literal["bad input", "missing tool", "crash"] = "crash"

@@ -49,7 +49,7 @@ class Requests(NamedTuple):
 
 
 class RunState(NamedTuple):
-    """A run's state: of each request its KV, what it lacks, tokens to go, work, and whether it joins.
+    """A run's state: of each request its KV, missing KV, tokens to go, work, and whether it joins.
 
     Besides: who is present, in order; the batch; and its use by each function of the cost.
     """

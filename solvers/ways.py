@@ -34,7 +34,7 @@ from solvers.messages import SolveJob, label
 
 @dataclass(frozen=True)
 class Solver:
-    """A solver: what it proves, the package that carries it, how to get that, and what the licence found here allows.
+    """A solver: its proofs, the package that carries it, how to get that, and what the licence found here allows.
 
     `licence` raises MissingTool if there is none. `module` is what is imported to use it, if anything.
     """
@@ -92,7 +92,7 @@ class Way:
     proves: Literal["certificate", "solver"] | None
     """What its bounds rest on; None: it finds schedules only."""
     proposes: str = ""
-    """The generator of what it proves and finds, as MODULE:FUNCTION; BadInput at its call says why it declines."""
+    """The generator of its proofs and schedules, as MODULE:FUNCTION; BadInput at its call says why it declines."""
     finds: bool = True
     """Whether it finds schedules."""
     run: str = "solvers.dual_bound:run"
@@ -112,7 +112,7 @@ class Way:
     endless: bool = False
     """Whether it ends by its limit alone, so that it needs one."""
     takes: Takes = NOTHING
-    """What it is proved with."""
+    """Features it is proved with."""
     too_large: str = ""
     """The function that says why an instance is more than it can hold, as MODULE:FUNCTION."""
 
@@ -126,7 +126,7 @@ class Way:
         return _loaded(self.run)
 
     def proposals(self, task: bounds.task.Task) -> Iterator[bounds.task.Proposal | Schedule]:
-        """Return what it proves and finds; BadInput or InvalidCertificate says why it declines."""
+        """Return its proofs and schedules; BadInput or InvalidCertificate says why it declines."""
         if reason := self.takes.why_not(self.formulation, task.instance, task.objective):
             raise BadInput(reason)
         found: Iterator[bounds.task.Proposal | Schedule] = _loaded(self.proposes)(task)

@@ -39,9 +39,9 @@ def prefills_fit(program: BigM) -> Rows:
 
 
 def prefill_batches(program: BigM) -> Rows:
-    """Sum over j of any_prefill[j] >= the requests of which no two can have their last prefill in one batch.
+    """Sum over j of any_prefill[j] >= the number of `apart` requests: no two can have their last prefill in one batch.
 
-    Implied: two requests that are `apart` cannot share that batch (`docs/formulation.md`).
+    Implied: two of these cannot share that batch (`docs/formulation.md`).
     """
     if program.cost.any_prefill:
         yield sum(program.cost.any_prefill.values()) >= len(apart(program.instance, program.chains))

@@ -1,7 +1,7 @@
 """The admission test: which requests may work in a batch so that all can still finish, without any eviction.
 
 A request holds device memory from its first work until its next **release**: a call handled by discard or swap, or its
-end. What it holds then is its *claim*; its *need* is the claim less what it holds now.
+end. Its memory then is its *claim*; its *need* is the claim less its memory now.
 
 **Definition.** A state is *safe* if the holders have an order in which the need of each fits into the free blocks, once
 those before it have released theirs (the banker's test). If there is such an order, that of rising need is one.

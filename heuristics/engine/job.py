@@ -16,7 +16,7 @@ Knows = Literal["online", "predictions", "clairvoyant"]
 
 
 class NotKnown(Exception):
-    """A policy asked for what it does not know."""
+    """A policy asked for facts unknown to it."""
 
 
 class Job:

@@ -23,7 +23,7 @@ def predictions(text: str, instance: Instance, seed: int = 0) -> Instance | None
     """Return the instance as it is believed to be (None: as it is).
 
     `exact`; `noise:P` adds to each decode length and call duration m an error drawn from N(0, P m) (P m is the standard
-    deviation), rounded, and cut at the least value possible; `types` gives all requests of a type (the id before the
+    deviation), rounded, and cut at the smallest value possible; `types` gives all requests of a type (the id before the
     first dash) its mean lengths, durations and returns; `bins:NxW` gives each decode length as the centre of its bin,
     of N bins of W tokens.
 

@@ -31,7 +31,7 @@ class Unified(Policy):
     In `decoding` and `prefilling`, memory is taken from the running request of lowest priority, even the candidate
     itself; a waiting one waits. Free calls discard.
 
-    A subclass sets the switches below and overrides what it decides otherwise.
+    A subclass sets the switches below and overrides the decisions that differ.
     """
 
     hybrid: bool = True  # whether a batch may mix prefills and decodes

@@ -31,7 +31,7 @@ class Step(NamedTuple):
 
 
 class Windows(NamedTuple):
-    """R0, in seconds, and `group` for windows of so many seconds from the first arrival on."""
+    """R0, in seconds, and `group` for windows of length `seconds` from the first arrival on."""
 
     seconds: float
     r0: Array
@@ -277,7 +277,7 @@ class Index(Unified):
         return self.steps.r0[at] / self.tick, self.steps.group[at]
 
     def _wait(self, decodes: Array, fresh: int, group: float) -> bool:
-        """Count what a batch loses without so many `fresh` prefills; return whether they wait.
+        """Count what a batch loses without the `fresh` prefills; return whether they wait.
 
         `decodes`: which of those with KV decode.
         """

@@ -356,7 +356,7 @@ class Infercept(InferceptBase):
         discard  (4)    n F(B + c) C / 2 + n (F(B + c) - F(B)) C_o
 
     where B requests run with C_o tokens of KV together, c = S - B tokens are left for chunks (at least 1), n = ceil(C /
-    c) chunks refill it, and F are the ticks of a batch of so many tokens. It is dropped if that wastes less (5), and no
+    c) chunks refill it, and F(x) are the ticks of a batch of x tokens. It is dropped if that wastes less (5), and no
     part of it is on the host.
 
     Guarantee: nothing is known. Running time: O(r + p log p) a batch, r running, p in calls that hold KV; O(log n) an
@@ -392,7 +392,7 @@ class Infercept(InferceptBase):
             yield i, (2 * self.expected(job) * job.device, n * (full * context + 2 * added * others))
 
     def ticks(self, tokens: int) -> int:
-        """Return F: the ticks of a batch of so many tokens."""
+        """Return F(tokens): the ticks of a batch."""
         return self.cost.duration(forward(tokens)) if tokens else 0
 
     def ranked(self, jobs: Iterable[Job]) -> list[Job]:
@@ -446,7 +446,7 @@ class InferceptProfiled(InferceptElapsed):
 
 
 def forward(tokens: int, decodes: int = 0) -> Features:
-    """Return the features of a batch of so many tokens and decodes, without the KV that they read."""
+    """Return a batch's features from its numbers of tokens and decodes, without the KV that they read."""
     decodes = min(tokens, decodes)
     prefills = min(1, tokens - decodes)
     return Features(

@@ -93,7 +93,7 @@ class InferceptAsReleased(InferceptBase):
         return self.cost.duration(forward(tokens))
 
     def added(self, tokens: int) -> int:
-        """Return f, the ticks that so many tokens add."""
+        """Return f, the ticks that `tokens` more tokens add."""
         return self.ticks(1 + tokens) - self.ticks(1)
 
     # --- memory on demand ----------------------------------------------------------------------------------------
@@ -135,7 +135,7 @@ class InferceptAsReleased(InferceptBase):
             super()._take_or_evict(job, tokens, running, plan)
 
     def take_from(self, victim: Job, lacking: int, plan: Plan) -> None:
-        """Send so many tokens of a victim to the host, in whole blocks from the back; without room there, drop it."""
+        """Send `lacking` tokens of a victim to the host, in whole blocks from the back; without room there, drop it."""
         block = self.machine.block
         keep = max(0, victim.device - lacking) // block * block if self.machine.partial else 0
         tokens = victim.device - keep

@@ -198,7 +198,7 @@ ITERATION = 484_000  # a batch of 384 tokens: 10 ms and 0.1 ms a token, which th
 
 
 def score(terms: ScoreTerms, chunk: int) -> float:
-    """Return a request's score for chunks of so many tokens."""
+    """Return a request's score for chunks of `chunk` tokens."""
     return _prefill(terms.before, chunk) + _prefill(terms.after, chunk) + terms.held
 
 

@@ -42,7 +42,7 @@ class OnTime(Knee):
 
     A request is late for good once it could not be on time even alone. Of the others, Moore and Hodgson's rule sets
     some aside, anew for each batch: first tokens by due time, and where the work up to one (`share` of the time is for
-    it) passes its due time, the longest so far, for its weight. With `short`, the others go by due time plus so many
+    it) passes its due time, the longest so far, for its weight. With `short`, the others go by due time plus `short`
     times the work for their first token. The pace of a request is the time to its end's due time, without calls, over
     the tokens left.
 

@@ -15,7 +15,7 @@ from heuristics.engine.view import View
 
 
 class PreemptiveOrder(Unified):
-    """One group of all requests in order of a rank: the first takes what it needs, if need be from the last.
+    """One group of all requests in order of a rank: the first takes its memory, if need be from the last.
 
     A waiting request is admitted if its known tokens fit beside what those before it hold: running requests after it
     are evicted, the last first, but only if that makes it fit. The first waiting request that does not fit stops the
@@ -151,7 +151,7 @@ class RankAsReleased(PreemptiveOrder):
     Guarantee: nothing is known. Running time: O(r log r) a batch, r running; O(n), in numpy, for each of the n present
     that is admitted or evicted.
     Source: INFERMAX's released simulator (arXiv 2411.07447, a fork of Vidur): its `rank` scheduler, read, and not run
-    (as released it frees what it does not hold).
+    (as released it frees memory not held).
     """
 
     persists = True

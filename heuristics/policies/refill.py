@@ -28,7 +28,7 @@ class Refill(Policy):
     2 tokens beside the last two of the first, and ends with the eighth batch; without that with the ninth.
 
     Guarantee: nothing is known.
-    Running time: O(n (log n + k)) a batch, n present, k of which hold KV and do not work.
+    Running time: O(n (log n + k)) a batch, n present, k of them with KV and without work.
     Source: this project.
     """
 

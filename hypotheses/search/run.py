@@ -59,7 +59,7 @@ class SearchRecord:
     failed: int = 0  # instances on which the policy gives no schedule
     failure: PolicyError | None = None
     complete: list[int] = field(default_factory=list)
-    """Sizes (requests) of which every member was judged, each optimum certified: no member is worse."""
+    """Sizes (requests) with every member judged, each optimum certified: no member is worse."""
     unshrunk: Claim | None = field(default=None, repr=False)
     stopped: str = "ended"  # why the search ended: "ended" (steps, or nothing left), "time limit" or "interrupted"
 

@@ -48,7 +48,7 @@ schedule can exceed it; elsewhere `None` (no limit) is never a number.
 * `fresh_kernels.LARGE`: 2^58 for no limit and no target. A step adds no more than its batch, and moves of all
   contexts; all steps together, times all rates, are below, else refused.
 * `local_graph.LocalGraph.least`: `far`, at most 2^56. The least that is left, cut off, is no more than uncut, and falls
-  by no more than an option takes. A share of which a tick has 2^60 or more is left out.
+  by no more than an option takes. A share with 2^60 or more in a tick is left out.
 * `one_machine.largest`, `chains.settled`: 0 where there is nothing. No value is less.
 * `chains.longest_batch`: every feature at its largest. Work and swaps of a request are at most its peak, each once in a
   batch; pairs c^2 + 2cm <= (m + c)^2.

@@ -1,4 +1,4 @@
-"""An exact search over batch boundaries, the cheapest state first: what it reaches is a lower bound, at its end exact.
+"""An exact search over batch boundaries, cheapest state first: the value reached is a lower bound, exact at the end.
 
 From the state of all requests at the end of a batch it tries every legal batch that may come next. Left out without
 losing an optimum:
@@ -20,11 +20,11 @@ losing an optimum:
 * Of equal states the one with the least label is kept: the future depends on the state alone, and every objective is a
   function of label and future, non-decreasing in the label. For the largest flow time smaller ages are as good, too.
 * **Waits**, for sums and ends: a state is also as good as another that differs in waits alone if it is no worse after
-  so many ticks that no request of it waits longer than in the other. For then what follows the other may follow it,
+  enough ticks for no request of it to wait longer than in the other. For then what follows the other may follow it,
   batch by batch at the same times: a call that has returned forbids nothing that a running one allows. Two different
   states cannot be as good as each other in this way. That each may be left out for the other, down to one that is
   followed, needs that no state follows itself: of the best ends of a state take one with the fewest batches. The better
-  state has one with no more of them at the same value, and from what it leads to one batch fewer is left.
+  state has one with no more of them at the same value, and from its next state one batch fewer is left.
 
 **Free drops** make another search, a relaxation: a request that holds KV has, at any time, also the options of the same
 request without any, even where R4 and R5 forbid them, its call orders a move, or the machine does not evict. Every
@@ -38,7 +38,7 @@ recursion over its local graph, so it falls by no more than a batch adds; the se
 sums, next tokens also take turns (`least_by_turns`): a function of the cost is `busy` and what each request adds in
 every batch, so a batch can be spent on one request after another, once `busy` is over, each of them ready when it
 starts; the sum of the ends of such jobs is least where the one with the least left goes first (preemptive shortest
-remaining processing time). After its next token a request needs what it takes alone. What is known of a state holds of
+remaining processing time). After its next token a request needs its ticks when alone. What is known of a state holds of
 those that follow it. So no schedule is better than the state that comes next, wherever the search stops.
 """
 

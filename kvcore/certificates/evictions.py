@@ -16,7 +16,7 @@ consecutive tokens of a segment, in slots s < f, the later one with n tokens res
   r or later (R8), and work comes after it. If nothing is dropped, f - j has at least max(m, n - j P) tokens, and m lie
   somewhere in the slots before.
 * **Batches.** Slot f processes one of the tokens, or all without `chunked`. The others come no earlier than the segment
-  can have generated what it has, each at the least price since then.
+  can have generated its tokens so far, each at the lowest price since then.
 
 So the least cost is found backwards over (tokens done, KV kept or not, slot). Swaps need no state of their own: KV on
 the host is kept, unless it has no room at all. After the last slot all prices are 0, and only time counts: a token that

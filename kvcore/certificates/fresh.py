@@ -1,7 +1,7 @@
 """Fresh work: each token is processed at least once, and a batch costs its fixed part for all in it.
 
 All else is left out: moves, repeated work, limits of a batch, all functions of the cost but one; without `memory`, also
-memory. What is left is a machine that serves chains of tokens in batches, each of which takes `busy` and what its fresh
+memory. What is left is a machine that serves chains of tokens in batches; each batch takes `busy` and what its fresh
 tokens take. Of the prefills in parts only so much is kept as the time allows. All work is in time.
 
 **Labels.** Only batches that generate tokens are looked at. A label is what is known after one: how many tokens each
@@ -50,11 +50,11 @@ works on i from start_i + busy on, does at least w_i - min(b n_i, credit_i) of e
 The sum of ends is least where the shortest work left goes first. Each request alone ends its next token no earlier
 than `time'` with F of it alone, and takes for each token after that its work in as many batches as the budget asks for.
 
-**With memory** (`memory`, for machines without `partial`) a label also says where the `kept` tokens are of which a
-request's last token left KV: HERE, all on the device; AWAY, all on the host; PART, not all of them are there since, or
+**With memory** (`memory`, for machines without `partial`) a label also says where the `kept` tokens are whose KV a
+request's last token left: HERE, all on the device; AWAY, all on the host; PART, not all of them are there since, or
 the call discards them. PART has kept = 0, and at most `device` tokens of it were on the device at T. Fresh tokens above
 are now all of the context of the next token but `kept`, and x counts the KV beyond `kept` that no discard of a call is
-yet to take. A label also covers what it covers with some requests HERE or AWAY made PART, nothing kept, and
+yet to take. A label also covers the moments covered with some requests HERE or AWAY made PART, nothing kept, and
 open = max(time, ready): all of their KV may be gone by T.
 
 Without `partial` all KV of a request is on one side: work needs all of it on the device, and each move takes all. From
@@ -89,7 +89,7 @@ take), where `away` <= time for each, and
     (4)  min over i in Z of away_i + again y(Z) <= T  for each set Z of requests with y(Z) > 0.
 
 A batch that generates nothing and starts at s >= T adds at most c(Z) to y(Z), and lasts again c(Z): (4) holds. One
-that generates tokens of F brings `need` tokens of each to the device, at most need - 1 of which were there, so
+that generates tokens of F brings `need` tokens of each to the device; at most need - 1 of these were there, so
 y <= n = need - 1 - device. Let N(F) be the sum of need - device. With the same S, G_i = S - away_i >= 0, b' and b made
 `again`, busy made `fixed` and fee = 0, time' and open' above are a further bound of T', and `away` of those outside F:
 the proof is that of (1) and (3), with s >= time >= away_i where some i of Z comes back in the batch. After it

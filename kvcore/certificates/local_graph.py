@@ -4,7 +4,7 @@ Its nodes are local states without time: whether a request waits, not how long. 
 end, one is left out if another adds no more to a batch in any count (and without it there would still be a batch).
 Take the other and start the batch so much later that it ends when it did: nothing else changes.
 
-The least that is left is a recursion over the graph, so an option lowers it by at most what it takes:
+The least that is left is a recursion over the graph, so an option lowers it by at most its ticks or shares:
 
 * **Ticks**: a batch lasts what the option takes alone, if it acts and the request was ready; then comes the call.
 * **Shares**: a batch lasts at least f/q for any function f of the cost, and 1. The part of f that does not add up

@@ -1,7 +1,7 @@
 """Two requests at a time: batches hold both only while their contexts fit together.
 
 Where every batch lasts one tick, a request alone is a chain of ticks: those until it arrives, from the first arrival
-on; for each token ceil(n / C) batches for the n tokens that are new in it (1 without `chunked`), the last of which
+on; for each token ceil(n / C) batches for the n tokens that are new in it (1 without `chunked`), where the last one
 generates it, with its whole context resident; and the ticks of calls.
 
 **Theorem.** Let T(u, v) be the least number of steps from (0, 0) to (u, v), where a step takes one or both of two

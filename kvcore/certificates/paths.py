@@ -1,4 +1,4 @@
-"""The cheapest path of one request through slots of time with prices for what it takes.
+"""The cheapest path of one request through slots of time with prices for resources.
 
 One slot is one tick, and every batch lasts one. Without `evict`, let a segment of d tokens end in slot e, its first
 token in slot f = e - d + 1 with A tokens resident. Then, in every schedule, the request pays at least for these.
@@ -10,7 +10,7 @@ token in slot f = e - d + 1 with A tokens resident. Then, in every schedule, the
 3. *A call before it.* Until the first work, preserved KV pays for the device, kept KV of `swap` and `free` calls for
    the cheaper of device and host. Dropped KV pays nothing, and all A tokens are processed. `free` takes the cheaper.
 4. *Batches.* A - m tokens up to slot f, in as few batches as these need, and the j-th further token by slot f + j: each
-   at the least price since the segment can have begun.
+   at the lowest price since the segment can have begun.
 
 So payments depend on the ends of segments only, and the cheapest ends are found backwards, in O(slots) a segment
 (`path_kernels.py`). All arrays are exact integers, indexed by slot.

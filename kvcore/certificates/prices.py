@@ -2,7 +2,7 @@
 
 Let u[t, r] be what a schedule takes of resource r in slot t, at most the limit L[r]. For prices p[t, r] >= 0,
 
-    value >= value + sum of p (u - L) = sum over requests of (its cost + what it pays) - sum of p L,
+    value >= value + sum of p (u - L) = sum over requests of (its cost + its payments) - sum of p L,
 
 and each request pays at least what its cheapest path does (`paths.py`). `docs/bounds.md` has the proofs.
 """

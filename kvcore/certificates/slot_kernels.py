@@ -85,7 +85,7 @@ def simulation(graphs, group, start, stop, most, compared):
     """Return the greatest relation [state, state] of a kind that `answers` allows: the first is as good as the other.
 
     A request that is over is as good as one that is not. Only states of one `group` are compared, none where that takes
-    more than `most` pairs of options; so many were `compared` (a look at four states counts as one).
+    more than `most` pairs of options; `compared` counts these (a look at four states as one).
     """
     size = stop - start
     as_good = np.ones((size, size), np.bool_)

@@ -33,7 +33,7 @@ class InstanceArrays:
         self.area: Array = np.array([_area(each) for each in rows], float) / machine.block / self.rate
         spare = 8 + (24 if machine.evict else 1)  # changes of place in each call; runs between two evictions
         self.pieces = max(sum(2 * min(row[0], most_parts) + spare for row in each) for each in rows)
-        """Pieces that a request is kept in at the most."""
+        """The most pieces that a request is kept in."""
         flags = machine.chunked, machine.pause, most_parts, machine.evict
         self.switches = machine.block, *map(int, flags)
         self.limits, most = _limits(instance)

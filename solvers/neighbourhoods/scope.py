@@ -49,7 +49,7 @@ TAKES = Takes((MACHINES | REQUESTS | CALLS | SUMS) - {Feature.ONE_PHASE, Feature
 def why_not(instance: Instance, objective: str, most_slots: int = 200_000) -> str | None:
     """Return why the search does not take `instance` with this objective, or None if it does.
 
-    There are arrays of all slots, so that they are `most_slots` at the most.
+    There are arrays of all slots, so that they are at most `most_slots`.
     """
     if missing := TAKES.missing(features(instance, objective)):
         return missing
