@@ -17,7 +17,7 @@ from solvers.ways import SOLVERS, Solver
 
 
 def solvers(json: JsonOption = None) -> None:
-    """List the solvers: what can run here, its version, its licence's limit, what it can prove."""
+    """List the solvers: what can run here, its version, its licence's limit, its proofs."""
     with ThreadPoolExecutor() as pool:
         rows = list(pool.map(_solver, SOLVERS.values()))
     cells = [

@@ -295,7 +295,7 @@ def add(
     library: FolderOption = None,
     json: common.JsonOption = None,
 ) -> None:
-    """Add an instance of which nothing is known yet; a folder that is not there is made."""
+    """Add an instance, with nothing known of it yet; a folder that is not there is made."""
     added, about = load_instance(instance), {"source": source, "origin": origin, "licence": licence}
     if library is not None:
         with suppress(OSError):  # what Library then says is enough

@@ -36,7 +36,6 @@ from solvers.source import code_version
 from sweeps.cell import Cell
 from sweeps.store import Store
 from tests.support.commands import kvbound
-from tests.support.few import in_turn
 from workloads.builtin import builtin_instance, is_builtin
 
 LIBRARY = Library()
@@ -125,7 +124,6 @@ def certificates(record: Record) -> list[Path]:
 LONG = {record.name: searched(record) for record in LIBRARY.records()}
 BEYOND = [name for name, (looked, tries) in LONG.items() if looked > 10**6 or tries > 10**7]
 """What `library/check.py` gives up, after minutes."""
-MINUTES = [name for name, (looked, _) in LONG.items() if looked > 2 * 10**5 and name not in BEYOND]
 
 
 def test_what_is_too_long_for_the_second_checker_is_named() -> None:
@@ -135,7 +133,7 @@ def test_what_is_too_long_for_the_second_checker_is_named() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", [name for name in LONG if name not in BEYOND + MINUTES] + in_turn(MINUTES))
+@pytest.mark.parametrize("name", [name for name in LONG if name not in BEYOND])
 def test_a_record_is_true_without_kvbound(name: str) -> None:
     """What `library/check.py --all` does, a record at a time: it raises where one is wrong or not checked."""
     record = LIBRARY.record(name)

@@ -2,14 +2,19 @@
 
 import os
 import subprocess
+import time
 from collections.abc import Sequence
 from pathlib import Path
+from shutil import which
 from typing import TypeVar
+from zlib import crc32
 
 Seeds = TypeVar("Seeds", bound=Sequence)
-Item = TypeVar("Item")
 ALL = os.environ.get("KVBOUND_TESTS") == "all"
 """Whether `make test-all` runs."""
+TURNS = bool(os.environ.get("KVBOUND_TURNS"))
+"""Whether only those tests run whose turn it is: `.ci/run` takes them in turn, so that each runs every other day."""
+DAYS = 2
 
 
 def few(seeds: Seeds, part: int = 9) -> Seeds:
@@ -17,11 +22,16 @@ def few(seeds: Seeds, part: int = 9) -> Seeds:
     return seeds if ALL else seeds[: -(-len(seeds) // part)]
 
 
-def in_turn(items: Sequence[Item], days: int = 2) -> list[Item]:
-    """Return those whose turn it is on the day of the commit, each once in so many days; all, where git knows none."""
+def today() -> int:
+    """Return the day of the commit, in days since 1970; where git knows none, that of the clock."""
     asked = ["git", "-C", str(Path(__file__).parent), "log", "-1", "--format=%ct"]
-    try:
-        seconds = int(subprocess.run(asked, capture_output=True, text=True, check=True).stdout)
-    except (OSError, ValueError, subprocess.CalledProcessError):
-        return list(items)
-    return [item for k, item in enumerate(items) if (k + seconds // 86_400) % days == 0]
+    found = subprocess.run(asked, capture_output=True, text=True, check=False).stdout if which("git") else ""
+    return (int(found) if found.strip().isdigit() else int(time.time())) // 86_400
+
+
+def has_its_turn(name: str, days: int = DAYS) -> bool:
+    """Whether the day of the commit is one on which this test runs, where `KVBOUND_TURNS` is set: one in so many."""
+    return (crc32(name.encode()) + DAY) % days == 0
+
+
+DAY = today() if TURNS else 0
