@@ -5,8 +5,8 @@ import random
 from kvcore.certificates import SlotPrices
 from kvcore.certificates.options import RequestOptions
 from kvcore.limits import LIMITS, Use, use_of
-from tests.support.few import few
 from tests.support.drawer import tiny_instance
+from tests.support.few import few
 
 
 def test_an_option_takes_of_each_limit_what_a_batch_of_it_does():
