@@ -33,8 +33,10 @@ class Plan:
     """Work and moves of the next batch, and what the budgets and the device memory still leave.
 
     It starts with the moves that rule R9 orders. The referee's rules check all that a policy puts into it; nothing is
-    corrected. `work`, `dropped`, `swapped_out` and `swapped_in` are tokens so far, by id; `free_blocks` (of the device)
-    and `free_host` (tokens) are None without a limit. A prefill of more than `longest_prefill` tokens has to be split.
+    corrected. `work`, `dropped`, `swapped_out` and `swapped_in` are tokens so far, by id. `tokens_left`, `prefill_left`
+    and `requests_left` are what the budgets leave, `free_blocks` (of the device) and `free_host` (tokens) what the
+    memories do, None without a limit; `machine`, `hybrid` and `chunked` say what the batch may do. A prefill of more
+    than `longest_prefill` tokens has to be split.
     """
 
     def __init__(self, view: View, execution: StreamExecution, demands: list[Demand] | None) -> None:
