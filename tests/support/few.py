@@ -23,7 +23,7 @@ def few(seeds: Seeds, part: int = 9) -> Seeds:
 
 
 def turn() -> int:
-    """Return how many half days from noon to noon and so on there were since 1970 at the commit; or now, without git."""
+    """Return the half days since noon of 1 January 1970 at the time of the commit; of now, where git knows none."""
     asked = ["git", "-C", str(Path(__file__).parent), "log", "-1", "--format=%ct"]
     found = subprocess.run(asked, capture_output=True, text=True, check=False).stdout if which("git") else ""
     return (int(found) if found.strip().isdigit() else int(time.time())) // 43_200 - 1
