@@ -68,7 +68,7 @@ class Refill(Policy):
                     waiting.append(job)
                     continue
             plan.take(job, tokens)
-            growth += plan.machine.blocks(job.demand.end[job.segment]) - job.blocks
+            growth += max(0, plan.machine.blocks(job.demand.end[job.segment]) - job.blocks)
         for job in waiting:
             held = plan.machine.blocks(job.device + job.host) * plan.machine.block - job.device - job.host
             room = LIMIT if plan.free_blocks is None else (plan.free_blocks - growth) * plan.machine.block + held

@@ -25,6 +25,7 @@ from solvers.messages import NEWS, Bound, Done, Found, Send, SolveJob
 from solvers.slot_flow.arcs import FlowArcs, arcs_below
 from solvers.slot_flow.flow_schedule import schedule_of
 from solvers.slot_flow.late import late_segments
+from solvers.slot_flow.scope import too_large
 
 
 @dataclass(frozen=True)
@@ -45,6 +46,8 @@ class SlotFlow:
     """One solve: the best schedule, its value and the best bound, in units of 1/`unit` of the objective."""
 
     def __init__(self, job: SolveJob, send: Send) -> None:
+        if reason := too_large(job.instance):
+            raise BadInput(reason)
         self.job, self.send, self.turns, self.options = job, send, 0, FlowOptions.given()
         self.started = time.monotonic()
         self.deadline = self.started + job.time_limit
