@@ -2,7 +2,7 @@
 
 import inspect
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import wraps
@@ -27,7 +27,7 @@ from kvbound.distortion import distortion, gentler
 from kvcore.csv_table import MachineFor, build_instance
 from kvcore.errors import BadInput
 from kvcore.files import check_writable, write_text
-from kvcore.instance import Instance, Machine
+from kvcore.instance import Instance, Machine, Request
 from kvcore.parameters import fraction, optional_fraction
 from workloads.coarsen import coarsen
 from workloads.importers import Imported, Selection, contended_machine, infercept_requests, read_map, read_requests
@@ -242,7 +242,10 @@ def _write(trace: Imported, machine: Machine | MachineFor, asked: Asked) -> None
     lost = list[str]()
     if size is None and json is None and isinstance(machine, Machine):  # nothing needs all requests at once
         about = machine, trace.name, setting.tick, setting.cost
-        build = lambda some: with_handling(build_instance(trace.source, some, *about), given["handling"])  # noqa: E731
+
+        def build(some: Sequence[Request]) -> Instance:
+            return with_handling(build_instance(trace.source, some, *about), given["handling"])
+
         write_requests(out, trace.requests, build)
     else:
         with LiveLine(f"reading {trace.source}"):
