@@ -2246,6 +2246,41 @@ class Values:
         yield from choose(0, 0, left, (0,) * (SHARED + 3), [], 0)
 
 
+def slot_dual(instance, proof, objective):
+    """Kind `slot-dual`: each request pays for its use of each slot, and takes its cheapest way."""
+    machine, prices, scale = instance.machine, proof.prices, proof.scale
+    limits = (machine.memory and machine.memory // machine.block, machine.host_memory, machine.batch_tokens,
+              machine.prefill_tokens, machine.batch_requests)
+    if not always_one_tick(instance.cost):
+        raise Broken("prices of slots are for batches of one tick")
+    if prices.since or any(most is None and any(prices[name]) for name, most in zip(RESOURCES, limits)):
+        raise Broken("there are prices of what has no limit, or none from slot 0 on")
+    T, start = max(len(prices[name]) for name in RESOURCES), min(one.arrival for one in instance.requests)
+    rows = [*zip(*(prices[name] + [0] * (T - len(prices[name])) for name in RESOURCES))]
+    unit = lcm(*(Fraction(RATES[objective](one)).denominator for one in instance.requests))
+    total, arrivals = -sum((most or 0) * sum(prices[name]) for name, most in zip(RESOURCES, limits)), {}
+    for one in instance.requests:
+        there = Box(one, arrival=start)
+        arrivals.setdefault(but_id(there), (there, []))[1].append(one.arrival - start)
+    for one, after in arrivals.values():
+        path = Alone(one, instance, objective, start, unit, False, limits)
+        path.index()
+        left, before = [0 if over else inf for over in path.over], None
+        while left != before:
+            spend(5 * path.size, "the ticks of a request alone")
+            left, before = [min(ticks, 1 + min([left[to] for _, to in leads]))
+                            for ticks, leads in zip(left, path.leads)], left
+        spend(5 * path.size * (T + 1), "the values of its states")
+        rate = scale * path.w
+        total += sum(rate * left[0] for t in after if t >= T)
+        V = [rate * (T + ticks) if ticks else 0 for ticks in left]
+        for t in reversed(range(T)):
+            costs = [sum(map(mul, rows[t], use)) + (rate * (t + 1) if over else 0) for use, over in path.uses]
+            V = [min([costs[use] + V[to] for use, to in leads]) for leads in path.leads]
+            total += (V[0] - rate * t) * after.count(t)
+    return Fraction(total, scale * unit)
+
+
 # --- certificates (docs/certificates.md) ------------------------------------------------------------------------------
 
 
@@ -2285,6 +2320,7 @@ KINDS = {  # a proof's function, its keys, and the objectives for which it is ch
     "shares": (shares, {**DIVISION, "alone": (none, []), "windows": (none, [])}, ("busy-time", *RATES)),
     "late-windows": (late_windows, {**DIVISION, "rows": ([window], [])}, ("late-requests",)),
     "late-tail": (late_tail, {"within": number, "proof": windows}, (TAIL,)),
+    "slot-dual": (slot_dual, {"scale": integer(1, 2**40), "prices": SLOTS}, tuple(RATES)),
     "prices": (lambda *given: slot_prices(*given)({}), {**PRICES, "windows": (none, [])}, FLOWS),
     "tree": (tree, {"prices": [{"kind": (one_of("prices"), "prices"), **PRICES, "windows": (none, [])}],
                     "nodes": [node]}, FLOWS),

@@ -69,14 +69,15 @@ from kvcore.certificates.configurations import Configurations
 from kvcore.certificates.events import Events
 from kvcore.certificates.fresh import Fresh
 from kvcore.certificates.late_windows import LateWindows
+from kvcore.certificates.old.prices import Prices
+from kvcore.certificates.old.tree import Branch, Leaf, Tree
 from kvcore.certificates.pairs import Pairs
-from kvcore.certificates.prices import Prices
 from kvcore.certificates.proof import InvalidCertificate, Proof
 from kvcore.certificates.shares import Shares
+from kvcore.certificates.slot_dual import SlotDual
 from kvcore.certificates.slots import SlotPrices, Slots
 from kvcore.certificates.speed import PricedLine, Speed
 from kvcore.certificates.tail import LateTail
-from kvcore.certificates.tree import Branch, Leaf, Tree
 
 __all__ = [
     "Alone",
@@ -95,6 +96,7 @@ __all__ = [
     "Prices",
     "Proof",
     "Shares",
+    "SlotDual",
     "SlotPrices",
     "Slots",
     "Speed",

@@ -24,6 +24,7 @@ from kvcore.certificates import (
     Pairs,
     Prices,
     Shares,
+    SlotDual,
     Slots,
     Speed,
     Tree,
@@ -52,6 +53,7 @@ from tests.support.few import ALL
 from tests.support.random_proofs import (
     PRICEABLE,
     random_division,
+    random_dual,
     random_events,
     random_late_windows,
     random_prices,
@@ -114,6 +116,7 @@ DRAWERS: dict[type[Proof], Callable[[int], Drawn]] = {
     Pairs: tiny(SUMS, cost="unit"),
     Prices: priced,
     Tree: priced,
+    SlotDual: tiny(SUMS, cost="unit"),
     Slots: slotted,
     Configurations: starting,
     Events: tiny([*OBJECTIVES]),
@@ -142,6 +145,7 @@ def proofs(kind: type[Proof], draw: random.Random, instance: Instance, objective
             within=draw.choice((int(best), draw.randint(0, int(best)))) if objective == "max-flow-time" else 0),
         Prices: lambda: random_prices(draw, instance),
         Tree: lambda: random_tree(draw, instance),
+        SlotDual: lambda: random_dual(draw, instance, objective),
         Events: lambda: random_events(draw).replace(free_drops=draw.random() < 0.5),
         Configurations: lambda: random_proof(instance, objective, draw),
     }  # fmt: skip

@@ -52,6 +52,7 @@ from tests.support.exhaustive import exhaustive_optimum
 from tests.support.few import few
 from tests.support.random_proofs import (
     PRICEABLE,
+    random_dual,
     random_late_windows,
     random_prices,
     random_speed,
@@ -138,6 +139,7 @@ KINDS = {
         lambda draw, instance, objective: random_prices(draw, instance),
         check.FLOWS,
     ),
+    "slot-dual": (lambda draw, seed: tiny_instance(seed, cost="unit"), random_dual, check.RATES),
     "pairs": (
         lambda draw, seed: tiny_instance(seed, cost="unit", requests=draw.randint(2, 3), decode=(1, 4)),
         lambda draw, instance, objective: Pairs(),
@@ -233,12 +235,12 @@ OBJECTIVE_OF = {"late-windows": "late-requests", "late-tail": "p99-flow-time"}
 
 @pytest.mark.parametrize("kind", [proof.model_fields["kind"].default for proof in get_args(get_args(AnyProof)[0])])
 def test_both_check_a_certificate_of_each_kind(kind):
-    """The first that its way proposes; branches of prices are drawn."""
+    """The first that its way proposes; those that none proposes any more are drawn."""
     instance, objective = builtin_instance("hindsight:n=4,M=12,seed=0"), OBJECTIVE_OF.get(kind, "total-flow-time")
     if kind == "late-windows":
         instance = instance.replace(requests=tuple(one.replace(slo=Slo(latency=8)) for one in instance.requests))
-    if kind == "tree":
-        proof = random_tree(random.Random(0), instance)
+    if kind in ("prices", "tree"):
+        proof = (random_prices if kind == "prices" else random_tree)(random.Random(0), instance)
     else:
         proposed = WAYS[kind, kind if (kind, kind) in WAYS else "bound"].proposals(Task(instance, objective))
         proof = next(each.proof for each in proposed if isinstance(each, Proposal))
