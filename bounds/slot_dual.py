@@ -29,19 +29,24 @@ class DualOptions(Options):
     """Prices of the limits of each slot."""
 
     rounds: int = option(2000, "subgradients, at the most")
-    most_options: int = option(3_000_000, "options of requests, by a rough count, beyond which no prices are sought")
+    most_options: int = option(300_000, "options of requests, by a rough count, beyond which no prices are sought")
 
     most_values = 2**27  # of states in slots, of 8 bytes
 
 
 def propose_dual(task: Task) -> Iterator[Proposal]:
     """Return prices of the limits of each slot (BadInput at once where requests may have too many options)."""
+    check_size(task)
+    return _proposals(task)
+
+
+def check_size(task: Task) -> None:
+    """Raise BadInput where the local graphs may take too long."""
     if (options := most_options(task.instance)) > DualOptions.given().most_options:
         raise BadInput(f"prices of slots take requests with few options, and these may have {options}")
     count = Budget()
-    count.spend("the options of requests", 4 * LOOK_WORK * options)
+    count.spend("the options of requests", 16 * LOOK_WORK * options)
     task.begin(count)
-    return _proposals(task)
 
 
 def _proposals(task: Task) -> Iterator[Proposal]:

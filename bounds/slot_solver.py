@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from bounds import slot_dual
 from bounds.rising_targets import Attempt, rising_targets
-from bounds.slot_dual import PriceAscent
 from bounds.slot_kernels import demand
 from bounds.subgradient import Floats, ascend
 from bounds.task import Proposal, Task, most_options
@@ -98,9 +98,10 @@ class SlotSolver:
 
     def first_prices(self, upper: int | None) -> Floats | None:
         """Return prices without a target, for any number of slots."""
-        value = None if upper is None else Fraction(upper, self.unit)
+        task = replace(self.task, upper=None if upper is None else Fraction(upper, self.unit))
         try:
-            dual = PriceAscent(replace(self.task, upper=value))
+            slot_dual.check_size(task)
+            dual = slot_dual.PriceAscent(task)
         except (BadInput, InvalidCertificate):
             return None
         dual.ascend(self.options.first_rounds)
