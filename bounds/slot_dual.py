@@ -123,9 +123,8 @@ class PriceAscent:
     def proof(self) -> SlotDual:
         """Return the proof of the best prices."""
         rows = [tuple(np.trim_zeros(row, "b").tolist()) for row in self.whole(self.best)]
-        return SlotDual(
-            scale=self.scale, prices=SlotPrices(**{limit.name: row for limit, row in zip(LIMITS, rows, strict=True)})
-        )
+        prices = {limit.name: row for limit, row in zip(LIMITS, rows, strict=True)}
+        return SlotDual(scale=self.scale, prices=SlotPrices(since=0, **prices))
 
 
 def machine_prices(jobs: Iterable[tuple[int, float, float]], limit: float, most: int) -> Floats:
