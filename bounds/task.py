@@ -22,6 +22,16 @@ class LadderOptions(Options):
 
     slack: float = option(2.0, "a checker counts its work for the worst case: so many times what it mostly takes")
 
+    first = 0.25  # part of the time in which each way has its first turn
+
+
+class NoTime(BadInput):
+    """The first proof of a way takes `more` seconds than are left."""
+
+    def __init__(self, seconds: float, left: float) -> None:
+        super().__init__(f"one evaluation takes about {seconds:.1f} s, and {left:.1f} s are left: give it more time")
+        self.more = seconds - left
+
 
 @dataclass
 class Task:
@@ -49,13 +59,11 @@ class Task:
         return max(0.0, self.deadline - time.process_time())
 
     def begin(self, budget: Budget) -> None:
-        """Raise BadInput if an evaluation, by its use of a fresh budget, ends after `end`."""
-        seconds, left = (
-            (MOST_WORK - budget.work) / (LadderOptions.given().slack * 10**9),
-            max(0.0, self.end - time.process_time()),
-        )
+        """Raise NoTime if an evaluation, by its use of a fresh budget, ends after `end`."""
+        seconds = (MOST_WORK - budget.work) / (LadderOptions.given().slack * 10**9)
+        left = max(0.0, self.end - time.process_time())
         if seconds > left:
-            raise BadInput(f"one evaluation takes about {seconds:.1f} s, and {left:.1f} s are left: give it more time")
+            raise NoTime(seconds, left)
 
 
 class Proposal(NamedTuple):

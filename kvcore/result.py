@@ -71,6 +71,8 @@ class Rung:
     why_not: str = ""
     """What prevented or ended a bound."""
     certificate: Certificate | None = field(default=None, repr=False)
+    more: float = 0.0
+    """Seconds that its first proof needs beyond those left."""
 
     def row(self, objective: str) -> dict[str, Any]:
         """Return the JSON row."""

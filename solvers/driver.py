@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from math import ceil
 from typing import Any
 
 import kvcore
@@ -16,6 +17,7 @@ from kvcore.referee import InvalidSchedule, verify_schedule
 from kvcore.result import Horizon, Result, Rung, Size, SolverInfo, Stop
 from kvcore.schedule import Schedule
 from solvers.choice import Choice, choose
+from solvers.dual_bound import ladder
 from solvers.incumbent import NO_HORIZON, Held, Incumbent
 from solvers.messages import (
     NO_TIME_LIMIT,
@@ -123,7 +125,7 @@ class _Solve:
     ends: list[Done | Failed] = field(default_factory=lambda: [Done(Stop.INTERRUPTED)])
     certifying_seconds: float | None = None
     interrupted: bool = False
-    ladder: list[Rung] | None = None
+    ladder: dict[str, Rung] = field(default_factory=dict)
     rejected: list[str] = field(default_factory=list)
     sizes: dict[str, Size] = field(default_factory=dict)
 
@@ -191,8 +193,8 @@ class _Solve:
             self.horizons[job.label] = message
         elif isinstance(message, Size):
             self.sizes[job.formulation] = message
-        elif isinstance(message, Rung) and self.ladder is not None:
-            self.ladder.append(message)
+        elif isinstance(message, Rung):
+            self.ladder[message.method] = message
 
     def take_schedule(self, job: SolveJob, found: Found) -> None:
         value = self.held.incumbent.value
@@ -212,7 +214,8 @@ class _Solve:
         return self.limits.time - result.seconds if self.job.is_limited else least
 
     def certify(self, seconds: float) -> None:
-        began, claimant, self.ladder = self.held.seconds, self.held.bounded_by, []
+        began, claimant = self.held.seconds, self.held.bounded_by
+        self.ladder = {}
         job = replace(self.job_of(BOUND), upper_bound=self.held.incumbent.value, time_limit=min(seconds, NO_TIME_LIMIT),
                       constraints=b"")  # fmt: skip
         ends = self.let_run([[job]], lambda: None)
@@ -235,11 +238,23 @@ class _Solve:
             self.job.instance, self.job.objective, best.schedule, best.claimed, bounds.value, bounds.kind,
             bounds.certificate, best.by, bounds.by, self._horizon(), job.formulation, info,
             seconds=self.held.seconds, stopped=self._stopped(), chosen=self.choice.why, log=self.held.log,
-            ladder=self.ladder, certifying_seconds=self.certifying_seconds, target=self.limits.target,
+            ladder=None if self.certifying_seconds is None else list(self.ladder.values()),
+            certifying_seconds=self.certifying_seconds, target=self.limits.target,
             models=self.sizes, options=self.job.options, rejected=self.rejected,
             constraints=[name_of(each) for each in unpack(self.job.constraints)] if self.job.constraints else [],
-            failed=[*self.opening.notes, *(failure.message for failure in failures)],
+            failed=[*self.opening.notes, *(failure.message for failure in failures), *self._not_tried()],
         )  # fmt: skip
+
+    def _not_tried(self) -> Iterator[str]:
+        """Name the ways of the ladder that would prove something, but had no time."""
+        if self._stopped() in (Stop.PROVED, Stop.EARLY) or all(BOUND not in lane for lane in self.choice.lanes):
+            return
+        for way in ladder(self.job.instance, [each.formulation for lane in self.choice.lanes for each in lane]):
+            rung = self.ladder.get(way.formulation)
+            if rung is None and way.takes.why_not(way.formulation, self.job.instance, self.job.objective) is None:
+                yield f"not tried: {way.formulation} (its turn did not come)"
+            elif rung is not None and rung.more:
+                yield f"not tried: {way.formulation} ({ceil(rung.more)} s more)"
 
     def _stopped(self) -> Stop:
         if self.interrupted:

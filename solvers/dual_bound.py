@@ -11,7 +11,7 @@ from typing import Any
 
 import bounds.task
 import kvcore
-from bounds.task import Proposal
+from bounds.task import LadderOptions, NoTime, Proposal
 from kvcore.certificates import Certificate, InvalidCertificate, certify
 from kvcore.errors import BadInput, unknown
 from kvcore.files import valid
@@ -43,43 +43,59 @@ def rungs(
     news: Callable[[], Value | None] = lambda: None,
     found: Callable[[str, Certificate | Schedule], None] = lambda way, what: None,
 ) -> Iterator[Rung]:
-    """Yield what each way proves, one after another, until `upper` is proved optimal.
+    """Yield what each way proves, again when that changed, until `upper` is proved optimal.
 
-    `time_limit` is in processor seconds, divided among the ways that apply; later ways get what earlier ones leave. A
-    way whose first proof may end more than `late` seconds late is declined, except `alone`. A way ends early if its
-    gain a second would not bring it beyond the others in its time. `found` is called with the way's name and each
-    certificate or schedule; `finds`: searches go for schedules; `news` returns the value of one found elsewhere. On
+    `time_limit` is in processor seconds. Each way that applies has a turn in the first quarter (`LadderOptions.first`);
+    then those with more to gain share the rest, the best last: it has what others leave. A way whose first proof may
+    end more than `late` seconds late is declined, except `alone`. In its second turn a way ends early if its gain a
+    second would not bring it beyond the others in its time. `found` is called with the way's name and each certificate
+    or schedule; `finds`: searches go for schedules; `news` returns the value of one found elsewhere. On
     KeyboardInterrupt the running way's result comes before the exception.
     """
     check_objective(objective)
     instance.cost.check_linear()
-    end = time.process_time() + time_limit
+    began = time.process_time()
+    end = began + time_limit
     turns = [_Turn(way, bounds.task.Task(instance, objective, end, upper, end + late, news, finds), found)
              for way in ways]  # fmt: skip
-    known: list[Value] = []
-    for k, turn in enumerate(turns):
-        share = turn.share / max(1, sum(later.share for later in turns[k:]))
-        interrupted = turn.take(share * (end - time.process_time()), max(known, default=0))
-        if turn.rung.bound is not None:
-            known.append(turn.rung.bound)
-        yield turn.rung
-        if interrupted:
-            raise KeyboardInterrupt
-        if turn.rung.bound is not None and upper is not None and turn.rung.bound >= upper:
-            return
+    first = LadderOptions.first if sum(turn.proposals is not None for turn in turns) > 1 else 1.0
+    for until, is_first in ((began + first * time_limit, True), (end, False)):
+        known = max((turn.rung.bound for turn in turns if turn.rung.bound is not None), default=0)
+        for k, turn in enumerate(turns):
+            share = turn.share / max(1, sum(later.share for later in turns[k:]))
+            interrupted = turn.take(share * (until - time.process_time()), 0 if is_first else known)
+            yield turn.rung
+            if interrupted:
+                raise KeyboardInterrupt
+            if turn.rung.bound is not None and upper is not None and turn.rung.bound >= upper:
+                return
+        turns = sorted((turn for turn in turns if turn.goes_on()), key=lambda turn: turn.rung.bound or 0)
 
 
 class _Turn:
-    """A way in its turn: `proposals` (None: it does not apply), and the `rung` reached."""
+    """A way in its turns: `proposals` (None: it does not apply, or has ended), and the `rung` reached."""
 
     def __init__(self, way: Way, task: bounds.task.Task, found: Callable[[str, Certificate | Schedule], None]) -> None:
         self.way, self.task, self.found = way, task, found
         self.proposals: Iterator[Proposal | Schedule] | None = None
-        self.rung = Rung(way.formulation, 0.0, drops=way.drops)
+        self.rung, self.cut = Rung(way.formulation, 0.0, drops=way.drops), False
+        self._begin()
+
+    def _begin(self) -> None:
         try:
-            self.proposals = way.proposals(task)
+            self.proposals = self.way.proposals(self.task)
         except (BadInput, InvalidCertificate) as reason:
-            self.rung = replace(self.rung, why_not=str(reason))
+            self._declined(reason)
+
+    def _declined(self, reason: Exception) -> None:
+        more = reason.more if isinstance(reason, NoTime) and self.rung.bound is None else 0.0
+        self.proposals, self.cut, self.rung = None, False, replace(self.rung, why_not=str(reason), more=more)
+
+    def goes_on(self) -> bool:
+        """Whether more time may prove more: it plans its time, and begins anew, or was cut short."""
+        if (self.cut and self.proposals is None) or (self.way.plans and self.rung.bound is not None):
+            self._begin()
+        return self.proposals is not None
 
     @property
     def share(self) -> int:
@@ -88,32 +104,37 @@ class _Turn:
 
     def take(self, seconds: float, known: Value) -> bool:
         """Prove more than `known` in the time; say whether it was interrupted."""
-        began = time.process_time()
+        if self.proposals is None:
+            return False
+        began, spent = time.process_time(), self.rung.seconds
         self.task.deadline = began + seconds
         unchecked: Proposal | None = None
-        interrupted = False
+        interrupted = self.cut = False
         try:
             with valid("a certificate cannot hold its numbers"):
-                for proposal in self.proposals or ():
+                for proposal in self.proposals:
                     if isinstance(proposal, Schedule):
                         self.found(self.way.formulation, proposal)
                         continue
                     before, unchecked = self.rung, proposal
-                    self._check(proposal, began)
+                    self._check(proposal, began - spent)
                     unchecked = None
                     if self.way.slows and self._most(before) < known:
-                        break
+                        return False
+                    if self.task.is_over() and not self.way.plans:  # one that plans ends by itself
+                        return False
+                self.cut, self.proposals = self.task.is_over(), None
         except (BadInput, InvalidCertificate) as reason:
-            self.rung = replace(self.rung, why_not=str(reason))
+            self._declined(reason)
         except KeyboardInterrupt:
             interrupted = True
             with suppress(InvalidCertificate):
                 if unchecked is not None:
-                    self._check(unchecked, began)
+                    self._check(unchecked, began - spent)
             if self.rung.certificate is None:
                 self.rung = replace(self.rung, why_not="it was interrupted before its first proof")
-        if self.proposals is not None:
-            self.rung = replace(self.rung, seconds=time.process_time() - began)
+        finally:
+            self.rung = replace(self.rung, seconds=spent + time.process_time() - began)
         return interrupted
 
     def _check(self, proposal: Proposal, began: float) -> None:
@@ -125,7 +146,7 @@ class _Turn:
 
     def _most(self, before: Rung) -> float:
         """Return the bound at its deadline if it rises as fast as since the rung before."""
-        if before.bound is None or self.rung.bound is None:
+        if before.bound is None or self.rung.bound is None or self.rung is before:
             return inf
         gained, took = float(self.rung.bound - before.bound), self.rung.seconds - before.seconds
         return float(self.rung.bound) + gained / max(took, 1e-9) * max(0.0, self.task.deadline - time.process_time())
@@ -177,23 +198,23 @@ def best_bound(
     named = {way.formulation: [way] for way in CERTIFYING}
     if method not in ("auto", *named):
         raise unknown("bound", method, ["auto", *named])
-    made, proved, stopped = list[Rung](), Bounds(), Stop.ENDED
+    made, proved, stopped = dict[str, Rung](), Bounds(), Stop.ENDED
     try:
         ways = named.get(method) or ladder(instance)
         for rung in rungs(instance, objective, ways, time_limit=time_limit, upper=upper):
-            made.append(rung)
+            made[rung.method] = rung
             if rung.certificate is not None:
                 proved.certify(rung.certificate, rung.method)
             if progress is not None:
-                progress(upper, proved.value, sum(each.seconds for each in made))
+                progress(upper, proved.value, sum(each.seconds for each in made.values()))
     except KeyboardInterrupt:
         stopped = Stop.INTERRUPTED
     if proved.certificate is None and method != "auto" and stopped == Stop.ENDED:
-        why_not = made[-1].why_not
+        why_not = made[method].why_not
         raise BadInput(why_not if why_not.startswith(f"{method} ") else f"{method}: {why_not}")
     return Result(
         instance, objective, bound=proved.value, bound_kind=proved.kind, certificate=proved.certificate,
         proved_by=proved.by, horizon=None if proved.value is None else proved.horizon, formulation=proved.by or method,
-        solver=SolverInfo("bounds", kvcore.__version__), seconds=sum(rung.seconds for rung in made), stopped=stopped,
-        ladder=made, options=options or {},
+        solver=SolverInfo("bounds", kvcore.__version__), seconds=sum(rung.seconds for rung in made.values()),
+        stopped=stopped, ladder=list(made.values()), options=options or {},
     )  # fmt: skip

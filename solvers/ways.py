@@ -195,7 +195,7 @@ CERTIFYING = (
     PRICES,
     SLOTS,
     CONFIGURATIONS,
-    _relaxation("speed", proposes="bounds.speed:propose_speed", takes=Speed.takes, slows=True,
+    _relaxation("speed", proposes="bounds.speed:propose_speed", takes=Speed.takes, slows=True, plans=True,
                 drops="that a batch holds whole requests; a fast batch pays more for its work"),
 )
 """Those whose proofs a checker recomputes: that end by themselves, the cheapest first, then that use all time left."""
