@@ -1,11 +1,12 @@
 """What a bounding method takes and gives."""
 
 import math
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from bounds import clock
+from bounds.clock import now
 from bounds.tuning import Options, option
 from kvcore.certificates.alone import Alone
 from kvcore.certificates.budget import MOST_WORK, Budget
@@ -35,7 +36,7 @@ class NoTime(BadInput):
 
 @dataclass
 class Task:
-    """The instance, the objective, and the deadline (by `time.process_time`), which may change meanwhile.
+    """The instance, the objective, and the deadline (by `bounds.clock.now`), which may change meanwhile.
 
     `upper`, the value of a known schedule, only says where a proof may stop; `news` gives that of one that others found
     meanwhile. By `end` the first proof has to be there. `finds`: schedules are worth a search, too.
@@ -51,17 +52,22 @@ class Task:
 
     def is_over(self) -> bool:
         """Whether the deadline has passed."""
-        return time.process_time() > self.deadline
+        return now() > self.deadline
+
+    def stops(self) -> bool:
+        """Whether the deadline has passed, asked after each slice of a search over labels."""
+        clock.spend(clock.SLICE)
+        return self.is_over()
 
     @property
     def seconds_left(self) -> float:
         """Processor seconds until the deadline."""
-        return max(0.0, self.deadline - time.process_time())
+        return max(0.0, self.deadline - now())
 
     def begin(self, budget: Budget) -> None:
         """Raise NoTime if an evaluation, by its use of a fresh budget, ends after `end`."""
         seconds = (MOST_WORK - budget.work) / (LadderOptions.given().slack * 10**9)
-        left = max(0.0, self.end - time.process_time())
+        left = max(0.0, self.end - now())
         if seconds > left:
             raise NoTime(seconds, left)
 

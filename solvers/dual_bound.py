@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -11,6 +10,7 @@ from typing import Any
 
 import bounds.task
 import kvcore
+from bounds.clock import PROOF, Timer, is_late, limited, now, spend
 from bounds.task import LadderOptions, NoTime, Proposal
 from kvcore.certificates import Certificate, InvalidCertificate, certify
 from kvcore.errors import BadInput, unknown
@@ -54,7 +54,7 @@ def rungs(
     """
     check_objective(objective)
     instance.cost.check_linear()
-    began = time.process_time()
+    began = now()
     end = began + time_limit
     turns = [_Turn(way, bounds.task.Task(instance, objective, end, upper, end + late, news, finds), found)
              for way in ways]  # fmt: skip
@@ -63,7 +63,7 @@ def rungs(
         known = max((turn.rung.bound for turn in turns if turn.rung.bound is not None), default=0)
         for k, turn in enumerate(turns):
             share = turn.share / max(1, sum(later.share for later in turns[k:]))
-            interrupted = turn.take(share * (until - time.process_time()), 0 if is_first else known)
+            interrupted = turn.take(share * (until - now()), 0 if is_first else known)
             yield turn.rung
             if interrupted:
                 raise KeyboardInterrupt
@@ -106,7 +106,7 @@ class _Turn:
         """Prove more than `known` in the time; say whether it was interrupted."""
         if self.proposals is None:
             return False
-        began, spent = time.process_time(), self.rung.seconds
+        began, spent = now(), self.rung.seconds
         self.task.deadline = began + seconds
         unchecked: Proposal | None = None
         interrupted = self.cut = False
@@ -134,13 +134,14 @@ class _Turn:
             if self.rung.certificate is None:
                 self.rung = replace(self.rung, why_not="it was interrupted before its first proof")
         finally:
-            self.rung = replace(self.rung, seconds=spent + time.process_time() - began)
+            self.rung = replace(self.rung, seconds=spent + now() - began)
         return interrupted
 
     def _check(self, proposal: Proposal, began: float) -> None:
+        spend(PROOF)
         certificate = certify(self.task.instance, self.task.objective, *proposal)
         if self.rung.bound is None or certificate.value >= self.rung.bound:
-            seconds, drops = time.process_time() - began, self.way.drops
+            seconds, drops = now() - began, self.way.drops
             self.rung = Rung(self.rung.method, seconds, certificate.value, drops, certificate.why, "", certificate)
             self.found(self.way.formulation, certificate)
 
@@ -149,12 +150,12 @@ class _Turn:
         if before.bound is None or self.rung.bound is None or self.rung is before:
             return inf
         gained, took = float(self.rung.bound - before.bound), self.rung.seconds - before.seconds
-        return float(self.rung.bound) + gained / max(took, 1e-9) * max(0.0, self.task.deadline - time.process_time())
+        return float(self.rung.bound) + gained / max(took, 1e-9) * max(0.0, self.task.deadline - now())
 
 
 def run(job: SolveJob, send: Send) -> Done:
     """Carry out a job in a worker process: the whole ladder, or one way, which finds schedules, too."""
-    best, proved, end = Incumbent(job.instance, job.objective), Bounds(), time.process_time() + job.time_limit
+    best, proved, end = Incumbent(job.instance, job.objective), Bounds(), now() + job.time_limit
     everything = way_of(job) is BOUND
 
     def found(way: str, what: Certificate | Schedule) -> None:
@@ -173,7 +174,7 @@ def run(job: SolveJob, send: Send) -> Done:
         elif rung.bound is None and rung.why_not:
             raise BadInput(rung.why_not)
     known = min((value for value in (best.value, job.upper_bound, NEWS.value) if value is not None), default=inf)
-    over: Stop = Stop.TIME_LIMIT if everything or time.process_time() > end else Stop.MEMORY_LIMIT
+    over: Stop = Stop.TIME_LIMIT if everything or now() > end else Stop.MEMORY_LIMIT
     return Done(Stop.PROVED if proved.value is not None and proved.value >= known else over)
 
 
@@ -184,37 +185,40 @@ def best_bound(
     *,
     method: str = "auto",
     time_limit: float = 60.0,
+    work: int | None = None,
     upper: Value | None = None,
     options: Mapping[str, Any] | None = None,
     progress: Progress | None = None,
 ) -> Result:
     """Return the best bound of the ladder as a result; Ctrl-C ends it with what was proved so far.
 
-    `upper` is the value of a schedule, for some methods; `time_limit` is in seconds, for all methods together
-    (`method`: only that one). `options` are as in `solve`.
+    `upper` is the value of a schedule, for some methods; `time_limit`, for all methods together (`method`: only that
+    one), `work` and `options` are as in `solve`.
 
     Raises BadInput for an unknown name, and where the named method does not apply.
     """
     named = {way.formulation: [way] for way in CERTIFYING}
     if method not in ("auto", *named):
         raise unknown("bound", method, ["auto", *named])
-    made, proved, stopped = dict[str, Rung](), Bounds(), Stop.ENDED
+    made, proved, stopped, timer = dict[str, Rung](), Bounds(), Stop.ENDED, Timer()
     try:
         ways = named.get(method) or ladder(instance)
-        for rung in rungs(instance, objective, ways, time_limit=time_limit, upper=upper):
-            made[rung.method] = rung
-            if rung.certificate is not None:
-                proved.certify(rung.certificate, rung.method)
-            if progress is not None:
-                progress(upper, proved.value, sum(each.seconds for each in made.values()))
+        with limited(time_limit, work) as limit:
+            for rung in rungs(instance, objective, ways, time_limit=limit, upper=upper):
+                made[rung.method] = rung
+                if rung.certificate is not None:
+                    proved.certify(rung.certificate, rung.method)
+                if progress is not None:
+                    progress(upper, proved.value, timer.clock)
+            stopped = Stop.CLOCK_LIMIT if is_late() else stopped
     except KeyboardInterrupt:
         stopped = Stop.INTERRUPTED
-    if proved.certificate is None and method != "auto" and stopped == Stop.ENDED:
+    if proved.certificate is None and method != "auto" and stopped != Stop.INTERRUPTED:
         why_not = made[method].why_not
         raise BadInput(why_not if why_not.startswith(f"{method} ") else f"{method}: {why_not}")
     return Result(
         instance, objective, bound=proved.value, bound_kind=proved.kind, certificate=proved.certificate,
         proved_by=proved.by, horizon=None if proved.value is None else proved.horizon, formulation=proved.by or method,
-        solver=SolverInfo("bounds", kvcore.__version__), seconds=sum(rung.seconds for rung in made.values()),
+        solver=SolverInfo("bounds", kvcore.__version__), seconds=timer.seconds, clock_seconds=timer.clock,
         stopped=stopped, ladder=list(made.values()), options=options or {},
     )  # fmt: skip

@@ -1,8 +1,8 @@
 """The best schedule and the best lower bound of a search or a solve, with their sources."""
 
-import time
 from dataclasses import dataclass, field
 
+from bounds.clock import Timer, is_late, now
 from kvcore.certificates import Certificate
 from kvcore.certificates.certificate import HORIZON
 from kvcore.instance import Instance
@@ -88,8 +88,12 @@ class Held:
     incumbent: Incumbent
     limits: Limits
     named: bool
-    started: float
     progress: Progress | None = None
+    timer: Timer = field(default_factory=Timer)
+    busiest: float = 0.0
+    """Processor seconds of the busiest lane of workers."""
+    before: tuple[float, float] = (0.0, 0.0)
+    """The seconds before these workers, in all and of this process."""
     shown: float = 0.0
     bounds: Bounds = field(default_factory=Bounds)
     bounded_by: SolveJob | None = None
@@ -97,13 +101,24 @@ class Held:
 
     @property
     def seconds(self) -> float:
-        """Seconds since the start."""
-        return time.monotonic() - self.started
+        """Processor seconds since the start, of this process or the busiest lane."""
+        before, own = self.before
+        return before + max(self.timer.seconds - own, self.busiest)
 
-    def report(self) -> None:
-        """Show progress to the caller, at most ten times a second."""
-        if self.progress is not None and self.seconds > self.shown + 0.1:
-            self.shown = self.seconds
+    @property
+    def left(self) -> float:
+        """Seconds until the limit, or what the work left stands for."""
+        return self.limits.time - (now() if self.limits.counted else self.seconds)
+
+    def race(self) -> None:
+        """Begin a race of workers."""
+        self.before, self.busiest = (self.seconds, self.timer.seconds), 0.0
+
+    def report(self, busiest: float = 0.0) -> None:
+        """Take the seconds of the busiest lane; show progress to the caller, at most ten times a second."""
+        self.busiest = max(self.busiest, busiest)
+        if self.progress is not None and self.timer.clock > self.shown + 0.1:
+            self.shown = self.timer.clock
             self.progress(self.incumbent.value, self.bounds.value, self.shown)
 
     def hold(self, trace: Trace, by: str, claimed: Value | None = None) -> bool:
@@ -133,8 +148,8 @@ class Held:
 
     def decided(self) -> Stop | None:
         """Return why the workers can stop, if they can."""
-        value, bound = self.incumbent.value, self.bounds.of_all
+        value, bound, late = self.incumbent.value, self.bounds.of_all, Stop.CLOCK_LIMIT if is_late() else None
         if value is None or bound is None:
-            return None
+            return late
         has_its_say = self.named and self.is_opening and bound <= value  # above it is a contradiction
-        return None if has_its_say else self.limits.met(value, bound)
+        return late if has_its_say else self.limits.met(value, bound) or late
