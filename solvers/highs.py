@@ -18,17 +18,10 @@ def minimise(
 ) -> Done:
     """Run HiGHS; report every improving solution and dual bound."""
     highspy = SOLVERS["highs"].load("highspy")
-    highs = (
-        SOLVERS["highs"]
-        .load("bounds.highs")
-        .Silent(
-            time_limit=CLOCK * job.time_limit,
-            threads=job.threads,
-            random_seed=job.seed,
-            mip_rel_gap=0.0,
-            mip_abs_gap=1e-9,
-        )
-    )
+    highs = SOLVERS["highs"].load("bounds.highs").Silent(
+        time_limit=CLOCK * job.time_limit, threads=job.threads, random_seed=job.seed, mip_rel_gap=0.0,
+        mip_abs_gap=1e-9,
+    )  # fmt: skip
     highs.passModel(_lp(highspy, matrix))
     end = time.process_time() + job.threads * job.time_limit
     start = matrix.start()

@@ -85,7 +85,8 @@ def improve(
 ) -> Result:
     """Return the best schedule found, never worse than that of `start`: a schedule, a policy, or None for our choice.
 
-    It takes `seconds` of the processor, or so much `work` (as in `solve`), or makes `rounds` runs of policies. Ctrl-C ends it with what was found.
+    It takes `seconds` of the processor, or so much `work` (as in `solve`), or makes `rounds` runs of policies. Ctrl-C
+    ends it with what was found.
     The result names the schedule's policy, if a name makes it again, the value of the start, and the number of rounds.
     `found` is called with each better schedule; `options` are as in `solve`. Where no first policy ends in its part of
     the seconds (`improve.first`), the result is `unknown`.

@@ -87,7 +87,7 @@ class Opening:
         share, error, end = SolveOptions.given().referee, None, now() + seconds
         while self.policies and not self.held.decided():
 
-            def in_time(began: float = now()) -> bool:  # noqa: B008 - when it is defined
+            def in_time(began: float = now()) -> bool:
                 last = began + self.held.limits.time if self.best.value is None else end
                 self.held.report()
                 return (1 + share) * now() - share * began < last

@@ -212,7 +212,8 @@ MODELS = [Way(of, by, "solver", run="solvers.milp:run", horizon="", takes=Takes(
 CP_SAT = Way("cp-sat", _CP_SAT, "solver", run="solvers.cp_sat:run", horizon="", takes=Takes(RULES | OBJECTIVES))
 SLOT_FLOW = Way("arc-flow", _CP_SAT, "solver", run="solvers.slot_flow.solve:run",
                 horizon="every schedule below the best value known is a flow over the ticks looked at",
-                takes=Takes(MACHINES | REQUESTS | CALLS | FLOWS), counts=False, too_large="solvers.slot_flow.scope:too_large")
+                takes=Takes(MACHINES | REQUESTS | CALLS | FLOWS), too_large="solvers.slot_flow.scope:too_large",
+                counts=False)
 
 WAYS = {(way.formulation, way.solver.name): way for way in
         (BOUND, *CERTIFYING, IMPROVE, *MODELS, CP_SAT, SLOT_FLOW)}

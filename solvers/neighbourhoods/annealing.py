@@ -82,7 +82,7 @@ class Annealing:
             hot = cold
             self._soften(soft * seconds, rounds and int(soft * rounds))
             seconds, rounds = (1 - soft) * seconds, rounds and rounds - int(soft * rounds)
-        for now, share, then in steps(seconds, rounds):
+        for moves, share, then in steps(seconds, rounds):
             if target is not None and self.value() <= target + 1e-6:
                 break
             self._anneal(moves, hot * (cold / hot) ** share, hot * (cold / hot) ** then)
@@ -103,8 +103,8 @@ class Annealing:
     def _soften(self, seconds: float, rounds: int | None) -> None:
         soft = Soft(self.arrays, self.plan, self.slots)
         soft.run(0, 0.0, 0.0)
-        for now, share, then in steps(seconds, rounds):
-            soft.run(now, share, then)
+        for moves, share, then in steps(seconds, rounds):
+            soft.run(moves, share, then)
         order, release = soft.order()
         t, room = self.arrays, self.arrays.room(self.slots)
         plan, count = np.zeros_like(self.plan), np.zeros_like(self.count)
