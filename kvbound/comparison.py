@@ -51,6 +51,7 @@ def compare(
     time_limit: float | None = None,
     threads: int = 1,
     *,
+    work: int | None = None,
     against: Against = "optimum",
     window: Fraction | None = None,
     schedules: Mapping[str, Schedule] | None = None,
@@ -62,10 +63,10 @@ def compare(
     `policies` are names (None: the usual ones; one text may hold several, with commas), Policy objects or classes, or
     functions, as `get_policy` takes them. They are measured against the optimum (or its bounds), the best lower bound,
     or nothing. `time_limit` is in processor seconds, for each policy and each optimum (None: 60 for an optimum, none
-    for policies); `window` is that of `kvcore.metrics`. A policy that cannot run, or not in time, has a row that says
-    why. `schedules`, by name, come from others (`kv.read_run`, `kv.read_schedule`): InvalidSchedule if one breaks a
-    rule. Without `traces` only the best policy's schedule is kept, which saves most of the memory; others cannot be
-    drawn.
+    for policies); `work` limits the counted work of each optimum instead. `window` is that of `kvcore.metrics`. A policy
+    that cannot run, or not in time, has a row that says why. `schedules`, by name, come from others (`kv.read_run`,
+    `kv.read_schedule`): InvalidSchedule if one breaks a rule. Without `traces` only the best policy's schedule is kept,
+    which saves most of the memory; others cannot be drawn.
     """
     usual = USUAL if instance.machine.evict else USUAL_WITHOUT_EVICTION
     names = usual if policies is None else policy_names(policies) if isinstance(policies, str) else policies
@@ -87,11 +88,11 @@ def compare(
         ]
         with watch(f"{instance.name}: {against}, {WORDS[kind]}") as progress:
             if against == "bound":
-                optima[kind] = best_bound(freed, objective, time_limit=time_limit, progress=progress)
+                optima[kind] = best_bound(freed, objective, time_limit=time_limit, work=work, progress=progress)
             else:
                 known = {label: schedule for _, label, schedule in sorted(rows, key=lambda row: row[0])[:1]}
                 optima[kind] = solve(
-                    freed, objective, time_limit=time_limit, threads=threads, known=known, progress=progress
+                    freed, objective, time_limit=time_limit, work=work, threads=threads, known=known, progress=progress
                 )
         interrupted = optima[kind].stopped == Stop.INTERRUPTED
         for value, label, schedule in rows:

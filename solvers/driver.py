@@ -61,6 +61,7 @@ def solve(
     constraints: Sequence[Callable[[Any], Any]] = (),
     options: Mapping[str, Any] | None = None,
     progress: Progress | None = None,
+    event: Callable[[dict[str, Any]], None] = lambda event: None,
 ) -> Result:
     """Return the best schedule found and the best bound proved: optimal if a certificate meets the value.
 
@@ -82,6 +83,8 @@ def solve(
     The bound `alone` (with `shares` and `fresh` where no way is named) and a policy's schedule are there before any
     worker process, whatever the limits.
 
+    `event` is called with each better value and bound, and with each start and end of a way, as a row for JSON.
+
     `options` sets numbers that steer the searches, such as `{"speed.step": 0.2}` (`kvbound options`).
 
     Each of `constraints` is called with the Pyomo model of `batch-bigm` and adds rows to it, or returns them; value and
@@ -97,7 +100,7 @@ def solve(
         if formulation != "auto":
             raise BadInput(f"constraints are added to batch-bigm, not to {formulation}")
         formulation = "batch-bigm"
-    held = Held(Incumbent(instance, objective), Limits(), named=True, progress=progress)
+    held = Held(Incumbent(instance, objective), Limits(), named=True, progress=progress, event=event)
     with limited(NO_TIME_LIMIT if time_limit is None else time_limit, work) as limit:
         held.limits = Limits(limit, work is not None, certify_limit, gap, target, memory_limit, threads, seed)
         choice = choose(instance, objective, formulation, solver, ways)
@@ -193,7 +196,8 @@ class _Solve:
         self.held.race()
         return race(
             lanes, self.receive, finished,
-            tick=self.held.report, best_known=lambda: self.held.incumbent.value, head_start=head_start,
+            tick=self.held.report, told=self.held.tell, best_known=lambda: self.held.incumbent.value,
+            head_start=head_start,
         )  # fmt: skip
 
     def receive(self, job: SolveJob, message: Message) -> None:

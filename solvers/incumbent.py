@@ -1,6 +1,8 @@
 """The best schedule and the best lower bound of a search or a solve, with their sources."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Any, Literal
 
 from bounds.clock import Timer, is_late, now
 from kvcore.certificates import Certificate
@@ -94,6 +96,7 @@ class Held:
     """Processor seconds of the busiest lane of workers."""
     before: tuple[float, float] = (0.0, 0.0)
     """The seconds before these workers, in all and of this process."""
+    event: Callable[[dict[str, Any]], None] = lambda event: None
     shown: float = 0.0
     bounds: Bounds = field(default_factory=Bounds)
     bounded_by: SolveJob | None = None
@@ -125,8 +128,16 @@ class Held:
         """Hold an executed schedule if the best; say whether it is."""
         value = self.incumbent.hold(trace, by, claimed)
         if value is not None:
-            self.log.append(LogEntry(self.seconds, "value", value, by))
+            self._enter("value", value, by)
         return value is not None
+
+    def _enter(self, what: Literal["value", "bound"], value: Value, by: str) -> None:
+        self.log.append(entry := LogEntry(self.seconds, what, value, by))
+        self.tell(event=what, **entry.row(self.incumbent.objective))
+
+    def tell(self, **event: Any) -> None:
+        """Tell an event."""
+        self.event({"clock_seconds": round(self.timer.clock, 3), "seconds": round(self.seconds, 3), **event})
 
     def take(self, job: SolveJob, bound: Bound, horizon: Horizon = NO_HORIZON) -> None:
         """Take a job's bound: a recomputed certificate, or a word on a horizon's schedules."""
@@ -137,7 +148,7 @@ class Held:
             kind = bound.kind or WAYS[job.formulation, job.solver].proves
             is_best = self.bounds.take(bound.value, kind, by, horizon)
         if is_best:
-            self.log.append(LogEntry(self.seconds, "bound", bound.value, by))
+            self._enter("bound", bound.value, by)
         if is_best or (self.is_opening and bound.value == self.bounds.value):
             self.bounded_by = job
 

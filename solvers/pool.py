@@ -34,6 +34,7 @@ class SolveWorker:
     done: Done | Failed | None = None
     told: Value | None = None
     turns: int = 0
+    is_told: bool = False
 
     def tell(self, value: Value | None) -> None:
         """Tell it the value of the best known schedule, if that changed."""
@@ -125,15 +126,17 @@ def race(
     finished: Callable[[], Stop | None],
     *,
     tick: Callable[[float], None] = lambda busiest: None,
+    told: Callable[..., None] = lambda **event: None,
     best_known: Callable[[], Value | None] = lambda: None,
     head_start: float = 0.0,
 ) -> list[Done | Failed]:
     """Run lanes of jobs side by side until each job ended, or `finished()` gives a reason to stop them.
 
     The first lane has a head start, in processor seconds of its search, unless it is over before. `on_message` gets
-    every message; `tick` is called several times a second with the processor seconds of the busiest lane; all workers
-    are told each new `best_known`, unless work is counted. Return how each started job ended. KeyboardInterrupt stops
-    the workers; their end is "interrupted", even if none had started: no report is lost.
+    every message; `tick` is called several times a second with the processor seconds of the busiest lane, `told` with
+    the start and end of each job; all workers are told each new `best_known`, unless work is counted. Return how each
+    started job ended. KeyboardInterrupt stops the workers; their end is "interrupted", even if none had started: no
+    report is lost.
     """
     inbox: Queue[tuple[SolveWorker, Message | None]] = Queue()
     running = [Lane(jobs) for jobs in lanes]
@@ -150,7 +153,7 @@ def race(
             for lane in running if reason is None else ():
                 if lane is running[0] or lane.workers or running[0].has_searched(head_start):
                     with undisturbed():
-                        lane.go_on(lambda job, ends: _start(job, inbox, ends))
+                        lane.go_on(lambda job, ends: _start(job, inbox, ends, told))
             is_over = reason is not None or all(lane.is_over() for lane in running)
             if is_over and all(worker.done is not None for worker in workers()):
                 break
@@ -161,6 +164,11 @@ def race(
                             worker.tell(best_known())
                         _limit(worker, lane.seconds, reason)
             _receive(inbox, on_message)
+            for worker in workers():
+                if worker.done is not None and not worker.is_told:
+                    worker.is_told = True
+                    how = worker.done.message if isinstance(worker.done, Failed) else worker.done.stop
+                    told(event="end", way=worker.job.label, how=how)
             tick(max(lane.seconds for lane in running))
     except KeyboardInterrupt:
         for worker in workers():
@@ -173,7 +181,10 @@ def race(
     return [worker.done for worker in workers() if worker.done is not None] or [Done(Stop.INTERRUPTED)]
 
 
-def _start(job: SolveJob, inbox: Queue[tuple[SolveWorker, Message | None]], ends: float) -> SolveWorker:
+def _start(
+    job: SolveJob, inbox: Queue[tuple[SolveWorker, Message | None]], ends: float, told: Callable[..., None]
+) -> SolveWorker:
+    told(event="start", way=job.label, limit=round(job.time_limit, 3))
     worker = SolveWorker(job, Process("solvers.worker", job.threads), ends)
     with contextlib.suppress(BrokenPipeError):  # it ended at once; the reader says so
         worker.process.send(job)

@@ -35,9 +35,8 @@ def compare(
     schedule: common.SchedulesOption = None,
     objective: common.ObjectiveOption = "total-flow-time",
     handling: common.HandlingOption = "as-given",
-    time_limit: Annotated[
-        float | None, option("S", "seconds for each policy and optimum (default: 60 for an optimum)", min=0.1)
-    ] = None,
+    time_limit: common.TimeLimitOption = None,
+    work: common.WorkOption = None,
     threads: Annotated[int, typer.Option(min=1, metavar="N")] = 1,
     optimum: Annotated[
         bool | None,
@@ -69,7 +68,7 @@ def compare(
     write = partial(units_of(loaded).named, objective=objective)
     try:
         comparison = compare_policies(
-            loaded, names, objective, handling, time_limit, threads, against=against, window=stop,
+            loaded, names, objective, handling, time_limit, threads, work=work, against=against, window=stop,
             schedules=read_schedules(schedule), traces=any((plot, html, trace, explain)),
             watch=partial(SolveProgress, write=write),
         )  # fmt: skip
