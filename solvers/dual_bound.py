@@ -59,16 +59,17 @@ def rungs(
     turns = [_Turn(way, bounds.task.Task(instance, objective, end, upper, end + late, news, finds), found)
              for way in ways]  # fmt: skip
     first = LadderOptions.first if sum(turn.proposals is not None for turn in turns) > 1 else 1.0
-    for until, is_first in ((began + first * time_limit, True), (end, False)):
-        known = max((turn.rung.bound for turn in turns if turn.rung.bound is not None), default=0)
+    known: Value = 0  # beyond it a way must come in its second turn
+    for until in (began + first * time_limit, end):
         for k, turn in enumerate(turns):
             share = turn.share / max(1, sum(later.share for later in turns[k:]))
-            interrupted = turn.take(share * (until - now()), 0 if is_first else known)
+            interrupted = turn.take(share * (until - now()), known)
             yield turn.rung
             if interrupted:
                 raise KeyboardInterrupt
             if turn.rung.bound is not None and upper is not None and turn.rung.bound >= upper:
                 return
+        known = max((turn.rung.bound for turn in turns if turn.rung.bound is not None), default=0)
         turns = sorted((turn for turn in turns if turn.goes_on()), key=lambda turn: turn.rung.bound or 0)
 
 

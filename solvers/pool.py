@@ -29,9 +29,9 @@ class SolveWorker:
     process: Process
     ends: float
     """Processor seconds of its lane at which it is ended."""
+    done: Done | Failed | None = None
     used: float = 0.0
     """Its processor seconds, for each thread."""
-    done: Done | Failed | None = None
     told: Value | None = None
     turns: int = 0
     is_told: bool = False

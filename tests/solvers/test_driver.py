@@ -227,9 +227,7 @@ def test_policies_end_with_the_time_limit_and_the_result_says_how_many_are_left(
     """Each look at the clock is a second later, and no policy ends within ten: the bound is there all the same."""
     raced = mock.Mock()
     monkeypatch.setattr(driver, "race", raced)
-    clock = Clock().monotonic
-    for module in (driver, incumbent, opening):
-        monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=clock, process_time=clock))
+    monkeypatch.setattr("bounds.clock.time", Clock())
     result = solvers.solve(BIG, time_limit=10)
     assert (result.status, result.stopped, result.formulation) == ("bound-only", "time limit", "shares")
     suited = sum(policy.why_not(BIG.machine) is None for policy in BY_COST)
@@ -341,14 +339,12 @@ def test_a_long_schedule_to_start_from_is_not_written_out(monkeypatch):
 
 def test_a_worker_that_starts_late_has_the_time_that_is_left(monkeypatch):
     """Not what was left when it started, counted from the start of the race: it ended seconds after it began."""
-    now, began = [0.0], []
+    began = []
 
-    def start(job, inbox, ends):
+    def start(job, inbox, ends, told):
         began.append((job.time_limit, ends))
-        now[0] += 50.0
-        return pool.SolveWorker(job, mock.Mock(), ends, Done("time limit"))
+        return pool.SolveWorker(job, mock.Mock(), ends, used=50.0, done=Done("time limit"))
 
-    monkeypatch.setattr(pool.time, "monotonic", lambda: now[0])
     monkeypatch.setattr(pool, "_start", start)
     pool.race([[job(MARS), job(MARS)]], lambda *_: None, lambda: None)
     assert began == [(60.0, 60.0), (10.0, 60.0)]
