@@ -273,6 +273,9 @@ class _Solve:
         """Name the ways of the ladder that would prove something, but had no time."""
         if self._stopped() in (Stop.PROVED, Stop.EARLY) or all(BOUND not in lane for lane in self.choice.lanes):
             return
+        if not self.ladder:
+            yield f"not tried: {BOUND.what} (its turn did not come)"
+            return
         for way in ladder(self.job.instance, [each.formulation for lane in self.choice.lanes for each in lane]):
             rung = self.ladder.get(way.formulation)
             if way.formulation in self.opening.proved:

@@ -211,7 +211,7 @@ def best_bound(
                     proved.certify(rung.certificate, rung.method)
                 if progress is not None:
                     progress(upper, proved.value, timer.clock)
-            stopped = Stop.CLOCK_LIMIT if is_late() else stopped
+            stopped = Stop.CLOCK_LIMIT if is_late() and timer.seconds < limit else stopped
     except KeyboardInterrupt:
         stopped = Stop.INTERRUPTED
     if proved.certificate is None and method != "auto" and stopped != Stop.INTERRUPTED:

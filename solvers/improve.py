@@ -109,7 +109,8 @@ def improve(
                 search.go_on(seed)
             except KeyboardInterrupt:
                 stopped = Stop.INTERRUPTED
-        stopped = Stop.CLOCK_LIMIT if is_late() and stopped == Stop.TIME_LIMIT else stopped
+        if stopped == Stop.TIME_LIMIT and is_late() and timer.seconds < limit:
+            stopped = Stop.CLOCK_LIMIT
     result = Result(
         instance, objective, formulation="improve", solver=SolverInfo("policies", kvcore.__version__, seed=seed),
         seconds=timer.seconds, clock_seconds=timer.clock, stopped=stopped, options=options or {}, start=known,

@@ -159,7 +159,8 @@ class Held:
 
     def decided(self) -> Stop | None:
         """Return why the workers can stop, if they can."""
-        value, bound, late = self.incumbent.value, self.bounds.of_all, Stop.CLOCK_LIMIT if is_late() else None
+        value, bound = self.incumbent.value, self.bounds.of_all
+        late = Stop.CLOCK_LIMIT if is_late() and self.left > 0 else None
         if value is None or bound is None:
             return late
         has_its_say = self.named and self.is_opening and bound <= value  # above it is a contradiction

@@ -71,6 +71,9 @@ SettingsOption = Annotated[
 TraceOption = Annotated[str | None, option("OUT.json", "write it for Perfetto and Chrome's trace viewer")]
 WindowOption = Annotated[str | None, option("SECONDS", "measure as if the clock were stopped then (default: the end)")]
 WideOption = Annotated[bool, typer.Option("--wide", help="show all that is measured, not what 80 columns take")]
+TableOption = Annotated[
+    str | None, option("OUT.csv", "write the rows there, as to_dataframe has them (.parquet: as parquet)", "--csv")
+]
 GAP = 2  # letters between the columns of a table
 
 
@@ -131,6 +134,13 @@ def emit(target: str | None, payload: Any, show: Callable[[Console], None], *out
     finally:
         if target != "-":
             show(people_console())
+
+
+def write_table(file: str, rows: Sequence[dict[str, Any]]) -> None:
+    """Write rows of `simulate` or `compare` as CSV, or as parquet by the name; MissingTool: that needs pyarrow."""
+    from kvbound.frames import write_rows
+
+    write_rows(file, rows)
 
 
 class AlignedTable:
