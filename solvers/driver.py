@@ -78,7 +78,7 @@ def solve(
     `target` exists. `warm_start` is "best" (every policy that the machine suits; those that have not run in their part
     of the time run in `improve`, or after the workers), a policy's name (`serial` replaces one that is late, and the
     result says so), or "none". `known` are schedules by name: the referee judges them, and the result is no worse.
-    Ctrl-C returns what was found so far (`stopped` is "interrupted").
+    Ctrl-C returns what was found so far, or the fastest policy's schedule (`stopped` is "interrupted").
 
     The bound `alone` (with `shares` and `fresh` where no way is named) and a policy's schedule are there before any
     worker process, whatever the limits.
@@ -148,6 +148,8 @@ class _Solve:
             self.opening.close()
         except KeyboardInterrupt:
             self.ends = [Done(Stop.INTERRUPTED)]
+            if warm_start != "none":
+                self.opening.finish()
         try:
             result = self.result()
             if (seconds := self.certify_limit(result)) <= 0 or result.stopped == Stop.INTERRUPTED:

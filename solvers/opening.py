@@ -1,9 +1,10 @@
 """A solve before any worker: quick bounds, and schedules of policies."""
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import replace
 
-from bounds.clock import now
+from bounds.clock import Timer, now
 from heuristics import BY_COST, Policy, PolicyError, Unsuited, get_policy, trace_policy
 from kvcore.errors import BadInput
 from kvcore.referee import verify_schedule
@@ -101,6 +102,16 @@ class Opening:
                     break
             self.ran.append(self.policies.pop(0).name)
         return error
+
+    def finish(self) -> None:
+        """Hold the fastest policy's schedule after an interrupt that came before any, if it takes seconds only."""
+        timer, most = Timer(), SolveOptions.given().longest_wait
+        for policy in BY_COST if self.held.incumbent.value is None else ():
+            if policy.why_not(self.job.instance.machine) is None:
+                with suppress(PolicyError, Unsuited, KeyboardInterrupt):
+                    made = trace_policy(self.job.instance, policy, go_on=lambda: timer.seconds < most)
+                    self.hold(made, policy.name)
+                return
 
     def close(self) -> None:
         """Note how many useful policies did not end and were run by no way."""

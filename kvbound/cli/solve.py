@@ -13,7 +13,7 @@ import typer
 from rich.console import Console
 
 from kvbound import tables
-from kvbound.cli import EXIT_INTERRUPTED, EXIT_UNDECIDED, common, only_writes
+from kvbound.cli import EXIT_INTERRUPTED, EXIT_UNDECIDED, common, heard, only_writes
 from kvbound.cli.common import Output, as_file, emit, option, result_table, settings_of, table, write_all
 from kvbound.cli.progress import LiveLine, SolveProgress, drawing, load_instance
 from kvbound.cli.verify import show_invalid
@@ -99,7 +99,13 @@ def solve(
 def events_to(file: str | None) -> Iterator[Callable[[dict[str, Any]], None]]:
     """Give what writes an event of a solve to a file at once, a line of JSON each."""
     with nullcontext() if file is None else open(file, "w", encoding="utf-8") as lines:
-        yield lambda event: None if lines is None else print(dumps(event), file=lines, flush=True)
+
+        def write(event: dict[str, Any]) -> None:
+            if lines is not None:
+                print(dumps(event), file=lines, flush=True)
+            heard()
+
+        yield write
 
 
 def pictures(result: Result, plot: str | None, curves: str | None, trace: str | None) -> list[Output]:

@@ -9,7 +9,6 @@ from contextlib import suppress
 from functools import cache
 from importlib.metadata import PackageNotFoundError
 from pathlib import Path
-from types import SimpleNamespace
 from unittest import mock
 
 import pytest
@@ -197,7 +196,7 @@ def test_a_named_policy_that_does_not_end_in_time_is_replaced_by_serial(monkeypa
     assert result.failed[:1] == ["mars-order did not end in its part of the time limit: serial stands in for it"]
     named = solvers.solve(BIG, warm_start="mars-order", time_limit=1e6, options={"solve.policies": 1})
     assert named.value == objective_value(trace_policy(BIG, get_policy("mars-order")), "total-flow-time")
-    assert not named.failed
+    assert not [why for why in named.failed if "not tried" not in why]
 
 
 @pytest.mark.parametrize("objective", OBJECTIVES)
@@ -231,7 +230,7 @@ def test_policies_end_with_the_time_limit_and_the_result_says_how_many_are_left(
     result = solvers.solve(BIG, time_limit=10)
     assert (result.status, result.stopped, result.formulation) == ("bound-only", "time limit", "alone")
     suited = sum(policy.why_not(BIG.machine) is None for policy in BY_COST)
-    assert result.failed == [f"{suited} policies that the machine suits did not end in time"]
+    assert result.failed[:1] == [f"{suited} policies that the machine suits did not end in time"]
     raced.assert_not_called()
 
 
@@ -293,7 +292,7 @@ def test_ctrl_c_before_any_worker_started_leaves_the_bound_and_the_policies_sche
 
 
 def test_time_limit_keeps_schedule_and_bound(monkeypatch):
-    """The processor time of the workers stands still until there is both; then each look at the progress takes as long as it."""
+    """The time of the workers stands still until there is both; then each look at the progress takes as long as it."""
     now = [0.0]
 
     def skip(value, bound, seconds):
@@ -461,8 +460,8 @@ def test_a_target_is_reached_at_its_value_and_out_of_reach_of_a_bound_above_it()
 
 INTERFACE = {
     "instance", "instance_sha256", "objective", "tick_seconds", "status", "value", "mean", "bound", "gap", "bound_kind",
-    "certified_bound", "found_by", "proved_by", "horizon", "verified", "formulation", "solver", "policy", "seconds", "clock_seconds",
-    "stopped", "handling", "completion",
+    "certified_bound", "found_by", "proved_by", "horizon", "verified", "formulation", "solver", "policy", "seconds",
+    "clock_seconds", "stopped", "handling", "completion",
 }  # fmt: skip
 
 
