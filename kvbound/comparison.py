@@ -260,13 +260,13 @@ class Comparison:
 
 
 def ladder_of(optimum: Result) -> list[dict[str, Any]]:
-    """Return a row for each bound of the ladder, lowest first; without a ladder, for the proved bound."""
+    """Return a row for each bound of the ladder, lowest first, and for a proved one above them."""
     row = {**optimum.to_json(), "value": None}
     rungs = [rung.row(optimum.objective) for rung in optimum.ladder or () if rung.bound is not None]
-    if not rungs:
-        return [{**row, "label": "bound"}] if optimum.value is not None else []
     rungs.sort(key=lambda rung: Fraction(rung["bound"]))
-    return [{**row, "label": f"bound: {rung['method']}", "bound": rung["bound"]} for rung in rungs]
+    rows = [{**row, "label": f"bound: {rung['method']}", "bound": rung["bound"]} for rung in rungs]
+    beyond = optimum.bound is not None and all(Fraction(optimum.bound) > Fraction(rung["bound"]) for rung in rungs)
+    return [*rows, {**row, "label": f"bound: {optimum.proved_by}" if rungs else "bound"}] if beyond else rows
 
 
 def _ratio(value: int | str | None, optimum: Result) -> str | None:

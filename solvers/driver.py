@@ -264,7 +264,7 @@ class _Solve:
             bounds.certificate, best.by, bounds.by, self._horizon(), job.formulation, info,
             seconds=self.held.seconds, clock_seconds=self.held.timer.clock, stopped=self._stopped(),
             chosen=self.choice.why, log=self.held.log,
-            ladder=None if self.certifying_seconds is None else list(self.ladder.values()),
+            ladder=list(self.ladder.values()) or None,
             certifying_seconds=self.certifying_seconds, target=self.limits.target,
             models=self.sizes, options=self.job.options, rejected=self.rejected,
             constraints=[name_of(each) for each in unpack(self.job.constraints)] if self.job.constraints else [],

@@ -25,7 +25,7 @@ from solvers.incumbent import Bounds
 from solvers.matrix import MatrixModel
 from solvers.messages import Bound, Done, Failed, Found, Limits, SolveJob, SolveOptions
 from solvers.process import Process
-from solvers.ways import SOLVERS, WAYS, Solver
+from solvers.ways import BOUND, SOLVERS, WAYS, Solver
 from tests.support.clock import Clock
 from tests.support.solving import solving
 from workloads.builtin import builtin_instance
@@ -565,3 +565,35 @@ def test_the_version_of_the_code_is_that_of_its_files(tmp_path, monkeypatch):
         seen.add(version())
     assert len(seen) == 3  # the tests prove nothing
     assert all(each.startswith(f"{kvcore.__version__}+") for each in seen)
+
+
+def test_a_method_of_the_ladder_that_had_no_time_is_named():
+    run = solving(job(BIG), lanes=((BOUND,),))
+    run.ends = [Done("time limit")]
+    assert [*run._not_tried()] == ["not tried: the ladder of bounds (its turn did not come)"]
+    run.receive(job(BIG, "bound"), Rung("alone", 0.1, 2))
+    run.receive(job(BIG, "bound"), Rung("shares", why_not="one evaluation takes about 12 s", more=11.2))
+    named = [*run._not_tried()]
+    assert "not tried: shares (12 s more)" in named
+    assert "not tried: fresh (its turn did not come)" in named
+    assert not any("alone" in each for each in named)
+
+
+def test_every_event_is_told_as_it_comes():
+    events = []
+    result = solvers.solve(MARS, event=events.append)
+    kinds = [each["event"] for each in events]
+    assert kinds[:2] == ["bound", "value"]
+    ways = [[each["way"] for each in events if each["event"] == kind] for kind in ("start", "end")]
+    assert set(ways[0]) == set(ways[1]) != set()
+    assert [each["value"] for each in events if each["event"] == "value"][-1] == result.value
+    assert all(each["clock_seconds"] >= 0 for each in events)
+
+
+@pytest.mark.parametrize(("warm_start", "status"), [("best", "feasible"), ("none", "bound-only")])
+def test_ctrl_c_before_any_schedule_leaves_the_fastest_policys(warm_start, status):
+    def interrupt(event):
+        raise KeyboardInterrupt
+
+    result = solvers.solve(BIG, event=interrupt, warm_start=warm_start)
+    assert (result.stopped, result.status) == ("interrupted", status)
