@@ -109,7 +109,7 @@ def test_solve_starts_from_a_file_or_a_policy_and_logs_each_event(tmp_path):
         kvbound("solve", "mars-figure1", "--from", start, "--log", log, "--json", "-")
         events = [json.loads(line) for line in log.read_text().splitlines()]
         assert {"bound", "value", "start", "end"} == {each["event"] for each in events}
-        assert next(each for each in events if each["event"] == "value")["by"] == getattr(start, "name", start)
+        assert getattr(start, "name", start) in [each.get("by") for each in events]
     kvbound("solve", "mars-figure1", "--handling", "free", "--from", schedule, code=2)
 
 

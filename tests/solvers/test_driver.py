@@ -583,7 +583,7 @@ def test_every_event_is_told_as_it_comes():
     events = []
     result = solvers.solve(MARS, event=events.append)
     kinds = [each["event"] for each in events]
-    assert kinds[:2] == ["bound", "value"]
+    assert set(kinds[: kinds.index("start")]) == {"bound", "value"}
     ways = [[each["way"] for each in events if each["event"] == kind] for kind in ("start", "end")]
     assert set(ways[0]) == set(ways[1]) != set()
     assert [each["value"] for each in events if each["event"] == "value"][-1] == result.value
