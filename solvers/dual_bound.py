@@ -58,9 +58,9 @@ def rungs(
     end = began + time_limit
     turns = [_Turn(way, bounds.task.Task(instance, objective, end, upper, end + late, news, finds), found)
              for way in ways]  # fmt: skip
-    first = LadderOptions.first if sum(turn.proposals is not None for turn in turns) > 1 else 1.0
+    several = sum(turn.proposals is not None for turn in turns) > 1
     known: Value = 0  # beyond it a way must come in its second turn
-    for until in (began + first * time_limit, end):
+    for until in (began + LadderOptions.first * time_limit, end) if several else (end,):
         for k, turn in enumerate(turns):
             share = turn.share / max(1, sum(later.share for later in turns[k:]))
             interrupted = turn.take(share * (until - now()), known)
@@ -70,7 +70,9 @@ def rungs(
             if turn.rung.bound is not None and upper is not None and turn.rung.bound >= upper:
                 return
         known = max((turn.rung.bound for turn in turns if turn.rung.bound is not None), default=0)
-        turns = sorted((turn for turn in turns if turn.goes_on()), key=lambda turn: turn.rung.bound or 0)
+        turns = sorted(
+            (turn for turn in turns if now() < end and turn.goes_on()), key=lambda turn: turn.rung.bound or 0
+        )
 
 
 class _Turn:
