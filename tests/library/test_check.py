@@ -146,7 +146,7 @@ KINDS = {
     "configurations": (
         lambda draw, seed: rigid(seed, online=seed % 2 == 1),
         lambda draw, instance, objective: random_configurations(instance, objective, draw),
-        check.FLOW,
+        ("total-flow-time",),
     ),
 }
 ROUNDED = ("prices", "tree", "speed", "late-windows")
