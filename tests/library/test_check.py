@@ -247,20 +247,6 @@ def test_both_check_a_certificate_of_each_kind(kind):
     assert same_certificate(instance, loaded(instance), json.loads(certificate.to_json()), kind) == certificate.value
 
 
-@pytest.mark.parametrize("seed", few(range(24), 8))
-def test_no_numbers_prove_more_than_the_optimum(seed):
-    """Where check.py proves more than kvbound it is not too much."""
-    draw = random.Random(seed)
-    instance = tiny_instance(seed, requests=2, **(PRICEABLE if seed % 2 else {}))
-    sums = [*(check.FLOWS if seed % 2 else check.RATES)]
-    objective = sums[seed // 2 % len(sums)]
-    optimum = exhaustive_optimum(instance, objective, max_states=300_000)[0]
-    for draw_proof in [random_lines, *([random_prices, random_tree] if seed % 2 else [random_lines])] * 8:
-        bound = check.prove(loaded(instance), read(draw_proof(draw, instance)), objective)
-        assert bound <= optimum
-        assert not isinstance(bound, float)
-
-
 def read(proof):
     return check.proof(json.loads(proof.model_dump_json()), "proof")
 
@@ -278,29 +264,6 @@ def test_the_last_prefill_before_a_decode_holds_its_blocks():
     machine, cost = Machine(memory=6, block=3, batch_tokens=1), Cost((CostFunction(busy=4, prefill_requests=3),))
     instance, proof = Instance(machine=machine, cost=cost, requests=requests), Shares(functions=(1024, 0), memory=1024)
     assert check.prove(loaded(instance), read(proof), "busy-time") == proof.value(instance, "busy-time")
-
-
-def in_time(instance, seed):
-    """Requests that are late after some ticks, of their first token or of all: without a TPOT."""
-    draw = random.Random(seed)
-    slos = [{"latency": draw.randint(3, 40)}, {"ttft": draw.randint(2, 20), "normalized_latency": draw.randint(3, 15)}]
-    return instance.replace(requests=tuple(one.replace(slo=Slo(**draw.choice(slos))) for one in instance.requests))
-
-
-@pytest.mark.parametrize("seed", few(range(1, 21), 2))
-def test_what_is_looked_at_exhaustively(seed):
-    """An optimum is proved, and what is above it is refused, for every switch of the machine."""
-    objective = SEARCHED[seed % len(SEARCHED)]
-    instance = in_time(tiny_instance(seed, requests=2, prompt=(1, 2), decode=(1, 2), calls=(0, 1)), seed)
-    optimum = exhaustive_optimum(instance, objective, max_states=300_000)[0]
-    for claim in (optimum, optimum + 1):
-        proof = Events(states=1)
-        made = Certificate(instance_sha256=instance.sha256, objective=objective, bound=str(claim), proof=proof)
-        if claim == optimum:
-            assert check.verify_certificate(loaded(instance), json.loads(made.to_json())) == (objective, optimum)
-        else:
-            with pytest.raises(check.Broken, match=f"it claims {claim}, but proves {optimum} only"):
-                check.verify_certificate(loaded(instance), json.loads(made.to_json()))
 
 
 @pytest.mark.parametrize("seed", few(range(12), 4))
