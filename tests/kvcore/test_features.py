@@ -161,7 +161,7 @@ def proofs(kind: type[Proof], draw: random.Random, instance: Instance, objective
     elif kind is Fresh:
         yield from fresh(draw, instance)
     else:
-        for _ in range(1 if kind in (Alone, Pairs) else 3):
+        for _ in range({Alone: 1, Pairs: 1, Configurations: 12}.get(kind, 3)):
             yield (proof := drawers[kind]())
             if isinstance(proof, Speed):
                 yield with_lines(draw, instance, proof)
