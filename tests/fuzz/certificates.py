@@ -100,13 +100,13 @@ def believe(case: Case, text: str, best: dict[str, Value], seen: Counter[str], w
 def differ(document: dict[str, Any], ours: Value | str, theirs: Value | str) -> bool:
     """Whether `library/check.py` refuses what kvbound takes, or proves less, or more than its rounding explains."""
     kind, claimed = document["proof"]["kind"], Fraction(document["bound"])
-    slack = 1 if kind in ROUNDED else Fraction(1, 10**6) * (document["objective"] in AVERAGES)
     if "not checked" in (ours, theirs):
         return False
     if isinstance(theirs, str):
         return not isinstance(ours, str)
+    slack = 1 + abs(theirs) // 10**4 if kind in ROUNDED else Fraction(1, 10**6) * (document["objective"] in AVERAGES)
     if isinstance(ours, str):
-        return not (slack and claimed <= theirs < claimed + 2)
+        return not (slack and claimed <= theirs < claimed + 1 + slack)
     return not ours - (slack and Fraction(1, 10**6)) <= theirs <= ours + slack
 
 
