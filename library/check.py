@@ -799,7 +799,7 @@ def late_tail(instance, proof, objective):
     return proof.within + 1 if late > spared(objective, len(due.requests)) else 0
 
 
-# --- kind `speed` (docs/bounds.md, Speed has a price; the head of kvcore/certificates/speed.py) -----------------------
+# --- kind `speed` (docs/bounds.md, Speed has a price) -----------------------------------------------------------------
 
 
 def speed(instance, proof, objective):
