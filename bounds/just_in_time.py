@@ -76,10 +76,11 @@ def search(
     back = max(line.swap_in_tokens * divisor // line.divisor for line in functions)
     p = kernels.Chains(
         length=jobs.length, context=jobs.context, call=jobs.call, calls=calls, rest=jobs.rest,
-        rate=jobs.rate, low=jobs.low, busy=jobs.busy, each=jobs.each, token=jobs.token, back=back, divisor=divisor,
-        block=machine.block, chunked=machine.chunked, partial=machine.partial, evict=machine.evict, linear=linear,
-        fixed=fixed, limits=np.array(limits_of(machine, TOP), dtype=np.int64),
-        hybrid=machine.hybrid, width=width, order=_kept(jobs.length, order), slack=slack,
+        rate=jobs.rate, low=jobs.low, busy=jobs.busy, each=jobs.each, token=jobs.token,
+        swap_in_ticks=back, divisor=divisor, block=machine.block, chunked=machine.chunked,
+        partial=machine.partial, evict=machine.evict, linear=linear, fixed_costs=fixed,
+        limits=np.array(limits_of(machine, TOP), dtype=np.int64), hybrid=machine.hybrid,
+        width=width, order=_kept(jobs.length, order), slack=slack,
     )  # fmt: skip
     f = kernels.room(len(requests), options.labels, int(jobs.length.sum()), VALUES + len(functions))
     f.ready[0] = [request.arrival * divisor for request in requests]
@@ -105,7 +106,7 @@ def search_near(
     """
     alone = instance.replace(machine=instance.machine.replace(host_memory=0))
     order = FreshSearch(
-        alone, objective, _main(instance), 1_000_000, upper, memory=True, cells=2
+        alone, objective, _main(instance), 1_000_000, upper, memory=True, room_parts=2
     ).run(stops=stops).order  # fmt: skip
     for made in {alone.sha256: alone, instance.sha256: instance}.values() if order is not None else ():
         for slack in (6, 3):  # tokens by which a request may be before the order, or behind it

@@ -51,14 +51,14 @@ class Chains(NamedTuple):
     busy: int
     each: int
     token: int
-    back: int
+    swap_in_ticks: int
     divisor: int
     block: int
     chunked: bool
     partial: bool
     evict: bool
     linear: Any  # [functions, counts of a load]
-    fixed: Any  # as in `frontier.Problem`, and so are the next two
+    fixed_costs: Any  # as in `frontier.Problem`, and so are the next two
     limits: Any
     hybrid: bool
     width: int  # labels with the same tokens left that are followed
@@ -405,7 +405,7 @@ def least(p, f, at):
         wait = max(0, f.ready[at, i] - now)
         lacks = p.context[i, k] - f.device[at, i] - f.host[at, i]
         if f.host[at, i]:
-            wait = max(wait, min(p.back * f.host[at, i], p.each * f.host[at, i]))
+            wait = max(wait, min(p.swap_in_ticks * f.host[at, i], p.each * f.host[at, i]))
         work = p.token + p.each * lacks
         own = now + wait + p.busy + work + p.rest[i, k]
         alone += (p.low + p.rate[i]) * own

@@ -290,7 +290,7 @@ def setting(
         touches=graph.moves.any(axis=1), kept=graph.kept, ready=graph.ready,
         alike=graph.left if graph.empty.any() else graph.ready, empty=graph.empty,
         arriving=graph.arriving, begun=graph.begun, left=graph.left, over=over, ticks=ticks,
-        to_done=to_done, to_first=to_first, shares=shares, unit=unit, work=work, tail=tail, fixed=fixed,
+        to_done=to_done, to_first=to_first, shares=shares, unit=unit, work=work, tail=tail, fixed_costs=fixed,
         limits=limits, hybrid=machine.hybrid, group=np.array(groups, dtype=np.int64),
         rate=np.array(rates, dtype=np.int64) - min(rates), low=min(rates), slo=np.array(slo, dtype=np.int64),
         objective=kind, watched=kind in (LARGEST, LATE), every_tick=any(each[frontier.BETWEEN] != NO for each in slo),

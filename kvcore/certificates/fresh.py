@@ -81,31 +81,32 @@ agree, and `kept` and `device` be no less; but PART covers HERE where its `devic
 **With memory and `partial`** nothing above is said of places: KV that was dropped may be kept on the host for nothing.
 But what is not on the device is processed or swapped in. Of what a batch takes, with r for a token swapped in by some
 function and x = r / (b + r), its work is at least busy + b p and its moves r u; x of the first and 1 - x of the second
-are `fixed` = x busy, if it works, and `again` = x b for each of the p + u tokens (rounded down). Without a host these
-are busy and b; if r is in the same function, busy and min(b, r). A label also says of each request that at most
-`device` tokens of its KV, and y_i more, are on the device at T (not counting what the discard of a call is yet to
+are `reload_base` = x busy, if it works, and `reload_ticks` = x b for each of the p + u tokens (rounded down). Without a
+host these are busy and b; if r is in the same function, busy and min(b, r). A label also says of each request that at
+most `device` tokens of its KV, and y_i more, are on the device at T (not counting what the discard of a call is yet to
 take), where `away` <= time for each, and
 
-    (4)  min over i in Z of away_i + again y(Z) <= T  for each set Z of requests with y(Z) > 0.
+    (4)  min over i in Z of away_i + reload_ticks y(Z) <= T  for each set Z of requests with y(Z) > 0.
 
-A batch that generates nothing and starts at s >= T adds at most c(Z) to y(Z), and lasts again c(Z): (4) holds. One
-that generates tokens of F brings `need` tokens of each to the device; at most need - 1 of these were there, so
-y <= n = need - 1 - device. Let N(F) be the sum of need - device. With the same S, G_i = S - away_i >= 0, b' and b made
-`again`, busy made `fixed` and fee = 0, time' and open' above are a further bound of T', and `away` of those outside F:
-the proof is that of (1) and (3), with s >= time >= away_i where some i of Z comes back in the batch. After it
+A batch that generates nothing and starts at s >= T adds at most c(Z) to y(Z), and lasts reload_ticks c(Z): (4) holds.
+One that generates tokens of F brings `need` tokens of each to the device; at most need - 1 of these were there, so y <=
+n = need - 1 - device. Let N(F) be the sum of need - device. With the same S, G_i = S - away_i >= 0, b' and b made
+`reload_ticks`, busy made `reload_base` and fee = 0, time' and open' above are a further bound of T', and `away` of
+those outside F: the proof is that of (1) and (3), with s >= time >= away_i where some i of Z comes back in the batch.
+After it
 
 * all KV of those in F is on the device, `need` tokens (none, if the call discards it), and away = time';
 * R6 leaves room for R whole blocks of the others, with what they process in it. If all their KV fits, each has at most
-  R. Else let each but the last have between l_i and h_i blocks, for one of CELLS ranges that cover 0 to R; the last has
-  at least 0. Of the children, one for each choice, one happened. None has more than h_i, nor R less the l of the
-  others. If that is less than (4) lets it have at time', or if all of its KV is, `device` is that number and
-  away = time'.
+  R. Else let each but the last have between l_i and h_i blocks, for one of ROOM_PARTS ranges that cover 0 to R; the
+  last has at least 0. Of the children, one for each choice, one happened. None has more than h_i, nor R less the l of
+  the others. If that is less than (4) lets it have at time', or if all of its KV is, `device` is that number and away =
+  time'.
 
-A label covers what another with no less `device` covers, if its `away` is later by no more than again times what its
-`device` is more: then y_i may be less by that, and (4) for those with y_i > 0 still follows. The least that is left is
-as above: each alone ends no earlier than the further bound of time' with F of it alone, and all in turns, with
+A label covers what another with no less `device` covers, if its `away` is later by no more than reload_ticks times what
+its `device` is more: then y_i may be less by that, and (4) for those with y_i > 0 still follows. The least that is left
+is as above: each alone ends no earlier than the further bound of time' with F of it alone, and all in turns, with
 start_i = time, as what comes back need not wait for a call; what does so before the first batch that works is moved by
-`fixed`, too.
+`reload_base`, too.
 """
 
 from __future__ import annotations
@@ -132,7 +133,7 @@ MOST_LABELS, TRIES = 3_000_000, 300
 """Most labels, and batches and labels tried for each on average."""
 LABEL_WORK = 60_000
 """Of a label, with its tries."""
-CELLS = 4
+ROOM_PARTS = 4
 """Parts of the room beside a batch for each request but one, with `partial`."""
 SLICE = 2**20
 MOST_REQUESTS, MOST_TOKENS = 8, 10**6
@@ -187,7 +188,7 @@ class FreshSearch:
 
     def __init__(
         self, instance: Instance, objective: str, function: int, labels: int, upper: Value | None = None,
-        budget: Budget | None = None, fee: int = 0, memory: bool = False, cells: int = CELLS,
+        budget: Budget | None = None, fee: int = 0, memory: bool = False, room_parts: int = ROOM_PARTS,
     ) -> None:  # fmt: skip
         """Prepare the search. Raises InvalidCertificate if it is hopeless."""
         check_size(instance)
@@ -201,7 +202,7 @@ class FreshSearch:
         self.divisor = instance.cost.functions[function].divisor
         self.before = sum(rate * request.arrival for rate, request in zip(rates, requests, strict=True))
         self.target = None if upper is None else ceil(upper * self.unit)
-        self.jobs = _jobs(instance, objective, function, fee, memory, rates, self.target, self.before, cells)
+        self.jobs = _jobs(instance, objective, function, fee, memory, rates, self.target, self.before, room_parts)
         size = 116 + 48 * len(requests)
         (budget or Budget()).spend(f"a search of {labels} labels", LABEL_WORK * labels, size * labels)
         f = self.labels = kernels.room(len(requests), labels)
@@ -262,7 +263,7 @@ def _fixed(instance: Instance, function: int) -> int:
 
 def _jobs(
     instance: Instance, objective: str, function: int, fee: int, memory: bool, rates: list[int], target: int | None,
-    before: int, cells: int,
+    before: int, room_parts: int,
 ) -> kernels.Chains:  # fmt: skip
     line, requests, busy = instance.cost.functions[function], instance.requests, _fixed(instance, function)
     machine = instance.machine
@@ -289,7 +290,7 @@ def _jobs(
     if memory:  # ... and all of each context with each token, once more for what `restored` multiplies
         largest = busy + (line.tokens + fee + out + back) * context.max(axis=1).sum()
         last += largest * (sum(map(len, chains)) + line.tokens + back)
-    fixed, again = _again(instance, function)
+    reload_base, reload_ticks = _reload(instance, function)
     below = kernels.LARGE if target is None else (target + before) * line.divisor
     if max(last * sum(rates), before * line.divisor, fresh.sum()) >= kernels.LARGE:
         raise InvalidCertificate("numbers are too large to be added up")
@@ -299,8 +300,8 @@ def _jobs(
         **{name: np.array(each, dtype=np.int64) for name, each in names.items()}, busy=busy, each=line.tokens, fee=fee,
         budget=most, rate=np.array([rate - low for rate in rates]), low=low, target=min(kernels.LARGE, below),
         token=token, chunked=machine.chunked, limited=memory and not machine.partial,
-        cells=cells if memory and machine.partial else 0, fixed=fixed, again=again, block=machine.block, out=out,
-        back=back,
+        room_parts=room_parts if memory and machine.partial else 0, reload_base=reload_base, reload_ticks=reload_ticks,
+        block=machine.block, swap_out_ticks=out, swap_in_ticks=back,
         blocks=min(kernels.LARGE, machine.memory or kernels.LARGE) // machine.block,
         host=kernels.LARGE if machine.host_memory is None else min(kernels.LARGE, machine.host_memory),
     )  # fmt: skip
@@ -312,7 +313,7 @@ def _moves(instance: Instance, divisor: int) -> tuple[int, int]:
     return max(rates, key=sum)
 
 
-def _again(instance: Instance, function: int) -> tuple[int, int]:
+def _reload(instance: Instance, function: int) -> tuple[int, int]:
     main, busy = instance.cost.functions[function], _fixed(instance, function)
     if instance.machine.host_memory == 0:
         return busy, main.tokens

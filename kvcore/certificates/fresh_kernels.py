@@ -36,11 +36,11 @@ class Chains(NamedTuple):
     block: int
     blocks: int  # of the device
     host: int  # tokens of the host
-    out: int  # what a token takes that is swapped out
-    back: int  # ... that is swapped in
-    cells: int  # with `partial`, into how many parts the room beside a batch is cut for each request; 0: it is not
-    again: int  # ... what a token takes at the least that is processed or swapped in
-    fixed: int  # ... of what any batch takes, what comes on top of that
+    swap_out_ticks: int  # what a token takes that is swapped out
+    swap_in_ticks: int  # ... that is swapped in
+    room_parts: int  # with `partial`, into how many parts the room beside a batch is cut for each request; 0: it is not
+    reload_ticks: int  # ... what a token takes at the least that is processed or swapped in
+    reload_base: int  # ... of what any batch takes, what comes on top of that
     rate: Any  # [requests]: above `low`
     low: int
     target: int
@@ -66,8 +66,8 @@ class Labels(NamedTuple):
     heads: Any
     where: Any  # [labels, requests]: where the KV is that the last token left
     kept: Any  # [labels, requests]: of how many tokens there is KV, but what was processed since `open`
-    device: Any  # [labels, requests]: if `PART`, or with `cells`, how many of them were on the device at the most
-    away: Any  # [labels, requests]: with `cells`, since when more of them may have come back
+    device: Any  # [labels, requests]: if `PART`, or with `room_parts`, how many of them were on the device at the most
+    away: Any  # [labels, requests]: with `room_parts`, since when more of them may have come back
     tokens: Any  # left in all
     heap: Any
     place: Any
@@ -75,9 +75,9 @@ class Labels(NamedTuple):
     waits: Any
     works: Any
     pick: Any  # of what is tried: the choices, and what follows from them
-    goes: Any
-    has: Any
-    since: Any
+    next_where: Any
+    next_kept: Any
+    opened: Any
     early: Any
     later: Any
     most: Any
@@ -141,15 +141,15 @@ def has_room(p, f, at, batch):
     for i in range(len(p.length)):
         if batch >> i & 1:
             blocks += -(-p.context[i, f.token[at, i]] // p.block)
-    return blocks <= p.blocks or not (p.limited or p.cells)
+    return blocks <= p.blocks or not (p.limited or p.room_parts)
 
 
 @inlined
 def picks(p, f, at, batch, i):
     """Return how many places a request's KV may have during a batch."""
     where = f.where[at, i]
-    if p.cells:
-        return p.cells if is_cut(p, f, at, batch, i) else 1
+    if p.room_parts:
+        return p.room_parts if is_cut(p, f, at, batch, i) else 1
     if not p.limited:
         return 1
     if batch >> i & 1:
@@ -178,14 +178,14 @@ def back(p, f, at, batch, left, start):
         if batch >> i & 1:
             need = p.context[i, f.token[at, i]]
             room -= -(-need // p.block)
-            f.early[i], f.since[i] = need - f.device[at, i] - 1, f.away[at, i]
+            f.early[i], f.opened[i] = need - f.device[at, i] - 1, f.away[at, i]
             lacks += need - f.device[at, i]
     for i in range(len(p.length)):
         if left & ~batch & (1 << i):
             least, is_shared = 0, is_cut(p, f, at, batch, i)
             if is_shared and f.pick[i]:
-                least = room * f.pick[i] // p.cells + 1
-            f.most[i] = (room * (f.pick[i] + 1) // p.cells - least) if is_shared else room
+                least = room * f.pick[i] // p.room_parts + 1
+            f.most[i] = (room * (f.pick[i] + 1) // p.room_parts - least) if is_shared else room
             f.later[i] = least
             taken += least
             if least > -(-(p.context[i, f.token[at, i]] - 1) // p.block):
@@ -195,9 +195,9 @@ def back(p, f, at, batch, left, start):
     for i in range(len(p.length)):
         if left & ~batch & (1 << i):
             f.most[i] = (f.later[i] + min(f.most[i], room - taken)) * p.block
-            used_up = used(p, f, batch, start, f.away[at, i], p.again)
-            f.comes[i] = start + p.fixed + p.again * lacks - used_up
-    return start + p.fixed + p.again * lacks - spared(p, f, batch, start, 0, p.again, 0)
+            used_up = used(p, f, batch, start, f.away[at, i], p.reload_ticks)
+            f.comes[i] = start + p.reload_base + p.reload_ticks * lacks - used_up
+    return start + p.reload_base + p.reload_ticks * lacks - spared(p, f, batch, start, 0, p.reload_ticks, 0)
 
 
 @compiled
@@ -212,22 +212,22 @@ def put(p, f, at, batch, left):
         if batch >> i & 1:
             again = pick == 1
             room -= -(-need // p.block)
-            if where == PART and p.limited:  # with `cells` more may be there than `device`
+            if where == PART and p.limited:  # with `room_parts` more may be there than `device`
                 lacks += max(0, need - f.device[at, i])
             elif where == AWAY and not again:
-                moves += kept * p.back
-        elif pick == 1 and not p.cells:
+                moves += kept * p.swap_in_ticks
+        elif pick == 1 and not p.room_parts:
             goes = AWAY if where == HERE else HERE
-            moves += kept * (p.out if where == HERE else p.back)
-        elif pick == 2 and not p.cells:
+            moves += kept * (p.swap_out_ticks if where == HERE else p.swap_in_ticks)
+        elif pick == 2 and not p.room_parts:
             goes, again = PART, True
         if not batch >> i & 1 and goes == HERE:
             room -= -(-kept // p.block)
         elif not batch >> i & 1 and goes == AWAY:
             host -= kept
-        f.goes[i] = goes
-        f.has[i], f.since[i] = (0, max(f.time[at], f.ready[at, i])) if again else (kept, f.open[at, i])
-        f.early[i] = need - f.has[i] - 1 if p.chunked else 0
+        f.next_where[i] = goes
+        f.next_kept[i], f.opened[i] = (0, max(f.time[at], f.ready[at, i])) if again else (kept, f.open[at, i])
+        f.early[i] = need - f.next_kept[i] - 1 if p.chunked else 0
     f.count[ROOM] = room * p.block
     if p.limited and (room < 0 or host < 0):
         return NO
@@ -237,9 +237,9 @@ def put(p, f, at, batch, left):
 @inlined
 def restored(p, lacks, moves):
     """Return the least ticks to process or swap in tokens, and to swap others."""
-    if lacks == 0 or p.back == 0:
+    if lacks == 0 or p.swap_in_ticks == 0:
         return moves
-    return max(moves, (p.back * (p.busy + p.each * lacks) + p.each * moves) // (p.each + p.back))
+    return max(moves, (p.swap_in_ticks * (p.busy + p.each * lacks) + p.each * moves) // (p.each + p.swap_in_ticks))
 
 
 @compiled
@@ -251,21 +251,21 @@ def add(p, f, at, batch, left):
     for i in range(n):
         if batch >> i & 1:
             start = max(start, f.ready[at, i])
-    soon = back(p, f, at, batch, left, start) if p.cells else ZERO
+    soon = back(p, f, at, batch, left, start) if p.room_parts else ZERO
     moves = put(p, f, at, batch, left)
     if moves == NO or soon == NO:
         return
     for i in range(n):
         if batch >> i & 1:
             k = f.token[at, i]
-            need = p.context[i, k] - f.has[i]
+            need = p.context[i, k] - f.next_kept[i]
             work += p.token + p.each * need
             fresh += need
     time = max(start + p.busy + work - spared(p, f, batch, start, fresh, p.each, p.fee), f.time[at] + moves, soon)
     for i in range(n):
         if left >> i & 1 and not batch >> i & 1:
             since = start + p.busy - p.fee * p.budget + work + p.fee * fresh
-            f.later[i] = since - used(p, f, batch, start, f.since[i], p.each + p.fee)
+            f.later[i] = since - used(p, f, batch, start, f.opened[i], p.each + p.fee)
     for i in range(n):
         k = f.token[at, i]
         f.token[new, i] = k
@@ -274,21 +274,21 @@ def add(p, f, at, batch, left):
             f.token[new, i] = k + 1
             f.ready[new, i] = f.open[new, i] = time + p.call[i, k]
             f.where[new, i], f.kept[new, i] = (PART, 0) if p.lost[i, k] else (HERE, p.context[i, k])
-            f.device[new, i] = f.kept[new, i] if p.cells else 0
+            f.device[new, i] = f.kept[new, i] if p.room_parts else 0
             f.away[new, i] = time
             if k + 1 == p.length[i]:
                 ends += (p.low + p.rate[i]) * time
         elif left >> i & 1:
             f.ready[new, i] = f.ready[at, i]
             latest = max(time, f.ready[at, i])
-            f.where[new, i], f.device[new, i] = f.goes[i], min(p.context[i, k] - 1, f.count[ROOM])
-            f.open[new, i], f.kept[new, i] = min(latest, f.later[i]), f.has[i]
-            if p.limited and f.goes[i] == PART and p.host == 0:
+            f.where[new, i], f.device[new, i] = f.next_where[i], min(p.context[i, k] - 1, f.count[ROOM])
+            f.open[new, i], f.kept[new, i] = min(latest, f.later[i]), f.next_kept[i]
+            if p.limited and f.next_where[i] == PART and p.host == 0:
                 limit_to(p, f, new, i, k, latest)
-            if p.cells:
+            if p.room_parts:
                 most = min(p.context[i, k] - 1, f.most[i])
                 f.device[new, i], f.away[new, i] = f.device[at, i], min(time, f.comes[i])
-                if time - f.away[new, i] > p.again * (most - f.device[new, i]):
+                if time - f.away[new, i] > p.reload_ticks * (most - f.device[new, i]):
                     f.device[new, i], f.away[new, i] = most, time
         key = mixed(key, f.token[new, i])
     f.time[new], f.ends[new], f.tokens[new], f.key[new] = time, ends, tokens, key
@@ -313,7 +313,7 @@ def early(p, f, batch, start, longest):
     """Return tokens of a batch that may be early, of requests open longer than `longest`."""
     found = 0
     for i in range(len(p.length)):
-        if batch >> i & 1 and start - f.since[i] > longest:
+        if batch >> i & 1 and start - f.opened[i] > longest:
             found += f.early[i]
     return found
 
@@ -325,7 +325,7 @@ def spared(p, f, batch, start, fresh, each, fee):
     found = each * others - fee * max(0, fresh - p.budget - others)
     for i in range(len(p.length)):
         if batch >> i & 1:
-            longest = start - f.since[i]
+            longest = start - f.opened[i]
             others = early(p, f, batch, start, longest)
             found = min(found, longest + each * others - fee * max(0, fresh - p.budget - others))
     return found
@@ -337,7 +337,7 @@ def used(p, f, batch, start, since, each):
     found = start - since + each * early(p, f, batch, start, NO)
     for i in range(len(p.length)):
         if batch >> i & 1:
-            longest = start - f.since[i]
+            longest = start - f.opened[i]
             others = early(p, f, batch, start, longest)
             found = min(found, max(longest, start - since) + each * others)
     return found
@@ -379,7 +379,7 @@ def covers(p, f, one, other):
             if latest > max(f.time[other], f.ready[other, i]):
                 return False
             more = f.device[one, i] - f.device[other, i]
-            if p.cells and (more < 0 or f.away[one, i] > f.away[other, i] + p.again * more):
+            if p.room_parts and (more < 0 or f.away[one, i] > f.away[other, i] + p.reload_ticks * more):
                 return False
             where, its = f.where[one, i], f.where[other, i]
             is_empty = its == PART and f.kept[other, i] == 0 and f.open[other, i] >= latest
@@ -409,13 +409,16 @@ def least(p, f, at):
         own = start + p.busy + max(work, more)
         if f.where[at, i] == AWAY:
             again = start + p.busy + p.token + p.each * p.context[i, k]
-            own = min(max(own, now + p.back * f.kept[at, i]), again)
+            own = min(max(own, now + p.swap_in_ticks * f.kept[at, i]), again)
         elif p.limited and f.where[at, i] == PART:
             own = max(own, now + restored(p, max(0, p.context[i, k] - f.device[at, i]), 0))
-        if p.cells:
+        if p.room_parts:
             lacks, late = p.context[i, k] - f.device[at, i], now - f.away[at, i]
-            own = max(own, start + p.fixed + p.again * lacks - min(p.again * (lacks - 1), late + start - now))
-            f.most[m] = p.again * lacks - min(p.again * (lacks - 1), late)
+            own = max(
+                own,
+                start + p.reload_base + p.reload_ticks * lacks - min(p.reload_ticks * (lacks - 1), late + start - now),
+            )
+            f.most[m] = p.reload_ticks * lacks - min(p.reload_ticks * (lacks - 1), late)
         own += p.rest[i, k]
         alone += (p.low + p.rate[i]) * own
         total += p.rate[i] * own
@@ -423,9 +426,9 @@ def least(p, f, at):
         f.waits[m], f.works[m] = start + p.busy - now, work
         m += 1
     ends = turns(f.waits, f.works, m)
-    if p.cells:
+    if p.room_parts:
         for i in range(m):
-            f.waits[i], f.works[i] = p.fixed, f.most[i]
+            f.waits[i], f.works[i] = p.reload_base, f.most[i]
         ends = max(ends, turns(f.waits, f.works, m))
     return max(alone, total + p.low * (tails + ends))
 
@@ -442,6 +445,6 @@ def room(requests: int, labels: int) -> Labels:
         **{name: numbers(labels + 1) for name in
            ("time", "ends", "bound", "parent", "batch", "key", "next", "tokens", "heap", "place")},
         **{name: numbers(requests) for name in
-           ("waits", "works", "pick", "goes", "has", "since", "early", "later", "most", "comes")},
+           ("waits", "works", "pick", "next_where", "next_kept", "opened", "early", "later", "most", "comes")},
         is_open=np.zeros(labels + 1, dtype=np.bool_), heads=numbers(2 * labels + 1), count=numbers(4),
     )  # fmt: skip

@@ -56,7 +56,7 @@ class Problem(NamedTuple):
     unit: Any
     work: Any  # [states, functions]: what its next token adds at the least to the cost of its batches
     tail: Any  # of states: ticks from its next token on, at the least
-    fixed: Any  # [functions, BUSY .. DIVISOR]
+    fixed_costs: Any  # [functions, BUSY .. DIVISOR]
     limits: Any
     hybrid: bool
     group: Any
@@ -280,12 +280,12 @@ def least_by_turns(s, f, row, label):
         local = row[j, LOCAL]
         if not s.over[local]:
             total += s.rate[j] * (s.ticks[local] + row[j, WAIT])
-    for k in range(len(s.fixed)):
-        n, tails, divisor = ZERO, 0, s.fixed[k, DIVISOR]
+    for k in range(len(s.fixed_costs)):
+        n, tails, divisor = ZERO, 0, s.fixed_costs[k, DIVISOR]
         for j in range(len(row)):
             local = row[j, LOCAL]
             if not s.over[local]:
-                waits[n] = row[j, WAIT] + s.fixed[k, BUSY] // divisor
+                waits[n] = row[j, WAIT] + s.fixed_costs[k, BUSY] // divisor
                 works[n] = s.work[local, k] // divisor
                 tails += s.tail[local]
                 n += 1
@@ -477,15 +477,17 @@ def fits(s, loads, j):
 def duration(s, loads, j):
     """Return the ticks of a batch."""
     longest = ONE
-    for k in range(len(s.fixed)):
+    for k in range(len(s.fixed_costs)):
         value = loads[j, VALUES + k]
         if loads[j, TOKENS] > 0:
-            value += s.fixed[k, BUSY] + s.fixed[k, ABOVE] * max(0, loads[j, TOKENS] - s.fixed[k, KNEE])
+            value += s.fixed_costs[k, BUSY] + s.fixed_costs[k, ABOVE] * max(
+                0, loads[j, TOKENS] - s.fixed_costs[k, KNEE]
+            )
         if loads[j, DECODES] > 0:
-            value += s.fixed[k, ANY_DECODE]
+            value += s.fixed_costs[k, ANY_DECODE]
         if loads[j, PREFILLS] > 0:
-            value += s.fixed[k, ANY_PREFILL]
-        longest = max(longest, (value + s.fixed[k, DIVISOR] - 1) // s.fixed[k, DIVISOR])
+            value += s.fixed_costs[k, ANY_PREFILL]
+        longest = max(longest, (value + s.fixed_costs[k, DIVISOR] - 1) // s.fixed_costs[k, DIVISOR])
     return longest
 
 

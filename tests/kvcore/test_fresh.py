@@ -215,7 +215,7 @@ def brought(tiny, schedule):
         for i in left:
             held = -(-device[i] // p.block)
             f.pick[i] = core.kernels.is_cut(p, f, at, bits, i) and next(
-                k for k in range(p.cells) if held <= room * (k + 1) // p.cells
+                k for k in range(p.room_parts) if held <= room * (k + 1) // p.room_parts
             )
         new = int(f.count[ROWS])
         core.kernels.add(p, f, at, bits, sum(1 << i for i in left))
@@ -230,7 +230,7 @@ def brought(tiny, schedule):
         waiting = [i for i, x in beyond.items() if x]
         for size in range(1, len(waiting) + 1):
             for some in combinations(waiting, size):
-                assert min(f.away[at, i] for i in some) + p.again * sum(beyond[i] for i in some) <= now
+                assert min(f.away[at, i] for i in some) + p.reload_ticks * sum(beyond[i] for i in some) <= now
     assert f.tokens[at] == 0
     assert f.bound[: int(f.count[ROWS])].max() <= (objective_value(trace, FLOW) + search.before) * search.divisor
     return lost
@@ -284,9 +284,9 @@ def test_every_schedule_is_covered_by_the_labels_of_its_batches():
 
 
 COVERED = {
-    "again fixed blocks": test_every_schedule_is_covered_by_the_labels_of_what_is_on_the_device,
+    "reload_ticks reload_base blocks": test_every_schedule_is_covered_by_the_labels_of_what_is_on_the_device,
     "chunked call": test_every_schedule_is_covered_by_the_labels_of_its_batches,
-    "out back": test_every_schedule_is_covered_by_the_labels_of_its_places,
+    "swap_out_ticks swap_in_ticks": test_every_schedule_is_covered_by_the_labels_of_its_places,
 }
 
 
