@@ -123,19 +123,17 @@ from pydantic import Field
 
 from kvcore.certificates import fresh_kernels as kernels
 from kvcore.certificates.budget import Budget
-from kvcore.certificates.frontier import ROWS, TRIED, push
+from kvcore.certificates.labels import FOUND, begin, run
 from kvcore.certificates.proof import InvalidCertificate, Proof
 from kvcore.features import RULES, SUMS, Takes
 from kvcore.instance import Instance, Request
 from kvcore.metrics import Value, least_value, scale_of, weight
 
-MOST_LABELS, TRIES = 3_000_000, 300
-"""Most labels, and batches and labels tried for each on average."""
+MOST_LABELS = 3_000_000
 LABEL_WORK = 60_000
 """Of a label, with its tries."""
 ROOM_PARTS = 4
 """Parts of the room beside a batch for each request but one, with `partial`."""
-SLICE = 2**20
 MOST_REQUESTS, MOST_TOKENS = 8, 10**6
 """Larger instances are refused as hopeless."""
 
@@ -179,8 +177,8 @@ class Outcome:
     labels: int
     is_over: bool
     """Whether more labels prove no more."""
-    order: tuple[tuple[int, ...], ...] | None = None
-    """The requests that generate tokens in each batch of the best order."""
+    is_complete: bool
+    """Whether the next label is an order of all batches."""
 
 
 class FreshSearch:
@@ -205,33 +203,17 @@ class FreshSearch:
         self.jobs = _jobs(instance, objective, function, fee, memory, rates, self.target, self.before, room_parts)
         size = 116 + 48 * len(requests)
         (budget or Budget()).spend(f"a search of {labels} labels", LABEL_WORK * labels, size * labels)
-        f = self.labels = kernels.room(len(requests), labels)
-        for i, request in enumerate(requests):
-            f.ready[0, i] = f.open[0, i] = request.arrival * self.divisor
-        f.tokens[0], f.is_open[0], f.count[ROWS] = self.jobs.length.sum(), True, 1
-        f.bound[0] = kernels.least(self.jobs, f, 0)
-        push(f, 0)
+        f = self.orders = kernels.room(len(requests), labels)
+        f.ready[0] = f.open[0] = [request.arrival * self.divisor for request in requests]
+        f.labels.left[0], f.labels.bound[0] = self.jobs.length.sum(), kernels.least(self.jobs, f, 0)
+        begin(f.labels, self.jobs.target)
 
     def run(self, labels: int | None = None, stops: Callable[[], bool] = lambda: False) -> Outcome:
         """Go on until there are this many labels, the search is over, or `stops` says so."""
-        f, code = self.labels, kernels.PAUSED
-        labels = self.most if labels is None else min(labels, self.most)
-        while code == kernels.PAUSED and not stops():
-            code = kernels.search(self.jobs, f, labels, labels * TRIES, int(f.count[TRIED]) + SLICE)
-        reached = self.jobs.target if code == kernels.EMPTY else min(self.jobs.target, int(f.bound[f.heap[0]]))
-        bound = (Fraction(reached, self.divisor) - self.before) / self.unit
-        is_over = code in (kernels.EMPTY, kernels.FOUND)
-        if is_over or code == kernels.PAUSED:
-            labels = min(labels, max(int(f.count[ROWS]) + 1, -(-int(f.count[TRIED]) // TRIES)))
-        order = self._order(int(f.heap[0])) if code == kernels.FOUND else None
-        return Outcome(least_value(bound, self.objective), labels, is_over, order)
-
-    def _order(self, at: int) -> tuple[tuple[int, ...], ...]:
-        f, masks = self.labels, list[int]()
-        while at:
-            masks.append(int(f.batch[at]))
-            at = int(f.parent[at])
-        return tuple(tuple(i for i in range(len(self.jobs.length)) if mask >> i & 1) for mask in reversed(masks))
+        most = min(labels or self.most, self.most)
+        end = run(kernels.search, self.jobs, self.orders, most, stops)
+        bound = (Fraction(end.reached, self.divisor) - self.before) / self.unit
+        return Outcome(least_value(bound, self.objective), end.labels, end.is_over, end.code == FOUND)
 
 
 def check_size(instance: Instance) -> None:

@@ -4,18 +4,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from kvcore.certificates.frontier import HEAP, ROWS, TRIED, ZERO, mixed, pop, push, turns
+from kvcore.certificates import labels
+from kvcore.certificates.frontier import ZERO, turns
+from kvcore.certificates.labels import EMPTY, FREE, NO, TIRED, is_tired, mixed
 from kvcore.compiled import compiled, inlined
 
-NO = -1
-ROOM = 3
-"""After `ROWS`, `HEAP`, `TRIED`: tokens that fit beside a batch."""
 LARGE = 2**58
 """Above all tokens, and all times, times all rates."""
 PART, HERE, AWAY = range(3)
 """The KV that the last token left: not all there; on the device; on the host."""
-EMPTY, FOUND, FULL, TIRED, PAUSED = range(5)
-"""Ends of a search: no label left, the first one is complete, no more labels, no more tries, a pause."""
 
 
 class Chains(NamedTuple):
@@ -46,32 +43,20 @@ class Chains(NamedTuple):
     target: int
 
 
-class Labels(NamedTuple):
-    """What was reached, those to follow as a heap (`frontier.py`), and room for a child.
+class Orders(NamedTuple):
+    """What was reached, as labels, and work space."""
 
-    `next` chains labels whose keys share a place in `heads`; both count from 1.
-    """
-
+    labels: labels.Labels
     token: Any  # [labels, requests]: the next token
     time: Any
     ends: Any  # sum of the ends of completed requests, each times its rate
-    bound: Any
     ready: Any  # [labels, requests]: when the next token may be worked on
     open: Any  # [labels, requests]: when the work on it that is done by now may have begun
-    parent: Any
     batch: Any  # the requests that the batch before generates tokens of, as bits
-    is_open: Any  # whether it is to be followed
-    key: Any
-    next: Any
-    heads: Any
     where: Any  # [labels, requests]: where the KV is that the last token left
     kept: Any  # [labels, requests]: of how many tokens there is KV, but what was processed since `open`
     device: Any  # [labels, requests]: if `PART`, or with `room_parts`, how many of them were on the device at the most
     away: Any  # [labels, requests]: with `room_parts`, since when more of them may have come back
-    tokens: Any  # left in all
-    heap: Any
-    place: Any
-    count: Any
     waits: Any
     works: Any
     pick: Any  # of what is tried: the choices, and what follows from them
@@ -82,30 +67,11 @@ class Labels(NamedTuple):
     later: Any
     most: Any
     comes: Any
+    spare: Any  # tokens that fit beside the batch
 
 
 @compiled
-def search(p, f, most, most_tries, pause):
-    """Follow labels, the least bound first, until an end above; can be continued."""
-    while f.count[HEAP]:
-        at = f.heap[0]
-        if f.is_open[at]:
-            if f.tokens[at] == 0:
-                return FOUND
-            if f.count[TRIED] >= pause:
-                return PAUSED
-        pop(f)
-        if f.is_open[at]:
-            code = follow(p, f, at, most, most_tries)
-            if code != EMPTY:
-                push(f, at)
-                return code
-            f.is_open[at] = False
-    return EMPTY
-
-
-@compiled
-def follow(p, f, at, most, most_tries):
+def expand(p, f, at):
     """Add the labels after batches that generate tokens, with each place of the others' KV."""
     left = ZERO
     for i in range(len(p.length)):
@@ -120,16 +86,15 @@ def follow(p, f, at, most, most_tries):
         if not has_room(p, f, at, batch):
             ways = 0
         for way in range(ways):
-            f.count[TRIED] += 1
-            if f.count[TRIED] > most_tries:
+            if is_tired(f.labels):
                 return TIRED
-            if f.count[ROWS] >= most:
-                return FULL
             for i in range(len(p.length)):
                 if left >> i & 1:
                     number = picks(p, f, at, batch, i)
                     f.pick[i], way = way % number, way // number
-            add(p, f, at, batch, left)
+            code = step(p, f, at, batch, left)
+            if code != EMPTY:
+                return code
         batch = (batch - 1) & left
     return EMPTY
 
@@ -228,7 +193,7 @@ def put(p, f, at, batch, left):
         f.next_where[i] = goes
         f.next_kept[i], f.opened[i] = (0, max(f.time[at], f.ready[at, i])) if again else (kept, f.open[at, i])
         f.early[i] = need - f.next_kept[i] - 1 if p.chunked else 0
-    f.count[ROOM] = room * p.block
+    f.spare[0] = room * p.block
     if p.limited and (room < 0 or host < 0):
         return NO
     return restored(p, lacks, moves)
@@ -243,10 +208,10 @@ def restored(p, lacks, moves):
 
 
 @compiled
-def add(p, f, at, batch, left):
+def step(p, f, at, batch, left):
     """Add the label after one batch, if new and below the target."""
-    new, n = f.count[ROWS], len(p.length)
-    start, ends, tokens, key = f.time[at], f.ends[at], f.tokens[at], 0
+    new, n = f.labels.count[FREE], len(p.length)
+    start, ends, tokens, key = f.time[at], f.ends[at], f.labels.left[at], 0
     work, fresh = 0, 0
     for i in range(n):
         if batch >> i & 1:
@@ -254,7 +219,7 @@ def add(p, f, at, batch, left):
     soon = back(p, f, at, batch, left, start) if p.room_parts else ZERO
     moves = put(p, f, at, batch, left)
     if moves == NO or soon == NO:
-        return
+        return EMPTY
     for i in range(n):
         if batch >> i & 1:
             k = f.token[at, i]
@@ -281,7 +246,7 @@ def add(p, f, at, batch, left):
         elif left >> i & 1:
             f.ready[new, i] = f.ready[at, i]
             latest = max(time, f.ready[at, i])
-            f.where[new, i], f.device[new, i] = f.next_where[i], min(p.context[i, k] - 1, f.count[ROOM])
+            f.where[new, i], f.device[new, i] = f.next_where[i], min(p.context[i, k] - 1, f.spare[0])
             f.open[new, i], f.kept[new, i] = min(latest, f.later[i]), f.next_kept[i]
             if p.limited and f.next_where[i] == PART and p.host == 0:
                 limit_to(p, f, new, i, k, latest)
@@ -291,13 +256,9 @@ def add(p, f, at, batch, left):
                 if time - f.away[new, i] > p.reload_ticks * (most - f.device[new, i]):
                     f.device[new, i], f.away[new, i] = most, time
         key = mixed(key, f.token[new, i])
-    f.time[new], f.ends[new], f.tokens[new], f.key[new] = time, ends, tokens, key
-    f.bound[new] = max(f.bound[at], least(p, f, new))
-    if f.bound[new] < p.target and not is_covered(p, f, new):
-        place = key % len(f.heads)
-        f.next[new], f.heads[place], f.count[ROWS] = f.heads[place], new + 1, new + 1
-        f.parent[new], f.batch[new], f.is_open[new] = at, batch, True
-        push(f, new)
+    f.time[new], f.ends[new], f.batch[new] = time, ends, batch
+    f.labels.left[new], f.labels.key[new] = tokens, key
+    return add(p, f, at)
 
 
 @inlined
@@ -343,29 +304,7 @@ def used(p, f, batch, start, since, each):
     return found
 
 
-@inlined
-def is_covered(p, f, new):
-    """Whether another label covers this one; covered ones are left out."""
-    place = f.key[new] % len(f.heads)
-    before, other, found = NO, f.heads[place] - 1, False
-    while other != NO and not found:
-        after = f.next[other] - 1
-        if f.key[other] == f.key[new]:
-            f.count[TRIED] += 1
-            found = covers(p, f, other, new)
-        if not found and f.key[other] == f.key[new] and covers(p, f, new, other):
-            f.is_open[other] = False
-            if before == NO:
-                f.heads[place] = after + 1
-            else:
-                f.next[before] = after + 1
-        else:
-            before = other
-        other = after
-    return found
-
-
-@inlined
+@compiled
 def covers(p, f, one, other):
     """Whether one label covers all that another covers."""
     if f.time[one] > f.time[other] or f.ends[one] > f.ends[other]:
@@ -394,7 +333,7 @@ def covers(p, f, one, other):
     return True
 
 
-@inlined
+@compiled
 def least(p, f, at):
     """Return a lower bound through a label: next tokens take turns, then each goes alone."""
     alone, total, tails, m, now = f.ends[at], f.ends[at], 0, ZERO, f.time[at]
@@ -433,18 +372,22 @@ def least(p, f, at):
     return max(alone, total + p.low * (tails + ends))
 
 
-def room(requests: int, labels: int) -> Labels:
+add = labels.adding(covers, least)
+search = labels.searching(expand)
+
+
+def room(requests: int, most: int) -> Orders:
     """Return arrays for these labels; only what is written takes memory."""
 
     def numbers(*shape: int) -> Any:
         return np.zeros(shape, dtype=np.int64)
 
-    return Labels(
-        **{name: numbers(labels + 1, requests) for name in
+    return Orders(
+        labels=labels.room(most),
+        **{name: numbers(most + 1, requests) for name in
            ("token", "ready", "open", "where", "kept", "device", "away")},
-        **{name: numbers(labels + 1) for name in
-           ("time", "ends", "bound", "parent", "batch", "key", "next", "tokens", "heap", "place")},
+        **{name: numbers(most + 1) for name in ("time", "ends", "batch")},
         **{name: numbers(requests) for name in
            ("waits", "works", "pick", "next_where", "next_kept", "opened", "early", "later", "most", "comes")},
-        is_open=np.zeros(labels + 1, dtype=np.bool_), heads=numbers(2 * labels + 1), count=numbers(4),
+        spare=numbers(1),
     )  # fmt: skip
