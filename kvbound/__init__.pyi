@@ -11,6 +11,7 @@ from kvcore.errors import MissingTool as MissingTool
 from kvcore.instance import Instance as Instance
 from kvcore.instance import Machine as Machine
 from kvcore.instance import Request as Request
+from kvcore.instance import Node as Node
 from kvcore.instance import Segment as Segment
 from kvcore.instance import Call as Call
 from kvcore.instance import Slo as Slo
