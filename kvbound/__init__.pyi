@@ -57,6 +57,7 @@ from kvcore.files import read_schedule as read_schedule
 from kvcore.files import write_text as write_text
 from kvcore.certificates import read_certificate as read_certificate
 from workloads.coarsen import coarsen as coarsen
+from workloads.own import own as own
 from kvbound.distortion import distortion as distortion
 
 # Policies, optima, bounds

@@ -18,8 +18,7 @@ class Waste:
     queued: int = 0
     transfer: int = 0
     recomputation: int = 0
-    retained: int | None = None
-    """None: the instance has no contents."""
+    retained: int | None = None  # None: the instance has no contents
 
     def __repr__(self) -> str:
         return f"Waste({', '.join(f'{name}={ticks}' for name, ticks in self._given().items())})"

@@ -198,7 +198,7 @@ class Request(Noun):
     max_new: Annotated[Positive | None, Field(exclude_if=lambda limit: limit is None)] = None
     """Each segment's output limit, known to engines, unlike its length. It changes no rule."""
     path: Annotated[tuple[str, Count] | None, Field(exclude_if=lambda path: path is None)] = None
-    """A node of `contents`, and the number of its blocks with which the context begins."""
+    """The node of `contents` where it ends, and its blocks there."""
     segments: Annotated[tuple[Segment, ...], Field(min_length=1)]
 
     @model_validator(mode="after")
@@ -311,8 +311,7 @@ class Instance(Noun):
     """
 
     format: Literal["kvbound-instance"] = "kvbound-instance"
-    version: Annotated[int, Field(ge=1, le=2)] = 1
-    """2 with `contents`, else 1, whatever was given."""
+    version: Annotated[int, Field(ge=1, le=2)] = 1  # 2 with contents, else 1, whatever was given
     name: Name = "instance"
     tick_seconds: PositiveFraction = Fraction(1)
     machine: Machine

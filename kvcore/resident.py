@@ -42,7 +42,7 @@ class Resident:
                 self.retained -= self.held_of(part.node)
 
     def with_blocks(self, holders: Iterable[tuple[int, int]]) -> dict[str, int]:
-        """Return the nodes with more resident blocks, and their number, once requests have these of their paths."""
+        """Return the nodes that gain blocks, and their number, once requests have these of their paths."""
         found: dict[str, int] = {}
         for position, blocks in holders:
             for part in self._parts[position]:
@@ -65,7 +65,7 @@ class Resident:
         self.blocks[node] -= blocks
 
     def why_not_forget(self, node: str) -> str | None:
-        """Return why a node has too few blocks after all forgets (None: it has not)."""
+        """Return why a node has too few blocks after all forgets."""
         left, held = self.blocks[node], self.held_of(node)
         if left < held:
             return f"forget leaves {left} blocks of node {node}, requests hold {held}"
@@ -75,10 +75,7 @@ class Resident:
         return None
 
     def lacks(self, position: int, blocks: int, works: Iterable[tuple[int, int, int]]) -> str | None:
-        """Return the first node that lacks one of a path's first `blocks` (None: none does).
-
-        `works`: requests, and the blocks of their paths before and after work, which gives them with `same_batch`.
-        """
+        """Return the first node that lacks one of a path's first `blocks`, which `works` may complete."""
         made = sorted(works, key=lambda work: work[1]) if self.same_batch else []
         for part in self._parts[position]:
             there, asked = self.blocks[part.node], part.of(blocks)

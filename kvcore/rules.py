@@ -223,7 +223,7 @@ class Execution:
             self.resident.add(found)
 
     def forget(self, blocks_of: dict[str, int]) -> None:
-        """R12: a forget takes resident blocks that no request holds, and leaves the block before each other."""
+        """R12: a forget takes resident blocks that nobody holds; each left has the one before it."""
         known = [node for node in blocks_of if node in self.resident.blocks]
         for node in blocks_of.keys() - known:
             self.fail(10, None, f"forget: the instance has no node {node}")
@@ -315,7 +315,7 @@ class Execution:
         return blocks - min(tokens // self.machine.block, state.path) if state.path else blocks
 
     def completed(self, works: list[Work]) -> dict[str, int]:
-        """Return the nodes with more resident blocks at the end of the batch, and their number."""
+        """Return the nodes that gain blocks, and their number."""
         return self.resident.with_blocks((w.state.position, self.on_path(w, w.tokens)) for w in works)
 
     def on_path(self, work: Work, tokens: int) -> int:
@@ -377,7 +377,7 @@ class Execution:
             self.fail(5, state.request.id, "it pauses within a segment, and the machine does not pause")
 
     def rule_12_reuse(self, reuses: list[MoveMade], works: list[Work]) -> None:
-        """R12: a request in work reuses full blocks that are resident, or completed by work with `same_batch`."""
+        """R12: a request in work reuses full blocks, resident or (`same_batch`) completed by work."""
         block, working = self.machine.block, {work.state for work in works}
         made = [(w.state.position, self.on_path(w, 0), self.on_path(w, w.tokens)) for w in works]
         for _, state, tokens, _ in reuses:

@@ -30,9 +30,7 @@ _UNSAID: Any = Field(
 
 
 class Batch(Noun):
-    """One batch: `work` and the moves `drop`, `swap_out`, `swap_in` and `reuse` map request ids to tokens.
-
-    `forget` maps nodes of contents to blocks. Moves happen in the order drop, swap_out, forget, swap_in, reuse.
+    """One batch: `work` and moves map request ids to tokens, `forget` maps nodes to blocks.
 
     With `repeat` = k > 1 it stands for k batches: itself and k - 1 more of the same work, without moves, each
     starting when the one before ends.

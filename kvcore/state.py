@@ -43,7 +43,7 @@ class RequestState:
             self.computed = end
 
     def again(self, tokens: int) -> int:
-        """Process its next tokens; return how many it processed before."""
+        """Return how many of its next tokens it processed before, and process them."""
         start, end = self.device, self.device + tokens
         again = max(0, min(end, self.computed) - start)
         self.computed = max(self.computed, end)

@@ -18,7 +18,6 @@ from kvcore import (  # fmt: skip
     Instance,
     InvalidSchedule,
     Machine,
-    Request,
     Trace,
     measures,
     objective_value,
@@ -29,21 +28,11 @@ from kvcore.cost import Cost
 from kvcore.metrics import OBJECTIVES
 from kvcore.schedule import Schedule
 from tests.support.build import instance, request, schedule
-from tests.support.contents import mutate, nodes, with_contents
+from tests.support.contents import TREE, mutate, nodes, shared, with_contents
 from tests.support.drawer import PROFILES, tiny_instance
 from tests.support.exhaustive import TooManyStates, exhaustive_optimum
 from tests.support.few import ALL, few
 from workloads.coarsen import coarsen
-
-TOKENS = (CostFunction(tokens=1),)
-TREE = (("system", None, 2), ("tools", "system", 1), ("question", "system", 1))
-
-
-def shared(*requests: Request, tree: tuple[Any, ...] = TREE, cost: Any = TOKENS, **machine: Any) -> Instance:
-    made = instance(*(each.replace(path=None) for each in requests), cost=cost, **machine | {"same_batch": True})
-    kept = made.machine.replace(**machine)
-    return made.replace(machine=kept, contents=nodes(*tree), requests=requests)
-
 
 THREE = shared(
     request("R1", 7, 1, path=("tools", 1)), request("R2", 6, 2, path=("system", 2)),

@@ -5,14 +5,23 @@ from __future__ import annotations
 import random
 from typing import Any
 
-from kvcore import Batch, Instance, Schedule
+from kvcore import Batch, CostFunction, Instance, Request, Schedule
 from kvcore.instance import Node
+from tests.support.build import instance
 
+TOKENS = (CostFunction(tokens=1),)
+TREE = (("system", None, 2), ("tools", "system", 1), ("question", "system", 1))
 MOVES = ("drop", "swap_out", "swap_in", "reuse")
 
 
 def nodes(*rows: tuple[str, str | None, int]) -> tuple[Node, ...]:
     return tuple(Node(id=id, parent=parent, blocks=blocks) for id, parent, blocks in rows)
+
+
+def shared(*requests: Request, tree: tuple[Any, ...] = TREE, cost: Any = TOKENS, **machine: Any) -> Instance:
+    made = instance(*(each.replace(path=None) for each in requests), cost=cost, **machine | {"same_batch": True})
+    kept = made.machine.replace(**machine)
+    return made.replace(machine=kept, contents=nodes(*tree), requests=requests)
 
 
 def with_contents(draw: random.Random, instance: Instance, most: int = 3) -> Instance:
