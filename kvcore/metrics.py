@@ -157,6 +157,14 @@ def tail_of(objective: str) -> Tail | None:
     return None if found is None else Tail(int(found[1]), found[2] == "ttft")
 
 
+def spared_by(objective: str, n: int) -> int | None:
+    """Return how many of n flow times may be above the objective: a percentile of them or the largest; else None."""
+    tail = tail_of(objective)
+    if objective == "max-flow-time":
+        return 0
+    return None if tail is None or tail.of_first else tail.spared(n)
+
+
 MEASURED = {"median", "tpot", "throughput", "goodput"}
 """Measures without an optimum."""
 
