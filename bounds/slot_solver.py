@@ -287,7 +287,7 @@ def climb(task: Task, options: SlotOptions | None = None) -> Iterator[Proposal |
 
 def _as_rows(vector: Vector) -> SlotPrices:
     rows = [tuple(int(x) for x in np.trim_zeros(row, "b")) for row in vector.prices]
-    return SlotPrices(since=vector.since, **{limit.name: row for limit, row in zip(LIMITS, rows, strict=True)})
+    return SlotPrices(since=vector.first_slot, **{limit.name: row for limit, row in zip(LIMITS, rows, strict=True)})
 
 
 def schedule_on(instance: Instance, search: SlotSearch, path: list[tuple[Any, Any]]) -> Schedule:

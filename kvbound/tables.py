@@ -222,11 +222,15 @@ def _signed(ticks: Fraction, units: Units) -> str:
     return ("+" if ticks > 0 else "-" if ticks < 0 else "") + units.text(abs(ticks))
 
 
+VERBS = (("works on", "work"), ("drops", "drop"), ("swaps out", "swap_out"), ("swaps in", "swap_in"),
+         ("forgets of", "forget"), ("reuses for", "reuse"))  # fmt: skip
+
+
 def _batch(batch: Batch | None, other: Batch | None, units: Units) -> str:
     if batch is None:
         return "has ended"
     does = []
-    for verb, name in (("works on", "work"), ("drops", "drop"), ("swaps out", "swap_out"), ("swaps in", "swap_in")):
+    for verb, name in VERBS:
         mine, theirs = getattr(batch, name), {} if other is None else getattr(other, name)
         listed = [f"{id} ({tokens:,})" for id, tokens in mine.items() if theirs.get(id) != tokens]
         same = len(mine) - len(listed)

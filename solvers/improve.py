@@ -31,7 +31,7 @@ from heuristics.policies.refill import Refill
 from heuristics.policies.staggered import Staggered
 from kvcore.cost import OwnCost
 from kvcore.instance import Instance
-from kvcore.metrics import SUMS, Value, check_objective, completions, objective_value, tail_of
+from kvcore.metrics import SUMS, Value, check_objective, completions, objective_value, spared_by, tail_of
 from kvcore.referee import verify_schedule
 from kvcore.result import Result, SolverInfo, Start, Stop
 from kvcore.schedule import Schedule
@@ -47,6 +47,8 @@ FIRST = ("index", "sjf", "serial")
 """Policies for a start, after `first_policies`."""
 OTHERS = ("infermax", "vllm-v1", "mc-sf", "srpt", "sjf-api", "mars-order")
 """Run before all other policies."""
+MOST_ASIDE = 100
+"""Requests set aside for a percentile, one after another."""
 WITH_CALLS = ("trtllm-max-utilization-cached", "infercept-heuristic")
 """Run before those where requests call: each was the best of all on a workload."""
 
@@ -155,6 +157,7 @@ class _Improvement:
     turned_best: Callable[[Any], Policy] | None = None
     """The best schedule so far, and the rounds or seconds left."""
     turned_value: Value | float = math.inf
+    aside: Any = None
     schedule: Schedule = field(init=False)
     value: Value = field(init=False)
     name: str | None = field(init=False)
@@ -187,7 +190,8 @@ class _Improvement:
             ran.add(str(self.name))
             self.follow(self.quick(ran))
         first = [self.turned(), self.due() if tail_of(objective) else self.tuned()]
-        first = [self.due(), self.turned()] if objective == "max-flow-time" else first
+        if self.spared is not None:
+            first = [self.set_aside(), self.due(), self.turned()]
         for tries in (_staggered(instance), self.refilled(draw, ran), *first):
             self.follow(tries)
         self.follow(self.steered(draw), named=False)
@@ -323,23 +327,57 @@ class _Improvement:
 
             yield from self._shaken(lambda logs: Refill(best.patience, np.exp(logs)), value, draw, go_on)
 
+    @property
+    def spared(self) -> int | None:
+        return (
+            None if isinstance(self.instance.cost, OwnCost) else spared_by(self.objective, len(self.instance.requests))
+        )
+
     def due(self) -> Tries:
         if isinstance(self.instance.cost, OwnCost):
             return
-        tick = float(self.instance.tick_seconds)
-        best: tuple[float, float | None] = rounded(float(self.value) * tick / 2), None
-        value, step = (yield Deadline(*best)), 1.5
-        while step > self.options.finest_time:
+        make, flow = partial(Deadline, factors=self.aside), rounded(float(self.value * self.instance.tick_seconds))
+        step, best = 2.0, None
+        value: Value | float = math.inf
+        for point in [(flow, rounded(flow / 1000 * 2.0**-k)) for k in range(4)]:
+            if (other := (yield make(*point))) < value:
+                best, value = point, other
+        while best is not None and step > self.options.finest_time:
             flow, token = best
-            tokens = [rounded((token or flow / 1000) * change) for change in (step, 1 / step)]
-            flows = [rounded(flow * change) for change in (1 / step, step)]
-            for point in (*((each, token) for each in flows), *((flow, each) for each in tokens)):
-                other = yield Deadline(*point)
+            tokens = [(flow, rounded(token * change)) for change in (step, 1 / step)]
+            flows = [(rounded(flow * change), token) for change in (1 / step, step)]  # of no use up to the knee
+            for point in tokens if has_knee(self.instance.cost) else (*tokens, *flows):
+                other = yield make(*point)
                 if other < value:
                     best, value = point, other
                     break
             else:
                 step = math.sqrt(step)
+        if best is not None and value <= self.value:
+            flow, token = best
+            aside = 1.0 if self.aside is None else self.aside
+            self.turned_value, self.turned_best = value, lambda shaken: Deadline(flow, token, aside * shaken)
+
+    def set_aside(self) -> Tries:
+        """Let some be late for good (Moore, 1968): the most work beside the latest of the others, one after another."""
+        requests, factors = self.instance.requests, np.ones(len(self.instance.requests))
+        work = np.array([request.prompt + request.output for request in requests])
+        arrivals = np.array([float(request.arrival) for request in requests])
+        tried = factors == 0
+        yield Deadline()
+        for _ in range(min(MOST_ASIDE, self.spared or 0)):
+            known = completions(verify_schedule(self.instance, self.schedule))
+            ends = np.array([float(known[request.id]) for request in requests])
+            latest = int(np.argmax((ends - arrivals) * (factors > 0)))
+            beside = (arrivals < ends[latest]) & (ends > arrivals[latest]) & ~tried
+            if not beside.any():
+                return
+            chosen = int(np.argmax(work * beside))
+            tried[chosen], factors[chosen], before = True, 0.0, self.value
+            if (yield Deadline(factors=factors.copy())) > before:
+                factors[chosen] = 1.0
+            else:
+                self.aside = factors.copy()
 
     def _worth(self, r0: float) -> Generator[Policy, Value | float, Value | float]:
         return (yield Index(r0=r0)) if self.runs is None else self.runs.once(r0)[0]
@@ -415,9 +453,12 @@ def _within(
 
 def first_policies(instance: Instance, objective: str) -> tuple[str, ...]:
     """Return policies for a start, the first that the machine suits."""
-    if objective == "late-requests" and not isinstance(instance.cost, OwnCost):
-        return ("on-time", *FIRST)
-    return ("knee", *FIRST) if objective in SUMS and has_knee(instance.cost) else FIRST
+    if not isinstance(instance.cost, OwnCost):
+        if objective == "late-requests":
+            return ("on-time", *FIRST)
+        if spared_by(objective, 1) is not None:
+            return ("deadline", *FIRST)
+    return ("knee", *FIRST) if objective in (*SUMS, "makespan") and has_knee(instance.cost) else FIRST
 
 
 def other_policies(instance: Instance, objective: str, ran: Collection[str] = ()) -> Tries:
