@@ -87,7 +87,7 @@ def _narrow(task: Task) -> Iterator[Schedule]:
             for width in options.widths:
                 search = EventSearch(made, task.objective, options.narrow_states, upper, graph=graph)
                 graph = search.graph
-                schedule = narrowed(search, width, task.is_over)
+                schedule = narrowed(search, width, task.stops)
                 if schedule is not None:
                     schedule = schedule.replace(instance_sha256=instance.sha256)
                     upper = objective_value(verify_schedule(instance, schedule), task.objective)
@@ -99,7 +99,7 @@ def _timely(task: Task) -> Iterator[Schedule]:
     near, *wider = 200, 1000  # labels with the same tokens left that are followed near it
     widths = EventOptions.given().widths[:-1]
     for width, is_near in [(near, True), *((width, False) for width in widths), *((width, True) for width in wider)]:
-        given = instance, objective, width, upper, task.is_over
+        given = instance, objective, width, upper, task.stops
         with suppress(InvalidCertificate):
             for schedule in filter(
                 None, just_in_time.search_near(*given) if is_near else [just_in_time.search(*given)]
@@ -118,7 +118,7 @@ def _proofs(task: Task, upper: Value | None) -> Iterator[Proposal | Schedule]:
     searches, states = [_search(task, upper)], options.first_states
     while searches:
         for search in searches[:]:
-            found = search.run(states, task.is_over if states > options.first_states else (lambda: False))
+            found = search.run(states, task.stops if states > options.first_states else (lambda: False))
             proof = Events(states=found.states, target=search.target, free_drops=search.free_drops)
             yield Proposal(proof, found.bound)
             schedule = scheduled(search) if found.is_optimum else None

@@ -43,7 +43,7 @@ def _proofs(task: Task) -> Iterator[Proposal | Schedule]:
     labels = options.first_labels
     while searches:
         for (k, fee, memory), search in [*searches.items()]:
-            look = search.run(labels, task.is_over if labels > options.first_labels else lambda: False)
+            look = search.run(labels, task.stops if labels > options.first_labels else lambda: False)
             proof = Fresh(function=k, fee=fee, memory=memory, labels=look.labels, target=search.target)
             yield Proposal(proof, look.bound)
             with suppress(InvalidSchedule):  # it may take memory, or a budget, that there is not

@@ -229,9 +229,7 @@ def test_narrow_searches_find_schedules_that_are_never_below_the_optimum():
 
 
 def test_a_time_limit_leaves_a_schedule_and_a_bound(monkeypatch):
-    clock = Clock()
-    for module in ("solvers.exact", "solvers.dual_bound", "bounds.task"):
-        monkeypatch.setattr(f"{module}.time", clock)
+    monkeypatch.setattr("bounds.clock.time", Clock())
     rigid = builtin_instance("hindsight")
     pausing = rigid.replace(machine=rigid.machine.replace(pause=True))  # else configurations prove it
     for seconds in (0, 20, 60):
