@@ -9,16 +9,16 @@ from __future__ import annotations
 
 import math
 import random
-import time
 from collections.abc import Callable, Collection, Generator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
 import numpy as np
 
 import kvcore
+from bounds.clock import Timer, is_late, limited, now
 from bounds.tuning import Options, option
 from heuristics import BY_COST, Policy, PolicyError, Unsuited, get_policy, trace_policy
 from heuristics.policies.deadline import Deadline
@@ -31,7 +31,7 @@ from heuristics.policies.refill import Refill
 from heuristics.policies.staggered import Staggered
 from kvcore.cost import OwnCost
 from kvcore.instance import Instance
-from kvcore.metrics import SUMS, Value, check_objective, completions, objective_value, tail_of
+from kvcore.metrics import SUMS, Value, check_objective, completions, objective_value, spared_by, tail_of
 from kvcore.referee import verify_schedule
 from kvcore.result import Result, SolverInfo, Start, Stop
 from kvcore.schedule import Schedule
@@ -47,6 +47,8 @@ FIRST = ("index", "sjf", "serial")
 """Policies for a start, after `first_policies`."""
 OTHERS = ("infermax", "vllm-v1", "mc-sf", "srpt", "sjf-api", "mars-order")
 """Run before all other policies."""
+MOST_ASIDE = 100
+"""Requests set aside for a percentile, one after another."""
 WITH_CALLS = ("trtllm-max-utilization-cached", "infercept-heuristic")
 """Run before those where requests call: each was the best of all on a workload."""
 
@@ -76,6 +78,7 @@ def improve(
     start: Schedule | str | None = None,
     handling: str = "as-given",
     seconds: float = 60.0,
+    work: int | None = None,
     rounds: int | None = None,
     seed: int = 0,
     options: Mapping[str, Any] | None = None,
@@ -84,7 +87,8 @@ def improve(
 ) -> Result:
     """Return the best schedule found, never worse than that of `start`: a schedule, a policy, or None for our choice.
 
-    It takes `seconds`, or makes `rounds` runs of policies; then it is reproducible. Ctrl-C ends it with what was found.
+    It takes `seconds` of the processor, or so much `work` (as in `solve`), or makes `rounds` runs of policies. Ctrl-C
+    ends it with what was found.
     The result names the schedule's policy, if a name makes it again, the value of the start, and the number of rounds.
     `found` is called with each better schedule; `options` are as in `solve`. Where no first policy ends in its part of
     the seconds (`improve.first`), the result is `unknown`.
@@ -96,27 +100,28 @@ def improve(
     """
     check_objective(objective)
     instance = free_calls(instance, handling)
-    search = _Improvement(instance, objective, seconds, rounds, progress, found)
-    stopped = Stop.TIME_LIMIT if rounds is None else Stop.ROUNDS
-    policy = start if isinstance(start, str) else None
-    info = SolverInfo("policies", kvcore.__version__, seed=seed)
-    try:
-        search.start(start)
-    except _OverError:
-        return Result(instance, objective, formulation="improve", solver=info, seconds=time.monotonic() - search.began,
-                      stopped=stopped, options=options or {}, start=Start(policy), rounds=0)  # fmt: skip
-    known = Start(policy, search.value)
-    try:
-        search.go_on(seed)
-    except KeyboardInterrupt:
-        stopped = Stop.INTERRUPTED
-    except _OverError:
-        pass
-    return Result(
-        instance, objective, schedule=search.schedule, claimed=search.value, formulation="improve", policy=search.name,
-        found_by=search.name or "improve", solver=info, seconds=time.monotonic() - search.began, stopped=stopped,
-        options=options or {}, start=known, rounds=search.made,
+    stopped = Stop.ROUNDS if rounds is not None else Stop.TIME_LIMIT if work is None else Stop.WORK_LIMIT
+    known, timer = Start(start if isinstance(start, str) else None), Timer()
+    with limited(seconds if rounds is None else math.inf, work) as limit:
+        search = _Improvement(instance, objective, limit, rounds, progress, found)
+        with suppress(_OverError):
+            search.start(start)
+            known = Start(known.policy, search.value)
+            try:
+                search.go_on(seed)
+            except KeyboardInterrupt:
+                stopped = Stop.INTERRUPTED
+        if stopped == Stop.TIME_LIMIT and is_late() and timer.seconds < limit:
+            stopped = Stop.CLOCK_LIMIT
+    result = Result(
+        instance, objective, formulation="improve", solver=SolverInfo("policies", kvcore.__version__, seed=seed),
+        seconds=timer.seconds, clock_seconds=timer.clock, stopped=stopped, options=options or {}, start=known,
+        rounds=search.made,
     )  # fmt: skip
+    if known.value is None:
+        return result
+    by = search.name or "improve"
+    return replace(result, schedule=search.schedule, claimed=search.value, policy=search.name, found_by=by)
 
 
 def run(job: SolveJob, send: Send) -> Done:
@@ -152,12 +157,13 @@ class _Improvement:
     turned_best: Callable[[Any], Policy] | None = None
     """The best schedule so far, and the rounds or seconds left."""
     turned_value: Value | float = math.inf
+    aside: Any = None
     schedule: Schedule = field(init=False)
     value: Value = field(init=False)
     name: str | None = field(init=False)
 
     def start(self, given: Schedule | str | None, ran: Collection[str] = ()) -> None:
-        self.began = time.monotonic()
+        self.began = now()
         if isinstance(given, Schedule):
             self._keep(verify_schedule(self.instance, given), None)
             return
@@ -166,14 +172,14 @@ class _Improvement:
         suited = (each.name for each in BY_COST if ran and each.why_not(self.instance.machine) is None)
         fast = [name for name in suited if name not in ran][:1]
         for name in (*fast, *first_policies(self.instance, self.objective)) if given is None else (given,):
-            end = time.process_time() + limit
+            end = now() + limit
             try:
-                trace = trace_policy(self.instance, get_policy(name), go_on=lambda: time.process_time() < end)  # noqa: B023
+                trace = trace_policy(self.instance, get_policy(name), go_on=lambda: now() < end)  # noqa: B023
                 self._keep(trace, name)
                 return
             except (PolicyError, Unsuited) as error:
                 is_last = name in (given, FIRST[-1])
-                if is_last and isinstance(error, PolicyError) and time.process_time() >= end:
+                if is_last and isinstance(error, PolicyError) and now() >= end:
                     raise _OverError from None
                 if is_last:
                     raise
@@ -184,7 +190,8 @@ class _Improvement:
             ran.add(str(self.name))
             self.follow(self.quick(ran))
         first = [self.turned(), self.due() if tail_of(objective) else self.tuned()]
-        first = [self.due(), self.turned()] if objective == "max-flow-time" else first
+        if self.spared is not None:
+            first = [self.set_aside(), self.due(), self.turned()]
         for tries in (_staggered(instance), self.refilled(draw, ran), *first):
             self.follow(tries)
         self.follow(self.steered(draw), named=False)
@@ -194,9 +201,9 @@ class _Improvement:
         self.follow(self.perturbed(draw), named=False)
 
     def quick(self, ran: set[str]) -> Tries:
-        end = time.monotonic() + 0.2 * self.seconds
+        end = now() + 0.2 * self.seconds
         for policy in (get_policy(first_policies(self.instance, self.objective)[0]), *BY_COST):
-            if policy.name not in ran and time.monotonic() < end:
+            if policy.name not in ran and now() < end:
                 ran.add(policy.name)
                 yield policy
 
@@ -205,14 +212,14 @@ class _Improvement:
         self.found(self.schedule)
 
     def in_time(self) -> bool:
-        return self.rounds is not None or time.monotonic() - self.began < self.seconds
+        return self.rounds is not None or now() - self.began < self.seconds
 
     def count(self) -> None:
         if self.made == self.rounds or not self.in_time():
             raise _OverError
         self.made += 1
         if self.progress is not None:
-            self.progress(self.value, None, time.monotonic() - self.began)
+            self.progress(self.value, None, now() - self.began)
 
     def follow(self, tries: Tries, *, named: bool = True) -> None:
         if self.made == self.rounds or not self.in_time():  # before what it prepares
@@ -221,7 +228,7 @@ class _Improvement:
         while policy is not None:
             self.count()
             value: Value | float = math.inf
-            began = time.monotonic()
+            began = now()
             try:
                 trace = trace_policy(self.instance, policy, go_on=self.in_time)
             except (PolicyError, Unsuited):
@@ -230,14 +237,14 @@ class _Improvement:
                 value = objective_value(trace, self.objective)
                 if value < self.value:
                     self._keep(trace, policy.name if named and getattr(policy, "factors", None) is None else None)
-            self.took = time.monotonic() - began
+            self.took = now() - began
             try:
                 policy = tries.send(value)
             except StopIteration:
                 return
 
     def repair(self, seed: int) -> None:
-        share = (self.seconds - (time.monotonic() - self.began)) / self.options.restarts
+        share = (self.seconds - (now() - self.began)) / self.options.restarts
         for k in range(self.options.restarts):
             self.count()
             moves = None if self.rounds is None else self.options.moves
@@ -313,30 +320,64 @@ class _Improvement:
             else:
                 step = math.sqrt(step)
         if value < known:
-            end = (time.monotonic() + self.began + self.seconds) / 2
+            end = (now() + self.began + self.seconds) / 2
 
             def go_on(made: int) -> bool:
-                return made < self.options.runs if self.rounds is not None else time.monotonic() < end
+                return made < self.options.runs if self.rounds is not None else now() < end
 
             yield from self._shaken(lambda logs: Refill(best.patience, np.exp(logs)), value, draw, go_on)
+
+    @property
+    def spared(self) -> int | None:
+        return (
+            None if isinstance(self.instance.cost, OwnCost) else spared_by(self.objective, len(self.instance.requests))
+        )
 
     def due(self) -> Tries:
         if isinstance(self.instance.cost, OwnCost):
             return
-        tick = float(self.instance.tick_seconds)
-        best: tuple[float, float | None] = rounded(float(self.value) * tick / 2), None
-        value, step = (yield Deadline(*best)), 1.5
-        while step > self.options.finest_time:
+        make, flow = partial(Deadline, factors=self.aside), rounded(float(self.value * self.instance.tick_seconds))
+        step, best = 2.0, None
+        value: Value | float = math.inf
+        for point in [(flow, rounded(flow / 1000 * 2.0**-k)) for k in range(4)]:
+            if (other := (yield make(*point))) < value:
+                best, value = point, other
+        while best is not None and step > self.options.finest_time:
             flow, token = best
-            tokens = [rounded((token or flow / 1000) * change) for change in (step, 1 / step)]
-            flows = [rounded(flow * change) for change in (1 / step, step)]
-            for point in (*((each, token) for each in flows), *((flow, each) for each in tokens)):
-                other = yield Deadline(*point)
+            tokens = [(flow, rounded(token * change)) for change in (step, 1 / step)]
+            flows = [(rounded(flow * change), token) for change in (1 / step, step)]  # of no use up to the knee
+            for point in tokens if has_knee(self.instance.cost) else (*tokens, *flows):
+                other = yield make(*point)
                 if other < value:
                     best, value = point, other
                     break
             else:
                 step = math.sqrt(step)
+        if best is not None and value <= self.value:
+            flow, token = best
+            aside = 1.0 if self.aside is None else self.aside
+            self.turned_value, self.turned_best = value, lambda shaken: Deadline(flow, token, aside * shaken)
+
+    def set_aside(self) -> Tries:
+        """Let some be late for good (Moore, 1968): the most work beside the latest of the others, one after another."""
+        requests, factors = self.instance.requests, np.ones(len(self.instance.requests))
+        work = np.array([request.prompt + request.output for request in requests])
+        arrivals = np.array([float(request.arrival) for request in requests])
+        tried = factors == 0
+        yield Deadline()
+        for _ in range(min(MOST_ASIDE, self.spared or 0)):
+            known = completions(verify_schedule(self.instance, self.schedule))
+            ends = np.array([float(known[request.id]) for request in requests])
+            latest = int(np.argmax((ends - arrivals) * (factors > 0)))
+            beside = (arrivals < ends[latest]) & (ends > arrivals[latest]) & ~tried
+            if not beside.any():
+                return
+            chosen = int(np.argmax(work * beside))
+            tried[chosen], factors[chosen], before = True, 0.0, self.value
+            if (yield Deadline(factors=factors.copy())) > before:
+                factors[chosen] = 1.0
+            else:
+                self.aside = factors.copy()
 
     def _worth(self, r0: float) -> Generator[Policy, Value | float, Value | float]:
         return (yield Index(r0=r0)) if self.runs is None else self.runs.once(r0)[0]
@@ -344,13 +385,13 @@ class _Improvement:
     def steered(self, draw: random.Random) -> Tries:
         if self.runs is None or self.r0 is None:
             return
-        now = time.monotonic()
-        left = self.began + self.seconds - now
+        begun = now()
+        left = self.began + self.seconds - begun
         # twice the last run of the engine is kept free for the next one
-        end = now + min(left / 2, left - 2.0 * self.took)
+        end = begun + min(left / 2, left - 2.0 * self.took)
 
         def go_on(made: int) -> bool:
-            return made < self.options.runs if self.rounds is not None else time.monotonic() < end
+            return made < self.options.runs if self.rounds is not None else now() < end
 
         policy = steer(self.runs, self.r0, draw, go_on)
         if (yield policy) <= self.value:
@@ -412,9 +453,12 @@ def _within(
 
 def first_policies(instance: Instance, objective: str) -> tuple[str, ...]:
     """Return policies for a start, the first that the machine suits."""
-    if objective == "late-requests" and not isinstance(instance.cost, OwnCost):
-        return ("on-time", *FIRST)
-    return ("knee", *FIRST) if objective in SUMS and has_knee(instance.cost) else FIRST
+    if not isinstance(instance.cost, OwnCost):
+        if objective == "late-requests":
+            return ("on-time", *FIRST)
+        if spared_by(objective, 1) is not None:
+            return ("deadline", *FIRST)
+    return ("knee", *FIRST) if objective in (*SUMS, "makespan") and has_knee(instance.cost) else FIRST
 
 
 def other_policies(instance: Instance, objective: str, ran: Collection[str] = ()) -> Tries:

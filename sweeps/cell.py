@@ -1,4 +1,4 @@
-"""A cell of the grid: one policy or solver on one instance."""
+"""A cell of the grid: one policy, solver or bound on one instance."""
 
 import hashlib
 import json
@@ -23,8 +23,8 @@ Stop = Literal["declined", "crashed", "time limit", "memory limit", "contradicti
 class Cell:
     """What is run on which instance, and its limits.
 
-    `options` are those of `solvers.solve` or `solvers.simulate_policy`. The process ends after `limit` seconds, or
-    above `memory_limit` MiB. `problem` says why there is no instance.
+    `options` are those of `solvers.solve`, `solvers.simulate_policy` or `solvers.dual_bound.best_bound`. The process
+    ends after `limit` seconds, or above `memory_limit` MiB. `problem` says why there is no instance.
     """
 
     label: str
@@ -32,7 +32,7 @@ class Cell:
     instance: Instance | None
     objective: str
     handling: str
-    kind: Literal["policy", "solver"]
+    kind: Literal["policy", "solver", "bound"]
     run: str
     options: dict[str, Any] = field(default_factory=dict)
     limit: float = 600.0
@@ -85,10 +85,13 @@ def run_cell(cell: Cell) -> CellRow:
 
 
 def _result(cell: Cell) -> Result:
-    from solvers import simulate_policy, solve
+    from solvers import free_calls, simulate_policy, solve
+    from solvers.dual_bound import best_bound
 
     if cell.instance is None:
         raise BadInput(cell.problem)
     if cell.kind == "policy":
         return simulate_policy(cell.instance, cell.run, cell.objective, handling=cell.handling, **cell.options)
+    if cell.kind == "bound":
+        return best_bound(free_calls(cell.instance, cell.handling), cell.objective, **cell.options)
     return solve(cell.instance, cell.objective, handling=cell.handling, **cell.options)

@@ -10,11 +10,12 @@ from typing import Any, NamedTuple
 from costmodels import get_cost
 from heuristics import POLICIES, get_policy
 from heuristics.load import scaled
-from kvcore.errors import BadInput
+from kvcore.errors import BadInput, unknown
 from kvcore.files import printable, read_instance, valid
 from kvcore.instance import Instance, Machine
 from kvcore.metrics import check_objective
 from kvcore.parameters import fraction
+from solvers.ways import CERTIFYING
 from sweeps.cell import Cell
 from sweeps.study import Instances, Scalar, Solvers, Study, points, values
 from workloads.builtin import BUILTIN, builtin_instance
@@ -36,7 +37,7 @@ class Drawn(NamedTuple):
 
 
 class GridMethod(NamedTuple):
-    """A policy or a solver with its options; `seconds` are its own limit."""
+    """A policy, a solver or a bound with its options; `seconds` are its own limit."""
 
     kind: Any
     name: str
@@ -52,7 +53,7 @@ def cells_of(study: Study, folder: Path = Path()) -> list[Cell]:
     """
     for objective in study.objectives:
         check_objective(objective)
-    runs = [*_policies(study), *(run for solver in study.solvers for run in _solver(solver))]
+    runs = [*_policies(study), *(run for solver in study.solvers for run in _solver(solver)), *_bounds(study)]
     cells = [
         Cell(
             drawn.label, drawn.name, drawn.instance, objective, handling, run.kind, run.name, run.options,
@@ -81,6 +82,15 @@ def _solver(solver: Solvers) -> Iterator[GridMethod]:
     options = solver.model_dump(exclude={"label"})
     for seed in values("seed", solver.seed):
         yield GridMethod("solver", solver.label or plain, options | {"seed": _whole("seed", seed)}, solver.time_limit)
+
+
+def _bounds(study: Study) -> Iterator[GridMethod]:
+    known = ["auto", *(way.formulation for way in CERTIFYING)]
+    for bound in study.bounds:
+        if bound.method not in known:
+            raise unknown("bound", bound.method, known)
+        options = bound.model_dump(exclude={"label"})
+        yield GridMethod("bound", bound.label or f"bound by {bound.method}", options, bound.time_limit)
 
 
 def _instances(family: Instances, folder: Path) -> list[Drawn]:

@@ -74,8 +74,16 @@ class Solvers(StudySection):
     label: Name | None = None  # what it is called in the summary (its formulation unless given)
 
 
+class Bounds(StudySection):
+    """One way to prove a bound without a schedule; the keys are the options of `kvbound bound`."""
+
+    method: str = "auto"
+    time_limit: Seconds = 60.0
+    label: Name | None = None  # what it is called in the summary ("bound by METHOD" unless given)
+
+
 class Study(StudySection):
-    """Each instance with each objective and handling by each policy and each solver."""
+    """Each instance with each objective and handling by each policy, each solver and each bound."""
 
     name: Name = "study"
     objectives: Names = ["total-flow-time"]
@@ -85,11 +93,12 @@ class Study(StudySection):
     instances: Annotated[list[Instances], Field(min_length=1)]
     policies: list[Policies] = []
     solvers: list[Solvers] = []
+    bounds: list[Bounds] = []
 
     @model_validator(mode="after")
     def _something_to_run(self) -> Self:
-        if not self.policies and not self.solvers:
-            raise ValueError("give [[policies]] or [[solvers]]: there is nothing to run")
+        if not (self.policies or self.solvers or self.bounds):
+            raise ValueError("give [[policies]], [[solvers]] or [[bounds]]: there is nothing to run")
         return self
 
 

@@ -35,7 +35,7 @@ class Knee(Index):
     Source: this project; the roofline of Williams, Waterman and Patterson (2009), and Smith's rule (1956) for a batch.
     """
 
-    needs = ("evict", "pause", "hybrid", "chunked")
+    needs: tuple[str, ...] = ("evict", "pause", "hybrid", "chunked")
     means: float = MEANS
     settings: ClassVar[dict[str, Setting]] = {"means": Setting("R0 in means of R")}
 

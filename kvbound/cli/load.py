@@ -32,6 +32,8 @@ COUNTS = ("requests", "unfinished", "requests_per_second", "tokens_per_second", 
           "batches", "evictions", "recomputed_share", "tokens_swapped_out", "tokens_swapped_in")  # fmt: skip
 MOST_JOBS = 64
 FLOW, LATE = "total-flow-time", "late-requests"
+ANY = "any scheduler"
+"""The row of bounds: a mean latency is at least its, the SLOs met at most its."""
 QUEUE = {True: "steady", False: "grows", None: "-"}
 GROWS = "grows: the queue grows over the run, so that its percentiles say only how long the run was"
 BRIEF = (("latency", "mean"), ("latency", "p99"), ("ttft", "p99"))
@@ -49,7 +51,7 @@ def load_sweep(
     plot: common.PlotOption = None,
     bound: Annotated[
         float | None,
-        option("S", "seconds for bounds on each load's mean latency and SLOs met, drawn as lines", min=0.1),
+        option("S", "seconds for each bound, on a load's mean latency and SLOs met, drawn as lines", min=0.1),
     ] = None,
     keep: Annotated[
         float | None,
@@ -120,13 +122,13 @@ def _bound(instance: Instance, factor: Fraction, seconds: float) -> dict[str, An
     loaded = scaled(instance.with_free_calls(), factor)
     slos = any(request.slo for request in loaded.requests)
     requests, arrivals = len(loaded.requests), rate(loaded)
-    flow, method = _least(loaded, FLOW, factor, seconds / (1 + slos))
+    flow, method = _least(loaded, FLOW, factor, seconds)
     measures: dict[str, Any] = {"latency": {"mean": float(Fraction(flow) * loaded.tick_seconds / requests)}}
     if slos:
-        late, by = _least(loaded, LATE, factor, seconds / 2)
+        late, by = _least(loaded, LATE, factor, seconds)
         measures["slo_attainment"] = float(1 - Fraction(late) / requests)
         method = f"{method}, {by}"
-    return {"factor": str(factor), "rate": None if arrivals is None else float(arrivals), "policy": "lower bound",
+    return {"factor": str(factor), "rate": None if arrivals is None else float(arrivals), "policy": ANY,
             "method": method, "measures": measures}  # fmt: skip
 
 
@@ -171,13 +173,16 @@ def _show(console: Console, rows: Rows, bounds: Rows, kept: Rows, units: Units, 
     def number(value: float | None) -> str | None:
         return None if value is None else f"{value:.4g}"
 
+    def cell(row: Row, written: str | None, beyond: str) -> str | None:
+        return f"{beyond} {written}" if written is not None and row["policy"] == ANY else written
+
     cells = [
         [
             number(float(Fraction(row["factor"]))) if kept else str(Fraction(row["factor"])),
             number(row["rate"]),
             row["policy"],
-            *(spread(row.get("measures", {}).get(name), part, units) for name, part in names),
-            *[percent(row.get("measures", {}).get("slo_attainment"))] * slos,
+            *(cell(row, spread(row.get("measures", {}).get(name), part, units), "≥") for name, part in names),
+            *[cell(row, percent(row.get("measures", {}).get("slo_attainment")), "≤")] * slos,
             *[number(row.get("measures", {}).get("goodput_per_second"))] * (wide or not slos),
             QUEUE[row.get("stationary")],
         ]

@@ -76,7 +76,8 @@ def plot_load(
         if bounds:
             for ax, (name, part, _) in [(axes[0], PANELS[0]), *[(axes[5], ATTAINED)] * slos]:
                 line = sorted((x, y) for x, y, _ in _points(bounds, name, part, float(units.seconds) if part else 1))
-                ax.plot(*zip(*line, strict=True), color="black", linestyle=":", label="lower bound")
+                ax.plot(*zip(*line, strict=True), color="black", linestyle=":", label="any scheduler, at best")
+                ax.set_ylim(top=max(ax.get_ylim()[1], *(1.06 * y for _, y in line)))
         style.legend_above(figure, axes[0], 6)
         if any(row.get("stationary") is False for row in rows):
             figure.supxlabel("hollow: the queue grows over the run, its percentiles mean nothing", fontsize=style.SMALL)
@@ -88,8 +89,9 @@ def draw_measure(ax: Axes, rows: Rows, name: str, part: str, unit: float = 1) ->
     highest: dict[str, float] = {}
     for k, policy in enumerate(dict.fromkeys(row["policy"] for row in rows)):
         points = sorted(_points([row for row in rows if row["policy"] == policy], name, part, unit))
-        if points:
-            highest[policy] = max(y for _, y, _ in points)
+        if not points:
+            continue
+        highest[policy] = max(y for _, y, _ in points)
         line = {"linewidth": 1, "linestyle": "-" if k < len(style.SERIES) else "--", **style.dots(k)}
         ax.plot([x for x, _, _ in points], [y for _, y, _ in points], label=policy, **line)
         hollow = [(x, y) for x, y, grows in points if grows]

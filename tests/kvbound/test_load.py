@@ -10,9 +10,12 @@ import pytest
 
 from heuristics import get_policy, trace_policy
 from heuristics.load import load_rows, queue_grows, rate, scaled
+from kvbound.cli.load import load_sweep
+from kvbound.plots import plot_load
 from kvcore import Cost, CostFunction, Instance, Request
 from kvcore.errors import BadInput
 from kvcore.instance import Call, Machine, Segment, Slo
+from solvers.dual_bound import best_bound
 from tests.support.commands import kvbound
 from workloads.builtin import builtin_instance
 from workloads.generators import generate
@@ -116,8 +119,34 @@ def test_a_lower_bound_stands_beside_the_policies(tmp_path) -> None:
     given = json.loads(out.read_text())
     for row, bound in zip(given["rows"], given["bounds"], strict=True):
         assert 0 < bound["measures"]["latency"]["mean"] <= row["measures"]["latency"]["mean"]
-    assert done.stdout.count("lower bound") == 2
-    assert "lower bound" in picture.read_text()
+    bounds = [line for line in done.stdout.splitlines() if "any scheduler" in line]
+    assert [line.count("≥") for line in bounds] == [1, 1]
+    assert "any scheduler, at best" in picture.read_text()
+
+
+def test_each_bound_of_a_load_has_all_the_seconds_that_bound_has(monkeypatch, tmp_path) -> None:
+    made, given = generate("fixed", n=4, prompt=3, output=5, seed=1, slo_ttft=Fraction(1)), []
+
+    def bound(instance, objective, *, time_limit, progress):
+        given.append((objective, time_limit))
+        return best_bound(instance, objective, time_limit=time_limit, progress=progress)
+
+    monkeypatch.setattr("solvers.dual_bound.best_bound", bound)
+    (tmp_path / "w.json").write_text(made.to_json())
+    load_sweep(str(tmp_path / "w.json"), "fcfs", "1", bound=3.0, json=str(tmp_path / "l.json"))
+    assert given == [("total-flow-time", 3.0), ("late-requests", 3.0)]
+
+
+def test_a_picture_names_no_policy_that_failed_and_has_room_for_the_most_attainment(tmp_path) -> None:
+    def row(policy: str, share: float) -> dict:
+        spread = {"mean": 2.0, "p50": 2.0, "p99": 3.0}
+        times = dict.fromkeys(("latency", "normalized_latency_without_calls", "ttft"), spread)
+        return {"factor": "1", "rate": 1.0, "policy": policy, "measures": {**times, "slo_attainment": share}}
+
+    rows = [row("fcfs", 0.5), {"factor": "1", "rate": 1.0, "policy": "vllm", "error": "needs evict"}]
+    figure = plot_load(rows, bounds=[row("any scheduler", 1.0)])
+    assert [text.get_text() for text in figure.legends[0].get_texts()] == ["fcfs", "any scheduler, at best"]
+    assert figure.axes[5].get_ylim()[1] > 1
 
 
 def test_no_scheduler_meets_more_slos_than_the_bound(tmp_path) -> None:

@@ -58,7 +58,7 @@ def mars_cell(run: str = "fcfs", **given: Any) -> Cell:
     [
         ("name = ", "s.toml: not TOML: Invalid value"),
         (FCFS, "s.toml: instances: this key is missing"),
-        (MARS, "give [[policies]] or [[solvers]]: there is nothing to run"),
+        (MARS, "give [[policies]], [[solvers]] or [[bounds]]: there is nothing to run"),
         (MARS + "size = 3\n" + FCFS, "s.toml: instances[0].size: unknown key (it is 3)"),
         ("[[instances]]\n" + FCFS, "give one of builtin, generate and files"),
         (MARS + 'generate = "fixed"\n' + FCFS, "give one of builtin, generate and files"),
@@ -94,6 +94,7 @@ def mars_cell(run: str = "fcfs", **given: Any) -> Cell:
         ("#" * 2**22 + "\n" + MARS + FCFS, "s.toml: larger than 4 MiB"),
         ('objectives = ["joy"]\n' + MARS + FCFS, "joy"),
         ('handlings = ["maybe"]\n' + MARS + FCFS, "handlings[0]: must be 'as-given' or 'free'"),
+        (MARS + '[[bounds]]\nmethod = "joy"\n', "no bound is called 'joy'; there are auto, alone"),
         (MARS + "[[solvers]]\ntime_limit = 0\n", "solvers[0].time_limit"),
     ],
 )
@@ -200,6 +201,16 @@ def test_ratios_are_to_the_best_proved_bound_of_the_same_instance() -> None:
     assert policy.ratios == [Fraction(4, 3), 1]
     assert (policy.mean, policy.worst) == (Fraction(7, 6), Fraction(4, 3))
     assert solver.ratios == [1, Fraction(10, 9), 10]
+
+
+def test_bounds_alone_give_ratios(tmp_path: Path) -> None:
+    text = MARS + FCFS + '[[bounds]]\nmethod = "alone"\n[[bounds]]\nmethod = "pairs"\nlabel = "by two"\n'
+    rows = [run_cell(cell) for cell in study_cells(text, tmp_path)]
+    policy, alone, pairs = summarise(rows)
+    assert rows[1]["status"] == "bound-only"
+    assert rows[1]["bound"] < rows[2]["bound"]
+    assert policy.ratios == [Fraction(rows[0]["value"], rows[2]["bound"])]
+    assert (alone.run, pairs.run, pairs.failed) == ("bound by alone", "by two", 0)
 
 
 def test_a_value_below_a_bound_stops_the_sweep(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
