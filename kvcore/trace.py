@@ -14,7 +14,7 @@ from kvcore.instance import Instance, Request
 from kvcore.schedule import Batch, Schedule
 
 Phase = Literal["prefill", "decode"]
-MoveKind = Literal["drop", "swap_out", "swap_in"]
+MoveKind = Literal["drop", "swap_out", "swap_in", "reuse"]
 
 
 class BatchTrace(NamedTuple):
@@ -47,6 +47,8 @@ class Run(NamedTuple):
     """Device memory during each batch."""
     device_after: int
     host: int
+    retained: int = 0  # device memory of contents that no request holds
+    retained_after: int = 0
 
     def batches(self) -> Iterator[BatchTrace]:
         """Yield the batches one by one."""
@@ -139,11 +141,13 @@ class Level(NamedTuple):
     host: int
 
 
-def after_moves(device: int, host: int, drop: int = 0, swap_out: int = 0, swap_in: int = 0) -> tuple[int, int]:
+def after_moves(
+    device: int, host: int, drop: int = 0, swap_out: int = 0, swap_in: int = 0, reuse: int = 0
+) -> tuple[int, int]:
     """Return device and host tokens after moves (R10): a drop takes from the host first."""
     from_host = min(host, drop)
     back = swap_in - swap_out
-    return device - (drop - from_host) + back, host - from_host - back
+    return device - (drop - from_host) + back + reuse, host - from_host - back
 
 
 class State(NamedTuple):

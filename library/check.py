@@ -2166,7 +2166,7 @@ class Values:
         yield from choose(0, 0, left, (0,) * (SHARED + 3), [], 0)
 
 
-# --- Kind `speed` (docs/bounds.md, Speed has a price; the head of kvcore/certificates/speed.py). ----------------------
+# --- Kind `speed` (docs/bounds.md, Speed has a price). ----------------------------------------------------------------
 
 
 Pieces = list[tuple[int, int]]  # (price, room)

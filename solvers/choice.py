@@ -54,9 +54,11 @@ def choose(
         if why or not ((many and way is EVENTS) or (way is PRICES and said[SLOTS])):  # the ladder has prices
             said[way] = way.declines(instance, objective)
     fitting = tuple(way for way, reason in said.items() if reason is None)
+    reasons = [reason for reason in said.values() if reason is not None]
+    if not why and not fitting:
+        raise BadInput(f"no way takes {instance.name}: {min(reasons, key=len)}")
     if not why:
         return _race(fitting)
-    reasons = [reason for reason in said.values() if reason is not None]
     if why == SEARCH and not fitting:
         raise BadInput(f"search: {'; '.join(reasons)}")
     if reasons and why != SEARCH:

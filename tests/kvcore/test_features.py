@@ -36,12 +36,14 @@ from kvcore.certificates import (
 from kvcore.certificates.fresh import most_fee
 from kvcore.certificates.proof import Proof
 from kvcore.cost import Cost, CostFunction, OwnCost
+from kvcore.errors import BadInput
 from kvcore.features import CALLS, NAMED, NOTHING, RULES, Feature, Takes, features
 from kvcore.features import OBJECTIVES as WHOLE
-from kvcore.instance import Call, Instance, Machine, Request, Segment, Slo
+from kvcore.instance import Call, Instance, Machine, Node, Request, Segment, Slo
 from kvcore.metrics import FLOWS, OBJECTIVES, SUMS, Value, scale_of, tail_of
 from library import check
 from solvers import neighbourhoods, steering
+from solvers.choice import choose
 from solvers.ways import WAYS, Way
 from tests.bounds.test_tails import NAMES
 from tests.kvcore import test_fresh as of_fresh
@@ -263,7 +265,12 @@ class NewRequest(Request):
 
 PLAIN = instance(request("A", 1, 1), request("B", 1, 1), memory=4, **RIGID)
 NEW = PLAIN.replace(machine=NewMachine(memory=4, **RIGID))
+ALIKE = tuple(request(id, 1, 1, path=("a", 1)) for id in "AB")
+SHARED = PLAIN.replace(contents=(Node(id="a", blocks=1),), requests=ALIKE)
 WORDS = "a field that no feature names"
+NEWS = pytest.mark.parametrize(
+    ("new", "words"), [(NEW, WORDS), (SHARED, "shared prefixes")], ids=["a new field", "contents"]
+)
 TAKEN = {LateWindows: LATE, LateTail: "p99-ttft"}
 
 
@@ -271,13 +278,14 @@ def test_all_kinds_of_proofs_are_here() -> None:
     assert set(get_args(get_args(AnyProof)[0])) == set(DRAWERS)
 
 
+@NEWS
 @pytest.mark.parametrize("kind", DRAWERS, ids=named)
-def test_a_new_field_is_declined_by_each_proof(kind: type[Proof]) -> None:
+def test_what_is_new_is_declined_by_each_proof(kind: type[Proof], new: Instance, words: str) -> None:
     objective = TAKEN.get(kind, "total-flow-time")
     proof = next(proofs(kind, random.Random(0), PLAIN, objective, 2))
     proof.value(PLAIN, objective)
-    with pytest.raises(InvalidCertificate, match=f"^{named(kind)} is not proved with {WORDS}$"):
-        proof.value(NEW, objective)
+    with pytest.raises(InvalidCertificate, match=f"^{named(kind)} is not proved with {words}$"):
+        proof.value(new, objective)
 
 
 def test_a_proof_inside_another_is_asked_too(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -287,31 +295,38 @@ def test_a_proof_inside_another_is_asked_too(monkeypatch: pytest.MonkeyPatch) ->
         proof.value(PLAIN, "p99-ttft")
 
 
-def test_the_checker_declines_what_a_proposer_forgot() -> None:
-    made = certify(NEW, "total-flow-time", Alone(), 2)
-    with pytest.raises(InvalidCertificate, match=f"^alone is not proved with {WORDS}$"):
-        verify_certificate(NEW, made)
+@NEWS
+def test_the_checker_declines_what_a_proposer_forgot(new: Instance, words: str) -> None:
+    made = certify(new, "total-flow-time", Alone(), 2)
+    with pytest.raises(InvalidCertificate, match=f"^alone is not proved with {words}$"):
+        verify_certificate(new, made)
 
 
+@NEWS
 @pytest.mark.parametrize("way", WAYS.values(), ids=lambda way: way.label)
-def test_a_new_field_is_declined_by_each_way(way: Way) -> None:
+def test_what_is_new_is_declined_by_each_way(way: Way, new: Instance, words: str) -> None:
     for objective in [*OBJECTIVES, "p50-ttft"]:
-        declined = way.declines(NEW, objective)
+        declined = way.declines(new, objective)
         assert declined is not None
         assert declined.startswith(f"{way.formulation} is not proved with ")
-        assert declined.endswith(WORDS)
+        assert words in declined
+    with pytest.raises(BadInput, match=f"^no way takes instance: .* is not proved with {words}$"):
+        choose(new, "makespan", "auto", "auto")
 
 
+@NEWS
 @pytest.mark.parametrize("name", POLICIES)
-def test_a_new_field_is_declined_by_each_policy(name: str) -> None:
-    with pytest.raises(Unsuited, match=f"^policy {name} cannot run on instance: it is not made for {WORDS}$"):
-        run_policy(NEW, POLICIES[name])
+def test_what_is_new_is_declined_by_each_policy(name: str, new: Instance, words: str) -> None:
+    with pytest.raises(Unsuited, match=f"^policy {name} cannot run on instance: it is not made for {words}$"):
+        run_policy(new, POLICIES[name])
 
 
-def test_a_new_field_is_declined_by_searches_for_schedules() -> None:
-    machine = NewMachine(memory=4, evict=True)
-    for new, taken in ((False, True), (True, False)):
-        asked = PLAIN.replace(machine=machine if new else Machine(memory=4, evict=True))
+def test_what_is_new_is_declined_by_searches_for_schedules() -> None:
+    plain, new = Machine(memory=4, evict=True), NewMachine(memory=4, evict=True)
+    for asked, taken in (
+        (PLAIN.replace(machine=plain), True), (PLAIN.replace(machine=new), False),
+        (SHARED.replace(machine=plain), False),
+    ):  # fmt: skip
         assert steering.applies(asked, "total-flow-time") is taken
         assert just_in_time.applies(asked, "total-flow-time") is taken
         assert (neighbourhoods.why_not(asked, "total-flow-time") is None) is taken
@@ -336,7 +351,7 @@ def test_every_field_is_named_and_none_that_is_gone() -> None:
     for noun, table in zip(nouns, NAMED, strict=True):
         assert table.keys() == noun.model_fields.keys(), noun.__name__
     assert {*OBJECTIVES} == {*WHOLE}
-    assert {*Feature} == RULES | WHOLE | {Feature.PERCENTILE, Feature.OWN_COST, Feature.UNNAMED}
+    assert {*Feature} == RULES | WHOLE | {Feature.PERCENTILE, Feature.OWN_COST, Feature.SHARED, Feature.UNNAMED}
 
 
 def test_the_first_rules_are_closed() -> None:
