@@ -7,13 +7,13 @@ branches on the end that differs most between the paths mixed.
 from __future__ import annotations
 
 import heapq
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from math import ceil
 
 import numpy as np
 
+from bounds.clock import now
 from bounds.column_generation import Master, improve
 from bounds.lagrangian import Floats, Ints, Oracle, PricePoint, RequestPath, SlotPricing, proof_of
 from bounds.task import LadderOptions, Proposal, Task
@@ -94,7 +94,7 @@ class TreeSearch:
 
     def _goes_on(self) -> bool:
         least, work = self._value(self.open[0].point.bound), self.check * (len(self.open) + 2)
-        left = self.task.deadline - time.process_time() - work * MOST_WORK / (LadderOptions.given().slack * 10**9)
+        left = self.task.deadline - now() - work * MOST_WORK / (LadderOptions.given().slack * 10**9)
         return least < self.cutoff and work < 1 and left > 0 and len(self.open) < self.options.most_leaves
 
     def _value(self, bound: float) -> float:

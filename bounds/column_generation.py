@@ -1,12 +1,12 @@
 """Column generation: prices from the linear program, paths from the prices, until no path is cheaper."""
 
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
 import highspy
 import numpy as np
 
+from bounds.clock import PIVOT, by_clock, now, spend
 from bounds.highs import Silent
 from bounds.lagrangian import Floats, Ints, Oracle, PricePoint, RequestPath
 from bounds.tuning import Options, option
@@ -95,8 +95,9 @@ class Master:
 
     def solve(self, seconds: float) -> tuple[float, Floats] | None:
         """Return the cost of the best mixture and the prices [rows, pieces], or None without a result in time."""
-        self.highs.setOptionValue("time_limit", self.highs.getRunTime() + seconds)
+        self.highs.setOptionValue("time_limit", self.highs.getRunTime() + by_clock(seconds))
         self.highs.run()
+        spend(PIVOT * self.highs.getInfo().simplex_iteration_count)
         if self.highs.getModelStatus() == highspy.HighsModelStatus.kUnknown:  # numbers went wrong: from the start
             self.highs.clearSolver()
             self.highs.run()
@@ -135,17 +136,17 @@ def improve(
     options = ColumnOptions.given()
     for _ in range(rounds):
         # seconds that a linear program has, at the least
-        solved = master.solve(max(0.1, deadline - time.process_time()))
+        solved = master.solve(max(0.1, deadline - now()))
         if solved is None:
             break
         value, prices = solved
-        if enough(value, best.bound) or time.process_time() > deadline:
+        if enough(value, best.bound) or now() > deadline:
             break
         stay = options.smoothing
         while True:
             point = oracle.evaluate(stay * best.prices + (1 - stay) * prices)
             master.add(point.paths)
-            if point.bound > best.bound or stay == 0 or time.process_time() > deadline:
+            if point.bound > best.bound or stay == 0 or now() > deadline:
                 break
             stay = 0 if stay < 0.3 else stay - 0.3
         best = max(best, point, key=lambda p: p.bound)

@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bounds import walks
+from bounds.clock import spend
 from kvcore.certificates import Prices
 from kvcore.certificates.path_kernels import DECODE, DEVICE, EARLIEST, HIGH, HOST, LOW, PriceArrays, Route, price_arrays
 from kvcore.certificates.paths import Course
@@ -96,6 +97,7 @@ class Oracle:
         if self.pricing.machine.host_memory == 0:
             rows[HOST] = rows[DEVICE]  # nothing can be there: no cheaper than the device
         paid, paths, priced = 0.0, [], price_arrays(rows)
+        spend(self.slots * len(self.pricing.kinds) / 20)
         for k, kind in enumerate(self.pricing.kinds):
             if self.alone and self._is_free(self.alone[k], prices):
                 paid += kind.count * self.alone[k].cost

@@ -1,12 +1,12 @@
 """Prices of slots of time."""
 
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 
 from bounds.branch_and_bound import propose_tree
+from bounds.clock import now
 from bounds.column_generation import generate
 from bounds.lagrangian import Floats, Oracle, SlotPricing, first_prices, proof_of
 from bounds.subgradient import ascend
@@ -76,5 +76,5 @@ def _ascend(oracle: Oracle, task: Task) -> None:
     ascend(
         evaluate, begin.prices * scale, target, rounds=options.rounds, margin=0.02 * abs(begin.bound),
         step=4.0, momentum=0.75, stalled=20,
-        go_on=lambda best: time.process_time() < task.deadline,
+        go_on=lambda best: now() < task.deadline,
     )  # fmt: skip

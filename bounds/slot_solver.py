@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from bounds.clock import TRY, spend
 from bounds.rising_targets import Attempt, rising_targets
 from bounds.slot_kernels import demand
 from bounds.slot_prices import propose_prices
@@ -180,6 +181,7 @@ class SlotSolver:
         # ten million tries take a second
         most_tries = int(min(most_tries, 10_000_000 * self.task.seconds_left))
         outcome = search.run(MOST_STATES, most_tries, traced=True, steer=self._beam if beam else self._steer)
+        spend(TRY * outcome.tries)
         return search, replace(outcome, proved=outcome.proved and not beam)
 
     def search(self, target: int, most_tries: int, *, beam: bool = False) -> Attempt:
@@ -285,7 +287,7 @@ def climb(task: Task, options: SlotOptions | None = None) -> Iterator[Proposal |
 
 def _as_rows(vector: Vector) -> SlotPrices:
     rows = [tuple(int(x) for x in np.trim_zeros(row, "b")) for row in vector.prices]
-    return SlotPrices(since=vector.since, **{limit.name: row for limit, row in zip(LIMITS, rows, strict=True)})
+    return SlotPrices(since=vector.first_slot, **{limit.name: row for limit, row in zip(LIMITS, rows, strict=True)})
 
 
 def schedule_on(instance: Instance, search: SlotSearch, path: list[tuple[Any, Any]]) -> Schedule:

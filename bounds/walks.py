@@ -137,8 +137,8 @@ def take(token, route, chunked, rows, f, use):
     for j in range(1, min(token.parts, f + 1)):
         hold(rows, max(token.kept, token.resident - j * route.part), route.block, False, f - j, f - j + 1, use)
     for row, amount in ((at.TOKENS, need - now), (at.REQUESTS, token.parts - 1)):
-        if amount and token.since <= f:
-            use[row, token.since + np.argmin(rows[row, token.since : f + 1])] += amount
+        if amount and token.first_slot <= f:
+            use[row, token.first_slot + np.argmin(rows[row, token.first_slot : f + 1])] += amount
 
 
 @compiled

@@ -138,6 +138,11 @@ def without_calls(value: int | str | None, instance: Instance, objective: str) -
     return [None if value is None else units_of(instance).text((Fraction(value) - calls) / len(instance.requests))]
 
 
+def without_calls_column(instance: Instance, objective: str) -> list[str]:
+    """Return the heading of that cell."""
+    return [f"mean without calls, {units_of(instance).time}"] * len(without_calls(None, instance, objective))
+
+
 def value_columns(units: Units, objective: str, *names: str) -> list[str]:
     """Return the headings of an objective's columns."""
     return [f"{name}, {units.of(objective)}" for name in names]
@@ -153,7 +158,7 @@ def explained_cells(rows: Sequence[Explained], units: Units) -> list[Cells]:
         f"of all requests, {units.time}",
         "all",
         *(WAITS.get(kind, kind) for kind in spent),
-        *(["/ without calls"] if calls else []),
+        *(["over the bound, without calls"] if calls else []),
     ]
     return [
         Cells(until, [
@@ -257,10 +262,15 @@ def _few(names: list[str]) -> list[str]:
     return names[:NAMED] + ([f"{len(names) - NAMED} more"] if len(names) > NAMED else [])
 
 
+def why_not(row: dict[str, Any]) -> str | None:
+    """Say why a policy did not run."""
+    if "error" not in row:
+        return None
+    return str(row["error"]).removeprefix(f"policy {row['policy']} ").replace(f" on {row['instance']}:", ":")
+
+
 def handling_text(row: dict[str, Any]) -> str:
-    """Count a row's handlings; of a policy that did not run, say why."""
-    if "error" in row:
-        return str(row["error"]).removeprefix(f"policy {row['policy']} ").replace(f" on {row['instance']}:", ":")
+    """Count a row's handlings."""
     counts = Counter(row["handling"].values())
     return ", ".join(f"{counts[how]} {how}" for how in ("preserve", "discard", "swap", "mixed") if counts[how]) or "-"
 

@@ -1148,10 +1148,8 @@ class Search:
         prices, packed = sums[: len(self.lines)], sums[len(self.lines) :]
         for k, (most, filled) in enumerate(zip(batches, prefills, strict=True)):
             most = max([most, *(ceil(column[k]) for column in packed)])
-            yield max(
-                ceil(column[k] + line["base"] * most + line["prefill"] * filled)
-                for column, line in zip(prices, self.lines, strict=True)
-            )
+            each = zip(prices, self.lines, strict=True)
+            yield max(ceil(column[k] + line["base"] * most + line["prefill"] * filled) for column, line in each)
 
     def bound(self, execution: Execution) -> int:
         """No schedule from here on is below it: of each request alone, and of all together."""
@@ -1188,11 +1186,9 @@ class Search:
 
     def rows(self, execution: Execution) -> list[tuple[Any, ...]]:
         """By request what decides its options, and whether it is late for good, where that counts."""
-        late, clock, states = self.objective == "late-requests", execution.clock, execution.states.values()
-        return [
-            (kind, *row_of(state, execution), late and self.is_late(i, state, clock))
-            for i, (kind, state) in enumerate(zip(self.kinds, states, strict=True))
-        ]
+        late, clock = self.objective == "late-requests", execution.clock
+        each = enumerate(zip(self.kinds, execution.states.values(), strict=True))
+        return [(kind, *row_of(state, execution), late and self.is_late(i, state, clock)) for i, (kind, state) in each]
 
     def key(self, execution: Execution) -> tuple[Any, ...]:
         """What decides what may follow. Of two states with the same key, the one of the lower rank is as good.
@@ -1290,17 +1286,14 @@ def takes_whole(instance: Box, objective: str) -> bool:
     cost, k = instance.cost[0], 1 if machine.partial else max(peaks)
     swaps = cost.swap_outs + cost.swap_ins + k * (cost.swap_out_tokens + cost.swap_in_tokens)
     enough = min(sum(peaks), machine.memory or inf)
-    return (
-        machine.chunked
-        and len(instance.cost) == 1
-        and not cost.tokens_above
-        and cost.busy >= max(1, swaps)
-        and cost.prefill_kv >= cost.divisor - 1
-        and all(most is None or most >= enough for most in (machine.batch_tokens, prefill_budget(machine)))
-        and all(len(one.segments) == 1 for one in instance.requests)
-        and (not machine.evict or (machine.pause and machine.host_memory == 0))
-        and (objective == "busy-time" or len({one.arrival for one in instance.requests}) == 1)
+    simple = (
+        len(instance.cost) == 1 and not cost.tokens_above and all(len(one.segments) == 1 for one in instance.requests)
     )
+    dear = cost.busy >= max(1, swaps) and cost.prefill_kv >= cost.divisor - 1
+    ample = all(most is None or most >= enough for most in (machine.batch_tokens, prefill_budget(machine)))
+    stays = not machine.evict or (machine.pause and machine.host_memory == 0)
+    at_once = objective == "busy-time" or len({one.arrival for one in instance.requests}) == 1
+    return machine.chunked and simple and dear and ample and stays and at_once
 
 
 # --- Kind `fresh` (docs/bounds.md, Orders of fresh work; the head of kvcore/certificates/fresh.py). -------------------
@@ -1397,10 +1390,9 @@ class Orders:
         if proof.levels:
             raise Broken("levels of what is on the host prove nothing any more")
         self.swaps_of(line, instance.cost)
-        self.rest = [
-            [0, *accumulate(map(self.later_token, calls[-2::-1], news[:0:-1]))][::-1]
-            for calls, news in zip(self.wait, self.fresh, strict=True)
-        ]
+        each = zip(self.wait, self.fresh, strict=True)
+        tails = (map(self.later_token, calls[-2::-1], news[:0:-1]) for calls, news in each)
+        self.rest = [[0, *accumulate(tail)][::-1] for tail in tails]
         ends = [accumulate(each.decode for each in one.segments) for one in self.given]
         calls = [[proof.memory and each.call and each.call.handling for each in one.segments] for one in self.given]
         self.discards = [
@@ -1508,11 +1500,8 @@ class Orders:
 
     def covers(self, one: Label, other: Label) -> bool:
         """Whether one label is no later, and no further on, than another with the same tokens."""
-        return (
-            one.ends <= other.ends
-            and one.time <= other.time
-            and all(self.covers_request(i, one, other) for i in self.left(one))
-        )
+        no_later = one.ends <= other.ends and one.time <= other.time
+        return no_later and all(self.covers_request(i, one, other) for i in self.left(one))
 
     def covers_request(self, i: int, one: Label, other: Label) -> bool:
         """What `covers` asks for of a request."""
@@ -1880,10 +1869,8 @@ class Division:
         if len(proof.functions) != len(lines) or sum(proof.functions) > 1024:
             raise Broken(f"functions: give {len(lines)} numbers, of 1024 at most together")
         self.machine, self.packs = machine, proof.packs
-        self.line = {
-            name: sum(Fraction(weight, 1024) * line[name] for line, weight in zip(lines, proof.functions, strict=True))
-            for name in lines[0]
-        }
+        weights = [Fraction(weight, 1024) for weight in proof.functions]
+        self.line = {name: sum(map(mul, weights, (line[name] for line in lines))) for name in lines[0]}
         peaks = sum(peak(one) for one in instance.requests)
         L = limits_of(machine)["device"]
         self.P = min(peaks, prefill_budget(machine) or peaks, L * machine.block if L else peaks)
@@ -2072,11 +2059,8 @@ class SlotSearch:
         """The joint states of the next tick, and their costs, of those from which the goal may be met yet."""
         layer: Layer = {}
         for states, cost in before.items():
-            if any(
-                before.get(self.in_order((*states[:i], a, *states[i + 1 :])), inf) <= cost
-                for i, s in enumerate(states)
-                for a in self.joint[i].better[s]
-            ):
+            better = ((i, a) for i, s in enumerate(states) for a in self.joint[i].better[s])
+            if any(before.get(self.in_order((*states[:i], a, *states[i + 1 :])), inf) <= cost for i, a in better):
                 continue
             values = max(vectors, key=lambda each: each.least(t, states, cost))
             left = self.goal - values.least(t, states, cost)
@@ -2153,10 +2137,8 @@ class Alone:
         """Number what options use and whether the request is over by it."""
         uses = {(needs[:SHARED], ends): None for each in (self.idle, *self.options) for needs, ends, _ in each}
         self.uses, place = list(uses), {use: k for k, use in enumerate(uses)}
-        self.leads = [
-            [(place[needs[:SHARED], ends], to) for needs, ends, to in (idle, *options)]
-            for idle, options in zip(self.idle, self.options, strict=True)
-        ]
+        every = ((idle, *options) for idle, options in zip(self.idle, self.options, strict=True))
+        self.leads = [[(place[needs[:SHARED], ends], to) for needs, ends, to in each] for each in every]
 
     def is_over(self, execution: Execution) -> bool:
         """Whether what the objective counts of the request is done."""
@@ -2192,11 +2174,8 @@ class Alone:
 
         def as_good(a: int, b: int) -> bool:
             mine, idle = self.options[a], self.idle[b]
-            return (
-                (self.idle[a][2], idle[2]) in good
-                and any(beats(each, idle) for each in (self.idle[a], *mine))
-                and all(any(beats(each, other) for each in mine) for other in self.options[b])
-            )
+            waits = (self.idle[a][2], idle[2]) in good and any(beats(each, idle) for each in (self.idle[a], *mine))
+            return waits and all(any(beats(each, other) for each in mine) for other in self.options[b])
 
         while wrong := {(a, b) for a, b in good if a != b and not as_good(a, b)}:
             good -= wrong
@@ -2285,7 +2264,7 @@ class Values:
         yield from choose(0, 0, left, (0,) * (SHARED + 3), [], 0)
 
 
-# --- Kind `speed` (docs/bounds.md, Speed has a price; the head of kvcore/certificates/speed.py). ----------------------
+# --- Kind `speed` (docs/bounds.md, Speed has a price). ----------------------------------------------------------------
 
 
 Pieces = list[tuple[int, int]]  # (price, room)
@@ -2525,10 +2504,8 @@ def late_windows(instance: Box, proof: Box, objective: str) -> Amount:
         if (X := sum(w) - (t - s)) > 0:
             k = bisect_left(list(accumulate(sorted(w, reverse=True))), X) + 1
             gained += ONE * (y + z * k)
-            g = [
-                before + y * ceil(ONE * min(amount, X) / X) + z * ONE * (amount > 0)
-                for before, amount in zip(g, w, strict=True)
-            ]
+            paid = (y * ceil(ONE * min(amount, X) / X) + z * ONE * (amount > 0) for amount in w)
+            g = list(map(add, g, paid))
     spared = sum(max(0, each - ONE * 2**20) for each in g)
     return late + Fraction(max(0, gained - spared), ONE * 2**20)
 

@@ -9,16 +9,16 @@ from __future__ import annotations
 
 import math
 import random
-import time
 from collections.abc import Callable, Collection, Generator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
 import numpy as np
 
 import kvcore
+from bounds.clock import Timer, is_late, limited, now
 from bounds.tuning import Options, option
 from heuristics import BY_COST, Policy, PolicyError, Unsuited, get_policy, trace_policy
 from heuristics.policies.deadline import Deadline
@@ -78,6 +78,7 @@ def improve(
     start: Schedule | str | None = None,
     handling: str = "as-given",
     seconds: float = 60.0,
+    work: int | None = None,
     rounds: int | None = None,
     seed: int = 0,
     options: Mapping[str, Any] | None = None,
@@ -86,7 +87,8 @@ def improve(
 ) -> Result:
     """Return the best schedule found, never worse than that of `start`: a schedule, a policy, or None for our choice.
 
-    It takes `seconds`, or makes `rounds` runs of policies; then it is reproducible. Ctrl-C ends it with what was found.
+    It takes `seconds` of the processor, or so much `work` (as in `solve`), or makes `rounds` runs of policies. Ctrl-C
+    ends it with what was found.
     The result names the schedule's policy, if a name makes it again, the value of the start, and the number of rounds.
     `found` is called with each better schedule; `options` are as in `solve`. Where no first policy ends in its part of
     the seconds (`improve.first`), the result is `unknown`.
@@ -98,27 +100,28 @@ def improve(
     """
     check_objective(objective)
     instance = free_calls(instance, handling)
-    search = _Improvement(instance, objective, seconds, rounds, progress, found)
-    stopped = Stop.TIME_LIMIT if rounds is None else Stop.ROUNDS
-    policy = start if isinstance(start, str) else None
-    info = SolverInfo("policies", kvcore.__version__, seed=seed)
-    try:
-        search.start(start)
-    except _OverError:
-        return Result(instance, objective, formulation="improve", solver=info, seconds=time.monotonic() - search.began,
-                      stopped=stopped, options=options or {}, start=Start(policy), rounds=0)  # fmt: skip
-    known = Start(policy, search.value)
-    try:
-        search.go_on(seed)
-    except KeyboardInterrupt:
-        stopped = Stop.INTERRUPTED
-    except _OverError:
-        pass
-    return Result(
-        instance, objective, schedule=search.schedule, claimed=search.value, formulation="improve", policy=search.name,
-        found_by=search.name or "improve", solver=info, seconds=time.monotonic() - search.began, stopped=stopped,
-        options=options or {}, start=known, rounds=search.made,
+    stopped = Stop.ROUNDS if rounds is not None else Stop.TIME_LIMIT if work is None else Stop.WORK_LIMIT
+    known, timer = Start(start if isinstance(start, str) else None), Timer()
+    with limited(seconds if rounds is None else math.inf, work) as limit:
+        search = _Improvement(instance, objective, limit, rounds, progress, found)
+        with suppress(_OverError):
+            search.start(start)
+            known = Start(known.policy, search.value)
+            try:
+                search.go_on(seed)
+            except KeyboardInterrupt:
+                stopped = Stop.INTERRUPTED
+        if stopped == Stop.TIME_LIMIT and is_late() and timer.seconds < limit:
+            stopped = Stop.CLOCK_LIMIT
+    result = Result(
+        instance, objective, formulation="improve", solver=SolverInfo("policies", kvcore.__version__, seed=seed),
+        seconds=timer.seconds, clock_seconds=timer.clock, stopped=stopped, options=options or {}, start=known,
+        rounds=search.made,
     )  # fmt: skip
+    if known.value is None:
+        return result
+    by = search.name or "improve"
+    return replace(result, schedule=search.schedule, claimed=search.value, policy=search.name, found_by=by)
 
 
 def run(job: SolveJob, send: Send) -> Done:
@@ -160,7 +163,7 @@ class _Improvement:
     name: str | None = field(init=False)
 
     def start(self, given: Schedule | str | None, ran: Collection[str] = ()) -> None:
-        self.began = time.monotonic()
+        self.began = now()
         if isinstance(given, Schedule):
             self._keep(verify_schedule(self.instance, given), None)
             return
@@ -169,14 +172,14 @@ class _Improvement:
         suited = (each.name for each in BY_COST if ran and each.why_not(self.instance.machine) is None)
         fast = [name for name in suited if name not in ran][:1]
         for name in (*fast, *first_policies(self.instance, self.objective)) if given is None else (given,):
-            end = time.process_time() + limit
+            end = now() + limit
             try:
-                trace = trace_policy(self.instance, get_policy(name), go_on=lambda: time.process_time() < end)  # noqa: B023
+                trace = trace_policy(self.instance, get_policy(name), go_on=lambda: now() < end)  # noqa: B023
                 self._keep(trace, name)
                 return
             except (PolicyError, Unsuited) as error:
                 is_last = name in (given, FIRST[-1])
-                if is_last and isinstance(error, PolicyError) and time.process_time() >= end:
+                if is_last and isinstance(error, PolicyError) and now() >= end:
                     raise _OverError from None
                 if is_last:
                     raise
@@ -198,9 +201,9 @@ class _Improvement:
         self.follow(self.perturbed(draw), named=False)
 
     def quick(self, ran: set[str]) -> Tries:
-        end = time.monotonic() + 0.2 * self.seconds
+        end = now() + 0.2 * self.seconds
         for policy in (get_policy(first_policies(self.instance, self.objective)[0]), *BY_COST):
-            if policy.name not in ran and time.monotonic() < end:
+            if policy.name not in ran and now() < end:
                 ran.add(policy.name)
                 yield policy
 
@@ -209,14 +212,14 @@ class _Improvement:
         self.found(self.schedule)
 
     def in_time(self) -> bool:
-        return self.rounds is not None or time.monotonic() - self.began < self.seconds
+        return self.rounds is not None or now() - self.began < self.seconds
 
     def count(self) -> None:
         if self.made == self.rounds or not self.in_time():
             raise _OverError
         self.made += 1
         if self.progress is not None:
-            self.progress(self.value, None, time.monotonic() - self.began)
+            self.progress(self.value, None, now() - self.began)
 
     def follow(self, tries: Tries, *, named: bool = True) -> None:
         if self.made == self.rounds or not self.in_time():  # before what it prepares
@@ -225,7 +228,7 @@ class _Improvement:
         while policy is not None:
             self.count()
             value: Value | float = math.inf
-            began = time.monotonic()
+            began = now()
             try:
                 trace = trace_policy(self.instance, policy, go_on=self.in_time)
             except (PolicyError, Unsuited):
@@ -234,14 +237,14 @@ class _Improvement:
                 value = objective_value(trace, self.objective)
                 if value < self.value:
                     self._keep(trace, policy.name if named and getattr(policy, "factors", None) is None else None)
-            self.took = time.monotonic() - began
+            self.took = now() - began
             try:
                 policy = tries.send(value)
             except StopIteration:
                 return
 
     def repair(self, seed: int) -> None:
-        share = (self.seconds - (time.monotonic() - self.began)) / self.options.restarts
+        share = (self.seconds - (now() - self.began)) / self.options.restarts
         for k in range(self.options.restarts):
             self.count()
             moves = None if self.rounds is None else self.options.moves
@@ -317,10 +320,10 @@ class _Improvement:
             else:
                 step = math.sqrt(step)
         if value < known:
-            end = (time.monotonic() + self.began + self.seconds) / 2
+            end = (now() + self.began + self.seconds) / 2
 
             def go_on(made: int) -> bool:
-                return made < self.options.runs if self.rounds is not None else time.monotonic() < end
+                return made < self.options.runs if self.rounds is not None else now() < end
 
             yield from self._shaken(lambda logs: Refill(best.patience, np.exp(logs)), value, draw, go_on)
 
@@ -382,13 +385,13 @@ class _Improvement:
     def steered(self, draw: random.Random) -> Tries:
         if self.runs is None or self.r0 is None:
             return
-        now = time.monotonic()
-        left = self.began + self.seconds - now
+        begun = now()
+        left = self.began + self.seconds - begun
         # twice the last run of the engine is kept free for the next one
-        end = now + min(left / 2, left - 2.0 * self.took)
+        end = begun + min(left / 2, left - 2.0 * self.took)
 
         def go_on(made: int) -> bool:
-            return made < self.options.runs if self.rounds is not None else time.monotonic() < end
+            return made < self.options.runs if self.rounds is not None else now() < end
 
         policy = steer(self.runs, self.r0, draw, go_on)
         if (yield policy) <= self.value:

@@ -81,31 +81,32 @@ agree, and `kept` and `device` be no less; but PART covers HERE where its `devic
 **With memory and `partial`** nothing above is said of places: KV that was dropped may be kept on the host for nothing.
 But what is not on the device is processed or swapped in. Of what a batch takes, with r for a token swapped in by some
 function and x = r / (b + r), its work is at least busy + b p and its moves r u; x of the first and 1 - x of the second
-are `fixed` = x busy, if it works, and `again` = x b for each of the p + u tokens (rounded down). Without a host these
-are busy and b; if r is in the same function, busy and min(b, r). A label also says of each request that at most
-`device` tokens of its KV, and y_i more, are on the device at T (not counting what the discard of a call is yet to
+are `reload_base` = x busy, if it works, and `reload_ticks` = x b for each of the p + u tokens (rounded down). Without a
+host these are busy and b; if r is in the same function, busy and min(b, r). A label also says of each request that at
+most `device` tokens of its KV, and y_i more, are on the device at T (not counting what the discard of a call is yet to
 take), where `away` <= time for each, and
 
-    (4)  min over i in Z of away_i + again y(Z) <= T  for each set Z of requests with y(Z) > 0.
+    (4)  min over i in Z of away_i + reload_ticks y(Z) <= T  for each set Z of requests with y(Z) > 0.
 
-A batch that generates nothing and starts at s >= T adds at most c(Z) to y(Z), and lasts again c(Z): (4) holds. One
-that generates tokens of F brings `need` tokens of each to the device; at most need - 1 of these were there, so
-y <= n = need - 1 - device. Let N(F) be the sum of need - device. With the same S, G_i = S - away_i >= 0, b' and b made
-`again`, busy made `fixed` and fee = 0, time' and open' above are a further bound of T', and `away` of those outside F:
-the proof is that of (1) and (3), with s >= time >= away_i where some i of Z comes back in the batch. After it
+A batch that generates nothing and starts at s >= T adds at most c(Z) to y(Z), and lasts reload_ticks c(Z): (4) holds.
+One that generates tokens of F brings `need` tokens of each to the device; at most need - 1 of these were there, so y <=
+n = need - 1 - device. Let N(F) be the sum of need - device. With the same S, G_i = S - away_i >= 0, b' and b made
+`reload_ticks`, busy made `reload_base` and fee = 0, time' and open' above are a further bound of T', and `away` of
+those outside F: the proof is that of (1) and (3), with s >= time >= away_i where some i of Z comes back in the batch.
+After it
 
 * all KV of those in F is on the device, `need` tokens (none, if the call discards it), and away = time';
 * R6 leaves room for R whole blocks of the others, with what they process in it. If all their KV fits, each has at most
-  R. Else let each but the last have between l_i and h_i blocks, for one of CELLS ranges that cover 0 to R; the last has
-  at least 0. Of the children, one for each choice, one happened. None has more than h_i, nor R less the l of the
-  others. If that is less than (4) lets it have at time', or if all of its KV is, `device` is that number and
-  away = time'.
+  R. Else let each but the last have between l_i and h_i blocks, for one of ROOM_PARTS ranges that cover 0 to R; the
+  last has at least 0. Of the children, one for each choice, one happened. None has more than h_i, nor R less the l of
+  the others. If that is less than (4) lets it have at time', or if all of its KV is, `device` is that number and away =
+  time'.
 
-A label covers what another with no less `device` covers, if its `away` is later by no more than again times what its
-`device` is more: then y_i may be less by that, and (4) for those with y_i > 0 still follows. The least that is left is
-as above: each alone ends no earlier than the further bound of time' with F of it alone, and all in turns, with
+A label covers what another with no less `device` covers, if its `away` is later by no more than reload_ticks times what
+its `device` is more: then y_i may be less by that, and (4) for those with y_i > 0 still follows. The least that is left
+is as above: each alone ends no earlier than the further bound of time' with F of it alone, and all in turns, with
 start_i = time, as what comes back need not wait for a call; what does so before the first batch that works is moved by
-`fixed`, too.
+`reload_base`, too.
 """
 
 from __future__ import annotations
@@ -122,19 +123,17 @@ from pydantic import Field
 
 from kvcore.certificates import fresh_kernels as kernels
 from kvcore.certificates.budget import Budget
-from kvcore.certificates.frontier import ROWS, TRIED, push
+from kvcore.certificates.labels import FOUND, begin, run
 from kvcore.certificates.proof import InvalidCertificate, Proof
 from kvcore.features import RULES, SUMS, Takes
 from kvcore.instance import Instance, Request
 from kvcore.metrics import Value, least_value, scale_of, weight
 
-MOST_LABELS, TRIES = 3_000_000, 300
-"""Most labels, and batches and labels tried for each on average."""
+MOST_LABELS = 3_000_000
 LABEL_WORK = 60_000
 """Of a label, with its tries."""
-CELLS = 4
+ROOM_PARTS = 4
 """Parts of the room beside a batch for each request but one, with `partial`."""
-SLICE = 2**20
 MOST_REQUESTS, MOST_TOKENS = 8, 10**6
 """Larger instances are refused as hopeless."""
 
@@ -178,8 +177,8 @@ class Outcome:
     labels: int
     is_over: bool
     """Whether more labels prove no more."""
-    order: tuple[tuple[int, ...], ...] | None = None
-    """The requests that generate tokens in each batch of the best order."""
+    is_complete: bool
+    """Whether the next label is an order of all batches."""
 
 
 class FreshSearch:
@@ -187,7 +186,7 @@ class FreshSearch:
 
     def __init__(
         self, instance: Instance, objective: str, function: int, labels: int, upper: Value | None = None,
-        budget: Budget | None = None, fee: int = 0, memory: bool = False, cells: int = CELLS,
+        budget: Budget | None = None, fee: int = 0, memory: bool = False, room_parts: int = ROOM_PARTS,
     ) -> None:  # fmt: skip
         """Prepare the search. Raises InvalidCertificate if it is hopeless."""
         check_size(instance)
@@ -201,36 +200,20 @@ class FreshSearch:
         self.divisor = instance.cost.functions[function].divisor
         self.before = sum(rate * request.arrival for rate, request in zip(rates, requests, strict=True))
         self.target = None if upper is None else ceil(upper * self.unit)
-        self.jobs = _jobs(instance, objective, function, fee, memory, rates, self.target, self.before, cells)
+        self.jobs = _jobs(instance, objective, function, fee, memory, rates, self.target, self.before, room_parts)
         size = 116 + 48 * len(requests)
         (budget or Budget()).spend(f"a search of {labels} labels", LABEL_WORK * labels, size * labels)
-        f = self.labels = kernels.room(len(requests), labels)
-        for i, request in enumerate(requests):
-            f.ready[0, i] = f.open[0, i] = request.arrival * self.divisor
-        f.tokens[0], f.is_open[0], f.count[ROWS] = self.jobs.length.sum(), True, 1
-        f.bound[0] = kernels.least(self.jobs, f, 0)
-        push(f, 0)
+        f = self.orders = kernels.room(len(requests), labels)
+        f.ready[0] = f.open[0] = [request.arrival * self.divisor for request in requests]
+        f.labels.left[0], f.labels.bound[0] = self.jobs.length.sum(), kernels.least(self.jobs, f, 0)
+        begin(f.labels, self.jobs.target)
 
     def run(self, labels: int | None = None, stops: Callable[[], bool] = lambda: False) -> Outcome:
         """Go on until there are this many labels, the search is over, or `stops` says so."""
-        f, code = self.labels, kernels.PAUSED
-        labels = self.most if labels is None else min(labels, self.most)
-        while code == kernels.PAUSED and not stops():
-            code = kernels.search(self.jobs, f, labels, labels * TRIES, int(f.count[TRIED]) + SLICE)
-        reached = self.jobs.target if code == kernels.EMPTY else min(self.jobs.target, int(f.bound[f.heap[0]]))
-        bound = (Fraction(reached, self.divisor) - self.before) / self.unit
-        is_over = code in (kernels.EMPTY, kernels.FOUND)
-        if is_over or code == kernels.PAUSED:
-            labels = min(labels, max(int(f.count[ROWS]) + 1, -(-int(f.count[TRIED]) // TRIES)))
-        order = self._order(int(f.heap[0])) if code == kernels.FOUND else None
-        return Outcome(least_value(bound, self.objective), labels, is_over, order)
-
-    def _order(self, at: int) -> tuple[tuple[int, ...], ...]:
-        f, masks = self.labels, list[int]()
-        while at:
-            masks.append(int(f.batch[at]))
-            at = int(f.parent[at])
-        return tuple(tuple(i for i in range(len(self.jobs.length)) if mask >> i & 1) for mask in reversed(masks))
+        most = min(labels or self.most, self.most)
+        end = run(kernels.search, self.jobs, self.orders, most, stops)
+        bound = (Fraction(end.reached, self.divisor) - self.before) / self.unit
+        return Outcome(least_value(bound, self.objective), end.labels, end.is_over, end.code == FOUND)
 
 
 def check_size(instance: Instance) -> None:
@@ -262,7 +245,7 @@ def _fixed(instance: Instance, function: int) -> int:
 
 def _jobs(
     instance: Instance, objective: str, function: int, fee: int, memory: bool, rates: list[int], target: int | None,
-    before: int, cells: int,
+    before: int, room_parts: int,
 ) -> kernels.Chains:  # fmt: skip
     line, requests, busy = instance.cost.functions[function], instance.requests, _fixed(instance, function)
     machine = instance.machine
@@ -289,7 +272,7 @@ def _jobs(
     if memory:  # ... and all of each context with each token, once more for what `restored` multiplies
         largest = busy + (line.tokens + fee + out + back) * context.max(axis=1).sum()
         last += largest * (sum(map(len, chains)) + line.tokens + back)
-    fixed, again = _again(instance, function)
+    reload_base, reload_ticks = _reload(instance, function)
     below = kernels.LARGE if target is None else (target + before) * line.divisor
     if max(last * sum(rates), before * line.divisor, fresh.sum()) >= kernels.LARGE:
         raise InvalidCertificate("numbers are too large to be added up")
@@ -299,8 +282,8 @@ def _jobs(
         **{name: np.array(each, dtype=np.int64) for name, each in names.items()}, busy=busy, each=line.tokens, fee=fee,
         budget=most, rate=np.array([rate - low for rate in rates]), low=low, target=min(kernels.LARGE, below),
         token=token, chunked=machine.chunked, limited=memory and not machine.partial,
-        cells=cells if memory and machine.partial else 0, fixed=fixed, again=again, block=machine.block, out=out,
-        back=back,
+        room_parts=room_parts if memory and machine.partial else 0, reload_base=reload_base, reload_ticks=reload_ticks,
+        block=machine.block, swap_out_ticks=out, swap_in_ticks=back,
         blocks=min(kernels.LARGE, machine.memory or kernels.LARGE) // machine.block,
         host=kernels.LARGE if machine.host_memory is None else min(kernels.LARGE, machine.host_memory),
     )  # fmt: skip
@@ -312,7 +295,7 @@ def _moves(instance: Instance, divisor: int) -> tuple[int, int]:
     return max(rates, key=sum)
 
 
-def _again(instance: Instance, function: int) -> tuple[int, int]:
+def _reload(instance: Instance, function: int) -> tuple[int, int]:
     main, busy = instance.cost.functions[function], _fixed(instance, function)
     if instance.machine.host_memory == 0:
         return busy, main.tokens

@@ -40,9 +40,9 @@ LARGEST = 2**59
 
 
 class Vector(NamedTuple):
-    """Prices [resources, slots] in units of 1/scale, from slot `since` on."""
+    """Prices [resources, slots] in units of 1/scale, from `first_slot` on."""
 
-    since: int
+    first_slot: int
     prices: Integers
 
 
@@ -100,7 +100,7 @@ class SlotSearch:
         if 4 * most >= LARGEST:
             raise InvalidCertificate("its prices are too large: sums could exceed 64 bits")
         prices = self.local.folded(prices)
-        self.vectors.append(Vector(vector.since, prices))
+        self.vectors.append(Vector(vector.first_slot, prices))
         self.later.append(self._supply(prices))
         if len(self.vectors) == 1:
             while self._tighten():
@@ -139,27 +139,27 @@ class SlotSearch:
         return slots < before
 
     def value_rows(self, v: int) -> Integers:
-        """Return a vector's values [slots + 1 - since, states], computed once while in use."""
+        """Return a vector's values [slots + 1 - first_slot, states], computed once while in use."""
         if v not in self.values:
             if self.budget is not None:
-                slots, states = self.slots + 1 - self.vectors[v].since, len(self.graphs.idle)
+                slots, states = self.slots + 1 - self.vectors[v].first_slot, len(self.graphs.idle)
                 work = VALUE_WORK * slots * (states + len(self.graphs.next))
                 self.budget.spend("the values of states", work, 8 * slots * states * (len(self.values) + 1))
-            self.values[v] = values(self.graphs, self.vectors[v].prices, self.vectors[v].since, self.scale)
+            self.values[v] = values(self.graphs, self.vectors[v].prices, self.vectors[v].first_slot, self.scale)
         return self.values[v]
 
     def in_use(self, tick: int) -> list[int]:
         """Return the vectors used at a tick."""
-        there = [v for v, vector in enumerate(self.vectors) if vector.since <= tick]
+        there = [v for v, vector in enumerate(self.vectors) if vector.first_slot <= tick]
         chosen = sorted({there[0], *there[-VECTORS:]})
         for v in set(self.values) - set(chosen):
-            if self.vectors[v].since <= tick:
+            if self.vectors[v].first_slot <= tick:
                 del self.values[v]
         return chosen
 
     def at(self, chosen: Sequence[int], tick: int) -> tuple[Integers, Integers]:
         """Return values of states at a tick [vectors, states], and costs of the limits from there [vectors]."""
-        rows = [self.value_rows(v)[tick - self.vectors[v].since] for v in chosen]
+        rows = [self.value_rows(v)[tick - self.vectors[v].first_slot] for v in chosen]
         return np.array(rows), np.array([self.later[v][tick] for v in chosen])
 
     def slot(self, chosen: Sequence[int]) -> Slot:
@@ -188,7 +188,7 @@ class SlotSearch:
         layers, states, tries, known = [layer], 0, most_tries, 1
         for tick in range(self.slots + 1):
             self.tick = tick
-            fresh = [v for v, vector in enumerate(self.vectors) if vector.since == self.tick and self.tick]
+            fresh = [v for v, vector in enumerate(self.vectors) if vector.first_slot == self.tick and self.tick]
             if fresh:
                 self.see(layer, fresh)
             cut = dominated(layer, self.kind, self.reduced, self.graphs, self.tick)

@@ -1,4 +1,4 @@
-"""Kind `speed` (docs/bounds.md, Speed has a price; the head of kvcore/certificates/speed.py)."""
+"""Kind `speed` (docs/bounds.md, Speed has a price)."""
 
 from __future__ import annotations
 
