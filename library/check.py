@@ -224,9 +224,9 @@ request = {
     "slo": (optional(slo), None), "segments": [{"decode": integer(1), "call": (optional(call), None)}],
     "path": (optional(check(lambda value: isinstance(value, list) and len(value) == 2, "a node and its blocks")), None),
 }  # fmt: skip
-node = {"id": text, "parent": (optional(text), None), "blocks": integer(1)}
+shared_node = {"id": text, "parent": (optional(text), None), "blocks": integer(1)}
 instance_file = headed("instance") | {
-    "version": (one_of(1, 2), 1), "contents": ([node], []),
+    "version": (one_of(1, 2), 1), "contents": ([shared_node], []),
     "name": (text, "instance"), "tick_seconds": (ratio, 1), "machine": machine,
     "cost": ([cost_function], [{"busy": 1}]), "requests": [request],
     "coarsening": (lambda value, where: value, None),  # where it is from, which nothing here depends on
@@ -301,7 +301,7 @@ def prefill_budget(machine: Box) -> int | None:
     return machine.batch_tokens if machine.prefill_tokens is None else machine.prefill_tokens
 
 
-ONLY_GIVEN = {"max_new": None, "path": None, "same_batch": True, "contents": []}
+ONLY_GIVEN: dict[str, Any] = {"max_new": None, "path": None, "same_batch": True, "contents": []}
 
 
 def given(each: Box) -> Box:
@@ -982,12 +982,11 @@ class Execution:
             if not 1 <= k <= len(there):
                 self.breach(12, None, f"forget of {k} blocks of node {node}, there are {len(there)}")
             self.resident -= {*there[max(0, len(there) - max(0, k)) :]}
-        paths = [(state, state.had(state.m, self.machine.block)) for state in self.states.values()]
-        if any(block not in self.resident for _, held in paths for block in held):
-            self.breach(12, None, "forget of what a request holds")
         for state in self.states.values():
-            there = [block in self.resident for block in state.path]
-            if there != sorted(there, reverse=True):
+            if not self.resident.issuperset(state.had(state.m, self.machine.block)):
+                self.breach(12, None, f"forget of what {state.id} holds")
+            stays = [block in self.resident for block in state.path]
+            if stays != sorted(stays, reverse=True):
                 self.breach(12, None, f"a block on the path of {state.id} stays without the one before it")
 
     def reuse(self, moves: Amounts, work: Amounts) -> None:

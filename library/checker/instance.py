@@ -46,9 +46,9 @@ request = {
     "slo": (optional(slo), None), "segments": [{"decode": integer(1), "call": (optional(call), None)}],
     "path": (optional(check(lambda value: isinstance(value, list) and len(value) == 2, "a node and its blocks")), None),
 }  # fmt: skip
-node = {"id": text, "parent": (optional(text), None), "blocks": integer(1)}
+shared_node = {"id": text, "parent": (optional(text), None), "blocks": integer(1)}
 instance_file = headed("instance") | {
-    "version": (one_of(1, 2), 1), "contents": ([node], []),
+    "version": (one_of(1, 2), 1), "contents": ([shared_node], []),
     "name": (text, "instance"), "tick_seconds": (ratio, 1), "machine": machine,
     "cost": ([cost_function], [{"busy": 1}]), "requests": [request],
     "coarsening": (lambda value, where: value, None),  # where it is from, which nothing here depends on
@@ -123,7 +123,7 @@ def prefill_budget(machine: Box) -> int | None:
     return machine.batch_tokens if machine.prefill_tokens is None else machine.prefill_tokens
 
 
-ONLY_GIVEN = {"max_new": None, "path": None, "same_batch": True, "contents": []}
+ONLY_GIVEN: dict[str, Any] = {"max_new": None, "path": None, "same_batch": True, "contents": []}
 
 
 def given(each: Box) -> Box:

@@ -192,12 +192,11 @@ class Execution:
             if not 1 <= k <= len(there):
                 self.breach(12, None, f"forget of {k} blocks of node {node}, there are {len(there)}")
             self.resident -= {*there[max(0, len(there) - max(0, k)) :]}
-        paths = [(state, state.had(state.m, self.machine.block)) for state in self.states.values()]
-        if any(block not in self.resident for _, held in paths for block in held):
-            self.breach(12, None, "forget of what a request holds")
         for state in self.states.values():
-            there = [block in self.resident for block in state.path]
-            if there != sorted(there, reverse=True):
+            if not self.resident.issuperset(state.had(state.m, self.machine.block)):
+                self.breach(12, None, f"forget of what {state.id} holds")
+            stays = [block in self.resident for block in state.path]
+            if stays != sorted(stays, reverse=True):
                 self.breach(12, None, f"a block on the path of {state.id} stays without the one before it")
 
     def reuse(self, moves: Amounts, work: Amounts) -> None:
