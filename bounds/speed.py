@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from bounds.clock import now, spend
 from bounds.shares import corners
-from bounds.speed_kernels import Fees, RequestWork, Shape, pay, pay_by
+from bounds.speed_kernels import Fees, RequestWork, Shape, pay
 from bounds.task import Proposal, Task
 from bounds.tuning import Options, option
 from kvcore.certificates.budget import Budget
@@ -439,14 +439,16 @@ class _Needs:
         def fastest(work: Floats) -> Floats:
             return np.maximum(max(1.0, whole), fixed + work)
 
-        amount = np.where(more & (each > 0), parts / np.maximum(each, 1e-300), np.maximum(count, 1))
-        return RequestWork(
-            self.requests, self.arrival, alone, self.rate, np.where(more, before, 0.0), fastest(before),
-            np.where(more, alone - begun, 0.0), amount,
-            self.arrival + np.where(more, begun, 0.0), each, np.maximum(fastest(each), np.where(more, least, 0.0)),
-            np.where(more, sums - before - parts, 0.0), heavy.astype(float),
-            heads, np.maximum(1.0, bases + heads), np.where(more, besides, 0.0),
-        ), fixed, np.vstack((sums, all_work))  # fmt: skip
+        needs = RequestWork(
+            requests=self.requests, arrival=self.arrival, alone=alone, rate=self.rate,
+            first=np.where(more, before, 0.0), time=fastest(before), after=np.where(more, alone - begun, 0.0),
+            count=np.where(more & (each > 0), parts / np.maximum(each, 1e-300), np.maximum(count, 1)),
+            begin=self.arrival + np.where(more, begun, 0.0), each=each,
+            least=np.maximum(fastest(each), np.where(more, least, 0.0)),
+            extra=np.where(more, sums - before - parts, 0.0), heavy=heavy.astype(float),
+            heads=heads, quick=np.maximum(1.0, bases + heads), besides=np.where(more, besides, 0.0),
+        )  # fmt: skip
+        return needs, fixed, np.vstack((sums, all_work))
 
     def _line(self, work: Floats, first: Integers) -> tuple[Floats, Floats, Floats]:
         heads, sums = work[first[:-1]], np.add.reduceat(work, first[:-1])
@@ -561,8 +563,7 @@ def evaluate(
     work: RequestWork, shape: Shape, price: Floats, fees: Fees | None = None, within: float | None = None
 ) -> tuple[float, Floats]:
     """Return what requests take and pay (`within` a flow time: pay) above the prices, and a subgradient."""
-    usage, none = 0 * price, np.zeros(len(work.arrival) + 1, np.int64)
-    fees = fees or Fees(0.0, none, none, np.zeros(0), np.zeros(0))
-    given = work, shape, fees
-    paid = pay(*given, price, usage) if within is None else pay_by(*given, price[0], usage[0], within)
-    return paid - shape.slot * price.sum(), usage - shape.slot
+    free, none = np.pad(price, ((0, 0), (0, 1))), np.zeros(len(work.arrival) + 1, np.int64)
+    fees, usage = fees or Fees(0.0, none, none, np.zeros(0), np.zeros(0)), 0 * free
+    paid = pay(work, shape, fees, free, usage, -1.0 if within is None else within)
+    return paid - shape.slot * price.sum(), usage[:, :-1] - shape.slot
