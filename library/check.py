@@ -1295,7 +1295,7 @@ def takes_whole(instance: Box, objective: str) -> bool:
     return machine.chunked and simple and dear and ample and stays and at_once
 
 
-# --- Kind `fresh` (docs/bounds.md, Orders of fresh work; the head of kvcore/certificates/fresh.py). -------------------
+# --- Kind `fresh` (docs/fresh.md). ------------------------------------------------------------------------------------
 
 
 CELLS = 4  # of the room beside a batch, for kind `fresh` with `partial`
