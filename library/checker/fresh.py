@@ -1,4 +1,4 @@
-"""Kind `fresh` (docs/bounds.md, Orders of fresh work; the head of kvcore/certificates/fresh.py)."""
+"""Kind `fresh` (docs/fresh.md)."""
 
 from __future__ import annotations
 
