@@ -331,14 +331,17 @@ class _Improvement:
     def due(self) -> Tries:
         if isinstance(self.instance.cost, OwnCost):
             return
-        make, flow = partial(Deadline, factors=self.aside), rounded(float(self.value * self.instance.tick_seconds))
-        tokens = [rounded(flow / 1000 * 2.0**-k) for k in range(4)]
-        if knee := has_knee(self.instance.cost):  # there the flow time is of no use
-            make = partial(make, flow)
-        tuning = Deadline.tuning._replace(starts=tuple((token,) if knee else (flow, token) for token in tokens))
-        point, value = yield from self.climb(make, tuning)
+        target, factors = rounded(float(self.value * self.instance.tick_seconds)), self.aside
+
+        def make(token: float, flow: float = target) -> Policy:
+            return Deadline(flow, token, factors)
+
+        # up to the knee the flow time is of no use
+        more = () if has_knee(self.instance.cost) else (target,)
+        starts = tuple((rounded(target / 1000 * 2.0**-k), *more) for k in range(4))
+        point, value = yield from self.climb(make, Deadline.tuning._replace(starts=starts))
         if value <= self.value:
-            flow, token = (flow, *point)[-2:]
+            token, flow = (*point, target)[:2]
             aside = 1.0 if self.aside is None else self.aside
             self.turned_value, self.turned_best = value, lambda shaken: Deadline(flow, token, aside * shaken)
 
