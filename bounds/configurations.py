@@ -20,7 +20,7 @@ from bounds.task import Proposal, Task
 from bounds.tuning import Options, option
 from kvcore.certificates import Configurations, InvalidCertificate
 from kvcore.certificates.budget import Budget
-from kvcore.certificates.configuration_search import MOST_TRIES
+from kvcore.certificates.configuration_search import MOST_TRIES, ConfigurationSearch, States
 from kvcore.certificates.configurations import most_configurations
 from kvcore.certificates.running import Running, TooMany
 from kvcore.errors import BadInput
@@ -241,6 +241,28 @@ def climb(task: Task) -> Iterator[Proposal | Schedule]:
         yield from rising_targets(StartSolver(task, proof))
 
 
+class Layers:
+    """The states that a search has at each tick, only `beam` of which it follows."""
+
+    def __init__(self, search: ConfigurationSearch, beam: int | None) -> None:
+        self.search, self.beam, self.all = search, beam, list[States]()
+
+    def look(self, tick: int, states: States) -> States:
+        """Keep the states that are to be followed, the least bounds first."""
+        if self.beam is not None and len(states.g) > self.beam:
+            states = states.take(np.argsort(self.search.bounds(tick, states, tick), kind="stable")[: self.beam])
+        self.all.append(states)
+        return states
+
+    def starts(self, end: int) -> list[Array]:
+        """Return the starts of each kind at each tick, up to a state of the last."""
+        left = []
+        for states in reversed(self.all):
+            left.append(self.search.left(states.take(slice(end, end + 1))))
+            end = int(states.parent[end])
+        return list(-np.diff(np.concatenate(left[::-1]), axis=0))
+
+
 class StartSolver:
     """Searches with rising targets, under the same prices of starts."""
 
@@ -261,10 +283,12 @@ class StartSolver:
         """Look for a schedule below a target; with `beam`, where most may be left, and prove nothing."""
         # 200,000 tries take a second, about
         tries = int(min(most_tries, 200_000 * self.task.seconds_left))
-        outcome = self.made.run(target, tries, traced=True, beam=1000 if beam else None)
+        layers = Layers(self.made, 1000 if beam else None)
+        outcome = self.made.run(target, tries, layers.look)
         spend(50 * TRY * outcome.tries)
-        proof = self.prices.replace(target=target, tries=outcome.tries) if outcome.proved else None
-        found = None if outcome.cost is None else schedule_of(self.instance, self.made.kinds, _jobs(outcome.starts))
+        proof = self.prices.replace(target=target, tries=outcome.tries) if outcome.proved and not beam else None
+        jobs = None if outcome.cost is None else _jobs(layers.starts(outcome.end))
+        found = None if jobs is None else schedule_of(self.instance, self.made.kinds, jobs)
         return Attempt(proof, found)
 
 

@@ -17,8 +17,8 @@ Of states that differ in g and the base alone the least g is kept. Nothing is be
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -70,8 +70,8 @@ class Outcome:
     proved: bool
     tries: int
     cost: int | None = None
-    starts: list[Array] = field(default_factory=list)
-    """Of a schedule: starts of each kind at each tick."""
+    end: int = 0
+    """Its row in the last tick."""
 
 
 class ConfigurationSearch:
@@ -134,9 +134,9 @@ class ConfigurationSearch:
         costs: Array = self.scale * self.rates * (tick - self.releases + self.spans) - self.prices
         return costs
 
-    def _bounds(self, tick: int, states: States, path_from: int) -> Array:
-        """Lower bounds through each state, if requests inside start from a tick on."""
-        left, costs = self._left(states), self._costs(tick)
+    def bounds(self, tick: int, states: States, path_from: int) -> Array:
+        """Return lower bounds through each state, if requests inside start from a tick on."""
+        left, costs = self.left(states), self._costs(tick)
         later = self.later[tick] if tick < len(self.later) else np.where(self.inside, np.maximum(costs, 0), costs)
         rest = self.values[min(path_from, self.ticks), states.base] + left @ later
         price = self.of_memory[tick : tick + self.longest]
@@ -144,7 +144,8 @@ class ConfigurationSearch:
         bounds: Array = states.g + np.where(left.any(axis=1), rest, 0)
         return bounds
 
-    def _left(self, states: States) -> Array:
+    def left(self, states: States) -> Array:
+        """Return how many of each kind are not started."""
         left: Array = self.counts - states.code[:, None] // self.radix[:-1] % (self.counts + 1)
         return left
 
@@ -158,35 +159,31 @@ class ConfigurationSearch:
     @property
     def least(self) -> int:
         """The bound of the prices alone."""
-        return -(-int(self._bounds(0, self.start, 0)[0]) // self.scale)
+        return -(-int(self.bounds(0, self.start, 0)[0]) // self.scale)
 
-    def run(self, target: int, most_tries: int, *, traced: bool = False, beam: int | None = None) -> Outcome:
+    def run(self, target: int, most_tries: int, look: Callable[[int, States], States] | None = None) -> Outcome:
         """Search until no state below `target` is left, one has started all requests, or a limit is reached.
 
-        With `beam`, only that many states of a tick are followed, and nothing is proved.
+        `look` sees the states of each tick, and may leave some out if nothing is to be proved.
         """
         goal, whole = (target - 1) * self.scale, int(self.counts @ self.radix[:-1])
-        states, tries, behind = self.start, 1, list[States]()
-        states = states.take(self._bounds(0, states, 0) <= goal)
+        states, tries = self.start, 1
+        states = states.take(self.bounds(0, states, 0) <= goal)
         last = self.last_start(target)
         for tick in range(min(last, 2 * MAX_TICKS) + 2):
+            states = states if look is None else look(tick, states)
             if not len(states.g):
-                return Outcome(beam is None, tries)
+                return Outcome(True, tries)
             done = np.flatnonzero(states.code == whole)
             if len(done):
                 end = int(done[states.g[done].argmin()])
-                starts = self._path([*behind, states], end) if traced else []
-                return Outcome(False, tries, int(states.g[end]) // self.scale, starts)
-            if beam is not None and len(states.g) > beam:
-                states = states.take(np.argsort(self._bounds(tick, states, tick), kind="stable")[:beam])
-            if traced:
-                behind.append(states)
+                return Outcome(False, tries, int(states.g[end]) // self.scale, end)
             step = self._step(tick, states, goal, most_tries - tries)
             tries += step[1]
             if step[0] is None:
                 return Outcome(False, tries)
             states = step[0]
-        return Outcome(beam is None and last <= 2 * MAX_TICKS, tries)
+        return Outcome(last <= 2 * MAX_TICKS, tries)
 
     def last_start(self, target: int) -> int:
         """Return the last tick of a start in a schedule below the target: others cost their spans."""
@@ -202,9 +199,9 @@ class ConfigurationSearch:
             looked = self._inside(tick, states, part)
             while len(looked.g):
                 tries += len(looked.g)
-                looked = looked.take(self._bounds(tick, looked, tick + 1) <= goal)
+                looked = looked.take(self.bounds(tick, looked, tick + 1) <= goal)
                 after = looked._replace(held=np.pad(looked.held[:, 1:], ((0, 0), (0, 1))))
-                made.append(after.take(self._bounds(tick + 1, after, tick + 1) <= goal))
+                made.append(after.take(self.bounds(tick + 1, after, tick + 1) <= goal))
                 number += len(made[-1].g)
                 together = 4 * self.longest * max(number, len(looked.g) * len(self.kinds))
                 if tries > most or number > MOST_LAYER or together > MOST_HELD:
@@ -218,7 +215,7 @@ class ConfigurationSearch:
         row = np.arange(len(few)) - np.repeat(np.cumsum(options) - options, options) + self.first[states.base[few]]
         chosen = self.sets[row]
         held = states.held[few] + self.starts[chosen] @ self.loads
-        fits = (self.starts[chosen] <= self._left(states.take(few))).all(axis=1) & (held <= self.memory).all(axis=1)
+        fits = (self.starts[chosen] <= self.left(states.take(few))).all(axis=1) & (held <= self.memory).all(axis=1)
         fits &= ~(self.starts[chosen][:, tick < self.releases] > 0).any(axis=1)
         few, row, chosen, held = few[fits], row[fits], chosen[fits], held[fits]
         code = states.code[few] + self.starts[chosen] @ self.radix[:-1]
@@ -230,7 +227,7 @@ class ConfigurationSearch:
         )
 
     def _outside(self, tick: int, states: States) -> States:
-        made, left = [states.take(slice(0))], self._left(states)
+        made, left = [states.take(slice(0))], self.left(states)
         for k in np.flatnonzero(~self.inside & (self.releases <= tick)).tolist():
             held = states.held + self.loads[k]
             few = np.flatnonzero((states.last <= k) & (left[:, k] > 0) & (held <= self.memory).all(axis=1))
@@ -244,14 +241,6 @@ class ConfigurationSearch:
         key = np.ascontiguousarray(np.column_stack([states.code, states.held]))
         _, first = np.unique(key.view(np.dtype((np.void, key.itemsize * key.shape[1]))).ravel(), return_index=True)
         return states.take(first)
-
-    def _path(self, layers: list[States], end: int) -> list[Array]:
-        codes = []
-        for layer in reversed(layers):
-            codes.append(layer.code[end : end + 1])
-            end = int(layer.parent[end])
-        counts = np.concatenate(codes[::-1])[:, None] // self.radix[:-1] % (self.counts + 1)
-        return list(np.diff(counts, axis=0))
 
 
 def _joined(states: Sequence[States]) -> States:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -31,8 +31,6 @@ Integers = npt.NDArray[np.int64]
 
 VECTORS = 12
 """Vectors used at one tick: the first, and the latest."""
-MOST_HELD = 2**31
-"""Bytes of layers kept for a schedule."""
 VALUE_WORK = 10
 """Of an option in a slot, under a vector."""
 LARGEST = 2**59
@@ -55,16 +53,12 @@ class Outcome:
     tries: int
     cost: int | None = None
     """Of the end."""
-    path: list[tuple[Any, Any]] = field(default_factory=list)
-    """Keys from start to end, each with the options before it, for a schedule."""
+    end: int = 0
+    """Its entry in the last layer."""
 
 
 class SlotSearch:
-    """The search for a schedule below `target` (in units of the objective times `scale_of`), tick by tick.
-
-    `steer`, called at each tick with the search, the layer and its cut, may add vectors, or cut more: then nothing is
-    proved.
-    """
+    """The search for a schedule below `target` (in units of the objective times `scale_of`), tick by tick."""
 
     def __init__(self, local: LocalGraphs, target: int, scale: int, budget: Budget | None = None) -> None:
         self.local, self.scale, self.budget = local, scale, budget
@@ -81,8 +75,7 @@ class SlotSearch:
         """Of states under each vector in use."""
         self.later: list[Integers] = []
         """Of all limits under each vector, from each slot on."""
-        self.tick = 0
-        self.tries_per_state = 0.0
+        self.tick = self.tries = 0
 
     def add(self, vector: Vector) -> None:
         """Take in a vector (InvalidCertificate: it proves nothing, or 64 bits might not hold its sums)."""
@@ -178,47 +171,43 @@ class SlotSearch:
         self,
         most_states: int,
         most_tries: int,
-        *,
-        traced: bool = False,
-        steer: Callable[[SlotSearch, Layer, Any], None] | None = None,
+        look: Callable[[Layer, Any], bool] | None = None,
     ) -> Outcome:
-        """Search until nothing is left below the target, an end is, or a limit is reached."""
-        layer = self.first_layer(traced)
+        """Search until nothing is left below the target, an end is, or a limit is reached.
+
+        `look` sees each layer and its cut, may add vectors, or cut more, if nothing is to be proved, and ends the
+        search by False. Layers say how entries were reached then.
+        """
+        layer, states, known, self.tries = self.first_layer(look is not None), 0, 1, 0
         options = len(self.graphs.next)
-        layers, states, tries, known = [layer], 0, most_tries, 1
         for tick in range(self.slots + 1):
             self.tick = tick
             fresh = [v for v, vector in enumerate(self.vectors) if vector.first_slot == self.tick and self.tick]
             if fresh:
                 self.see(layer, fresh)
             cut = dominated(layer, self.kind, self.reduced, self.graphs, self.tick)
-            if steer is not None:
-                steer(self, layer, cut)
+            goes_on = look is None or look(layer, cut)
             alive = np.flatnonzero(~cut)
             states += len(alive)
             over = self.graphs.over[layer.keys[alive]].all(axis=1)
             if over.any():
                 end = int(alive[over][layer.cost[alive[over]].argmin()])
-                path = self.path(layers, end) if traced else []
-                return Outcome(False, states, most_tries - tries, int(layer.cost[end]) - self.local.base(), path)
+                return Outcome(False, states, self.tries, int(layer.cost[end]) - self.local.base(), end)
             if not len(alive):
-                return Outcome(True, states, most_tries - tries)
+                return Outcome(True, states, self.tries)
             if self.tick == self.slots:
                 break
-            held = sum(each.keys.nbytes + each.choice.nbytes for each in layers)
-            if states > most_states or tries < 0 or held > MOST_HELD:
-                return Outcome(False, states, most_tries - tries)
+            if states > most_states or self.tries > most_tries or not goes_on:
+                return Outcome(False, states, self.tries)
             chosen = self.in_use(self.tick)
             shape = len(chosen), options
             if known != len(chosen) or self.tick == 0:
                 lists = np.empty(shape, np.int64), np.empty(shape, np.int64), np.empty(shape, np.int64)
                 length, known = np.empty((len(chosen), len(self.graphs.idle)), np.int64), len(chosen)
-            before = tries
-            layer, tries = expand(layer, cut, self.kind, self.graphs, self.slot(chosen), lists, length, tries, traced)
-            self.tries_per_state = (before - tries) / len(alive)
-            if traced:
-                layers.append(layer)
-        return Outcome(True, states, most_tries - tries)
+            left = most_tries - self.tries
+            layer, left = expand(layer, cut, self.kind, self.graphs, self.slot(chosen), lists, length, left)
+            self.tries = most_tries - left
+        return Outcome(True, states, self.tries)
 
     def first_layer(self, traced: bool) -> Layer:
         """Return the layer of the start alone."""
@@ -229,12 +218,3 @@ class SlotSearch:
         rows, later = self.at(self.in_use(0), 0)
         layer.room[0] = room_of(rows, later, self.start, self.scale, self.goal)
         return layer._replace(size=1)
-
-    @staticmethod
-    def path(layers: list[Layer], entry: int) -> list[tuple[Any, Any]]:
-        """Return the keys from the start to an entry, each with the options before it."""
-        path = []
-        for layer in reversed(layers):
-            path.append((layer.keys[entry].copy(), layer.choice[entry].copy()))
-            entry = int(layer.parent[entry])
-        return path[::-1]

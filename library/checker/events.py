@@ -81,10 +81,8 @@ class Search:
         prices, packed = sums[: len(self.lines)], sums[len(self.lines) :]
         for k, (most, filled) in enumerate(zip(batches, prefills, strict=True)):
             most = max([most, *(ceil(column[k]) for column in packed)])
-            yield max(
-                ceil(column[k] + line["base"] * most + line["prefill"] * filled)
-                for column, line in zip(prices, self.lines, strict=True)
-            )
+            each = zip(prices, self.lines, strict=True)
+            yield max(ceil(column[k] + line["base"] * most + line["prefill"] * filled) for column, line in each)
 
     def bound(self, execution: Execution) -> int:
         """No schedule from here on is below it: of each request alone, and of all together."""
@@ -121,11 +119,9 @@ class Search:
 
     def rows(self, execution: Execution) -> list[tuple[Any, ...]]:
         """By request what decides its options, and whether it is late for good, where that counts."""
-        late, clock, states = self.objective == "late-requests", execution.clock, execution.states.values()
-        return [
-            (kind, *row_of(state, execution), late and self.is_late(i, state, clock))
-            for i, (kind, state) in enumerate(zip(self.kinds, states, strict=True))
-        ]
+        late, clock = self.objective == "late-requests", execution.clock
+        each = enumerate(zip(self.kinds, execution.states.values(), strict=True))
+        return [(kind, *row_of(state, execution), late and self.is_late(i, state, clock)) for i, (kind, state) in each]
 
     def key(self, execution: Execution) -> tuple[Any, ...]:
         """What decides what may follow. Of two states with the same key, the one of the lower rank is as good.
@@ -223,14 +219,11 @@ def takes_whole(instance: Box, objective: str) -> bool:
     cost, k = instance.cost[0], 1 if machine.partial else max(peaks)
     swaps = cost.swap_outs + cost.swap_ins + k * (cost.swap_out_tokens + cost.swap_in_tokens)
     enough = min(sum(peaks), machine.memory or inf)
-    return (
-        machine.chunked
-        and len(instance.cost) == 1
-        and not cost.tokens_above
-        and cost.busy >= max(1, swaps)
-        and cost.prefill_kv >= cost.divisor - 1
-        and all(most is None or most >= enough for most in (machine.batch_tokens, prefill_budget(machine)))
-        and all(len(one.segments) == 1 for one in instance.requests)
-        and (not machine.evict or (machine.pause and machine.host_memory == 0))
-        and (objective == "busy-time" or len({one.arrival for one in instance.requests}) == 1)
+    simple = (
+        len(instance.cost) == 1 and not cost.tokens_above and all(len(one.segments) == 1 for one in instance.requests)
     )
+    dear = cost.busy >= max(1, swaps) and cost.prefill_kv >= cost.divisor - 1
+    ample = all(most is None or most >= enough for most in (machine.batch_tokens, prefill_budget(machine)))
+    stays = not machine.evict or (machine.pause and machine.host_memory == 0)
+    at_once = objective == "busy-time" or len({one.arrival for one in instance.requests}) == 1
+    return machine.chunked and simple and dear and ample and stays and at_once

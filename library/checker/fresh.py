@@ -1,4 +1,4 @@
-"""Kind `fresh` (docs/bounds.md, Orders of fresh work; the head of kvcore/certificates/fresh.py)."""
+"""Kind `fresh` (docs/fresh.md)."""
 
 from __future__ import annotations
 
@@ -106,10 +106,9 @@ class Orders:
         if proof.levels:
             raise Broken("levels of what is on the host prove nothing any more")
         self.swaps_of(line, instance.cost)
-        self.rest = [
-            [0, *accumulate(map(self.later_token, calls[-2::-1], news[:0:-1]))][::-1]
-            for calls, news in zip(self.wait, self.fresh, strict=True)
-        ]
+        each = zip(self.wait, self.fresh, strict=True)
+        tails = (map(self.later_token, calls[-2::-1], news[:0:-1]) for calls, news in each)
+        self.rest = [[0, *accumulate(tail)][::-1] for tail in tails]
         ends = [accumulate(each.decode for each in one.segments) for one in self.given]
         calls = [[proof.memory and each.call and each.call.handling for each in one.segments] for one in self.given]
         self.discards = [
@@ -217,11 +216,8 @@ class Orders:
 
     def covers(self, one: Label, other: Label) -> bool:
         """Whether one label is no later, and no further on, than another with the same tokens."""
-        return (
-            one.ends <= other.ends
-            and one.time <= other.time
-            and all(self.covers_request(i, one, other) for i in self.left(one))
-        )
+        no_later = one.ends <= other.ends and one.time <= other.time
+        return no_later and all(self.covers_request(i, one, other) for i in self.left(one))
 
     def covers_request(self, i: int, one: Label, other: Label) -> bool:
         """What `covers` asks for of a request."""

@@ -22,10 +22,8 @@ class Division:
         if len(proof.functions) != len(lines) or sum(proof.functions) > 1024:
             raise Broken(f"functions: give {len(lines)} numbers, of 1024 at most together")
         self.machine, self.packs = machine, proof.packs
-        self.line = {
-            name: sum(Fraction(weight, 1024) * line[name] for line, weight in zip(lines, proof.functions, strict=True))
-            for name in lines[0]
-        }
+        weights = [Fraction(weight, 1024) for weight in proof.functions]
+        self.line = {name: sum(map(mul, weights, (line[name] for line in lines))) for name in lines[0]}
         peaks = sum(peak(one) for one in instance.requests)
         L = limits_of(machine)["device"]
         self.P = min(peaks, prefill_budget(machine) or peaks, L * machine.block if L else peaks)

@@ -142,11 +142,8 @@ class SlotSearch:
         """The joint states of the next tick, and their costs, of those from which the goal may be met yet."""
         layer: Layer = {}
         for states, cost in before.items():
-            if any(
-                before.get(self.in_order((*states[:i], a, *states[i + 1 :])), inf) <= cost
-                for i, s in enumerate(states)
-                for a in self.joint[i].better[s]
-            ):
+            better = ((i, a) for i, s in enumerate(states) for a in self.joint[i].better[s])
+            if any(before.get(self.in_order((*states[:i], a, *states[i + 1 :])), inf) <= cost for i, a in better):
                 continue
             values = max(vectors, key=lambda each: each.least(t, states, cost))
             left = self.goal - values.least(t, states, cost)
@@ -223,10 +220,8 @@ class Alone:
         """Number what options use and whether the request is over by it."""
         uses = {(needs[:SHARED], ends): None for each in (self.idle, *self.options) for needs, ends, _ in each}
         self.uses, place = list(uses), {use: k for k, use in enumerate(uses)}
-        self.leads = [
-            [(place[needs[:SHARED], ends], to) for needs, ends, to in (idle, *options)]
-            for idle, options in zip(self.idle, self.options, strict=True)
-        ]
+        every = ((idle, *options) for idle, options in zip(self.idle, self.options, strict=True))
+        self.leads = [[(place[needs[:SHARED], ends], to) for needs, ends, to in each] for each in every]
 
     def is_over(self, execution: Execution) -> bool:
         """Whether what the objective counts of the request is done."""
@@ -262,11 +257,8 @@ class Alone:
 
         def as_good(a: int, b: int) -> bool:
             mine, idle = self.options[a], self.idle[b]
-            return (
-                (self.idle[a][2], idle[2]) in good
-                and any(beats(each, idle) for each in (self.idle[a], *mine))
-                and all(any(beats(each, other) for each in mine) for other in self.options[b])
-            )
+            waits = (self.idle[a][2], idle[2]) in good and any(beats(each, idle) for each in (self.idle[a], *mine))
+            return waits and all(any(beats(each, other) for each in mine) for other in self.options[b])
 
         while wrong := {(a, b) for a, b in good if a != b and not as_good(a, b)}:
             good -= wrong

@@ -6,6 +6,7 @@ from bisect import bisect_left
 from fractions import Fraction
 from itertools import accumulate
 from math import ceil, inf
+from operator import add
 
 from library.checker.files import ONE, Amount, Box, Broken, spend
 from library.checker.instance import output
@@ -41,9 +42,7 @@ def late_windows(instance: Box, proof: Box, objective: str) -> Amount:
         if (X := sum(w) - (t - s)) > 0:
             k = bisect_left(list(accumulate(sorted(w, reverse=True))), X) + 1
             gained += ONE * (y + z * k)
-            g = [
-                before + y * ceil(ONE * min(amount, X) / X) + z * ONE * (amount > 0)
-                for before, amount in zip(g, w, strict=True)
-            ]
+            paid = (y * ceil(ONE * min(amount, X) / X) + z * ONE * (amount > 0) for amount in w)
+            g = list(map(add, g, paid))
     spared = sum(max(0, each - ONE * 2**20) for each in g)
     return late + Fraction(max(0, gained - spared), ONE * 2**20)

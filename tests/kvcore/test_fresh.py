@@ -185,7 +185,7 @@ def placed(tiny, schedule, fee):
 
 
 def test_every_schedule_is_covered_by_the_labels_of_its_places():
-    """The claims of the head of fresh.py with memory, on random schedules: time, what is early, what the device has."""
+    """The claims of docs/fresh.md with memory, on random schedules: time, what is early, what the device has."""
     out = 0
     for seed in few(range(500, 7500), 18):
         tiny, draw = tight(seed), Random(seed)
@@ -239,7 +239,7 @@ def brought(tiny, schedule):
 
 
 def test_every_schedule_is_covered_by_the_labels_of_what_is_on_the_device():
-    """The claims of the head of fresh.py with `partial`, on random schedules: time, and what comes back."""
+    """The claims of docs/fresh.md with `partial`, on random schedules: time, and what comes back."""
     lost = sum(brought(cut(seed), random_schedule(Random(seed), cut(seed))) for seed in few(range(6000), 18))
     assert lost >= (600 if ALL else 40)
 
@@ -276,7 +276,7 @@ def follow(tiny, trace, fee):
 
 
 def test_every_schedule_is_covered_by_the_labels_of_its_batches():
-    """The invariant in the head of fresh.py, on random schedules: nothing is later, and no work was done sooner."""
+    """The invariant of docs/fresh.md, on random schedules: nothing is later, and no work was done sooner."""
     compared = 0
     for seed in few(range(3000)):
         tiny, draw = drawn(seed), Random(seed)
