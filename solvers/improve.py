@@ -47,8 +47,6 @@ FIRST = ("index", "sjf", "serial")
 """Policies for a start, after `first_policies`."""
 OTHERS = ("infermax", "vllm-v1", "mc-sf", "srpt", "sjf-api", "mars-order")
 """Run before all other policies."""
-MOST_ASIDE = 100
-"""Requests set aside for a percentile, one after another."""
 WITH_CALLS = ("trtllm-max-utilization-cached", "infercept-heuristic")
 """Run before those where requests call: each was the best of all on a workload."""
 
@@ -61,6 +59,7 @@ class ImproveOptions(Options):
     first: float = option(1.0, "processor seconds for a first policy, or half of all if that is more", least=0)
 
     moves = 2_000  # moves of destroy and repair that count as a round
+    aside = 100  # requests set aside for a percentile, one after another
     runs = 200  # compiled runs of the index rule that count as a round
 
 
@@ -352,7 +351,7 @@ class _Improvement:
         arrivals = np.array([float(request.arrival) for request in requests])
         tried = factors == 0
         yield Deadline()
-        for _ in range(min(MOST_ASIDE, self.spared or 0)):
+        for _ in range(min(self.options.aside, self.spared or 0)):
             known = completions(verify_schedule(self.instance, self.schedule))
             ends = np.array([float(known[request.id]) for request in requests])
             latest = int(np.argmax((ends - arrivals) * (factors > 0)))
