@@ -304,8 +304,9 @@ class _Improvement:
             )
         elif name not in ("knee", "on-time"):
             return
-        point, self.turned_value = yield from self.climb(make, tuning)
-        self.turned_best = lambda factors: make(*point, factors=factors)
+        point, value = yield from self.climb(make, tuning)
+        if value < self.turned_value:
+            self.turned_value, self.turned_best = value, lambda factors: make(*point, factors=factors)
 
     def refilled(self, draw: random.Random, ran: set[str]) -> Tries:
         known = self.value
@@ -323,9 +324,8 @@ class _Improvement:
 
     @property
     def spared(self) -> int | None:
-        return (
-            None if isinstance(self.instance.cost, OwnCost) else spared_by(self.objective, len(self.instance.requests))
-        )
+        own = isinstance(self.instance.cost, OwnCost)
+        return None if own else spared_by(self.objective, len(self.instance.requests))
 
     def due(self) -> Tries:
         if isinstance(self.instance.cost, OwnCost):
