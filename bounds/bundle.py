@@ -6,12 +6,13 @@ where the cuts predict well and shrinks elsewhere.
 """
 
 import math
-import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
+
+from bounds.clock import PIVOT, by_clock, now, spend
 
 Vector = npt.NDArray[np.float64]
 
@@ -53,7 +54,9 @@ class Bundle:
         bounds = [*zip(low, high, strict=True), *[(None, None)] * pieces]
         cost = -np.concatenate([linear, np.ones(pieces)])
         levels = [level for _, _, level in rows]
-        found = linprog(cost, csr_matrix(table), levels, bounds=bounds, method="highs", options={"time_limit": seconds})
+        given = {"method": "highs", "options": {"time_limit": by_clock(seconds)}}
+        found = linprog(cost, csr_matrix(table), levels, bounds=bounds, **given)
+        spend(PIVOT * found.nit)
         return (found.x[:n], float(-found.fun)) if found.status == 0 else None
 
 
@@ -81,7 +84,7 @@ def maximise(
     best, collapse = evaluate(start), 0.6  # by it the box shrinks where more is lost than promised, or a program fails
     bundle.learn(best)
     made = 0
-    while (left := deadline - time.process_time()) > 0 and best.value < enough and size > 1e-6 and made != rounds:
+    while (left := deadline - now()) > 0 and best.value < enough and size > 1e-6 and made != rounds:
         box = np.maximum(low, best.x - size * scale), np.minimum(high, best.x + size * scale)
         proposed = bundle.best(linear, *box, left)
         if proposed is None:

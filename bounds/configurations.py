@@ -4,7 +4,6 @@ The price of memory is constant in a window, so sums suffice. Networks with more
 take turns; each begins with the prices of the one before, at which its bound is no less.
 """
 
-import time
 from collections import defaultdict
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import suppress
@@ -15,12 +14,13 @@ import numpy.typing as npt
 
 from bounds import walks
 from bounds.bundle import Bundle, Evaluation, Vector, maximise
+from bounds.clock import TRY, now, spend
 from bounds.rising_targets import Attempt, rising_targets
 from bounds.task import Proposal, Task
 from bounds.tuning import Options, option
 from kvcore.certificates import Configurations, InvalidCertificate
-from kvcore.certificates.budget import Budget
-from kvcore.certificates.configuration_search import MOST_TRIES
+from kvcore.certificates.budget import Budget, Most
+from kvcore.certificates.configuration_search import ConfigurationSearch, States
 from kvcore.certificates.configurations import most_configurations
 from kvcore.certificates.running import Running, TooMany
 from kvcore.errors import BadInput
@@ -87,12 +87,12 @@ class Stage:
     def __init__(self, pricing: WindowPricing, inside: list[int], most: int) -> None:
         """Raises InvalidCertificate for more configurations than `most`, or than a checker looks at."""
         most = min(most, most_configurations(pricing.ticks))
-        began = time.process_time()
+        began = now()
         self.pricing, self.inside = pricing, inside
         self.outside = [k for k in range(len(pricing.kinds)) if k not in inside]
         running = Running([pricing.kinds[k] for k in inside], pricing.memory, most, Budget())
         self.network = CheapestPaths(running, pricing.ticks)
-        self.building, self.evaluating = time.process_time() - began, 0.0  # seconds
+        self.building, self.evaluating = now() - began, 0.0  # seconds
         isin = np.isin(np.arange(len(pricing.kinds)), inside)
         offered = np.full(pricing.windows, float(pricing.memory * pricing.width))
         self.linear = np.concatenate([np.where(isin, [kind.count for kind in pricing.kinds], 0.0), -offered])
@@ -112,7 +112,7 @@ class Stage:
         deadline -= 2 * self.building  # for checking the proof
         part = 1.0  # processor seconds up to the first proof; each after it takes twice as long
         while True:
-            end = min(deadline, time.process_time() + part)
+            end = min(deadline, now() + part)
             try:
                 best, size = maximise(
                     self.evaluate, x, bundle, linear=self.linear, low=np.zeros(len(x)), high=self.high,
@@ -121,12 +121,12 @@ class Stage:
                 x, part = best.x, 2 * part
             finally:
                 yield self.proof(self.best.x)
-            if end == deadline or time.process_time() < end:
+            if end == deadline or now() < end:
                 return x, size
 
     def evaluate(self, x: Vector) -> Evaluation:
         """Return the bound under these prices."""
-        began = time.process_time()
+        began = now()
         pricing, kinds = self.pricing, len(self.pricing.kinds)
         memory = x[kinds:]
         values, slopes = np.zeros(kinds + 1), np.zeros((kinds + 1, len(x)))
@@ -139,7 +139,7 @@ class Stage:
         for tick, i in zip(*np.nonzero(started), strict=True):
             slopes[-1, self.inside[i]] -= started[tick, i]
             slopes[-1, kinds:] += started[tick, i] * pricing.takes[self.inside[i]][tick]
-        self.evaluating = time.process_time() - began
+        self.evaluating = now() - began
         point = Evaluation(x, float(self.linear @ x + values.sum()), values, slopes)
         self.best = max(self.best, point, key=lambda each: each.value)
         return point
@@ -187,7 +187,7 @@ class CheapestPaths:
 
 
 def proofs(instance: Instance, objective: str, deadline: float) -> Iterator[Configurations]:
-    """Yield proofs with rising bounds until the deadline of `time.process_time`.
+    """Yield proofs with rising bounds until the deadline, of `bounds.clock.now`.
 
     On KeyboardInterrupt the best so far comes first. Raises BadInput where the instance is not rigid, or too large.
     """
@@ -199,7 +199,7 @@ def proofs(instance: Instance, objective: str, deadline: float) -> Iterator[Conf
         x, size = yield from stage.improve(stage.enter(x, inside), bundle, size, 2e-3, deadline)
         inside, size = stage.inside, max(1.0, 4 * size)
         # the next network is taken to be three times as large, and to be worth ten rounds
-        if time.process_time() + 3 * (stage.building + 10 * stage.evaluating) > deadline:
+        if now() + 3 * (stage.building + 10 * stage.evaluating) > deadline:
             break
     yield from stage.improve(x, bundle, size, 5e-5, deadline)  # the same of the last network
 
@@ -241,10 +241,32 @@ def climb(task: Task) -> Iterator[Proposal | Schedule]:
         yield from rising_targets(StartSolver(task, proof))
 
 
+class Layers:
+    """The states that a search has at each tick, only `beam` of which it follows."""
+
+    def __init__(self, search: ConfigurationSearch, beam: int | None) -> None:
+        self.search, self.beam, self.all = search, beam, list[States]()
+
+    def look(self, tick: int, states: States) -> States:
+        """Keep the states that are to be followed, the least bounds first."""
+        if self.beam is not None and len(states.g) > self.beam:
+            states = states.take(np.argsort(self.search.bounds(tick, states, tick), kind="stable")[: self.beam])
+        self.all.append(states)
+        return states
+
+    def starts(self, end: int) -> list[Array]:
+        """Return the starts of each kind at each tick, up to a state of the last."""
+        left = []
+        for states in reversed(self.all):
+            left.append(self.search.left(states.take(slice(end, end + 1))))
+            end = int(states.parent[end])
+        return list(-np.diff(np.concatenate(left[::-1]), axis=0))
+
+
 class StartSolver:
     """Searches with rising targets, under the same prices of starts."""
 
-    unit, most_tries = 1, MOST_TRIES
+    unit, most_tries = 1, Most.tries
 
     def __init__(self, task: Task, prices: Configurations) -> None:
         """Raise InvalidCertificate where the network is larger than a checker looks at."""
@@ -261,9 +283,12 @@ class StartSolver:
         """Look for a schedule below a target; with `beam`, where most may be left, and prove nothing."""
         # 200,000 tries take a second, about
         tries = int(min(most_tries, 200_000 * self.task.seconds_left))
-        outcome = self.made.run(target, tries, traced=True, beam=1000 if beam else None)
-        proof = self.prices.replace(target=target, tries=outcome.tries) if outcome.proved else None
-        found = None if outcome.cost is None else schedule_of(self.instance, self.made.kinds, _jobs(outcome.starts))
+        layers = Layers(self.made, 1000 if beam else None)
+        outcome = self.made.run(target, tries, layers.look)
+        spend(50 * TRY * outcome.tries)
+        proof = self.prices.replace(target=target, tries=outcome.tries) if outcome.proved and not beam else None
+        jobs = None if outcome.cost is None else _jobs(layers.starts(outcome.end))
+        found = None if jobs is None else schedule_of(self.instance, self.made.kinds, jobs)
         return Attempt(proof, found)
 
 

@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import pairwise
 from math import comb, prod
 
-from bounds import just_in_time
+import numpy as np
+
+from bounds import event_kernels, just_in_time
 from bounds.task import Proposal, Task, most_options
 from bounds.tuning import Options, option
+from kvcore.certificates import frontier, labels
 from kvcore.certificates.events import MOST_STATES, Events, EventSearch, check_size
 from kvcore.certificates.proof import InvalidCertificate
 from kvcore.errors import BadInput
 from kvcore.instance import Instance
 from kvcore.metrics import SUMS, Value, objective_value
 from kvcore.referee import InvalidSchedule, verify_schedule
-from kvcore.schedule import Schedule
+from kvcore.schedule import Batch, Schedule
 
 
 @dataclass(frozen=True)
@@ -81,9 +85,9 @@ def _narrow(task: Task) -> Iterator[Schedule]:
         with suppress(InvalidCertificate, InvalidSchedule):
             check_options(made)
             for width in options.widths:
-                search = EventSearch(made, task.objective, options.narrow_states, upper, width=width, graph=graph)
+                search = EventSearch(made, task.objective, options.narrow_states, upper, graph=graph)
                 graph = search.graph
-                schedule = search.run(stops=task.is_over).schedule
+                schedule = narrowed(search, width, task.stops)
                 if schedule is not None:
                     schedule = schedule.replace(instance_sha256=instance.sha256)
                     upper = objective_value(verify_schedule(instance, schedule), task.objective)
@@ -95,7 +99,7 @@ def _timely(task: Task) -> Iterator[Schedule]:
     near, *wider = 200, 1000  # labels with the same tokens left that are followed near it
     widths = EventOptions.given().widths[:-1]
     for width, is_near in [(near, True), *((width, False) for width in widths), *((width, True) for width in wider)]:
-        given = instance, objective, width, upper, task.is_over
+        given = instance, objective, width, upper, task.stops
         with suppress(InvalidCertificate):
             for schedule in filter(
                 None, just_in_time.search_near(*given) if is_near else [just_in_time.search(*given)]
@@ -114,10 +118,10 @@ def _proofs(task: Task, upper: Value | None) -> Iterator[Proposal | Schedule]:
     searches, states = [_search(task, upper)], options.first_states
     while searches:
         for search in searches[:]:
-            found = search.run(states, task.is_over if states > options.first_states else (lambda: False))
+            found = search.run(states, task.stops if states > options.first_states else (lambda: False))
             proof = Events(states=found.states, target=search.target, free_drops=search.free_drops)
             yield Proposal(proof, found.bound)
-            schedule = found.schedule
+            schedule = scheduled(search) if found.is_optimum else None
             if schedule is not None and not (search.free_drops and refused(task.instance, schedule)):
                 verify_schedule(task.instance, schedule)
                 yield schedule
@@ -134,6 +138,49 @@ def _proofs(task: Task, upper: Value | None) -> Iterator[Proposal | Schedule]:
 
 def _search(task: Task, upper: Value | None, free_drops: bool = False) -> EventSearch:
     return EventSearch(task.instance, task.objective, MOST_STATES, upper, free_drops=free_drops)
+
+
+def narrowed(search: EventSearch, width: int, stops: Callable[[], bool] = lambda: False) -> Schedule | None:
+    """Return the schedule that a new search finds if it follows at most `width` states with the same tokens left."""
+    followed = np.zeros(int(search.frontier.labels.left[0]) + 1, dtype=np.int64)
+    problem = event_kernels.Narrow(search.setting, width, followed)
+    end = labels.run(event_kernels.search, problem, search.frontier, search.most, stops)
+    return scheduled(search) if end.code == labels.FOUND else None
+
+
+def scheduled(search: EventSearch) -> Schedule:
+    """Return the batches up to the next state. For busy-time, they wait for all calls.
+
+    It attains the optimum if the search has found one, but with free drops the referee may refuse it.
+    """
+    s, f, order, requests = search.setting, search.frontier, search.order, search.instance.requests
+    ids, calls = list(order), dict.fromkeys(order, 0)
+    path = labels.path(f.labels, int(f.labels.heap[0]))
+    busy = search.objective == "busy-time"
+    now = max(request.arrival for request in requests) if busy else 0
+    batches, child = [], f.start.copy()
+    for before, after in pairwise(path):
+        pick, ticks = f.picks[after].astype(np.int64), 1
+        frontier.pass_time(s, f.rows[before], 0, np.array([labels.NO]), int(f.delay[after]), f.start)
+        now += int(f.delay[after])
+        if pick[0] != labels.NO:
+            ticks = int(frontier.duration(s, s.load[pick].sum(axis=0)[None], 0))
+            moves = zip(("drop", "swap_out", "swap_in", "work"), search.graph.moves[pick].T.tolist(), strict=True)
+            names = [requests[i].id for i in ids]
+            tokens = {kind: {id: k for id, k in zip(names, each, strict=True) if k} for kind, each in moves}
+            batches.append(Batch.model_validate({"start": now, **tokens}))
+        frontier.pass_time(s, f.start, 0, pick, ticks, child)
+        now += ticks
+        returned = now
+        for i, chosen in zip(ids, pick, strict=True):
+            if pick[0] != labels.NO and search.graph.away[chosen] >= 0:
+                returned = max(returned, now + requests[i].calls[calls[i]].duration)
+                calls[i] += 1
+        now = returned if busy else now
+        # As `arrange` does; the sort is stable.
+        places = sorted(range(len(ids)), key=lambda j: (s.group[j], *child[j]))
+        ids = [ids[j] for j in places]
+    return Schedule(instance_sha256=search.instance.sha256, batches=tuple(batches))
 
 
 def refused(instance: Instance, schedule: Schedule) -> bool:

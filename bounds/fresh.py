@@ -1,6 +1,6 @@
 """Orders of fresh work, one function of the cost after another, with ever more labels."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from math import inf
@@ -8,7 +8,8 @@ from math import inf
 from bounds.task import Proposal, Task
 from bounds.tuning import Options, option
 from formulations.timing import start_early
-from kvcore.certificates.fresh import MOST_LABELS, Fresh, FreshSearch, Outcome, can_bind, chain_of, check_size, most_fee
+from kvcore.certificates.fresh import MOST_LABELS, Fresh, FreshSearch, can_bind, chain_of, check_size, most_fee
+from kvcore.certificates.labels import path
 from kvcore.instance import Instance
 from kvcore.referee import InvalidSchedule
 from kvcore.schedule import Batch, Schedule
@@ -42,12 +43,12 @@ def _proofs(task: Task) -> Iterator[Proposal | Schedule]:
     labels = options.first_labels
     while searches:
         for (k, fee, memory), search in [*searches.items()]:
-            look = search.run(labels, task.is_over if labels > options.first_labels else lambda: False)
+            look = search.run(labels, task.stops if labels > options.first_labels else lambda: False)
             proof = Fresh(function=k, fee=fee, memory=memory, labels=look.labels, target=search.target)
             yield Proposal(proof, look.bound)
             with suppress(InvalidSchedule):  # it may take memory, or a budget, that there is not
-                if look.order is not None:
-                    yield in_order(instance, look)
+                if look.is_complete:
+                    yield in_order(instance, order_of(search))
             if task.is_over():
                 return
             if look.is_over or labels == MOST_LABELS:
@@ -55,7 +56,14 @@ def _proofs(task: Task) -> Iterator[Proposal | Schedule]:
         labels = min(labels * 4, MOST_LABELS)
 
 
-def in_order(instance: Instance, look: Outcome) -> Schedule:
+def order_of(search: FreshSearch) -> list[list[int]]:
+    """Return the requests that generate tokens in each batch up to the next label."""
+    f, requests = search.orders, range(len(search.jobs.length))
+    masks = [int(f.batch[at]) for at in path(f.labels, int(f.labels.heap[0]))[1:]]
+    return [[i for i in requests if mask >> i & 1] for mask in masks]
+
+
+def in_order(instance: Instance, order: Sequence[Sequence[int]]) -> Schedule:
     """Return the schedule of an order, in as few batches as its budgets allow, started early.
 
     Raises InvalidSchedule where the referee refuses it.
@@ -63,7 +71,7 @@ def in_order(instance: Instance, look: Outcome) -> Schedule:
     machine, works = instance.machine, [iter(chain_of(request)) for request in instance.requests]
     most = min(limit for limit in (machine.batch_tokens, machine.prefill_tokens, inf) if limit is not None)
     batches = []
-    for batch in look.order or ():
+    for batch in order:
         left = {instance.requests[i].id: next(works[i])[0] for i in batch}
         while left:
             room, work = most - len(left), dict[str, int]()  # of each a token is left for the last batch

@@ -17,10 +17,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bounds import just_in_time_kernels as kernels
+from bounds.fresh import order_of
 from bounds.tuning import Options, option
+from kvcore.certificates import labels
 from kvcore.certificates.events import TOP, line_of
 from kvcore.certificates.fresh import FreshSearch
-from kvcore.certificates.frontier import ROWS, TRIED, VALUES, push
+from kvcore.certificates.frontier import VALUES
 from kvcore.certificates.proof import InvalidCertificate
 from kvcore.features import FLOWS, RULES, Feature, Takes, features
 from kvcore.instance import Instance
@@ -76,20 +78,19 @@ def search(
     back = max(line.swap_in_tokens * divisor // line.divisor for line in functions)
     p = kernels.Chains(
         length=jobs.length, context=jobs.context, call=jobs.call, calls=calls, rest=jobs.rest,
-        rate=jobs.rate, low=jobs.low, busy=jobs.busy, each=jobs.each, token=jobs.token, back=back, divisor=divisor,
-        block=machine.block, chunked=machine.chunked, partial=machine.partial, evict=machine.evict, linear=linear,
-        fixed=fixed, limits=np.array(limits_of(machine, TOP), dtype=np.int64),
-        hybrid=machine.hybrid, width=width, order=_kept(jobs.length, order), slack=slack,
+        rate=jobs.rate, low=jobs.low, busy=jobs.busy, each=jobs.each, token=jobs.token,
+        swap_in_ticks=back, divisor=divisor, block=machine.block, chunked=machine.chunked,
+        partial=machine.partial, evict=machine.evict, linear=linear, fixed_costs=fixed,
+        limits=np.array(limits_of(machine, TOP), dtype=np.int64), hybrid=machine.hybrid,
+        width=width, order=_kept(jobs.length, order), slack=slack,
     )  # fmt: skip
     f = kernels.room(len(requests), options.labels, int(jobs.length.sum()), VALUES + len(functions))
-    f.ready[0] = [request.arrival * divisor for request in requests]
-    f.tokens[0], f.is_open[0], f.count[ROWS], f.count[kernels.BEST] = jobs.length.sum(), True, 1, jobs.target
-    push(f, 0)
-    is_over = False
-    while not is_over and not stops():
-        pause = int(f.count[TRIED]) + 2**18  # options after which Python has its turn
-        is_over = bool(kernels.search(p, f, options.labels, pause))
-    return _schedule(instance, p, f) if f.count[kernels.BEST] < jobs.target else None
+    f.ready[0], f.labels.left[0] = [request.arrival * divisor for request in requests], jobs.length.sum()
+    labels.begin(f.labels, jobs.target)
+    # options after which Python has its turn
+    labels.run(kernels.search, p, f, options.labels, stops, 2**18)
+    ends = kernels.ends(f.labels)
+    return _schedule(instance, p, f, int(ends[f.labels.bound[ends].argmin()])) if len(ends) else None
 
 
 def search_near(
@@ -104,12 +105,13 @@ def search_near(
     None without that order in time.
     """
     alone = instance.replace(machine=instance.machine.replace(host_memory=0))
-    order = FreshSearch(
-        alone, objective, _main(instance), 1_000_000, upper, memory=True, cells=2
-    ).run(stops=stops).order  # fmt: skip
-    for made in {alone.sha256: alone, instance.sha256: instance}.values() if order is not None else ():
+    fresh = FreshSearch(alone, objective, _main(instance), 1_000_000, upper, memory=True, room_parts=2)
+    if not fresh.run(stops=stops).is_complete:
+        return
+    order = order_of(fresh)
+    for made in {alone.sha256: alone, instance.sha256: instance}.values():
         for slack in (6, 3):  # tokens by which a request may be before the order, or behind it
-            found = search(made, objective, width, upper, stops, order or (), slack)
+            found = search(made, objective, width, upper, stops, order, slack)
             if found is not None:
                 schedule = found.replace(instance_sha256=instance.sha256)
                 upper = objective_value(verify_schedule(instance, schedule), objective)
@@ -131,12 +133,11 @@ def _kept(length: NDArray[np.int64], order: Sequence[Sequence[int]]) -> NDArray[
     return kept
 
 
-def _schedule(instance: Instance, p: kernels.Chains, f: kernels.Labels) -> Schedule:
-    at, batches, ids = int(f.followed[0]), list[Batch](), [request.id for request in instance.requests]
-    while at:
+def _schedule(instance: Instance, p: kernels.Chains, f: kernels.Steps, end: int) -> Schedule:
+    batches, ids = list[Batch](), [request.id for request in instance.requests]
+    for at in labels.path(f.labels, end)[1:]:
         columns = f.moves[at].T.tolist()
         moves = {kind: {id: k for id, k in zip(ids, column, strict=True) if k}
                  for kind, column in zip(("drop", "swap_out", "swap_in", "work"), columns, strict=True)}  # fmt: skip
         batches.append(Batch.model_validate({"start": int(f.start[at]) // p.divisor, **moves}))
-        at = int(f.parent[at])
-    return Schedule(instance_sha256=instance.sha256, batches=tuple(reversed(batches)))
+    return Schedule(instance_sha256=instance.sha256, batches=tuple(batches))

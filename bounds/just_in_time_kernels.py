@@ -6,31 +6,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from kvcore.certificates.frontier import (
-    DECODES,
-    HEAP,
-    PREFILLS,
-    ROWS,
-    TRANSFERRED,
-    TRIED,
-    VALUES,
-    ZERO,
-    duration,
-    fits,
-    mixed,
-    pop,
-    push,
-    turns,
-)
+from kvcore.certificates import labels
+from kvcore.certificates.frontier import DECODES, PREFILLS, TRANSFERRED, VALUES, ZERO, duration, fits, turns
+from kvcore.certificates.labels import EMPTY, FREE, FULL, MOST, NO, ROWS, TARGET, TRIED, mixed
 from kvcore.certificates.options import Load
 from kvcore.compiled import compiled, inlined
 from kvcore.limits import DEVICE, LIMITS, SHARED, TOKENS
 
-NO = -1
 DROP, OUT, IN, WORK, FLEX = range(5)
 """Columns of an option: tokens dropped, swapped out, swapped in, and processed; and which of these is still open."""
-BEST = 3
-"""After `ROWS`, `HEAP` and `TRIED`: the least end so far; its label is the first of `followed`."""
 MOST_OPTIONS = 12
 """Most options of a request."""
 REQUESTS = len(Load._fields)
@@ -51,14 +35,14 @@ class Chains(NamedTuple):
     busy: int
     each: int
     token: int
-    back: int
+    swap_in_ticks: int
     divisor: int
     block: int
     chunked: bool
     partial: bool
     evict: bool
     linear: Any  # [functions, counts of a load]
-    fixed: Any  # as in `frontier.Problem`, and so are the next two
+    fixed_costs: Any  # as in `frontier.Problem`, and so are the next two
     limits: Any
     hybrid: bool
     width: int  # labels with the same tokens left that are followed
@@ -66,9 +50,10 @@ class Chains(NamedTuple):
     slack: int  # by how many tokens a request may be before it, or behind
 
 
-class Labels(NamedTuple):
-    """Labels reached, a heap of those to follow (`frontier.py`), and work space."""
+class Steps(NamedTuple):
+    """Labels reached, and work space."""
 
+    labels: labels.Labels
     token: Any  # [labels, requests]: the next token
     device: Any  # ... of its KV, tokens on the device
     host: Any
@@ -76,19 +61,9 @@ class Labels(NamedTuple):
     window: Any  # ... whether its KV may move as a free call began, and no work since
     time: Any
     ends: Any
-    bound: Any
-    tokens: Any
-    parent: Any
     start: Any  # of the batch before
     moves: Any  # [labels, requests, DROP .. WORK]
-    is_open: Any
-    key: Any
-    next: Any
-    heads: Any
-    heap: Any
-    place: Any
     followed: Any
-    count: Any
     waits: Any
     works: Any
     option: Any  # [requests, options, DROP .. FLEX]
@@ -100,18 +75,17 @@ class Labels(NamedTuple):
 
 
 @compiled
-def search(p, f, most, pause):
-    """Follow labels, the least bound first; return whether it is over, or there are `most` labels."""
-    while f.count[HEAP] and f.count[TRIED] < pause:
-        at = f.heap[0]
-        pop(f)
-        f.followed[f.tokens[at]] += 1
-        if f.is_open[at] and f.bound[at] < f.count[BEST] and f.followed[f.tokens[at]] <= p.width:
-            now = f.time[at]
-            while now != NO and f.count[ROWS] < most:
-                batches(p, f, at, now, most)
-                now = following(p, f, at, now)
-    return f.count[HEAP] == 0 or f.count[ROWS] >= most
+def expand(p, f, at):
+    """Add what a label leads to, if it is followed."""
+    x = f.labels
+    f.followed[x.left[at]] += 1
+    if f.followed[x.left[at]] > p.width:
+        return EMPTY
+    now = f.time[at]
+    while now != NO:
+        batches(p, f, at, now)
+        now = following(p, f, at, now)
+    return FULL if x.count[ROWS] >= x.count[MOST] else EMPTY
 
 
 @inlined
@@ -192,7 +166,7 @@ def add_load(p, f, at, i):
 
 
 @compiled
-def batches(p, f, at, now, most):
+def batches(p, f, at, now):
     """Add what batches that start at a tick lead to, with at most one partial amount."""
     n = len(p.length)
     for i in range(n):
@@ -213,22 +187,22 @@ def batches(p, f, at, now, most):
         if flex in (DROP, OUT):  # all of it, as yet
             f.chosen[j, flex] = f.device[at, j]
         add_load(p, f, at, j)
-        f.count[TRIED] += 1
+        f.labels.count[TRIED] += 1
         if f.loads[j + 1, DEVICE] > p.limits[DEVICE] or f.loads[j + 1, TOKENS] > p.limits[TOKENS]:
             continue
         if j + 1 < n:
             j += 1
             f.pick[j] = NO
-        elif f.count[ROWS] < most and is_in_time(p, f, at, now):
+        elif is_in_time(p, f, at, now):
             flexible = NO
             for i in range(n):
                 if f.option[i, f.pick[i], FLEX] != NO:
                     flexible = i
             if flexible == NO:
-                add(p, f, at, now)
+                step(p, f, at, now)
             else:
                 column = f.option[flexible, f.pick[flexible], FLEX]
-                amounts(p, f, at, now, flexible, column, most)
+                amounts(p, f, at, now, flexible, column)
                 ticks(p, f, at, flexible, column, f.device[at, flexible] if column in (DROP, OUT) else 0)
 
 
@@ -254,7 +228,7 @@ def ticks(p, f, at, i, column, amount):
 
 
 @compiled
-def amounts(p, f, at, now, i, column, most):
+def amounts(p, f, at, now, i, column):
     """Add what a batch leads to with each amount that is just enough, or just in time.
 
     What is evicted in part makes room, or takes no longer than the batch does without it. A swap, and a partial
@@ -278,7 +252,7 @@ def amounts(p, f, at, now, i, column, most):
                 high = middle
         least = max(1, low)
         if 1 < least < largest and ticks(p, f, at, i, column, least) != NO:
-            add(p, f, at, now)
+            step(p, f, at, now)
         if column == DROP:
             return
     if least > largest or ticks(p, f, at, i, column, least) == NO:
@@ -286,10 +260,8 @@ def amounts(p, f, at, now, i, column, most):
     top = last_within(p, f, at, i, column, least, largest, 2**60)
     if column != OUT and top < largest:
         ticks(p, f, at, i, column, top)
-        add(p, f, at, now)
+        step(p, f, at, now)
     for j in range(-1, n):
-        if f.count[ROWS] >= most:
-            return
         until = alone
         if j >= 0:
             until = f.ready[at, j] - now if f.token[at, j] < p.length[j] and j != i else NO
@@ -298,10 +270,10 @@ def amounts(p, f, at, now, i, column, most):
         found = last_within(p, f, at, i, column, least, top, until)
         if found < largest:
             ticks(p, f, at, i, column, found)
-            add(p, f, at, now)
+            step(p, f, at, now)
             if j >= 0 and found + 1 < largest and found < top:
                 ticks(p, f, at, i, column, found + 1)
-                add(p, f, at, now)
+                step(p, f, at, now)
 
 
 @compiled
@@ -318,10 +290,10 @@ def last_within(p, f, at, i, column, low, high, until):
 
 
 @compiled
-def add(p, f, at, now):
+def step(p, f, at, now):
     """Add the label after a batch, if it may beat the best end, and no other is as good."""
-    n = len(p.length)
-    new = f.count[ROWS]
+    x, n = f.labels, len(p.length)
+    new = x.count[FREE]
     if not fits(p, f.loads, n) or f.loads[n, TOKENS] + f.loads[n, TRANSFERRED] == 0:
         return
     for i in range(n):  # a drop that makes no room
@@ -329,7 +301,7 @@ def add(p, f, at, now):
         if is_all and f.loads[n, DEVICE] + -(-f.device[at, i] // p.block) <= p.limits[DEVICE]:
             return
     end, key = now + duration(p, f.loads, n) * p.divisor, 0
-    f.time[new], f.ends[new], f.tokens[new], f.start[new], f.parent[new] = end, f.ends[at], f.tokens[at], now, at
+    f.time[new], f.ends[new], x.left[new], f.start[new] = end, f.ends[at], x.left[at], now
     for i in range(n):
         drop, out, back, work = f.chosen[i, DROP], f.chosen[i, OUT], f.chosen[i, IN], f.chosen[i, WORK]
         from_host, k = min(f.host[at, i], drop), f.token[at, i]
@@ -339,7 +311,7 @@ def add(p, f, at, now):
         f.window[new, i] = f.window[at, i] and work == 0
         if work and device + work == p.context[i, k]:
             f.token[new, i], f.ready[new, i], f.window[new, i] = k + 1, end + p.call[i, k], p.calls[i, k]
-            f.tokens[new] -= 1
+            x.left[new] -= 1
             if k + 1 == p.length[i]:
                 f.ends[new] += (p.low + p.rate[i]) * end
                 f.device[new, i] = 0
@@ -347,36 +319,15 @@ def add(p, f, at, now):
         for c in range(4):
             f.moves[new, i, c] = f.chosen[i, c]
     for i in range(n):
-        if abs(f.token[new, i] - p.order[f.tokens[new], i]) > p.slack:
+        if abs(f.token[new, i] - p.order[x.left[new], i]) > p.slack:
             return
-    f.key[new], f.bound[new] = key, max(f.bound[at], least(p, f, new))
-    if f.bound[new] >= f.count[BEST] or is_covered(p, f, new):
-        return
-    place = key % len(f.heads)
-    f.next[new], f.heads[place], f.is_open[new] = f.heads[place], new + 1, True
-    f.count[ROWS] += 1
-    if f.tokens[new] == 0:
-        f.count[BEST] = f.ends[new]
-        f.followed[0] = new
-    else:
-        push(f, new)
+    x.key[new] = key
+    add(p, f, at)
+    if x.left[new] == 0:
+        x.count[TARGET] = min(x.count[TARGET], x.bound[new])
 
 
 @compiled
-def is_covered(p, f, new):
-    """Whether another label is as good; labels no better than this one are not followed."""
-    other = f.heads[f.key[new] % len(f.heads)] - 1
-    while other != NO:
-        if f.key[other] == f.key[new] and f.is_open[other]:
-            if covers(p, f, other, new):
-                return True
-            if covers(p, f, new, other):
-                f.is_open[other] = False
-        other = f.next[other] - 1
-    return False
-
-
-@inlined
 def covers(p, f, one, other):
     """Whether a label has all that another has with the same tokens, no later."""
     if f.time[one] > f.time[other] or f.ends[one] > f.ends[other]:
@@ -405,7 +356,7 @@ def least(p, f, at):
         wait = max(0, f.ready[at, i] - now)
         lacks = p.context[i, k] - f.device[at, i] - f.host[at, i]
         if f.host[at, i]:
-            wait = max(wait, min(p.back * f.host[at, i], p.each * f.host[at, i]))
+            wait = max(wait, min(p.swap_in_ticks * f.host[at, i], p.each * f.host[at, i]))
         work = p.token + p.each * lacks
         own = now + wait + p.busy + work + p.rest[i, k]
         alone += (p.low + p.rate[i]) * own
@@ -416,18 +367,28 @@ def least(p, f, at):
     return max(alone, total + p.low * (tails + turns(f.waits, f.works, m)))
 
 
-def room(requests: int, labels: int, tokens: int, columns: int) -> Labels:
-    """Return arrays for `labels` labels; only written pages take memory."""
+add = labels.adding(covers, least)
+search = labels.searching(expand)
+
+
+def ends(x: labels.Labels) -> Any:
+    """Return the rows of complete labels."""
+    rows = np.arange(x.count[ROWS] + 1)
+    return rows[(rows != x.count[FREE]) & (x.left[: len(rows)] == 0)]
+
+
+def room(requests: int, most: int, tokens: int, columns: int) -> Steps:
+    """Return arrays for these labels; only written pages take memory."""
 
     def numbers(*shape: int) -> Any:
         return np.zeros(shape, dtype=np.int64)
 
-    return Labels(
-        **{name: numbers(labels + 1, requests) for name in ("token", "device", "host", "ready", "window")},
-        **{name: numbers(labels + 1) for name in
-           ("time", "ends", "bound", "tokens", "parent", "start", "is_open", "key", "next", "heap", "place")},
+    return Steps(
+        labels=labels.room(most),
+        **{name: numbers(most + 1, requests) for name in ("token", "device", "host", "ready", "window")},
+        **{name: numbers(most + 1) for name in ("time", "ends", "start")},
         **{name: numbers(requests) for name in ("waits", "works", "many", "pick")},
-        moves=numbers(labels + 1, requests, 4), heads=numbers(2 * labels + 1), followed=numbers(tokens + 1),
-        count=numbers(4), option=numbers(requests, MOST_OPTIONS, 5), chosen=numbers(requests, 4),
+        moves=numbers(most + 1, requests, 4), followed=numbers(tokens + 1),
+        option=numbers(requests, MOST_OPTIONS, 5), chosen=numbers(requests, 4),
         load=numbers(REQUESTS + 1), loads=numbers(requests + 1, columns),
     )  # fmt: skip

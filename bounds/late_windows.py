@@ -1,6 +1,5 @@
 """Windows with more work than time: generated rows of a linear program, whose duals are their weights."""
 
-import time
 from collections.abc import Iterator
 from itertools import chain
 from math import inf
@@ -10,6 +9,7 @@ import highspy
 import numpy as np
 import numpy.typing as npt
 
+from bounds.clock import PIVOT, by_clock, now, spend
 from bounds.highs import Silent
 from bounds.shares import corners, mixtures
 from bounds.task import Proposal, Task
@@ -52,7 +52,7 @@ class WindowSearch:
 
     def has_time(self) -> bool:
         """Whether there is time for one more division; always for the first."""
-        return not self.seconds or time.process_time() + self.seconds <= self.task.deadline
+        return not self.seconds or now() + self.seconds <= self.task.deadline
 
     def due(self, division: Shares, instance: Instance) -> DueWork:
         """Return the work of each request and its due times, of `instance` or else of the task."""
@@ -79,7 +79,7 @@ class WindowSearch:
 
         None is added once more than `enough` requests are late.
         """
-        began = time.process_time()
+        began = now()
         due = self.due(division, instance or self.task.instance)
         rows = _Rows(due)
         for _ in range(12):  # three or four rounds are mostly enough
@@ -92,7 +92,7 @@ class WindowSearch:
                 break
         shared = division.model_dump(exclude={"kind", "alone", "windows"})
         proof = LateWindows(**shared, rows=rows.weighed())
-        self.seconds = max(self.seconds, time.process_time() - began)
+        self.seconds = max(self.seconds, now() - began)
         return Proposal(proof, proof.late(due))
 
 
@@ -139,8 +139,9 @@ class _Rows:
         self.highs.addRow(float(least_number(inside, too_much)), highspy.kHighsInf, count, places, np.ones(count))
 
     def solve(self, seconds: float) -> bool:
-        self.highs.setOptionValue("time_limit", self.highs.getRunTime() + seconds)
+        self.highs.setOptionValue("time_limit", self.highs.getRunTime() + by_clock(seconds))
         self.highs.run()
+        spend(PIVOT * self.highs.getInfo().simplex_iteration_count)
         if self.highs.getModelStatus() != highspy.HighsModelStatus.kOptimal:
             return False
         found = self.highs.getSolution()

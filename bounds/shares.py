@@ -1,9 +1,9 @@
 """Shares of time: weights of the lines of the cost, and shares of the fixed part of a batch."""
 
-import time
 from collections.abc import Iterator
 from itertools import chain, combinations
 
+from bounds.clock import now
 from bounds.task import Proposal, Task
 from kvcore.certificates.budget import Budget
 from kvcore.certificates.shares import RESOURCES, UNIT, Shares
@@ -19,14 +19,14 @@ def propose_shares(task: Task) -> Iterator[Proposal]:
     """
     tried, seconds = list[tuple[Value, Shares]](), 0.0  # what the longest evaluation took
     for proof in chain(corners(task.instance), mixtures(tried)):
-        began = time.process_time()
+        began = now()
         if not tried:
             proof.spend(task.instance, count := Budget())
             task.begin(count)
         elif began + seconds > task.deadline:
             return
         value = proof.value(task.instance, task.objective)
-        seconds = max(seconds, time.process_time() - began)
+        seconds = max(seconds, now() - began)
         if all(value > known for known, _ in tried):
             yield Proposal(proof, value)
         tried.append((value, proof))

@@ -8,11 +8,12 @@ from typing import Any
 
 import numpy as np
 
+from bounds.clock import spend
 from bounds.slot_kernels import follow
 from bounds.subgradient import Floats, ascend
 from bounds.task import Proposal, Task, most_options
 from bounds.tuning import Options, option
-from kvcore.certificates.budget import LOOK_WORK, Budget
+from kvcore.certificates.budget import Budget, Work
 from kvcore.certificates.proof import InvalidCertificate
 from kvcore.certificates.slot_dual import PricedRequests, SlotDual
 from kvcore.certificates.slot_graph import MOST_SLOTS
@@ -45,7 +46,7 @@ def check_size(task: Task) -> None:
     if (options := most_options(task.instance)) > DualOptions.given().most_options:
         raise BadInput(f"prices of slots take requests with few options, and these may have {options}")
     count = Budget()
-    count.spend("the options of requests", 16 * LOOK_WORK * options)
+    count.spend("the options of requests", 16 * Work.look * options)
     task.begin(count)
 
 
@@ -92,6 +93,7 @@ class PriceAscent:
     def evaluate(self, prices: Floats) -> tuple[float, Floats]:
         """Return the bound by prices, and what the cheapest ways take beyond the limits."""
         graphs, whole = self.requests.graphs, self.whole(prices)
+        spend(self.slots * (len(graphs.idle) + len(graphs.next)) / 200)  # units of work, of a microsecond
         rows = values(graphs, whole, 0, self.scale, self.last)
         total, taken = -int((self.limits * whole).sum()), np.zeros(whole.shape)
         for (start, arrival), count in self.requests.counts.items():

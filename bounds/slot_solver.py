@@ -1,15 +1,18 @@
 """The method `slots`: the search of `kvcore.certificates.slots`, with prices sought where its states survive."""
 
+from __future__ import annotations
+
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Any
 
 import numpy as np
 
 from bounds import slot_dual
+from bounds.clock import TRY, spend
 from bounds.rising_targets import Attempt, rising_targets
 from bounds.slot_kernels import demand
 from bounds.subgradient import Floats, ascend
@@ -47,6 +50,36 @@ class SlotOptions(Options):
 
 class OutOfTime(Exception):
     """The deadline has passed."""
+
+
+@dataclass
+class Layers:
+    """The layers of a search, and what it tried for each state of the last; `steer` looks at each."""
+
+    search: SlotSearch
+    steer: Callable[[Layers, Layer, Any], None]
+    all: list[Layer] = field(default_factory=list)
+    tries: int = 0
+    states: int = 1
+    tries_per_state: float = 0.0
+
+    def look(self, layer: Layer, cut: Any) -> bool:
+        """Keep a layer; return whether there is room for more."""
+        self.all.append(layer)
+        self.tries_per_state, self.tries = (self.search.tries - self.tries) / max(1, self.states), self.search.tries
+        self.steer(self, layer, cut)
+        self.states = int((~cut).sum())
+        held = sum(int(each.keys.nbytes + each.choice.nbytes) for each in self.all)
+        return held <= 2**31  # bytes kept for a schedule
+
+
+def path_to(layers: Sequence[Layer], entry: int) -> list[tuple[Any, Any]]:
+    """Return the keys from the start to an entry of the last layer, each with the options before it."""
+    path = []
+    for layer in reversed(layers):
+        path.append((layer.keys[entry].copy(), layer.choice[entry].copy()))
+        entry = int(layer.parent[entry])
+    return path[::-1]
 
 
 class SlotSolver:
@@ -168,7 +201,7 @@ class SlotSolver:
         )  # fmt: skip
         return Vector(since, self._whole(search, best, since))
 
-    def run(self, target: int, most_tries: int = MOST_TRIES, *, beam: bool = False) -> tuple[SlotSearch, Outcome]:
+    def run(self, target: int, most_tries: int = MOST_TRIES, *, beam: bool = False) -> tuple[Layers, Outcome]:
         """Look for a schedule below a target (in units of 1/lcm of the outputs, for normalized-latency).
 
         With `beam`, only the states of a slot are followed from which most may still be spent; nothing is proved then.
@@ -177,37 +210,41 @@ class SlotSolver:
         self.ascend_root(search, self.options.root_rounds if self.root is None else self.options.rounds)
         # ten million tries take a second
         most_tries = int(min(most_tries, 10_000_000 * self.task.seconds_left))
-        outcome = search.run(MOST_STATES, most_tries, traced=True, steer=self._beam if beam else self._steer)
-        return search, replace(outcome, proved=outcome.proved and not beam)
+        layers = Layers(search, self._beam if beam else self._steer)
+        outcome = search.run(MOST_STATES, most_tries, layers.look)
+        spend(TRY * outcome.tries)
+        return layers, replace(outcome, proved=outcome.proved and not beam)
 
     def search(self, target: int, most_tries: int, *, beam: bool = False) -> Attempt:
         """Return what `run` proves or finds."""
-        search, outcome = self.run(target, most_tries, beam=beam)
-        proof = None
+        layers, outcome = self.run(target, most_tries, beam=beam)
+        search, proof = layers.search, None
         if outcome.proved:
             proof = Slots(
                 target=target, scale=search.scale, strict=self.local.strict, states=outcome.states,
                 tries=outcome.tries, prices=tuple(map(_as_rows, search.vectors)),
             )  # fmt: skip
-        return Attempt(proof, None if outcome.cost is None else schedule_on(self.instance, search, outcome.path))
+        if outcome.cost is None:
+            return Attempt(proof, None)
+        return Attempt(proof, schedule_on(self.instance, search, path_to(layers.all, outcome.end)))
 
-    def _beam(self, search: SlotSearch, layer: Layer, cut: Any) -> None:
+    def _beam(self, layers: Layers, layer: Layer, cut: Any) -> None:
         if self.task.is_over():
             raise OutOfTime
         alive = np.flatnonzero(~cut[: layer.size])
         spent = layer.cost[alive] - layer.room[alive]
         cut[alive[np.argsort(spent, kind="stable")[300:]]] = True
 
-    def _steer(self, search: SlotSearch, layer: Layer, cut: Any) -> None:
+    def _steer(self, layers: Layers, layer: Layer, cut: Any) -> None:
         """While further prices cut more states than they cost."""
         if self.task.is_over():
             raise OutOfTime
-        options, requests = self.options, len(search.kind)
+        options, search, requests = self.options, layers.search, len(layers.search.kind)
         per_state = len(search.graphs.next) / len(search.graphs.idle)
         evaluated = per_state * (len(search.graphs.idle) + options.sample * requests)
         worth = options.rounds * (search.slots - search.tick) * evaluated
         # what following a state takes: options for each request, and its tries; a vector pays if it cuts more
-        following = 50.0 * requests + 10.0 * search.tries_per_state
+        following = 50.0 * requests + 10.0 * layers.tries_per_state
         failed = 0
         for _ in range(6):
             alive = np.flatnonzero(~cut[: layer.size])
@@ -283,7 +320,7 @@ def climb(task: Task, options: SlotOptions | None = None) -> Iterator[Proposal |
 
 def _as_rows(vector: Vector) -> SlotPrices:
     rows = [tuple(int(x) for x in np.trim_zeros(row, "b")) for row in vector.prices]
-    return SlotPrices(since=vector.since, **{limit.name: row for limit, row in zip(LIMITS, rows, strict=True)})
+    return SlotPrices(since=vector.first_slot, **{limit.name: row for limit, row in zip(LIMITS, rows, strict=True)})
 
 
 def schedule_on(instance: Instance, search: SlotSearch, path: list[tuple[Any, Any]]) -> Schedule:
@@ -352,11 +389,11 @@ def _completed(instance: Instance, real: dict[int, int]) -> list[dict[int, int]]
         ahead = np.argsort(-layers[-1].keys[:size].sum(axis=1), kind="stable")
         done = [int(e) for e in ahead if search.graphs.done[layers[-1].keys[e]].all()]
         if done:
-            return _follow(search, search.path(layers, done[0]), real)
+            return _follow(search, path_to(layers, done[0]), real)
         cut = np.ones(size, bool)
         cut[ahead[:200]] = False  # of requests with no first token to come
         layers.append(
-            expand(layers[-1], cut, search.kind, search.graphs, free, lists, np.empty_like(nothing), 10**9, True)[0]
+            expand(layers[-1], cut, search.kind, search.graphs, free, lists, np.empty_like(nothing), 10**9)[0]
         )
     return []
 

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
+from bounds.clock import now, spend
 from bounds.shares import corners
-from bounds.speed_kernels import Fees, RequestWork, Shape, pay, pay_by
+from bounds.speed_kernels import Fees, RequestWork, Shape, pay
 from bounds.task import Proposal, Task
 from bounds.tuning import Options, option
 from kvcore.certificates.budget import Budget
@@ -110,27 +110,27 @@ class _Search:
         best, end = self.best, self.task.deadline
         several = None if best is None else self._several()
         if best is not None and several is not None:
-            each = max(0.0, end - time.process_time()) / self.options.trial_parts
+            each = max(0.0, end - now()) / self.options.trial_parts
             for one, rounds in ((best, 2 * self.options.trial_rounds), (several, self.options.rounds)):
-                one.rise(rounds, time.process_time() + each)  # several begin lower
+                one.rise(rounds, now() + each)  # several begin lower
             if several.value > best.value:
                 self.best = several
                 several.rise_finer(end)
                 return
         if best is not None and best.division.memory:
-            each = max(0.0, end - time.process_time()) / self.options.trial_parts
-            best.rise(self.options.trial_rounds, time.process_time() + each)
+            each = max(0.0, end - now()) / self.options.trial_parts
+            best.rise(self.options.trial_rounds, now() + each)
             self.best = None
             self._try(best.division.replace(memory=0, slot=1), best.inflated)
             self._inflate()
             if self.best is not None:
-                self.best.rise(self.options.trial_rounds, time.process_time() + each)
+                self.best.rise(self.options.trial_rounds, now() + each)
             if self.best is None or self.best.value < best.value:
                 self.best = best
         if self.best is not None:
             self._compare(self.best)
-            now = time.process_time()
-            self.best.rise(self.options.rounds, now + self.options.unordered * max(0.0, end - now))
+            left = max(0.0, end - now())
+            self.best.rise(self.options.rounds, end - (1 - self.options.unordered) * left)
             self.best.refine(end)
             self.best.rise(self.options.rounds, end - self.options.check_rounds * self.best.seconds)
 
@@ -144,7 +144,7 @@ class _Search:
         # a line with less than a twentieth of the work of another has no prices
         rows = [row for row in rows if row[1] > 0.05 * most]
         rows = sorted(rows, key=lambda row: -row[0])[: 1 + self.options.lines]
-        if len(rows) < 2 or time.process_time() > self.task.deadline:
+        if len(rows) < 2 or now() > self.task.deadline:
             return None
         more = tuple(PricedLine(functions=functions) for *_, functions in rows[1:])
         return Ascent(_division(rows[0][2], 0).replace(lines=more), self.needs, 1.0)
@@ -152,13 +152,13 @@ class _Search:
     def _compare(self, best: Ascent) -> None:
         other = Ascent(best.division.replace(slot=1), self.needs, best.inflated)
         other.fee = self.options.fees[1]
-        each = max(0.0, self.task.deadline - time.process_time()) / self.options.trial_parts
+        each = max(0.0, self.task.deadline - now()) / self.options.trial_parts
         for one in (best, other):  # the larger part is behind at first
-            one.rise(2 * self.options.trial_rounds, time.process_time() + each)
+            one.rise(2 * self.options.trial_rounds, now() + each)
         self.best = max(best, other, key=lambda one: one.value)
 
     def _divide(self) -> None:
-        tried, slots, begun = self.best, self.needs.slots, time.process_time()
+        tried, slots, begun = self.best, self.needs.slots, now()
         late = begun + (1 - self.options.unordered) * (self.task.deadline - begun)
         while tried is not None and self.options.finer * self.needs.slots <= self.options.most_slots:
             # slots of less than a 32nd of the mean time alone are not tried
@@ -180,7 +180,7 @@ class _Search:
 
     def _try(self, division: Speed, inflated: float, gains: float = 1.0) -> bool:
         """Whether these prices are enough better, and so taken; after the deadline only the first."""
-        if self.best is not None and time.process_time() > self.task.deadline:
+        if self.best is not None and now() > self.task.deadline:
             return False
         tried = Ascent(division, self.needs, inflated)
         if better := self.best is None or tried.value > gains * self.best.value:
@@ -261,7 +261,7 @@ class Ascent:
             self.rise(options.rounds, end)
             most = 2 * self.slots > options.most_slots
             stop = self.division.slot == 1 or most or self.value < 1.003 * before
-            if stop or time.process_time() + options.finer * options.check_rounds * self.seconds > end:
+            if stop or now() + options.finer * options.check_rounds * self.seconds > end:
                 return
             if self.shape.ordered and not self.ordered_by(deadline, options.finer):
                 return
@@ -296,17 +296,18 @@ class Ascent:
         slots = paid / (self.work.rate @ self.work.requests) / self.shape.slot  # no request looks at more, in the mean
         slots = slots if self.within is None else self.value / self.shape.slot
         pairs = times * self.shape.cells * len(self.work.arrival) * slots**2 / 2
-        in_time = 4e4 * (deadline - time.process_time())  # pairs that the check looks at in a second
+        in_time = 4e4 * (deadline - now())  # pairs that the check looks at in a second
         return bool(pairs <= min(self.options.ordered_pairs, in_time))
 
     def _evaluate(self) -> None:
-        began = time.process_time()
+        began = now()
+        spend(len(self.rows.parts) / 4)
         value, usage = self._above() if self.within is None else self._latest()
         momentum, taken = self.options.momentum, np.clip(usage / self.shape.slot, -1, 1)
         self.drift = momentum * self.drift + (1 - momentum) * taken
         if value > self.value:
             self.value, self.best, self.gained = value, (self.price, self.rows.parts), self.round
-        self.seconds = time.process_time() - began
+        self.seconds = now() - began
 
     def _above(self) -> tuple[float, Floats]:
         fees = self.rows.fees(self.fee * (self.round > 0))
@@ -344,7 +345,7 @@ class Ascent:
             if k % 50 == 0:
                 before, reached = reached, self.value
             # it ends where the bound grew by a smaller part in 50 rounds
-            if time.process_time() > deadline or reached - before < 2e-4 * abs(reached):
+            if now() > deadline or reached - before < 2e-4 * abs(reached):
                 return
             if self.round == 0:
                 self.rows.begin()
@@ -438,14 +439,16 @@ class _Needs:
         def fastest(work: Floats) -> Floats:
             return np.maximum(max(1.0, whole), fixed + work)
 
-        amount = np.where(more & (each > 0), parts / np.maximum(each, 1e-300), np.maximum(count, 1))
-        return RequestWork(
-            self.requests, self.arrival, alone, self.rate, np.where(more, before, 0.0), fastest(before),
-            np.where(more, alone - begun, 0.0), amount,
-            self.arrival + np.where(more, begun, 0.0), each, np.maximum(fastest(each), np.where(more, least, 0.0)),
-            np.where(more, sums - before - parts, 0.0), heavy.astype(float),
-            heads, np.maximum(1.0, bases + heads), np.where(more, besides, 0.0),
-        ), fixed, np.vstack((sums, all_work))  # fmt: skip
+        needs = RequestWork(
+            requests=self.requests, arrival=self.arrival, alone=alone, rate=self.rate,
+            first=np.where(more, before, 0.0), time=fastest(before), after=np.where(more, alone - begun, 0.0),
+            count=np.where(more & (each > 0), parts / np.maximum(each, 1e-300), np.maximum(count, 1)),
+            begin=self.arrival + np.where(more, begun, 0.0), each=each,
+            least=np.maximum(fastest(each), np.where(more, least, 0.0)),
+            extra=np.where(more, sums - before - parts, 0.0), heavy=heavy.astype(float),
+            heads=heads, quick=np.maximum(1.0, bases + heads), besides=np.where(more, besides, 0.0),
+        )  # fmt: skip
+        return needs, fixed, np.vstack((sums, all_work))
 
     def _line(self, work: Floats, first: Integers) -> tuple[Floats, Floats, Floats]:
         heads, sums = work[first[:-1]], np.add.reduceat(work, first[:-1])
@@ -560,8 +563,7 @@ def evaluate(
     work: RequestWork, shape: Shape, price: Floats, fees: Fees | None = None, within: float | None = None
 ) -> tuple[float, Floats]:
     """Return what requests take and pay (`within` a flow time: pay) above the prices, and a subgradient."""
-    usage, none = 0 * price, np.zeros(len(work.arrival) + 1, np.int64)
-    fees = fees or Fees(0.0, none, none, np.zeros(0), np.zeros(0))
-    given = work, shape, fees
-    paid = pay(*given, price, usage) if within is None else pay_by(*given, price[0], usage[0], within)
-    return paid - shape.slot * price.sum(), usage - shape.slot
+    free, none = np.pad(price, ((0, 0), (0, 1))), np.zeros(len(work.arrival) + 1, np.int64)
+    fees, usage = fees or Fees(0.0, none, none, np.zeros(0), np.zeros(0)), 0 * free
+    paid = pay(work, shape, fees, free, usage, -1.0 if within is None else within)
+    return paid - shape.slot * price.sum(), usage[:, :-1] - shape.slot

@@ -1,11 +1,12 @@
 """What a bounding method takes and gives."""
 
 import math
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from bounds import clock
+from bounds.clock import now
 from bounds.tuning import Options, option
 from kvcore.certificates.alone import Alone
 from kvcore.certificates.budget import MOST_WORK, Budget
@@ -22,10 +23,20 @@ class LadderOptions(Options):
 
     slack: float = option(2.0, "a checker counts its work for the worst case: so many times what it mostly takes")
 
+    first = 0.25  # part of the time in which each way has its first turn
+
+
+class NoTime(BadInput):
+    """The first proof of a way takes `more` seconds than are left."""
+
+    def __init__(self, seconds: float, left: float) -> None:
+        super().__init__(f"one evaluation takes about {seconds:.1f} s, and {left:.1f} s are left: give it more time")
+        self.more = seconds - left
+
 
 @dataclass
 class Task:
-    """The instance, the objective, and the deadline (by `time.process_time`), which may change meanwhile.
+    """The instance, the objective, and the deadline (by `bounds.clock.now`), which may change meanwhile.
 
     `upper`, the value of a known schedule, only says where a proof may stop; `news` gives that of one that others found
     meanwhile. By `end` the first proof has to be there. `finds`: schedules are worth a search, too.
@@ -41,21 +52,24 @@ class Task:
 
     def is_over(self) -> bool:
         """Whether the deadline has passed."""
-        return time.process_time() > self.deadline
+        return now() > self.deadline
+
+    def stops(self) -> bool:
+        """Whether the deadline has passed, asked after each slice of a search over labels."""
+        clock.spend(clock.SLICE)
+        return self.is_over()
 
     @property
     def seconds_left(self) -> float:
         """Processor seconds until the deadline."""
-        return max(0.0, self.deadline - time.process_time())
+        return max(0.0, self.deadline - now())
 
     def begin(self, budget: Budget) -> None:
-        """Raise BadInput if an evaluation, by its use of a fresh budget, ends after `end`."""
-        seconds, left = (
-            (MOST_WORK - budget.work) / (LadderOptions.given().slack * 10**9),
-            max(0.0, self.end - time.process_time()),
-        )
+        """Raise NoTime if an evaluation, by its use of a fresh budget, ends after `end`."""
+        seconds = (MOST_WORK - budget.work) / (LadderOptions.given().slack * 10**9)
+        left = max(0.0, self.end - now())
         if seconds > left:
-            raise BadInput(f"one evaluation takes about {seconds:.1f} s, and {left:.1f} s are left: give it more time")
+            raise NoTime(seconds, left)
 
 
 class Proposal(NamedTuple):

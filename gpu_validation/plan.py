@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpu_validation.allocator import Allocator, Piece
+from kvcore.errors import BadInput
 from kvcore.instance import Instance, Request
 from kvcore.referee import verify_schedule
 from kvcore.schedule import Batch, Schedule
@@ -111,9 +112,11 @@ def make_plan(instance: Instance, schedule: Schedule) -> EnginePlan:
     """Execute a schedule ahead of time.
 
     Raises:
-        InvalidSchedule, BadInput: by the referee.
+        InvalidSchedule, BadInput: by the referee. BadInput: requests share contents.
         Mismatch: the blocks of a batch differ from the referee's memory.
     """
+    if instance.contents:
+        raise BadInput(f"{instance.name}: requests share contents, which the engine keeps apart; it replays none")
     trace = verify_schedule(instance, schedule)
     planner = _Planner(instance, trace)
     batches = [

@@ -11,6 +11,7 @@ from kvcore.errors import MissingTool as MissingTool
 from kvcore.instance import Instance as Instance
 from kvcore.instance import Machine as Machine
 from kvcore.instance import Request as Request
+from kvcore.instance import Node as Node
 from kvcore.instance import Segment as Segment
 from kvcore.instance import Call as Call
 from kvcore.instance import Slo as Slo
@@ -56,6 +57,7 @@ from kvcore.files import read_schedule as read_schedule
 from kvcore.files import write_text as write_text
 from kvcore.certificates import read_certificate as read_certificate
 from workloads.coarsen import coarsen as coarsen
+from workloads.own import own as own
 from kvbound.distortion import distortion as distortion
 
 # Policies, optima, bounds

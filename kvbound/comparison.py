@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Literal
@@ -51,6 +51,7 @@ def compare(
     time_limit: float | None = None,
     threads: int = 1,
     *,
+    work: int | None = None,
     against: Against = "optimum",
     window: Fraction | None = None,
     schedules: Mapping[str, Schedule] | None = None,
@@ -62,10 +63,10 @@ def compare(
     `policies` are names (None: the usual ones; one text may hold several, with commas), Policy objects or classes, or
     functions, as `get_policy` takes them. They are measured against the optimum (or its bounds), the best lower bound,
     or nothing. `time_limit` is in processor seconds, for each policy and each optimum (None: 60 for an optimum, none
-    for policies); `window` is that of `kvcore.metrics`. A policy that cannot run, or not in time, has a row that says
-    why. `schedules`, by name, come from others (`kv.read_run`, `kv.read_schedule`): InvalidSchedule if one breaks a
-    rule. Without `traces` only the best policy's schedule is kept, which saves most of the memory; others cannot be
-    drawn.
+    for policies); `work` limits the counted work of each optimum instead. `window` is that of `kvcore.metrics`. A
+    policy that cannot run, or not in time, has a row that says why. `schedules`, by name, come from others
+    (`kv.read_run`, `kv.read_schedule`): InvalidSchedule if one breaks a rule. Without `traces` only the best policy's
+    schedule is kept, which saves most of the memory; others cannot be drawn.
     """
     usual = USUAL if instance.machine.evict else USUAL_WITHOUT_EVICTION
     names = usual if policies is None else policy_names(policies) if isinstance(policies, str) else policies
@@ -87,11 +88,11 @@ def compare(
         ]
         with watch(f"{instance.name}: {against}, {WORDS[kind]}") as progress:
             if against == "bound":
-                optima[kind] = best_bound(freed, objective, time_limit=time_limit, progress=progress)
+                optima[kind] = best_bound(freed, objective, time_limit=time_limit, work=work, progress=progress)
             else:
                 known = {label: schedule for _, label, schedule in sorted(rows, key=lambda row: row[0])[:1]}
                 optima[kind] = solve(
-                    freed, objective, time_limit=time_limit, threads=threads, known=known, progress=progress
+                    freed, objective, time_limit=time_limit, work=work, threads=threads, known=known, progress=progress
                 )
         interrupted = optima[kind].stopped == Stop.INTERRUPTED
         for value, label, schedule in rows:
@@ -152,10 +153,13 @@ class Comparison:
         """Return the table of values, a row for each schedule."""
         columns = ["schedule", *tables.value_columns(units_of(self.instance), self.objective, "value", "mean")]
         columns += [f"/ {SHORT[kind]}" for kind in self.optima]
-        columns += ["without calls"] * len(tables.without_calls(None, self.instance, self.objective))
-        said = any(row["handling"] or "error" in row for row in rows)
-        cells = [[*self._cells(row), *[tables.handling_text(row)] * said] for row in rows]
-        return Cells([*columns, *["handling of calls"] * said], cells, range(1, len(columns)))
+        columns += tables.without_calls_column(self.instance, self.objective)
+        calls, failed = (any(row.get(key) for row in rows) for key in ("handling", "error"))
+        said = ["handling of calls"] * calls + ["why not"] * failed
+        cells = [
+            [*self._cells(row), *[tables.handling_text(row)] * calls, *[tables.why_not(row)] * failed] for row in rows
+        ]
+        return Cells([*columns, *said], cells, range(1, len(columns)))
 
     def _cells(self, row: dict[str, Any]) -> list[object]:
         values = (row["value"], row["mean"])
@@ -169,6 +173,19 @@ class Comparison:
             *(decimal(row["ratio_to_bound"][kind]) for kind in self.optima),
             *tables.without_calls(values[0], self.instance, self.objective),
         ]
+
+    def verdicts(self, took: Callable[[Result], str] = lambda optimum: "") -> list[str]:
+        """Say what was proved for each handling, and how much of a gap may be the bound's."""
+        lines = []
+        for kind, optimum in self.optima.items():
+            lines.append(verdict(kind, optimum, took(optimum)))
+            mine = [run for run in self.policies if run.row["instance_sha256"] == optimum.instance.sha256]
+            first = next((run for run in mine if run.row["value"] is not None), None)
+            if first and optimum.value and optimum.bound and optimum.value > optimum.bound > 0:
+                over = Fraction(first.row["value"]) / Fraction(optimum.value)
+                lines.append(f"the best found is {float(Fraction(optimum.value) / Fraction(optimum.bound)):.3g} times "
+                             f"the bound; {first.label} {float(over):.3g} times the best found")  # fmt: skip
+        return lines
 
     def figure(self, path: str | None = None) -> Figure:
         """Draw every schedule, one column each, on the same axes; save it if a `path` is given."""
@@ -230,13 +247,12 @@ class Comparison:
         """Return the report of the comparison."""
         from kvbound.report import Report
 
-        verdicts = [verdict(kind, optimum) for kind, optimum in self.optima.items()]
         return Report(
             self.instance,
             rows := self.rows(),
             self.schedules(),
             self.summary(rows),
-            verdicts or [UNMEASURED],
+            self.verdicts() or [UNMEASURED],
             {WORDS[kind]: optimum for kind, optimum in self.optima.items()},
             self.ladder_rows(),
             self.explained() if len(self.instance.requests) <= DRAWABLE else [],
@@ -244,13 +260,13 @@ class Comparison:
 
 
 def ladder_of(optimum: Result) -> list[dict[str, Any]]:
-    """Return a row for each bound of the ladder, lowest first; without a ladder, for the proved bound."""
+    """Return a row for each bound of the ladder, lowest first, and for a proved one above them."""
     row = {**optimum.to_json(), "value": None}
     rungs = [rung.row(optimum.objective) for rung in optimum.ladder or () if rung.bound is not None]
-    if not rungs:
-        return [{**row, "label": "bound"}] if optimum.value is not None else []
     rungs.sort(key=lambda rung: Fraction(rung["bound"]))
-    return [{**row, "label": f"bound: {rung['method']}", "bound": rung["bound"]} for rung in rungs]
+    rows = [{**row, "label": f"bound: {rung['method']}", "bound": rung["bound"]} for rung in rungs]
+    beyond = optimum.bound is not None and all(Fraction(optimum.bound) > Fraction(rung["bound"]) for rung in rungs)
+    return [*rows, {**row, "label": f"bound: {optimum.proved_by}" if rungs else "bound"}] if beyond else rows
 
 
 def _ratio(value: int | str | None, optimum: Result) -> str | None:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import csv
 import re
 from collections.abc import Callable, Iterable, Mapping
 from fractions import Fraction
 from importlib import import_module
+from io import StringIO
 from typing import Any
 
 from kvbound.comparison import Comparison
 from kvcore.errors import BadInput, MissingTool
+from kvcore.files import write_text
 from kvcore.metrics import Value, flow_time, ttft
 from kvcore.result import LogEntry, Result, Rung
 from kvcore.trace import RequestTrace, Trace
@@ -62,6 +65,21 @@ def to_dataframe(thing: Trace | Result | Comparison | Sweep | Rows, view: str | 
         elif given and any("/" in str(cell) for cell in given) and all(FRACTION.fullmatch(str(cell)) for cell in given):
             frame[name] = [None if cell is None else float(Fraction(cell)) for cell in cells]
     return frame
+
+
+def write_rows(file: str, rows: Rows) -> None:
+    """Write rows of `simulate` or `compare` as CSV or, by the name, as parquet (MissingTool: pandas or pyarrow)."""
+    flat = [_row(row) for row in rows]
+    if file.endswith(".parquet"):
+        try:
+            to_dataframe(flat).to_parquet(file)
+        except ImportError:
+            raise MissingTool("parquet needs pyarrow, which is not installed: pip install pyarrow") from None
+        return
+    lines = csv.DictWriter(text := StringIO(), list(dict.fromkeys(key for row in flat for key in row)))
+    lines.writeheader()
+    lines.writerows({key: "" if cell != cell else cell for key, cell in row.items()} for row in flat)
+    write_text(file, text.getvalue())
 
 
 def _row(row: Mapping[str, Any]) -> dict[str, Any]:

@@ -29,6 +29,12 @@ def facts_in_words(instance: Instance, sizes: Sizes) -> list[str]:
         f"a batch takes {_budgets(machine, units)}; {switches}",
         f"a batch lasts {_cost(instance.cost, units)}",
     ]
+    if instance.contents:
+        blocks, paths = sum(node.blocks for node in instance.contents), sum(map(bool, instance.parts))
+        lines.append(
+            f"contents of {blocks:,} blocks in {len(instance.contents):,} nodes, on the paths of {paths:,} requests; "
+            f"{'' if machine.same_batch else 'no '}reuse in the batch that computes a block"
+        )
     grid = instance.coarsening
     if grid is not None:
         fine = grid.slot_ticks * grid.fine_tick_seconds
@@ -55,16 +61,19 @@ def request_cells(instance: Instance, most: int) -> tuple[Cells, str]:
     """Return the first requests as a table with its caption, with weights and output limits if any."""
     units, weighted = units_of(instance), any(request.weight != 1 for request in instance.requests)
     limited = any(request.max_new for request in instance.requests)
-    columns = ("request", f"arrival, {units.time}", "prompt", "decode and calls", "output", "peak")
+    shared = bool(instance.contents)
+    columns: tuple[str, ...] = ("request", f"arrival, {units.time}", "prompt", "decode and calls", "output", "peak")
     cells = [
         (r.id, units.text(r.arrival), r.prompt, segments_in_words(r.segments, units), r.output, r.peak)
         + (r.weight,) * weighted
         + (r.max_new,) * limited
+        + (r.path and f"{r.path[0]}, {r.path[1]}",) * shared
         for r in instance.requests[:most]
     ]
     more = len(instance.requests) > most
     caption = "Requests" + (f": the first {most}, of {len(instance.requests):,}" if more else "")
-    return Cells(columns + ("weight",) * weighted + ("max_new",) * limited, cells, (1, 2, 4, 5, 6, 7)), caption
+    columns += ("weight",) * weighted + ("max_new",) * limited
+    return Cells(columns + ("path",) * shared, cells, (1, 2, *range(4, len(columns)))), caption
 
 
 def _limit(limit: int | None) -> str:

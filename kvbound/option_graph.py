@@ -17,11 +17,13 @@ def request_graph(instance: Instance, request: str) -> nx.MultiDiGraph:
 
     Nodes are `LocalState`s without time: `wait` is 1 before the arrival and while a call runs, else 0. An edge is a
     batch's option, with tokens `drop`, `swap_out`, `swap_in` and `work`; or `waits`, until it is ready. The graph has
-    `start` and `end`. BadInput for an unknown id, and for too many options.
+    `start` and `end`. BadInput for an unknown id, for too many options, and for contents that requests share.
     """
     found = next((each for each in instance.requests if each.id == request), None)
     if found is None:
         raise BadInput(f"{instance.name} has no request {request!r}")
+    if instance.contents:
+        raise BadInput(f"{instance.name}: what a request may do depends on the contents that it shares with others")
     if most_options(instance.replace(requests=(found,))) > MOST_OPTIONS:
         raise BadInput(f"request {request!r} has too many options to look at; coarsen the instance first")
     rules = RequestOptions(instance.machine, found)

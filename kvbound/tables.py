@@ -65,6 +65,12 @@ def title(result: Result) -> str:
     return {"optimal": "optimum", "claimed": result.standing}.get(result.status, "best found")
 
 
+def by_clock(result: Result) -> str:
+    """Say how long it took by the clock, where that is more."""
+    differs = result.clock_seconds > 1.1 * result.seconds + 1
+    return f" ({result.clock_seconds:.2f} s by the clock)" if differs else ""
+
+
 def because(result: Result) -> str:
     """Say why no schedule is below the bound: the certificate, or the argument of a claim."""
     if result.certificate is not None and result.certified_bound == result.bound:
@@ -138,6 +144,11 @@ def without_calls(value: int | str | None, instance: Instance, objective: str) -
     return [None if value is None else units_of(instance).text((Fraction(value) - calls) / len(instance.requests))]
 
 
+def without_calls_column(instance: Instance, objective: str) -> list[str]:
+    """Return the heading of that cell."""
+    return [f"mean without calls, {units_of(instance).time}"] * len(without_calls(None, instance, objective))
+
+
 def value_columns(units: Units, objective: str, *names: str) -> list[str]:
     """Return the headings of an objective's columns."""
     return [f"{name}, {units.of(objective)}" for name in names]
@@ -153,7 +164,7 @@ def explained_cells(rows: Sequence[Explained], units: Units) -> list[Cells]:
         f"of all requests, {units.time}",
         "all",
         *(WAITS.get(kind, kind) for kind in spent),
-        *(["/ without calls"] if calls else []),
+        *(["over the bound, without calls"] if calls else []),
     ]
     return [
         Cells(until, [
@@ -217,11 +228,15 @@ def _signed(ticks: Fraction, units: Units) -> str:
     return ("+" if ticks > 0 else "-" if ticks < 0 else "") + units.text(abs(ticks))
 
 
+VERBS = (("works on", "work"), ("drops", "drop"), ("swaps out", "swap_out"), ("swaps in", "swap_in"),
+         ("forgets of", "forget"), ("reuses for", "reuse"))  # fmt: skip
+
+
 def _batch(batch: Batch | None, other: Batch | None, units: Units) -> str:
     if batch is None:
         return "has ended"
     does = []
-    for verb, name in (("works on", "work"), ("drops", "drop"), ("swaps out", "swap_out"), ("swaps in", "swap_in")):
+    for verb, name in VERBS:
         mine, theirs = getattr(batch, name), {} if other is None else getattr(other, name)
         listed = [f"{id} ({tokens:,})" for id, tokens in mine.items() if theirs.get(id) != tokens]
         same = len(mine) - len(listed)
@@ -253,10 +268,15 @@ def _few(names: list[str]) -> list[str]:
     return names[:NAMED] + ([f"{len(names) - NAMED} more"] if len(names) > NAMED else [])
 
 
+def why_not(row: dict[str, Any]) -> str | None:
+    """Say why a policy did not run."""
+    if "error" not in row:
+        return None
+    return str(row["error"]).removeprefix(f"policy {row['policy']} ").replace(f" on {row['instance']}:", ":")
+
+
 def handling_text(row: dict[str, Any]) -> str:
-    """Count a row's handlings; of a policy that did not run, say why."""
-    if "error" in row:
-        return str(row["error"]).removeprefix(f"policy {row['policy']} ").replace(f" on {row['instance']}:", ":")
+    """Count a row's handlings."""
     counts = Counter(row["handling"].values())
     return ", ".join(f"{counts[how]} {how}" for how in ("preserve", "discard", "swap", "mixed") if counts[how]) or "-"
 

@@ -97,8 +97,8 @@ def _moves(trace: Trace, request: RequestTrace, tid: int) -> Iterator[Event]:
     for move in request.moves:
         batch = trace.batches[move.batch]
         args = {"request": request.request.id, "batch": move.batch, "tokens": move.tokens}
-        if move.kind == "drop":
-            yield {"ph": "i", "s": "t", "name": "drop", "cat": "move", "tid": tid, "ts": batch.start, "args": args}
+        if move.kind in ("drop", "reuse"):
+            yield {"ph": "i", "s": "t", "name": move.kind, "cat": "move", "tid": tid, "ts": batch.start, "args": args}
         else:
             name = move.kind.replace("_", " ")
             yield _complete(TRANSFERS, f"{name} {request.request.id}", "transfer", batch.start, batch.end, args)

@@ -18,15 +18,22 @@ class Waste:
     queued: int = 0
     transfer: int = 0
     recomputation: int = 0
+    retained: int | None = None  # None: the instance has no contents
+
+    def __repr__(self) -> str:
+        return f"Waste({', '.join(f'{name}={ticks}' for name, ticks in self._given().items())})"
 
     @property
     def total(self) -> int:
-        """All four parts together."""
-        return self.calls + self.queued + self.transfer + self.recomputation
+        """All parts together."""
+        return sum(self._given().values())
 
     def parts(self) -> dict[str, int]:
         """Return each part and the total, by name."""
-        return {**asdict(self), "total": self.total}
+        return {**self._given(), "total": self.total}
+
+    def _given(self) -> dict[str, int]:
+        return {name: ticks for name, ticks in asdict(self).items() if ticks is not None}
 
 
 def memory_waste(trace: Trace) -> Waste:
@@ -34,6 +41,9 @@ def memory_waste(trace: Trace) -> Waste:
     clock, found = _BatchTimes(trace), Waste()
     for request in trace.requests:
         _Account(clock, request, found).fill()
+    if trace.instance.contents:
+        found.retained = sum(run.retained * (run.ends[-1] - run.start) for run in trace.runs)
+        found.retained += sum(run.retained_after * (after.start - run.ends[-1]) for run, after in pairwise(trace.runs))
     return found
 
 

@@ -68,6 +68,11 @@ try:
             stamp = self._impl.locator.get_source_stamp()
             self._cache_file = _Files(self._cache_path, self._impl.filename_base, stamp)
 
+        def _index_key(self, sig: Any, codegen: Any) -> Any:
+            """Tell functions that were made with others from each other: numba would by numbers drawn in each run."""
+            given = [cell.cell_contents for cell in self._py_func.__closure__ or ()]
+            return sig, codegen.magic_tuple(), tuple(f"{one.__module__}.{one.__qualname__}" for one in given)
+
     def _kept(**how: Any) -> Callable[[Any], Any]:
         """Compile, and keep the code where a folder can be written."""
 

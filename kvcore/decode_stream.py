@@ -24,18 +24,15 @@ class Stream:
     """Continuing decodes: requests that generated a token in the batch before, and whose segment did not end.
 
     In each step all process and generate one token; others `leave` first. A batch in which none works is no step: they
-    pause together. Sums make a batch's cost independent of their number.
+    pause together. Sums make a batch's cost independent of their number. They hold their whole path.
     """
 
     def __init__(self, block: int) -> None:
         self.members: dict[str, RequestState] = {}
-        self.kv = 0
-        """Tokens on the device."""
-        self.blocks = 0
-        """Blocks on the device."""
+        self.kv = 0  # tokens on the device
+        self.blocks = 0  # blocks on the device
         self.steps = 0
-        self.batch = -1
-        """Of the latest step."""
+        self.batch = -1  # of the latest step
         self._clock = StreamClock()
         self._block = block
         self._phases: Counter[int] = Counter()  # (m - step) mod block: how many need a block when that is -step
@@ -72,7 +69,7 @@ class Stream:
             state.known += steps
             state.to_generate -= steps
             state.computed = max(state.computed, state.device)
-            state.blocks = -(-state.device // self._block)
+            state.blocks = -(-state.device // self._block) - state.path
         state.joined = state.ticket = -1
         self.kv -= state.device
         self.blocks -= state.blocks
@@ -143,6 +140,12 @@ class StreamExecution(Execution):
             self.stream.leave(state)
         return super().make_move(kind, state, tokens)
 
+    def forget(self, blocks_of: dict[str, int]) -> None:
+        """As `Execution.forget`; if it breaks a rule, the stream ends."""
+        super().forget(blocks_of)
+        for state in list(self.stream.members.values()) if self.broken else ():
+            self.stream.leave(state)
+
     def read_work(self, start: int, work: dict[str, int]) -> list[Work]:
         """Return the batch's work that R2 and R3 allow, but for the stream.
 
@@ -177,7 +180,7 @@ class StreamExecution(Execution):
         for work in works:
             if not self.work(*work):
                 self.ended.append(work.state)
-            elif work.state.trace.spans[-1].generated:
+            elif work.state.trace.spans[-1].generated and work.state.device >= work.state.path * self.machine.block:
                 self.stream.join(work.state)
             else:
                 self.unfinished.append(work.state)
@@ -205,7 +208,7 @@ class StreamExecution(Execution):
             return 0
         features = self.features([], [])
         most = min(most, stream.until_end(), MOST_BATCHES - self.count, LONGEST)
-        start, blocks, limit = self.end, self.blocks, self.machine.block_limit
+        start, blocks, limit, retained = self.end, self.blocks, self.machine.block_limit, self.resident.retained
         ends: list[int] = []
         devices: list[int] = []
         for step, duration in zip(range(most), self.cost.durations(features), strict=False):
@@ -225,7 +228,8 @@ class StreamExecution(Execution):
         self.count += len(ends) - 1
         self.end_segments()
         self.count += 1
-        self.runs.append(Run(start, _packed(ends), features, _packed(devices), self.blocks * block, self.host))
+        self.runs.append(Run(start, _packed(ends), features, _packed(devices), self.blocks * block, self.host,
+                             retained * block, self.resident.retained * block))  # fmt: skip
         return len(ends)
 
 

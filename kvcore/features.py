@@ -49,6 +49,7 @@ class Feature(StrEnum):
     TRANSFERS = "the cost of transfers"
     FUNCTIONS = "several cost functions"
     OWN_COST = "a cost of your own"
+    SHARED = "shared prefixes"
     FLOW = "total-flow-time"
     WEIGHTED = "weighted-flow-time"
     TTFT = "total-ttft"
@@ -105,10 +106,11 @@ MACHINE: dict[str, Row | None] = {
     "evict": _but(False, Feature.EVICT),
     "partial": _but(False, Feature.PARTIAL),
     "pause": _by({True: Feature.PAUSE, False: Feature.NO_PAUSE}),
+    "same_batch": _but(True, Feature.SHARED),
 }
 REQUEST: dict[str, Row | None] = {
     "weight": _but(1, Feature.WEIGHTS),
-    **_plain("id", "arrival", "prompt", "slo", "max_new", "segments"),
+    **_plain("id", "arrival", "prompt", "slo", "max_new", "path", "segments"),
 }
 SLO: dict[str, Row | None] = {
     **dict.fromkeys(("ttft", "latency", "normalized_latency"), _but(None, Feature.SLO)),
@@ -129,7 +131,10 @@ FUNCTION: dict[str, Row | None] = {
     **dict.fromkeys(("decode_kv", "prefill_kv", "prefill_pairs"), _but(0, Feature.ATTENTION)),
     **dict.fromkeys(("swap_out_tokens", "swap_in_tokens", "swap_outs", "swap_ins"), _but(0, Feature.TRANSFERS)),
 }
-INSTANCE = _plain("format", "version", "name", "tick_seconds", "machine", "cost", "requests", "coarsening")
+INSTANCE: dict[str, Row | None] = {
+    **_plain("format", "version", "name", "tick_seconds", "machine", "cost", "requests", "coarsening"),
+    "contents": _but((), Feature.SHARED),
+}
 NAMED = (INSTANCE, MACHINE, REQUEST, SLO, SEGMENT, CALL, FUNCTION)
 
 

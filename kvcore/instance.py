@@ -27,6 +27,7 @@ from pydantic import (
     model_validator,
 )
 
+from kvcore.contents import Part, Row, canonical, parts_of
 from kvcore.cost import Cost, OwnCost
 from kvcore.shown import Shown
 
@@ -47,6 +48,7 @@ def _printable(text: str) -> str:
 
 
 Name = Annotated[str, Field(max_length=200), AfterValidator(_printable)]
+Identifier = Annotated[str, Field(min_length=1, max_length=200), AfterValidator(_printable)]
 
 
 def _fraction(value: Any) -> Any:
@@ -130,6 +132,7 @@ class Machine(Noun):
     evict: bool = False
     partial: bool = False
     pause: bool = True
+    same_batch: Annotated[bool, Field(exclude_if=bool)] = True
 
     @model_validator(mode="after")
     def _prefill_within_batch(self) -> Self:
@@ -187,13 +190,15 @@ class SloTicks(NamedTuple):
 class Request(Noun):
     """Arrival, prompt, and segments."""
 
-    id: Annotated[str, Field(min_length=1, max_length=200), AfterValidator(_printable)]
+    id: Identifier
     arrival: Count = 0
     prompt: Positive
     weight: Positive = 1
     slo: Slo | None = None
     max_new: Annotated[Positive | None, Field(exclude_if=lambda limit: limit is None)] = None
     """Each segment's output limit, known to engines, unlike its length. It changes no rule."""
+    path: Annotated[tuple[str, Count] | None, Field(exclude_if=lambda path: path is None)] = None
+    """The node of `contents` where it ends, and its blocks there."""
     segments: Annotated[tuple[Segment, ...], Field(min_length=1)]
 
     @model_validator(mode="after")
@@ -276,6 +281,14 @@ def alike(requests: Iterable[Request]) -> list[list[int]]:
     return list(groups.values())
 
 
+class Node(Noun):
+    """Full blocks of KV that requests share, after its parent's last."""
+
+    id: Identifier
+    parent: str | None = None
+    blocks: Positive
+
+
 class Coarsening(Noun):
     """The rounding of an instance to blocks and slots (`workloads.coarsen`).
 
@@ -298,11 +311,12 @@ class Instance(Noun):
     """
 
     format: Literal["kvbound-instance"] = "kvbound-instance"
-    version: Annotated[int, Field(ge=1, le=1)] = 1
+    version: Annotated[int, Field(ge=1, le=2)] = 1  # 2 with contents, else 1, whatever was given
     name: Name = "instance"
     tick_seconds: PositiveFraction = Fraction(1)
     machine: Machine
     cost: Cost = Cost.unit()
+    contents: Annotated[tuple[Node, ...], Field(exclude_if=lambda contents: not contents)] = ()
     requests: Annotated[tuple[Request, ...], Field(min_length=1)]
     coarsening: Coarsening | None = None
 
@@ -319,6 +333,23 @@ class Instance(Noun):
     def _every_request_fits_alone(self) -> Self:
         for request in self.requests:
             _check_fits(self.machine, request)
+        return self
+
+    @model_validator(mode="after")
+    def _one_spelling(self) -> Self:
+        given = {request.id: request.path for request in self.requests if request.path is not None}
+        if self.contents or given:
+            rows, paths = canonical([Row(node.id, node.parent, node.blocks) for node in self.contents], given)
+            contents = tuple(Node(id=row.id, parent=row.parent, blocks=row.blocks) for row in rows)
+            requests = tuple(
+                request if request.path == paths.get(request.id) else request.replace(path=paths.get(request.id))
+                for request in self.requests
+            )
+            vars(self).update(contents=contents, requests=requests)
+            _check_paths(self)
+        vars(self).update(version=2 if self.contents else 1)
+        if not (self.contents or self.machine.same_batch):
+            raise ValueError("same_batch is false, which takes contents on the path of a request")
         return self
 
     def __repr__(self) -> str:
@@ -347,6 +378,12 @@ class Instance(Noun):
     def index(self) -> dict[str, int]:
         """Position of each request id."""
         return {request.id: i for i, request in enumerate(self.requests)}
+
+    @cached_property
+    def parts(self) -> tuple[tuple[Part, ...], ...]:
+        """The parts of each request's path."""
+        forest = {node.id: Row(node.id, node.parent, node.blocks) for node in self.contents}
+        return tuple(parts_of(forest, request.path) for request in self.requests)
 
     def with_free_calls(self) -> Instance:
         """Return the instance with all calls `free`."""
@@ -402,6 +439,16 @@ def _check_fits(machine: Machine, request: Request) -> None:
                     f"host_memory is {machine.host_memory} (rules R7 and R9); "
                     f"it takes a host_memory of {held}, or another handling"
                 )
+
+
+def _check_paths(instance: Instance) -> None:
+    for request, parts in zip(instance.requests, instance.parts, strict=True):
+        tokens = sum(part.blocks for part in parts) * instance.machine.block
+        if tokens > request.peak:
+            raise ValueError(
+                f"request {request.id}: its path has {tokens} tokens, more than its peak of {request.peak}; "
+                f"a path takes at most {request.peak // instance.machine.block} blocks"
+            )
 
 
 def _whole_prefills(request: Request) -> list[tuple[str, int]]:

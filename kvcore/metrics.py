@@ -157,6 +157,14 @@ def tail_of(objective: str) -> Tail | None:
     return None if found is None else Tail(int(found[1]), found[2] == "ttft")
 
 
+def spared_by(objective: str, n: int) -> int | None:
+    """Return how many of n flow times may be above the objective: a percentile of them or the largest; else None."""
+    tail = tail_of(objective)
+    if objective == "max-flow-time":
+        return 0
+    return None if tail is None or tail.of_first else tail.spared(n)
+
+
 MEASURED = {"median", "tpot", "throughput", "goodput"}
 """Measures without an optimum."""
 
@@ -235,12 +243,15 @@ def measures(trace: Trace) -> dict[str, Any]:
 
 
 def token_counts(trace: Trace) -> dict[str, int]:
-    """Return the tokens processed, recomputed and swapped."""
+    """Return the tokens processed, recomputed, swapped and (with contents) reused."""
+    moves = (move for request in trace.requests for move in request.moves)
+    reused = {"tokens_reused": sum(move.tokens for move in moves if move.kind == "reuse")}
     return {
         "tokens_processed": sum(run.features.tokens * len(run.ends) for run in trace.runs),
         "tokens_recomputed": sum(span.recomputed for request in trace.requests for span in request.spans),
         "tokens_swapped_out": sum(run.features.swap_out_tokens for run in trace.runs),
         "tokens_swapped_in": sum(run.features.swap_in_tokens for run in trace.runs),
+        **(reused if trace.instance.contents else {}),
     }
 
 
@@ -365,5 +376,5 @@ def evictions(trace: Trace) -> int:
 def _evictions(request: RequestTrace) -> int:
     worked = [span.batch for span in request.spans]
     windows = [(call.batch, worked[bisect_right(worked, call.batch)]) for call in request.calls]
-    moved = [move.batch for move in request.moves if move.kind != "swap_in"]
+    moved = [move.batch for move in request.moves if move.kind in ("drop", "swap_out")]
     return sum(not any(start < batch <= end for start, end in windows) for batch in moved)

@@ -41,11 +41,13 @@ class SolverInfo:
 
 
 class Stop(StrEnum):
-    """Why it stopped. `DECLINED`: no worker took the instance; `EARLY`: a `gap` or a `target` was decided."""
+    """Why it stopped. `TIME_LIMIT`: of the processor; `EARLY`: a `gap` or a `target` was decided."""
 
     UNSAID = ""
     PROVED = "proved"
     TIME_LIMIT = "time limit"
+    CLOCK_LIMIT = "limit of the clock"
+    WORK_LIMIT = "work limit"
     MEMORY_LIMIT = "memory limit"
     SEARCH_LIMIT = "limit of the search"
     ROUNDS = "rounds"
@@ -71,6 +73,8 @@ class Rung:
     why_not: str = ""
     """What prevented or ended a bound."""
     certificate: Certificate | None = field(default=None, repr=False)
+    more: float = 0.0
+    """Seconds that its first proof needs beyond those left."""
 
     def row(self, objective: str) -> dict[str, Any]:
         """Return the JSON row."""
@@ -139,6 +143,8 @@ class Result:
     solver: SolverInfo | None = None
     policy: str | None = None
     seconds: float = 0.0
+    """Of the processor, of the command or its busiest worker."""
+    clock_seconds: float = 0.0
     stopped: Stop = Stop.UNSAID
     infeasible: bool = False
     chosen: str = ""
@@ -262,6 +268,7 @@ class Result:
             "solver": None if self.solver is None else asdict(self.solver),
             "policy": self.policy,
             "seconds": round(self.seconds, 3),
+            "clock_seconds": round(self.clock_seconds, 3),
             "stopped": self.stopped,
             "handling": {} if self.trace is None else handlings(self.trace),
             "completion": {} if self.trace is None else completions(self.trace),

@@ -1,4 +1,4 @@
-"""The rules R1 to R11 of `docs/semantics.md`, a method each: `Execution` executes a schedule batch by batch.
+"""The rules R1 to R12 of `docs/semantics.md`, a method each: `Execution` executes a schedule batch by batch.
 
 Of all broken rules the earliest batch counts, and in it the lowest rule. `kvcore/decode_stream.py` does the same
 faster; the tests compare the two.
@@ -14,13 +14,14 @@ from kvcore.cost import Features
 from kvcore.errors import BadInput
 from kvcore.instance import Instance
 from kvcore.limits import LIMITS, Use, use_of
+from kvcore.resident import Resident
 from kvcore.schedule import Batch, Schedule
 from kvcore.state import CALLING, DONE, READY, RequestState
 from kvcore.trace import CallTrace, Move, MoveKind, Phase, Run, Span, Trace
 
 RULES = dict(enumerate((
     "time", "readiness", "work", "residence", "budgets", "device memory", "host memory", "eviction", "handling",
-    "moves", "completion",
+    "moves", "completion", "sharing",
 ), 1))  # fmt: skip
 """The rules of `docs/semantics.md` by number."""
 MOST_BATCHES = 10**7
@@ -29,7 +30,7 @@ MOST_BATCHES = 10**7
 
 @dataclass(eq=False)
 class InvalidSchedule(Exception):
-    """The schedule breaks `rule` (1 to 11) in `batch` (from 0; the number of batches for R11), at `request` if any."""
+    """The schedule breaks `rule` (1 to 12) in `batch` (from 0; the number of batches for R11), at `request` if any."""
 
     rule: int
     batch: int
@@ -65,8 +66,7 @@ class Work(NamedTuple):
     state: RequestState
     tokens: int
     decode: bool
-    blocks: int
-    """Device blocks during the batch."""
+    blocks: int  # private device blocks during the batch
 
 
 def check_count(batches: int) -> None:
@@ -82,9 +82,12 @@ class Execution:
         self.instance = instance
         self.machine = instance.machine
         self.cost = instance.cost
-        self.states = {request.id: RequestState(i, request) for i, request in enumerate(instance.requests)}
+        self.shares, self.resident = bool(instance.contents), Resident(instance)
+        self.states = {
+            request.id: RequestState(i, request, self.resident.length(i)) for i, request in enumerate(instance.requests)
+        }
         self.running_calls: list[tuple[int, int, RequestState]] = []  # heap: end, position, request
-        self.blocks = 0  # device blocks held by all requests
+        self.blocks = 0  # device blocks: private ones of all requests, and resident ones of contents
         self.host = 0  # tokens on the host
         self.end = 0  # end of the previous batch
         self.unfinished: list[RequestState] = []  # worked in the previous batch, which did not end their segment
@@ -123,18 +126,26 @@ class Execution:
             self.rule_10_moves(moves)
         if not (batch.work or batch.swap_out or batch.swap_in):
             self.fail(10, None, "it has neither work nor a transfer")
+        reuses = self.make_moves_of("reuse", batch.reuse) if batch.reuse else []
         works = self.read_work(batch.start, batch.work)  # R2, R3
         self.rule_4_residence(works, moves)
         features = self.features(works, moves)
+        completed = self.completed(works) if self.shares else {}
         blocks = self.blocks - self.held(works) + self.needed(works)
+        if completed:
+            blocks += self.resident.more(completed)
         use = use_of(features.tokens, features.decode_requests, features.prefill_requests, blocks, self.host)
         self.rules_5_to_7_limits(use)
         self.rule_5_one_phase(use)
         if continuing:
             self.rule_5_no_pause(batch, moves, continuing)
+        if reuses:
+            self.rule_12_reuse(reuses, works)
         if self.broken:
             raise min(self.broken, key=lambda broken: broken.rule)
-        self.run(batch.start, works, moves, features, blocks)
+        if self.shares:
+            self.share(works, completed)
+        self.run(batch.start, works, moves + reuses, features, blocks)
 
     def trace(self, schedule: Schedule) -> Trace:
         """Return the trace of the executed schedule; InvalidSchedule if a request is not done."""
@@ -160,37 +171,71 @@ class Execution:
     # --- moves ---------------------------------------------------------------------------------------------------
 
     def make_moves(self, batch: Batch) -> list[MoveMade]:
-        """Make the moves in order: drop, swap_out, swap_in; of too many tokens, all there are."""
+        """Make the moves in order: drop, swap_out, forget, swap_in; of too many tokens, all there are."""
+        moves = self.make_moves_of("drop", batch.drop) if batch.drop else []
+        if batch.swap_out:
+            moves += self.make_moves_of("swap_out", batch.swap_out)
+        if batch.forget:
+            self.forget(batch.forget)
+        return moves + self.make_moves_of("swap_in", batch.swap_in) if batch.swap_in else moves
+
+    def make_moves_of(self, kind: MoveKind, tokens_of: dict[str, int]) -> list[MoveMade]:
+        """Make all moves of a kind."""
         moves: list[MoveMade] = []
-        asked: tuple[tuple[MoveKind, dict[str, int]], ...] = (
-            ("drop", batch.drop),
-            ("swap_out", batch.swap_out),
-            ("swap_in", batch.swap_in),
-        )
-        for kind, tokens_of in asked:
-            for id, tokens in tokens_of.items():
-                state = self.states.get(id)
-                if state is None:
-                    self.fail(10, id, f"{kind}: the instance has no such request")
-                else:
-                    moves.append(self.make_move(kind, state, tokens))
+        for id, tokens in tokens_of.items():
+            state = self.states.get(id)
+            if state is None:
+                self.fail(10, id, f"{kind}: the instance has no such request")
+            else:
+                moves.append(self.make_move(kind, state, tokens))
         return moves
 
     def make_move(self, kind: MoveKind, state: RequestState, tokens: int) -> MoveMade:
         """Make one move; KV stays a prefix: [0, m) on the device, [m, m + h) on the host."""
-        available = {"drop": state.device + state.host, "swap_out": state.device, "swap_in": state.host}[kind]
+        available = {
+            "drop": state.device + state.host, "swap_out": state.device, "swap_in": state.host, "reuse": tokens
+        }[kind]  # fmt: skip
         moved = max(0, min(tokens, available))
-        from_host = {"drop": min(state.host, moved), "swap_out": -moved, "swap_in": moved}[kind]
-        from_device = {"drop": moved - from_host, "swap_out": moved, "swap_in": -moved}[kind]
+        from_host = {"drop": min(state.host, moved), "swap_out": -moved, "swap_in": moved, "reuse": 0}[kind]
+        from_device = {"drop": moved - from_host, "swap_out": moved, "swap_in": -moved, "reuse": -moved}[kind]
+        if kind == "reuse":
+            state.skip(moved)
         state.host -= from_host
         self.host -= from_host
         state.device -= from_device
-        blocks = self.machine.blocks(state.device)
+        blocks = self.private(state, state.device)
         self.blocks += blocks - state.blocks
         state.blocks = blocks
+        if state.path:
+            self.hold(state, makes_resident=kind == "swap_in")
         if state.window:
             self.note_handling(kind, state)
         return MoveMade(kind, state, tokens, available)
+
+    def hold(self, state: RequestState, *, makes_resident: bool) -> None:
+        """Let a request hold the blocks of its path."""
+        blocks = state.device // self.machine.block
+        self.resident.hold(state.position, blocks)
+        if makes_resident:
+            found = self.resident.with_blocks([(state.position, blocks)])
+            self.blocks += self.resident.more(found)
+            self.resident.add(found)
+
+    def forget(self, blocks_of: dict[str, int]) -> None:
+        """R12: a forget takes resident blocks that nobody holds; each left has the one before it."""
+        known = [node for node in blocks_of if node in self.resident.blocks]
+        for node in blocks_of.keys() - known:
+            self.fail(10, None, f"forget: the instance has no node {node}")
+        for node in known:
+            asked, there = blocks_of[node], self.resident.blocks[node]
+            if not 1 <= asked <= there:
+                self.fail(12, None, f"forget of {asked} blocks of node {node}, {there} are resident")
+            gone = max(0, min(asked, there))
+            self.resident.forget(node, gone)
+            self.blocks -= gone
+        for node in known:
+            if why := self.resident.why_not_forget(node):
+                self.fail(12, None, why)
 
     def note_handling(self, kind: MoveKind, state: RequestState) -> None:
         """Note how a move between the start of a call and the next work handles its KV."""
@@ -260,8 +305,21 @@ class Execution:
                 self.fail(10, id, "work: the instance has no such request")
             elif self.rule_2_readiness(state, start) and self.rule_3_work(state, tokens):
                 decode = state.known - state.device == 1 and state.device > 0
-                works.append(Work(state, tokens, decode, self.machine.blocks(state.device + tokens)))
+                works.append(Work(state, tokens, decode, self.private(state, state.device + tokens)))
         return works
+
+    def private(self, state: RequestState, tokens: int) -> int:
+        """Return the blocks of a request's first `tokens` beyond its path."""
+        blocks = self.machine.blocks(tokens)
+        return blocks - min(tokens // self.machine.block, state.path) if state.path else blocks
+
+    def completed(self, works: list[Work]) -> dict[str, int]:
+        """Return the nodes that gain blocks, and their number."""
+        return self.resident.with_blocks((w.state.position, self.on_path(w, w.tokens)) for w in works)
+
+    def on_path(self, work: Work, tokens: int) -> int:
+        """Return the full blocks of a request in work, `tokens` later."""
+        return (work.state.device + tokens) // self.machine.block
 
     def rule_2_readiness(self, state: RequestState, now: int) -> bool:
         """R2: a request works only if it has arrived, is not in a call and is not done."""
@@ -317,6 +375,20 @@ class Execution:
         for state in sorted(pausing, key=lambda state: state.position):
             self.fail(5, state.request.id, "it pauses within a segment, and the machine does not pause")
 
+    def rule_12_reuse(self, reuses: list[MoveMade], works: list[Work]) -> None:
+        """R12: a request in work reuses full blocks, resident or (`same_batch`) completed by work."""
+        block, working = self.machine.block, {work.state for work in works}
+        made = [(w.state.position, self.on_path(w, 0), self.on_path(w, w.tokens)) for w in works]
+        for _, state, tokens, _ in reuses:
+            id, most = state.request.id, min(state.path * block, state.known - 1)
+            if state not in working:
+                self.fail(12, id, "reuse without work")
+            elif tokens < 1 or state.device % block or state.device > most:
+                ends = f"it ends at a multiple of {block} up to {most}"
+                self.fail(12, id, f"reuse of {tokens} tokens up to token {state.device}; {ends}")
+            elif node := self.resident.lacks(state.position, state.device // block, made):
+                self.fail(12, id, f"reuse up to token {state.device}, for which blocks of node {node} are not resident")
+
     def rule_11_completion(self) -> None:
         """R11: every request is done at the end."""
         for state in self.states.values():
@@ -327,16 +399,23 @@ class Execution:
 
     # --- execution -----------------------------------------------------------------------------------------------
 
+    def share(self, works: list[Work], completed: dict[str, int]) -> None:
+        """Let completed blocks be resident and held."""
+        self.resident.add(completed)
+        for work in works:
+            self.resident.hold(work.state.position, self.on_path(work, work.tokens))
+
     def run(self, start: int, works: list[Work], moves: list[MoveMade], features: Features, blocks: int) -> None:
         """Run the batch: tokens are processed, calls start, requests end."""
         for move in moves:
             move.state.trace.moves.append(Move(self.count, move.kind, move.tokens))
         self.end = start + self.cost.duration(features)
         self.due, self.blocks = [], blocks
+        block, retained = self.machine.block, self.resident.retained
         self.process(works)
         self.count += 1
-        block = self.machine.block
-        self.runs.append(Run(start, (self.end,), features, (blocks * block,), self.blocks * block, self.host))
+        self.runs.append(Run(start, (self.end,), features, (blocks * block,), self.blocks * block, self.host,
+                             retained * block, self.resident.retained * block))  # fmt: skip
 
     def held(self, works: list[Work]) -> int:
         """Return the working requests' device blocks before the batch."""
@@ -352,12 +431,11 @@ class Execution:
 
     def work(self, state: RequestState, tokens: int, decode: bool, blocks: int) -> bool:
         """Process a request's tokens; return whether its segment goes on."""
-        resident = state.device
-        state.device = grown = resident + tokens
+        resident, grown = state.device, state.device + tokens
         state.blocks = blocks
-        recomputed = max(0, min(grown, state.computed) - resident)
-        state.computed = max(state.computed, grown)
+        recomputed = state.again(tokens)
         state.window = False
+        state.device = grown
         generated = grown == state.known
         phase: Phase = "decode" if decode else "prefill"
         state.trace.spans.append(Span(self.count, 1, resident, tokens, phase, recomputed, generated))
@@ -415,6 +493,8 @@ class Execution:
             state.status = DONE
             self.blocks -= state.blocks
             state.device = state.blocks = 0
+            if state.path:
+                self.resident.hold(state.position, 0)
             return
         state.call = CallTrace(state.segment, self.count, self.end, self.end + call.duration, state.device)
         trace.calls.append(state.call)

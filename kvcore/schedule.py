@@ -24,10 +24,13 @@ class _Nothing(dict[str, int]):
 
 _NOTHING = _Nothing()
 _EMPTY: Any = Field(default_factory=lambda: _NOTHING, json_schema_extra={"default": {}})
+_UNSAID: Any = Field(
+    default_factory=lambda: _NOTHING, json_schema_extra={"default": {}}, exclude_if=lambda moves: not moves
+)
 
 
 class Batch(Noun):
-    """One batch: `work`, `drop`, `swap_out` and `swap_in` map request ids to tokens; moves happen in that order.
+    """One batch: `work` and moves map request ids to tokens, `forget` maps nodes to blocks.
 
     With `repeat` = k > 1 it stands for k batches: itself and k - 1 more of the same work, without moves, each
     starting when the one before ends.
@@ -38,13 +41,16 @@ class Batch(Noun):
     drop: dict[Name, Integer] = _EMPTY
     swap_out: dict[Name, Integer] = _EMPTY
     swap_in: dict[Name, Integer] = _EMPTY
+    forget: dict[Name, Integer] = _UNSAID
+    reuse: dict[Name, Integer] = _UNSAID
     repeat: Annotated[int, Field(ge=1, le=10**9)] = 1
 
     def again(self, start: int) -> Batch:
         """Return the next of its repetitions: the same work, no moves."""
         return Batch.model_construct(
-            start=start, work=self.work, drop=_NOTHING, swap_out=_NOTHING, swap_in=_NOTHING, repeat=1
-        )
+            start=start, work=self.work, drop=_NOTHING, swap_out=_NOTHING, swap_in=_NOTHING,
+            forget=_NOTHING, reuse=_NOTHING, repeat=1,
+        )  # fmt: skip
 
 
 class Schedule(Noun):

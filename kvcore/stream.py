@@ -71,7 +71,7 @@ def _separators() -> Iterator[str]:
 
 def _around(head: Instance, indent: int | None, sort_keys: bool, separators: tuple[str, str]) -> tuple[str, str]:
     document = head.model_dump(mode="json", exclude={"requests"}) | {"requests": []}
-    ordered = {name: document[name] for name in Instance.model_fields}
+    ordered = {name: document[name] for name in Instance.model_fields if name in document}
     text = json.dumps(
         ordered, indent=indent, sort_keys=sort_keys, separators=separators, ensure_ascii=indent is None
     )  # fmt: skip

@@ -19,9 +19,9 @@ bounds 5 * 10^6 output tokens, 2^18 slots of `prices`, and for each schedule or 
 hour, and some GB. What a file asks for is counted before it is done.
 """
 
-# mypy: ignore-errors
-# ruff: noqa: B905, C408, D102, D103, E741
-# fmt: off
+# Made of library/checker/ by `python -m docs.make`: edit it there.
+
+from __future__ import annotations
 
 import gzip
 import hashlib
@@ -31,30 +31,21 @@ import re
 import sys
 import zlib
 from bisect import bisect, bisect_left
-from collections import Counter, namedtuple
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from fractions import Fraction
 from functools import cache
 from itertools import accumulate, combinations, groupby, product
 from math import ceil, inf, lcm
-from operator import add, le, mul
+from operator import add, le, mul, neg, sub
 from pathlib import Path
+from typing import Any, NamedTuple
 
-RATES = {  # what a tick adds to a sum, from the arrival to the last token (to the first, for total-ttft)
-    "total-flow-time": lambda one: 1, "weighted-flow-time": lambda one: one.weight,
-    "total-ttft": lambda one: 1, "normalized-latency": lambda one: Fraction(1, output(one)),
-}
-MOST_OF = {"total-ttft": 1}  # tokens of a request that matter
-AVERAGES = ("normalized-latency",)  # whose values may be fractions
-FLOWS = tuple(name for name in RATES if name not in MOST_OF)
-OBJECTIVES = ("makespan", "busy-time", "max-flow-time", "late-requests", *RATES)
-TAILS = ("p99-flow-time", "p99-ttft")
-TAIL = "pNN-flow-time or pNN-ttft"
-FLOW = ("total-flow-time",)
-CELLS = 4  # of the room beside a batch, for kind `fresh` with `partial`
+# --- Errors, the budget of steps, and files: their JSON and the shapes of what is in it (docs/formats.md). ------------
 
 
-def one_line(text):
+def one_line(text: str) -> str:
     """At most 400 letters of a text, with a question mark for what a terminal may obey."""
     text = " ".join(text[:2000].split())
     return "".join(letter if letter.isprintable() else "?" for letter in text)[:400]
@@ -63,14 +54,16 @@ def one_line(text):
 class Bad(Exception):
     """The input is not what docs/formats.md asks for: exit code 2."""
 
-    def __init__(self, detail):
+    def __init__(self, detail: str) -> None:
         super().__init__(one_line(detail))
 
 
 class Broken(Exception):
     """A rule is broken, or a claim is not proved: exit code 1."""
 
-    def __init__(self, detail, rule=None, batch=None, request=None):
+    def __init__(
+        self, detail: str, rule: int | None = None, batch: int | None = None, request: str | None = None
+    ) -> None:
         where = f", request {request}: " if request else ": "
         said = detail if rule is None else f"rule R{rule} is broken in batch {batch}{where}{detail}"
         super().__init__(one_line(said))
@@ -81,31 +74,31 @@ class NotChecked(Broken):
     """The claim may be true, but this file cannot say."""
 
 
-class Box(dict):
+class Box(dict[str, Any]):
     """An object of a file; its keys are attributes, too."""
 
-    __getattr__ = dict.__getitem__
+    def __getattr__(self, name: str) -> Any:
+        """What is at a key."""
+        return self[name]
 
 
-# --- limits -----------------------------------------------------------------------------------------------------------
-
-
+Shape = Callable[[Any, str], Any]
+Amount = int | Fraction
 MOST_BYTES, MOST_VALUES, MOST_TOKENS, MOST_SLOTS = 2**27, 10**7, 5 * 10**6, 2**18
 MOST_STEPS = 5 * 10**9  # of about 0.1 microseconds, or of 10 bytes
+MOST_TRIED = 4 * 10**6  # batches that are tried in one search: about five minutes
+ONE = 2**64
 spent = [0]
 
 
-def spend(steps, what):
+def spend(steps: int, what: str) -> None:
     """Count what is about to be done for one schedule or certificate."""
     spent[0] += steps
     if spent[0] > MOST_STEPS:
         raise NotChecked(f"{what} would take more than the {MOST_STEPS} steps that are taken")
 
 
-# --- files (docs/formats.md, docs/schemas) ----------------------------------------------------------------------------
-
-
-def shaped(value, shape, where):
+def shaped(value: Any, shape: Any, where: str) -> Any:
     """What a value of a file means, if it has a shape.
 
     A shape is a check; [shape] of a list; {str: shape} of a map; else the keys of an object and what is at them:
@@ -130,74 +123,58 @@ def shaped(value, shape, where):
     return result
 
 
-def check(test, what):
+def check(test: Callable[[Any], object], what: str) -> Shape:
     """The shape of a value that passes a test."""
-    def checked(value, where):
+
+    def checked(value: Any, where: str) -> Any:
         if not test(value):
             raise Bad(f"{where}: give {what} (it is {value!r})")
         return value
+
     return checked
 
 
-def integer(least, most=10**15):
+def integer(least: float, most: int = 10**15) -> Shape:
+    """The shape of a whole number."""
     return check(lambda value: type(value) is int and least <= value <= most, f"an integer from {least} to {most}")
 
 
-def one_of(*values):
+def one_of(*values: object) -> Shape:
+    """The shape of one of some values."""
     return check(lambda value: (type(value), value) in [(type(known), known) for known in values], f"one of {values}")
 
 
-def optional(shape):
+def optional(shape: Any) -> Shape:
+    """The shape of a value or null."""
     return lambda value, where: None if value is None else shaped(value, shape, where)
 
 
-def ratio(value, where):
+def headed(kind: str) -> dict[str, Any]:
+    """The keys with which a file begins."""
+    return {"format": (one_of(f"kvbound-{kind}"), f"kvbound-{kind}"), "version": (one_of(1), 1)}
+
+
+def ratio(value: Any, where: str) -> Fraction:
+    """A fraction, as text or as a whole number."""
     return claim(str(value) if type(value) is int else value, where)
 
 
-def claim(value, where):
+def claim(value: Any, where: str) -> Fraction:
     """A fraction in text."""
     if isinstance(value, str) and len(value) <= 400 and re.fullmatch("-?[0-9]+(/0*[1-9][0-9]*)?", value):
         return Fraction(value)
     raise Bad(f"{where}: give a whole number, or a fraction in text (it is {value!r})")
 
 
-text = check(lambda value: isinstance(value, str) and len(value) <= 200 and value.isprintable(),
-             "a text of 200 letters at most on one line")
+text = check(
+    lambda value: isinstance(value, str) and len(value) <= 200 and value.isprintable(),
+    "a text of 200 letters at most on one line",
+)
 switch, limit, number = one_of(True, False), optional(integer(1)), integer(0)
-WORK = ("tokens", "generated", "decode_requests", "prefill_requests", "decode_kv", "prefill_kv", "prefill_pairs")
-SWAPS = ("swap_out_tokens", "swap_in_tokens", "swap_outs", "swap_ins")
-COEFFICIENTS = ("busy", "any_decode", "any_prefill", *WORK, *SWAPS)
-cost_function = {"divisor": (integer(1), 1), "tokens_above": (optional({"knee": number, "coefficient": number}), None),
-                 **dict.fromkeys(COEFFICIENTS, (number, 0))}
-machine = {
-    "memory": limit, "block": (integer(1), 1), "host_memory": (optional(number), 0), "batch_tokens": (limit, None),
-    "prefill_tokens": (limit, None), "batch_requests": (limit, None), "hybrid": (switch, True),
-    "chunked": (switch, True), "evict": (switch, False), "partial": (switch, False), "pause": (switch, True),
-}
-handling = one_of("preserve", "discard", "swap", "free")
-call = {"duration": number, "returns": (number, 0), "handling": (handling, "free")}
-slo = dict.fromkeys(("ttft", "latency"), (optional(number), None))
-slo |= dict.fromkeys(("tpot", "normalized_latency"), (optional(ratio), None))
-request = {
-    "id": text, "arrival": (number, 0), "prompt": integer(1), "weight": (integer(1), 1), "max_new": (limit, None),
-    "slo": (optional(slo), None), "segments": [{"decode": integer(1), "call": (optional(call), None)}],
-}
-instance_file = {
-    "format": (one_of("kvbound-instance"), "kvbound-instance"), "version": (one_of(1), 1), "name": (text, "instance"),
-    "tick_seconds": (ratio, 1), "machine": machine, "cost": ([cost_function], [{"busy": 1}]), "requests": [request],
-    "coarsening": (lambda value, where: value, None),  # where it is from, which nothing here depends on
-}
-amounts = {str: check(lambda value: type(value) is int, "an integer")}
-batch = {"start": integer(-inf, 10**60), "repeat": (integer(1), 1),
-         **{what: (amounts, {}) for what in ("work", "drop", "swap_out", "swap_in")}}
-schedule_file = {
-    "format": (one_of("kvbound-schedule"), "kvbound-schedule"), "version": (one_of(1), 1), "instance_sha256": text,
-    "batches": [batch],
-}
 
 
-def load(path):
+def load(path: str | Path) -> Any:
+    """What a file of JSON holds."""
     try:
         with (gzip.open if str(path).endswith(".gz") else open)(path, "rb") as file:
             data = file.read(MOST_BYTES + 1)
@@ -208,17 +185,55 @@ def load(path):
         raise Bad(f"{path}: {error}") from None
 
 
-def once(pairs):
+def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """An object whose keys differ."""
     if len(dict(pairs)) < len(pairs):
         raise ValueError("a key stands twice in one object")
     return dict(pairs)
 
 
-def refused(constant):
+def refused(constant: str) -> Any:
+    """Refuse what is no number, as NaN."""
     raise ValueError(f"{constant} is not a number that a file may hold")
 
 
-def read_instance(data):
+# --- Instances (docs/formats.md), and how long a batch lasts (docs/semantics.md). -------------------------------------
+
+
+WORK = ("tokens", "generated", "decode_requests", "prefill_requests", "decode_kv", "prefill_kv", "prefill_pairs")
+SWAPS = ("swap_out_tokens", "swap_in_tokens", "swap_outs", "swap_ins")
+COEFFICIENTS = ("busy", "any_decode", "any_prefill", *WORK, *SWAPS)
+BATCH = {"tokens": "batch_tokens", "prefill_tokens": "prefill_tokens", "requests": "batch_requests"}
+RESOURCES = ("device", "host", *BATCH)
+cost_function = {
+    "divisor": (integer(1), 1),
+    "tokens_above": (optional({"knee": number, "coefficient": number}), None),
+    **dict.fromkeys(COEFFICIENTS, (number, 0)),
+}
+machine = {
+    "memory": limit, "block": (integer(1), 1), "host_memory": (optional(number), 0),
+    **dict.fromkeys(BATCH.values(), (limit, None)), "hybrid": (switch, True), "chunked": (switch, True),
+    "evict": (switch, False), "partial": (switch, False), "pause": (switch, True), "same_batch": (switch, True),
+}  # fmt: skip
+handling = one_of("preserve", "discard", "swap", "free")
+call = {"duration": number, "returns": (number, 0), "handling": (handling, "free")}
+slo = dict.fromkeys(("ttft", "latency"), (optional(number), None))
+slo |= dict.fromkeys(("tpot", "normalized_latency"), (optional(ratio), None))
+request = {
+    "id": text, "arrival": (number, 0), "prompt": integer(1), "weight": (integer(1), 1), "max_new": (limit, None),
+    "slo": (optional(slo), None), "segments": [{"decode": integer(1), "call": (optional(call), None)}],
+    "path": (optional(check(lambda value: isinstance(value, list) and len(value) == 2, "a node and its blocks")), None),
+}  # fmt: skip
+shared_node = {"id": text, "parent": (optional(text), None), "blocks": integer(1)}
+instance_file = headed("instance") | {
+    "version": (one_of(1, 2), 1), "contents": ([shared_node], []),
+    "name": (text, "instance"), "tick_seconds": (ratio, 1), "machine": machine,
+    "cost": ([cost_function], [{"busy": 1}]), "requests": [request],
+    "coarsening": (lambda value, where: value, None),  # where it is from, which nothing here depends on
+}  # fmt: skip
+
+
+def read_instance(data: Any) -> Box:
     """The instance with all defaults written out."""
     instance = shaped(data, instance_file, "instance")
     memory, block = instance.machine.memory, instance.machine.block
@@ -231,41 +246,78 @@ def read_instance(data):
             raise Bad(f"{one.id}: every segment but the last ends with a call")
         if memory is not None and blocks(peak(one), block) > memory // block:
             raise Bad(f"{one.id} can never fit: its peak of {peak(one)} tokens is above the memory")
+    read_contents(instance)
     return instance
 
 
-def blocks(tokens, block):
+def read_contents(instance: Box) -> None:
+    """Refuse contents but in their one spelling; note the nodes of each path, with its blocks there, as `parts`."""
+    nodes = {node.id: node for node in instance.contents}
+    most = dict.fromkeys(nodes, 0)
+    first_use: dict[str, None] = {}
+    for one in instance.requests:
+        one["parts"] = []
+        id, k = one.path or (None, 0)
+        while id is not None:
+            if id not in nodes or type(k) is not int or not 1 <= k <= nodes[id].blocks or len(one.parts) > len(nodes):
+                raise Bad(f"{one.id}: its path takes no {k!r} blocks of node {id!r}")
+            one.parts.insert(0, (id, k))
+            most[id] = max(most[id], k)
+            id = nodes[id].parent
+            k = nodes[id].blocks if id in nodes else 0
+        first_use |= dict.fromkeys(id for id, _ in one.parts)
+        if sum(k for _, k in one.parts) * instance.machine.block > peak(one):
+            raise Bad(f"{one.id}: its path is longer than its peak")
+    parents = [node.parent for node in instance.contents]
+    spelled = [node.id for node in instance.contents] == [*first_use]
+    spelled &= all(most[id] == node.blocks and parents.count(id) != 1 for id, node in nodes.items())
+    if not spelled or instance.version != 1 + bool(nodes) or not (nodes or instance.machine.same_batch):
+        raise Bad("contents are not in their one spelling, in which kvbound writes them")
+
+
+def limits_of(machine: Box) -> dict[str, int | None]:
+    """How much there is of each of RESOURCES in a batch; None: no limit."""
+    device = None if machine.memory is None else machine.memory // machine.block
+    return {"device": device, "host": machine.host_memory} | {name: machine[key] for name, key in BATCH.items()}
+
+
+def blocks(tokens: int, block: int) -> int:
+    """The blocks that tokens take."""
     return -(-tokens // block)
 
 
-def output(one):
+def output(one: Box) -> int:
+    """How many tokens a request generates."""
     return sum(segment.decode for segment in one.segments)
 
 
-def peak(one):
+def peak(one: Box) -> int:
+    """The most tokens that a request holds."""
     return one.prompt + output(one) + sum(segment.call.returns for segment in one.segments[:-1]) - 1
 
 
-def prefill_budget(machine):
+def prefill_budget(machine: Box) -> int | None:
     """The most prefill tokens of a batch; None: no limit."""
     return machine.batch_tokens if machine.prefill_tokens is None else machine.prefill_tokens
 
 
-ONLY_GIVEN = {"max_new"}
+ONLY_GIVEN: dict[str, Any] = {"max_new": None, "path": None, "same_batch": True, "contents": []}
 
 
-def sha256(instance):
-    """The hash of the canonical JSON (docs/formats.md); keys of ONLY_GIVEN are in it only where they are given."""
-    machine, *ones = ({key: value for key, value in each.items() if key not in ONLY_GIVEN or value}
-                      for each in (instance.machine, *instance.requests))
-    text = json.dumps(Box(instance, machine=machine, requests=ones), sort_keys=True, separators=(",", ":"), default=str)
+def given(each: Box) -> Box:
+    """The keys of a file: those of ONLY_GIVEN, where they do not say the usual."""
+    return Box((key, value) for key, value in each.items() if key != "parts" and value != ONLY_GIVEN.get(key, ...))
+
+
+def sha256(instance: Box) -> str:
+    """The hash of the canonical JSON (docs/formats.md)."""
+    machine, *ones = map(given, (instance.machine, *instance.requests))
+    whole = Box(given(instance), machine=machine, requests=ones)
+    text = json.dumps(whole, sort_keys=True, separators=(",", ":"), default=str)
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-# --- the referee (docs/semantics.md) ----------------------------------------------------------------------------------
-
-
-def duration(cost, features):
+def duration(cost: list[Box], features: dict[str, int]) -> int:
     """How many ticks a batch of these features lasts."""
     longest = 1
     for function in cost:
@@ -276,257 +328,114 @@ def duration(cost, features):
     return longest
 
 
-MOVES = ("drop", "swap_out", "swap_in")
-ORDERED = {"discard": "drop", "swap": "swap_out"}
+def most_prefill(machine: Box) -> int | None:
+    """P: the most prefill tokens of one request in a batch; None: no limit, since one batch takes all."""
+    return prefill_budget(machine) if machine.chunked else None
 
 
-class State:
-    """Where a request is: S tokens known, m on the device, h on the host; its segment; its call."""
-
-    def __init__(self, one):
-        self.one, self.id, self.S, self.m, self.h = one, one.id, one.prompt, 0, 0
-        self.segment, self.left, self.generated = 0, one.segments[0].decode, 0
-        self.returns_at = None  # the tick at which the call ends, while it runs
-        self.window = None  # the handling of the last call, until the request next works
-        self.due = None  # after a call that orders a move: the tokens that the next batch is to move
-        self.first = self.done = None
-
-    @property
-    def ready(self):
-        """The tick of its arrival, or of the end of its last call."""
-        return max(self.one.arrival, self.returns_at or 0)
-
-    def after_call(self, tick):
-        """S and the end of the call, None once it has ended, as they are at a tick."""
-        if self.returns_at is None or self.returns_at > tick:
-            return self.S, self.returns_at
-        return self.S + self.one.segments[self.segment - 1].call.returns, None
+def but_id(one: Box) -> str:
+    """The same text for requests that are alike: they may differ in their ids only."""
+    return json.dumps(dict(one, id=""), default=str)
 
 
-class Execution:
-    """The machine while a schedule runs; `breach` notes a broken rule, and the batch ends with the lowest of them."""
-
-    def __init__(self, instance):
-        self.cost, self.machine = instance.cost, instance.machine
-        self.states = {one.id: State(one) for one in instance.requests}
-        self.j = self.clock = self.busy = self.blocks = self.host = 0  # blocks and tokens that all requests hold
-        self.joined = False  # whether requests that are not among these may act in its batches, too
-        self.calling, self.due, self.worked = [], [], []  # ids: in a call, of ordered moves, of work to go on with
-
-    def copied(self):
-        """One that goes on apart from this one."""
-        other = copy(self)
-        other.states = {id: copy(state) for id, state in self.states.items()}
-        return other  # the lists of ids are replaced in each step before they grow
-
-    def run(self, batches):
-        for written in batches:
-            each = 1 + len(self.cost) + sum(len(written[what]) for what in ("work", *MOVES))
-            spend(50 * written.repeat * each, "its batches")
-            self.step(written, written.start)
-            for _ in range(written.repeat - 1):
-                self.step(Box(drop={}, swap_out={}, swap_in={}, work=written.work), self.clock)
-        for state in self.states.values():
-            if state.done is None:
-                raise Broken("it is not done at the end", 11, self.j, state.id)
-
-    def breach(self, rule, state, detail):
-        self.broken.append((rule, state and state.id, detail))
-
-    def step(self, written, start):
-        """Execute one batch."""
-        self.broken = []
-        spend(len(self.calling) + len(self.due) + len(self.worked), "its batches")
-        if start < self.clock:
-            self.breach(1, None, f"it starts at {start}, before {self.clock}")
-        for state in map(self.states.get, self.calling):
-            state.S, state.returns_at = state.after_call(start)
-        self.calling = [id for id in self.calling if self.states[id].returns_at is not None]
-        for id in (id for what in ("work", *MOVES) for id in written[what] if id not in self.states):
-            self.breach(10, None, f"there is no request {id!r}")
-        if not (written.work or written.swap_out or written.swap_in or self.joined):
-            self.breach(10, None, "it has no work and no transfer")
-        work = {self.states[id]: c for id, c in written.work.items() if id in self.states}
-        features = self.work(work, start, *self.move(written))
-        if self.broken:
-            rule, id, detail = min(self.broken, key=lambda item: item[0])
-            raise Broken(detail, rule, self.j, id)
-        ticks = duration(self.cost, features)
-        self.clock, self.busy, self.j = start + ticks, self.busy + ticks, self.j + 1
-        for id in self.due:
-            self.states[id].due = None
-        self.due, self.worked = [], []
-        for state, c in work.items():
-            self.grow(state, c)
-
-    def hold(self, state, m, h):
-        block = self.machine.block
-        self.blocks += blocks(m, block) - blocks(state.m, block)
-        self.host += h - state.h
-        state.m, state.h = m, h
-
-    def move(self, written):
-        """Make the moves (R8, R9, R10): what each took, by kind and request, and who was evicted."""
-        taken, evicted = {kind: {} for kind in MOVES}, set()
-        for kind, id in ((what, id) for what in MOVES for id in written[what] if id in self.states):
-            state, asked = self.states[id], written[kind][id]
-            there = {"drop": state.m + state.h, "swap_out": state.m, "swap_in": state.h}[kind]
-            k = max(0, min(asked, there))
-            if asked != k or k < 1:
-                self.breach(10, state, f"{kind} of {asked} tokens, there are {there}")
-            in_call = state.returns_at is not None
-            if kind == "swap_in" and in_call and state.window == "preserve":
-                self.breach(9, state, "swap_in during a call that preserves")
-            ordered = state.due is not None and ORDERED[state.window] == kind
-            if kind != "swap_in" and state.window != "free" and not ordered:
-                if k:
-                    evicted.add(state)
-                if in_call or not self.machine.evict:
-                    self.breach(8, state, f"{kind} that neither a call nor evict allows")
-            if asked != there and not self.machine.partial:
-                self.breach(8, state, f"{kind} of {asked} of {there} tokens without partial")
-            if kind == "drop":
-                self.hold(state, state.m - max(0, k - state.h), max(0, state.h - k))
-            else:
-                out = k if kind == "swap_out" else -k
-                self.hold(state, state.m - out, state.h + out)
-            if k:
-                taken[kind][state] = k
-        for state in map(self.states.get, self.due):
-            kind = ORDERED[state.window]
-            if written[kind].get(state.id) != state.due:
-                self.breach(9, state, f"its call orders a {kind} of all {state.due} tokens in this batch")
-        return taken, evicted
-
-    def work(self, work, start, taken, evicted):
-        """The features of a batch; R2 to R7."""
-        machine, block, prefilled, occupied = self.machine, self.machine.block, 0, self.blocks
-        features = dict.fromkeys(COEFFICIENTS, 0)
-        for state, c in work.items():
-            if state.done is not None or state.returns_at is not None or start < state.one.arrival:
-                self.breach(2, state, "it works, but it is done, in a call or has not arrived")
-            if not 1 <= c <= state.S - state.m or (c < state.S - state.m and not machine.chunked):
-                self.breach(3, state, f"it processes {c} of {state.S - state.m} tokens")
-            if state.h or state in evicted:
-                self.breach(4, state, "it works, but KV of it is on the host or is evicted in this batch")
-            phase = "decode" if state.m > 0 and state.S - state.m == 1 else "prefill"
-            features["busy"] = features["any_" + phase] = 1
-            features["tokens"] += c
-            features["generated"] += state.m + c == state.S
-            features[phase + "_requests"] += 1
-            features[phase + "_kv"] += state.m
-            if phase == "prefill":
-                features["prefill_pairs"] += c * c + 2 * c * state.m
-                prefilled += c
-            occupied += blocks(state.m + c, block) - blocks(state.m, block)
-        for kind in ("swap_out", "swap_in"):
-            features[kind + "_tokens"], features[kind + "s"] = sum(taken[kind].values()), len(taken[kind])
-        totals = {"batch_tokens": features["tokens"], "prefill_tokens": prefilled, "batch_requests": len(work)}
-        for name, total in totals.items():
-            if machine[name] is not None and total > machine[name]:
-                self.breach(5, None, f"{total} is above {name} = {machine[name]}")
-        if not machine.hybrid and features["any_decode"] and features["any_prefill"]:
-            self.breach(5, None, "prefills and decodes share the batch")
-        for state in map(self.states.get, self.worked if not machine.pause else ()):
-            if state not in work and state not in taken["drop"] and state not in taken["swap_out"]:
-                self.breach(5, state, "it worked in the batch before and sits out")
-        if machine.memory is not None and occupied > machine.memory // block:
-            self.breach(6, None, f"the requests occupy {occupied} blocks of {block}")
-        if machine.host_memory is not None and self.host > machine.host_memory:
-            self.breach(7, None, f"the host holds {self.host} tokens")
-        return features
-
-    def grow(self, state, c):
-        """The end of the batch for a request that works."""
-        self.hold(state, state.m + c, state.h)
-        state.window = None
-        if token := state.m == state.S:
-            state.S, state.left, state.generated = state.S + 1, state.left - 1, state.generated + 1
-            state.first = self.clock if state.first is None else state.first
-        if not token or state.left:
-            self.worked.append(state.id)
-            return
-        after = state.one.segments[state.segment].call
-        if after is None:
-            state.done = self.clock
-            self.hold(state, 0, 0)
-            return
-        state.segment += 1
-        state.left = state.one.segments[state.segment].decode
-        state.returns_at, state.window = self.clock + after.duration, after.handling
-        self.calling.append(state.id)
-        if after.handling in ORDERED:
-            state.due = state.m
-            self.due.append(state.id)
+def always_one_tick(cost: list[Box]) -> bool:
+    """Whether no batch lasts longer than a tick."""
+    fixed = ("busy", "any_decode", "any_prefill")
+    return all(
+        sum(function[name] for name in fixed) <= function.divisor
+        and not any(function[name] for name in COEFFICIENTS if name not in fixed)
+        and not (function.tokens_above and function.tokens_above.coefficient)
+        for function in cost
+    )
 
 
-def is_late(one, first, last):
+# --- The values of schedules (docs/semantics.md). ---------------------------------------------------------------------
+
+
+Times = list[tuple[int, int]]  # of the first and the last token of each request, after its arrival
+RATES: dict[
+    str, Callable[[Box], Amount]
+] = {  # what a tick adds to a sum, from the arrival to the last token (to the first, for total-ttft)
+    "total-flow-time": lambda one: 1,
+    "weighted-flow-time": lambda one: one.weight,
+    "total-ttft": lambda one: 1,
+    "normalized-latency": lambda one: Fraction(1, output(one)),
+}
+MOST_OF = {"total-ttft": 1}  # tokens of a request that matter
+AVERAGES = ("normalized-latency",)  # whose values may be fractions
+FLOWS = tuple(name for name in RATES if name not in MOST_OF)
+PLAIN = ("makespan", "busy-time", "max-flow-time", "late-requests")  # those that are no sums
+OBJECTIVES = (*PLAIN, *RATES)
+TAILS = ("p99-flow-time", "p99-ttft")
+TAIL = "pNN-flow-time or pNN-ttft"
+
+
+def is_late(one: Box, first: int, last: int) -> bool:
     """Whether a request exceeds any SLO: `first` and `last` are its TTFT and its latency."""
     limits, o = one.slo or {}, output(one)
-    spans = {"ttft": first, "latency": last, "normalized_latency": Fraction(last, o),
-             "tpot": Fraction(last - first, o - 1) if o > 1 else 0}
+    tpot = Fraction(last - first, o - 1) if o > 1 else 0
+    spans = {"ttft": first, "latency": last, "normalized_latency": Fraction(last, o), "tpot": tpot}
     return any(limits.get(name) is not None and span > limits[name] for name, span in spans.items())
 
 
-def by_objective(ones, times, busy):
+def by_objective(ones: list[Box], times: Times, busy: int) -> dict[str, Amount]:
     """The value of every objective, from the first and last token of each request, after its arrival."""
-    firsts, lasts = zip(*times)
+    firsts, lasts = zip(*times, strict=True)
     return {
-        "makespan": max(one.arrival + last for one, last in zip(ones, lasts)),
+        "makespan": max(one.arrival + last for one, last in zip(ones, lasts, strict=True)),
         "busy-time": busy,
         "max-flow-time": max(lasts),
-        "late-requests": sum(is_late(one, *both) for one, both in zip(ones, times)),
-        **{name: sum(rate(one) * time for one, time in zip(ones, firsts if name == "total-ttft" else lasts))
-           for name, rate in RATES.items()},
+        "late-requests": sum(is_late(one, *both) for one, both in zip(ones, times, strict=True)),
+    } | {
+        name: sum(map(mul, map(rate, ones), firsts if name == "total-ttft" else lasts)) for name, rate in RATES.items()
     }
 
 
-def rates_of(instance, objective):
+def rates_of(instance: Box, objective: str) -> tuple[list[int], int]:
     """What a tick of each request adds to a sum, in parts of its unit, and how many of them one is."""
     rates = [Fraction(RATES[objective](one)) for one in instance.requests]
     unit = lcm(*(rate.denominator for rate in rates))
     return [int(unit * rate) for rate in rates], unit
 
 
-def tail_of(objective):
+def tail_of(objective: str) -> Any:
     """The percent and the time that a percentile is of, or None."""
     return re.fullmatch("p([1-9][0-9]?)-(flow-time|ttft)", objective)
 
 
-def spared(objective, n):
+def spared(objective: str, n: int) -> int:
     """How many of n requests may take longer than the percentile: it is the least time for which no more do."""
     return n * (100 - int(tail_of(objective)[1])) // 100
 
 
-def percentile(objective, times):
+def percentile(objective: str, times: Times) -> int:
     """The percentile of the first or last tokens, after the arrivals."""
-    firsts, lasts = zip(*times)
+    firsts, lasts = zip(*times, strict=True)
     return sorted(firsts if tail_of(objective)[2] == "ttft" else lasts, reverse=True)[spared(objective, len(times))]
 
 
-def verify_schedule(instance, data):
-    """The values of a schedule by objective; Broken names the first rule that it breaks."""
-    schedule = shaped(data, schedule_file, "schedule")
-    if schedule.instance_sha256 != sha256(instance):
-        raise Bad("the schedule is for another instance")
-    spent[0], execution = 0, Execution(instance)
-    execution.run(schedule.batches)
-    times = [(state.first - state.one.arrival, state.done - state.one.arrival) for state in execution.states.values()]
-    return by_objective(instance.requests, times, execution.busy) | {name: percentile(name, times) for name in TAILS}
+# --- The least that a request needs (docs/bounds.md, Shares of time). -------------------------------------------------
 
 
-# --- what a request needs at the least (docs/bounds.md, Shares of time) -----------------------------------------------
+class Token(NamedTuple):
+    """An output token: A tokens resident when it comes; low to kept of them since the one before, `wait` ticks ago."""
+
+    A: int
+    kept: int
+    low: int
+    wait: int
 
 
-Token = namedtuple("Token", "A kept low wait")
-"""An output token: A tokens resident when it comes; low to kept of them since the one before, `wait` ticks ago."""
+Line = Mapping[str, Amount]
+Least = Callable[[Token], Fraction]
+Job = tuple[Amount, Amount, Amount, int]
 
 
-def tokens_of(one, machine):
-    """The output tokens of a request, in order."""
+def tokens_of(one: Box, drops: bool = False) -> list[Token]:
+    """The output tokens of a request, in order; `drops`: KV may leave at any time."""
     spend(20 * output(one), "its tokens")
     result, A, kept, wait = [], one.prompt, 0, 0
-    drops = machine.evict or any(segment.call.handling in ("discard", "free") for segment in one.segments[:-1])
+    drops = drops or any(segment.call.handling in ("discard", "free") for segment in one.segments[:-1])
     for segment in one.segments:
         for _ in range(segment.decode):
             result.append(Token(A, kept, 0 if drops else kept, wait))
@@ -537,7 +446,7 @@ def tokens_of(one, machine):
     return result
 
 
-def lines_of(cost):
+def lines_of(cost: list[Box]) -> Iterator[dict[str, Fraction]]:
     """The lines of each cost function, as prices: `base` of a batch, `prefill` of one with a prefill, and of work."""
     for function in cost:
         q, over = function.divisor, function.tokens_above
@@ -549,48 +458,44 @@ def lines_of(cost):
             fixed = over.knee * over.coefficient
             x = Fraction(1) if base >= fixed else Fraction(base, fixed)
             yield line | {"base": (base - x * fixed) / q, "tokens": line["tokens"] + x * over.coefficient / q}
-    yield dict.fromkeys((*WORK, "prefill"), 0) | {"base": 1}
-
-
-def most_prefill(machine):
-    """P: the most prefill tokens of one request in a batch; None: no limit, since one batch takes all."""
-    return prefill_budget(machine) if machine.chunked else None
+    yield dict.fromkeys((*WORK, "prefill"), Fraction(0)) | {"base": Fraction(1)}
 
 
 class Tariff:
     """What work costs: prices of what is done, of a `batch`, of `prefill` and a `block` of KV in it, of `packed`."""
 
-    def __init__(self, machine, prices, packs=1):
+    def __init__(self, machine: Box, prices: Line, packs: int = 1) -> None:
         self.machine, self.P, self.block, self.packs = machine, most_prefill(machine), machine.block, packs
         given = {name: Fraction(price) for name, price in prices.items() if price and name not in ("base", "packed")}
         self.unit = lcm(*(price.denominator for price in given.values()))
         self.prices = {name: int(price * self.unit) for name, price in given.items()}  # so that ways are whole numbers
-        self.packed, self.least = prices.get("packed", 0), cache(self.least)
+        self.packed, self.least = Fraction(prices.get("packed", 0)), cache(self.cheapest)
 
-    def least(self, token):
+    def cheapest(self, token: Token) -> Fraction:
         """The least that the work for a token costs, over all ways to generate it."""
         spend(50, "what tokens cost")
         return Fraction(min(self.ways(token.A, token.kept, token.low)), self.unit) + self.packing(token.A)
 
-    def last(self, token):
+    def last(self, token: Token) -> Fraction:
         """The least that the one batch costs which generates a token: a decode, or a prefill of all from m on."""
         A, block = token.A, blocks(token.A, self.block)
         ways = [{"tokens": 1, "decode_requests": 1, "decode_kv": A - 1}]
         if token.low < A - 1:  # KV may have been dropped, or there is more than one token to process
-            ways += [{"tokens": A - m, "prefill": 1, "prefill_requests": 1, "prefill_token": A - m, "prefill_kv": m,
-                      "prefill_pairs": A * A - m * m} for m in (0, A - 2)]
+            refill = {"prefill": 1, "prefill_requests": 1}
+            amounts = ({"tokens": A - m, "prefill_token": A - m, "prefill_kv": m} for m in (0, A - 2))
+            ways += [refill | each | {"prefill_pairs": A * A - each["prefill_kv"] ** 2} for each in amounts]
         least = min(sum(price * way.get(name, 0) for name, price in self.prices.items()) for way in ways)
         each = sum(self.prices.get(name, 0) * amount for name, amount in (("generated", 1), ("block", block)))
         return Fraction(least + each, self.unit) + self.packing(A)
 
-    def packing(self, tokens):
+    def packing(self, tokens: int) -> Fraction:
         """The price of `tokens` tokens by the dual feasible function u."""
         if not self.packed:
-            return 0
+            return Fraction(0)
         k, x = self.packs, Fraction(blocks(tokens, self.block), self.machine.memory // self.block)
         return self.packed * (x if ((k + 1) * x).denominator == 1 else Fraction((k + 1) * x // 1, k))
 
-    def ways(self, A, kept, low):
+    def ways(self, A: int, kept: int, low: int) -> Iterator[int]:
         """The costs to generate a token by a decode (1) or by a prefill (0), from s tokens of KV on."""
         P, chunked, partial = self.P, self.machine.chunked, self.machine.partial
         for decodes in (1, 0):
@@ -610,12 +515,12 @@ class Tariff:
                     "generated": 1, "batch": count + decodes, "tokens": A - s, "decode_requests": decodes,
                     "decode_kv": decodes * end, "prefill": count, "prefill_requests": count, "prefill_token": end - s,
                     "prefill_kv": s * (count > 0), "prefill_pairs": end**2 - s**2,
-                    "block": blocks(A, self.block) + blocks(last, self.block) + blocks(held - last, self.block),
-                }
+                    "block": sum(blocks(each, self.block) for each in (A, last, held - last)),
+                }  # fmt: skip
                 yield sum(price * amounts[name] for name, price in self.prices.items())
 
 
-def ticks_of(instance):
+def ticks_of(instance: Box) -> Callable[[Token], int]:
     """d, by token: the least total duration of the batches in which a request works for it."""
     batches = Tariff(instance.machine, {"batch": 1}).least
     lines = [(line["base"], Tariff(instance.machine, line).least) for line in lines_of(instance.cost)]
@@ -625,91 +530,41 @@ def ticks_of(instance):
 class Work:
     """Of (`most`) tokens of a request: d, what `ticks` counts; release and tail in such; share, by a tariff."""
 
-    def __init__(self, one, machine, ticks, shares, calls=True, most=None):
-        self.one, self.tokens = one, tokens_of(one, machine)[:most]
-        self.d, self.share = ([least(token) for token in self.tokens] for least in (ticks, shares))
-        self.wait = [token.wait * calls for token in self.tokens]
-        self.chain = sum(self.d) + sum(self.wait)
-        ends = list(accumulate(d + wait for d, wait in zip(self.d, self.wait)))
-        self.release, self.tail = [end - d for end, d in zip(ends, self.d)], [self.chain - end for end in ends]
+    def __init__(
+        self, one: Box, machine: Box, ticks: Any, shares: Any, most: int | None = None, calls: bool = True
+    ) -> None:
+        self.one, self.tokens = one, tokens_of(one, machine.evict)[:most]
+        self.d: list[int] = [*map(ticks, self.tokens)]
+        self.share: list[Fraction] = [*map(shares, self.tokens)]
+        ends = list(accumulate(d + token.wait * calls for d, token in zip(self.d, self.tokens, strict=True)))
+        self.chain, self.release = ends[-1], list(map(sub, ends, self.d))
+        self.tail = [self.chain - end for end in ends]
 
 
-def least_step(instance):
+def least_step(instance: Box) -> int:
     """e: ticks that every batch with work lasts: one decode on the least KV, or the first token of a prefill."""
     shortest = min(one.prompt for one in instance.requests)
-    decode = dict(any_decode=1, decode_requests=1, generated=1, decode_kv=max(1, shortest - instance.machine.chunked))
-    prefill = dict(any_prefill=1, prefill_requests=1, prefill_pairs=1)
+    decode = {"any_decode": 1, "decode_requests": 1, "generated": 1}
+    decode["decode_kv"] = max(1, shortest - instance.machine.chunked)
+    prefill = {"any_prefill": 1, "prefill_requests": 1, "prefill_pairs": 1}
     return min(duration(instance.cost, {"busy": 1, "tokens": 1, **work}) for work in (decode, prefill))
 
 
-def alone(instance, proof, objective):
-    """Kind `alone`: each request takes its own batches, each of least duration, its whole prompt, and its calls."""
-    step, P = least_step(instance), most_prefill(instance.machine)
-    smooth = [Box(function, tokens_above=None) for function in instance.cost]
-    busy, times = [], []
-    for one in instance.requests:
-        tokens, I = tokens_of(one, instance.machine), one.prompt
-        batches = [blocks(token.A - token.kept, P) if P else 1 for token in tokens]
-        whole = dict(busy=1, any_prefill=1, tokens=I, prefill_requests=1, prefill_pairs=max(1, I - 1) ** 2, generated=1)
-        first = max(batches[0] * step, duration(smooth, whole))
-        times.append((first, first + step * sum(batches[1:]) + sum(token.wait for token in tokens)))
-        busy.append(step * sum(batches))
-    return (percentile(objective, times) if tail_of(objective)
-            else by_objective(instance.requests, times, max(busy))[objective])
-
-
-# --- kind `shares` (docs/bounds.md, Shares of time) -------------------------------------------------------------------
-
-
-class Division:
-    """How the time of a batch is divided: a weighted mean of lines, and the parts of its base that are shared."""
-
-    def __init__(self, instance, proof):
-        machine, lines = instance.machine, list(lines_of(instance.cost))
-        if len(proof.functions) != len(lines) or sum(proof.functions) > 1024:
-            raise Broken(f"functions: give {len(lines)} numbers, of 1024 at most together")
-        self.machine, self.packs = machine, proof.packs
-        self.line = {name: sum(Fraction(weight, 1024) * line[name] for line, weight in zip(lines, proof.functions))
-                     for name in lines[0]}
-        peaks = sum(peak(one) for one in instance.requests)
-        L = None if machine.memory is None else machine.memory // machine.block
-        self.P = min(peaks, prefill_budget(machine) or peaks, L * machine.block if L else peaks)
-        self.limits = {"memory": L, "tokens": machine.batch_tokens, "prefill_tokens": self.P,
-                       "requests": machine.batch_requests, "packing": L}
-        self.part = {name: Fraction(proof[name], 1024) for name in self.limits}
-        if sum(self.part.values()) > 1 or any(part and not self.limits[name] for name, part in self.part.items()):
-            raise Broken("the parts are above 1024 together, or of what has no limit")
-
-    def tariff(self, line):
-        """Of a line, the share of a token: what work costs, and the parts of `base` and of `prefill` that it takes."""
-        return self.prices(line).least
-
-    def prices(self, line):
-        """The tariff of that."""
-        each = {name: line["base"] * part / self.limits[name] if part else 0 for name, part in self.part.items()}
-        p = {name: line.get(name, 0) for name in (*WORK, "prefill")}
-        taken = dict(tokens=p["tokens"] + each["tokens"], prefill=0, block=each["memory"],
-                     decode_requests=p["decode_requests"] + each["requests"],
-                     prefill_requests=p["prefill_requests"] + each["requests"],
-                     prefill_token=each["prefill_tokens"] + Fraction(p["prefill"]) / self.P,
-                     packed=line["base"] * self.part["packing"])
-        return Tariff(self.machine, p | taken, self.packs)
-
-
-def served(jobs):
+def served(jobs: Collection[Job]) -> Iterator[tuple[Amount, int, int, int, int]]:
     """What one machine that may interrupt works on, the lowest rank first: (rank, owner, from, to, unit) by piece.
 
     Jobs are (release, work, rank, owner); from and to are whole numbers of 1 / unit.
     """
-    unit, ready, now, i = lcm(*{job[1].denominator for job in jobs}), [], 0, 0
-    jobs = sorted((int(release * unit), int(work * unit), rank, owner) for release, work, rank, owner in jobs)
-    while i < len(jobs) or ready:
-        now = now if ready else max(now, jobs[i][0])
-        while i < len(jobs) and jobs[i][0] <= now:
-            heapq.heappush(ready, [jobs[i][2], jobs[i][3], i, jobs[i][1]])
-            i += 1
+    unit, ready, now = lcm(*{job[1].denominator for job in jobs}), list[Any](), 0
+    waiting = sorted((int(release * unit), int(work * unit), rank, owner) for release, work, rank, owner in jobs)
+    waiting.reverse()
+    while waiting or ready:
+        now = now if ready else max(now, waiting[-1][0])
+        while waiting and waiting[-1][0] <= now:
+            _, work, rank, owner = waiting.pop()
+            heapq.heappush(ready, [rank, owner, -len(waiting), work])
         rank, owner, _, left = ready[0]
-        step = min(left, jobs[i][0] - now) if i < len(jobs) else left
+        step = min(left, waiting[-1][0] - now) if waiting else left
         yield rank, owner, now, now + step, unit
         now += step
         ready[0][3] -= step
@@ -717,479 +572,73 @@ def served(jobs):
             heapq.heappop(ready)
 
 
-def shares(instance, proof, objective):
-    """Kind `shares`: what runs together in a batch shares its time, and time runs once."""
-    division, ticks = Division(instance, proof), ticks_of(instance)
-    tariff = division.tariff(division.line)
-    works = [Work(one, instance.machine, ticks, tariff, most=MOST_OF.get(objective)) for one in instance.requests]
-    if objective == "busy-time":
-        return max(shared_batches(instance, division), *(sum(work.d) for work in works))
-    half, total, jobs, density = Fraction(least_step(instance), 2), 0, [], {}
-    for i, work in enumerate(works):
-        rate = RATES[objective](work.one)
-        if not any(work.share):
-            total += rate * work.chain
-            continue
-        density[i] = rate / Fraction(sum(work.share))
-        total += rate * (half - work.one.arrival)
-        total += density[i] * sum(share * tail for share, tail in zip(work.share, work.tail))
-        jobs += [(work.one.arrival + release, share, -density[i], i)
-                 for release, share in zip(work.release, work.share) if share]
-    moments, unit = dict.fromkeys(density, 0), 1  # the integral of 2 t over the time at which its work is done
-    for _, i, begin, end, unit in served(jobs):  # noqa: B007
-        moments[i] += end**2 - begin**2
-    return total + sum(Fraction(density[i] * moment, 2 * unit**2) for i, moment in moments.items())
+def fresh_tokens(one: Box, most: int | None = None) -> list[tuple[int, int]]:
+    """Of (`most`) output tokens of a request, the tokens processed for it for the first time, and the call after it."""
+    tokens = tokens_of(one)[:most]
+    befores, waits = [0, *(token.A for token in tokens)], [*(token.wait for token in tokens[1:]), 0]
+    return [(token.A - before, wait) for before, token, wait in zip(befores, tokens, waits, strict=False)]
 
 
-def shared_batches(instance, division):
-    """Busy time: the prices of all work, base for each batch, and prefill for each that the prefill tokens need."""
-    machine, line, parts = instance.machine, division.line, division.tariff({"base": 1})
-    prices, prefill, batch = (
-        Tariff(machine, each).least for each in (line | {"prefill": 0}, {"prefill_token": 1}, {"batch": 1})
-    )
-    works = [Work(one, machine, batch, parts, calls=False) for one in instance.requests]
-    jobs = [(*job, 0) for work in works for job in zip(work.release, work.share, (-tail for tail in work.tail))]
-    ends = (Fraction(end, unit) - rank for rank, _, _, end, unit in served(jobs))  # with the largest tail first
-    batches = max(ceil(max(ends)), *(work.chain for work in works))
-    tokens = [token for work in works for token in work.tokens]
-    filled = ceil(sum(map(prefill, tokens)) / division.P)
-    return ceil(sum(map(prices, tokens)) + line["base"] * batches + line["prefill"] * filled)
-
-
-# --- kind `late-windows` (docs/bounds.md, Too much for a window) ------------------------------------------------------
-
-
-def late_windows(instance, proof, objective):
-    """Kind `late-windows`: of those whose work is due in a window, more than fits into it, some are late."""
-    if any(s > t for s, t, *_ in proof.rows):
-        raise Broken("a window ends before it begins")
-    division, ticks, late, due = Division(instance, proof), ticks_of(instance), 0, []
-    tariff = division.tariff(division.line)
-    for one in instance.requests:
-        work, slo, o = Work(one, instance.machine, ticks, tariff), one.slo or {}, output(one)
-        if is_late(one, work.d[0], work.chain):
-            late += 1
-            continue
-        limit = {name: inf if slo.get(name) is None else slo[name] for name in ("ttft", "latency")}
-        spans = [limit["latency"], limit["ttft"] + slo["tpot"] * (o - 1) // 1 if slo.get("tpot") is not None else inf,
-                 slo["normalized_latency"] * o // 1 if slo.get("normalized_latency") is not None else inf]
-        d = one.arrival + min(spans)
-        e = min(one.arrival + limit["ttft"], d - (work.chain - work.d[0]))
-        due.append((one.arrival, e, d, Fraction(work.share[0]), Fraction(sum(work.share))))
-    gained, g = 0, [0] * len(due)
-    for s, t, y, z in proof.rows:
-        spend(20 * len(due), "its windows")
-        w = [(W if d <= t else F if e <= t else 0) if r >= s else 0 for r, e, d, F, W in due]
-        if (X := sum(w) - (t - s)) > 0:
-            k = bisect_left(list(accumulate(sorted(w, reverse=True))), X) + 1
-            gained += ONE * (y + z * k)
-            g = [before + y * ceil(ONE * min(amount, X) / X) + z * ONE * (amount > 0) for before, amount in zip(g, w)]
-    spared = sum(max(0, each - ONE * 2**20) for each in g)
-    return late + Fraction(max(0, gained - spared), ONE * 2**20)
-
-
-# --- kind `late-tail` (docs/bounds.md, Percentiles) -------------------------------------------------------------------
-
-
-def late_tail(instance, proof, objective):
-    """Kind `late-tail`: if all had to be on time `within` ticks, more would be late than the percentile spares."""
-    slo = {"ttft" if tail_of(objective)[2] == "ttft" else "latency": proof.within}
-    due = Box(instance, requests=[Box(one, slo=slo) for one in instance.requests])
-    late = prove(due, Box(proof.proof, claim=spared(objective, len(due.requests)) + 1), "late-requests")
-    return proof.within + 1 if late > spared(objective, len(due.requests)) else 0
-
-
-# --- kind `speed` (docs/bounds.md, Speed has a price; the head of kvcore/certificates/speed.py) -----------------------
-
-
-def speed(instance, proof, objective):
-    """Kind `speed`: while a batch of length D runs, each request in it pays for its work by its speed, and fees.
-
-    For total-ttft there is no token but the first.
-    """
-    if sorted(set(proof.ratios)) != proof.ratios:
-        raise Broken("the ratios do not increase")
-    ticks, none = ticks_of(instance), dict.fromkeys(("memory", "tokens", "prefill_tokens", "requests", "packing"), 0)
-    divisions = [Division(instance, proof), *(Division(instance, Box(proof, **none, functions=line.functions))
-                                              for line in proof.lines)]
-    if any(len(line.price) > len(proof.price) for line in proof.lines):
-        raise Broken("a line has prices of more slots than the first")
-    tariffs = [division.prices(division.line) for division in divisions]
-    bases = [division.line["base"] for division in divisions]
-    paid = [line.price + [0] * (len(proof.price) - len(line.price)) for line in proof.lines]
-    rows = [Batches(Box(proof, ratios=[], fee=1024, price=price), base, base) for base, price in zip(bases[1:], paid)]
-    batches = Batches(proof, bases[0], bases[0] * (1 - sum(divisions[0].part.values())))
-    start, alike = min(one.arrival for one in instance.requests), {}
-    total = -proof.slot * (sum(proof.price) + sum(map(sum, paid)))
-    for one in instance.requests:
-        alike.setdefault(but_id(one), []).append(one)
-    for those, a in zip(alike.values(), parts_of_fixed(alike.values(), proof, start)):
-        work = Work(those[0], instance.machine, ticks, tariffs[0].least, most=MOST_OF.get(objective))
-        if rows:  # only the last batch of tokens after the first is looked at
-            work.share[1:] = map(tariffs[0].last, work.tokens[1:])
-        lines = [(row, tariff.least(work.tokens[0]), min(map(tariff.last, work.tokens[1:]), default=0))
-                 for row, tariff in zip(rows, tariffs[1:])]
-        rate = int(RATES[objective](those[0]) * proof.scale)
-        total += len(those) * batches.least(those[0].arrival - start, rate, work, a, lines)
-    return Fraction(total) / proof.scale
-
-
-def but_id(one):
-    """The same text for requests that are alike: they may differ in their ids only."""
-    return json.dumps(dict(one, id=""), default=str)
-
-
-def parts_of_fixed(groups, proof, start):
-    """a: by group of like requests and slot, each one's part of what is fixed in a batch. `fees` are weights."""
-    if proof.fees and len(proof.fees) != len(groups):
-        raise Broken("fees: give a list for each group of requests that differ in their ids only, or none")
-    rows, together = [], Counter()
-    for those, row in zip(groups, proof.fees or [[] for _ in groups]):  # in the order of the first of each
-        arrival = (those[0].arrival - start) // proof.slot
-        rows.append({arrival + k: weight for k, weight in enumerate(row) if weight})
-        for s, weight in rows[-1].items():
-            together[s] += weight * len(those)
-    return [{s: Fraction(weight, together[s]) for s, weight in row.items()} for row in rows]
-
-
-class Batches:
-    """Of length at least F, f of it shared by none, and the prices of work in slots of time."""
-
-    def __init__(self, proof, F, f):
-        self.F, self.f, self.ordered, self.fee = F, f, proof.ordered, Fraction(proof.fee, 1024)
-        self.slot, self.cells, self.price = proof.slot, proof.cells, proof.price
-        self.level = Fraction(proof.level, 1024)
-        self.ratios, self.pieces = [Fraction(1), *(Fraction(ratio, 64) for ratio in proof.ratios)], cache(self.pieces)
-
-    def pieces(self, w, least=0):
-        """What speed costs a token of work w where the price is 1, in units of 1 / ONE.
-
-        (Price, room in a tick) by piece; the room of all; and (time, price) for a token in the pieces up to each.
-        """
-        most, x, paid, pieces, last = 1 / max(Fraction(1), self.F, self.f + w, least), 0, 0, [], []
-        for g, following in zip(self.ratios, [*self.ratios[1:], None]):
-            end = most if following is None or not self.f else min(most, (1 - 2 / (g + following)) / self.f)
-            if end > x:
-                price, width = w * ((1 - self.fee) * g * g + self.fee), end - x
-                x, paid = end, paid + price * width
-                pieces.append((int(ONE * price), ceil(ONE * width)))
-                last.append((int(ONE / x), int(ONE * paid / x)))
-        return pieces, ceil(ONE * x), last
-
-    def least(self, r, rate, work, a, lines):
-        """The least of rate times the flow time plus what a request pays; `r` is its arrival, `a` its parts of f.
-
-        `lines` are others with prices, with its work for the first token and the least for another in them.
-        Sums of what is paid are whole numbers of 1 / ONE: prices and tokens are rounded down, and what has room up.
-        """
-        slot, S, w, others, chain, best = self.slot, len(self.price), work.share[0], work.share[1:], work.chain, inf
-        begin = r + work.d[0] if others else r
-        rest = r + chain - begin  # what is left at the least when `others` may begin
-        level = min(others) + self.level * (max(others) - min(others)) if others else w
-        count = sum(min(1, each / level) if level else 1 for each in others) if others else 1
-        more = sorted((int(ONE * (each / level - 1)) for each in others if each > level), reverse=True) if level else []
-        fees = {s: int(ONE * self.fee * self.f * part) for s, part in a.items()}
-        heads = [Tokens(row, each, 1, r, {}) for row, each, _ in lines]
-        heads += [Tokens(self, w, 1, r, fees)] if others else []
-        ordered, rate, later = self.ordered and bool(others), rate * ONE, work.chain - work.d[0]
-        besides = [(row, each) for row, _, each in lines if others]
-        known = [0] * (S + 1)  # what the others pay at the least, by the slot of the end: no less if they begin later
-        for ready, close in self.firsts(begin) if ordered else [(begin, None)]:
-            if rate * (ready + rest - r) >= best:
-                break
-            fixed = all_by(heads, close) if close else 0
-            if fixed is None:
-                continue
-            tail, growth = Tokens(self, level, count, ready, fees, besides), Tokens(self, level, len(more), ready, {})
-            for s in range(min(ready // slot, S), S + 1):
-                end, time = (s + 1) * slot, rate * (max(s * slot, ready) - r) + fixed
-                if time >= best:
-                    break
-                if (s < S and end < ready + rest) or time + known[s] >= best:
-                    continue
-                early = all_by(heads, end - later) if not ordered and s < S else 0
-                timed = tail.ending(s, self.price[s] if s < S else 0, rate)
-                known[s] = max(known[s], timed or 0)
-                if early is not None and timed is not None and time + timed + early < best:
-                    best = min(best, time + timed + early + (growth.heaviest(s, more) if more and s < S else 0))
-        return Fraction(max(best if best < inf else 0, rate * chain), ONE)
-
-    def firsts(self, begin):
-        """When the first token comes, none before `begin`: from and before a tick (None: after all slots), by cell."""
-        slot, n, S = self.slot, self.cells, len(self.price)
-        for k in range(min(begin // slot, S) * n, S * n):
-            if -(-slot * (k + 1) // n) > begin:
-                yield max(begin, slot * k // n), -(-slot * (k + 1) // n)
-        yield max(begin, S * slot), None
-
-
-ONE = 2**64
-
-
-def all_by(heads, tick):
-    """What all of these tokens pay if they are done by a tick; None: too early for one."""
-    paid = [head.by(tick) for head in heads]
-    return None if None in paid else sum(paid)
-
-
-class Tokens:
-    """Parts of tokens of work w that none begins before `begin`, each at the cheapest speeds.
-
-    `fees`: what one pays in a slot for the part of f that is its own, where the price is 1. `besides`: its work in
-    other lines, which have prices of their own.
-    """
-
-    def __init__(self, batches, w, count, begin, fees, besides=()):
-        self.batches, self.count, self.begin, self.fees = batches, int(count * ONE), begin, fees
-        self.done, self.found, self.besides = begin // batches.slot, [], besides  # `found`: of the slots before `done`
-        self.pieces, self.widest, self.last = batches.pieces(w, max((row.F + each for row, each in besides), default=0))
-
-    def ticks(self, s, end):
-        """How many ticks of slot s there are for them, up to a tick in it."""
-        return max(0, end - max(self.begin, s * self.batches.slot))
-
-    def pass_by(self, s):
-        """Take in all slots before s, as (price, room), and forget what is beyond the count."""
-        for each in range(self.done, s):
-            self.found = self.cheapest(self.offer(each, (each + 1) * self.batches.slot))
-        self.done = max(self.done, s)
-
-    def offer(self, s, end):
-        """The pieces of slot s, as (price, room), up to a tick in it."""
-        ticks, price, fee = self.ticks(s, end), self.batches.price[s], self.fees.get(s, 0)
-        more = self.more(s) if ticks else 0
-        return [(price * (cost + fee) + more, width * ticks) for cost, width in self.pieces] if ticks else []
-
-    def more(self, s):
-        """What a token pays in other lines in slot s."""
-        return int(ONE * sum(row.price[s] * each for row, each in self.besides)) if s < len(self.batches.price) else 0
-
-    def cheapest(self, more):
-        """The cheapest of what was found and of more pieces, as many as have room for the count."""
-        spend(10 * (1 + len(self.found) + len(more)), "its prices")
-        pieces = sorted(self.found + more)
-        return pieces[: bisect_left(list(accumulate(room for _, room in pieces)), self.count) + 1]
-
-    def paid(self, more):
-        """What they pay with these pieces, too; None: there is too little room."""
-        pieces = self.cheapest(more)
-        over = sum(room for _, room in pieces) - self.count
-        return None if over < 0 else (sum(price * room for price, room in pieces) - pieces[-1][0] * over) // ONE
-
-    def by(self, tick):
-        """What they pay if they are done by a tick; None: too early."""
-        s = min(max(0, tick // self.batches.slot), len(self.batches.price))
-        self.pass_by(s)
-        return self.paid(self.offer(s, tick) if s < len(self.batches.price) else [])
-
-    def ending(self, s, price, rate):
-        """What they pay if the last is done in slot s, where a tick up to it costs `rate`; None: too little room."""
-        self.pass_by(s)
-        each = min(rate * time // ONE + price * paid for time, paid in self.last) + price * self.fees.get(s, 0)
-        each += self.more(s)
-        most = self.widest * self.ticks(s, (s + 1) * self.batches.slot)
-        return self.paid([(each, most if s < len(self.batches.price) else self.count)])
-
-    def heaviest(self, s, more):
-        """What work beyond w pays by the end of slot s: one after the other, at the lowest price that has room left."""
-        self.pass_by(s + 1)
-        spend(len(self.found) + len(more), "its prices")
-        paid = room = k = 0
-        for price, width in self.found:
-            room += width
-            while k < len(more) and k * ONE < room:
-                paid, k = paid + price * more[k], k + 1
-        return paid // ONE
-
-
-# --- kind `prices` (docs/bounds.md, Prices of slots; the heads of paths.py and evictions.py in kvcore/certificates) ---
-
-
-ANY = (0, inf)  # the first and the last slot in which a segment may end
-
-
-def always_one_tick(cost):
-    fixed = ("busy", "any_decode", "any_prefill")
-    return all(sum(function[name] for name in fixed) <= function.divisor
-               and not any(function[name] for name in COEFFICIENTS if name not in fixed)
-               and not (function.tokens_above and function.tokens_above.coefficient) for function in cost)
-
-
-def slot_prices(instance, proof, objective):
-    """Kind `prices`: every request pays for its use of each slot, and takes its cheapest path.
-
-    A function: the bound where segments, (request, number), end in windows of slots; infinite if none can.
-    """
-    machine, calls = instance.machine, any(len(one.segments) > 1 for one in instance.requests)
-    if not always_one_tick(instance.cost) or (machine.partial and (calls or machine.evict)):
-        raise Broken("prices of slots are for batches of one tick, without partial where there are calls or evict")
-    T, scale, rows, total = proof.slots, proof.scale, {}, 0
-    if T > MOST_SLOTS:
-        raise NotChecked(f"prices of more than {MOST_SLOTS} slots are not looked at")
-    spend(50 * T, "its slots")
-    limits = {"device": machine.memory and machine.memory // machine.block, "host": machine.host_memory,
-              "tokens": machine.batch_tokens, "requests": machine.batch_requests}
-    for name, most in limits.items():
-        if len(proof[name]) > T or (most is None and proof[name] and name != "host"):
-            raise Broken(f"{name} has prices and no limit, or more prices than there are slots")
-        rows[name] = ((proof[name] if most is not None else []) + [0] * T)[:T]  # a host without a limit is free
-        total -= (most or 0) * sum(rows[name])
-    start, kinds = min(one.arrival for one in instance.requests), [but_id(one) for one in instance.requests]
-
-    @cache
-    def paid(kind, windows):
-        one = instance.requests[kinds.index(kind)]
-        return Course(one, machine, rows, T, int(RATES[objective](one) * scale), one.arrival - start).cheapest(windows)
-
-    def bound(windows):
-        spend(10 * sum(len(one.segments) for one in instance.requests), "its leaves")
-        each = [paid(kind, tuple(windows.get((one.id, k), ANY) for k in range(len(one.segments))))
-                for kind, one in zip(kinds, instance.requests)]
-        return inf if inf in each else Fraction(total + sum(each), scale)
-
-    return bound
-
-
-def tree(instance, proof, objective):
-    """Kind `tree`: segments end in a slot or before, or after it, and each leaf has prices."""
-    prices = cache(lambda p: slot_prices(instance, proof.prices[p], objective))  # none that no leaf names
-    slots = min((each.slots for each in proof.prices), default=0)
-    places = {(one.id, k) for one in instance.requests for k in range(len(one.segments))}
-    sides, least = [{}], inf  # windows of the nodes to come, the next one last
-    for node in proof.nodes:
-        if not sides:
-            raise Broken("there are nodes that no branch leads to")
-        windows = sides.pop()
-        if "request" in node:
-            where, t = (node.request, node.segment), node.slot
-            if where not in places or t >= slots:
-                raise Broken(f"there is no segment {where}, or no slot {t} with prices")
-            first, last = windows.get(where, ANY)
-            spend(200 * (1 + len(windows)), "its branches")
-            sides += [windows | {where: (max(first, t + 1), last)}, windows | {where: (first, min(last, t))}]
-        elif node.prices >= len(proof.prices):
-            raise Broken(f"there are no prices {node.prices}")
+def in_turns(jobs: list[tuple[int, int]]) -> int:
+    """The least sum of ends of jobs (release, work) on one machine that may interrupt: the least left goes first."""
+    waiting, ready, now, total = sorted(jobs), list[int](), 0, 0
+    while waiting or ready:
+        now = now if ready else waiting[0][0]
+        while waiting and waiting[0][0] <= now:
+            heapq.heappush(ready, waiting.pop(0)[1])
+        step = ready[0] if not waiting else min(ready[0], waiting[0][0] - now)
+        left, now = heapq.heappop(ready) - step, now + step
+        if left:
+            heapq.heappush(ready, left)
         else:
-            least = min(least, prices(node.prices)(windows))
-    if sides or least == inf:
-        raise Broken("a branch lacks a side" if sides else "no leaf has a schedule")
-    return least
+            total += now
+    return total
 
 
-class Course:
-    """The cheapest path of a request; after slot T all is free but time.
-
-    What follows a leg is a list: the least cost from there on, by slot; beyond its end only time counts.
-    """
-
-    def __init__(self, one, machine, rows, T, rate, arrival):
-        self.one, self.machine, self.rows, self.T, self.rate = one, machine, rows, T, rate
-        self.arrival, self.P, self.block = arrival, most_prefill(machine), machine.block
-        self.paid = [*accumulate(rows["device"] + [0] * output(one), initial=0)]
-
-    def between(self, paid, first, last):
-        """Of running sums, the sum over slots first .. last - 1."""
-        return paid[max(0, min(self.T, last))] - paid[max(0, min(self.T, first))]
-
-    def cheapest(self, windows):
-        A, m, legs, earliest, before = self.one.prompt, 0, [], self.arrival, None
-        for segment in self.one.segments:
-            ways = [(0, "discard")] if before is None or before.handling == "discard" else [(m, before.handling)]
-            if before and before.handling == "free":
-                ways.append((0, "discard"))
-            wait, kept = before.duration if before else 0, ways[0][0]
-            legs.append((A, segment.decode, wait, earliest + wait, ways))
-            earliest += wait + (blocks(A - kept, self.P) if self.P else 1) + segment.decode - 1
-            m, before = A + segment.decode - 1, segment.call
-            A = m + 1 + (before.returns if before else 0)
-        after = [self.rate * (c - self.arrival) for c in range(self.T + 2)]
-        for leg, (first, last) in zip(reversed(legs), reversed(windows)):
-            after = self.leg(*leg, [cost if first < c <= last + 1 else inf for c, cost in enumerate(after)])
-        return self.at(after, self.arrival)
-
-    def at(self, after, c):
-        return after[c] if c < len(after) else after[-1] + self.rate * (c - len(after) + 1)
-
-    def leg(self, A, d, wait, earliest, ways, after):
-        """By slot c after the end of the segment before: the least from there on; `ways` are (KV kept in a call, how).
-
-        With `evict` KV may leave before any token, so it goes token by token, each with its KV kept or dropped.
-        """
-        slots, evict, best = range(self.T + 2), self.machine.evict, []
-        spend(20 * self.T * len(ways), "its slots")
-        for i in range(d - 1, 0, -1) if evict else ():
-            kept, dropped = (self.tokens(A + i, m, 1, earliest + i, after, "swap") for m in (A + i - 1, 0))
-            after = [min(kept(c), dropped(c + 1)) for c in slots]
-        for m, how in ways:
-            hold = [0, *accumulate(self.holding(z, m, how) for z in range(self.T))]
-            work = self.tokens(A, m, 1 if evict else d, earliest, after, "swap" if evict and m else how)
-            least = [work(c + wait) for c in slots]
-            if evict and m:  # what is dropped later than the call ends takes a slot without work
-                dropped = self.tokens(A, 0, 1, earliest, after, "swap")
-                least = [min(one, dropped(c + wait + 1)) for c, one in zip(slots, least)]
-            best.append([one + self.between(hold, c, c + wait) for c, one in zip(slots, least)])
-        return [min(each) for each in zip(*best)]
-
-    def tokens(self, A, m, d, earliest, after, how):
-        """The least from slot c on, a function of c, if then the work for d tokens may begin.
-
-        The first of them comes with A resident; m tokens are held until its work begins.
-        """
-        T, P, evict, n = self.T, self.P, self.machine.evict, blocks(A - m, self.P) if self.P else 1
-        grows = "swap" if evict else "preserve"
-        spend((T + 1) * (20 + d + min(n, T)), "its slots")
-        hold = [0, *accumulate(self.holding(z, m, how) for z in range(T))]
-        places = []  # prices of a place in a batch, the least of them so far, how many are taken, and in the last batch
-        for name, taken, now in (("tokens", A - m, 1 if self.machine.chunked else A - m), ("requests", n, 1)):
-            row = self.rows[name]
-            places.append((row, [0] * min(earliest, T) + list(accumulate(row[earliest:], min)), taken, now * evict))
-        cost = []  # by f, the slot of the first token (T: any later one), with what is held from slot 0 on
-        for f in range(T):
-            paid = hold[max(0, f - n + 1)] + self.decodes(f, A, d) + self.at(after, f + d)
-            paid += sum(self.holding(f - j, A - j * P, grows) for j in range(1, min(n, f + 1)))
-            for row, least, taken, now in places:
-                paid += now * row[f] + (taken - now) * least[f] + sum(least[f + 1 : f + d])
-            cost.append(paid)
-        cost.append(hold[max(0, T - n + 1) if evict else T] + self.at(after, T + d))
-        cost = list(accumulate(reversed(cost), min))[::-1]
-
-        def since(c):
-            f = c + n - 1
-            return (cost[f] if f <= T else hold[T] + self.at(after, f + d)) - hold[min(T, c)]
-
-        return since
-
-    def holding(self, z, m, how):
-        """What m tokens of KV pay in slot z: on the device, or on the host where that is cheaper and allowed."""
-        if how == "discard" or z >= self.T:
-            return 0
-        device = self.rows["device"][z] * blocks(m, self.block)
-        stays = how == "preserve" or (self.machine.evict and self.machine.host_memory == 0)
-        return device if stays else min(device, self.rows["host"][z] * m)
-
-    def decodes(self, f, A, d):
-        """What d tokens, the first in slot f with A resident, pay for the device."""
-        held, more = blocks(A, self.block), self.paid[f + 1 + -A % self.block : f + d : self.block]  # a block more each
-        return (held + len(more)) * self.paid[f + d] - held * self.paid[f] - sum(more)
+# --- Kind `alone` (the head of kvcore/certificates/alone.py). ---------------------------------------------------------
 
 
-# --- kind `configurations` (docs/configurations.md, The network of configurations) -----------------------------------
+def alone(instance: Box, proof: Box, objective: str) -> Amount:
+    """Kind `alone`: each request takes its own batches, each of least duration, its whole prompt, and its calls."""
+    step, P = least_step(instance), most_prefill(instance.machine)
+    smooth = [Box(function, tokens_above=None) for function in instance.cost]
+    busy, times = [], []
+    for one in instance.requests:
+        tokens, pairs = tokens_of(one, instance.machine.evict), max(1, one.prompt - 1) ** 2
+        batches = [blocks(token.A - token.kept, P) if P else 1 for token in tokens]
+        whole = dict.fromkeys(("busy", "any_prefill", "prefill_requests", "generated"), 1)
+        whole |= {"tokens": one.prompt, "prefill_pairs": pairs}
+        first = max(batches[0] * step, duration(smooth, whole))
+        times.append((first, first + step * sum(batches[1:]) + sum(token.wait for token in tokens)))
+        busy.append(step * sum(batches))
+    if tail_of(objective):
+        return percentile(objective, times)
+    return by_objective(instance.requests, times, max(busy))[objective]
 
 
-def configurations(instance, proof, objective):
+# --- Kind `configurations` (docs/configurations.md, The network of configurations). -----------------------------------
+
+
+Running = tuple[int, ...]
+Kind = tuple[Running, int, int]  # what it loads, tick by tick; its release; its prompt
+Kinds = dict[Kind, list[Any]]  # the price of a start, and how many there are
+
+
+def configurations(instance: Box, proof: Box, objective: str) -> Amount:
     """Kind `configurations`: prices of starts and of memory, in a network of what can run together at a tick."""
     machine, ones, scale, memory = instance.machine, instance.requests, proof.scale, proof.memory
     start, block = min(one.arrival for one in ones), machine.block
-    if (not always_one_tick(instance.cost) or any(len(one.segments) > 1 for one in ones) or not machine.hybrid
-            or machine.chunked or machine.evict or machine.pause
-            or (prefill_budget(machine) and any(one.arrival != start for one in ones))):
+    free = not machine.hybrid or machine.chunked or machine.evict or machine.pause
+    if not always_one_tick(instance.cost) or any(len(one.segments) > 1 for one in ones) or free or (
+        prefill_budget(machine) and any(one.arrival != start for one in ones)
+    ):  # fmt: skip
         raise Broken("its schedules are not start times")
     if len(proof.starts) != len(ones):
         raise Broken("starts: give a price for each request, or null")
     spend(40 * sum(output(one) ** 2 for one in ones), "its loads")
     spend(len(ones) * (len(memory) + 1) * (1 + min(len(memory), max(map(output, ones)))), "its starts")
-    kinds = {}  # what requests that are alike share: [the price of a start, how many there are]
-    for one, y in zip(ones, proof.starts):
+    kinds: Kinds = {}
+    for one, y in zip(ones, proof.starts, strict=True):
         load = tuple(blocks(one.prompt + q, block) for q in range(output(one)))
         kind = (load, one.arrival - start, one.prompt)
         if kinds.setdefault(kind, [y, 0])[0] != y:
@@ -1198,8 +647,7 @@ def configurations(instance, proof, objective):
     M = machine.memory // block if machine.memory else sum(kind[0][-1] * count for kind, (_, count) in kinds.items())
     total = -M * sum(memory)
     for kind, (y, count) in kinds.items():
-        ticks = range(kind[1], max(kind[1], len(memory)) + 1)
-        total += count * (min(start_cost(kind, t, scale, memory) for t in ticks) if y is None else y)
+        total += count * (cheapest_start(kind, kind[1], scale, memory) if y is None else y)
     inside = {kind: known for kind, known in kinds.items() if known[0] is not None}
     if proof.target is None:
         return Fraction(total + cheapest_path(inside, scale, memory, M)[0], scale)
@@ -1207,13 +655,14 @@ def configurations(instance, proof, objective):
     return Fraction(proof.target)
 
 
-def search_starts(kinds, inside, scale, memory, M, target):
+def search_starts(kinds: Kinds, inside: Kinds, scale: int, memory: list[int], M: int, target: int) -> None:
     """Broken if all requests can start below the target, each once; `tries` is not believed, so not looked at.
 
     A state: what is held from now on, and how many of each kind are left, with the least g, and what runs of those
     inside. One is dropped if the bound of docs/configurations.md (The search) is not below the target.
     """
-    layers, known = {}, [(kind, y, count) for kind, (y, count) in kinds.items()]
+    known = [(kind, y, count) for kind, (y, count) in kinds.items()]
+    layers: dict[int, list[int]] = {}
     _, loads, place = cheapest_path(inside, scale, memory, M, layers)
     number, longest = {load: e for e, load in enumerate(loads)}, max(len(kind[0]) for kind in kinds)
     spend(len(memory) ** 2, "its memory")
@@ -1221,14 +670,13 @@ def search_starts(kinds, inside, scale, memory, M, target):
     goal, tried = (target - 1) * scale, 0
 
     @cache
-    def later(k, t):
+    def later(k: int, t: int) -> int:
         kind, y, _ = known[k]
         spend((len(memory) + 1) * (1 + min(len(memory), len(kind[0]))), "its starts")
-        ticks = range(max(t, kind[1]), max(t, kind[1], len(memory)) + 1)
-        least = min(start_cost(kind, tick, scale, memory) for tick in ticks) - (y or 0)
+        least = cheapest_start(kind, max(t, kind[1]), scale, memory) - (y or 0)
         return least if y is None else max(0, least)
 
-    def bound(t, g, running, left, held):
+    def bound(t: int, g: int, running: Running, left: Running, held: Running) -> int:
         if not any(left):
             return g
         g += sum(n * later(k, t) for k, n in enumerate(left) if n)
@@ -1236,9 +684,9 @@ def search_starts(kinds, inside, scale, memory, M, target):
         return g + (layers[t][place[running]] if t in layers else 0)
 
     every = sum(y * count for _, y, count in known if y is not None)
-    t, layer = 0, {((0,) * longest, tuple(count for _, _, count in known)): (every, ())}
+    t, layer = 0, {((0,) * longest, tuple(count for _, _, count in known)): (every, Running())}
     while layer:
-        following = {}
+        following: dict[tuple[Running, Running], tuple[int, Running]] = {}
         for (held, left), (g, running) in layer.items():
             sets = [(held, left, g, running, 0)]
             for holds, rest, cost, now, first in sets:  # in each, one more starts, of the same kind or a later one
@@ -1252,7 +700,7 @@ def search_starts(kinds, inside, scale, memory, M, target):
                     raise Broken(f"all requests can start below {target}")
                 after, to_come = (*holds[1:], 0), tuple(number[loads[e][1:]] for e in now if loads[e][1:])
                 if bound(t + 1, cost, to_come, rest, after) <= goal:
-                    following[after, rest] = min((cost, to_come), following.get((after, rest), (inf, ())))
+                    following[after, rest] = min((cost, to_come), following.get((after, rest), (cost, to_come)))
                 for k in range(first, len(known)):
                     kind, y, _ = known[k]
                     more = now if y is None else tuple(sorted((*now, number[kind[0]]), reverse=True))
@@ -1264,16 +712,23 @@ def search_starts(kinds, inside, scale, memory, M, target):
         layer, t = following, t + 1
 
 
-def start_cost(kind, t, scale, memory):
+def start_cost(kind: Kind, t: int, scale: int, memory: list[int]) -> int:
     """What a start at tick t costs, with the memory that it pays for."""
     load, release, _ = kind
-    return scale * (t + len(load) - release) + sum(p * held for p, held in zip(memory[t:], load))
+    return scale * (t + len(load) - release) + sum(map(mul, memory[t:], load))
+
+
+def cheapest_start(kind: Kind, first: int, scale: int, memory: list[int]) -> int:
+    """What the cheapest start costs from a tick on."""
+    return min(start_cost(kind, t, scale, memory) for t in range(first, max(first, len(memory)) + 1))
 
 
 MOST_CONFIGURATIONS, MOST_STARTS = 3 * 10**6, 10**5  # about two minutes and 2 GB
 
 
-def cheapest_path(kinds, scale, memory, M, layers=None):
+def cheapest_path(
+    kinds: Kinds, scale: int, memory: list[int], M: int, layers: dict[int, list[int]] | None = None
+) -> tuple[int, list[Running], dict[Running, int]]:
     """The cheapest path from the empty configuration to itself, less the prices of starts; from the last tick back.
 
     Also the loads, and the places of configurations; `layers`, if given, gets what paths from them cost, by tick.
@@ -1294,16 +749,16 @@ def cheapest_path(kinds, scale, memory, M, layers=None):
             until[number[load[q:]]] = max(until[number[load[q:]]], max(costs[kind]) + q)
     found.sort(key=lambda running: -min((until[e] for e in running), default=inf))  # parts of one stay before it
     ends = [-min((until[e] for e in running), default=inf) for running in found]
-    ticks = max(map(max, filter(None, costs.values())), default=-1) + 1
-    place, after = {running: i for i, running in enumerate(found)}, [number.get(load[1:]) for load in loads]
-    later = [place[tuple(after[e] for e in running if after[e] is not None)] for running in found]
-    starts = {number[kind[0]]: [] for kind in kinds}  # by load: the places of configurations with it and without
+    end = max(map(max, filter(None, costs.values())), default=-1) + 1
+    place = {running: i for i, running in enumerate(found)}
+    later = [place[tuple(number[loads[e][1:]] for e in running if loads[e][1:])] for running in found]
+    starts: dict[int, list[tuple[int, int]]] = {number[kind[0]]: [] for kind in kinds}  # places with it, and without
     for i, running in enumerate(found):
         for e in starts.keys() & running:
             k = running.index(e)
             starts[e].append((i, place[running[:k] + running[k + 1 :]]))
     least = [0] * len(found)  # of what follows
-    for t in reversed(range(ticks)):
+    for t in reversed(range(end)):
         size = bisect(ends, -t) if layers is None else len(found)
         spend((1 if layers is None else 10) * size, "its configurations")
         least = list(map(least.__getitem__, later[:size]))
@@ -1318,15 +773,15 @@ def cheapest_path(kinds, scale, memory, M, layers=None):
     return least[0], loads, place
 
 
-def network(kinds, M):
+def network(kinds: Kinds, M: int) -> tuple[list[Running], list[Running]]:
     """Loads to come of an element, and all configurations of their numbers, the last to end first; small ones first."""
-    alike, loads = Counter(), set()
+    alike, found = Counter[int](), [Running()]
+    every = set[Running]()
     for (load, *_), (_, count) in kinds.items():
         alike[load[-1]] += count
-        loads.update(load[q:] for q in range(len(load)))
-    loads = sorted(loads, key=lambda load: (len(load), load[::-1]))  # one tick later they are in the same order
+        every.update(load[q:] for q in range(len(load)))
+    loads = sorted(every, key=lambda load: (len(load), load[::-1]))  # one tick later they are in the same order
     lasting = [list(those) for _, those in groupby(range(len(loads)), lambda e: len(loads[e]))]  # 1, 2, .. ticks
-    found = [()]
     for running in found:
         if len(found) > MOST_CONFIGURATIONS:
             raise NotChecked(f"more than {MOST_CONFIGURATIONS} configurations are not looked at")
@@ -1343,13 +798,291 @@ def network(kinds, M):
     return loads, found
 
 
-# --- kind `events` (the head of kvcore/certificates/events.py) -----------------------------------------------------
+# --- The referee (docs/semantics.md). ---------------------------------------------------------------------------------
 
 
-MOST_TRIED = 4 * 10**6  # batches that are tried in one search: about five minutes
+amounts = {str: check(lambda value: type(value) is int, "an integer")}
+MOVES = ("drop", "swap_out", "swap_in")
+Option = tuple[int, int, int, int]  # what a batch drops, swaps out, swaps in and processes of a request
+WRITTEN = (*MOVES, "forget", "reuse", "work")
+batch = {"start": integer(-inf, 10**60), "repeat": (integer(1), 1), **dict.fromkeys(WRITTEN, (amounts, {}))}
+schedule_file = headed("schedule") | {"instance_sha256": text, "batches": [batch]}
+ORDERED = {"discard": "drop", "swap": "swap_out"}
 
 
-def exhaustive(instance, proof, objective):
+class State:
+    """Where a request is: S tokens known, m on the device, h on the host; its segment; its call."""
+
+    def __init__(self, one: Box) -> None:
+        self.one, self.id, self.S, self.m, self.h = one, one.id, one.prompt, 0, 0
+        self.segment, self.left, self.generated = 0, one.segments[0].decode, 0
+        self.returns_at: int | None = None  # the tick at which the call ends, while it runs
+        self.window = ""  # the handling of the last call, until the request next works
+        self.due: int | None = None  # after a call that orders a move: the tokens that the next batch is to move
+        self.first: int | None = None
+        self.done: int | None = None
+        self.path = [(node, k) for node, blocks in one.get("parts", ()) for k in range(blocks)]
+
+    def had(self, m: int, block: int) -> list[tuple[str, int]]:
+        """The blocks of its path that it holds with m tokens."""
+        return self.path[: m // block]
+
+    def private(self, m: int, block: int) -> int:
+        """How many other blocks it holds with m tokens."""
+        return blocks(m, block) - len(self.had(m, block))
+
+    @property
+    def ready(self) -> int:
+        """The tick of its arrival, or of the end of its last call."""
+        return max(self.one.arrival, self.returns_at or 0)
+
+    def after_call(self, tick: int) -> tuple[int, int | None]:
+        """S and the end of the call, None once it has ended, as they are at a tick."""
+        if self.returns_at is None or self.returns_at > tick:
+            return self.S, self.returns_at
+        return self.S + self.one.segments[self.segment - 1].call.returns, None
+
+
+Amounts = dict[State, int]
+
+
+class Execution:
+    """The machine while a schedule runs; `breach` notes a broken rule, and the batch ends with the lowest of them."""
+
+    def __init__(self, instance: Box) -> None:
+        self.cost, self.machine = instance.cost, instance.machine
+        for one in instance.requests:
+            spend(10 * sum(blocks for _, blocks in one.get("parts", ())), "the blocks of paths")
+        self.sizes = {node.id: node.blocks for node in instance.contents}
+        self.resident: frozenset[tuple[str, int]] = frozenset()  # nodes, and places in them
+        self.states = {one.id: State(one) for one in instance.requests}
+        self.j = self.clock = self.busy = self.blocks = self.host = 0  # blocks and tokens that all requests hold
+        self.joined = False  # whether requests that are not among these may act in its batches, too
+        self.calling: list[str] = []  # ids; `due`: of ordered moves, `worked`: of work to go on with
+        self.due: list[str] = []
+        self.worked: list[str] = []
+        self.broken: list[tuple[int, str | None, str]] = []
+
+    def copied(self) -> Execution:
+        """One that goes on apart from this one."""
+        other = copy(self)
+        other.states = {id: copy(state) for id, state in self.states.items()}
+        return other  # the lists of ids are replaced in each step before they grow
+
+    def those(self, ids: Iterable[str]) -> list[State]:
+        """The states of requests."""
+        return [self.states[id] for id in ids]
+
+    def run(self, batches: list[Box]) -> None:
+        """Execute batches, until all requests are done."""
+        for written in batches:
+            each = 1 + len(self.cost) + sum(len(written[what]) for what in ("work", *MOVES))
+            spend(50 * written.repeat * each, "its batches")
+            self.step(written, written.start)
+            for _ in range(written.repeat - 1):
+                self.step(Box({what: {} for what in WRITTEN}, work=written.work), self.clock)
+        for state in self.states.values():
+            if state.done is None:
+                raise Broken("it is not done at the end", 11, self.j, state.id)
+
+    def breach(self, rule: int, state: State | None, detail: str) -> None:
+        """Note a broken rule."""
+        self.broken.append((rule, state.id if state else None, detail))
+
+    def step(self, written: Box, start: int) -> None:
+        """Execute one batch."""
+        self.broken = []
+        spend(len(self.calling) + len(self.due) + len(self.worked), "its batches")
+        if start < self.clock:
+            self.breach(1, None, f"it starts at {start}, before {self.clock}")
+        for state in self.those(self.calling):
+            state.S, state.returns_at = state.after_call(start)
+        self.calling = [id for id in self.calling if self.states[id].returns_at is not None]
+        reuse, forget = written.get("reuse", {}), written.get("forget", {})
+        named = (written.work, reuse, *(written[what] for what in MOVES))
+        for id in (id for each in named for id in each if id not in self.states):
+            self.breach(10, None, f"there is no request {id!r}")
+        for id in forget.keys() - self.sizes:
+            self.breach(10, None, f"there is no node {id!r}")
+        if not (written.work or written.swap_out or written.swap_in or self.joined):
+            self.breach(10, None, "it has no work and no transfer")
+        work = {self.states[id]: c for id, c in written.work.items() if id in self.states}
+        spend(10 * sum(len(state.path) for state in work), "its batches")
+        taken, evicted = self.move(written)
+        self.reuse({self.states[id]: k for id, k in reuse.items() if id in self.states}, work)
+        features = self.work(work, start, taken, evicted)
+        if self.broken:
+            rule, id, detail = min(self.broken, key=lambda item: item[0])
+            raise Broken(detail, rule, self.j, id)
+        ticks = duration(self.cost, features)
+        self.clock, self.busy, self.j = start + ticks, self.busy + ticks, self.j + 1
+        for state in self.those(self.due):
+            state.due = None
+        self.due, self.worked = [], []
+        for state, c in work.items():
+            self.grow(state, c)
+
+    def hold(self, state: State, m: int, h: int) -> None:
+        """Let a request hold so much KV on the device and on the host."""
+        block = self.machine.block
+        self.blocks += state.private(m, block) - state.private(state.m, block)
+        self.host += h - state.h
+        state.m, state.h = m, h
+
+    def move(self, written: Box) -> tuple[dict[str, Amounts], set[State]]:
+        """Make the moves (R8, R9, R10): what each took, by kind and request, and who was evicted."""
+        taken: dict[str, Amounts] = {kind: {} for kind in MOVES}
+        evicted = set()
+        for kind, id in ((what, id) for what in MOVES for id in self.before(what, written) if id in self.states):
+            state, asked = self.states[id], written[kind][id]
+            there = {"drop": state.m + state.h, "swap_out": state.m, "swap_in": state.h}[kind]
+            k = max(0, min(asked, there))
+            if asked != k or k < 1:
+                self.breach(10, state, f"{kind} of {asked} tokens, there are {there}")
+            in_call = state.returns_at is not None
+            if kind == "swap_in" and in_call and state.window == "preserve":
+                self.breach(9, state, "swap_in during a call that preserves")
+            ordered = state.due is not None and ORDERED.get(state.window) == kind
+            if kind != "swap_in" and state.window != "free" and not ordered:
+                if k:
+                    evicted.add(state)
+                if in_call or not self.machine.evict:
+                    self.breach(8, state, f"{kind} that neither a call nor evict allows")
+            if asked != there and not self.machine.partial:
+                self.breach(8, state, f"{kind} of {asked} of {there} tokens without partial")
+            if kind == "drop":
+                self.hold(state, state.m - max(0, k - state.h), max(0, state.h - k))
+            else:
+                out = k if kind == "swap_out" else -k
+                self.hold(state, state.m - out, state.h + out)
+            if kind == "swap_in":
+                self.resident |= {*state.had(state.m, self.machine.block)}
+            if k:
+                taken[kind][state] = k
+        for state in self.those(self.due):
+            kind = ORDERED[state.window]
+            if written[kind].get(state.id) != state.due:
+                self.breach(9, state, f"its call orders a {kind} of all {state.due} tokens in this batch")
+        return taken, evicted
+
+    def before(self, kind: str, written: Box) -> dict[str, int]:
+        """The moves of a kind; the forgets come before the swap_ins."""
+        if kind == "swap_in":
+            self.forget({id: k for id, k in written.get("forget", {}).items() if id in self.sizes})
+        moves: dict[str, int] = written[kind]
+        return moves
+
+    def forget(self, moves: dict[str, int]) -> None:
+        """R12: what goes is resident and not held, and what stays has the block before it."""
+        if not moves:
+            return
+        spend(10 * (len(self.states) + len(self.resident)), "its forgets")
+        for node, k in moves.items():
+            there = sorted(block for block in self.resident if block[0] == node)
+            if not 1 <= k <= len(there):
+                self.breach(12, None, f"forget of {k} blocks of node {node}, there are {len(there)}")
+            self.resident -= {*there[max(0, len(there) - max(0, k)) :]}
+        for state in self.states.values():
+            if not self.resident.issuperset(state.had(state.m, self.machine.block)):
+                self.breach(12, None, f"forget of what {state.id} holds")
+            stays = [block in self.resident for block in state.path]
+            if stays != sorted(stays, reverse=True):
+                self.breach(12, None, f"a block on the path of {state.id} stays without the one before it")
+
+    def reuse(self, moves: Amounts, work: Amounts) -> None:
+        """R12: whole blocks of the path of one that works, which are there or completed by work."""
+        block = self.machine.block
+        for state, k in moves.items():
+            self.hold(state, state.m + max(0, k), state.h)
+        made = {each for state, c in work.items() for each in state.path[state.m // block : (state.m + c) // block]}
+        there = self.resident | (made if self.machine.same_batch and moves else set())
+        for state, k in moves.items():
+            most = min(len(state.path) * block, state.S - 1)
+            if state not in work or k < 1 or state.m % block or state.m > most:
+                self.breach(12, state, f"reuse of {k} tokens up to {state.m}, of {most} at most")
+            elif not there.issuperset(state.had(state.m, block)):
+                self.breach(12, state, f"reuse up to {state.m} of what is not there")
+
+    def work(self, work: Amounts, start: int, taken: dict[str, Amounts], evicted: set[State]) -> dict[str, int]:
+        """The features of a batch; R2 to R7."""
+        machine, block, prefilled, occupied = self.machine, self.machine.block, 0, self.blocks
+        features = dict.fromkeys(COEFFICIENTS, 0)
+        for state, c in work.items():
+            if state.done is not None or state.returns_at is not None or start < state.one.arrival:
+                self.breach(2, state, "it works, but it is done, in a call or has not arrived")
+            if not 1 <= c <= state.S - state.m or (c < state.S - state.m and not machine.chunked):
+                self.breach(3, state, f"it processes {c} of {state.S - state.m} tokens")
+            if state.h or state in evicted:
+                self.breach(4, state, "it works, but KV of it is on the host or is evicted in this batch")
+            phase = "decode" if state.m > 0 and state.S - state.m == 1 else "prefill"
+            features["busy"] = features["any_" + phase] = 1
+            features["tokens"] += c
+            features["generated"] += state.m + c == state.S
+            features[phase + "_requests"] += 1
+            features[phase + "_kv"] += state.m
+            if phase == "prefill":
+                features["prefill_pairs"] += c * c + 2 * c * state.m
+                prefilled += c
+            occupied += state.private(state.m + c, block) - state.private(state.m, block)
+        shared = {each for state, c in work.items() if state.path for each in state.had(state.m + c, block)}
+        occupied += len(self.resident | shared)
+        for kind in ("swap_out", "swap_in"):
+            features[kind + "_tokens"], features[kind + "s"] = sum(taken[kind].values()), len(taken[kind])
+        for name, total in zip(BATCH.values(), (features["tokens"], prefilled, len(work)), strict=True):
+            if machine[name] is not None and total > machine[name]:
+                self.breach(5, None, f"{total} is above {name} = {machine[name]}")
+        if not machine.hybrid and features["any_decode"] and features["any_prefill"]:
+            self.breach(5, None, "prefills and decodes share the batch")
+        for state in self.those(self.worked if not machine.pause else ()):
+            if state not in work and state not in taken["drop"] and state not in taken["swap_out"]:
+                self.breach(5, state, "it worked in the batch before and sits out")
+        if machine.memory is not None and occupied > machine.memory // block:
+            self.breach(6, None, f"the requests occupy {occupied} blocks of {block}")
+        if machine.host_memory is not None and self.host > machine.host_memory:
+            self.breach(7, None, f"the host holds {self.host} tokens")
+        return features
+
+    def grow(self, state: State, c: int) -> None:
+        """The end of the batch for a request that works."""
+        self.hold(state, state.m + c, state.h)
+        if state.path:
+            self.resident |= {*state.had(state.m, self.machine.block)}
+        state.window = ""
+        if token := state.m == state.S:
+            state.S, state.left, state.generated = state.S + 1, state.left - 1, state.generated + 1
+            state.first = self.clock if state.first is None else state.first
+        if not token or state.left:
+            self.worked.append(state.id)
+            return
+        after = state.one.segments[state.segment].call
+        if after is None:
+            state.done = self.clock
+            self.hold(state, 0, 0)
+            return
+        state.segment += 1
+        state.left = state.one.segments[state.segment].decode
+        state.returns_at, state.window = self.clock + after.duration, after.handling
+        self.calling.append(state.id)
+        if after.handling in ORDERED:
+            state.due = state.m
+            self.due.append(state.id)
+
+
+def verify_schedule(instance: Box, data: Any) -> dict[str, Amount]:
+    """The values of a schedule by objective; Broken names the first rule that it breaks."""
+    schedule = shaped(data, schedule_file, "schedule")
+    if schedule.instance_sha256 != sha256(instance):
+        raise Bad("the schedule is for another instance")
+    spent[0], execution = 0, Execution(instance)
+    execution.run(schedule.batches)
+    times = [(state.first - state.one.arrival, state.done - state.one.arrival) for state in execution.states.values()]
+    return by_objective(instance.requests, times, execution.busy) | {name: percentile(name, times) for name in TAILS}
+
+
+# --- Kind `events` (the head of kvcore/certificates/events.py). -------------------------------------------------------
+
+
+def exhaustive(instance: Box, proof: Box, objective: str) -> Amount:
     """Kind `events`: everything that the referee takes, from the states on that may lead to less than the claim.
 
     What the file says of the search is not looked at. Of states waiting, the one of the least bound comes next.
@@ -1381,97 +1114,94 @@ def exhaustive(instance, proof, objective):
 class Search:
     """States of the referee between batches: what may follow one, and a lower bound from there."""
 
-    def __init__(self, instance, objective):
+    def __init__(self, instance: Box, objective: str) -> None:
         self.machine, self.objective, self.whole = instance.machine, objective, takes_whole(instance, objective)
+        self.limits = [limits_of(self.machine)[name] for name in ("device", "tokens", "requests")]
         self.kinds, self.lines = list(map(but_id, instance.requests)), list(lines_of(instance.cost))
-        self.ticks, self.need = ticks_of(instance), cache(self.need)
+        self.ticks, self.need = ticks_of(instance), cache(self.needs)
         self.works = [Work(one, self.machine, self.ticks, self.ticks) for one in instance.requests]
-        tariffs = [({"batch": 1}, 1), ({"prefill": 1}, 1), *((line | {"prefill": 0}, 1) for line in self.lines)]
-        tariffs += [({"packed": 1}, packs) for packs in (1, 2, 3, 64)] if self.machine.memory else []
-        self.measures = [Tariff(self.machine, *each).least for each in tariffs]
+        prices: list[Line] = [{"batch": 1}, {"prefill": 1}, *(line | {"prefill": 0} for line in self.lines)]
+        tariffs = [Tariff(self.machine, each) for each in prices]
+        tariffs += [Tariff(self.machine, {"packed": 1}, packs) for packs in (1, 2, 3, 64) if self.machine.memory]
+        self.measures = [tariff.least for tariff in tariffs]
 
-    def need(self, i, generated, kept):
+    def needs(self, i: int, generated: int, kept: int) -> tuple[int, int, list[Amount]]:
         """What a request with so much KV needs: ticks for its next token, ticks after it, and in all of `measures`.
 
         These are batches, prefills, prices by line, and parts of the memory by `packs`.
         """
         token, *others = self.works[i].tokens[generated:]
         token = token._replace(kept=kept, low=0, wait=0)
-        needs = [sum(map(least, [token, *others])) for least in self.measures]
+        needs: list[Amount] = [sum(map(least, [token, *others])) for least in self.measures]
         return self.ticks(token), self.works[i].tail[generated], needs
 
-    def together(self, needs):
+    def together(self, needs: list[list[Amount]]) -> Iterator[int]:
         """Lower bounds of the ticks to come until one request is done, until two are, ..
 
         When the k-th is done, k of them have had all that they need: as many batches and prefills as one of them needs
         that needs no less than k - 1 others, the work of the k cheapest, and batches for what they hold as their
         tokens come, where what fits together is at most one batch (docs/bounds.md, Sharing what is fixed).
         """
-        batches, prefills, *sums = map(sorted, zip(*needs))
+        batches, prefills, *sums = map(sorted, zip(*needs, strict=True))
         sums = [list(accumulate(column)) for column in sums]
         prices, packed = sums[: len(self.lines)], sums[len(self.lines) :]
-        for k, (most, filled) in enumerate(zip(batches, prefills)):
+        for k, (most, filled) in enumerate(zip(batches, prefills, strict=True)):
             most = max([most, *(ceil(column[k]) for column in packed)])
-            yield max(ceil(column[k] + line["base"] * most + line["prefill"] * filled)
-                      for column, line in zip(prices, self.lines))
+            each = zip(prices, self.lines, strict=True)
+            yield max(ceil(column[k] + line["base"] * most + line["prefill"] * filled) for column, line in each)
 
-    def bound(self, execution):
+    def bound(self, execution: Execution) -> int:
         """No schedule from here on is below it: of each request alone, and of all together."""
         if self.objective == "late-requests":
             return sum(self.is_late(i, state, execution.clock) for i, state in enumerate(execution.states.values()))
         flows, ends, needs, clock, makespan = [], [], [], execution.clock, 0
         for i, state in enumerate(execution.states.values()):
-            end = state.done
-            if end is None:
-                need = self.need(i, state.generated, state.m + state.h)[2]
-                end = self.soonest(i, state, clock)[1]
+            _, end = self.soonest(i, state, clock)
+            if state.done is None:
                 ends.append(end)
-                needs.append(need)
+                needs.append(self.need(i, state.generated, state.m + state.h)[2])
             makespan = max(makespan, end)
             flows.append(end - state.one.arrival)
         busy = list(self.together(needs)) if needs else [0]
         if self.objective == "total-flow-time":
-            return sum(flows) + sum(max(0, clock + least - end) for least, end in zip(busy, sorted(ends)))
-        return {"busy-time": execution.busy + busy[-1], "makespan": max(makespan, clock + busy[-1]),
-                "max-flow-time": max(flows)}[self.objective]
+            return sum(flows) + sum(max(0, clock + least - end) for least, end in zip(busy, sorted(ends), strict=False))
+        return {
+            "busy-time": execution.busy + busy[-1],
+            "makespan": max(makespan, clock + busy[-1]),
+            "max-flow-time": max(flows),
+        }[self.objective]
 
-    def soonest(self, i, state, clock):
+    def soonest(self, i: int, state: State, clock: int) -> tuple[int, int]:
         """The first and the last token of a request, at the earliest."""
-        if state.done is not None:
+        if state.first is not None and state.done is not None:
             return state.first, state.done
         ticks, tail, _ = self.need(i, state.generated, state.m + state.h)
         token = max(clock, state.ready) + ticks
         return token if state.first is None else state.first, token + tail
 
-    def is_late(self, i, state, clock):
+    def is_late(self, i: int, state: State, clock: int) -> bool:
         """Whether a request is late whatever follows."""
         return is_late(state.one, *(tick - state.one.arrival for tick in self.soonest(i, state, clock)))
 
-    def rows(self, execution):
-        """By request the state that decides its options: those with the same row may change places."""
-        worked, states = () if self.machine.pause else execution.worked, execution.states.values()
-        return [(kind, state.generated, state.m, state.h, max(0, state.ready - execution.clock), state.window or "",
-                 state.due or 0, state.id in worked) for kind, state in zip(self.kinds, states)]
+    def rows(self, execution: Execution) -> list[tuple[Any, ...]]:
+        """By request what decides its options, and whether it is late for good, where that counts."""
+        late, clock = self.objective == "late-requests", execution.clock
+        each = enumerate(zip(self.kinds, execution.states.values(), strict=True))
+        return [(kind, *row_of(state, execution), late and self.is_late(i, state, clock)) for i, (kind, state) in each]
 
-    def counted(self, execution):
-        """The same, and whether it is late for good, where that counts."""
-        late, states = self.objective == "late-requests", enumerate(execution.states.values())
-        return [(*row, late and self.is_late(i, state, execution.clock))
-                for row, (i, state) in zip(self.rows(execution), states)]
-
-    def key(self, execution):
+    def key(self, execution: Execution) -> tuple[Any, ...]:
         """What decides what may follow. Of two states with the same key, the one of the lower rank is as good.
 
         For what follows one may follow the other, as much later or earlier, and then both cost as much more than their
         bounds, or the earlier no more; but for max-flow-time they are compared at the same tick.
         """
-        return (execution.clock if self.objective == "max-flow-time" else 0), *sorted(self.counted(execution))
+        return (execution.clock if self.objective == "max-flow-time" else 0), *sorted(self.rows(execution))
 
-    def rank(self, execution):
+    def rank(self, execution: Execution) -> tuple[int, int]:
         """The bound; of as many late requests, the earlier state."""
         return self.bound(execution), execution.clock if self.objective == "late-requests" else 0
 
-    def following(self, execution):
+    def following(self, execution: Execution) -> Iterator[Execution | None]:
         """What may be next: after a wait for the next arrival or return, or a batch at once (None if it breaks a rule).
 
         No other start is needed: each batch of a schedule may start as soon as the one before has ended, the requests
@@ -1483,65 +1213,70 @@ class Search:
             waited = execution.copied()
             waited.clock = later
             yield waited
-        choices = []  # like requests next to each other
-        for row, state in sorted(zip(self.counted(execution), execution.states.values()), key=lambda each: each[0]):
+        choices: list[Any] = []  # like requests next to each other
+        each = zip(self.rows(execution), execution.states.values(), strict=True)
+        for row, state in sorted(each, key=lambda one: one[0]):
             alike = choices and choices[-1][0] == row
-            options = choices[-1][2] if alike else list(self.options(state, execution))
+            options = choices[-1][2] if alike else list(options_of(state, execution, self.whole))
             choices.append((row, state.id, options))
         for plan in self.plans(choices, (0, 0, 0)):
-            written = Box({name: {id: option[k] for id, option in plan if option[k]}
-                           for k, name in enumerate((*MOVES, "work"))})
+            amounts = ({id: option[k] for id, option in plan if option[k]} for k in range(4))
             following = execution.copied()
             try:
-                following.step(written, execution.clock)
+                following.step(Box(zip((*MOVES, "work"), amounts, strict=True)), execution.clock)
+                yield following
             except Broken:
-                following = None
-            yield following
+                yield None
 
-    def plans(self, choices, taken, first=0):
+    def plans(self, choices: list[Any], taken: tuple[int, ...], first: int = 0) -> Iterator[list[tuple[str, Option]]]:
         """What requests may do in a batch in which others have taken so much: (id, option) for each.
 
         Of like requests none takes an option before that of its neighbour. The referee knows the other rules.
         """
-        machine = self.machine
-        limits = (machine.memory and machine.memory // machine.block, machine.batch_tokens, machine.batch_requests)
         if not choices:
             yield []
             return
         (row, id, options), *others = choices
         for k, (option, takes) in enumerate(options[first:], first):
             spend(10, "its batches")
-            amounts = tuple(map(sum, zip(taken, takes)))
-            if all(most is None or amount <= most for amount, most in zip(amounts, limits)):
+            amounts = tuple(map(sum, zip(taken, takes, strict=True)))
+            if all(most is None or amount <= most for amount, most in zip(amounts, self.limits, strict=True)):
                 for plan in self.plans(others, amounts, k if others and others[0][0] == row else 0):
                     yield [(id, option), *plan]
 
-    def options(self, state, execution):
-        """What a request may do in a batch, (drop, swap_out, swap_in, work), and its use of the limits."""
-        machine = self.machine
-        S, _ = state.after_call(execution.clock)
-        works = state.ready <= execution.clock and state.done is None
-        free = state.window == "free" or state.due is not None  # whether KV may leave in a batch in which it works
 
-        def some(most):
-            return range(most + 1) if machine.partial else {0, most}
-
-        for drop in some(state.m + state.h) if free or machine.evict else [0]:
-            h = max(0, state.h - drop)
-            m = state.m + state.h - drop - h
-            for out in some(m) if free or machine.evict else [0]:
-                for into in some(h + out):
-                    held = m - out + into
-                    left = S - held if works and h + out == into and (free or not drop + out) else 0
-                    parts = range(left + 1) if machine.chunked else {0, left}
-                    if self.whole and left > 1:
-                        parts = {0, left - 1, left, *([] if held else [1])}
-                    for c in parts:
-                        spend(1000, "what a request may do")
-                        yield (drop, out, into, c), (blocks(held + c, machine.block), c, c > 0)
+def row_of(state: State, execution: Execution) -> tuple[Any, ...]:
+    """What decides the options of a request: those that are alike and have the same row may change places."""
+    wait, worked = max(0, state.ready - execution.clock), not execution.machine.pause and state.id in execution.worked
+    return state.generated, state.m, state.h, wait, state.window, state.due or 0, worked
 
 
-def takes_whole(instance, objective):
+def options_of(state: State, execution: Execution, whole: bool = False) -> Iterator[tuple[Option, tuple[int, ...]]]:
+    """What a request may do in a batch, (drop, swap_out, swap_in, work), and its use of the limits."""
+    machine = execution.machine
+    S, _ = state.after_call(execution.clock)
+    works = state.ready <= execution.clock and state.done is None
+    free = state.window == "free" or state.due is not None  # whether KV may leave in a batch in which it works
+
+    def some(most: int) -> Iterable[int]:
+        return range(most + 1) if machine.partial else {0, most}
+
+    for drop in some(state.m + state.h) if free or machine.evict else [0]:
+        h = max(0, state.h - drop)
+        m = state.m + state.h - drop - h
+        for out in some(m) if free or machine.evict else [0]:
+            for into in some(h + out):
+                held = m - out + into
+                left = S - held if works and h + out == into and (free or not drop + out) else 0
+                parts = range(left + 1) if machine.chunked else {0, left}
+                if whole and left > 1:
+                    parts = {0, left - 1, left, *([] if held else [1])}
+                for c in parts:
+                    spend(1000, "what a request may do")
+                    yield (drop, out, into, c), (blocks(held + c, machine.block), c, c > 0)
+
+
+def takes_whole(instance: Box, objective: str) -> bool:
     """Whether all or all but one of the tokens that a request lacks, or one on no KV, are the only parts to be tried.
 
     kvcore/certificates/splits.py says when, and proves it.
@@ -1550,30 +1285,433 @@ def takes_whole(instance, objective):
     cost, k = instance.cost[0], 1 if machine.partial else max(peaks)
     swaps = cost.swap_outs + cost.swap_ins + k * (cost.swap_out_tokens + cost.swap_in_tokens)
     enough = min(sum(peaks), machine.memory or inf)
-    return (machine.chunked and len(instance.cost) == 1 and not cost.tokens_above
-            and cost.busy >= max(1, swaps) and cost.prefill_kv >= cost.divisor - 1
-            and all(most is None or most >= enough for most in (machine.batch_tokens, prefill_budget(machine)))
-            and all(len(one.segments) == 1 for one in instance.requests)
-            and (not machine.evict or (machine.pause and machine.host_memory == 0))
-            and (objective == "busy-time" or len({one.arrival for one in instance.requests}) == 1))
+    simple = (
+        len(instance.cost) == 1 and not cost.tokens_above and all(len(one.segments) == 1 for one in instance.requests)
+    )
+    dear = cost.busy >= max(1, swaps) and cost.prefill_kv >= cost.divisor - 1
+    ample = all(most is None or most >= enough for most in (machine.batch_tokens, prefill_budget(machine)))
+    stays = not machine.evict or (machine.pause and machine.host_memory == 0)
+    at_once = objective == "busy-time" or len({one.arrival for one in instance.requests}) == 1
+    return machine.chunked and simple and dear and ample and stays and at_once
 
 
-# --- kind `fresh` (docs/bounds.md, Orders of fresh work; the head of kvcore/certificates/fresh.py) --------------------
+# --- Kind `slots` (docs/bounds.md, A search to run again). ------------------------------------------------------------
 
 
-Label = namedtuple("Label", "ends time tokens ready open kv back")  # ends: those of completed requests, times rates
-KV = namedtuple("KV", "place kept device")  # tokens kept, and on the device at the most
-Choice = namedtuple("Choice", "place kept open swaps")  # where KV is during a batch, and the ticks of its swaps
+SHARED = len(RESOURCES)
+Limits = list[int | None]
+Joint = tuple[int, ...]
+Layer = dict[Joint, int]
+Use = tuple[tuple[int, ...], bool, int]  # needs, whether the request is over by it, the next state
+MOST_OPTIONS, MOST_PAIRS, MOST_VALUED, MOST_CHOSEN = 3 * 10**5, 10**7, 2 * 10**8, 10**7  # minutes
 
 
-def fresh(instance, proof, objective):
+def slots(instance: Box, proof: Box, objective: str) -> Amount:
+    """Kind `slots`: no choice of what requests do, tick by tick, leads to less than the target.
+
+    What the file says of the size of the search is not looked at. Of states that are as good as each other, only those
+    of as many tokens and the same wait are compared.
+    """
+    search = SlotSearch(instance, proof, objective)
+    if not search.is_proved_at_once():
+        layer, vectors, tried = {(0,) * len(search.joint): 0}, [*map(search.vector, proof.prices)], [0]
+        for t in range(search.last_tick() + 1):
+            use = [each for each in vectors if each.since <= t]
+            layer = search.following(layer, t, use[:1] + use[1:][-12:], tried)
+            if not layer:
+                break
+    return search.claim
+
+
+def at_once(segment: Box) -> Box:
+    """The same segment with a call that takes no time."""
+    return Box(segment, call=segment.call and Box(segment.call, duration=0))
+
+
+class SlotSearch:
+    """The requests of an instance, `joint` one after another, and the cost up to which states are followed."""
+
+    def __init__(self, instance: Box, proof: Box, objective: str) -> None:
+        machine, ones, self.proof = instance.machine, instance.requests, proof
+        limits = list(limits_of(machine).values())
+        if not always_one_tick(instance.cost):
+            raise Broken("a search over slots is for batches that last one tick")
+        if not proof.prices or proof.prices[0].since:
+            raise Broken("the first prices are not of use from slot 0 on")
+        free = [name for name, most in limits_of(machine).items() if most is None]
+        if any(any(each[name]) for each in proof.prices for name in free):
+            raise Broken("there are prices of what has no limit")
+        if len(ones) > 100:
+            raise NotChecked("more than 100 requests are not searched")
+        if objective == "busy-time":  # the makespan, where neither arrivals nor calls take time
+            ones = [Box(one, arrival=0, segments=list(map(at_once, one.segments))) for one in ones]
+        self.start = min(one.arrival for one in ones)
+        unit = lcm(*(Fraction(RATES[objective](one)).denominator for one in ones)) if objective in RATES else 1
+        self.kinds = {
+            kind: Alone(one, instance, objective, self.start, unit, proof.strict, limits)
+            for kind, one in {but_id(one): one for one in ones}.items()
+        }
+        self.joint = [self.kinds[kind] for kind in sorted(map(but_id, ones))]  # those that are alike are neighbours
+        self.all_limits, self.claim, self.valued = limits, Fraction(proof.target, unit), 0
+        self.leave_out_limits()
+        for path in self.kinds.values():
+            path.simplify(self.limits)
+        self.set_deadlines(objective)
+
+    def leave_out_limits(self) -> None:
+        """Limits that cannot bind, as all together or another limit is less, count no more; `moved` says to which."""
+        every = {needs for path in self.joint for needs in path.needs}
+        self.limits, self.moved = list(self.all_limits), []
+        for r in (2, 3, 4, 1, 0):
+            most = self.limits[r]
+            if most is None:
+                continue
+            enough = sum(max(needs[r] for needs in path.needs) for path in self.joint) <= most
+            others = [(q, other) for q, other in enumerate(self.limits) if q != r and other and not enough]
+            implied = (q for q, other in others if all(needs[r] * other <= needs[q] * most for needs in every))
+            q = next(implied, None)
+            if enough or q is not None:
+                self.moved.append((r, q))
+                self.limits[r] = None
+
+    def set_deadlines(self, objective: str) -> None:
+        """By when each request is over, and what all cost, in a schedule below the target."""
+        scale, target = self.proof.scale, self.proof.target
+        self.goal = scale * sum(path.w * path.arrival for path in self.joint)
+        if self.joint[0].w:
+            self.goal += scale * (target - 1)
+            spare = target - 1 - sum(path.w * (path.earliest - path.arrival) for path in self.joint)
+        for path in self.kinds.values():
+            if path.w:
+                path.deadline = path.earliest + max(0, spare // path.w)
+            else:
+                path.deadline = target - 1 + (path.arrival if objective == "max-flow-time" else -self.start)
+
+    def last_tick(self) -> int:
+        """The last tick by which a request may be over."""
+        return max(path.deadline for path in self.joint)
+
+    def vector(self, prices: Box) -> Values:
+        """The values of states by some prices; those of a limit left out are of the one that implies it, or none."""
+        T, rows = self.last_tick(), [list(prices[name]) for name in RESOURCES]
+        for r, q in self.moved:
+            if q is not None:
+                rows[q] += [0] * (len(rows[r]) - len(rows[q]))
+                for t, p in enumerate(rows[r]):
+                    rows[q][t] += p * self.all_limits[r] // self.all_limits[q]
+            rows[r] = []
+        spend(50 * max(1, T) * sum(len(path.leads) for path in self.kinds.values()), "the values of its states")
+        self.valued += max(1, T) * sum(sum(map(len, path.leads)) for path in self.kinds.values())
+        if self.valued > MOST_VALUED:
+            raise NotChecked(f"values of {self.valued} options are not computed")
+        folded = Box(prices, **dict(zip(RESOURCES, rows, strict=True)))
+        return Values(folded, T, self.kinds.values(), self.joint, self.limits, self.proof.scale)
+
+    def is_proved_at_once(self) -> bool:
+        """Whether the first prices alone prove the target; else they lower the deadlines, as often as they can."""
+        last = inf
+        while last > self.last_tick():
+            first, last = self.vector(self.proof.prices[0]), self.last_tick()
+            f = first.least(0, (0,) * len(self.joint), 0)
+            if f > self.goal:
+                return True
+            for path in self.kinds.values():
+                if path.w:
+                    latest = (self.goal - f + first.V[path][0][0]) // (path.w * self.proof.scale)
+                    path.deadline = min(path.deadline, latest)
+        return False
+
+    def following(self, before: Layer, t: int, vectors: list[Values], tried: list[int]) -> Layer:
+        """The joint states of the next tick, and their costs, of those from which the goal may be met yet."""
+        layer: Layer = {}
+        for states, cost in before.items():
+            better = ((i, a) for i, s in enumerate(states) for a in self.joint[i].better[s])
+            if any(before.get(self.in_order((*states[:i], a, *states[i + 1 :])), inf) <= cost for i, a in better):
+                continue
+            values = max(vectors, key=lambda each: each.least(t, states, cost))
+            left = self.goal - values.least(t, states, cost)
+            if left < 0 or cost > self.goal:  # what it cost is not had back by prices of later slots
+                continue
+            if all(path.over[s] for path, s in zip(self.joint, states, strict=True)):
+                raise Broken(f"it claims {self.claim}, but requests can be over for less by tick {self.start + t}")
+            for to, paid in values.choices(t, states, left, tried):
+                after = self.in_order(to)
+                layer[after] = min(layer.get(after, cost + paid), cost + paid)
+        return layer
+
+    def in_order(self, states: Iterable[int]) -> Joint:
+        """A joint state in which the states of requests that are alike increase."""
+        groups = groupby(zip(self.joint, states, strict=True), lambda each: id(each[0]))
+        return tuple(s for _, those in groups for s in sorted(s for _, s in those))
+
+
+class Alone:
+    """What one request may do in a tick, by the referee, in each of its states; the first has number 0.
+
+    Options are (needs, whether the request is over by it, the next state): `idle` is that between batches. Needs are
+    the use of RESOURCES with a limit; whether it shows a phase that may not meet the other one; -1 if it acts.
+    """
+
+    def __init__(
+        self, one: Box, instance: Box, objective: str, start: int, unit: int, strict: bool, limits: Limits
+    ) -> None:
+        machine, block = instance.machine, instance.machine.block
+        self.arrival, self.first = one.arrival - start, objective == "total-ttft"
+        self.w = int(unit * RATES[objective](one)) if objective in RATES else 0
+        self.over, self.idle, self.options = list[bool](), list[Use](), list[list[Use]]()
+        self.earliest: Any = inf  # of ticks
+        self.deadline, self.size = 0, 0
+        begin = Execution(Box(instance, requests=[one]))
+        begin.clock, begin.joined = start, True
+        numbers, queue = {self.key(begin): 0}, [begin]
+        for execution in queue:  # those of an earlier tick first
+            (state,) = execution.states.values()
+            over, (S, _), found = self.is_over(execution), state.after_call(execution.clock), dict[Any, None]()
+            if over:
+                self.earliest = min(self.earliest, execution.clock - start)
+            for option in (None, *(option for option, _ in options_of(state, execution))):
+                after, (drop, out, into, c) = execution.copied(), option or (0, 0, 0, 0)
+                try:
+                    if option:
+                        moves = ({state.id: k} if k else {} for k in option)
+                        after.step(Box(zip((*MOVES, "work"), moves, strict=True)), execution.clock)
+                    else:
+                        after.clock += 1
+                except Broken:
+                    continue
+                m = state.m + state.h - drop - after.host  # before the batch, after its moves
+                decode = c > 0 and m > 0 and S - m == 1
+                use = (blocks(m + c, block), after.host, c, 0 if decode else c, int(c > 0))
+                apart = (0, 0) if machine.hybrid or not c else (int(decode), int(not decode))
+                acts = -1 if option and (c or out or into or not strict) else 0
+                needs = (*(0 if most is None else k for k, most in zip(use, limits, strict=True)), *apart, acts)
+                to = numbers.setdefault(self.key(after), len(numbers))
+                if to == len(queue):
+                    queue.append(after)
+                found[option is None, needs, not over and self.is_over(after), to] = None
+            (idle, *options) = (each[1:] for each in found)
+            self.over.append(over)
+            self.idle.append(idle)
+            self.options.append(options)
+            self.size += len(found)
+            if self.size > MOST_OPTIONS:
+                raise NotChecked(f"more than {MOST_OPTIONS} options of a request are not searched")
+        self.alike = [(key[0], key[3]) for key in numbers]
+        self.needs = {needs for options in self.options for needs, _, _ in options}
+
+    def index(self) -> None:
+        """Number what options use and whether the request is over by it."""
+        uses = {(needs[:SHARED], ends): None for each in (self.idle, *self.options) for needs, ends, _ in each}
+        self.uses, place = list(uses), {use: k for k, use in enumerate(uses)}
+        every = ((idle, *options) for idle, options in zip(self.idle, self.options, strict=True))
+        self.leads = [[(place[needs[:SHARED], ends], to) for needs, ends, to in each] for each in every]
+
+    def is_over(self, execution: Execution) -> bool:
+        """Whether what the objective counts of the request is done."""
+        (state,) = execution.states.values()
+        return (state.first if self.first else state.done) is not None
+
+    def key(self, execution: Execution) -> tuple[Any, ...]:
+        """What decides what may follow: of the window of a call only whether moves are free that there may be."""
+        (state,) = execution.states.values()
+        generated, m, h, wait, window, due, worked = row_of(state, execution)
+        return generated, m, h, wait, window == "free" and m + h > 0, due, worked
+
+    def simplify(self, limits: Limits) -> None:
+        """Leave out options for better ones, and states for those that are as good; `better`: those still better.
+
+        "a is as good as b" only where `alike`, of as many tokens and the same wait, so that they are over together.
+        """
+
+        def left(each: Use) -> Use:
+            needs, ends, to = each
+            counted = (0 if most is None else k for k, most in zip(needs, limits, strict=False))
+            return (*counted, *needs[SHARED:]), ends, to
+
+        alike, groups = self.alike, dict[tuple[Any, ...], list[int]]()
+        self.idle, self.options = [*map(left, self.idle)], [[*map(left, options)] for options in self.options]
+        for s, group in enumerate(alike):
+            groups.setdefault(group, []).append(s)
+        pairs = sum(sum(len(self.options[s]) for s in group) ** 2 for group in groups.values())
+        good = {(a, b) for group in groups.values() for a in group for b in (group if pairs < MOST_PAIRS else [a])}
+
+        def beats(one: Use, other: Use) -> bool:
+            return (one[2], other[2]) in good and all(map(le, one[0], other[0]))
+
+        def as_good(a: int, b: int) -> bool:
+            mine, idle = self.options[a], self.idle[b]
+            waits = (self.idle[a][2], idle[2]) in good and any(beats(each, idle) for each in (self.idle[a], *mine))
+            return waits and all(any(beats(each, other) for each in mine) for other in self.options[b])
+
+        while wrong := {(a, b) for a, b in good if a != b and not as_good(a, b)}:
+            good -= wrong
+        self.better, stands = [set[int]() for _ in alike], list(range(len(alike)))
+        for a, b in good:
+            if (b, a) in good:
+                stands[b] = min(stands[b], a)
+            else:
+                self.better[b].add(a)
+        for s, options in enumerate(self.options):
+            kept = list[Use]()
+            for each in options:
+                if not any(beats(other, each) for other in kept):
+                    kept = [*(other for other in kept if not beats(each, other)), each]
+            self.options[s] = [(needs, ends, stands[to]) for needs, ends, to in kept]
+        self.idle = [(needs, ends, stands[to]) for needs, ends, to in self.idle]
+        self.better = [{stands[a] for a in those} for those in self.better]
+        self.index()
+
+
+class Values:
+    """The value of each state of a request at each slot, by a vector of prices, and what joint states lead to."""
+
+    def __init__(
+        self, prices: Box, T: int, kinds: Iterable[Alone], joint: list[Alone], limits: Limits, scale: int
+    ) -> None:
+        columns = [(prices[name] + [0] * max(0, T))[: max(0, T)] for name in RESOURCES]
+        self.since, self.rows, self.joint, self.scale = prices.since, list(zip(*columns, strict=True)), joint, scale
+        self.limits = [*(inf if most is None else most for most in limits), inf, inf, 0]
+        paid = [sum(p * most for p, most in zip(row, limits, strict=True) if p) for row in self.rows]
+        self.supply, self.known = [*accumulate(reversed(paid), initial=0)][::-1], dict[Any, Any]()
+        self.V: dict[Alone, list[list[float]]] = {}
+        for path in kinds:
+            V = [[0 if over else inf for over in path.over]]
+            for t in reversed(range(T)):
+                cost, after = self.costs(path, t), V[-1]
+                V.append([min([cost[use] + after[to] for use, to in leads]) for leads in path.leads])
+            self.V[path] = V[::-1]
+
+    def costs(self, path: Alone, t: int) -> list[float]:
+        """What each use costs a request in slot t, with what the objective counts if it is over by it."""
+        end = self.scale * path.w * (t + 1) if t < path.deadline else inf
+        return [sum(map(mul, self.rows[t], use)) + (end if over else 0) for use, over in path.uses]
+
+    def least(self, t: int, states: Joint, cost: int) -> float:
+        """f: the least cost of a schedule that is at tick t in a joint state with so much cost, all times the scale."""
+        return cost + sum([self.V[path][t][s] for path, s in zip(self.joint, states, strict=True)]) - self.supply[t]
+
+    def reduced(self, path: Alone, t: int, s: int) -> Any:
+        """The options in a state as (reduced cost, needs, cost, next state), the least first; that between batches."""
+        if (path, t, s) not in self.known:
+            costs, V, after, end = self.costs(path, t), self.V[path][t][s], self.V[path][t + 1], path.w * (t + 1)
+            idle, *each = [
+                (costs[k] + after[to] - V, needs, self.scale * end * ends, to)
+                for (k, to), (needs, ends, _) in zip(path.leads[s], (path.idle[s], *path.options[s]), strict=True)
+            ]
+            self.known[path, t, s] = sorted(each), idle
+        return self.known[path, t, s]
+
+    def choices(self, t: int, states: Joint, left: float, tried: list[int]) -> Iterator[tuple[list[int], int]]:
+        """What a joint state leads to, and at what cost, where the reduced costs are no more than what is left."""
+        every = [self.reduced(path, t, s) for path, s in zip(self.joint, states, strict=True)]
+        if sum(idle[0] for _, idle in every) <= left:
+            yield [idle[3] for _, idle in every], 0
+        rows = [options for options, _ in every]
+
+        def choose(
+            i: int, first: int, left: float, used: tuple[int, ...], to: list[int], paid: int
+        ) -> Iterator[tuple[list[int], int]]:
+            if i == len(rows):
+                if used[-1]:
+                    yield to, paid
+                return
+            like = i + 1 < len(rows) and rows[i + 1] is rows[i]  # none of those takes an option before that of this
+            for k in range(first, len(rows[i])):
+                r, needs, cost, following = rows[i][k]
+                if r > left:
+                    break
+                tried[0] += 1
+                total = tuple(map(add, used, needs))
+                if all(map(le, total, self.limits)) and not all(total[SHARED:-1]):
+                    yield from choose(i + 1, k if like else 0, left - r, total, [*to, following], paid + cost)
+            if tried[0] > MOST_CHOSEN:
+                raise NotChecked(f"more than {MOST_CHOSEN} options are not tried")
+
+        yield from choose(0, 0, left, (0,) * (SHARED + 3), [], 0)
+
+
+# --- Kind `slot-dual` (docs/bounds.md, Prices of slots). --------------------------------------------------------------
+
+
+def slot_dual(instance: Box, proof: Box, objective: str) -> Amount:
+    """Kind `slot-dual`: each request pays for its use of each slot, and takes its cheapest way."""
+    prices, scale, limits = proof.prices, proof.scale, limits_of(instance.machine)
+    if not always_one_tick(instance.cost):
+        raise Broken("prices of slots are for batches of one tick")
+    if prices.since or any(most is None and any(prices[name]) for name, most in limits.items()):
+        raise Broken("there are prices of what has no limit, or none from slot 0 on")
+    slots, start = max(len(prices[name]) for name in RESOURCES), min(one.arrival for one in instance.requests)
+    rows = [*zip(*(prices[name] + [0] * (slots - len(prices[name])) for name in RESOURCES), strict=True)]
+    unit = lcm(*(Fraction(RATES[objective](one)).denominator for one in instance.requests))
+    total, kinds = -sum((most or 0) * sum(prices[name]) for name, most in limits.items()), dict[Any, Any]()
+    for one in instance.requests:
+        there = Box(one, arrival=start)
+        kinds.setdefault(but_id(there), (there, []))[1].append(one.arrival - start)
+    for one, arrivals in kinds.values():
+        path = Alone(one, instance, objective, start, unit, False, list(limits.values()))
+        path.index()
+        left, before = [0.0 if over else inf for over in path.over], list[float]()
+        while left != before:  # least ticks until it is over
+            spend(5 * path.size, "the ticks of a request alone")
+            before = left
+            left = [min(n, 1 + min([before[to] for _, to in leads])) for n, leads in zip(left, path.leads, strict=True)]
+        spend(5 * path.size * (slots + 1), "the values of its states")
+        rate = scale * path.w
+        values: list[Any] = [0 if not n else inf if n == inf else rate * (slots + int(n)) for n in left]
+        total += sum(rate * int(left[0]) for t in arrivals if t >= slots)
+        for t in reversed(range(slots)):
+            costs = [sum(map(mul, rows[t], use)) + (rate * (t + 1) if over else 0) for use, over in path.uses]
+            values = [min([costs[use] + values[to] for use, to in leads]) for leads in path.leads]
+            total += (values[0] - rate * t) * arrivals.count(t)
+    return Fraction(total, scale * unit)
+
+
+# --- Kind `fresh` (docs/fresh.md). ------------------------------------------------------------------------------------
+
+
+CELLS = 4  # of the room beside a batch, for kind `fresh` with `partial`
+
+
+class KV(NamedTuple):
+    """Where the KV of a request is, the tokens kept, and the most on the device."""
+
+    place: str
+    kept: int
+    device: int
+
+
+class Choice(NamedTuple):
+    """Where KV is during a batch, and the ticks of its swaps."""
+
+    place: str
+    kept: int
+    open: int
+    swaps: int
+
+
+class Label(NamedTuple):
+    """What is known after a batch; `ends`: those of completed requests, times rates."""
+
+    ends: int
+    time: int
+    tokens: tuple[int, ...]
+    ready: tuple[int, ...]
+    open: tuple[int, ...]
+    kv: tuple[KV, ...]
+    back: tuple[tuple[int, int], ...]
+
+
+Row = tuple[int, int, int, KV, tuple[int, int]]
+
+
+def fresh(instance: Box, proof: Box, objective: str) -> Amount:
     """Kind `fresh`: all orders of batches below the claim, each token processed once; times are ticks times divisor.
 
     What the file says of the search is not looked at. Of labels with the same tokens, those that another one covers
     are left out.
     """
     search = Orders(instance, proof, objective)
-    before = sum(rate * one.arrival for rate, one in zip(search.rates, instance.requests))
+    before = sum(rate * one.arrival for rate, one in zip(search.rates, instance.requests, strict=True))
     goal, first = (proof.claim * search.unit + before) * search.divisor, search.first()
     waiting, known, tried = [(search.least(first), first)], {first.tokens: [first]}, 0
     while waiting and waiting[0][0] < goal:
@@ -1583,11 +1721,12 @@ def fresh(instance, proof, objective):
             return (Fraction(bound, search.divisor) - before) / search.unit
         for bits in range(1, 2 ** len(left)) if label in known[label.tokens] else ():
             F = [i for k, i in enumerate(left) if bits >> k & 1]
-            for *choices, room in product(*(search.places(label, F, i) for i in left), search.rooms(label, F, left)):
+            every = product(*(search.places(label, F, i) for i in left))
+            for choices, room in product(every, list(search.rooms(label, F, left))):
                 tried += 1
                 if tried > MOST_TRIED:
                     raise NotChecked(f"more than {MOST_TRIED} batches are not tried")
-                following = FreshBatch(search, label, F, dict(zip(left, choices)), room).following()
+                following = FreshBatch(search, label, F, dict(zip(left, choices, strict=True)), room).following()
                 labels = known.setdefault(following.tokens, []) if following else []
                 spend(100 * len(labels) + 500, "its labels")
                 if not following or max(bound, search.least(following)) >= goal:
@@ -1605,7 +1744,7 @@ class Orders:
     most tokens on the device, and since when more may have come back.
     """
 
-    def __init__(self, instance, proof, objective):
+    def __init__(self, instance: Box, proof: Box, objective: str) -> None:
         if not proof.function < len(instance.cost):
             raise Broken(f"the cost has no function {proof.function}")
         line, machine, self.given = instance.cost[proof.function], instance.machine, instance.requests
@@ -1621,13 +1760,16 @@ class Orders:
         if proof.levels:
             raise Broken("levels of what is on the host prove nothing any more")
         self.swaps_of(line, instance.cost)
-        self.rest = [[0, *accumulate(map(self.later_token, calls[-2::-1], news[:0:-1]))][::-1]
-                     for calls, news in zip(self.wait, self.fresh)]
-        self.discards = [{end for end, segment in zip(accumulate(each.decode for each in one.segments), one.segments)
-                          if proof.memory and segment.call and segment.call.handling == "discard"}
-                         for one in self.given]
+        each = zip(self.wait, self.fresh, strict=True)
+        tails = (map(self.later_token, calls[-2::-1], news[:0:-1]) for calls, news in each)
+        self.rest = [[0, *accumulate(tail)][::-1] for tail in tails]
+        ends = [accumulate(each.decode for each in one.segments) for one in self.given]
+        calls = [[proof.memory and each.call and each.call.handling for each in one.segments] for one in self.given]
+        self.discards = [
+            {end for end, how in zip(*each, strict=True) if how == "discard"} for each in zip(ends, calls, strict=True)
+        ]
 
-    def work_of(self, line, fee):
+    def work_of(self, line: Box, fee: int) -> None:
         """The fixed part of a batch, what a token and a token that is generated take, and the fee of early tokens."""
         self.busy = line.busy + min(line.any_decode, line.any_prefill)
         self.token = min(line.decode_requests, line.prefill_requests) + line.generated
@@ -1636,40 +1778,40 @@ class Orders:
         if fee > (self.busy // self.C if limit else 0):
             raise Broken("the fee of a whole batch is more than its fixed cost")
 
-    def swaps_of(self, line, cost):
+    def swaps_of(self, line: Box, cost: list[Box]) -> None:
         """What a token takes that is swapped out or in; of one that comes back, `again`, and `fixed` of the batch."""
         outs, ins = ([each[name] * line.divisor // each.divisor for each in cost] for name in SWAPS[:2])
-        self.out, self.into = max(zip(outs, ins), key=sum)
+        self.out, self.into = max(zip(outs, ins, strict=True), key=sum)
         b, busy = self.b, self.busy
         mixed = [(b * r // max(1, b + r), busy * r // max(1, b + r)) for r in ins]
         alike = (min(b, line.swap_in_tokens), busy)
         self.again, self.fixed = (b, busy) if self.host == 0 else max(*mixed, alike)
 
-    def later_token(self, call, new):
+    def later_token(self, call: int, new: int) -> int:
         """What a token takes after a call, in as many batches as the budget asks for."""
         return call + self.busy * (blocks(new, self.C) if self.chunked else 1) + self.b * new + self.token
 
-    def first(self):
+    def first(self) -> Label:
         """The label of the start."""
         n, arrivals = len(self.given), tuple(one.arrival * self.divisor for one in self.given)
         return Label(0, 0, (0,) * n, arrivals, arrivals, (KV("part", 0, 0),) * n, ((0, 0),) * n)
 
-    def left(self, label):
+    def left(self, label: Label) -> list[int]:
         """Those that are not completed."""
         return [i for i, news in enumerate(self.fresh) if label.tokens[i] < len(news)]
 
-    def restored(self, lacks, moves):
+    def restored(self, lacks: int, moves: int) -> int:
         """The least time in which `lacks` tokens are processed or swapped in, beside moves of others."""
         b, into = self.b, self.into
         return max(moves, (into * (self.busy + b * lacks) + b * moves) // (b + into) if lacks and into else 0)
 
-    def coming(self, label, i, start):
+    def coming(self, label: Label, i: int, start: int) -> int:
         """With `partial`, what is left of bringing the context of the next token to the device, by (4)."""
         device, since = label.back[i]
         lacks = self.contexts[i][label.tokens[i]] - device
         return self.again * lacks - min(self.again * (lacks - 1), start - since)
 
-    def least(self, label):
+    def least(self, label: Label) -> int:
         """What no schedule through a label ends below: each request alone, or next tokens in turns.
 
         Turns are of what all rates have in common; what they have beyond it counts for each request alone.
@@ -1687,7 +1829,7 @@ class Orders:
             beyond += (self.rates[i] - low) * end
         return label.ends + max(alone, beyond + low * (tails + max(in_turns(jobs), in_turns(away))))
 
-    def alone(self, label, i, start, work):
+    def alone(self, label: Label, i: int, start: int, work: int) -> int:
         """The earliest end of the next token of a request, if its batches are of it alone."""
         (place, kept, device), context = label.kv[i], self.contexts[i][label.tokens[i]]
         new, credit = context - kept, start - label.open[i]
@@ -1701,7 +1843,7 @@ class Orders:
             return min(max(end, back), start + self.busy + self.token + self.b * context)
         return end
 
-    def places(self, label, F, i):
+    def places(self, label: Label, F: list[int], i: int) -> list[Choice]:
         """Where the KV of a request may be during a batch of F, after which moves."""
         (place, kept, _), opened, latest = label.kv[i], label.open[i], max(label.time, label.ready[i])
         stays, refilled = Choice(place, kept, opened, 0), Choice("part", 0, latest, 0)
@@ -1712,7 +1854,7 @@ class Orders:
         other, ticks = ("away", self.out) if place == "here" else ("here", self.into)
         return [stays, Choice(other, kept, opened, ticks * kept), refilled]
 
-    def rooms(self, label, F, left):
+    def rooms(self, label: Label, F: list[int], left: list[int]) -> Iterator[dict[int, Any]]:
         """With `partial`, blocks on the device that each request outside a batch has at most, in all cases."""
         block, contexts = self.machine.block, {i: self.contexts[i][label.tokens[i]] for i in left}
         room = self.room - sum(blocks(contexts[i], block) for i in F)
@@ -1724,14 +1866,14 @@ class Orders:
             low = [room * k // CELLS + 1 if k else 0 for k in cells] + [0]
             high, spare = [room * (k + 1) // CELLS for k in cells] + [room], room - sum(low)
             if spare >= 0 and all(map(le, low, held.values())):
-                yield {i: min(most, least + spare) for i, most, least in zip(held, high, low)}
+                yield {i: min(most, least + spare) for i, most, least in zip(held, high, low, strict=True)}
 
-    def covers(self, one, other):
+    def covers(self, one: Label, other: Label) -> bool:
         """Whether one label is no later, and no further on, than another with the same tokens."""
-        return one.ends <= other.ends and one.time <= other.time and all(
-            self.covers_request(i, one, other) for i in self.left(one))
+        no_later = one.ends <= other.ends and one.time <= other.time
+        return no_later and all(self.covers_request(i, one, other) for i in self.left(one))
 
-    def covers_request(self, i, one, other):
+    def covers_request(self, i: int, one: Label, other: Label) -> bool:
         """What `covers` asks for of a request."""
         latest, (place, kept, device), (its, has, at_most) = max(one.time, one.ready[i]), one.kv[i], other.kv[i]
         if latest > max(other.time, other.ready[i]):
@@ -1752,7 +1894,9 @@ class FreshBatch:
     S, N, w and G are those of the page; `parts` has of each set Y in F that is taken G(Y) and n(F - Y).
     """
 
-    def __init__(self, search, label, F, choice, most_of):
+    def __init__(
+        self, search: Orders, label: Label, F: list[int], choice: dict[int, Choice], most_of: dict[int, int]
+    ) -> None:
         self.search, self.label, self.F, self.choice, self.most_of = search, label, F, choice, most_of
         self.contexts = {i: search.contexts[i][label.tokens[i]] for i in choice}
         self.S = max(label.time, *(label.ready[i] for i in F))
@@ -1767,24 +1911,23 @@ class FreshBatch:
             self.done = self.S + search.fixed + search.again * sum(lacks.values())
             self.returns = self.sets(self.lags, {i: tokens - 1 for i, tokens in lacks.items()})
 
-    def sets(self, G, n):
+    def sets(self, G: dict[int, int], n: dict[int, int]) -> list[tuple[float, int]]:
         """The empty set, and for each i of F all of F with no larger G."""
         return [(-inf, sum(n.values())), *((G[i], sum(n[j] for j in self.F if G[j] > G[i])) for i in self.F)]
 
-    def following(self):
+    def following(self) -> Label | None:
         """The label after it, or None if there is no room for the KV."""
         search, label, (room, host) = self.search, self.label, self.left_by_kv()
         if search.memory and (room < 0 or host < 0):
             return None
         opens = {i: self.open(i) for i in self.choice if i not in self.F}
         end = max(self.time(), self.time_of_moves(), self.time_of_returns())
-        after = {i: self.generated(i, end) if i in self.F else self.waited(i, end, opens[i], room)
-                 for i in self.choice}
+        after = {i: self.generated(i, end) if i in self.F else self.waited(i, end, opens[i], room) for i in self.choice}
         ends = label.ends + end * sum(search.rates[i] for i in self.F if label.tokens[i] + 1 == len(search.fresh[i]))
-        rows = zip(*(after.get(i) or row for i, row in enumerate(zip(*label[2:]))))
+        rows = zip(*(after.get(i) or row for i, row in enumerate(zip(*label[2:], strict=True))), strict=False)
         return Label(ends, end, *map(tuple, rows))
 
-    def left_by_kv(self):
+    def left_by_kv(self) -> tuple[Any, Any]:
         """R6 and R7: the blocks and the tokens that the device and the host have left."""
         room, host = self.search.room, self.search.host
         for i, (place, kept, _, _) in self.choice.items():
@@ -1794,19 +1937,19 @@ class FreshBatch:
                 host -= kept
         return room, host
 
-    def time(self):
+    def time(self) -> int:
         """Line (1): time' = S + busy + w - min over Y of (G(Y) + b n(F - Y) - fee max(0, N - C - n(F - Y)))."""
         b, fee, beyond = self.search.b, self.search.fee, self.N - self.search.C
         early = min(max(G, 0) + b * n - fee * max(0, beyond - n) for G, n in self.parts)
         return self.S + self.search.busy + self.w - early
 
-    def open(self, j):
+    def open(self, j: int) -> int:
         """Line (3): open'_j = S + busy - fee C + w + fee N - min over Y of (G(Y + j) + b' n(F - Y))."""
         b, fee = self.search.b, self.search.fee
         early = min(max(G, self.G[j]) + (b + fee) * n for G, n in self.parts)
         return self.S + self.search.busy - fee * self.search.C + self.w + fee * self.N - early
 
-    def time_of_moves(self):
+    def time_of_moves(self) -> int:
         """With `memory`, T' - T >= moves, and (b + r) (T' - T) >= r (busy + b L) + b moves where L tokens come back."""
         if not self.search.memory:
             return 0
@@ -1817,31 +1960,31 @@ class FreshBatch:
                 lacks += max(0, context - was.device)
         return self.label.time + self.search.restored(lacks, sum(each.swaps for each in self.choice.values()))
 
-    def time_of_returns(self):
+    def time_of_returns(self) -> int:
         """With `partial`, time' of (4): b is `again`, busy `fixed`, fee 0, and all but `device` tokens come back."""
         if not self.search.cut:
             return 0
         return self.done - min(max(G, 0) + self.search.again * n for G, n in self.returns)
 
-    def generated(self, i, end):
+    def generated(self, i: int, end: int) -> Row:
         """(tokens, ready, open, KV, back) of a request of F."""
         done = self.label.tokens[i] + 1
         ready = end + self.search.wait[i][done - 1]
         kv = KV("part", 0, 0) if done in self.search.discards[i] else KV("here", self.contexts[i], 0)
         return done, ready, ready, kv, (kv.kept, end)
 
-    def waited(self, i, end, opened, room):
+    def waited(self, i: int, end: int, opened: int, room: Any) -> Row:
         """(tokens, ready, open, KV, back) of another; where it has less KV than by `open`, that is taken instead."""
         search, place, kept, ready = self.search, self.choice[i].place, self.choice[i].kept, self.label.ready[i]
         latest, most = max(end, ready), self.contexts[i] - 1
         opened, device = min(latest, opened), min(most, room * search.machine.block)
-        limit = device if search.memory and search.host == 0 and place == "part" else inf
+        limit: Any = device if search.memory and search.host == 0 and place == "part" else inf
         if limit < most and latest - opened > (search.b + search.fee) * (limit - kept):
             opened, kept = latest, limit
         back = self.came_back(i, end, most) if search.cut else self.label.back[i]
         return self.label.tokens[i], ready, opened, KV(place, kept, device), back
 
-    def came_back(self, i, end, most):
+    def came_back(self, i: int, end: int, most: int) -> tuple[int, int]:
         """With `partial`: as many tokens as its room has if (4) lets it have more by the end, or else away' of (4)."""
         device, again = self.label.back[i][0], self.search.again
         since = min(end, self.done - min(max(G, self.lags[i]) + again * n for G, n in self.returns))
@@ -1849,24 +1992,13 @@ class FreshBatch:
         return (full, end) if end - since > again * (full - device) else (device, since)
 
 
-def fresh_tokens(one, most=None):
-    """Of (`most`) output tokens of a request, the tokens processed for it for the first time, and the call after it."""
-    new = one.prompt
-    if most == 1:
-        yield new, 0
-        return
-    for segment in one.segments:
-        for k in range(segment.decode):
-            ends = segment.call is not None and k + 1 == segment.decode
-            yield new, segment.call.duration if ends else 0
-            new = 1
-        new = 1 + (segment.call.returns if segment.call else 0)
+# --- Kind `pairs` (the head of kvcore/certificates/pairs.py). ---------------------------------------------------------
 
 
-# --- kind `pairs` (the head of kvcore/certificates/pairs.py) ----------------------------------------------------------
+Ticks = tuple[list[tuple[int, int]], int]  # (blocks, ticks) in order, and the rate
 
 
-def pairs(instance, proof, objective):
+def pairs(instance: Box, proof: Box, objective: str) -> Amount:
     """Kind `pairs`: each two requests, tick by tick, in one batch only where their contexts fit together."""
     machine, given, n = instance.machine, instance.requests, len(instance.requests)
     if not always_one_tick(instance.cost):
@@ -1886,30 +2018,30 @@ def pairs(instance, proof, objective):
             spend(10, "chains of ticks")
         runs = groupby((run for run in held if run[1]), lambda run: run[0])
         chains.append([(size, sum(ticks for _, ticks in same)) for size, same in runs])
-    total = Fraction(sum(pair(*two, room, alone) for two in combinations(zip(chains, rates), 2)), n - 1)
-    return (total - sum(rate * (one.arrival - begin) for rate, one in zip(rates, given))) / unit
+    total = Fraction(sum(pair(*two, room, alone) for two in combinations(zip(chains, rates, strict=True), 2)), n - 1)
+    return (total - sum(rate * (one.arrival - begin) for rate, one in zip(rates, given, strict=True))) / unit
 
 
-def pair(one, other, room, alone):
+def pair(one: Ticks, other: Ticks, room: float, alone: bool) -> int:
     """The least sum of the ends of two chains, each times its rate.
 
     T(u, v), the least steps to there, does not fall in u or v, and grows by at most 1 from a place to the next. So
     in a rectangle of places that alike allow a step of both, or do not, the last steps are of both as long as there are
     any, or all of one and then all of the other: its far sides follow from its near ones.
     """
-    (one, p), (other, q) = one, other
-    n, m = (sum(ticks for _, ticks in chain) for chain in (one, other))
-    spend(2 * (len(one) * (m + len(other)) + len(other) * n), "steps of pairs of requests")
+    (mine, p), (its, q) = one, other
+    n, m = (sum(ticks for _, ticks in chain) for chain in (mine, its))
+    spend(2 * (len(mine) * (m + len(its)) + len(its) * n), "steps of pairs of requests")
     row, u, ends = list(range(m + 1)), 0, [q * m + p * (m + n)]
-    for held, a in one:
+    for held, a in mine:
         left, far, v = [row[0] + i for i in range(a + 1)], [row[0] + a], 0
-        with_it = [(not (held and its_held) or (not alone and held + its_held <= room), b) for its_held, b in other]
+        with_it = [(not (held and its_held) or (not alone and held + its_held <= room), b) for its_held, b in its]
         for fits, same in groupby(with_it, lambda run: run[0]):
             b = sum(ticks for _, ticks in same)
-            near = row[v:v + b + 1]
+            near = row[v : v + b + 1]
             if fits:
-                top = [j + left[a - j] for j in range(min(a, b + 1))] + [a + t for t in near[:max(0, b + 1 - a)]]
-                left = [i + near[b - i] for i in range(min(b, a + 1))] + [b + t for t in left[:max(0, a + 1 - b)]]
+                top = [j + left[a - j] for j in range(min(a, b + 1))] + [a + t for t in near[: max(0, b + 1 - a)]]
+                left = [i + near[b - i] for i in range(min(b, a + 1))] + [b + t for t in left[: max(0, a + 1 - b)]]
             else:
                 top = [min(t + a, left[a] + j) for j, t in enumerate(near)]
                 left = [min(near[b] + i, t + b) for i, t in enumerate(left)]
@@ -1920,381 +2052,543 @@ def pair(one, other, room, alone):
     return min(*ends, *(p * t + q * (t + m - v) for v, t in enumerate(row)))
 
 
-def in_turns(jobs):
-    """The least sum of ends of jobs (release, work) on one machine that may interrupt: the least left goes first."""
-    waiting, ready, now, total = sorted(jobs), [], 0, 0
-    while waiting or ready:
-        now = now if ready else waiting[0][0]
-        while waiting and waiting[0][0] <= now:
-            heapq.heappush(ready, waiting.pop(0)[1])
-        step = ready[0] if not waiting else min(ready[0], waiting[0][0] - now)
-        left, now = heapq.heappop(ready) - step, now + step
-        if left:
-            heapq.heappush(ready, left)
+# --- Kinds `prices` and `tree` (docs/bounds.md, Prices of slots; kvcore/certificates/paths.py, evictions.py). ---------
+
+
+Window = tuple[float, float]
+Windows = dict[tuple[str, int], Window]
+ANY = (0, inf)  # the first and the last slot in which a segment may end
+
+
+def slot_prices(instance: Box, proof: Box, objective: str) -> Callable[[Windows], Any]:
+    """Kind `prices`: every request pays for its use of each slot, and takes its cheapest path.
+
+    A function: the bound where segments, (request, number), end in windows of slots; infinite if none can.
+    """
+    machine, calls = instance.machine, any(len(one.segments) > 1 for one in instance.requests)
+    if not always_one_tick(instance.cost) or (machine.partial and (calls or machine.evict)):
+        raise Broken("prices of slots are for batches of one tick, without partial where there are calls or evict")
+    T, scale, rows, total = proof.slots, proof.scale, {}, 0
+    if T > MOST_SLOTS:
+        raise NotChecked(f"prices of more than {MOST_SLOTS} slots are not looked at")
+    spend(50 * T, "its slots")
+    for name, most in limits_of(machine).items():
+        if name == "prefill_tokens":
+            continue
+        if len(proof[name]) > T or (most is None and proof[name] and name != "host"):
+            raise Broken(f"{name} has prices and no limit, or more prices than there are slots")
+        rows[name] = ((proof[name] if most is not None else []) + [0] * T)[:T]  # a host without a limit is free
+        total -= (most or 0) * sum(rows[name])
+    start, kinds = min(one.arrival for one in instance.requests), [but_id(one) for one in instance.requests]
+
+    @cache
+    def paid(kind: str, windows: tuple[Window, ...]) -> Any:
+        one = instance.requests[kinds.index(kind)]
+        return Course(one, machine, rows, T, int(RATES[objective](one) * scale), one.arrival - start).cheapest(windows)
+
+    def bound(windows: Windows) -> Any:
+        spend(10 * sum(len(one.segments) for one in instance.requests), "its leaves")
+        each = [
+            paid(kind, tuple(windows.get((one.id, k), ANY) for k in range(len(one.segments))))
+            for kind, one in zip(kinds, instance.requests, strict=True)
+        ]
+        return inf if inf in each else Fraction(total + sum(each), scale)
+
+    return bound
+
+
+def tree(instance: Box, proof: Box, objective: str) -> Amount:
+    """Kind `tree`: segments end in a slot or before, or after it, and each leaf has prices."""
+    prices = cache(lambda p: slot_prices(instance, proof.prices[p], objective))  # none that no leaf names
+    slots = min((each.slots for each in proof.prices), default=0)
+    places = {(one.id, k) for one in instance.requests for k in range(len(one.segments))}
+    sides = [Windows()]  # windows of the nodes to come, the next one last
+    least: Any = inf
+    for node in proof.nodes:
+        if not sides:
+            raise Broken("there are nodes that no branch leads to")
+        windows = sides.pop()
+        if "request" in node:
+            where, t = (node.request, node.segment), node.slot
+            if where not in places or t >= slots:
+                raise Broken(f"there is no segment {where}, or no slot {t} with prices")
+            first, last = windows.get(where, ANY)
+            spend(200 * (1 + len(windows)), "its branches")
+            sides += [windows | {where: (max(first, t + 1), last)}, windows | {where: (first, min(last, t))}]
+        elif node.prices >= len(proof.prices):
+            raise Broken(f"there are no prices {node.prices}")
         else:
-            total += now
+            least = min(least, prices(node.prices)(windows))
+    if sides or least == inf:
+        raise Broken("a branch lacks a side" if sides else "no leaf has a schedule")
+    return least
+
+
+class Course:
+    """The cheapest path of a request; after slot T all is free but time.
+
+    What follows a leg is a list: the least cost from there on, by slot; beyond its end only time counts.
+    """
+
+    def __init__(self, one: Box, machine: Box, rows: dict[str, list[int]], T: int, rate: int, arrival: int) -> None:
+        self.one, self.machine, self.rows, self.T, self.rate = one, machine, rows, T, rate
+        self.arrival, self.P, self.block = arrival, most_prefill(machine), machine.block
+        self.paid = [*accumulate(rows["device"] + [0] * output(one), initial=0)]
+
+    def between(self, paid: list[int], first: int, last: int) -> int:
+        """Of running sums, the sum over slots first .. last - 1."""
+        return paid[max(0, min(self.T, last))] - paid[max(0, min(self.T, first))]
+
+    def cheapest(self, windows: tuple[Window, ...]) -> float:
+        """The least that the request pays if its segments end in windows."""
+        legs: list[Any] = []
+        A, m, earliest, before = self.one.prompt, 0, self.arrival, None
+        for segment in self.one.segments:
+            ways = [(0, "discard")] if before is None or before.handling == "discard" else [(m, before.handling)]
+            if before and before.handling == "free":
+                ways.append((0, "discard"))
+            wait, kept = before.duration if before else 0, ways[0][0]
+            legs.append((A, segment.decode, wait, earliest + wait, ways))
+            earliest += wait + (blocks(A - kept, self.P) if self.P else 1) + segment.decode - 1
+            m, before = A + segment.decode - 1, segment.call
+            A = m + 1 + (before.returns if before else 0)
+        after: list[float] = [self.rate * (c - self.arrival) for c in range(self.T + 2)]
+        for leg, (first, last) in zip(reversed(legs), reversed(windows), strict=True):
+            after = self.leg(leg, [cost if first < c <= last + 1 else inf for c, cost in enumerate(after)])
+        return self.at(after, self.arrival)
+
+    def at(self, after: list[float], c: int) -> float:
+        """What follows from slot c on."""
+        return after[c] if c < len(after) else after[-1] + self.rate * (c - len(after) + 1)
+
+    def leg(self, leg: Any, after: list[float]) -> list[float]:
+        """By slot c after the end of the segment before: the least from there on; `ways` are (KV kept in a call, how).
+
+        With `evict` KV may leave before any token, so it goes token by token, each with its KV kept or dropped.
+        """
+        A, d, wait, earliest, ways = leg
+        slots, evict, best = range(self.T + 2), self.machine.evict, []
+        spend(20 * self.T * len(ways), "its slots")
+        for i in range(d - 1, 0, -1) if evict else ():
+            kept, dropped = (self.tokens(A + i, m, 1, earliest + i, after, "swap") for m in (A + i - 1, 0))
+            after = [min(kept(c), dropped(c + 1)) for c in slots]
+        for m, how in ways:
+            hold = [0, *accumulate(self.holding(z, m, how) for z in range(self.T))]
+            work = self.tokens(A, m, 1 if evict else d, earliest, after, "swap" if evict and m else how)
+            least = [work(c + wait) for c in slots]
+            if evict and m:  # what is dropped later than the call ends takes a slot without work
+                dropped = self.tokens(A, 0, 1, earliest, after, "swap")
+                least = [min(one, dropped(c + wait + 1)) for c, one in zip(slots, least, strict=True)]
+            best.append([one + self.between(hold, c, c + wait) for c, one in zip(slots, least, strict=True)])
+        return [min(each) for each in zip(*best, strict=True)]
+
+    def tokens(self, A: int, m: int, d: int, earliest: int, after: list[float], how: str) -> Callable[[int], float]:
+        """The least from slot c on, a function of c, if then the work for d tokens may begin.
+
+        The first of them comes with A resident; m tokens are held until its work begins.
+        """
+        T, P, evict, n = self.T, self.P, self.machine.evict, blocks(A - m, self.P) if self.P else 1
+        grows = "swap" if evict else "preserve"
+        spend((T + 1) * (20 + d + min(n, T)), "its slots")
+        hold = [0, *accumulate(self.holding(z, m, how) for z in range(T))]
+        places = []  # prices of a place in a batch, the least of them so far, how many are taken, and in the last batch
+        for name, taken, now in (("tokens", A - m, 1 if self.machine.chunked else A - m), ("requests", n, 1)):
+            row = self.rows[name]
+            places.append((row, [0] * min(earliest, T) + list(accumulate(row[earliest:], min)), taken, now * evict))
+        cost: list[float] = []  # by f, the slot of the first token (T: any later one), with what is held from slot 0 on
+        for f in range(T):
+            paid: float = hold[max(0, f - n + 1)] + self.decodes(f, A, d) + self.at(after, f + d)
+            paid += sum(self.holding(f - j, A - j * P, grows) for j in range(1, min(n, f + 1)) if P)
+            for row, least, taken, now in places:
+                paid += now * row[f] + (taken - now) * least[f] + sum(least[f + 1 : f + d])
+            cost.append(paid)
+        cost.append(hold[max(0, T - n + 1) if evict else T] + self.at(after, T + d))
+        cost = list(accumulate(reversed(cost), min))[::-1]
+
+        def since(c: int) -> float:
+            f = c + n - 1
+            return (cost[f] if f <= T else hold[T] + self.at(after, f + d)) - hold[min(T, c)]
+
+        return since
+
+    def holding(self, z: int, m: int, how: str) -> int:
+        """What m tokens of KV pay in slot z: on the device, or on the host where that is cheaper and allowed."""
+        if how == "discard" or z >= self.T:
+            return 0
+        device = self.rows["device"][z] * blocks(m, self.block)
+        stays = how == "preserve" or (self.machine.evict and self.machine.host_memory == 0)
+        return device if stays else min(device, self.rows["host"][z] * m)
+
+    def decodes(self, f: int, A: int, d: int) -> int:
+        """What d tokens, the first in slot f with A resident, pay for the device."""
+        held, more = blocks(A, self.block), self.paid[f + 1 + -A % self.block : f + d : self.block]  # a block more each
+        return (held + len(more)) * self.paid[f + d] - held * self.paid[f] - sum(more)
+
+
+# --- Kind `shares` (docs/bounds.md, Shares of time). ------------------------------------------------------------------
+
+
+PARTS = ("memory", "tokens", "prefill_tokens", "requests", "packing")
+
+
+class Division:
+    """How the time of a batch is divided: a weighted mean of lines, and the parts of its base that are shared."""
+
+    def __init__(self, instance: Box, proof: Box) -> None:
+        machine, lines = instance.machine, list(lines_of(instance.cost))
+        if len(proof.functions) != len(lines) or sum(proof.functions) > 1024:
+            raise Broken(f"functions: give {len(lines)} numbers, of 1024 at most together")
+        self.machine, self.packs = machine, proof.packs
+        weights = [Fraction(weight, 1024) for weight in proof.functions]
+        self.line = {name: sum(map(mul, weights, (line[name] for line in lines))) for name in lines[0]}
+        peaks = sum(peak(one) for one in instance.requests)
+        L = limits_of(machine)["device"]
+        self.P = min(peaks, prefill_budget(machine) or peaks, L * machine.block if L else peaks)
+        self.limits = limits_of(machine) | {"prefill_tokens": self.P, "memory": L, "packing": L}
+        self.part = {name: Fraction(proof[name], 1024) for name in PARTS}
+        if sum(self.part.values()) > 1 or any(part and not self.limits[name] for name, part in self.part.items()):
+            raise Broken("the parts are above 1024 together, or of what has no limit")
+
+    def tariff(self, line: Line) -> Tariff:
+        """Of a line, the share of a token: what work costs, and the parts of `base` and of `prefill` that it takes."""
+        each = {name: line["base"] * part / self.limits[name] if part else 0 for name, part in self.part.items()}
+        p = {name: line.get(name, 0) for name in (*WORK, "prefill")}
+        for name, part in (("tokens", "tokens"), ("decode_requests", "requests"), ("prefill_requests", "requests")):
+            p[name] += each[part]
+        p["prefill_token"] = each["prefill_tokens"] + Fraction(p["prefill"]) / self.P
+        p |= {"prefill": 0, "block": each["memory"], "packed": line["base"] * self.part["packing"]}
+        return Tariff(self.machine, p, self.packs)
+
+
+def shares(instance: Box, proof: Box, objective: str) -> Amount:
+    """Kind `shares`: what runs together in a batch shares its time, and time runs once."""
+    division, ticks = Division(instance, proof), ticks_of(instance)
+    tariff = division.tariff(division.line).least
+    works = [Work(one, instance.machine, ticks, tariff, most=MOST_OF.get(objective)) for one in instance.requests]
+    if objective == "busy-time":
+        return max(shared_batches(instance, division), *(sum(work.d) for work in works))
+    half, total, jobs = Fraction(least_step(instance), 2), Fraction(0), list[Job]()
+    density: dict[int, Fraction] = {}
+    for i, work in enumerate(works):
+        rate = RATES[objective](work.one)
+        if not any(work.share):
+            total += rate * work.chain
+            continue
+        density[i] = rate / Fraction(sum(work.share))
+        total += rate * (half - work.one.arrival)
+        total += density[i] * sum(map(mul, work.share, work.tail))
+        each = zip(work.release, work.share, strict=True)
+        jobs += [(work.one.arrival + release, share, -density[i], i) for release, share in each if share]
+    for _, i, begin, end, unit in served(jobs):  # the integral of t over the time at which its work is done
+        total += density[i] * Fraction(end**2 - begin**2, 2 * unit**2)
     return total
 
 
-# --- kind `slots` (docs/bounds.md, A search to run again) -------------------------------------------------------------
+def shared_batches(instance: Box, division: Division) -> int:
+    """Busy time: the prices of all work, base for each batch, and prefill for each that the prefill tokens need."""
+    machine, line, parts = instance.machine, division.line, division.tariff({"base": 1}).least
+    prices, prefill, batch = (
+        Tariff(machine, each).least for each in (line | {"prefill": 0}, {"prefill_token": 1}, {"batch": 1})
+    )
+    works = [Work(one, machine, batch, parts, calls=False) for one in instance.requests]
+    jobs = [(*job, 0) for work in works for job in zip(work.release, work.share, map(neg, work.tail), strict=True)]
+    ends = (Fraction(end, unit) - rank for rank, _, _, end, unit in served(jobs))  # with the largest tail first
+    batches = max(ceil(max(ends)), *(work.chain for work in works))
+    tokens = [token for work in works for token in work.tokens]
+    filled = ceil(sum(map(prefill, tokens)) / division.P)
+    return ceil(sum(map(prices, tokens)) + line["base"] * batches + line["prefill"] * filled)
 
 
-RESOURCES = ("device", "host", "tokens", "prefill_tokens", "requests")
-SHARED = len(RESOURCES)
-MOST_OPTIONS, MOST_PAIRS, MOST_VALUED, MOST_CHOSEN = 3 * 10**5, 10**7, 2 * 10**8, 10**7  # minutes
+# --- Kind `speed` (docs/bounds.md, Speed has a price). ----------------------------------------------------------------
 
 
-def slots(instance, proof, objective):
-    """Kind `slots`: no choice of what requests do, tick by tick, leads to less than the target.
+Pieces = list[tuple[int, int]]  # (price, room)
 
-    What the file says of the size of the search is not looked at. Of states that are as good as each other, only those
-    of as many tokens and the same wait are compared.
+
+def speed(instance: Box, proof: Box, objective: str) -> Amount:
+    """Kind `speed`: while a batch of length D runs, each request in it pays for its work by its speed, and fees.
+
+    For total-ttft there is no token but the first.
     """
-    search = SlotSearch(instance, proof, objective)
-    if not search.is_proved_at_once():
-        layer, vectors, tried = {(0,) * len(search.joint): 0}, [*map(search.vector, proof.prices)], [0]
-        for t in range(search.last_tick() + 1):
-            use = [each for each in vectors if each.since <= t]
-            layer = search.following(layer, t, use[:1] + use[1:][-12:], tried)
-            if not layer:
-                break
-    return search.claim
-
-
-class SlotSearch:
-    """The requests of an instance, `joint` one after another, and the cost up to which states are followed."""
-
-    def __init__(self, instance, proof, objective):
-        machine, ones, self.proof = instance.machine, instance.requests, proof
-        limits = (machine.memory and machine.memory // machine.block, machine.host_memory, machine.batch_tokens,
-                  machine.prefill_tokens, machine.batch_requests)
-        if not always_one_tick(instance.cost):
-            raise Broken("a search over slots is for batches that last one tick")
-        if not proof.prices or proof.prices[0].since:
-            raise Broken("the first prices are not of use from slot 0 on")
-        if any(most is None and any(each[name]) for each in proof.prices for name, most in zip(RESOURCES, limits)):
-            raise Broken("there are prices of what has no limit")
-        if len(ones) > 100:
-            raise NotChecked("more than 100 requests are not searched")
-        if objective == "busy-time":  # the makespan, where neither arrivals nor calls take time
-            ones = [Box(one, arrival=0, segments=[Box(each, call=each.call and Box(each.call, duration=0))
-                                                  for each in one.segments]) for one in ones]
-        self.start = min(one.arrival for one in ones)
-        unit = lcm(*(Fraction(RATES[objective](one)).denominator for one in ones)) if objective in RATES else 1
-        self.kinds = {kind: Alone(one, instance, objective, self.start, unit, proof.strict, limits)
-                      for kind, one in {but_id(one): one for one in ones}.items()}
-        self.joint = [self.kinds[kind] for kind in sorted(map(but_id, ones))]  # those that are alike are neighbours
-        self.all_limits, self.claim, self.valued = limits, Fraction(proof.target, unit), 0
-        self.leave_out_limits()
-        for path in self.kinds.values():
-            path.simplify(self.limits)
-        self.set_deadlines(objective)
-
-    def leave_out_limits(self):
-        """Limits that cannot bind, as all together or another limit is less, count no more; `moved` says to which."""
-        every = {needs for path in self.joint for needs in path.needs}
-        self.limits, self.moved = list(self.all_limits), []
-        for r in (2, 3, 4, 1, 0):
-            most = self.limits[r]
-            enough = most is None or sum(max(needs[r] for needs in path.needs) for path in self.joint) <= most
-            implied = () if enough else (q for q, other in enumerate(self.limits) if q != r and other
-                                         and all(needs[r] * other <= needs[q] * most for needs in every))
-            q = next(iter(implied), None)
-            if most is not None and (enough or q is not None):
-                self.moved.append((r, q))
-                self.limits[r] = None
-
-    def set_deadlines(self, objective):
-        """By when each request is over, and what all cost, in a schedule below the target."""
-        scale, target = self.proof.scale, self.proof.target
-        self.goal = scale * sum(path.w * path.arrival for path in self.joint)
-        if self.joint[0].w:
-            self.goal += scale * (target - 1)
-            spare = target - 1 - sum(path.w * (path.earliest - path.arrival) for path in self.joint)
-        for path in self.kinds.values():
-            if path.w:
-                path.deadline = path.earliest + max(0, spare // path.w)
-            else:
-                path.deadline = target - 1 + (path.arrival if objective == "max-flow-time" else -self.start)
-
-    def last_tick(self):
-        return max(path.deadline for path in self.joint)
-
-    def vector(self, prices):
-        """The values of states by some prices; those of a limit left out are of the one that implies it, or none."""
-        T, rows = self.last_tick(), [list(prices[name]) for name in RESOURCES]
-        for r, q in self.moved:
-            if q is not None:
-                rows[q] += [0] * (len(rows[r]) - len(rows[q]))
-                for t, p in enumerate(rows[r]):
-                    rows[q][t] += p * self.all_limits[r] // self.all_limits[q]
-            rows[r] = []
-        spend(50 * max(1, T) * sum(len(path.leads) for path in self.kinds.values()), "the values of its states")
-        self.valued += max(1, T) * sum(sum(map(len, path.leads)) for path in self.kinds.values())
-        if self.valued > MOST_VALUED:
-            raise NotChecked(f"values of {self.valued} options are not computed")
-        folded = Box(prices, **dict(zip(RESOURCES, rows)))
-        return Values(folded, T, self.kinds.values(), self.joint, self.limits, self.proof.scale)
-
-    def is_proved_at_once(self):
-        """Whether the first prices alone prove the target; else they lower the deadlines, as often as they can."""
-        last = inf
-        while last > self.last_tick():
-            first, last = self.vector(self.proof.prices[0]), self.last_tick()
-            f = first.least(0, (0,) * len(self.joint), 0)
-            if f > self.goal:
-                return True
-            for path in self.kinds.values():
-                if path.w:
-                    latest = (self.goal - f + first.V[path][0][0]) // (path.w * self.proof.scale)
-                    path.deadline = min(path.deadline, latest)
-        return False
-
-    def following(self, before, t, vectors, tried):
-        """The joint states of the next tick, and their costs, of those from which the goal may be met yet."""
-        layer = {}
-        for states, cost in before.items():
-            if any(before.get(self.in_order((*states[:i], a, *states[i + 1 :])), inf) <= cost
-                   for i, s in enumerate(states) for a in self.joint[i].better[s]):
-                continue
-            values = max(vectors, key=lambda each: each.least(t, states, cost))
-            left = self.goal - values.least(t, states, cost)
-            if left < 0 or cost > self.goal:  # what it cost is not had back by prices of later slots
-                continue
-            if all(path.over[s] for path, s in zip(self.joint, states)):
-                raise Broken(f"it claims {self.claim}, but requests can be over for less by tick {self.start + t}")
-            for to, paid in values.choices(t, states, left, tried):
-                to = self.in_order(to)
-                layer[to] = min(layer.get(to, inf), cost + paid)
-        return layer
-
-    def in_order(self, states):
-        """A joint state in which the states of requests that are alike increase."""
-        groups = groupby(zip(self.joint, states), lambda each: id(each[0]))
-        return tuple(s for _, those in groups for s in sorted(s for _, s in those))
-
-
-class Alone:
-    """What one request may do in a tick, by the referee, in each of its states; the first has number 0.
-
-    Options are (needs, whether the request is over by it, the next state): `idle` is that between batches. Needs are
-    the use of RESOURCES with a limit; whether it shows a phase that may not meet the other one; -1 if it acts.
-    """
-
-    def __init__(self, one, instance, objective, start, unit, strict, limits):
-        machine, block = instance.machine, instance.machine.block
-        self.arrival, self.first = one.arrival - start, objective == "total-ttft"
-        self.w = int(unit * RATES[objective](one)) if objective in RATES else 0
-        self.over, self.idle, self.options, self.earliest, self.size = [], [], [], inf, 0
-        self.rules, begin = Box(machine=machine, whole=False, kinds=[""]), Execution(Box(instance, requests=[one]))
-        begin.clock, begin.joined = start, True
-        numbers, queue = {self.key(begin): 0}, [begin]
-        for execution in queue:  # those of an earlier tick first
-            (state,) = execution.states.values()
-            over, (S, _), found = self.is_over(execution), state.after_call(execution.clock), {}
-            if over:
-                self.earliest = min(self.earliest, execution.clock - start)
-            for option in (None, *(option for option, _ in Search.options(self.rules, state, execution))):
-                after, (drop, out, into, c) = execution.copied(), option or (0, 0, 0, 0)
-                try:
-                    if option:
-                        moves = ({state.id: k} if k else {} for k in option)
-                        after.step(Box(zip((*MOVES, "work"), moves)), execution.clock)
-                    else:
-                        after.clock += 1
-                except Broken:
-                    continue
-                m = state.m + state.h - drop - after.host  # before the batch, after its moves
-                decode = c > 0 and m > 0 and S - m == 1
-                use = (blocks(m + c, block), after.host, c, 0 if decode else c, int(c > 0))
-                apart = (0, 0) if machine.hybrid or not c else (int(decode), int(not decode))
-                acts = -1 if option and (c or out or into or not strict) else 0
-                needs = (*(0 if most is None else k for k, most in zip(use, limits)), *apart, acts)
-                to = numbers.setdefault(self.key(after), len(numbers))
-                if to == len(queue):
-                    queue.append(after)
-                found[option is None, needs, not over and self.is_over(after), to] = None
-            (idle, *options) = (each[1:] for each in found)
-            self.over.append(over)
-            self.idle.append(idle)
-            self.options.append(options)
-            self.size += len(found)
-            if self.size > MOST_OPTIONS:
-                raise NotChecked(f"more than {MOST_OPTIONS} options of a request are not searched")
-        self.alike = [(key[0], key[3]) for key in numbers]
-        self.needs = {needs for options in self.options for needs, _, _ in options}
-
-    def index(self):
-        """Number what options use and whether the request is over by it."""
-        uses = {(needs[:SHARED], ends): None for each in (self.idle, *self.options) for needs, ends, _ in each}
-        self.uses, place = list(uses), {use: k for k, use in enumerate(uses)}
-        self.leads = [[(place[needs[:SHARED], ends], to) for needs, ends, to in (idle, *options)]
-                      for idle, options in zip(self.idle, self.options)]
-
-    def is_over(self, execution):
-        (state,) = execution.states.values()
-        return (state.first if self.first else state.done) is not None
-
-    def key(self, execution):
-        """What decides what may follow: of the window of a call only whether moves are free that there may be."""
-        ((_, generated, m, h, wait, window, due, worked),) = Search.rows(self.rules, execution)
-        return generated, m, h, wait, window == "free" and m + h > 0, due, worked
-
-    def simplify(self, limits):
-        """Leave out options for better ones, and states for those that are as good; `better`: those still better.
-
-        "a is as good as b" only where `alike`, of as many tokens and the same wait, so that they are over together.
-        """
-        def left(each):
-            needs, ends, to = each
-            return (*(0 if most is None else k for k, most in zip(needs, limits)), *needs[SHARED:]), ends, to
-
-        alike, groups = self.alike, {}
-        self.idle, self.options = [*map(left, self.idle)], [[*map(left, options)] for options in self.options]
-        for s, group in enumerate(alike):
-            groups.setdefault(group, []).append(s)
-        pairs = sum(sum(len(self.options[s]) for s in group) ** 2 for group in groups.values())
-        good = {(a, b) for group in groups.values() for a in group for b in (group if pairs < MOST_PAIRS else [a])}
-
-        def beats(one, other):
-            return (one[2], other[2]) in good and all(map(le, one[0], other[0]))
-
-        def as_good(a, b):
-            mine, idle = self.options[a], self.idle[b]
-            return ((self.idle[a][2], idle[2]) in good and any(beats(each, idle) for each in (self.idle[a], *mine))
-                    and all(any(beats(each, other) for each in mine) for other in self.options[b]))
-
-        wrong = True
-        while wrong:
-            wrong = {(a, b) for a, b in good if a != b and not as_good(a, b)}
-            good -= wrong
-        self.better, stands = [set() for _ in alike], list(range(len(alike)))
-        for a, b in good:
-            if (b, a) in good:
-                stands[b] = min(stands[b], a)
-            else:
-                self.better[b].add(a)
-        for s, options in enumerate(self.options):
-            kept = []
-            for each in options:
-                if not any(beats(other, each) for other in kept):
-                    kept = [*(other for other in kept if not beats(each, other)), each]
-            self.options[s] = [(needs, ends, stands[to]) for needs, ends, to in kept]
-        self.idle = [(needs, ends, stands[to]) for needs, ends, to in self.idle]
-        self.better = [{stands[a] for a in those} for those in self.better]
-        self.index()
-
-
-class Values:
-    """The value of each state of a request at each slot, by a vector of prices, and what joint states lead to."""
-
-    def __init__(self, prices, T, kinds, joint, limits, scale):
-        columns = [(prices[name] + [0] * max(0, T))[: max(0, T)] for name in RESOURCES]
-        self.since, self.rows, self.joint, self.scale = prices.since, list(zip(*columns)), joint, scale
-        self.limits = [*(inf if most is None else most for most in limits), inf, inf, 0]
-        paid = [sum(p * most for p, most in zip(row, limits) if p) for row in self.rows]
-        self.supply, self.V, self.known = [*accumulate(reversed(paid), initial=0)][::-1], {}, {}
-        for path in kinds:
-            V = [[0 if over else inf for over in path.over]]
-            for t in reversed(range(T)):
-                cost, after = self.costs(path, t), V[-1]
-                V.append([min([cost[use] + after[to] for use, to in leads]) for leads in path.leads])
-            self.V[path] = V[::-1]
-
-    def costs(self, path, t):
-        """What each use costs a request in slot t, with what the objective counts if it is over by it."""
-        end = self.scale * path.w * (t + 1) if t < path.deadline else inf
-        return [sum(map(mul, self.rows[t], use)) + (end if over else 0) for use, over in path.uses]
-
-    def least(self, t, states, cost):
-        """f: the least cost of a schedule that is at tick t in a joint state with so much cost, all times the scale."""
-        return cost + sum([self.V[path][t][s] for path, s in zip(self.joint, states)]) - self.supply[t]
-
-    def reduced(self, path, t, s):
-        """The options in a state as (reduced cost, needs, cost, next state), the least first; that between batches."""
-        if (path, t, s) not in self.known:
-            costs, V, after, end = self.costs(path, t), self.V[path][t][s], self.V[path][t + 1], path.w * (t + 1)
-            idle, *each = [(costs[k] + after[to] - V, needs, self.scale * end * ends, to) for (k, to), (needs, ends, _)
-                           in zip(path.leads[s], (path.idle[s], *path.options[s]))]
-            self.known[path, t, s] = sorted(each), idle
-        return self.known[path, t, s]
-
-    def choices(self, t, states, left, tried):
-        """What a joint state leads to, and at what cost, where the reduced costs are no more than what is left."""
-        every = [self.reduced(path, t, s) for path, s in zip(self.joint, states)]
-        if sum(idle[0] for _, idle in every) <= left:
-            yield [idle[3] for _, idle in every], 0
-        rows = [options for options, _ in every]
-
-        def choose(i, first, left, used, to, paid):
-            if i == len(rows):
-                if used[-1]:
-                    yield to, paid
-                return
-            like = i + 1 < len(rows) and rows[i + 1] is rows[i]  # none of those takes an option before that of this
-            for k in range(first, len(rows[i])):
-                r, needs, cost, following = rows[i][k]
-                if r > left:
-                    break
-                tried[0] += 1
-                total = tuple(map(add, used, needs))
-                if all(map(le, total, self.limits)) and not all(total[SHARED:-1]):
-                    yield from choose(i + 1, k if like else 0, left - r, total, [*to, following], paid + cost)
-            if tried[0] > MOST_CHOSEN:
-                raise NotChecked(f"more than {MOST_CHOSEN} options are not tried")
-
-        yield from choose(0, 0, left, (0,) * (SHARED + 3), [], 0)
-
-
-def slot_dual(instance, proof, objective):
-    """Kind `slot-dual`: each request pays for its use of each slot, and takes its cheapest way."""
-    machine, prices, scale = instance.machine, proof.prices, proof.scale
-    limits = (machine.memory and machine.memory // machine.block, machine.host_memory, machine.batch_tokens,
-              machine.prefill_tokens, machine.batch_requests)
-    if not always_one_tick(instance.cost):
-        raise Broken("prices of slots are for batches of one tick")
-    if prices.since or any(most is None and any(prices[name]) for name, most in zip(RESOURCES, limits)):
-        raise Broken("there are prices of what has no limit, or none from slot 0 on")
-    T, start = max(len(prices[name]) for name in RESOURCES), min(one.arrival for one in instance.requests)
-    rows = [*zip(*(prices[name] + [0] * (T - len(prices[name])) for name in RESOURCES))]
-    unit = lcm(*(Fraction(RATES[objective](one)).denominator for one in instance.requests))
-    total, arrivals = -sum((most or 0) * sum(prices[name]) for name, most in zip(RESOURCES, limits)), {}
+    if sorted(set(proof.ratios)) != proof.ratios:
+        raise Broken("the ratios do not increase")
+    if any(len(line.price) > len(proof.price) for line in proof.lines):
+        raise Broken("a line has prices of more slots than the first")
+    ticks, division = ticks_of(instance), Division(instance, proof)
+    tariff, base = division.tariff(division.line), division.line["base"]
+    batches = Batches(proof, base, base * (1 - sum(division.part.values())))
+    rows = [other_line(instance, proof, line) for line in proof.lines]
+    start, alike = min(one.arrival for one in instance.requests), dict[str, list[Box]]()
+    total = -proof.slot * sum(sum(each.price) for each in (batches, *(row for row, _ in rows)))
     for one in instance.requests:
-        there = Box(one, arrival=start)
-        arrivals.setdefault(but_id(there), (there, []))[1].append(one.arrival - start)
-    for one, after in arrivals.values():
-        path = Alone(one, instance, objective, start, unit, False, limits)
-        path.index()
-        left, before = [0 if over else inf for over in path.over], None
-        while left != before:
-            spend(5 * path.size, "the ticks of a request alone")
-            left, before = [min(ticks, 1 + min([left[to] for _, to in leads]))
-                            for ticks, leads in zip(left, path.leads)], left
-        spend(5 * path.size * (T + 1), "the values of its states")
-        rate = scale * path.w
-        total += sum(rate * left[0] for t in after if t >= T)
-        V = [rate * (T + ticks) if ticks else 0 for ticks in left]
-        for t in reversed(range(T)):
-            costs = [sum(map(mul, rows[t], use)) + (rate * (t + 1) if over else 0) for use, over in path.uses]
-            V = [min([costs[use] + V[to] for use, to in leads]) for leads in path.leads]
-            total += (V[0] - rate * t) * after.count(t)
-    return Fraction(total, scale * unit)
+        alike.setdefault(but_id(one), []).append(one)
+    for those, a in zip(alike.values(), parts_of_fixed(alike.values(), proof, start), strict=True):
+        work = Work(those[0], instance.machine, ticks, tariff.least, most=MOST_OF.get(objective))
+        if rows:  # only the last batch of tokens after the first is looked at
+            work.share[1:] = map(tariff.last, work.tokens[1:])
+        first, *later = work.tokens
+        lines = [(row, other.least(first), min(map(other.last, later), default=Fraction(0))) for row, other in rows]
+        rate = int(RATES[objective](those[0]) * proof.scale)
+        total += len(those) * batches.least(those[0].arrival - start, rate, work, a, lines)
+    return Fraction(total) / proof.scale
 
 
-# --- certificates (docs/certificates.md) ------------------------------------------------------------------------------
+def other_line(instance: Box, proof: Box, line: Box) -> tuple[Batches, Tariff]:
+    """Of another line with prices: its batches, and what work costs in it."""
+    division = Division(instance, Box(proof, **dict.fromkeys(PARTS, 0), functions=line.functions))
+    price, base = line.price + [0] * (len(proof.price) - len(line.price)), division.line["base"]
+    return Batches(Box(proof, ratios=[], fee=1024, price=price), base, base), division.tariff(division.line)
+
+
+def parts_of_fixed(groups: Collection[list[Box]], proof: Box, start: int) -> list[dict[int, Fraction]]:
+    """a: by group of like requests and slot, each one's part of what is fixed in a batch. `fees` are weights."""
+    if proof.fees and len(proof.fees) != len(groups):
+        raise Broken("fees: give a list for each group of requests that differ in their ids only, or none")
+    rows, together = list[dict[int, int]](), Counter[int]()
+    for those, row in zip(groups, proof.fees or [[] for _ in groups], strict=True):  # in the order of the first of each
+        arrival = (those[0].arrival - start) // proof.slot
+        rows.append({arrival + k: weight for k, weight in enumerate(row) if weight})
+        for s, weight in rows[-1].items():
+            together[s] += weight * len(those)
+    return [{s: Fraction(weight, together[s]) for s, weight in row.items()} for row in rows]
+
+
+Priced = tuple["Batches", Fraction, Fraction]
+
+
+class Batches:
+    """Of length at least F, f of it shared by none, and the prices of work in slots of time."""
+
+    def __init__(self, proof: Box, F: Amount, f: Amount) -> None:
+        self.F, self.f, self.ordered, self.fee = F, f, proof.ordered, Fraction(proof.fee, 1024)
+        self.slot, self.cells, self.price = proof.slot, proof.cells, proof.price
+        self.level = Fraction(proof.level, 1024)
+        self.ratios = [Fraction(1), *(Fraction(ratio, 64) for ratio in proof.ratios)]
+        self.pieces = cache(self.in_pieces)
+
+    def in_pieces(self, w: Amount, least: Amount = 0) -> tuple[Pieces, int, Pieces]:
+        """What speed costs a token of work w where the price is 1, in units of 1 / ONE.
+
+        (Price, room in a tick) by piece; the room of all; and (time, price) for a token in the pieces up to each.
+        """
+        most, x, paid = Fraction(1) / max(Fraction(1), self.F, self.f + w, least), Fraction(0), Fraction(0)
+        pieces, last = Pieces(), Pieces()
+        for g, following in zip(self.ratios, [*self.ratios[1:], None], strict=True):
+            end = most if following is None or not self.f else min(most, (1 - 2 / (g + following)) / self.f)
+            if end > x:
+                price, width = w * ((1 - self.fee) * g * g + self.fee), end - x
+                x, paid = end, paid + price * width
+                pieces.append((int(ONE * price), ceil(ONE * width)))
+                last.append((int(ONE / x), int(ONE * paid / x)))
+        return pieces, ceil(ONE * x), last
+
+    def least(self, r: int, rate: int, work: Work, a: dict[int, Fraction], lines: list[Priced]) -> Fraction:
+        """The least of rate times the flow time plus what a request pays; `r` is its arrival, `a` its parts of f.
+
+        `lines` are others with prices, with its work for the first token and the least for another in them.
+        Sums of what is paid are whole numbers of 1 / ONE: prices and tokens are rounded down, and what has room up.
+        """
+        slot, S, w, others, chain = self.slot, len(self.price), work.share[0], work.share[1:], work.chain
+        best: Any = inf
+        begin = r + work.d[0] if others else r
+        rest = r + chain - begin  # what is left at the least when `others` may begin
+        level = min(others) + self.level * (max(others) - min(others)) if others else w
+        count = sum(min(Fraction(1), each / level) if level else 1 for each in others) if others else 1
+        more = sorted((int(ONE * (each / level - 1)) for each in others if each > level), reverse=True) if level else []
+        fees = {s: int(ONE * self.fee * self.f * part) for s, part in a.items()}
+        heads = [Tokens(row, each, 1, r) for row, each, _ in lines]
+        heads += [Tokens(self, w, 1, r, fees)] if others else []
+        ordered, rate, later = self.ordered and bool(others), rate * ONE, work.chain - work.d[0]
+        besides = [(row, each) for row, _, each in lines if others]
+        known = [0] * (S + 1)  # what the others pay at the least, by the slot of the end: no less if they begin later
+        for ready, close in self.firsts(begin) if ordered else [(begin, None)]:
+            if rate * (ready + rest - r) >= best:
+                break
+            fixed = all_by(heads, close) if close else 0
+            if fixed is None:
+                continue
+            tail, growth = Tokens(self, level, count, ready, fees, besides), Tokens(self, level, len(more), ready)
+            for s in range(min(ready // slot, S), S + 1):
+                end, time = (s + 1) * slot, rate * (max(s * slot, ready) - r) + fixed
+                if time >= best:
+                    break
+                if (s < S and end < ready + rest) or time + known[s] >= best:
+                    continue
+                early = all_by(heads, end - later) if not ordered and s < S else 0
+                timed = tail.ending(s, self.price[s] if s < S else 0, rate)
+                known[s] = max(known[s], timed or 0)
+                if early is not None and timed is not None and time + timed + early < best:
+                    best = min(best, time + timed + early + (growth.heaviest(s, more) if more and s < S else 0))
+        return Fraction(max(best if best < inf else 0, rate * chain), ONE)
+
+    def firsts(self, begin: int) -> Iterator[tuple[int, int | None]]:
+        """When the first token comes, none before `begin`: from and before a tick (None: after all slots), by cell."""
+        slot, n, S = self.slot, self.cells, len(self.price)
+        for k in range(min(begin // slot, S) * n, S * n):
+            if -(-slot * (k + 1) // n) > begin:
+                yield max(begin, slot * k // n), -(-slot * (k + 1) // n)
+        yield max(begin, S * slot), None
+
+
+def all_by(heads: list[Tokens], tick: int) -> int | None:
+    """What all of these tokens pay if they are done by a tick; None: too early for one."""
+    paid = [head.by(tick) for head in heads]
+    return None if None in paid else sum(filter(None, paid))
+
+
+class Tokens:
+    """Parts of tokens of work w that none begins before `begin`, each at the cheapest speeds.
+
+    `fees`: what one pays in a slot for the part of f that is its own, where the price is 1. `besides`: its work in
+    other lines, which have prices of their own.
+    """
+
+    def __init__(
+        self, batches: Batches, w: Amount, count: Amount, begin: int, fees: dict[int, int] | None = None,
+        besides: Sequence[tuple[Batches, Amount]] = (),
+    ) -> None:  # fmt: skip
+        self.batches, self.count, self.begin, self.fees = batches, int(count * ONE), begin, fees or {}
+        self.done, self.found, self.besides = begin // batches.slot, Pieces(), besides  # `found`: before slot `done`
+        self.pieces, self.widest, self.last = batches.pieces(w, max((row.F + each for row, each in besides), default=0))
+
+    def ticks(self, s: int, end: int) -> int:
+        """How many ticks of slot s there are for them, up to a tick in it."""
+        return max(0, end - max(self.begin, s * self.batches.slot))
+
+    def pass_by(self, s: int) -> None:
+        """Take in all slots before s, as (price, room), and forget what is beyond the count."""
+        for each in range(self.done, s):
+            self.found = self.cheapest(self.offer(each, (each + 1) * self.batches.slot))
+        self.done = max(self.done, s)
+
+    def offer(self, s: int, end: int) -> Pieces:
+        """The pieces of slot s, as (price, room), up to a tick in it."""
+        ticks, price, fee = self.ticks(s, end), self.batches.price[s], self.fees.get(s, 0)
+        more = self.more(s) if ticks else 0
+        return [(price * (cost + fee) + more, width * ticks) for cost, width in self.pieces] if ticks else []
+
+    def more(self, s: int) -> int:
+        """What a token pays in other lines in slot s."""
+        return int(ONE * sum(row.price[s] * each for row, each in self.besides)) if s < len(self.batches.price) else 0
+
+    def cheapest(self, more: Pieces) -> Pieces:
+        """The cheapest of what was found and of more pieces, as many as have room for the count."""
+        spend(10 * (1 + len(self.found) + len(more)), "its prices")
+        pieces = sorted(self.found + more)
+        return pieces[: bisect_left(list(accumulate(room for _, room in pieces)), self.count) + 1]
+
+    def paid(self, more: Pieces) -> int | None:
+        """What they pay with these pieces, too; None: there is too little room."""
+        pieces = self.cheapest(more)
+        over = sum(room for _, room in pieces) - self.count
+        return None if over < 0 else (sum(price * room for price, room in pieces) - pieces[-1][0] * over) // ONE
+
+    def by(self, tick: int) -> int | None:
+        """What they pay if they are done by a tick; None: too early."""
+        s = min(max(0, tick // self.batches.slot), len(self.batches.price))
+        self.pass_by(s)
+        return self.paid(self.offer(s, tick) if s < len(self.batches.price) else [])
+
+    def ending(self, s: int, price: int, rate: int) -> int | None:
+        """What they pay if the last is done in slot s, where a tick up to it costs `rate`; None: too little room."""
+        self.pass_by(s)
+        each = min(rate * time // ONE + price * paid for time, paid in self.last) + price * self.fees.get(s, 0)
+        each += self.more(s)
+        most = self.widest * self.ticks(s, (s + 1) * self.batches.slot)
+        return self.paid([(each, most if s < len(self.batches.price) else self.count)])
+
+    def heaviest(self, s: int, more: list[int]) -> int:
+        """What work beyond w pays by the end of slot s: one after the other, at the lowest price that has room left."""
+        self.pass_by(s + 1)
+        spend(len(self.found) + len(more), "its prices")
+        paid = room = k = 0
+        for price, width in self.found:
+            room += width
+            while k < len(more) and k * ONE < room:
+                paid, k = paid + price * more[k], k + 1
+        return paid // ONE
+
+
+# --- Kind `late-windows` (docs/bounds.md, Too much for a window). -----------------------------------------------------
+
+
+def late_windows(instance: Box, proof: Box, objective: str) -> Amount:
+    """Kind `late-windows`: of those whose work is due in a window, more than fits into it, some are late."""
+    if any(s > t for s, t, *_ in proof.rows):
+        raise Broken("a window ends before it begins")
+    division, ticks, late, due = Division(instance, proof), ticks_of(instance), 0, []
+    tariff = division.tariff(division.line).least
+    for one in instance.requests:
+        work, slo, o = Work(one, instance.machine, ticks, tariff), one.slo or {}, output(one)
+        if is_late(one, work.d[0], work.chain):
+            late += 1
+            continue
+        limit = {name: inf if slo.get(name) is None else slo[name] for name in ("ttft", "latency")}
+        spans = [limit["latency"]]
+        if slo.get("tpot") is not None:
+            spans.append(limit["ttft"] + slo["tpot"] * (o - 1) // 1)
+        if slo.get("normalized_latency") is not None:
+            spans.append(slo["normalized_latency"] * o // 1)
+        d = one.arrival + min(spans)
+        e = min(one.arrival + limit["ttft"], d - (work.chain - work.d[0]))
+        due.append((one.arrival, e, d, Fraction(work.share[0]), Fraction(sum(work.share))))
+    gained, g = 0, [0] * len(due)
+    for s, t, y, z in proof.rows:
+        spend(20 * len(due), "its windows")
+        w = [(W if d <= t else F if e <= t else 0) if r >= s else 0 for r, e, d, F, W in due]
+        if (X := sum(w) - (t - s)) > 0:
+            k = bisect_left(list(accumulate(sorted(w, reverse=True))), X) + 1
+            gained += ONE * (y + z * k)
+            paid = (y * ceil(ONE * min(amount, X) / X) + z * ONE * (amount > 0) for amount in w)
+            g = list(map(add, g, paid))
+    spared = sum(max(0, each - ONE * 2**20) for each in g)
+    return late + Fraction(max(0, gained - spared), ONE * 2**20)
+
+
+# --- Kind `late-tail` (docs/bounds.md, Percentiles). ------------------------------------------------------------------
+
+
+def late_tail(instance: Box, proof: Box, objective: str) -> Amount:
+    """Kind `late-tail`: if all had to be on time `within` ticks, more would be late than the percentile spares."""
+    slo = {"ttft" if tail_of(objective)[2] == "ttft" else "latency": proof.within}
+    due = Box(instance, requests=[Box(one, slo=slo) for one in instance.requests])
+    may, function = spared(objective, len(due.requests)), exhaustive if proof.proof.kind == "events" else late_windows
+    return proof.within + 1 if function(due, Box(proof.proof, claim=may + 1), "late-requests") > may else 0
+
+
+# --- Certificates (docs/certificates.md): the table of kinds, and what a file proves. ---------------------------------
 
 
 part, price = integer(0, 1024), integer(0, 2**50)
-DIVISION = {"functions": [part], "packs": (integer(1), 1),
-            **dict.fromkeys(("memory", "tokens", "prefill_tokens", "requests", "packing"), (part, 0))}
-PRICES = {"scale": integer(1), "slots": integer(1, 2**21),
-          **dict.fromkeys(("device", "host", "tokens", "requests"), ([price], []))}
+DIVISION = {"functions": [part], "packs": (integer(1), 1), **dict.fromkeys(PARTS, (part, 0))}
+PRICES = {
+    "scale": integer(1), "slots": integer(1, 2**21),
+    **dict.fromkeys(("device", "host", "tokens", "requests"), ([price], [])),
+}  # fmt: skip
 SLOTS = {"since": (integer(0, 2**16), 0), **dict.fromkeys(RESOURCES, ([price], []))}
 BRANCH = {"request": text, "segment": number, "slot": number}
+SPEED = {
+    **DIVISION, "slot": integer(1), "scale": integer(1), "price": [price], "level": (part, 0),
+    "cells": (integer(1, 64), 1), "ratios": ([integer(65)], []), "ordered": (switch, False), "within": (number, 0),
+    "fee": (part, 0), "fees": ([[number]], []), "lines": ([{"functions": [part], "price": ([price], [])}], []),
+}  # fmt: skip
+CONFIGURATIONS = {
+    "scale": (integer(1), 1), "memory": [number], "starts": [optional(integer(-inf))],
+    "target": (optional(integer(1)), None), "tries": (integer(0, 10**9), 0),
+}  # fmt: skip
+EVENTS = {"states": integer(1), "target": (optional(integer(0, 2**60)), None), "free_drops": (switch, False)}
+FRESH = {
+    "function": (number, 0), "fee": (number, 0), "memory": (switch, False), "levels": ([number], []),
+    "labels": integer(1), "target": (optional(integer(0, 2**58)), None),
+}  # fmt: skip
+SEARCH = {
+    "target": integer(1), "scale": integer(1, 2**30), "prices": [SLOTS], "strict": (switch, False),
+    "states": integer(0, 4 * 10**6), "tries": integer(0, 10**9),
+}  # fmt: skip
 none = check(lambda value: value == [], "an empty list: more is not checked here")
 
 
-def window(value, where):
+def window(value: Any, where: str) -> Any:
     """Start and end of a window, and the weights of its two inequalities."""
     row = shaped(value, [number], where)
     if len(row) != 4:
@@ -2302,7 +2596,7 @@ def window(value, where):
     return row
 
 
-def windows(value, where):
+def windows(value: Any, where: str) -> Any:
     """The proof inside one of kind `late-tail`."""
     value = proof(value, where)
     if value.kind not in ("late-windows", "events"):
@@ -2310,41 +2604,31 @@ def windows(value, where):
     return value
 
 
-def node(value, where):
+def node(value: Any, where: str) -> Any:
     """A node of a tree: a branch or a leaf."""
     return shaped(value, BRANCH if isinstance(value, dict) and "request" in value else {"prices": number}, where)
 
 
-KINDS = {  # a proof's function, its keys, and the objectives for which it is checked
+TREE = {"prices": [{"kind": (one_of("prices"), "prices"), **PRICES, "windows": (none, [])}], "nodes": [node]}
+KINDS: dict[str, tuple[Callable[[Box, Box, str], Amount], dict[str, Any], tuple[str, ...]]] = {
+    # a proof's function, its keys, and the objectives for which it is checked
     "alone": (alone, {}, (*OBJECTIVES, TAIL)),
     "shares": (shares, {**DIVISION, "alone": (none, []), "windows": (none, [])}, ("busy-time", *RATES)),
     "late-windows": (late_windows, {**DIVISION, "rows": ([window], [])}, ("late-requests",)),
     "late-tail": (late_tail, {"within": number, "proof": windows}, (TAIL,)),
     "slot-dual": (slot_dual, {"scale": integer(1, 2**40), "prices": SLOTS}, tuple(RATES)),
     "prices": (lambda *given: slot_prices(*given)({}), {**PRICES, "windows": (none, [])}, FLOWS),
-    "tree": (tree, {"prices": [{"kind": (one_of("prices"), "prices"), **PRICES, "windows": (none, [])}],
-                    "nodes": [node]}, FLOWS),
-    "speed": (speed, {**DIVISION, "slot": integer(1), "scale": integer(1), "price": [price], "level": (part, 0),
-                      "ratios": ([integer(65)], []), "ordered": (switch, False), "within": (number, 0),
-                      "fee": (part, 0), "fees": ([[number]], []), "cells": (integer(1, 64), 1),
-                      "lines": ([{"functions": [part], "price": ([price], [])}], [])}, tuple(RATES)),
-    "configurations": (configurations, {"scale": (integer(1), 1), "memory": [number],
-                                        "starts": [optional(integer(-inf))], "target": (optional(integer(1)), None),
-                                        "tries": (integer(0, 10**9), 0)}, FLOW),
-    "events": (exhaustive, {"states": integer(1), "target": (optional(integer(0, 2**60)), None),
-                            "free_drops": (switch, False)},
-               ("makespan", "busy-time", "max-flow-time", "total-flow-time", "late-requests")),
-    "fresh": (fresh, {"function": (integer(0), 0), "fee": (integer(0), 0), "memory": (switch, False),
-                      "levels": ([number], []), "labels": integer(1),
-                      "target": (optional(integer(0, 2**58)), None)}, tuple(RATES)),
+    "tree": (tree, TREE, FLOWS),
+    "speed": (speed, SPEED, tuple(RATES)),
+    "configurations": (configurations, CONFIGURATIONS, ("total-flow-time",)),
+    "events": (exhaustive, EVENTS, (*PLAIN, "total-flow-time")),
+    "fresh": (fresh, FRESH, tuple(RATES)),
     "pairs": (pairs, {}, tuple(RATES)),
-    "slots": (slots, {"target": integer(1), "scale": integer(1, 2**30), "prices": [SLOTS], "strict": (switch, False),
-                      "states": integer(0, 4 * 10**6), "tries": integer(0, 10**9)},
-              ("makespan", "busy-time", "max-flow-time", *RATES)),
+    "slots": (slots, SEARCH, ("makespan", "busy-time", "max-flow-time", *RATES)),
 }
 
 
-def proof(value, where):
+def proof(value: Any, where: str) -> Box:
     """A proof of any kind."""
     kind = value.get("kind") if isinstance(value, dict) else None
     if not isinstance(kind, str) or kind not in KINDS:
@@ -2352,16 +2636,17 @@ def proof(value, where):
     return shaped(value, {"kind": text, **KINDS[kind][1]}, where)
 
 
-named = check(lambda value: isinstance(value, str) and (value in OBJECTIVES or tail_of(value)),
-              f"one of {', '.join((*OBJECTIVES, TAIL))}")
-certificate_file = {
-    "format": (one_of("kvbound-certificate"), "kvbound-certificate"), "version": (one_of(1), 1),
-    "instance_sha256": text, "objective": named, "bound": claim, "why": (text, ""), "horizon": (text, ""),
-    "made_by": (text, ""), "proof": proof,
-}
+named = check(
+    lambda value: isinstance(value, str) and (value in OBJECTIVES or tail_of(value)),
+    f"one of {', '.join((*OBJECTIVES, TAIL))}",
+)
+certificate_file = headed("certificate") | {
+    "instance_sha256": text, "objective": named, "bound": claim, "proof": proof,
+    **dict.fromkeys(("why", "horizon", "made_by"), (text, "")),
+}  # fmt: skip
 
 
-def prove(instance, proof, objective):
+def prove(instance: Box, proof: Box, objective: str) -> Amount:
     """The lower bound that the numbers of a proof give, whatever they are; Broken where its argument does not hold."""
     function, _, objectives = KINDS[proof.kind]
     if (TAIL if tail_of(objective) else objective) not in objectives:
@@ -2369,13 +2654,15 @@ def prove(instance, proof, objective):
     return function(instance, proof, objective)
 
 
-def verify_certificate(instance, data):
+def verify_certificate(instance: Box, data: Any) -> tuple[str, Amount]:
     """What a certificate proves; Broken if that is less than it claims."""
     certificate = shaped(data, certificate_file, "certificate")
     objective = certificate.objective
     if certificate.instance_sha256 != sha256(instance):
         raise Broken("the certificate is for another instance (or for this one with its calls freed)")
     spent[0] = 0
+    if instance.contents:
+        raise NotChecked("bounds of requests that share contents are not checked")
     if sum(map(output, instance.requests)) > MOST_TOKENS:
         raise NotChecked(f"bounds of more than {MOST_TOKENS} output tokens are not checked")
     bound = prove(instance, Box(certificate.proof, claim=certificate.bound), objective)
@@ -2385,37 +2672,34 @@ def verify_certificate(instance, data):
     return objective, bound
 
 
-# --- the command ------------------------------------------------------------------------------------------------------
+# --- The command: an instance with a schedule or a certificate, or every record of the library. -----------------------
 
 
-def held(path, claimed, objective, kind):
+def held(path: Path, claimed: object, objective: str, kind: str) -> Any:
     """What a record claims: with the claim in its name, while it is not yet in its place."""
     new = path.with_name(f".{path.stem}.{objective}.{kind}.{claimed}.json.gz".replace("/", "_"))
     return load(new if new.exists() else path.with_name(f"{path.stem}.{objective}.{kind}.json.gz"))
 
 
-def matches(pattern):
+def matches(pattern: str) -> Shape:
+    """The shape of a text of a pattern."""
     return check(lambda value: isinstance(value, str) and re.fullmatch(pattern, value), f"a text like {pattern}")
-
-
-def exact(value, where):
-    """A value of a record: a number, or a fraction in text."""
-    return None if value is None else ratio(value, where)
 
 
 seconds = check(lambda value: type(value) in (int, float) and 0 <= value < inf, "a number of seconds")
 made = optional({"by": text, "how": text, "seconds": seconds, "date": matches(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")})
-best = {"value": (exact, None), "bound": (exact, None), "status": (one_of("solved", "open"), "open"),
-        "schedule": (made, None), "certificate": (made, None)}
-record_file = {
-    "format": (one_of("kvbound-record"), "kvbound-record"), "version": (one_of(1), 1),
-    "name": matches("[A-Za-z0-9-]{1,100}"), "family": matches("[A-Za-z0-9-]{1,100}"),
-    "source": text, "origin": text, "licence": text, "instance_sha256": text, "requests": integer(1), "calls": number,
-    "objectives": {str: best},
-}
+best = {
+    **dict.fromkeys(("value", "bound"), (optional(ratio), None)), "status": (one_of("solved", "open"), "open"),
+    **dict.fromkeys(("schedule", "certificate"), (made, None)),
+}  # fmt: skip
+record_file = headed("record") | {
+    **dict.fromkeys(("name", "family"), matches("[A-Za-z0-9-]{1,100}")),
+    **dict.fromkeys(("source", "origin", "licence", "instance_sha256"), text),
+    "requests": integer(1), "calls": number, "objectives": {str: best},
+}  # fmt: skip
 
 
-def check_record(path):
+def check_record(path: Path) -> str:
     """Check what a record of the library (docs/library.md) claims; return what was checked, in words."""
     data = load(path)
     record = shaped(data, record_file, "record")
@@ -2442,8 +2726,7 @@ def check_record(path):
             said = held(path, written["bound"], objective, "certificate")
             of, _ = verify_certificate(instance, said)
             bound = claim(said["bound"], "bound")
-            bound = bound if of in AVERAGES else ceil(bound)
-            if (of, bound) != (objective, claimed.bound):
+            if (of, bound if of in AVERAGES else ceil(bound)) != (objective, claimed.bound):
                 raise Broken(f"{objective}: the certificate claims {of} >= {said['bound']}, not {claimed.bound}")
         if (claimed.status == "solved") != (claimed.value is not None and written["value"] == written.get("bound")):
             raise Broken(f"{objective}: it is called {claimed.status} with {claimed.value} and bound {claimed.bound}")
@@ -2454,7 +2737,7 @@ def check_record(path):
     return ", ".join(done)
 
 
-def check_all(folder):
+def check_all(folder: str) -> int:
     """Check every record below a folder; the exit code."""
     wrong, records = 0, sorted(path for path in Path(folder).rglob("*.json") if path.name.count(".") == 1)
     if not records:
@@ -2473,7 +2756,8 @@ def check_all(folder):
     return int(wrong > 0)
 
 
-def main(arguments):
+def main(arguments: list[str]) -> int:
+    """Run the command; the exit code."""
     try:
         if len(arguments) == 2 and arguments[0] == "--all":
             return check_all(arguments[1])

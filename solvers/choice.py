@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from bounds.events import EventOptions
+from bounds.task import most_options
 from kvcore.errors import BadInput, unknown
 from kvcore.instance import Instance
 from solvers.messages import SolveOptions
@@ -54,9 +56,11 @@ def choose(
         if why or not ((many and way is EVENTS) or (way is SLOT_DUAL and said[SLOTS])):  # the ladder has prices
             said[way] = way.declines(instance, objective)
     fitting = tuple(way for way, reason in said.items() if reason is None)
-    if not why:
-        return _race(fitting)
     reasons = [reason for reason in said.values() if reason is not None]
+    if not why and not fitting:
+        raise BadInput(f"no way takes {instance.name}: {min(reasons, key=len)}")
+    if not why:
+        return _race(fitting, instance)
     if why == SEARCH and not fitting:
         raise BadInput(f"search: {'; '.join(reasons)}")
     if reasons and why != SEARCH:
@@ -99,8 +103,11 @@ def _named(names: Sequence[str]) -> list[Way]:
     return list(dict.fromkeys(labels[name] for name in names))
 
 
-def _race(provers: tuple[Way, ...]) -> Choice:
+def _race(provers: tuple[Way, ...], instance: Instance) -> Choice:
     """All that may prove, in turns, beside what finds schedules: at once if none is exact."""
+    if provers[0] is EVENTS and most_options(instance) > EventOptions.given().most_options:
+        others = (way for way in provers if way not in (BOUND, EVENTS))
+        provers = (BOUND, *others, EVENTS)  # which only finds there
     why = WHY[provers[0]]
     if CONFIGURATIONS in provers:  # other searches see less there
         provers = (CONFIGURATIONS, BOUND)

@@ -5,7 +5,6 @@ guess. The model with the batches and ticks of all schedules of that value eithe
 the best is worse; then it is solved for a larger value.
 """
 
-import time
 import traceback
 from collections.abc import Iterable
 from dataclasses import replace
@@ -13,6 +12,7 @@ from typing import Any
 
 import pyomo.environ as pyo
 
+from bounds.clock import now
 from formulations.big_m import BigM
 from formulations.big_m_values import TOLERANCE
 from formulations.horizon import by_busy_time, by_last_completion, sufficient_batches
@@ -36,7 +36,7 @@ class _Run:
     def __init__(self, job: SolveJob, send: Send) -> None:
         self.job, self.send = job, send
         self.functions = unpack(job.constraints)
-        self.ends = time.monotonic() + job.time_limit
+        self.ends = now() + job.threads * job.time_limit
         self.best = Incumbent(job.instance, job.objective)
         self.refused = ""
 
@@ -55,7 +55,7 @@ class _Run:
             if value is None and horizon.sufficient:
                 self.send(Bound(limit))
             limit = 2 * limit if value is None else value
-            if time.monotonic() > self.ends:
+            if now() > self.ends:
                 return Done(Stop.TIME_LIMIT)
         names = ", ".join(map(name_of, self.functions))
         raise BadInput(f"no schedule of {self.job.objective} {limit // 2} or less obeys the constraints: {names}")
@@ -70,7 +70,7 @@ class _Run:
         rows = add(model, self.functions)
         if self.best.schedule is not None:
             model.warm_start(verify_schedule(job.instance, self.best.schedule))
-        left = replace(job, time_limit=self.ends - time.monotonic())
+        left = replace(job, time_limit=(self.ends - now()) / job.threads)
         return minimise(
             left,
             model,

@@ -3,6 +3,7 @@
 import math
 from typing import Any
 
+from bounds.clock import CLOCK
 from kvcore.referee import verify_schedule
 from kvcore.result import Size, Stop
 from solvers.messages import Bound, Done, Found, Send, SolveJob, optimal
@@ -21,9 +22,12 @@ def run(job: SolveJob, send: Send) -> Done:
     proto = program.model.Proto()
     send(Size(len(proto.constraints), len(proto.variables), 0))
     solver = cp_model.CpSolver()
-    solver.parameters.num_workers = job.threads
+    solver.parameters.num_workers = 1 if job.counted else job.threads
     solver.parameters.random_seed = job.seed
-    solver.parameters.max_time_in_seconds = job.time_limit
+    if job.counted:
+        solver.parameters.max_deterministic_time = job.time_limit
+    else:
+        solver.parameters.max_time_in_seconds = CLOCK * job.time_limit
 
     class Reporter(cp_model.CpSolverSolutionCallback):  # type: ignore[misc]
         def on_solution_callback(self) -> None:

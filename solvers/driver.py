@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from math import ceil
 from typing import Any
 
 import kvcore
+from bounds.clock import is_late, limited
 from kvcore.certificates import InvalidCertificate, recompute
 from kvcore.errors import BadInput, MissingTool
 from kvcore.instance import Instance
@@ -16,6 +17,7 @@ from kvcore.referee import InvalidSchedule, verify_schedule
 from kvcore.result import Horizon, Result, Rung, Size, SolverInfo, Stop
 from kvcore.schedule import Schedule
 from solvers.choice import Choice, choose
+from solvers.dual_bound import ladder
 from solvers.incumbent import NO_HORIZON, Held, Incumbent
 from solvers.messages import (
     NO_TIME_LIMIT,
@@ -47,6 +49,7 @@ def solve(
     solver: str = "auto",
     handling: str = "as-given",
     time_limit: float | None = None,
+    work: int | None = None,
     certify_limit: float | None = None,
     gap: float | None = None,
     target: Value | None = None,
@@ -58,6 +61,7 @@ def solve(
     constraints: Sequence[Callable[[Any], Any]] = (),
     options: Mapping[str, Any] | None = None,
     progress: Progress | None = None,
+    event: Callable[[dict[str, Any]], None] = lambda event: None,
 ) -> Result:
     """Return the best schedule found and the best bound proved: optimal if a certificate meets the value.
 
@@ -67,15 +71,19 @@ def solve(
     the best bound is a word.
 
     `ways` are names of the table of ways (`solvers.ways`), or a formulation and a solver name one of them.
-    `handling="free"` frees every call. `time_limit` is in seconds, `memory_limit` in MiB for each worker process. `gap`
+    `handling="free"` frees every call. `time_limit` is in seconds of the processor, of this process or its busiest
+    worker, and by the clock four times as long. `work` limits counted work instead (docs/solving.md): then all but the
+    times is the same on every machine, and ways run one after another. `memory_limit` is in MiB for each worker. `gap`
     and `target` stop early: at (value - bound) / bound <= gap, or when it is decided whether a schedule of at most
     `target` exists. `warm_start` is "best" (every policy that the machine suits; those that have not run in their part
     of the time run in `improve`, or after the workers), a policy's name (`serial` replaces one that is late, and the
     result says so), or "none". `known` are schedules by name: the referee judges them, and the result is no worse.
-    Ctrl-C returns what was found so far (`stopped` is "interrupted").
+    Ctrl-C returns what was found so far, or the fastest policy's schedule (`stopped` is "interrupted").
 
     The bound `alone` (with `shares` and `fresh` where no way is named) and a policy's schedule are there before any
     worker process, whatever the limits.
+
+    `event` is called with each better value and bound, and with each start and end of a way, as a row for JSON.
 
     `options` sets numbers that steer the searches, such as `{"speed.step": 0.2}` (`kvbound options`).
 
@@ -85,9 +93,6 @@ def solve(
     Raises BadInput for an option that makes no sense, MissingTool for a solver that is not there, and InvalidSchedule
     if one of `known` breaks a rule.
     """
-    started = time.monotonic()
-    limits = Limits(NO_TIME_LIMIT if time_limit is None else time_limit, certify_limit, gap, target, memory_limit,
-                    threads, seed)  # fmt: skip
     check_objective(objective)
     instance.cost.check_linear()
     instance = free_calls(instance, handling)
@@ -95,12 +100,15 @@ def solve(
         if formulation != "auto":
             raise BadInput(f"constraints are added to batch-bigm, not to {formulation}")
         formulation = "batch-bigm"
-    choice = choose(instance, objective, formulation, solver, ways)
-    first, packed = choice.lanes[0][0], pack(constraints) if constraints else b""
-    job = SolveJob(instance, objective, first.formulation, first.solver.name, None, None, None, limits.time,
-                   limits.memory, threads, seed, options=options or {}, constraints=packed)  # fmt: skip
-    held = Held(Incumbent(instance, objective), limits, choice.named, started, progress)
-    return _Solve(job, choice, held).run(known or {}, warm_start)
+    held = Held(Incumbent(instance, objective), Limits(), named=True, progress=progress, event=event)
+    with limited(NO_TIME_LIMIT if time_limit is None else time_limit, work) as limit:
+        held.limits = Limits(limit, work is not None, certify_limit, gap, target, memory_limit, threads, seed)
+        choice = choose(instance, objective, formulation, solver, ways)
+        first, packed = choice.lanes[0][0], pack(constraints) if constraints else b""
+        job = SolveJob(instance, objective, first.formulation, first.solver.name, None, None, None, limit, memory_limit,
+                       threads, seed, options=options or {}, constraints=packed, counted=work is not None)  # fmt: skip
+        held.named = choice.named
+        return _Solve(job, choice, held).run(known or {}, warm_start)
 
 
 def _declined(ends: Sequence[Done | Failed]) -> bool:
@@ -123,7 +131,7 @@ class _Solve:
     ends: list[Done | Failed] = field(default_factory=lambda: [Done(Stop.INTERRUPTED)])
     certifying_seconds: float | None = None
     interrupted: bool = False
-    ladder: list[Rung] | None = None
+    ladder: dict[str, Rung] = field(default_factory=dict)
     rejected: list[str] = field(default_factory=list)
     sizes: dict[str, Size] = field(default_factory=dict)
 
@@ -140,6 +148,8 @@ class _Solve:
             self.opening.close()
         except KeyboardInterrupt:
             self.ends = [Done(Stop.INTERRUPTED)]
+            if warm_start != "none":
+                self.opening.finish()
         try:
             result = self.result()
             if (seconds := self.certify_limit(result)) <= 0 or result.stopped == Stop.INTERRUPTED:
@@ -152,14 +162,28 @@ class _Solve:
     # --- the race ------------------------------------------------------------------------------------------------
 
     def race(self) -> None:
-        lanes = [[self.job_of(way, lane) for way in lane] for lane in self.choice.lanes]
         head_start = 0.0 if self.opening.policies else self.choice.head_start  # those that are left run in `improve`
-        self.ends = self.let_run(lanes, self.held.decided, head_start)
+        if self.limits.counted:
+            self.ends = [*self.one_by_one()]
+        else:
+            lanes = [[self.job_of(way, lane) for way in lane] for lane in self.choice.lanes]
+            self.ends = self.let_run(lanes, self.held.decided, head_start)
         if Done(Stop.INTERRUPTED) not in self.ends and not (self.choice.named and _declined(self.ends)):
-            self.opening.go_through(self.held.started + self.limits.time)
+            self.opening.go_through(self.held.left)
+
+    def one_by_one(self) -> Iterator[Done | Failed]:
+        """Run what finds, then what proves, each to the end of its part of the work."""
+        left = self.held.left
+        for lane in reversed(self.choice.lanes):
+            for k, way in enumerate(lane):
+                part = 1.0 if len(lane) == 1 else 2 / 3 if k == 0 else 1 / (3 * (len(lane) - 1))
+                if not way.counts:
+                    yield Failed(f"{way.label} is not tried: its work cannot be counted", "bad input")
+                elif k == 0 or not self.held.decided():
+                    yield from self.let_run([[replace(self.job_of(way, lane), time_limit=part * left)]], lambda: None)
 
     def job_of(self, way: Way, beside: Sequence[Way] = ()) -> SolveJob:
-        left, schedule = max(0.1, self.limits.time - self.held.seconds), self.held.incumbent.schedule
+        left, schedule = max(0.1, self.held.left), self.held.incumbent.schedule
         is_endless = way.endless and not self.job.is_limited
         return replace(
             self.job, formulation=way.formulation, solver=way.solver.name, upper_bound=self.opening.best.value,
@@ -171,9 +195,11 @@ class _Solve:
     def let_run(
         self, lanes: Sequence[Sequence[SolveJob]], finished: Callable[[], Stop | None], head_start: float = 0.0
     ) -> list[Done | Failed]:
+        self.held.race()
         return race(
             lanes, self.receive, finished,
-            tick=self.held.report, best_known=lambda: self.held.incumbent.value, head_start=head_start,
+            tick=self.held.report, told=self.held.tell, best_known=lambda: self.held.incumbent.value,
+            head_start=head_start,
         )  # fmt: skip
 
     def receive(self, job: SolveJob, message: Message) -> None:
@@ -191,8 +217,8 @@ class _Solve:
             self.horizons[job.label] = message
         elif isinstance(message, Size):
             self.sizes[job.formulation] = message
-        elif isinstance(message, Rung) and self.ladder is not None:
-            self.ladder.append(message)
+        elif isinstance(message, Rung):
+            self.ladder[message.method] = message
 
     def take_schedule(self, job: SolveJob, found: Found) -> None:
         value = self.held.incumbent.value
@@ -209,13 +235,15 @@ class _Solve:
         if result.status != "claimed":
             return 0.0
         least = max(SolveOptions.given().certify, result.seconds)
-        return self.limits.time - result.seconds if self.job.is_limited else least
+        return self.held.left if self.job.is_limited else least
 
     def certify(self, seconds: float) -> None:
-        began, claimant, self.ladder = self.held.seconds, self.held.bounded_by, []
+        began, claimant = self.held.seconds, self.held.bounded_by
+        self.ladder = {}
         job = replace(self.job_of(BOUND), upper_bound=self.held.incumbent.value, time_limit=min(seconds, NO_TIME_LIMIT),
                       constraints=b"")  # fmt: skip
-        ends = self.let_run([[job]], lambda: None)
+        with limited(seconds):
+            ends = self.let_run([[job]], lambda: Stop.CLOCK_LIMIT if is_late() else None)
         self.interrupted = Done(Stop.INTERRUPTED) in ends
         self.opening.notes += [end.message for end in ends if isinstance(end, Failed)]
         self.held.bounded_by = claimant  # the result names it
@@ -234,12 +262,30 @@ class _Solve:
         return Result(
             self.job.instance, self.job.objective, best.schedule, best.claimed, bounds.value, bounds.kind,
             bounds.certificate, best.by, bounds.by, self._horizon(), job.formulation, info,
-            seconds=self.held.seconds, stopped=self._stopped(), chosen=self.choice.why, log=self.held.log,
-            ladder=self.ladder, certifying_seconds=self.certifying_seconds, target=self.limits.target,
+            seconds=self.held.seconds, clock_seconds=self.held.timer.clock, stopped=self._stopped(),
+            chosen=self.choice.why, log=self.held.log,
+            ladder=list(self.ladder.values()) or None,
+            certifying_seconds=self.certifying_seconds, target=self.limits.target,
             models=self.sizes, options=self.job.options, rejected=self.rejected,
             constraints=[name_of(each) for each in unpack(self.job.constraints)] if self.job.constraints else [],
-            failed=[*self.opening.notes, *(failure.message for failure in failures)],
+            failed=[*self.opening.notes, *(failure.message for failure in failures), *self._not_tried()],
         )  # fmt: skip
+
+    def _not_tried(self) -> Iterator[str]:
+        """Name the ways of the ladder that would prove something, but had no time."""
+        if self._stopped() in (Stop.PROVED, Stop.EARLY) or all(BOUND not in lane for lane in self.choice.lanes):
+            return
+        if not self.ladder:
+            yield f"not tried: {BOUND.what} (its turn did not come)"
+            return
+        for way in ladder(self.job.instance, [each.formulation for lane in self.choice.lanes for each in lane]):
+            rung = self.ladder.get(way.formulation)
+            if way.formulation in self.opening.proved:
+                continue
+            if rung is None and way.takes.why_not(way.formulation, self.job.instance, self.job.objective) is None:
+                yield f"not tried: {way.formulation} (its turn did not come)"
+            elif rung is not None and rung.more:
+                yield f"not tried: {way.formulation} ({ceil(rung.more)} s more)"
 
     def _stopped(self) -> Stop:
         if self.interrupted:
@@ -248,7 +294,8 @@ class _Solve:
             return Stop.PROVED
         stops = [end.stop for end in self.ends if isinstance(end, Done)]
         failed = Stop.DECLINED if _declined(self.ends) else Stop.SOLVER_FAILURE
-        return self.held.decided() or min(stops, key=lambda stop: stop != Stop.TIME_LIMIT, default=failed)
+        stop = self.held.decided() or min(stops, key=lambda stop: stop != Stop.TIME_LIMIT, default=failed)
+        return Stop.WORK_LIMIT if stop == Stop.TIME_LIMIT and self.limits.counted else stop
 
     def _horizon(self) -> Horizon:
         """A search has no horizon: take the batches of the schedule."""

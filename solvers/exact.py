@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-import time
 from functools import cache
 
 import kvcore
+from bounds.clock import Timer, now
 from heuristics import best_schedule
 from kvcore.certificates import Alone, Certificate, certify
 from kvcore.instance import Instance, Machine, Request, Segment
@@ -34,7 +34,7 @@ def exact(
     through. Raises BadInput for an unknown objective, and InvalidSchedule if `start` breaks a rule.
     """
     compile_searches()
-    began, started = time.process_time(), time.monotonic()
+    began, timer = now(), Timer()
     limit = math.inf if time_limit is None else time_limit
     best, bounds, failed = Incumbent(instance, objective), Bounds(), list[str]()
 
@@ -51,16 +51,17 @@ def exact(
     ways = sorted(EXACT, key=lambda way: many and way is not CONFIGURATIONS)
     if best.value != bounds.value:
         for rung in rungs(
-            instance, objective, ways, time_limit=max(0.0, limit - (time.process_time() - began)), upper=best.value,
+            instance, objective, ways, time_limit=max(0.0, limit - (now() - began)), upper=best.value,
             late=math.inf, finds=True, news=lambda: best.value, found=found,
         ):  # fmt: skip
             failed += [rung.why_not] if rung.why_not else []
             if best.value == bounds.value:
                 break
-    stopped = Stop.TIME_LIMIT if time.process_time() > began + limit else Stop.SEARCH_LIMIT
+    stopped = Stop.TIME_LIMIT if now() > began + limit else Stop.SEARCH_LIMIT
     return Result(
         instance, objective, best.schedule, None, bounds.value, bounds.kind, bounds.certificate, best.by, bounds.by,
-        bounds.horizon, "exact", SolverInfo("exact", kvcore.__version__), seconds=time.monotonic() - started,
+        bounds.horizon, "exact", SolverInfo("exact", kvcore.__version__), seconds=timer.seconds,
+        clock_seconds=timer.clock,
         stopped=Stop.PROVED if best.value == bounds.value else stopped, failed=failed,
     )  # fmt: skip
 

@@ -1,10 +1,13 @@
 """Gurobi, when installed; the wheel's licence is limited in size."""
 
+import math
+import time
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
+from bounds.clock import CLOCK
 from kvcore.errors import MissingTool
 from kvcore.result import Stop
 from solvers.matrix import Array, MatrixModel
@@ -38,8 +41,9 @@ def minimise(
     GRB = gurobipy.GRB
     environment = _environment(gurobipy)
     model = gurobipy.Model(env=environment)
-    model.Params.TimeLimit = job.time_limit
-    model.Params.Threads = job.threads
+    model.Params.TimeLimit = math.inf if job.counted else CLOCK * job.time_limit
+    model.Params.WorkLimit = job.time_limit if job.counted else math.inf
+    model.Params.Threads = 1 if job.counted else job.threads
     model.Params.Seed = job.seed
     model.Params.MIPGap = 0
     kinds = np.where(matrix.integer, GRB.INTEGER, GRB.CONTINUOUS)
@@ -54,7 +58,11 @@ def minimise(
     if start is not None:
         x.Start = start
 
+    end = math.inf if job.counted else time.process_time() + job.threads * job.time_limit
+
     def callback(running: Any, where: int) -> None:
+        if time.process_time() > end:
+            running.terminate()
         if where == GRB.Callback.MIPSOL:
             on_solution(np.array(running.cbGetSolution(x)))
         elif where == GRB.Callback.MIP:
@@ -76,7 +84,8 @@ def minimise(
         on_solution(np.array(x.X))
         if model.Status == GRB.OPTIMAL:
             return Done(optimal(model.ObjBound, matrix.value(x.X)))
-    return Done(Stop.TIME_LIMIT if model.Status == GRB.TIME_LIMIT else Stop.SOLVER_FAILURE)
+    over = model.Status in (GRB.TIME_LIMIT, GRB.WORK_LIMIT, GRB.INTERRUPTED)
+    return Done(Stop.TIME_LIMIT if over else Stop.SOLVER_FAILURE)
 
 
 def _environment(gurobipy: Any) -> Any:

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from bounds.clock import CLOCK
 from kvcore.result import Stop
 from solvers.matrix import Array, MatrixModel
 from solvers.messages import Done, SolveJob, optimal
@@ -17,17 +18,17 @@ def minimise(
 ) -> Done:
     """Run HiGHS; report every improving solution and dual bound."""
     highspy = SOLVERS["highs"].load("highspy")
-    highs = (
-        SOLVERS["highs"]
-        .load("bounds.highs")
-        .Silent(time_limit=job.time_limit, threads=job.threads, random_seed=job.seed, mip_rel_gap=0.0, mip_abs_gap=1e-9)
-    )
+    highs = SOLVERS["highs"].load("bounds.highs").Silent(
+        time_limit=CLOCK * job.time_limit, threads=job.threads, random_seed=job.seed, mip_rel_gap=0.0,
+        mip_abs_gap=1e-9,
+    )  # fmt: skip
     highs.passModel(_lp(highspy, matrix))
+    end = time.process_time() + job.threads * job.time_limit
     start = matrix.start()
     if start is not None:
         highs.setSolution(len(start), np.arange(len(start), dtype=np.int32), start)
     highs.cbMipImprovingSolution += lambda event: on_solution(np.array(event.data_out.mip_solution))
-    highs.cbMipInterrupt += _now_and_then(lambda event: on_bound(event.data_out.mip_dual_bound))
+    highs.cbMipInterrupt += _now_and_then(lambda event: on_bound(event.data_out.mip_dual_bound), highs, end)
     highs.run()
     status = highs.getModelStatus()
     info = highs.getInfo()
@@ -41,11 +42,11 @@ def minimise(
         on_solution(solution)
         if status == statuses.kOptimal:
             return Done(optimal(bound, matrix.value(solution)))
-    return Done(Stop.TIME_LIMIT if status == statuses.kTimeLimit else Stop.SOLVER_FAILURE)
+    return Done(Stop.TIME_LIMIT if status in (statuses.kTimeLimit, statuses.kInterrupt) else Stop.SOLVER_FAILURE)
 
 
-def _now_and_then(report: Callable[[Any], None]) -> Callable[[Any], None]:
-    """Report at most five times a second; HiGHS asks far more often."""
+def _now_and_then(report: Callable[[Any], None], highs: Any, end: float) -> Callable[[Any], None]:
+    """Report at most five times a second, where HiGHS asks far more often; end it by its processor time."""
     reported = 0.0
 
     def callback(event: Any) -> None:
@@ -53,6 +54,8 @@ def _now_and_then(report: Callable[[Any], None]) -> Callable[[Any], None]:
         if time.monotonic() > reported + 0.2:
             reported = time.monotonic()
             report(event)
+            if time.process_time() > end:
+                highs.cancelSolve()
 
     return callback
 

@@ -9,29 +9,29 @@ from __future__ import annotations
 
 import math
 import random
-import time
 from collections.abc import Callable, Collection, Generator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
 import numpy as np
 
 import kvcore
+from bounds.clock import Timer, is_late, limited, now
 from bounds.tuning import Options, option
 from heuristics import BY_COST, Policy, PolicyError, Unsuited, get_policy, trace_policy
+from heuristics.engine.policy import Point, Tuning, rounded
 from heuristics.policies.deadline import Deadline
 from heuristics.policies.figure_1 import Listed
 from heuristics.policies.index import MEANS, Index, mean_work
-from heuristics.policies.knee import MEANS as KNEE_MEANS
 from heuristics.policies.knee import Knee, has_knee
-from heuristics.policies.on_time import PACE, SHARE, SHORT, WAIT, OnTime
+from heuristics.policies.on_time import OnTime
 from heuristics.policies.refill import Refill
 from heuristics.policies.staggered import Staggered
 from kvcore.cost import OwnCost
 from kvcore.instance import Instance
-from kvcore.metrics import SUMS, Value, check_objective, completions, objective_value, tail_of
+from kvcore.metrics import SUMS, Value, check_objective, completions, objective_value, spared_by, tail_of
 from kvcore.referee import verify_schedule
 from kvcore.result import Result, SolverInfo, Start, Stop
 from kvcore.schedule import Schedule
@@ -58,9 +58,8 @@ class ImproveOptions(Options):
     restarts: int = option(4, "runs of destroy and repair, from different seeds")
     first: float = option(1.0, "processor seconds for a first policy, or half of all if that is more", least=0)
 
-    finest_parameter = 1.1  # the same ratio for parameters of `knee`, `on-time` and `refill`
-    finest_time = 1.01  # the same ratio for flow times, and times of a token
     moves = 2_000  # moves of destroy and repair that count as a round
+    aside = 100  # requests set aside for a percentile, one after another
     runs = 200  # compiled runs of the index rule that count as a round
 
 
@@ -76,6 +75,7 @@ def improve(
     start: Schedule | str | None = None,
     handling: str = "as-given",
     seconds: float = 60.0,
+    work: int | None = None,
     rounds: int | None = None,
     seed: int = 0,
     options: Mapping[str, Any] | None = None,
@@ -84,7 +84,8 @@ def improve(
 ) -> Result:
     """Return the best schedule found, never worse than that of `start`: a schedule, a policy, or None for our choice.
 
-    It takes `seconds`, or makes `rounds` runs of policies; then it is reproducible. Ctrl-C ends it with what was found.
+    It takes `seconds` of the processor, or so much `work` (as in `solve`), or makes `rounds` runs of policies. Ctrl-C
+    ends it with what was found.
     The result names the schedule's policy, if a name makes it again, the value of the start, and the number of rounds.
     `found` is called with each better schedule; `options` are as in `solve`. Where no first policy ends in its part of
     the seconds (`improve.first`), the result is `unknown`.
@@ -96,27 +97,28 @@ def improve(
     """
     check_objective(objective)
     instance = free_calls(instance, handling)
-    search = _Improvement(instance, objective, seconds, rounds, progress, found)
-    stopped = Stop.TIME_LIMIT if rounds is None else Stop.ROUNDS
-    policy = start if isinstance(start, str) else None
-    info = SolverInfo("policies", kvcore.__version__, seed=seed)
-    try:
-        search.start(start)
-    except _OverError:
-        return Result(instance, objective, formulation="improve", solver=info, seconds=time.monotonic() - search.began,
-                      stopped=stopped, options=options or {}, start=Start(policy), rounds=0)  # fmt: skip
-    known = Start(policy, search.value)
-    try:
-        search.go_on(seed)
-    except KeyboardInterrupt:
-        stopped = Stop.INTERRUPTED
-    except _OverError:
-        pass
-    return Result(
-        instance, objective, schedule=search.schedule, claimed=search.value, formulation="improve", policy=search.name,
-        found_by=search.name or "improve", solver=info, seconds=time.monotonic() - search.began, stopped=stopped,
-        options=options or {}, start=known, rounds=search.made,
+    stopped = Stop.ROUNDS if rounds is not None else Stop.TIME_LIMIT if work is None else Stop.WORK_LIMIT
+    known, timer = Start(start if isinstance(start, str) else None), Timer()
+    with limited(seconds if rounds is None else math.inf, work) as limit:
+        search = _Improvement(instance, objective, limit, rounds, progress, found)
+        with suppress(_OverError):
+            search.start(start)
+            known = Start(known.policy, search.value)
+            try:
+                search.go_on(seed)
+            except KeyboardInterrupt:
+                stopped = Stop.INTERRUPTED
+        if stopped == Stop.TIME_LIMIT and is_late() and timer.seconds < limit:
+            stopped = Stop.CLOCK_LIMIT
+    result = Result(
+        instance, objective, formulation="improve", solver=SolverInfo("policies", kvcore.__version__, seed=seed),
+        seconds=timer.seconds, clock_seconds=timer.clock, stopped=stopped, options=options or {}, start=known,
+        rounds=search.made,
     )  # fmt: skip
+    if known.value is None:
+        return result
+    by = search.name or "improve"
+    return replace(result, schedule=search.schedule, claimed=search.value, policy=search.name, found_by=by)
 
 
 def run(job: SolveJob, send: Send) -> Done:
@@ -152,12 +154,13 @@ class _Improvement:
     turned_best: Callable[[Any], Policy] | None = None
     """The best schedule so far, and the rounds or seconds left."""
     turned_value: Value | float = math.inf
+    aside: Any = None
     schedule: Schedule = field(init=False)
     value: Value = field(init=False)
     name: str | None = field(init=False)
 
     def start(self, given: Schedule | str | None, ran: Collection[str] = ()) -> None:
-        self.began = time.monotonic()
+        self.began = now()
         if isinstance(given, Schedule):
             self._keep(verify_schedule(self.instance, given), None)
             return
@@ -166,14 +169,14 @@ class _Improvement:
         suited = (each.name for each in BY_COST if ran and each.why_not(self.instance.machine) is None)
         fast = [name for name in suited if name not in ran][:1]
         for name in (*fast, *first_policies(self.instance, self.objective)) if given is None else (given,):
-            end = time.process_time() + limit
+            end = now() + limit
             try:
-                trace = trace_policy(self.instance, get_policy(name), go_on=lambda: time.process_time() < end)  # noqa: B023
+                trace = trace_policy(self.instance, get_policy(name), go_on=lambda: now() < end)  # noqa: B023
                 self._keep(trace, name)
                 return
             except (PolicyError, Unsuited) as error:
                 is_last = name in (given, FIRST[-1])
-                if is_last and isinstance(error, PolicyError) and time.process_time() >= end:
+                if is_last and isinstance(error, PolicyError) and now() >= end:
                     raise _OverError from None
                 if is_last:
                     raise
@@ -184,8 +187,9 @@ class _Improvement:
             ran.add(str(self.name))
             self.follow(self.quick(ran))
         first = [self.turned(), self.due() if tail_of(objective) else self.tuned()]
-        first = [self.due(), self.turned()] if objective == "max-flow-time" else first
-        for tries in (_staggered(instance), self.refilled(draw, ran), *first):
+        if self.spared is not None:
+            first = [self.set_aside(), self.due(), self.turned()]
+        for tries in (_staggered(self), self.refilled(draw, ran), *first):
             self.follow(tries)
         self.follow(self.steered(draw), named=False)
         self.follow(other_policies(instance, objective, ran))
@@ -194,9 +198,9 @@ class _Improvement:
         self.follow(self.perturbed(draw), named=False)
 
     def quick(self, ran: set[str]) -> Tries:
-        end = time.monotonic() + 0.2 * self.seconds
+        end = now() + 0.2 * self.seconds
         for policy in (get_policy(first_policies(self.instance, self.objective)[0]), *BY_COST):
-            if policy.name not in ran and time.monotonic() < end:
+            if policy.name not in ran and now() < end:
                 ran.add(policy.name)
                 yield policy
 
@@ -205,14 +209,14 @@ class _Improvement:
         self.found(self.schedule)
 
     def in_time(self) -> bool:
-        return self.rounds is not None or time.monotonic() - self.began < self.seconds
+        return self.rounds is not None or now() - self.began < self.seconds
 
     def count(self) -> None:
         if self.made == self.rounds or not self.in_time():
             raise _OverError
         self.made += 1
         if self.progress is not None:
-            self.progress(self.value, None, time.monotonic() - self.began)
+            self.progress(self.value, None, now() - self.began)
 
     def follow(self, tries: Tries, *, named: bool = True) -> None:
         if self.made == self.rounds or not self.in_time():  # before what it prepares
@@ -221,7 +225,7 @@ class _Improvement:
         while policy is not None:
             self.count()
             value: Value | float = math.inf
-            began = time.monotonic()
+            began = now()
             try:
                 trace = trace_policy(self.instance, policy, go_on=self.in_time)
             except (PolicyError, Unsuited):
@@ -230,14 +234,14 @@ class _Improvement:
                 value = objective_value(trace, self.objective)
                 if value < self.value:
                     self._keep(trace, policy.name if named and getattr(policy, "factors", None) is None else None)
-            self.took = time.monotonic() - began
+            self.took = now() - began
             try:
                 policy = tries.send(value)
             except StopIteration:
                 return
 
     def repair(self, seed: int) -> None:
-        share = (self.seconds - (time.monotonic() - self.began)) / self.options.restarts
+        share = (self.seconds - (now() - self.began)) / self.options.restarts
         for k in range(self.options.restarts):
             self.count()
             moves = None if self.rounds is None else self.options.moves
@@ -247,110 +251,130 @@ class _Improvement:
             if objective_value(trace, self.objective) < self.value:
                 self._keep(trace, None)
 
-    def tuned(self) -> Tries:
-        if isinstance(self.instance.cost, OwnCost):
-            return  # its marginal costs are not known
-        best = self.r0 = rounded(MEANS * mean_work(self.instance))
-        if applies(self.instance, self.objective):
-            self.runs = Runs(self.instance, self.objective)
-        value, step = (yield from self._worth(best)), 4.0
-        for r0 in [rounded(best / 4.0**k) for k in range(1, 10) if self.runs is not None]:
-            if self.in_time() and (other := (yield from self._worth(r0))) < value:
-                self.r0, best, value = r0, r0, other
-        while step > 1.05 and self.in_time():  # closer values of R0 are not worth telling apart
-            for r0 in (rounded(best * step), rounded(best / step)):
-                other = yield from self._worth(r0)
-                if other < value:
-                    self.r0, best, value = r0, r0, other
-                    break
-            else:
-                step = math.sqrt(step)
-        if self.runs is not None:
-            yield Index(r0=best)
+    def climb(
+        self, make: Callable[..., Policy], tuning: Tuning, below: Value | float = math.inf,
+        quick: Callable[..., float] | None = None,
+    ) -> Generator[Policy, Value | float, tuple[Point, Value | float]]:  # fmt: skip
+        """Search by coordinates, if a start is `below`; return the best numbers and their value.
 
-    def turned(self) -> Tries:
-        """Search for the parameters of `knee` or `on-time`; for the largest flow time and percentiles, the time too."""
-        name, tail = first_policies(self.instance, self.objective)[0], tail_of(self.objective)
-        make: Callable[..., Policy] = Knee if name == "knee" else OnTime
-        on_time = [[SHARE, PACE, short, wait] for short, wait in ((0.0, 0.0), (SHORT, 0.0), (SHORT, WAIT))]
-        starts = [[KNEE_MEANS]] if name == "knee" else on_time
-        finest = self.options.finest_parameter
-        if tail or self.objective == "max-flow-time":
-            make = partial(_within, "ttft" if tail and tail.of_first else "latency")
-            starts = [[rounded(float(self.value * self.instance.tick_seconds)), *start] for start in starts]
-            finest = self.options.finest_time
-        elif name not in ("knee", "on-time"):
-            return
-        self.turned_value, point, step = math.inf, starts[0], 2.0 if name == "knee" else 1.5
-        for start in starts:
-            value = yield make(*start)
-            if value < self.turned_value:
-                self.turned_value, point = value, start
-        while step > finest and self.in_time():
-            for k, change in [(k, change) for k in range(len(point)) if point[k] for change in (step, 1 / step)]:
-                other = [*point[:k], rounded(point[k] * change), *point[k + 1 :]]
-                value = yield make(*other)
-                if value < self.turned_value:
-                    self.turned_value, point = value, other
-                    break
-            else:
-                step = math.sqrt(step)
-        self.turned_best = lambda factors: make(*point, factors=factors)
-
-    def refilled(self, draw: random.Random, ran: set[str]) -> Tries:
-        known, best, step = self.value, Refill(), 4.0
-        if best.why_not(self.instance.machine) or not any(request.calls for request in self.instance.requests):
-            return
-        ran.add(best.name)
-        value = yield best
-        while value < known and step > self.options.finest_parameter and self.in_time():
-            for change in (step, 1 / step):
-                policy = Refill(rounded(best.patience * change))
-                other = yield policy
-                if other < value:
-                    value, best = other, policy
-                    break
-            else:
-                step = math.sqrt(step)
-        if value < known:
-            end = (time.monotonic() + self.began + self.seconds) / 2
-
-            def go_on(made: int) -> bool:
-                return made < self.options.runs if self.rounds is not None else time.monotonic() < end
-
-            yield from self._shaken(lambda logs: Refill(best.patience, np.exp(logs)), value, draw, go_on)
-
-    def due(self) -> Tries:
-        if isinstance(self.instance.cost, OwnCost):
-            return
-        tick = float(self.instance.tick_seconds)
-        best: tuple[float, float | None] = rounded(float(self.value) * tick / 2), None
-        value, step = (yield Deadline(*best)), 1.5
-        while step > self.options.finest_time:
-            flow, token = best
-            tokens = [rounded((token or flow / 1000) * change) for change in (step, 1 / step)]
-            flows = [rounded(flow * change) for change in (1 / step, step)]
-            for point in (*((each, token) for each in flows), *((flow, each) for each in tokens)):
-                other = yield Deadline(*point)
+        `quick` gives values without a run.
+        """
+        best, step, tried = tuning.starts[0], tuning.step, set(tuning.starts)
+        value: Value | float = math.inf
+        for point in tuning.starts:
+            other = quick(*point) if quick else (yield make(*point))
+            if other < value:
+                best, value = point, other
+        while value < below and step > tuning.finest and self.in_time():
+            for point in tuning.near(best, step):
+                if point in tried:
+                    continue
+                tried.add(point)
+                other = quick(*point) if quick else (yield make(*point))
                 if other < value:
                     best, value = point, other
                     break
             else:
                 step = math.sqrt(step)
+        return best, value
 
-    def _worth(self, r0: float) -> Generator[Policy, Value | float, Value | float]:
-        return (yield Index(r0=r0)) if self.runs is None else self.runs.once(r0)[0]
+    def tuned(self) -> Tries:
+        if isinstance(self.instance.cost, OwnCost):
+            return  # its marginal costs are not known
+        self.r0, runs = rounded(MEANS * mean_work(self.instance)), None
+        if applies(self.instance, self.objective):
+            runs = self.runs = Runs(self.instance, self.objective)
+        starts = [(rounded(self.r0 / 4.0**k),) for k in range(10 if runs else 1)]
+        tuning, quick = Index.tuning._replace(starts=tuple(starts)), (lambda r0: runs.once(r0)[0]) if runs else None
+        (self.r0,), _ = yield from self.climb(Index, tuning, quick=quick)
+        if runs:
+            yield Index(r0=self.r0)
+
+    def turned(self) -> Tries:
+        """Search for the parameters of `knee` or `on-time`; for the largest flow time and percentiles, the time too."""
+        name, tail = first_policies(self.instance, self.objective)[0], tail_of(self.objective)
+        policy = Knee if name == "knee" else OnTime
+        make: Callable[..., Policy] = policy
+        tuning = policy.tuning
+        if tail or self.objective == "max-flow-time":
+            make = partial(_within, "ttft" if tail and tail.of_first else "latency")
+            flow = rounded(float(self.value * self.instance.tick_seconds))
+            tuning = tuning._replace(
+                starts=tuple((flow, *start) for start in tuning.starts), finest=Deadline.tuning.finest
+            )
+        elif name not in ("knee", "on-time"):
+            return
+        point, value = yield from self.climb(make, tuning)
+        if value < self.turned_value:
+            self.turned_value, self.turned_best = value, lambda factors: make(*point, factors=factors)
+
+    def refilled(self, draw: random.Random, ran: set[str]) -> Tries:
+        known = self.value
+        if Refill().why_not(self.instance.machine) or not any(request.calls for request in self.instance.requests):
+            return
+        ran.add(Refill.name)
+        (patience,), value = yield from self.climb(Refill, Refill.tuning, known)
+        if value < known:
+            end = (now() + self.began + self.seconds) / 2
+
+            def go_on(made: int) -> bool:
+                return made < self.options.runs if self.rounds is not None else now() < end
+
+            yield from self._shaken(lambda logs: Refill(patience, np.exp(logs)), value, draw, go_on)
+
+    @property
+    def spared(self) -> int | None:
+        own = isinstance(self.instance.cost, OwnCost)
+        return None if own else spared_by(self.objective, len(self.instance.requests))
+
+    def due(self) -> Tries:
+        if isinstance(self.instance.cost, OwnCost):
+            return
+        target, factors = rounded(float(self.value * self.instance.tick_seconds)), self.aside
+
+        def make(token: float, flow: float = target) -> Policy:
+            return Deadline(flow, token, factors)
+
+        # up to the knee the flow time is of no use
+        more = () if has_knee(self.instance.cost) else (target,)
+        starts = tuple((rounded(target / 1000 * 2.0**-k), *more) for k in range(4))
+        point, value = yield from self.climb(make, Deadline.tuning._replace(starts=starts))
+        if value <= self.value:
+            token, flow = (*point, target)[:2]
+            aside = 1.0 if self.aside is None else self.aside
+            self.turned_value, self.turned_best = value, lambda shaken: Deadline(flow, token, aside * shaken)
+
+    def set_aside(self) -> Tries:
+        """Let some be late for good (Moore, 1968): the most work beside the latest of the others, one after another."""
+        requests, factors = self.instance.requests, np.ones(len(self.instance.requests))
+        work = np.array([request.prompt + request.output for request in requests])
+        arrivals = np.array([float(request.arrival) for request in requests])
+        tried = factors == 0
+        yield Deadline()
+        for _ in range(min(self.options.aside, self.spared or 0)):
+            known = completions(verify_schedule(self.instance, self.schedule))
+            ends = np.array([float(known[request.id]) for request in requests])
+            latest = int(np.argmax((ends - arrivals) * (factors > 0)))
+            beside = (arrivals < ends[latest]) & (ends > arrivals[latest]) & ~tried
+            if not beside.any():
+                return
+            chosen = int(np.argmax(work * beside))
+            tried[chosen], factors[chosen], before = True, 0.0, self.value
+            if (yield Deadline(factors=factors.copy())) > before:
+                factors[chosen] = 1.0
+            else:
+                self.aside = factors.copy()
 
     def steered(self, draw: random.Random) -> Tries:
         if self.runs is None or self.r0 is None:
             return
-        now = time.monotonic()
-        left = self.began + self.seconds - now
+        begun = now()
+        left = self.began + self.seconds - begun
         # twice the last run of the engine is kept free for the next one
-        end = now + min(left / 2, left - 2.0 * self.took)
+        end = begun + min(left / 2, left - 2.0 * self.took)
 
         def go_on(made: int) -> bool:
-            return made < self.options.runs if self.rounds is not None else time.monotonic() < end
+            return made < self.options.runs if self.rounds is not None else now() < end
 
         policy = steer(self.runs, self.r0, draw, go_on)
         if (yield policy) <= self.value:
@@ -412,9 +436,12 @@ def _within(
 
 def first_policies(instance: Instance, objective: str) -> tuple[str, ...]:
     """Return policies for a start, the first that the machine suits."""
-    if objective == "late-requests" and not isinstance(instance.cost, OwnCost):
-        return ("on-time", *FIRST)
-    return ("knee", *FIRST) if objective in SUMS and has_knee(instance.cost) else FIRST
+    if not isinstance(instance.cost, OwnCost):
+        if objective == "late-requests":
+            return ("on-time", *FIRST)
+        if spared_by(objective, 1) is not None:
+            return ("deadline", *FIRST)
+    return ("knee", *FIRST) if objective in (*SUMS, "makespan") and has_knee(instance.cost) else FIRST
 
 
 def other_policies(instance: Instance, objective: str, ran: Collection[str] = ()) -> Tries:
@@ -426,33 +453,13 @@ def other_policies(instance: Instance, objective: str, ran: Collection[str] = ()
             yield get_policy(name)
 
 
-def _staggered(instance: Instance) -> Tries:
+def _staggered(search: _Improvement) -> Tries:
     """For requests that are all equal."""
-    requests, memory = instance.requests, instance.machine.memory
+    requests, memory = search.instance.requests, search.instance.machine.memory
     if memory is None or len({(r.arrival, r.prompt, r.segments) for r in requests}) > 1:
         return
     yield Staggered()
     size = max(1, math.isqrt(len(requests)) // 4)
     held = (requests[0].prompt + requests[0].peak) / 2
-    best = size, math.ceil(size * requests[0].output * held / memory)
-    seen = {best}
-    value = yield Staggered(*best)
-    step = 8
-    while step:
-        size, gap = best
-        others = [(other, round(gap * other / size)) for other in (size + step, size - step)]
-        for point in ((size, gap + step), (size, gap - step), *others):
-            if min(point) < 1 or point in seen:
-                continue
-            seen.add(point)
-            other = yield Staggered(*point)
-            if other < value:
-                value, best = other, point
-                break
-        else:
-            step //= 2
-
-
-def rounded(seconds: float) -> float:
-    """Return it with the digits of a policy's name."""
-    return float(f"{seconds:g}")
+    start = size, math.ceil(size * requests[0].output * held / memory)
+    yield from search.climb(Staggered, Staggered.tuning._replace(starts=(start,)))

@@ -1,8 +1,10 @@
 """The best schedule and the best lower bound of a search or a solve, with their sources."""
 
-import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Any, Literal
 
+from bounds.clock import Timer, is_late, now
 from kvcore.certificates import Certificate
 from kvcore.certificates.certificate import HORIZON
 from kvcore.instance import Instance
@@ -88,8 +90,13 @@ class Held:
     incumbent: Incumbent
     limits: Limits
     named: bool
-    started: float
     progress: Progress | None = None
+    timer: Timer = field(default_factory=Timer)
+    busiest: float = 0.0
+    """Processor seconds of the busiest lane of workers."""
+    before: tuple[float, float] = (0.0, 0.0)
+    """The seconds before these workers, in all and of this process."""
+    event: Callable[[dict[str, Any]], None] = lambda event: None
     shown: float = 0.0
     bounds: Bounds = field(default_factory=Bounds)
     bounded_by: SolveJob | None = None
@@ -97,21 +104,40 @@ class Held:
 
     @property
     def seconds(self) -> float:
-        """Seconds since the start."""
-        return time.monotonic() - self.started
+        """Processor seconds since the start, of this process or the busiest lane."""
+        before, own = self.before
+        return before + max(self.timer.seconds - own, self.busiest)
 
-    def report(self) -> None:
-        """Show progress to the caller, at most ten times a second."""
-        if self.progress is not None and self.seconds > self.shown + 0.1:
-            self.shown = self.seconds
+    @property
+    def left(self) -> float:
+        """Seconds until the limit, or what the work left stands for."""
+        return self.limits.time - (now() if self.limits.counted else self.seconds)
+
+    def race(self) -> None:
+        """Begin a race of workers."""
+        self.before, self.busiest = (self.seconds, self.timer.seconds), 0.0
+
+    def report(self, busiest: float = 0.0) -> None:
+        """Take the seconds of the busiest lane; show progress to the caller, at most ten times a second."""
+        self.busiest = max(self.busiest, busiest)
+        if self.progress is not None and self.timer.clock > self.shown + 0.1:
+            self.shown = self.timer.clock
             self.progress(self.incumbent.value, self.bounds.value, self.shown)
 
     def hold(self, trace: Trace, by: str, claimed: Value | None = None) -> bool:
         """Hold an executed schedule if the best; say whether it is."""
         value = self.incumbent.hold(trace, by, claimed)
         if value is not None:
-            self.log.append(LogEntry(self.seconds, "value", value, by))
+            self._enter("value", value, by)
         return value is not None
+
+    def _enter(self, what: Literal["value", "bound"], value: Value, by: str) -> None:
+        self.log.append(entry := LogEntry(self.seconds, what, value, by))
+        self.tell(event=what, **entry.row(self.incumbent.objective))
+
+    def tell(self, **event: Any) -> None:
+        """Tell an event."""
+        self.event({"clock_seconds": round(self.timer.clock, 3), "seconds": round(self.seconds, 3), **event})
 
     def take(self, job: SolveJob, bound: Bound, horizon: Horizon = NO_HORIZON) -> None:
         """Take a job's bound: a recomputed certificate, or a word on a horizon's schedules."""
@@ -122,7 +148,7 @@ class Held:
             kind = bound.kind or WAYS[job.formulation, job.solver].proves
             is_best = self.bounds.take(bound.value, kind, by, horizon)
         if is_best:
-            self.log.append(LogEntry(self.seconds, "bound", bound.value, by))
+            self._enter("bound", bound.value, by)
         if is_best or (self.is_opening and bound.value == self.bounds.value):
             self.bounded_by = job
 
@@ -134,7 +160,8 @@ class Held:
     def decided(self) -> Stop | None:
         """Return why the workers can stop, if they can."""
         value, bound = self.incumbent.value, self.bounds.of_all
+        late = Stop.CLOCK_LIMIT if is_late() and self.left > 0 else None
         if value is None or bound is None:
-            return None
+            return late
         has_its_say = self.named and self.is_opening and bound <= value  # above it is a contradiction
-        return None if has_its_say else self.limits.met(value, bound)
+        return late if has_its_say else self.limits.met(value, bound) or late

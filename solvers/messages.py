@@ -49,6 +49,8 @@ class Limits:
     """When a solve ends, and the limits of its workers (`solvers.driver.solve`): seconds, values, MiB."""
 
     time: float = NO_TIME_LIMIT
+    """Of the processor, or of work where it is `counted`."""
+    counted: bool = False
     certify: float | None = None
     gap: float | None = None
     target: Value | None = None
@@ -69,7 +71,7 @@ class SolveJob:
     """One solve in one worker process.
 
     `batches` is the horizon (None: the worker computes it), `upper_bound` the value of a known schedule, `start` a
-    schedule to start from. `time_limit` is in seconds, `memory_limit` in MiB.
+    schedule to start from. `time_limit` is in seconds (of work if `counted`), `memory_limit` in MiB.
     """
 
     instance: Instance
@@ -89,6 +91,8 @@ class SolveJob:
     """Options of searches set by the user (`solvers.option_names`)."""
     constraints: bytes = b""
     """Functions that add rows to the model, packed by `solvers.constrained`."""
+    counted: bool = False
+    """Whether work is counted (`bounds.clock`)."""
 
     @property
     def label(self) -> str:

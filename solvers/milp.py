@@ -1,10 +1,10 @@
 """A Pyomo formulation solved by a MILP solver, in a worker process."""
 
-import time
 from collections.abc import Callable
 from dataclasses import replace
 from importlib import import_module
 
+from bounds.clock import now
 from formulations import make
 from formulations.big_m import BigM
 from kvcore.metrics import Value
@@ -17,12 +17,12 @@ from solvers.messages import Bound, Done, Found, Send, SolveJob
 def run(job: SolveJob, send: Send) -> Done:
     """Build the model of `job`, start it from its schedule, and solve it; send results as they come."""
     assert job.batches is not None
-    started = time.monotonic()
+    started = now()
     formulation = make(job.formulation, job.instance, job.objective, job.batches, upper_bound=job.upper_bound)
     if job.start is not None:
         formulation.warm_start(verify_schedule(job.instance, job.start))
     return minimise(
-        replace(job, time_limit=job.time_limit - (time.monotonic() - started)),
+        replace(job, time_limit=job.time_limit - (now() - started) / job.threads),
         formulation,
         lambda: send(Found(formulation.schedule(), None)),
         lambda bound: send(Bound(bound)),

@@ -1,9 +1,10 @@
 """A solve before any worker: quick bounds, and schedules of policies."""
 
-import time
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import replace
 
+from bounds.clock import Timer, now
 from heuristics import BY_COST, Policy, PolicyError, Unsuited, get_policy, trace_policy
 from kvcore.errors import BadInput
 from kvcore.referee import verify_schedule
@@ -24,13 +25,14 @@ def is_short(schedule: Schedule) -> bool:
 class Opening:
     """The opening of a solve: `policies` have yet to run, `ran` have run.
 
-    `best` is the best schedule, held or not: its value bounds the horizon.
+    `proved` are methods of bounding. `best` is the best schedule, held or not: its value bounds the horizon.
     """
 
     def __init__(self, job: SolveJob, held: Held) -> None:
         self.job, self.held, self.best = job, held, Incumbent(job.instance, job.objective)
         self.policies: list[Policy] = []
         self.ran: list[str] = []
+        self.proved: set[str] = set()
         self.notes: list[str] = []
 
     def run(self, known: Mapping[str, Schedule], warm_start: str) -> None:
@@ -54,6 +56,7 @@ class Opening:
             time_limit=min(seconds, options.policies * limit), late=min(options.longest_wait, limit / 2),
         ):  # fmt: skip
             if rung.certificate is not None:
+                self.proved.add(rung.method)
                 job = replace(self.job, formulation=rung.method, solver=OPENING)
                 self.held.take(job, Bound(rung.certificate.value, "certificate", rung.certificate, rung.method))
 
@@ -62,35 +65,33 @@ class Opening:
         if warm_start == "none" and self.best.value is not None:
             return
         options, holds = SolveOptions.given(), warm_start != "none"
-        share = self.held.started + options.policies * self.held.limits.time
+        share = options.policies * self.held.limits.time
         if warm_start in ("best", "none"):
             self.policies = [policy for policy in BY_COST if policy.why_not(self.job.instance.machine) is None]
-            self.go_through(min(share, self.held.started + options.longest_wait), holds=holds)
+            self.go_through(self.held.left - self.held.limits.time + min(share, options.longest_wait), holds=holds)
             if not holds:
                 self.policies, self.ran = [], []
             return
         named, self.policies = get_policy(warm_start), [get_policy("serial"), get_policy(warm_start)]
-        error = self.go_through(share)
+        error = self.go_through(self.held.left - self.held.limits.time + share)
         if self.policies:
             self.notes.append(f"{named.name} did not end in its part of the time limit: serial stands in for it")
         elif error is not None:
             raise error
         self.policies = []
 
-    def go_through(self, end: float, *, holds: bool = True) -> BadInput | None:
-        """Run policies, the fastest first, until `end`, a schedule, or a decision; return why the last failed.
+    def go_through(self, seconds: float, *, holds: bool = True) -> BadInput | None:
+        """Run policies, the fastest first, for so long, or to a decision; return why the last failed.
 
-        The first one's limit is in processor time: on a busy machine, too, there is a schedule.
+        The first may take all the time there is.
         """
-        share, error = SolveOptions.given().referee, None
+        share, error, end = SolveOptions.given().referee, None, now() + seconds
         while self.policies and not self.held.decided():
-            began, used = time.monotonic(), time.process_time()
 
-            def in_time(began: float = began, used: float = used) -> bool:
-                if self.best.value is None:
-                    return (1 + share) * (time.process_time() - used) < self.held.limits.time
+            def in_time(began: float = now()) -> bool:
+                last = began + self.held.limits.time if self.best.value is None else end
                 self.held.report()
-                return (1 + share) * time.monotonic() - share * began < end
+                return (1 + share) * now() - share * began < last
 
             policy, error = self.policies[0], None
             try:
@@ -101,6 +102,16 @@ class Opening:
                     break
             self.ran.append(self.policies.pop(0).name)
         return error
+
+    def finish(self) -> None:
+        """Hold the fastest policy's schedule after an interrupt that came before any, if it takes seconds only."""
+        timer, most = Timer(), SolveOptions.given().longest_wait
+        for policy in BY_COST if self.held.incumbent.value is None else ():
+            if policy.why_not(self.job.instance.machine) is None:
+                with suppress(PolicyError, Unsuited, KeyboardInterrupt):
+                    made = trace_policy(self.job.instance, policy, go_on=lambda: timer.seconds < most)
+                    self.hold(made, policy.name)
+                return
 
     def close(self) -> None:
         """Note how many useful policies did not end and were run by no way."""

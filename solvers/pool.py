@@ -1,11 +1,11 @@
 """Jobs in worker processes, side by side, under hard limits of time and memory."""
 
 import contextlib
+import math
 import pickle
 import signal
 import sys
 import threading
-import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -28,10 +28,13 @@ class SolveWorker:
     job: SolveJob
     process: Process
     ends: float
-    """Seconds after the start of the race at which it is ended."""
+    """Processor seconds of its lane at which it is ended."""
     done: Done | Failed | None = None
+    used: float = 0.0
+    """Its processor seconds, for each thread."""
     told: Value | None = None
     turns: int = 0
+    is_told: bool = False
 
     def tell(self, value: Value | None) -> None:
         """Tell it the value of the best known schedule, if that changed."""
@@ -39,6 +42,10 @@ class SolveWorker:
             self.told = value
             with contextlib.suppress(OSError):  # it has just ended
                 self.process.send(value)
+
+    def look(self) -> None:
+        """Look at its processor seconds."""
+        self.used = max(self.used, self.process.seconds() / self.job.threads)
 
     def end(self, stop: Stop) -> None:
         """Kill the process."""
@@ -65,15 +72,18 @@ class Lane:
         """Whether nothing runs, and nothing is left to run."""
         return not self.queue and (self.running is None or self.running.done is not None)
 
-    def has_searched(self, now: float, seconds: float) -> bool:
-        """Whether it is over, has searched these processor seconds, or had the first part of the time."""
-        if self.is_over() or now >= self.options.first_share * self.first.time_limit:
-            return True
-        return sum(each.process.seconds() for each in self.workers if each.done is None) >= seconds
+    @property
+    def seconds(self) -> float:
+        """Its processor seconds."""
+        return sum(worker.used for worker in self.workers)
 
-    def go_on(self, now: float, start: Callable[[SolveJob, float], SolveWorker]) -> None:
+    def has_searched(self, seconds: float) -> bool:
+        """Whether it is over, or has searched these processor seconds or the first part of the time."""
+        return self.is_over() or self.seconds >= min(seconds, self.options.first_share * self.first.time_limit)
+
+    def go_on(self, start: Callable[[SolveJob, float], SolveWorker]) -> None:
         """Give the next job its turn, if the turn before is over."""
-        last = self.running
+        last, now = self.running, self.seconds
         self.queue = deque(each for each in self.queue if self._has_time(each, now))
         if last is not None and last.done is None:
             if now < self.until or not self.queue or not RESTS:
@@ -92,7 +102,8 @@ class Lane:
         else:
             left = max(0.1, each.time_limit - now)
             share = left * weights[0] / sum(weights) if way_of(each).plans else left
-            each = start(replace(each, time_limit=share), now + left + self.options.grace * (not self.is_shared))
+            ends = math.inf if each.counted else now + left + self.options.grace * (not self.is_shared)
+            each = start(replace(each, time_limit=share), ends)
             self.workers.append(each)
         turn = min(self.options.first_turn, self.options.first_share * self.first.time_limit)
         self.until = now + turn * weights[0] * 2**each.turns
@@ -114,19 +125,20 @@ def race(
     on_message: Callable[[SolveJob, Message], None],
     finished: Callable[[], Stop | None],
     *,
-    tick: Callable[[], None] = lambda: None,
+    tick: Callable[[float], None] = lambda busiest: None,
+    told: Callable[..., None] = lambda **event: None,
     best_known: Callable[[], Value | None] = lambda: None,
     head_start: float = 0.0,
 ) -> list[Done | Failed]:
     """Run lanes of jobs side by side until each job ended, or `finished()` gives a reason to stop them.
 
     The first lane has a head start, in processor seconds of its search, unless it is over before. `on_message` gets
-    every message; `tick` is called several times a second; all workers are told each new `best_known`. Return how each
+    every message; `tick` is called several times a second with the processor seconds of the busiest lane, `told` with
+    the start and end of each job; all workers are told each new `best_known`, unless work is counted. Return how each
     started job ended. KeyboardInterrupt stops the workers; their end is "interrupted", even if none had started: no
     report is lost.
     """
     inbox: Queue[tuple[SolveWorker, Message | None]] = Queue()
-    started = time.monotonic()
     running = [Lane(jobs) for jobs in lanes]
 
     def workers() -> list[SolveWorker]:
@@ -135,21 +147,29 @@ def race(
     try:
         while True:
             reason = finished()
-            now = time.monotonic() - started
+            for worker in workers():
+                if worker.done is None:
+                    worker.look()
             for lane in running if reason is None else ():
-                if lane is running[0] or lane.workers or running[0].has_searched(now, head_start):
+                if lane is running[0] or lane.workers or running[0].has_searched(head_start):
                     with undisturbed():
-                        lane.go_on(now, lambda job, ends: _start(job, inbox, ends))
+                        lane.go_on(lambda job, ends: _start(job, inbox, ends, told))
             is_over = reason is not None or all(lane.is_over() for lane in running)
             if is_over and all(worker.done is not None for worker in workers()):
                 break
-            for worker in workers():
-                if worker.done is None:
-                    if any(lane.running is worker for lane in running):
-                        worker.tell(best_known())
-                    _limit(worker, now, reason)
+            for lane in running:
+                for worker in lane.workers:
+                    if worker.done is None:
+                        if lane.running is worker and not worker.job.counted:
+                            worker.tell(best_known())
+                        _limit(worker, lane.seconds, reason)
             _receive(inbox, on_message)
-            tick()
+            for worker in workers():
+                if worker.done is not None and not worker.is_told:
+                    worker.is_told = True
+                    how = worker.done.message if isinstance(worker.done, Failed) else worker.done.stop
+                    told(event="end", way=worker.job.label, how=how)
+            tick(max(lane.seconds for lane in running))
     except KeyboardInterrupt:
         for worker in workers():
             worker.end(Stop.INTERRUPTED)
@@ -161,7 +181,10 @@ def race(
     return [worker.done for worker in workers() if worker.done is not None] or [Done(Stop.INTERRUPTED)]
 
 
-def _start(job: SolveJob, inbox: Queue[tuple[SolveWorker, Message | None]], ends: float) -> SolveWorker:
+def _start(
+    job: SolveJob, inbox: Queue[tuple[SolveWorker, Message | None]], ends: float, told: Callable[..., None]
+) -> SolveWorker:
+    told(event="start", way=job.label, limit=round(job.time_limit, 3))
     worker = SolveWorker(job, Process("solvers.worker", job.threads), ends)
     with contextlib.suppress(BrokenPipeError):  # it ended at once; the reader says so
         worker.process.send(job)

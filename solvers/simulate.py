@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 import re
-import time
 from collections.abc import Callable
 from fractions import Fraction
 
 import kvcore
+from bounds.clock import Timer
 from heuristics import get_policy, run_policy, trace_policy
 from heuristics import predictions as believed
 from heuristics.registry import AnyPolicy
@@ -37,17 +37,17 @@ def simulate_policy(
     replaces the instance's, also in the result: the ticks of a batch from its `Features`, rounded up and at least 1
     (`OwnCost`). A policy that has not ended after `time_limit` processor seconds raises PolicyError.
     """
-    started = time.monotonic()
+    timer = Timer()
     check_objective(objective)
     instance = free_calls(instance if cost is None else instance.replace(cost=OwnCost(cost)), handling)
     chosen = get_policy(policy)
-    guessed, end = believed(predictions, instance, seed), time.process_time() + time_limit
-    schedule = trace_policy(instance, chosen, guessed, go_on=lambda: time.process_time() < end).schedule
-    seconds = time.monotonic() - started
+    guessed = believed(predictions, instance, seed)
+    schedule = trace_policy(instance, chosen, guessed, go_on=lambda: timer.seconds < time_limit).schedule
+    seconds, clock = timer.seconds, timer.clock
     info = SolverInfo("policy", kvcore.__version__)
     return Result(
         instance, objective, schedule=schedule, solver=info, policy=chosen.name, found_by=chosen.name, seconds=seconds,
-        stopped=Stop.ENDED,
+        clock_seconds=clock, stopped=Stop.ENDED,
     )  # fmt: skip
 
 

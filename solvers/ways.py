@@ -111,6 +111,8 @@ class Way:
     """Whether it plans its time, and so is told its share of it, in seconds of the processor."""
     endless: bool = False
     """Whether it ends by its limit alone, so that it needs one."""
+    counts: bool = True
+    """Whether its work can be counted."""
     takes: Takes = NOTHING
     """Features it is proved with."""
     too_large: str = ""
@@ -195,7 +197,7 @@ CERTIFYING = (
     SLOT_DUAL,
     SLOTS,
     CONFIGURATIONS,
-    _relaxation("speed", proposes="bounds.speed:propose_speed", takes=Speed.takes, slows=True,
+    _relaxation("speed", proposes="bounds.speed:propose_speed", takes=Speed.takes, slows=True, plans=True,
                 drops="that a batch holds whole requests; a fast batch pays more for its work"),
 )
 """Those whose proofs a checker recomputes: that end by themselves, the cheapest first, then that use all time left."""
@@ -204,12 +206,14 @@ BOUND = _relaxation("bound", takes=Alone.takes, plans=True, endless=True, what="
 IMPROVE = Way("improve", Solver("improve", "nothing: policies with other parameters and priorities find schedules"),
               None, run="solvers.improve:run", takes=Alone.takes, plans=True, endless=True,
               what="the search among policies", horizon="it proves nothing")
-MODELS = [Way(of, by, "solver", run="solvers.milp:run", horizon="", takes=Takes(RULES | OBJECTIVES))
+MODELS = [Way(of, by, "solver", run="solvers.milp:run", horizon="", takes=Takes(RULES | OBJECTIVES),
+              counts=by is _GUROBI)
           for of in ("batch-bigm", "batch-bigm:plain") for by in (_HIGHS, _GUROBI)]
 CP_SAT = Way("cp-sat", _CP_SAT, "solver", run="solvers.cp_sat:run", horizon="", takes=Takes(RULES | OBJECTIVES))
 SLOT_FLOW = Way("arc-flow", _CP_SAT, "solver", run="solvers.slot_flow.solve:run",
                 horizon="every schedule below the best value known is a flow over the ticks looked at",
-                takes=Takes(MACHINES | REQUESTS | CALLS | FLOWS), too_large="solvers.slot_flow.scope:too_large")
+                takes=Takes(MACHINES | REQUESTS | CALLS | FLOWS), too_large="solvers.slot_flow.scope:too_large",
+                counts=False)
 
 WAYS = {(way.formulation, way.solver.name): way for way in
         (BOUND, *CERTIFYING, IMPROVE, *MODELS, CP_SAT, SLOT_FLOW)}

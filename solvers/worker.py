@@ -1,6 +1,7 @@
 """The worker process, `python -m solvers.worker`: one job in, messages out (the parent: `solvers.pool`)."""
 
 import contextlib
+import math
 import os
 import pickle
 import sys
@@ -8,6 +9,7 @@ import time
 from dataclasses import replace
 from functools import partial
 
+from bounds.clock import SECOND, limited
 from kvcore.errors import BadInput, MissingTool
 from kvcore.result import Stop
 from solvers.messages import NEWS, Done, Failed, Send, SolveJob, SolveOptions
@@ -25,7 +27,7 @@ def main() -> None:
     if job.constraints:
         way = replace(way, run="solvers.constrained:run")
     try:
-        with holding(job.options):
+        with holding(job.options), limited(math.inf, job.time_limit * SECOND if job.counted else None):
             _limit_cpu(job)
             send(way.runner()(_with_horizon(job, send), send))
     except BadInput as error:
@@ -43,6 +45,8 @@ def main() -> None:
 def _limit_cpu(job: SolveJob) -> None:
     """Let the kernel end the process where neither it nor its parent does."""
     with contextlib.suppress(ImportError, OSError, ValueError):  # no such limits on this system
+        if job.counted:
+            return
         import resource
 
         seconds = int(time.process_time() + job.threads * job.time_limit + SolveOptions.given().grace) + 1

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from docs.make.api import api_page
+from docs.make.checker import check_file
 from docs.make.engines import engines_page
 from docs.make.lists import measured_page, names_page, rules_page
 from docs.make.pictures import PICTURES
@@ -20,6 +21,7 @@ def texts() -> dict[str, str]:
         "names.md": names_page(),
         "reference.md": reference_page(FOLDER.parent),
         "rules.md": rules_page(),
+        "../library/check.py": check_file(),
     }
 
 

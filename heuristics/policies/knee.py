@@ -8,7 +8,7 @@ import numpy as np
 
 from heuristics.engine.job import Job
 from heuristics.engine.plan import Plan
-from heuristics.engine.policy import Setting
+from heuristics.engine.policy import Setting, Tuning
 from heuristics.engine.view import View
 from heuristics.policies.index import HEADROOM, LEAST, Index, Marginal, Step, title
 from kvcore.cost import Cost, OwnCost
@@ -35,9 +35,10 @@ class Knee(Index):
     Source: this project; the roofline of Williams, Waterman and Patterson (2009), and Smith's rule (1956) for a batch.
     """
 
-    needs = ("evict", "pause", "hybrid", "chunked")
+    needs: tuple[str, ...] = ("evict", "pause", "hybrid", "chunked")
     means: float = MEANS
     settings: ClassVar[dict[str, Setting]] = {"means": Setting("R0 in means of R")}
+    tuning: ClassVar = Tuning(2.0, 1.1, ((MEANS,),))
 
     def __init__(self, means: float = MEANS, factors: Array | None = None) -> None:
         """Set R0 in means of R, and what R is multiplied with, by request."""

@@ -21,6 +21,7 @@ PACKAGES = (
 EXIT_FAILED, EXIT_BAD_INPUT, EXIT_UNDECIDED, EXIT_MISSING_TOOL, EXIT_INTERRUPTED = 1, 2, 3, 4, 130
 STARTED = time.perf_counter()  # when the command began, but for the start of Python itself
 HEARD: list[int] = []  # the signals that have come to end the command; 0 is `only_writes`
+WAITS: list[str] = []  # a command that answers the first signal only once it has begun: see `heard`
 NOTED = 6  # the most files that a note names
 LONGEST = 880  # letters of an error; of a longer one the middle is left out
 
@@ -87,11 +88,21 @@ def only_writes() -> None:
         HEARD.append(0)
 
 
+def heard() -> None:
+    """Let a signal end a command that waited until here: one that has come does so now."""
+    if WAITS:
+        WAITS.clear()
+        if HEARD:
+            raise KeyboardInterrupt
+
+
 @contextmanager
 def _endings_as_ctrl_c() -> Iterator[None]:
     def interrupt(number: int, _: object) -> None:
         late = HEARD == [0] if number == signal.SIGINT else bool(HEARD)
         HEARD.append(number)
+        if WAITS and len(HEARD) == 1:
+            return
         if late:
             if number == signal.SIGINT:
                 with suppress(OSError):
@@ -112,6 +123,7 @@ def _endings_as_ctrl_c() -> Iterator[None]:
         yield
         return
     HEARD.clear()
+    WAITS[:] = [command for command in sys.argv[1:2] if command == "solve"]
     unraisable, terminals = sys.unraisablehook, [stream for stream in (1, 2) if os.isatty(stream)]
     numbers = [signal.SIGINT, signal.SIGTERM, *([signal.SIGHUP] if hasattr(signal, "SIGHUP") else [])]
     before = {each: signal.getsignal(each) for each in numbers if signal.getsignal(each) is not signal.SIG_IGN}

@@ -9,7 +9,7 @@ from rich.console import Console
 from kvbound.cli import EXIT_INTERRUPTED, common, only_writes
 from kvbound.cli.common import OUT, as_file, emit, option, settings_of, table
 from kvbound.cli.progress import SolveProgress, load_instance
-from kvbound.tables import in_words, value_columns
+from kvbound.tables import by_clock, in_words, value_columns
 from kvbound.units import units_of
 from kvcore.files import check_writable
 from kvcore.result import Result, Stop
@@ -20,7 +20,8 @@ def bound(
     objective: common.ObjectiveOption = "total-flow-time",
     handling: common.HandlingOption = "as-given",
     method: Annotated[str, typer.Option(metavar="auto|NAME", help="docs/bounds.md has them all")] = "auto",
-    time_limit: Annotated[float, typer.Option(min=0.1, metavar="S", help="seconds, for all methods together")] = 60,
+    time_limit: common.TimeLimitOption = 60,
+    work: common.WorkOption = None,
     option: common.SettingsOption = None,
     certificate: Annotated[
         str | None, option("OUT.json", "write the certificate of the bound there", "--certificate", *OUT)
@@ -36,8 +37,8 @@ def bound(
         from solvers.dual_bound import best_bound
 
         result = best_bound(
-            free_calls(loaded, handling), objective, method=method, time_limit=time_limit, options=settings_of(option),
-            progress=progress,
+            free_calls(loaded, handling), objective, method=method, time_limit=time_limit or 60, work=work,
+            options=settings_of(option), progress=progress,
         )  # fmt: skip
     only_writes()
     emit(json, result.to_json(), lambda console: _show(result, console), (certificate, as_file(result.certificate)))
@@ -56,6 +57,6 @@ def _show(result: Result, console: Console) -> None:
         console.print(f"note: {result.chosen}")
     if result.bound is not None:
         console.print(
-            f"the best, {in_words(result, result.bound)}, is by {result.formulation}; "
+            f"the best, {in_words(result, result.bound)}, is by {result.formulation}{by_clock(result)}; "
             "--certificate FILE writes its proof"
         )

@@ -51,7 +51,14 @@ ObjectiveOption = Annotated[
 ]
 InstanceOutOption = Annotated[str, option("I.json", "the instance file to write (-: standard output)", *OUT)]
 HandlingOption = Annotated[str, option("as-given|free", "calls as the instance says, or chosen freely")]
-TimeLimitOption = Annotated[float | None, option("S", "seconds that a solve may take", min=0.1)]
+SECONDS = ("--time-limit", "--seconds")
+TimeLimitOption = Annotated[
+    float | None,
+    option("S", "processor seconds, of the command or its busiest worker; four times by the clock", *SECONDS, min=0.1),
+]
+WorkOption = Annotated[
+    int | None, option("N", "a limit in counted work instead: a million is about a second (docs/solving.md)", min=1)
+]
 ScheduleOption = Annotated[str | None, option("OUT.json", "write the schedule there", "--schedule", *OUT)]
 SchedulesOption = Annotated[
     str | None, option("S.json[,..]", "schedules of others, as import run writes them", "--schedule")
@@ -64,6 +71,9 @@ SettingsOption = Annotated[
 TraceOption = Annotated[str | None, option("OUT.json", "write it for Perfetto and Chrome's trace viewer")]
 WindowOption = Annotated[str | None, option("SECONDS", "measure as if the clock were stopped then (default: the end)")]
 WideOption = Annotated[bool, typer.Option("--wide", help="show all that is measured, not what 80 columns take")]
+TableOption = Annotated[
+    str | None, option("OUT.csv", "write the rows there, as to_dataframe has them (.parquet: as parquet)", "--csv")
+]
 GAP = 2  # letters between the columns of a table
 
 
@@ -83,6 +93,11 @@ def read_schedules(files: str | None) -> dict[str, Schedule]:
     names = [] if files is None else [name.strip() for name in files.split(",")]
     short = [Path(name).name for name in names]
     return dict(zip(short if len(set(short)) == len(short) else names, map(read_schedule, names), strict=True))
+
+
+def is_schedule(name: str | None) -> bool:
+    """Whether it is the file of a schedule, no policy."""
+    return name is not None and Path(name).is_file() and not name.endswith(".py")
 
 
 Output = tuple[str | None, Callable[[str], object] | None]
@@ -119,6 +134,13 @@ def emit(target: str | None, payload: Any, show: Callable[[Console], None], *out
     finally:
         if target != "-":
             show(people_console())
+
+
+def write_table(file: str, rows: Sequence[dict[str, Any]]) -> None:
+    """Write rows of `simulate` or `compare` as CSV, or as parquet by the name; MissingTool: that needs pyarrow."""
+    from kvbound.frames import write_rows
+
+    write_rows(file, rows)
 
 
 class AlignedTable:

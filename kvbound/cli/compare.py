@@ -12,19 +12,18 @@ from kvbound.cli.common import OUT, POLICY, emit, option, read_schedules, show_m
 from kvbound.cli.progress import LiveLine, SolveProgress, drawing, load_instance
 from kvbound.cli.simulate import FEW
 from kvbound.cli.verify import show_invalid
-from kvbound.comparison import UNMEASURED, Against, Comparison, verdict
+from kvbound.comparison import UNMEASURED, Comparison
 from kvbound.comparison import compare as compare_policies
 from kvbound.explanation import Explained
 from kvbound.plots.frame import check_drawable
 from kvbound.simulation import policy_names
-from kvbound.tables import OVER, causes, differences, explained_cells
+from kvbound.tables import OVER, by_clock, causes, differences, explained_cells
 from kvbound.trace_events import write_trace_events
 from kvbound.units import units_of
 from kvcore.files import check_writable, write_text
 from kvcore.parameters import fraction
 from kvcore.referee import InvalidSchedule
-
-SOLVABLE = 200  # requests up to which the optimum is looked for unless it is asked for, or not; beyond, a bound
+from kvcore.result import Result
 
 
 def compare(
@@ -35,17 +34,16 @@ def compare(
     schedule: common.SchedulesOption = None,
     objective: common.ObjectiveOption = "total-flow-time",
     handling: common.HandlingOption = "as-given",
-    time_limit: Annotated[
-        float | None, option("S", "seconds for each policy and optimum (default: 60 for an optimum)", min=0.1)
-    ] = None,
+    time_limit: common.TimeLimitOption = None,
+    work: common.WorkOption = None,
     threads: Annotated[int, typer.Option(min=1, metavar="N")] = 1,
     optimum: Annotated[
-        bool | None,
+        bool,
         typer.Option(
             "--optimum/--no-optimum",
-            help=f"look for it, or for nothing (default: beyond {SOLVABLE} requests a lower bound)",
+            help="look for it, and for the best schedule and bound meanwhile, or for nothing",
         ),
-    ] = None,
+    ] = True,
     window: common.WindowOption = None,
     plot: common.PlotOption = None,
     ladder: Annotated[str | None, common.picture("draw values and bounds on one axis")] = None,
@@ -54,22 +52,21 @@ def compare(
     ] = None,
     explain: Annotated[bool, typer.Option("--explain", help="where the time of each schedule goes, and why")] = False,
     trace: common.TraceOption = None,
+    csv: common.TableOption = None,
     wide: common.WideOption = False,
     json: common.JsonOption = None,
 ) -> int:
     """Say how far each policy is from the best schedule there is."""
-    check_writable(plot, ladder, html, trace, json)
+    check_writable(plot, ladder, html, trace, csv, json)
     loaded, stop = load_instance(instance), None if window is None else fraction("--window", window)
     if plot is not None:
         check_drawable(loaded)
-    against: Against = "optimum" if len(loaded.requests) <= SOLVABLE else "bound"
-    if optimum is not None:
-        against = "optimum" if optimum else None
     names = None if policies == "usual" else policy_names(policies)
     write = partial(units_of(loaded).named, objective=objective)
     try:
         comparison = compare_policies(
-            loaded, names, objective, handling, time_limit, threads, against=against, window=stop,
+            loaded, names, objective, handling, time_limit, threads, work=work, against="optimum" if optimum else None,
+            window=stop,
             schedules=read_schedules(schedule), traces=any((plot, html, trace, explain)),
             watch=partial(SolveProgress, write=write),
         )  # fmt: skip
@@ -83,10 +80,17 @@ def compare(
     emit(
         json, {"rows": rows}, lambda console: show(comparison, console, explained, wide=wide),
         (trace, lambda file: write_trace_events(file, comparison.schedules())),
+        (csv, lambda file: common.write_table(file, comparison.rows())),
         (plot, drawing(comparison.figure)), (ladder, drawing(comparison.draw_ladder)),
         (html, drawing(lambda file: write_text(file, comparison.report().html()))),
     )  # fmt: skip
     return EXIT_INTERRUPTED if comparison.interrupted else 0
+
+
+def _took(optimum: Result) -> str:
+    certifying = optimum.certifying_seconds
+    of_these = "" if certifying is None else f", {certifying:.2f} s of these for a certificate"
+    return f" in {optimum.seconds:.2f} s{by_clock(optimum)}{of_these}"
 
 
 def show(comparison: Comparison, console: Console, explained: Sequence[Explained] = (), *, wide: bool = False) -> None:
@@ -99,10 +103,8 @@ def show(comparison: Comparison, console: Console, explained: Sequence[Explained
     if len(comparison.instance.requests) > FEW and measured:
         show_measures(measured, units, console, wide=wide)
     console.print(OVER if comparison.optima else UNMEASURED, soft_wrap=True)
-    for kind, optimum in comparison.optima.items():
-        took, certifying = f" in {optimum.seconds:.2f} s", optimum.certifying_seconds
-        took += "" if certifying is None else f", {certifying:.2f} s of these for a certificate"
-        console.print(verdict(kind, optimum, took), soft_wrap=True)
+    for line in comparison.verdicts(_took):
+        console.print(line, soft_wrap=True)
     if not explained:
         return
     for cells in explained_cells(explained, units):

@@ -240,7 +240,8 @@ def _write(trace: Imported, machine: Machine | MachineFor, asked: Asked) -> None
     given, setting = asked.given, asked.setting
     out, json, size = given["out"], given["json"], given["block"] or given["slot"]
     lost = list[str]()
-    if size is None and json is None and isinstance(machine, Machine):  # nothing needs all requests at once
+    whole = size is not None or json is not None or trace.hashes is not None
+    if not whole and isinstance(machine, Machine):  # nothing needs all requests at once
         about = machine, trace.name, setting.tick, setting.cost
 
         def build(some: Sequence[Request]) -> Instance:

@@ -10,7 +10,7 @@ from kvbound.cli import EXIT_INTERRUPTED, common, only_writes
 from kvbound.cli.common import POLICY, as_file, emit, option, show_measures, table
 from kvbound.cli.progress import LiveLine, load_instance
 from kvbound.simulation import Simulation, policy_names, simulate_policies
-from kvbound.tables import handling_text, value_columns, without_calls
+from kvbound.tables import handling_text, value_columns, why_not, without_calls, without_calls_column
 from kvbound.trace_events import write_trace_events
 from kvbound.units import Units, units_of
 from kvcore.errors import BadInput
@@ -33,11 +33,12 @@ def simulate(
     seed: Annotated[int, option("N", "of the noise", min=0)] = 0,
     schedule: common.ScheduleOption = None,
     trace: common.TraceOption = None,
+    csv: common.TableOption = None,
     wide: common.WideOption = False,
     json: common.JsonOption = None,
 ) -> int:
     """Run schedulers that people use; each schedule is executed by the referee."""
-    check_writable(schedule, trace, json)
+    check_writable(schedule, trace, csv, json)
     loaded = load_instance(instance)
     names = policy_names(policy)
     stop = None if window is None else fraction("--window", window)
@@ -52,6 +53,7 @@ def simulate(
     emit(
         json, {"rows": [run.row for run in runs]}, lambda console: show_runs(console, runs, loaded, wide=wide),
         (schedule, as_file(runs[0].schedule if runs else None)), (trace, partial(write_trace_events, schedules=traced)),
+        (csv, lambda file: common.write_table(file, [run.row for run in runs])),
     )  # fmt: skip
     return EXIT_INTERRUPTED if interrupted else 0
 
@@ -61,16 +63,17 @@ def show_runs(console: Console, runs: Sequence[Simulation], instance: Instance, 
     few, units = len(instance.requests) <= FEW, units_of(instance)
     objective = runs[0].row["objective"] if runs else ""
     columns = ["policy", *(value_columns(units, objective, "value", "mean") if runs else ())]
-    columns += ["without calls"] * len(without_calls(None, instance, objective))
+    columns += without_calls_column(instance, objective)
     numbers = range(1, len(columns))
     failed, calls = any("error" in run.row for run in runs), any(request.calls for request in instance.requests)
-    columns += [f"completions, {units.time}", *["handling"] * calls] if few else ["why not"] * failed
+    columns += [f"completions, {units.time}", *["handling"] * calls] * few + ["why not"] * failed
     cells = [
         (
             row["policy"], *(units.value(row[name], objective) for name in ("value", "mean")),
             *without_calls(row["value"], instance, objective),
-            *([row.get("error") or (_completions(row["completion"], units) if few else None)] if few or failed else ()),
+            *([_completions(row["completion"], units)] if few else ()),
             *([handling_text(row)] if few and calls else ()),
+            *([why_not(row)] if failed else ()),
         )
         for row in (run.row for run in runs)
     ]  # fmt: skip

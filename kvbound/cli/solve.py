@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from fractions import Fraction
 from functools import partial
+from json import dumps
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
 
 from kvbound import tables
-from kvbound.cli import EXIT_INTERRUPTED, EXIT_UNDECIDED, common, only_writes
+from kvbound.cli import EXIT_INTERRUPTED, EXIT_UNDECIDED, common, heard, only_writes
 from kvbound.cli.common import Output, as_file, emit, option, result_table, settings_of, table, write_all
 from kvbound.cli.progress import LiveLine, SolveProgress, drawing, load_instance
+from kvbound.cli.verify import show_invalid
 from kvbound.plots import compare_schedules, plot_log
-from kvbound.tables import because, between, causes, differences, in_words
+from kvbound.tables import because, between, by_clock, causes, differences, in_words
 from kvbound.trace_events import write_trace_events
 from kvbound.units import units_of
 from kvcore.files import check_writable
+from kvcore.referee import InvalidSchedule
 from kvcore.result import Result, Stop
 
 if TYPE_CHECKING:
@@ -34,11 +39,15 @@ def solve(
     solver: Annotated[str, typer.Option(metavar="auto|NAME", help="`kvbound solvers` lists them")] = "auto",
     handling: common.HandlingOption = "as-given",
     time_limit: common.TimeLimitOption = None,
+    work: common.WorkOption = None,
     gap: Annotated[float | None, typer.Option(min=0, metavar="G", help="stop at (value - bound) / bound <= G")] = None,
     better_than: Annotated[
         str | None, option("VALUE|P%:POLICY", "is there a schedule below VALUE, or P % below POLICY's?")
     ] = None,
     warm_start: Annotated[str, typer.Option(metavar="best|POLICY|none")] = "best",
+    start: Annotated[
+        str | None, typer.Option("--from", metavar="S.json|POLICY", help="a schedule to start from, beside policies")
+    ] = None,
     threads: Annotated[int, typer.Option(min=1, metavar="N")] = 1,
     seed: Annotated[int, typer.Option(min=0, metavar="N")] = 0,
     memory_limit: Annotated[int, typer.Option(min=100, metavar="MIB", help="of each worker process")] = 8000,
@@ -46,27 +55,31 @@ def solve(
     schedule: common.ScheduleOption = None,
     certificate: common.CertificateOption = None,
     plot: common.PlotOption = None,
+    log: Annotated[str | None, option("FILE", "write every event there as it comes, a JSON line each")] = None,
     curves: Annotated[str | None, common.picture("draw value and bound against time")] = None,
     explain: Annotated[bool, typer.Option("--explain", help="what policies do otherwise, call by call")] = False,
     trace: common.TraceOption = None,
     json: common.JsonOption = None,
 ) -> int:
     """Find the best schedule there is, and prove it."""
-    check_writable(schedule, certificate, plot, curves, trace, json)
-    loaded = load_instance(instance)
+    check_writable(schedule, certificate, plot, log, curves, trace, json)
+    loaded, known = load_instance(instance), common.read_schedules(start if common.is_schedule(start) else None)
     certify_limit = None if certificate is None else time_limit or CERTIFY
     write = partial(units_of(loaded).named, objective=objective)
-    with SolveProgress(f"solving {loaded.name}", write) as progress:
-        import solvers
-        from solvers.simulate import target_of
+    try:
+        with SolveProgress(f"solving {loaded.name}", write) as progress, events_to(log) as event:
+            import solvers
+            from solvers.simulate import target_of
 
-        target = None if better_than is None else target_of(better_than, loaded, objective, handling)
-        result = solvers.solve(
-            loaded, objective, ways=ways.split(","), formulation=formulation, solver=solver, handling=handling,
-            time_limit=time_limit, certify_limit=certify_limit, gap=gap, target=target,
-            warm_start=warm_start, threads=threads, seed=seed, memory_limit=memory_limit, options=settings_of(option),
-            progress=progress,
-        )  # fmt: skip
+            target = None if better_than is None else target_of(better_than, loaded, objective, handling)
+            result = solvers.solve(
+                loaded, objective, ways=ways.split(","), formulation=formulation, solver=solver, handling=handling,
+                time_limit=time_limit, work=work, certify_limit=certify_limit, gap=gap, target=target, known=known,
+                warm_start=warm_start if known or start is None else start, threads=threads, seed=seed,
+                memory_limit=memory_limit, options=settings_of(option), progress=progress, event=event,
+            )  # fmt: skip
+    except InvalidSchedule as broken:
+        return show_invalid(loaded, broken, json)
     only_writes()
     try:  # what runs policies comes last
         write_all((certificate, as_file(result.certificate)), (schedule, as_file(result.schedule)))
@@ -80,6 +93,19 @@ def solve(
         row = result.to_json() | ({} if others is None else {"policies": explained_rows(others)})
         emit(json, row, lambda console: show(result, console, others), *pictures(result, plot, curves, trace))
     return exit_code(result, gap)
+
+
+@contextmanager
+def events_to(file: str | None) -> Iterator[Callable[[dict[str, Any]], None]]:
+    """Give what writes an event of a solve to a file at once, a line of JSON each."""
+    with nullcontext() if file is None else open(file, "w", encoding="utf-8") as lines:
+
+        def write(event: dict[str, Any]) -> None:
+            if lines is not None:
+                print(dumps(event), file=lines, flush=True)
+            heard()
+
+        yield write
 
 
 def pictures(result: Result, plot: str | None, curves: str | None, trace: str | None) -> list[Output]:
@@ -116,7 +142,7 @@ def show(result: Result, console: Console, others: Comparison | None = None) -> 
     elif result.horizon is not None and not result.horizon.sufficient:
         console.print(f"not called optimal: {result.horizon.why}")
     elif result.status == "feasible":
-        console.print(f"stopped: {result.stopped}; {between(result)}")
+        console.print(f"stopped: {result.stopped}{by_clock(result)}; {between(result)}")
         if result.stopped == Stop.DECLINED:
             console.print("`kvbound bound` may prove a higher one")
     if result.certificate is not None:

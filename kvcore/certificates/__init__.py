@@ -37,7 +37,7 @@ schedule can exceed it; elsewhere `None` (no limit) is never a number.
 * `rigid.memory_of`: sum of all last loads. All requests at once take no more; `rigid.too_large` refuses sums above
   2^30, so that 32 bits hold loads.
 * `running.Elements`: `most` of one last load. As many requests as there are.
-* `frontier.NO`, `MISSED`: -1 and -2 for a time that no longer matters. Ages are at least 0, and asked first.
+* `labels.NO`, `frontier.MISSED`: -1 and -2 for a time that no longer matters. Ages are at least 0, and asked first.
 * `events.TOP`: 2^60 for no limit and no target. Each count of an option is below 2^53, of at most 32 requests. States
   whose bound is as high are left out, and no more is proved.
 * `events.LARGE`: a step adds less than 2^58 to a label, else refused; so labels stay below 2^61.

@@ -17,30 +17,20 @@ Of states that differ in g and the base alone the least g is kept. Nothing is be
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from kvcore.certificates.budget import Budget
+from kvcore.certificates.budget import Budget, Most, Work
 from kvcore.certificates.proof import InvalidCertificate
 from kvcore.certificates.running import Running
 from kvcore.rigid import MAX_TICKS, Kind
 
 Array = npt.NDArray[np.int64]
 
-MOST_TRIES = 1_000_000_000
-"""Starts tried in states."""
-MOST_LAYER = 4_000_000
-"""States of a tick."""
-MOST_HELD = 2**30
-"""Bytes of the states of a tick, and of those looked at together."""
-TRY_WORK, HELD_WORK, TICK_WORK = 2_000, 200, 3_000_000
-"""Work of a try, of a tick of held memory, and of a tick."""
-AT_ONCE = 1 << 16
-"""Sets of starts tried at once."""
 LARGEST = 1 << 59
 """Sums of costs stay below this."""
 
@@ -70,8 +60,8 @@ class Outcome:
     proved: bool
     tries: int
     cost: int | None = None
-    starts: list[Array] = field(default_factory=list)
-    """Of a schedule: starts of each kind at each tick."""
+    end: int = 0
+    """Its row in the last tick."""
 
 
 class ConfigurationSearch:
@@ -101,8 +91,8 @@ class ConfigurationSearch:
         if int(self.counts.sum()) * latest + supply >= LARGEST or math.prod((self.counts + 1).tolist()) >= LARGEST:
             raise InvalidCertificate("its prices are too large, or its requests too many, to search")
         bases, rows = len(running.later), len(running.base)
-        self.at_once = max(1, min(AT_ONCE, MOST_HELD // (16 * self.longest)))
-        if 16 * self.longest * int(np.bincount(running.base, minlength=1).max()) > MOST_HELD:
+        self.at_once = max(1, min(Most.at_once, Most.held // (16 * self.longest)))
+        if 16 * self.longest * int(np.bincount(running.base, minlength=1).max()) > Most.held:
             raise InvalidCertificate("its requests take too long, and too many of them can start at once, to search")
         running.budget.spend(
             "the values of what can run together", (len(kinds) + self.longest) * len(self.of_memory) * 10**2,
@@ -134,9 +124,9 @@ class ConfigurationSearch:
         costs: Array = self.scale * self.rates * (tick - self.releases + self.spans) - self.prices
         return costs
 
-    def _bounds(self, tick: int, states: States, path_from: int) -> Array:
-        """Lower bounds through each state, if requests inside start from a tick on."""
-        left, costs = self._left(states), self._costs(tick)
+    def bounds(self, tick: int, states: States, path_from: int) -> Array:
+        """Return lower bounds through each state, if requests inside start from a tick on."""
+        left, costs = self.left(states), self._costs(tick)
         later = self.later[tick] if tick < len(self.later) else np.where(self.inside, np.maximum(costs, 0), costs)
         rest = self.values[min(path_from, self.ticks), states.base] + left @ later
         price = self.of_memory[tick : tick + self.longest]
@@ -144,7 +134,8 @@ class ConfigurationSearch:
         bounds: Array = states.g + np.where(left.any(axis=1), rest, 0)
         return bounds
 
-    def _left(self, states: States) -> Array:
+    def left(self, states: States) -> Array:
+        """Return how many of each kind are not started."""
         left: Array = self.counts - states.code[:, None] // self.radix[:-1] % (self.counts + 1)
         return left
 
@@ -158,35 +149,31 @@ class ConfigurationSearch:
     @property
     def least(self) -> int:
         """The bound of the prices alone."""
-        return -(-int(self._bounds(0, self.start, 0)[0]) // self.scale)
+        return -(-int(self.bounds(0, self.start, 0)[0]) // self.scale)
 
-    def run(self, target: int, most_tries: int, *, traced: bool = False, beam: int | None = None) -> Outcome:
+    def run(self, target: int, most_tries: int, look: Callable[[int, States], States] | None = None) -> Outcome:
         """Search until no state below `target` is left, one has started all requests, or a limit is reached.
 
-        With `beam`, only that many states of a tick are followed, and nothing is proved.
+        `look` sees the states of each tick, and may leave some out if nothing is to be proved.
         """
         goal, whole = (target - 1) * self.scale, int(self.counts @ self.radix[:-1])
-        states, tries, behind = self.start, 1, list[States]()
-        states = states.take(self._bounds(0, states, 0) <= goal)
+        states, tries = self.start, 1
+        states = states.take(self.bounds(0, states, 0) <= goal)
         last = self.last_start(target)
         for tick in range(min(last, 2 * MAX_TICKS) + 2):
+            states = states if look is None else look(tick, states)
             if not len(states.g):
-                return Outcome(beam is None, tries)
+                return Outcome(True, tries)
             done = np.flatnonzero(states.code == whole)
             if len(done):
                 end = int(done[states.g[done].argmin()])
-                starts = self._path([*behind, states], end) if traced else []
-                return Outcome(False, tries, int(states.g[end]) // self.scale, starts)
-            if beam is not None and len(states.g) > beam:
-                states = states.take(np.argsort(self._bounds(tick, states, tick), kind="stable")[:beam])
-            if traced:
-                behind.append(states)
+                return Outcome(False, tries, int(states.g[end]) // self.scale, end)
             step = self._step(tick, states, goal, most_tries - tries)
             tries += step[1]
             if step[0] is None:
                 return Outcome(False, tries)
             states = step[0]
-        return Outcome(beam is None and last <= 2 * MAX_TICKS, tries)
+        return Outcome(last <= 2 * MAX_TICKS, tries)
 
     def last_start(self, target: int) -> int:
         """Return the last tick of a start in a schedule below the target: others cost their spans."""
@@ -202,12 +189,12 @@ class ConfigurationSearch:
             looked = self._inside(tick, states, part)
             while len(looked.g):
                 tries += len(looked.g)
-                looked = looked.take(self._bounds(tick, looked, tick + 1) <= goal)
+                looked = looked.take(self.bounds(tick, looked, tick + 1) <= goal)
                 after = looked._replace(held=np.pad(looked.held[:, 1:], ((0, 0), (0, 1))))
-                made.append(after.take(self._bounds(tick + 1, after, tick + 1) <= goal))
+                made.append(after.take(self.bounds(tick + 1, after, tick + 1) <= goal))
                 number += len(made[-1].g)
                 together = 4 * self.longest * max(number, len(looked.g) * len(self.kinds))
-                if tries > most or number > MOST_LAYER or together > MOST_HELD:
+                if tries > most or number > Most.layer or together > Most.held:
                     return None, tries
                 looked = self._outside(tick, looked)
         return self._merged(_joined(made)), tries
@@ -218,7 +205,7 @@ class ConfigurationSearch:
         row = np.arange(len(few)) - np.repeat(np.cumsum(options) - options, options) + self.first[states.base[few]]
         chosen = self.sets[row]
         held = states.held[few] + self.starts[chosen] @ self.loads
-        fits = (self.starts[chosen] <= self._left(states.take(few))).all(axis=1) & (held <= self.memory).all(axis=1)
+        fits = (self.starts[chosen] <= self.left(states.take(few))).all(axis=1) & (held <= self.memory).all(axis=1)
         fits &= ~(self.starts[chosen][:, tick < self.releases] > 0).any(axis=1)
         few, row, chosen, held = few[fits], row[fits], chosen[fits], held[fits]
         code = states.code[few] + self.starts[chosen] @ self.radix[:-1]
@@ -230,7 +217,7 @@ class ConfigurationSearch:
         )
 
     def _outside(self, tick: int, states: States) -> States:
-        made, left = [states.take(slice(0))], self._left(states)
+        made, left = [states.take(slice(0))], self.left(states)
         for k in np.flatnonzero(~self.inside & (self.releases <= tick)).tolist():
             held = states.held + self.loads[k]
             few = np.flatnonzero((states.last <= k) & (left[:, k] > 0) & (held <= self.memory).all(axis=1))
@@ -245,14 +232,6 @@ class ConfigurationSearch:
         _, first = np.unique(key.view(np.dtype((np.void, key.itemsize * key.shape[1]))).ravel(), return_index=True)
         return states.take(first)
 
-    def _path(self, layers: list[States], end: int) -> list[Array]:
-        codes = []
-        for layer in reversed(layers):
-            codes.append(layer.code[end : end + 1])
-            end = int(layer.parent[end])
-        counts = np.concatenate(codes[::-1])[:, None] // self.radix[:-1] % (self.counts + 1)
-        return list(np.diff(counts, axis=0))
-
 
 def _joined(states: Sequence[States]) -> States:
     return States(*(np.concatenate(column) for column in zip(*states, strict=True)))
@@ -260,8 +239,8 @@ def _joined(states: Sequence[States]) -> States:
 
 def searched(target: int, tries: int, search: ConfigurationSearch, budget: Budget) -> int:
     """Return the target if nothing is below it, else raise InvalidCertificate."""
-    ticks, each = min(tries, search.last_start(target) + 2), TRY_WORK + HELD_WORK * search.longest
-    budget.spend(f"a search of {tries} tries", ticks * TICK_WORK + tries * each, 3 * MOST_HELD)
+    ticks, each = min(tries, search.last_start(target) + 2), Work.try_start + Work.held * search.longest
+    budget.spend(f"a search of {tries} tries", ticks * Work.tick + tries * each, 3 * Most.held)
     outcome = search.run(target, tries)
     if outcome.cost is not None:
         raise InvalidCertificate(f"its search finds starts at {outcome.cost}, below {target}")

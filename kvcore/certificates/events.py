@@ -45,9 +45,8 @@ those that follow it. So no schedule is better than the state that comes next, w
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from fractions import Fraction
-from itertools import pairwise
 from math import ceil
 from operator import mul
 from typing import Annotated, ClassVar, Literal
@@ -55,9 +54,10 @@ from typing import Annotated, ClassVar, Literal
 import numpy as np
 from pydantic import Field
 
-from kvcore.certificates import frontier
+from kvcore.certificates import frontier, labels
 from kvcore.certificates.budget import Budget
-from kvcore.certificates.frontier import LARGEST, LAST, LATE, NO, SUM, Problem
+from kvcore.certificates.frontier import LARGEST, LAST, LATE, SUM, Problem
+from kvcore.certificates.labels import NO
 from kvcore.certificates.local_graph import DECODES, PREFILLS, SWAPPED, TOKENS, TOO_LARGE, LocalGraph, local_graph
 from kvcore.certificates.options import Load
 from kvcore.certificates.proof import InvalidCertificate, Proof
@@ -67,20 +67,15 @@ from kvcore.features import OBJECTIVES, RULES, Takes
 from kvcore.instance import Instance, Request, alike
 from kvcore.limits import limits_of
 from kvcore.metrics import SUMS, Value, check_objective, least_value, scale_of, weight
-from kvcore.schedule import Batch, Schedule
 
 MOST_STATES = 3_000_000
 """States that a checker looks at."""
-TRIES = 300
-"""Options and states that it tries for each of them, on average."""
 STATE_WORK = 60_000
 """Of a state, with its tries."""
 MOST_REQUESTS, MOST_SEGMENTS, MOST_TOKENS = 32, 100, 10_000
 """Larger instances are refused as hopeless."""
 TOP, LARGE, FAR = 2**60, 2**58, 2**52
 """Labels are below `TOP`, steps below `LARGE`; what is left, times rates, is cut off at `FAR`."""
-SLICE = 2**20
-"""Tries after which Python has its turn."""
 
 
 class Events(Proof):
@@ -119,22 +114,6 @@ class Outcome:
     is_optimum: bool
     is_over: bool
     """Whether more states prove no more."""
-    search: EventSearch = field(repr=False, compare=False)
-
-    @property
-    def schedule(self) -> Schedule | None:
-        """Attains the optimum, but with free drops the referee may refuse it."""
-        return self.search.schedule() if self.is_optimum else None
-
-
-def find(
-    instance: Instance, objective: str, states: int = MOST_STATES, upper: Value | None = None, free_drops: bool = False
-) -> Outcome:
-    """Search until an optimum is found, nothing is left below `upper`, or `states` were seen.
-
-    Raises InvalidCertificate if the instance is too large.
-    """
-    return EventSearch(instance, objective, states, upper, free_drops=free_drops).run()
 
 
 class EventSearch:
@@ -142,13 +121,9 @@ class EventSearch:
 
     def __init__(
         self, instance: Instance, objective: str, states: int, upper: Value | None = None,
-        budget: Budget | None = None, width: int = TOP, graph: LocalGraph | None = None, free_drops: bool = False,
+        budget: Budget | None = None, graph: LocalGraph | None = None, free_drops: bool = False,
     ) -> None:  # fmt: skip
-        """Prepare the search.
-
-        At most `width` states with the same tokens left are followed; then nothing is proved. `graph` is that of
-        another search on this instance. `free_drops` as in `Events`.
-        """
+        """Prepare the search; `graph` is that of another one on this instance, `free_drops` as in `Events`."""
         check_size(instance)
         budget = budget or Budget()
         self.instance, self.objective, self.most = instance, check_objective(objective), states
@@ -162,77 +137,38 @@ class EventSearch:
         groups = [k for k, places in enumerate(kinds) for _ in places]
         whole = whole_prefills(instance, objective) and not free_drops  # whose proof needs the rules as they are
         self.graph = graph or local_graph(instance.machine, self.requests, groups, whole, free_drops, budget)
-        self.setting = setting(instance, objective, self.requests, groups, self.graph, self.target, width)
+        self.setting = setting(instance, objective, self.requests, groups, self.graph, self.target)
         memory = states * (40 * len(groups) + 108)
         budget.spend(f"a search of {states} states", STATE_WORK * states, memory)
-        tokens = sum(request.output for request in requests)
         vectors = max(1, len(self.setting.unit))
-        self.frontier = frontier.room(len(groups), states, tokens, vectors, self.setting.load.shape[1])
+        self.frontier = frontier.room(len(groups), states, vectors, self.setting.load.shape[1])
         self.begin()
 
     def begin(self) -> None:
         """Put the state at tick 0 into the heap."""
-        s, f, label = self.setting, self.frontier, 0
+        s, f = self.setting, self.frontier
+        f.label[0] = 0
         for j, request in enumerate(self.requests):
             local, aging = self.graph.start[j], s.objective == LARGEST or max(s.slo[j, :2]) != NO
             late = s.objective == LATE and frontier.is_late(s, j, local, request.arrival, 0, NO, False)
-            f.child[j] = local, request.arrival, frontier.MISSED if late else 0 if aging else NO, NO
-            label += late
-        frontier.arrange(s, f.child)
-        f.count[frontier.ROWS], f.place[0] = 1, NO
-        f.key[0] = frontier.key_of(s, f.child)
-        f.heads[f.key[0] % len(f.heads)] = 1
-        f.least[0] = frontier.least(s, f, f.child, label)
-        frontier.store(s, f, 0, NO, label, int(f.least[0]))
+            f.rows[0, j] = local, request.arrival, frontier.MISSED if late else 0 if aging else NO, NO
+            f.label[0] += late
+        frontier.arrange(s, f.rows[0])
+        f.least[0] = f.labels.bound[0] = frontier.least(s, f, f.rows[0], f.label[0])
+        f.labels.key[0] = frontier.key_of(s, f.rows[0])
+        f.labels.left[0] = sum(request.output for request in self.requests)
+        labels.begin(f.labels, s.target)
 
     def run(self, states: int | None = None, stops: Callable[[], bool] = lambda: False) -> Outcome:
         """Go on until this many states were seen, the search is over, or `stops` says so."""
-        s, f, code = self.setting, self.frontier, frontier.PAUSED
-        states = self.most if states is None else min(states, self.most)
-        while code == frontier.PAUSED and not stops():
-            code = frontier.search(s, f, states, states * TRIES, int(f.count[frontier.TRIED]) + SLICE)
-        if code == frontier.INCONSISTENT:
+        s, f = self.setting, self.frontier
+        end = labels.run(frontier.search, s, f, min(states or self.most, self.most), stops)
+        if end.code == labels.INCONSISTENT:
             raise AssertionError("what is left at the least fell by more than a batch adds")
-        reached = s.target if code == frontier.EMPTY else min(s.target, int(f.bound[f.heap[0]]))
         rates = [s.low + int(rate) if s.objective == SUM else 0 for rate in s.rate]
-        reached -= sum(rate * request.arrival for rate, request in zip(rates, self.requests, strict=True))
-        bound = Fraction(reached, scale_of(self.requests, self.objective))
-        found, is_over = code == frontier.FOUND, code in (frontier.EMPTY, frontier.FOUND)
-        if is_over or code == frontier.PAUSED:
-            states = max(1, min(states, max(int(f.count[frontier.ROWS]), -(-int(f.count[frontier.TRIED]) // TRIES))))
-        return Outcome(least_value(bound, self.objective), states, found, is_over, self)
-
-    def schedule(self) -> Schedule:
-        """Return the batches up to the next state. For busy-time, they wait for all calls."""
-        s, f, ids, calls = self.setting, self.frontier, list(self.order), dict.fromkeys(self.order, 0)
-        path = [int(f.heap[0])]
-        while f.parent[path[-1]] != NO:
-            path.append(int(f.parent[path[-1]]))
-        busy = self.objective == "busy-time"
-        now = max(request.arrival for request in self.instance.requests) if busy else 0
-        batches = []
-        for before, after in pairwise(path[::-1]):
-            pick, ticks = f.picks[after].astype(np.int64), 1
-            frontier.pass_time(s, f.rows[before], 0, np.array([NO]), int(f.delay[after]), f.start)
-            now += int(f.delay[after])
-            if pick[0] != NO:
-                ticks = int(frontier.duration(s, s.load[pick].sum(axis=0)[None], 0))
-                moves = zip(("drop", "swap_out", "swap_in", "work"), self.graph.moves[pick].T.tolist(), strict=True)
-                names = [self.instance.requests[i].id for i in ids]
-                tokens = {kind: {id: k for id, k in zip(names, each, strict=True) if k} for kind, each in moves}
-                batches.append(Batch.model_validate({"start": now, **tokens}))
-            frontier.pass_time(s, f.start, 0, pick, ticks, f.child)
-            now += ticks
-            returned = now
-            for i, option in zip(ids, pick, strict=True):
-                if pick[0] != NO and self.graph.away[option] >= 0:
-                    returned = max(returned, now + self.instance.requests[i].calls[calls[i]].duration)
-                    calls[i] += 1
-            now = returned if busy else now
-            # As `arrange` does; the sort is stable.
-            places = sorted(range(len(ids)), key=lambda j: (s.group[j], *f.child[j]))
-            ids = [ids[j] for j in places]
-        return Schedule(instance_sha256=self.instance.sha256, batches=tuple(batches))
+        waited = sum(rate * request.arrival for rate, request in zip(rates, self.requests, strict=True))
+        bound = Fraction(end.reached - waited, scale_of(self.requests, self.objective))
+        return Outcome(least_value(bound, self.objective), end.labels, end.code == labels.FOUND, end.is_over)
 
 
 def _seen(request: Request, objective: str) -> Request:
@@ -260,7 +196,7 @@ def line_of(function: CostFunction) -> tuple[list[int], list[int]]:
 
 def setting(
     instance: Instance, objective: str, requests: Sequence[Request], groups: Sequence[int], graph: LocalGraph,
-    target: int | None, width: int = TOP,
+    target: int | None,
 ) -> Problem:  # fmt: skip
     """Return the search's problem. Raises InvalidCertificate where a number could be too large."""
     machine, functions = instance.machine, instance.cost.functions
@@ -290,13 +226,12 @@ def setting(
         touches=graph.moves.any(axis=1), kept=graph.kept, ready=graph.ready,
         alike=graph.left if graph.empty.any() else graph.ready, empty=graph.empty,
         arriving=graph.arriving, begun=graph.begun, left=graph.left, over=over, ticks=ticks,
-        to_done=to_done, to_first=to_first, shares=shares, unit=unit, work=work, tail=tail, fixed=fixed,
+        to_done=to_done, to_first=to_first, shares=shares, unit=unit, work=work, tail=tail, fixed_costs=fixed,
         limits=limits, hybrid=machine.hybrid, group=np.array(groups, dtype=np.int64),
         rate=np.array(rates, dtype=np.int64) - min(rates), low=min(rates), slo=np.array(slo, dtype=np.int64),
         objective=kind, watched=kind in (LARGEST, LATE), every_tick=any(each[frontier.BETWEEN] != NO for each in slo),
         target=TOP if target is None
         else min(TOP, target + sum(rate * r.arrival for rate, r in zip(rates, requests, strict=True) if kind == SUM)),
-        width=width,
     )  # fmt: skip
 
 

@@ -1,111 +1,57 @@
 """Fresh work: each token is processed at least once, and a batch costs its fixed part for all in it.
 
 All else is left out: moves, repeated work, limits of a batch, all functions of the cost but one; without `memory`, also
-memory. What is left is a machine that serves chains of tokens in batches; each batch takes `busy` and what its fresh
+memory. What is left is a machine that serves chains of tokens in batches that each take `busy` and what their fresh
 tokens take. Of the prefills in parts only so much is kept as the time allows. All work is in time.
 
-**Labels.** Only batches that generate tokens are looked at. A label is what is known after one: how many tokens each
-request has; the sum of the ends of completed requests; `time`, the end of the batch; and for each request `ready`, when
-its next token may be worked on (after its arrival, or its last batch and call), and `open`, since when the work on that
-token which is done by now may have gone on: open <= max(time, ready).
+A label covers a moment T of a schedule with the same tokens generated if it is no later in anything: (1) to (3) of
+docs/fresh.md, where `open` is o, `ready` r, `each` b, `fee` phi, and start = max(time, ready) s. One of the labels that
+the search derives from it covers the end T' of the next batch that generates tokens. So no schedule is below the least
+bound of the labels still to be followed.
 
-Work done early, in batches before that of its token, counts b' = b + fee a token, b being what a token takes. Where a
-batch holds at most C tokens, fee C <= busy, so a batch that generates nothing takes b' a token. A label covers a moment
-T of a schedule, in which no batch runs, if the same tokens are generated, and
-
-    (1)  time <= T, and the sum of the ends is no more,
-    (2)  max(time, ready_i) <= max(T, when i may truly be worked on),
-    (3)  min over i in Z of open_i + b' x(Z) <= T  for each set Z of requests with x(Z) > 0 tokens processed early.
-
-**Between** batches that generate tokens no label changes: work on request i begins at
-max(T, when i may be worked on) >= max(time, ready_i) >= open_i, so (3) still holds when c(Z) more are processed.
-
-**A batch that generates tokens of F** starts at s, where the label is covered; in the next label it starts at
-S = max(time, ready_i of F) <= s. Let N be the fresh tokens of F and w their work, n how many of them may be processed
-early (on chunked machines all but one a request, else none), G_i = S - open_i, and G(Y) the largest of a set. Then
-
-    time'   = S + busy + w - min over Y in F of (G(Y) + b n(F - Y) - fee max(0, N - C - n(F - Y)))
-    open'_j = S + busy - fee C + w + fee N - min over Y in F of (G(Y + j) + b' n(F - Y)),
-
-or max(time', ready_j) if that is less, for each j outside F; for the empty set G is 0 in the first line. This covers
-the end T' of the batch, which processes N - x(F) <= C fresh tokens for F, and c for others: T' >= s + busy + w - b
-x(F) + b c. Let Y be any set in F. (1): if x(Y) > 0, s >= S - G(Y) + b' x(Y) by (3), so T' >= S + busy + w - G(Y)
-+ fee x(Y) - b x(F - Y). As x(Y) >= N - C - x(F - Y), and x(F - Y) <= n(F - Y), that is at least time'. If x(Y) = 0, s
->= S gives the same. (3) for Z with x(Z) + c(Z) > 0: as N - x(F) + c <= C, b c >= b' c - fee (C - N + x(F)), and T' >=
-s + busy - fee C + w + fee N - b' x(F) + b' c. Take the j of Z with the largest G, and its Y. If x(Z + Y) > 0, s >= S -
-G(Y + j) + b' x(Z + Y), and b' x(F - Y) <= b' n(F - Y), so T' >= open'_j + b' (x(Z) + c(Z)). If it is 0, some i of
-Z is worked on in the batch, so s >= max(S, open_i) >= S - G(Y + j), as G_i <= G_j and no G of F is below 0; the
-same follows. (2) is plain, and of the next tokens of F nothing is done: open' = ready'. Any sets Y are safe: taken
-are the empty one and, for each i of F, all of F with no larger G.
-
-**Dominance**: of two labels with the same tokens, one with no later time, max(time, ready) and open, and no larger sum,
-covers what the other covers. Batches lead to more tokens, so no label is left out for one that follows it.
-
-**The least that is left.** Let start_i = max(time, ready_i), and credit_i = start_i - open_i >= 0. At T at most n_i
-tokens of i are done, b x_i of work; what exceeds min(b x_i, credit_i) is its extra. The extras fit, interrupted, into
-the time from start_i to T: those with start_i >= s are b x(Z) less their credits for the set Z of those with any, by
-(3) at most T - open_j - credit_j = T - start_j <= T - s, with j the one of Z that is open first. Moved by `busy` they
-end by T + busy, and after T each batch works only after its fixed part. So one machine that may be interrupted, and
-works on i from start_i + busy on, does at least w_i - min(b n_i, credit_i) of each by the time its next token ends.
-The sum of ends is least where the shortest work left goes first. Each request alone ends its next token no earlier
-than `time'` with F of it alone, and takes for each token after that its work in as many batches as the budget asks for.
+**The least that is left.** Of the work b x_i done early by T, what exceeds min(b x_i, start_i - open_i) is its extra.
+The extras with start_i >= u fit into T - u: by (3) they are at most T - open_j - (start_j - open_j), with j the one of
+them that is open first. Moved by `busy` they end by T + busy, and later batches work only after their fixed part. So
+one machine that may be interrupted, and works on i from start_i + busy on, does at least w_i - min(b n_i, start_i -
+open_i) of each before its next token ends; the sum of ends is least where the shortest work left goes first. Each
+request alone ends its next token no earlier than `time'` with F of it alone, and takes for each token after that its
+work in as many batches as the budget asks for.
 
 **With memory** (`memory`, for machines without `partial`) a label also says where the `kept` tokens are whose KV a
-request's last token left: HERE, all on the device; AWAY, all on the host; PART, not all of them are there since, or
-the call discards them. PART has kept = 0, and at most `device` tokens of it were on the device at T. Fresh tokens above
-are now all of the context of the next token but `kept`, and x counts the KV beyond `kept` that no discard of a call is
-yet to take. A label also covers the moments covered with some requests HERE or AWAY made PART, nothing kept, and
-open = max(time, ready): all of their KV may be gone by T.
+request's last token left: HERE, on the device; AWAY, on the host; or PART: nothing kept, at most `device` of it on the
+device at T. Fresh is all of the next context but `kept`; x counts KV beyond `kept` that no discard is yet to take. A
+label also covers moments covered with some requests made PART, open = start: their KV may be gone by T.
 
-Without `partial` all KV of a request is on one side: work needs all of it on the device, and each move takes all. From
-T to the end T' of the next batch that generates tokens, of F, a request outside F whose KV was HERE or AWAY, and is not
-dropped, is HERE or AWAY at T'; if the side is another, its `kept` tokens were swapped in between. If it was dropped it
-becomes PART, and what there is of it was processed since then, no sooner than max(time, ready). PART stays PART. A
-request of F that was AWAY was swapped in, or dropped likewise. So a request outside F has at most three choices, and
-one of F two; of the children, one for each choice of all, one happened. In it
+Work needs all KV on the device, and a move takes all. Up to T' a request outside F stays PART, or stays, is swapped to
+the other side, or is dropped and becomes PART, its KV processed since, from start_i on. One of F that was AWAY is
+swapped in, or dropped likewise. So of the children, one for each choice of all, one happened. If KV of F that is HERE
+was gone at T, more is left to process: time' and open' hold with more. In the child that happened
 
-* the contexts of F and the `kept` of those HERE fit into the blocks of the device, the `kept` of those AWAY into the
-  host: R6 and R7 during the batch of F. The room left for whole blocks is the `device` of those that are PART (or the
-  context but one token, which would have been generated). Without host memory they have no more KV than that, so
-  kept = `device` and open = max(time', ready) holds as well; it is taken where by `open` there could be more.
-* T' - T is at least `moves`, what the swaps take: each batch takes what its swaps take, in the function where these
-  take most. Let L be the tokens that the contexts of those of F that were PART have more than `device`. Each was
-  processed or swapped in after T: p + u >= L, T' - T >= busy + b p, and T' - T >= moves + back u. Back times the first
-  and b times the second add up to (b + back) (T' - T) >= back (busy + b L) + b moves.
+* the contexts of F and `kept` HERE fit the blocks of the device, `kept` AWAY the host: R6 and R7 in the batch of F. The
+  room left for whole blocks, or the context but one token, is `device` of PART; without a host also kept = `device`
+  with open = max(time', ready), where by `open` there could be more.
+* T' - T takes all swaps, `moves`, in the function where they take most. Of the L tokens by which the contexts of those
+  of F that were PART exceed `device`, p are processed and u swapped in: T' - T >= busy + b p and >= moves + h u, with h
+  for a token swapped in, so (b + h) (T' - T) >= h (busy + b L) + b moves.
 
-If all KV of a request of F was gone at T, as a label that has it HERE allows, more is left to process, and it is open
-no sooner: time' and open' as above are no more than with that, so they hold. Where nothing is kept, and nothing was
-processed before max(time, ready), HERE and AWAY are therefore as good as PART: dominance uses it. Else the places must
-agree, and `kept` and `device` be no less; but PART covers HERE where its `device` is all of the context but one token.
+To cover another label, places agree, and `kept` and `device` are no less; but where nothing is kept or processed before
+start all places are alike, and PART covers HERE where its `device` is the context but one token.
 
-**With memory and `partial`** nothing above is said of places: KV that was dropped may be kept on the host for nothing.
-But what is not on the device is processed or swapped in. Of what a batch takes, with r for a token swapped in by some
-function and x = r / (b + r), its work is at least busy + b p and its moves r u; x of the first and 1 - x of the second
-are `fixed` = x busy, if it works, and `again` = x b for each of the p + u tokens (rounded down). Without a host these
-are busy and b; if r is in the same function, busy and min(b, r). A label also says of each request that at most
-`device` tokens of its KV, and y_i more, are on the device at T (not counting what the discard of a call is yet to
-take), where `away` <= time for each, and
+**With memory and `partial`** nothing is said of places, but what is not on the device comes back. With h of some
+function and y = h / (b + h), y of the work and 1 - y of the moves of a batch are `reload_base` = y busy, if it works,
+and `reload_ticks` = y b for each token that comes back (rounded down); without a host busy and b; with h in the same
+function busy and min(b, h). A label says that at most `device` tokens of each, and z_i more, are on the device at T,
+and `away` <= time, with
 
-    (4)  min over i in Z of away_i + again y(Z) <= T  for each set Z of requests with y(Z) > 0.
+    (4)  min over i in Z of away_i + reload_ticks z(Z) <= T  for each set Z of requests with z(Z) > 0.
 
-A batch that generates nothing and starts at s >= T adds at most c(Z) to y(Z), and lasts again c(Z): (4) holds. One
-that generates tokens of F brings `need` tokens of each to the device; at most need - 1 of these were there, so
-y <= n = need - 1 - device. Let N(F) be the sum of need - device. With the same S, G_i = S - away_i >= 0, b' and b made
-`again`, busy made `fixed` and fee = 0, time' and open' above are a further bound of T', and `away` of those outside F:
-the proof is that of (1) and (3), with s >= time >= away_i where some i of Z comes back in the batch. After it
-
-* all KV of those in F is on the device, `need` tokens (none, if the call discards it), and away = time';
-* R6 leaves room for R whole blocks of the others, with what they process in it. If all their KV fits, each has at most
-  R. Else let each but the last have between l_i and h_i blocks, for one of CELLS ranges that cover 0 to R; the last has
-  at least 0. Of the children, one for each choice, one happened. None has more than h_i, nor R less the l of the
-  others. If that is less than (4) lets it have at time', or if all of its KV is, `device` is that number and
-  away = time'.
-
-A label covers what another with no less `device` covers, if its `away` is later by no more than again times what its
-`device` is more: then y_i may be less by that, and (4) for those with y_i > 0 still follows. The least that is left is
-as above: each alone ends no earlier than the further bound of time' with F of it alone, and all in turns, with
-start_i = time, as what comes back need not wait for a call; what does so before the first batch that works is moved by
-`fixed`, too.
+With away, reload_ticks, reload_base, no fee and n_i = context - 1 - device in place of open, b, busy, fee and n, time'
+and open' are a further bound of T', and `away` of those outside F: as (1) and (3), with s >= time >= away_i where some
+i of Z comes back in the batch. After it all KV of F is on the device, and away = time'. R6 leaves R whole blocks for
+the others. If their KV does not fit, each but the last has between l_i and h_i, one of ROOM_PARTS ranges that cover 0
+to R, and none more than R less the l of the others: one of the children happened. If (4) lets it have that by time',
+`device` is that number and away = time'. To cover another label `away` may be later by reload_ticks for each token that
+`device` is more. What is left is as above, with start = time: what comes back need not wait for a call.
 """
 
 from __future__ import annotations
@@ -122,19 +68,17 @@ from pydantic import Field
 
 from kvcore.certificates import fresh_kernels as kernels
 from kvcore.certificates.budget import Budget
-from kvcore.certificates.frontier import ROWS, TRIED, push
+from kvcore.certificates.labels import FOUND, begin, run
 from kvcore.certificates.proof import InvalidCertificate, Proof
 from kvcore.features import RULES, SUMS, Takes
 from kvcore.instance import Instance, Request
 from kvcore.metrics import Value, least_value, scale_of, weight
 
-MOST_LABELS, TRIES = 3_000_000, 300
-"""Most labels, and batches and labels tried for each on average."""
+MOST_LABELS = 3_000_000
 LABEL_WORK = 60_000
 """Of a label, with its tries."""
-CELLS = 4
+ROOM_PARTS = 4
 """Parts of the room beside a batch for each request but one, with `partial`."""
-SLICE = 2**20
 MOST_REQUESTS, MOST_TOKENS = 8, 10**6
 """Larger instances are refused as hopeless."""
 
@@ -178,8 +122,8 @@ class Outcome:
     labels: int
     is_over: bool
     """Whether more labels prove no more."""
-    order: tuple[tuple[int, ...], ...] | None = None
-    """The requests that generate tokens in each batch of the best order."""
+    is_complete: bool
+    """Whether the next label is an order of all batches."""
 
 
 class FreshSearch:
@@ -187,7 +131,7 @@ class FreshSearch:
 
     def __init__(
         self, instance: Instance, objective: str, function: int, labels: int, upper: Value | None = None,
-        budget: Budget | None = None, fee: int = 0, memory: bool = False, cells: int = CELLS,
+        budget: Budget | None = None, fee: int = 0, memory: bool = False, room_parts: int = ROOM_PARTS,
     ) -> None:  # fmt: skip
         """Prepare the search. Raises InvalidCertificate if it is hopeless."""
         check_size(instance)
@@ -201,36 +145,20 @@ class FreshSearch:
         self.divisor = instance.cost.functions[function].divisor
         self.before = sum(rate * request.arrival for rate, request in zip(rates, requests, strict=True))
         self.target = None if upper is None else ceil(upper * self.unit)
-        self.jobs = _jobs(instance, objective, function, fee, memory, rates, self.target, self.before, cells)
+        self.jobs = _jobs(instance, objective, function, fee, memory, rates, self.target, self.before, room_parts)
         size = 116 + 48 * len(requests)
         (budget or Budget()).spend(f"a search of {labels} labels", LABEL_WORK * labels, size * labels)
-        f = self.labels = kernels.room(len(requests), labels)
-        for i, request in enumerate(requests):
-            f.ready[0, i] = f.open[0, i] = request.arrival * self.divisor
-        f.tokens[0], f.is_open[0], f.count[ROWS] = self.jobs.length.sum(), True, 1
-        f.bound[0] = kernels.least(self.jobs, f, 0)
-        push(f, 0)
+        f = self.orders = kernels.room(len(requests), labels)
+        f.ready[0] = f.open[0] = [request.arrival * self.divisor for request in requests]
+        f.labels.left[0], f.labels.bound[0] = self.jobs.length.sum(), kernels.least(self.jobs, f, 0)
+        begin(f.labels, self.jobs.target)
 
     def run(self, labels: int | None = None, stops: Callable[[], bool] = lambda: False) -> Outcome:
         """Go on until there are this many labels, the search is over, or `stops` says so."""
-        f, code = self.labels, kernels.PAUSED
-        labels = self.most if labels is None else min(labels, self.most)
-        while code == kernels.PAUSED and not stops():
-            code = kernels.search(self.jobs, f, labels, labels * TRIES, int(f.count[TRIED]) + SLICE)
-        reached = self.jobs.target if code == kernels.EMPTY else min(self.jobs.target, int(f.bound[f.heap[0]]))
-        bound = (Fraction(reached, self.divisor) - self.before) / self.unit
-        is_over = code in (kernels.EMPTY, kernels.FOUND)
-        if is_over or code == kernels.PAUSED:
-            labels = min(labels, max(int(f.count[ROWS]) + 1, -(-int(f.count[TRIED]) // TRIES)))
-        order = self._order(int(f.heap[0])) if code == kernels.FOUND else None
-        return Outcome(least_value(bound, self.objective), labels, is_over, order)
-
-    def _order(self, at: int) -> tuple[tuple[int, ...], ...]:
-        f, masks = self.labels, list[int]()
-        while at:
-            masks.append(int(f.batch[at]))
-            at = int(f.parent[at])
-        return tuple(tuple(i for i in range(len(self.jobs.length)) if mask >> i & 1) for mask in reversed(masks))
+        most = min(labels or self.most, self.most)
+        end = run(kernels.search, self.jobs, self.orders, most, stops)
+        bound = (Fraction(end.reached, self.divisor) - self.before) / self.unit
+        return Outcome(least_value(bound, self.objective), end.labels, end.is_over, end.code == FOUND)
 
 
 def check_size(instance: Instance) -> None:
@@ -262,7 +190,7 @@ def _fixed(instance: Instance, function: int) -> int:
 
 def _jobs(
     instance: Instance, objective: str, function: int, fee: int, memory: bool, rates: list[int], target: int | None,
-    before: int, cells: int,
+    before: int, room_parts: int,
 ) -> kernels.Chains:  # fmt: skip
     line, requests, busy = instance.cost.functions[function], instance.requests, _fixed(instance, function)
     machine = instance.machine
@@ -289,7 +217,7 @@ def _jobs(
     if memory:  # ... and all of each context with each token, once more for what `restored` multiplies
         largest = busy + (line.tokens + fee + out + back) * context.max(axis=1).sum()
         last += largest * (sum(map(len, chains)) + line.tokens + back)
-    fixed, again = _again(instance, function)
+    reload_base, reload_ticks = _reload(instance, function)
     below = kernels.LARGE if target is None else (target + before) * line.divisor
     if max(last * sum(rates), before * line.divisor, fresh.sum()) >= kernels.LARGE:
         raise InvalidCertificate("numbers are too large to be added up")
@@ -299,8 +227,8 @@ def _jobs(
         **{name: np.array(each, dtype=np.int64) for name, each in names.items()}, busy=busy, each=line.tokens, fee=fee,
         budget=most, rate=np.array([rate - low for rate in rates]), low=low, target=min(kernels.LARGE, below),
         token=token, chunked=machine.chunked, limited=memory and not machine.partial,
-        cells=cells if memory and machine.partial else 0, fixed=fixed, again=again, block=machine.block, out=out,
-        back=back,
+        room_parts=room_parts if memory and machine.partial else 0, reload_base=reload_base, reload_ticks=reload_ticks,
+        block=machine.block, swap_out_ticks=out, swap_in_ticks=back,
         blocks=min(kernels.LARGE, machine.memory or kernels.LARGE) // machine.block,
         host=kernels.LARGE if machine.host_memory is None else min(kernels.LARGE, machine.host_memory),
     )  # fmt: skip
@@ -312,7 +240,7 @@ def _moves(instance: Instance, divisor: int) -> tuple[int, int]:
     return max(rates, key=sum)
 
 
-def _again(instance: Instance, function: int) -> tuple[int, int]:
+def _reload(instance: Instance, function: int) -> tuple[int, int]:
     main, busy = instance.cost.functions[function], _fixed(instance, function)
     if instance.machine.host_memory == 0:
         return busy, main.tokens

@@ -4,18 +4,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from kvcore.certificates.frontier import HEAP, ROWS, TRIED, ZERO, mixed, pop, push, turns
+from kvcore.certificates import labels
+from kvcore.certificates.frontier import ZERO, turns
+from kvcore.certificates.labels import EMPTY, FREE, NO, TIRED, is_tired, mixed
 from kvcore.compiled import compiled, inlined
 
-NO = -1
-ROOM = 3
-"""After `ROWS`, `HEAP`, `TRIED`: tokens that fit beside a batch."""
 LARGE = 2**58
 """Above all tokens, and all times, times all rates."""
 PART, HERE, AWAY = range(3)
 """The KV that the last token left: not all there; on the device; on the host."""
-EMPTY, FOUND, FULL, TIRED, PAUSED = range(5)
-"""Ends of a search: no label left, the first one is complete, no more labels, no more tries, a pause."""
 
 
 class Chains(NamedTuple):
@@ -36,76 +33,45 @@ class Chains(NamedTuple):
     block: int
     blocks: int  # of the device
     host: int  # tokens of the host
-    out: int  # what a token takes that is swapped out
-    back: int  # ... that is swapped in
-    cells: int  # with `partial`, into how many parts the room beside a batch is cut for each request; 0: it is not
-    again: int  # ... what a token takes at the least that is processed or swapped in
-    fixed: int  # ... of what any batch takes, what comes on top of that
+    swap_out_ticks: int  # what a token takes that is swapped out
+    swap_in_ticks: int  # ... that is swapped in
+    room_parts: int  # with `partial`, into how many parts the room beside a batch is cut for each request; 0: it is not
+    reload_ticks: int  # ... what a token takes at the least that is processed or swapped in
+    reload_base: int  # ... of what any batch takes, what comes on top of that
     rate: Any  # [requests]: above `low`
     low: int
     target: int
 
 
-class Labels(NamedTuple):
-    """What was reached, those to follow as a heap (`frontier.py`), and room for a child.
+class Orders(NamedTuple):
+    """What was reached, as labels, and work space."""
 
-    `next` chains labels whose keys share a place in `heads`; both count from 1.
-    """
-
+    labels: labels.Labels
     token: Any  # [labels, requests]: the next token
     time: Any
     ends: Any  # sum of the ends of completed requests, each times its rate
-    bound: Any
     ready: Any  # [labels, requests]: when the next token may be worked on
     open: Any  # [labels, requests]: when the work on it that is done by now may have begun
-    parent: Any
     batch: Any  # the requests that the batch before generates tokens of, as bits
-    is_open: Any  # whether it is to be followed
-    key: Any
-    next: Any
-    heads: Any
     where: Any  # [labels, requests]: where the KV is that the last token left
     kept: Any  # [labels, requests]: of how many tokens there is KV, but what was processed since `open`
-    device: Any  # [labels, requests]: if `PART`, or with `cells`, how many of them were on the device at the most
-    away: Any  # [labels, requests]: with `cells`, since when more of them may have come back
-    tokens: Any  # left in all
-    heap: Any
-    place: Any
-    count: Any
+    device: Any  # [labels, requests]: if `PART`, or with `room_parts`, how many of them were on the device at the most
+    away: Any  # [labels, requests]: with `room_parts`, since when more of them may have come back
     waits: Any
     works: Any
     pick: Any  # of what is tried: the choices, and what follows from them
-    goes: Any
-    has: Any
-    since: Any
+    next_where: Any
+    next_kept: Any
+    opened: Any
     early: Any
     later: Any
     most: Any
     comes: Any
+    spare: Any  # tokens that fit beside the batch
 
 
 @compiled
-def search(p, f, most, most_tries, pause):
-    """Follow labels, the least bound first, until an end above; can be continued."""
-    while f.count[HEAP]:
-        at = f.heap[0]
-        if f.is_open[at]:
-            if f.tokens[at] == 0:
-                return FOUND
-            if f.count[TRIED] >= pause:
-                return PAUSED
-        pop(f)
-        if f.is_open[at]:
-            code = follow(p, f, at, most, most_tries)
-            if code != EMPTY:
-                push(f, at)
-                return code
-            f.is_open[at] = False
-    return EMPTY
-
-
-@compiled
-def follow(p, f, at, most, most_tries):
+def expand(p, f, at):
     """Add the labels after batches that generate tokens, with each place of the others' KV."""
     left = ZERO
     for i in range(len(p.length)):
@@ -120,16 +86,15 @@ def follow(p, f, at, most, most_tries):
         if not has_room(p, f, at, batch):
             ways = 0
         for way in range(ways):
-            f.count[TRIED] += 1
-            if f.count[TRIED] > most_tries:
+            if is_tired(f.labels):
                 return TIRED
-            if f.count[ROWS] >= most:
-                return FULL
             for i in range(len(p.length)):
                 if left >> i & 1:
                     number = picks(p, f, at, batch, i)
                     f.pick[i], way = way % number, way // number
-            add(p, f, at, batch, left)
+            code = step(p, f, at, batch, left)
+            if code != EMPTY:
+                return code
         batch = (batch - 1) & left
     return EMPTY
 
@@ -141,15 +106,15 @@ def has_room(p, f, at, batch):
     for i in range(len(p.length)):
         if batch >> i & 1:
             blocks += -(-p.context[i, f.token[at, i]] // p.block)
-    return blocks <= p.blocks or not (p.limited or p.cells)
+    return blocks <= p.blocks or not (p.limited or p.room_parts)
 
 
 @inlined
 def picks(p, f, at, batch, i):
     """Return how many places a request's KV may have during a batch."""
     where = f.where[at, i]
-    if p.cells:
-        return p.cells if is_cut(p, f, at, batch, i) else 1
+    if p.room_parts:
+        return p.room_parts if is_cut(p, f, at, batch, i) else 1
     if not p.limited:
         return 1
     if batch >> i & 1:
@@ -178,14 +143,14 @@ def back(p, f, at, batch, left, start):
         if batch >> i & 1:
             need = p.context[i, f.token[at, i]]
             room -= -(-need // p.block)
-            f.early[i], f.since[i] = need - f.device[at, i] - 1, f.away[at, i]
+            f.early[i], f.opened[i] = need - f.device[at, i] - 1, f.away[at, i]
             lacks += need - f.device[at, i]
     for i in range(len(p.length)):
         if left & ~batch & (1 << i):
             least, is_shared = 0, is_cut(p, f, at, batch, i)
             if is_shared and f.pick[i]:
-                least = room * f.pick[i] // p.cells + 1
-            f.most[i] = (room * (f.pick[i] + 1) // p.cells - least) if is_shared else room
+                least = room * f.pick[i] // p.room_parts + 1
+            f.most[i] = (room * (f.pick[i] + 1) // p.room_parts - least) if is_shared else room
             f.later[i] = least
             taken += least
             if least > -(-(p.context[i, f.token[at, i]] - 1) // p.block):
@@ -195,9 +160,9 @@ def back(p, f, at, batch, left, start):
     for i in range(len(p.length)):
         if left & ~batch & (1 << i):
             f.most[i] = (f.later[i] + min(f.most[i], room - taken)) * p.block
-            used_up = used(p, f, batch, start, f.away[at, i], p.again)
-            f.comes[i] = start + p.fixed + p.again * lacks - used_up
-    return start + p.fixed + p.again * lacks - spared(p, f, batch, start, 0, p.again, 0)
+            used_up = used(p, f, batch, start, f.away[at, i], p.reload_ticks)
+            f.comes[i] = start + p.reload_base + p.reload_ticks * lacks - used_up
+    return start + p.reload_base + p.reload_ticks * lacks - spared(p, f, batch, start, 0, p.reload_ticks, 0)
 
 
 @compiled
@@ -212,23 +177,23 @@ def put(p, f, at, batch, left):
         if batch >> i & 1:
             again = pick == 1
             room -= -(-need // p.block)
-            if where == PART and p.limited:  # with `cells` more may be there than `device`
+            if where == PART and p.limited:  # with `room_parts` more may be there than `device`
                 lacks += max(0, need - f.device[at, i])
             elif where == AWAY and not again:
-                moves += kept * p.back
-        elif pick == 1 and not p.cells:
+                moves += kept * p.swap_in_ticks
+        elif pick == 1 and not p.room_parts:
             goes = AWAY if where == HERE else HERE
-            moves += kept * (p.out if where == HERE else p.back)
-        elif pick == 2 and not p.cells:
+            moves += kept * (p.swap_out_ticks if where == HERE else p.swap_in_ticks)
+        elif pick == 2 and not p.room_parts:
             goes, again = PART, True
         if not batch >> i & 1 and goes == HERE:
             room -= -(-kept // p.block)
         elif not batch >> i & 1 and goes == AWAY:
             host -= kept
-        f.goes[i] = goes
-        f.has[i], f.since[i] = (0, max(f.time[at], f.ready[at, i])) if again else (kept, f.open[at, i])
-        f.early[i] = need - f.has[i] - 1 if p.chunked else 0
-    f.count[ROOM] = room * p.block
+        f.next_where[i] = goes
+        f.next_kept[i], f.opened[i] = (0, max(f.time[at], f.ready[at, i])) if again else (kept, f.open[at, i])
+        f.early[i] = need - f.next_kept[i] - 1 if p.chunked else 0
+    f.spare[0] = room * p.block
     if p.limited and (room < 0 or host < 0):
         return NO
     return restored(p, lacks, moves)
@@ -237,35 +202,35 @@ def put(p, f, at, batch, left):
 @inlined
 def restored(p, lacks, moves):
     """Return the least ticks to process or swap in tokens, and to swap others."""
-    if lacks == 0 or p.back == 0:
+    if lacks == 0 or p.swap_in_ticks == 0:
         return moves
-    return max(moves, (p.back * (p.busy + p.each * lacks) + p.each * moves) // (p.each + p.back))
+    return max(moves, (p.swap_in_ticks * (p.busy + p.each * lacks) + p.each * moves) // (p.each + p.swap_in_ticks))
 
 
 @compiled
-def add(p, f, at, batch, left):
+def step(p, f, at, batch, left):
     """Add the label after one batch, if new and below the target."""
-    new, n = f.count[ROWS], len(p.length)
-    start, ends, tokens, key = f.time[at], f.ends[at], f.tokens[at], 0
+    new, n = f.labels.count[FREE], len(p.length)
+    start, ends, tokens, key = f.time[at], f.ends[at], f.labels.left[at], 0
     work, fresh = 0, 0
     for i in range(n):
         if batch >> i & 1:
             start = max(start, f.ready[at, i])
-    soon = back(p, f, at, batch, left, start) if p.cells else ZERO
+    soon = back(p, f, at, batch, left, start) if p.room_parts else ZERO
     moves = put(p, f, at, batch, left)
     if moves == NO or soon == NO:
-        return
+        return EMPTY
     for i in range(n):
         if batch >> i & 1:
             k = f.token[at, i]
-            need = p.context[i, k] - f.has[i]
+            need = p.context[i, k] - f.next_kept[i]
             work += p.token + p.each * need
             fresh += need
     time = max(start + p.busy + work - spared(p, f, batch, start, fresh, p.each, p.fee), f.time[at] + moves, soon)
     for i in range(n):
         if left >> i & 1 and not batch >> i & 1:
             since = start + p.busy - p.fee * p.budget + work + p.fee * fresh
-            f.later[i] = since - used(p, f, batch, start, f.since[i], p.each + p.fee)
+            f.later[i] = since - used(p, f, batch, start, f.opened[i], p.each + p.fee)
     for i in range(n):
         k = f.token[at, i]
         f.token[new, i] = k
@@ -274,30 +239,26 @@ def add(p, f, at, batch, left):
             f.token[new, i] = k + 1
             f.ready[new, i] = f.open[new, i] = time + p.call[i, k]
             f.where[new, i], f.kept[new, i] = (PART, 0) if p.lost[i, k] else (HERE, p.context[i, k])
-            f.device[new, i] = f.kept[new, i] if p.cells else 0
+            f.device[new, i] = f.kept[new, i] if p.room_parts else 0
             f.away[new, i] = time
             if k + 1 == p.length[i]:
                 ends += (p.low + p.rate[i]) * time
         elif left >> i & 1:
             f.ready[new, i] = f.ready[at, i]
             latest = max(time, f.ready[at, i])
-            f.where[new, i], f.device[new, i] = f.goes[i], min(p.context[i, k] - 1, f.count[ROOM])
-            f.open[new, i], f.kept[new, i] = min(latest, f.later[i]), f.has[i]
-            if p.limited and f.goes[i] == PART and p.host == 0:
+            f.where[new, i], f.device[new, i] = f.next_where[i], min(p.context[i, k] - 1, f.spare[0])
+            f.open[new, i], f.kept[new, i] = min(latest, f.later[i]), f.next_kept[i]
+            if p.limited and f.next_where[i] == PART and p.host == 0:
                 limit_to(p, f, new, i, k, latest)
-            if p.cells:
+            if p.room_parts:
                 most = min(p.context[i, k] - 1, f.most[i])
                 f.device[new, i], f.away[new, i] = f.device[at, i], min(time, f.comes[i])
-                if time - f.away[new, i] > p.again * (most - f.device[new, i]):
+                if time - f.away[new, i] > p.reload_ticks * (most - f.device[new, i]):
                     f.device[new, i], f.away[new, i] = most, time
         key = mixed(key, f.token[new, i])
-    f.time[new], f.ends[new], f.tokens[new], f.key[new] = time, ends, tokens, key
-    f.bound[new] = max(f.bound[at], least(p, f, new))
-    if f.bound[new] < p.target and not is_covered(p, f, new):
-        place = key % len(f.heads)
-        f.next[new], f.heads[place], f.count[ROWS] = f.heads[place], new + 1, new + 1
-        f.parent[new], f.batch[new], f.is_open[new] = at, batch, True
-        push(f, new)
+    f.time[new], f.ends[new], f.batch[new] = time, ends, batch
+    f.labels.left[new], f.labels.key[new] = tokens, key
+    return add(p, f, at)
 
 
 @inlined
@@ -313,7 +274,7 @@ def early(p, f, batch, start, longest):
     """Return tokens of a batch that may be early, of requests open longer than `longest`."""
     found = 0
     for i in range(len(p.length)):
-        if batch >> i & 1 and start - f.since[i] > longest:
+        if batch >> i & 1 and start - f.opened[i] > longest:
             found += f.early[i]
     return found
 
@@ -325,7 +286,7 @@ def spared(p, f, batch, start, fresh, each, fee):
     found = each * others - fee * max(0, fresh - p.budget - others)
     for i in range(len(p.length)):
         if batch >> i & 1:
-            longest = start - f.since[i]
+            longest = start - f.opened[i]
             others = early(p, f, batch, start, longest)
             found = min(found, longest + each * others - fee * max(0, fresh - p.budget - others))
     return found
@@ -337,35 +298,13 @@ def used(p, f, batch, start, since, each):
     found = start - since + each * early(p, f, batch, start, NO)
     for i in range(len(p.length)):
         if batch >> i & 1:
-            longest = start - f.since[i]
+            longest = start - f.opened[i]
             others = early(p, f, batch, start, longest)
             found = min(found, max(longest, start - since) + each * others)
     return found
 
 
-@inlined
-def is_covered(p, f, new):
-    """Whether another label covers this one; covered ones are left out."""
-    place = f.key[new] % len(f.heads)
-    before, other, found = NO, f.heads[place] - 1, False
-    while other != NO and not found:
-        after = f.next[other] - 1
-        if f.key[other] == f.key[new]:
-            f.count[TRIED] += 1
-            found = covers(p, f, other, new)
-        if not found and f.key[other] == f.key[new] and covers(p, f, new, other):
-            f.is_open[other] = False
-            if before == NO:
-                f.heads[place] = after + 1
-            else:
-                f.next[before] = after + 1
-        else:
-            before = other
-        other = after
-    return found
-
-
-@inlined
+@compiled
 def covers(p, f, one, other):
     """Whether one label covers all that another covers."""
     if f.time[one] > f.time[other] or f.ends[one] > f.ends[other]:
@@ -379,7 +318,7 @@ def covers(p, f, one, other):
             if latest > max(f.time[other], f.ready[other, i]):
                 return False
             more = f.device[one, i] - f.device[other, i]
-            if p.cells and (more < 0 or f.away[one, i] > f.away[other, i] + p.again * more):
+            if p.room_parts and (more < 0 or f.away[one, i] > f.away[other, i] + p.reload_ticks * more):
                 return False
             where, its = f.where[one, i], f.where[other, i]
             is_empty = its == PART and f.kept[other, i] == 0 and f.open[other, i] >= latest
@@ -394,7 +333,7 @@ def covers(p, f, one, other):
     return True
 
 
-@inlined
+@compiled
 def least(p, f, at):
     """Return a lower bound through a label: next tokens take turns, then each goes alone."""
     alone, total, tails, m, now = f.ends[at], f.ends[at], 0, ZERO, f.time[at]
@@ -409,13 +348,16 @@ def least(p, f, at):
         own = start + p.busy + max(work, more)
         if f.where[at, i] == AWAY:
             again = start + p.busy + p.token + p.each * p.context[i, k]
-            own = min(max(own, now + p.back * f.kept[at, i]), again)
+            own = min(max(own, now + p.swap_in_ticks * f.kept[at, i]), again)
         elif p.limited and f.where[at, i] == PART:
             own = max(own, now + restored(p, max(0, p.context[i, k] - f.device[at, i]), 0))
-        if p.cells:
+        if p.room_parts:
             lacks, late = p.context[i, k] - f.device[at, i], now - f.away[at, i]
-            own = max(own, start + p.fixed + p.again * lacks - min(p.again * (lacks - 1), late + start - now))
-            f.most[m] = p.again * lacks - min(p.again * (lacks - 1), late)
+            own = max(
+                own,
+                start + p.reload_base + p.reload_ticks * lacks - min(p.reload_ticks * (lacks - 1), late + start - now),
+            )
+            f.most[m] = p.reload_ticks * lacks - min(p.reload_ticks * (lacks - 1), late)
         own += p.rest[i, k]
         alone += (p.low + p.rate[i]) * own
         total += p.rate[i] * own
@@ -423,25 +365,29 @@ def least(p, f, at):
         f.waits[m], f.works[m] = start + p.busy - now, work
         m += 1
     ends = turns(f.waits, f.works, m)
-    if p.cells:
+    if p.room_parts:
         for i in range(m):
-            f.waits[i], f.works[i] = p.fixed, f.most[i]
+            f.waits[i], f.works[i] = p.reload_base, f.most[i]
         ends = max(ends, turns(f.waits, f.works, m))
     return max(alone, total + p.low * (tails + ends))
 
 
-def room(requests: int, labels: int) -> Labels:
+add = labels.adding(covers, least)
+search = labels.searching(expand)
+
+
+def room(requests: int, most: int) -> Orders:
     """Return arrays for these labels; only what is written takes memory."""
 
     def numbers(*shape: int) -> Any:
         return np.zeros(shape, dtype=np.int64)
 
-    return Labels(
-        **{name: numbers(labels + 1, requests) for name in
+    return Orders(
+        labels=labels.room(most),
+        **{name: numbers(most + 1, requests) for name in
            ("token", "ready", "open", "where", "kept", "device", "away")},
-        **{name: numbers(labels + 1) for name in
-           ("time", "ends", "bound", "parent", "batch", "key", "next", "tokens", "heap", "place")},
+        **{name: numbers(most + 1) for name in ("time", "ends", "batch")},
         **{name: numbers(requests) for name in
-           ("waits", "works", "pick", "goes", "has", "since", "early", "later", "most", "comes")},
-        is_open=np.zeros(labels + 1, dtype=np.bool_), heads=numbers(2 * labels + 1), count=numbers(4),
+           ("waits", "works", "pick", "next_where", "next_kept", "opened", "early", "later", "most", "comes")},
+        spare=numbers(1),
     )  # fmt: skip

@@ -7,6 +7,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from kvcore.certificates import labels
+from kvcore.certificates.labels import EMPTY, FREE, INCONSISTENT, NO, TARGET, TIRED, is_tired, mixed
 from kvcore.compiled import compiled, inlined
 from kvcore.limits import DEVICE, HOST, SHARED, TOKENS
 
@@ -16,19 +18,12 @@ LOCAL, WAIT, AGE, DECODING = range(4)
 """Numbers of a request at a batch boundary: local state, ticks until it arrives or its call returns; if needed, ticks
 since its arrival (0 before it) and since its first token, else `NO`.
 """
-NO, MISSED = -1, -2
-"""No option, request or time; an age that no longer matters as an SLO is, or will be, exceeded."""
+MISSED = -2
+"""An age that no longer matters as an SLO is, or will be, exceeded."""
 BUSY, ANY_DECODE, ANY_PREFILL, KNEE, ABOVE, DIVISOR = range(6)
 DECODES, PREFILLS, TRANSFERRED, VALUES = range(SHARED, SHARED + 4)
 """Columns of a load after `LIMITS`: requests by phase, tokens swapped, terms of each cost function."""
 FIRST_TOKEN, COMPLETION, BETWEEN = range(3)
-ROWS, HEAP, TRIED = range(3)
-OPEN, CLOSED, DEAD = range(3)
-EMPTY, FOUND, FULL, TIRED, PAUSED, INCONSISTENT = range(6)
-"""Ends of a search: nothing left, the best end is next, no more states, no more tries, `pause`, or an error of this
-program (the least that is left grew).
-"""
-MASK = 2**40 - 1
 ZERO, ONE = np.int64(0), np.int64(1)
 """Numba compiles once more what is called with a constant."""
 
@@ -56,7 +51,7 @@ class Problem(NamedTuple):
     unit: Any
     work: Any  # [states, functions]: what its next token adds at the least to the cost of its batches
     tail: Any  # of states: ticks from its next token on, at the least
-    fixed: Any  # [functions, BUSY .. DIVISOR]
+    fixed_costs: Any  # [functions, BUSY .. DIVISOR]
     limits: Any
     hybrid: bool
     group: Any
@@ -67,30 +62,18 @@ class Problem(NamedTuple):
     watched: bool  # ages matter
     every_tick: bool
     target: int
-    width: int  # states with the same tokens left that are followed, at the most; nothing is proved then
 
 
 class Frontier(NamedTuple):
-    """The states seen, those to follow as a heap, and room for one more."""
+    """The states seen, as labels, and work space."""
 
+    labels: labels.Labels
     rows: Any
     label: Any
-    bound: Any
-    tokens: Any
-    parent: Any
-    picks: Any
-    status: Any
-    key: Any  # of states: equal where one may be as good as another
-    next: Any
-    heads: Any
-    heap: Any
-    followed: Any
-    place: Any
-    least: Any
-    delay: Any  # of states: ticks that were waited before the batch that led there
-    count: Any
+    least: Any  # of states: their own, by `least`
+    picks: Any  # ... the options of the batch that led there
+    delay: Any  # ... and the ticks that were waited before it
     start: Any  # the state in which a batch starts
-    child: Any
     pick: Any
     loads: Any
     ends: Any
@@ -196,18 +179,14 @@ def key_of(s, row):
 
 
 @inlined
-def mixed(key, number):
-    """Return the key with a number mixed in, below 2^61 (40 bits and 20, and a number)."""
-    return ((key ^ (key >> 20)) * 1_000_003 + number) & MASK
+def covers(s, f, at, its):
+    """Whether all that follows the other state may follow this one at no more: the same but for smaller label and ages.
 
-
-@inlined
-def is_as_good(s, row, label, other, its_label):
-    """Whether all that follows `other` may follow `row` at no more: the same but for smaller label and ages.
-
-    For sums and ends `row` may wait until no request waits longer than in `other`; with free drops it may hold less.
+    For sums and ends this one may wait until no request waits longer than in the other; with free drops it may hold
+    less.
     """
-    if label > its_label:
+    row, other = f.rows[at], f.rows[its]
+    if f.label[at] > f.label[its]:
         return False
     if s.objective == SUM or s.objective == LAST:
         ticks, rate = 0, 0
@@ -217,7 +196,7 @@ def is_as_good(s, row, label, other, its_label):
                 return False
             ticks = max(ticks, row[j, WAIT] - other[j, WAIT])
             rate += 0 if s.over[row[j, LOCAL]] else s.low + s.rate[j]
-        return label + ticks * (rate if s.objective == SUM else 1) <= its_label
+        return f.label[at] + ticks * (rate if s.objective == SUM else 1) <= f.label[its]
     for j in range(len(row)):
         if row[j, LOCAL] != other[j, LOCAL] or row[j, WAIT] != other[j, WAIT]:
             return False
@@ -280,17 +259,26 @@ def least_by_turns(s, f, row, label):
         local = row[j, LOCAL]
         if not s.over[local]:
             total += s.rate[j] * (s.ticks[local] + row[j, WAIT])
-    for k in range(len(s.fixed)):
-        n, tails, divisor = ZERO, 0, s.fixed[k, DIVISOR]
+    for k in range(len(s.fixed_costs)):
+        n, tails, divisor = ZERO, 0, s.fixed_costs[k, DIVISOR]
         for j in range(len(row)):
             local = row[j, LOCAL]
             if not s.over[local]:
-                waits[n] = row[j, WAIT] + s.fixed[k, BUSY] // divisor
+                waits[n] = row[j, WAIT] + s.fixed_costs[k, BUSY] // divisor
                 works[n] = s.work[local, k] // divisor
                 tails += s.tail[local]
                 n += 1
         most = max(most, tails + turns(waits, works, n))
     return label + total + s.low * most
+
+
+@inlined
+def least_through(s, f, at):
+    """Return the larger of both lower bounds."""
+    bound = f.least[at] = least(s, f, f.rows[at], f.label[at])
+    if s.objective == SUM and bound < f.labels.count[TARGET]:
+        bound = max(bound, least_by_turns(s, f, f.rows[at], f.label[at]))
+    return bound
 
 
 @compiled
@@ -353,44 +341,19 @@ def insert(values, n, value):
 
 
 @compiled
-def search(s, f, most, most_tries, pause):
-    """Follow states, the least bound first, until an end above; can be continued."""
-    while f.count[HEAP]:
-        at = f.heap[0]
-        if f.status[at] == OPEN:
-            if f.tokens[at] == 0:
-                return FOUND
-            if f.count[TRIED] >= pause:
-                return PAUSED
-        pop(f)
-        if f.status[at] != OPEN:
-            continue
-        f.status[at] = CLOSED
-        f.followed[f.tokens[at]] += 1
-        if f.followed[f.tokens[at]] > s.width:
-            continue
-        code = follow(s, f, at, most, most_tries)
-        if code != EMPTY:
-            f.status[at] = OPEN
-            push(f, at)
-            return code
-    return EMPTY
-
-
-@compiled
-def follow(s, f, at, most, most_tries):
+def expand(s, f, at):
     """Add the states after all batches that may come next; return EMPTY if all were added."""
     row, event = f.rows[at], ZERO
     while event != NO:
         f.pick[0] = NO
         label = pass_time(s, row, f.label[at], f.pick, event, f.start)
-        code = batches(s, f, at, label, event, most, most_tries)
+        code = batches(s, f, at, label, event)
         if code != EMPTY:
             return code
         event = next_event(row, event)
         if s.every_tick and event != NO:
             f.pick[0] = NO
-            return add(s, f, at, f.label[at], ZERO, ONE, most)
+            return step(s, f, at, f.label[at], ZERO, ONE)
     return EMPTY
 
 
@@ -414,7 +377,7 @@ def is_in_time(s, row, pick, event):
 
 
 @compiled
-def batches(s, f, at, label, event, most, most_tries):
+def batches(s, f, at, label, event):
     """Add the states after every batch from `f.start`, `event` ticks after the state `at`."""
     row, pick, loads, n = f.start, f.pick, f.loads, len(f.start)
     j, pick[0] = ZERO, s.first[row[0, LOCAL]] - 1
@@ -423,8 +386,7 @@ def batches(s, f, at, label, event, most, most_tries):
         if pick[j] == s.first[row[j, LOCAL] + 1]:
             j -= 1
             continue
-        f.count[TRIED] += 1
-        if f.count[TRIED] > most_tries:
+        if is_tired(f.labels):
             return TIRED
         for k in range(loads.shape[1]):
             loads[j + 1, k] = loads[j, k] + s.load[pick[j], k]
@@ -438,7 +400,7 @@ def batches(s, f, at, label, event, most, most_tries):
             continue
         acts = loads[n, TOKENS] or loads[n, TRANSFERRED]
         if acts and is_in_time(s, f.rows[at], pick, event) and not drops_in_vain(s, pick, loads, n):
-            code = add(s, f, at, label, event, duration(s, loads, n), most)
+            code = step(s, f, at, label, event, duration(s, loads, n))
             if code != EMPTY:
                 return code
     return EMPTY
@@ -477,147 +439,50 @@ def fits(s, loads, j):
 def duration(s, loads, j):
     """Return the ticks of a batch."""
     longest = ONE
-    for k in range(len(s.fixed)):
+    for k in range(len(s.fixed_costs)):
         value = loads[j, VALUES + k]
         if loads[j, TOKENS] > 0:
-            value += s.fixed[k, BUSY] + s.fixed[k, ABOVE] * max(0, loads[j, TOKENS] - s.fixed[k, KNEE])
+            value += s.fixed_costs[k, BUSY] + s.fixed_costs[k, ABOVE] * max(
+                0, loads[j, TOKENS] - s.fixed_costs[k, KNEE]
+            )
         if loads[j, DECODES] > 0:
-            value += s.fixed[k, ANY_DECODE]
+            value += s.fixed_costs[k, ANY_DECODE]
         if loads[j, PREFILLS] > 0:
-            value += s.fixed[k, ANY_PREFILL]
-        longest = max(longest, (value + s.fixed[k, DIVISOR] - 1) // s.fixed[k, DIVISOR])
+            value += s.fixed_costs[k, ANY_PREFILL]
+        longest = max(longest, (value + s.fixed_costs[k, DIVISOR] - 1) // s.fixed_costs[k, DIVISOR])
     return longest
 
 
-@compiled
-def add(s, f, at, label, event, ticks, most):
+@inlined
+def step(s, f, at, label, event, ticks):
     """Add the state after `ticks` with options `f.pick`, if new or better."""
-    child, rows, count = f.child, f.rows, f.count
-    label = pass_time(s, f.start, label, f.pick, ticks, child)
-    arrange(s, child)
-    bound = least(s, f, child, label)
-    if bound < f.least[at]:
-        return INCONSISTENT
-    least_alone = bound
-    if s.objective == SUM and bound < s.target:
-        bound = max(bound, least_by_turns(s, f, child, label))
-    bound = max(bound, f.bound[at])
-    if bound >= s.target:
-        return EMPTY
-    key, replaced = key_of(s, child), NO
-    bucket = key % len(f.heads)
-    other = f.heads[bucket] - 1
-    while other != NO:
-        if f.key[other] == key:
-            count[TRIED] += 1
-            if is_as_good(s, rows[other], f.label[other], child, label):
-                return EMPTY
-            if (
-                replaced == NO and f.status[other] == OPEN and bound <= f.bound[other]
-                and is_as_good(s, child, label, rows[other], f.label[other])
-            ):  # fmt: skip
-                replaced = other
-        other = f.next[other] - 1
-    if replaced == NO and count[ROWS] >= most:
-        return FULL
-    before, other = NO, f.heads[bucket] - 1
-    while other != NO:
-        after = f.next[other] - 1
-        if f.key[other] == key and is_as_good(s, child, label, rows[other], f.label[other]):
-            if before == NO:
-                f.heads[bucket] = after + 1
-            else:
-                f.next[before] = after + 1
-            if f.status[other] == OPEN and other != replaced:
-                f.status[other] = DEAD
-        else:
-            before = other
-        other = after
-    new = replaced
-    if new == NO:
-        new = count[ROWS]
-        count[ROWS] += 1
-        f.place[new] = NO
-    f.key[new], f.next[new], f.heads[bucket] = key, f.heads[bucket], new + 1
-    f.delay[new], f.least[new] = event, least_alone
-    store(s, f, new, at, label, bound)
-    return EMPTY
+    x, new = f.labels, f.labels.count[FREE]
+    row = f.rows[new]
+    f.label[new] = pass_time(s, f.start, label, f.pick, ticks, row)
+    arrange(s, row)
+    x.key[new], x.left[new], f.delay[new] = key_of(s, row), 0, event
+    for j in range(len(row)):
+        x.left[new] += s.left[row[j, LOCAL]]
+    code = add(s, f, at)
+    if x.count[FREE] != new:
+        for j in range(len(row)):
+            f.picks[new, j] = f.pick[j]
+    return INCONSISTENT if f.least[new] < f.least[at] else code
 
 
-@compiled
-def store(s, f, new, at, label, bound):
-    """Write the state `f.child` to a row and into the heap."""
-    f.label[new], f.bound[new], f.parent[new], f.status[new], f.tokens[new] = label, bound, at, OPEN, 0
-    for j in range(len(f.child)):
-        f.picks[new, j] = f.pick[j]
-        f.tokens[new] += s.left[f.child[j, LOCAL]]
-        for k in range(4):
-            f.rows[new, j, k] = f.child[j, k]
-    if f.place[new] == NO:
-        push(f, new)
-    else:
-        rise(f, f.place[new], new)
+add = labels.adding(covers, least_through)
+search = labels.searching(expand)
 
 
-@compiled
-def goes_first(f, one, other):
-    """Whether a state goes first: least bound, then fewest tokens left, then oldest."""
-    if f.bound[one] != f.bound[other]:
-        return f.bound[one] < f.bound[other]
-    if f.tokens[one] != f.tokens[other]:
-        return f.tokens[one] < f.tokens[other]
-    return one < other
-
-
-@compiled
-def push(f, row):
-    """Put a row into the heap."""
-    f.count[HEAP] += 1
-    rise(f, f.count[HEAP] - 1, row)
-
-
-@compiled
-def rise(f, place, row):
-    """Move a row up the heap from a place."""
-    while place and goes_first(f, row, f.heap[(place - 1) // 2]):
-        above = f.heap[(place - 1) // 2]
-        f.heap[place], f.place[above] = above, place
-        place = (place - 1) // 2
-    f.heap[place], f.place[row] = row, place
-
-
-@compiled
-def pop(f):
-    """Take the first row out of the heap."""
-    f.place[f.heap[0]] = NO
-    f.count[HEAP] -= 1
-    size = f.count[HEAP]
-    if size == 0:
-        return
-    row, place = f.heap[size], 0
-    while 2 * place + 1 < size:
-        below = 2 * place + 1
-        if below + 1 < size and goes_first(f, f.heap[below + 1], f.heap[below]):
-            below += 1
-        if not goes_first(f, f.heap[below], row):
-            break
-        f.heap[place], f.place[f.heap[below]] = f.heap[below], place
-        place = below
-    f.heap[place], f.place[row] = row, place
-
-
-def room(requests: int, states: int, tokens: int, vectors: int, columns: int) -> Frontier:
-    """Return arrays for these numbers of states and tokens; only what is written takes memory."""
+def room(requests: int, states: int, vectors: int, columns: int) -> Frontier:
+    """Return arrays for these numbers of states; only what is written takes memory."""
 
     def numbers(*shape: int) -> Any:
         return np.zeros(shape, dtype=np.int64)
 
     return Frontier(
-        rows=numbers(states, requests, 4), label=numbers(states), bound=numbers(states), tokens=numbers(states),
-        parent=numbers(states), picks=np.zeros((states, requests), dtype=np.int32),
-        status=np.zeros(states, dtype=np.int8), key=numbers(states), next=numbers(states),
-        heads=numbers(2 * states + 1), heap=numbers(states), followed=numbers(tokens + 1), place=numbers(states),
-        least=numbers(states), delay=numbers(states), count=numbers(3), start=numbers(requests, 4),
-        child=numbers(requests, 4), pick=numbers(requests), loads=numbers(requests + 1, columns),
+        labels=labels.room(states), rows=numbers(states + 1, requests, 4), label=numbers(states + 1),
+        least=numbers(states + 1), picks=np.zeros((states + 1, requests), dtype=np.int32), delay=numbers(states + 1),
+        start=numbers(requests, 4), pick=numbers(requests), loads=numbers(requests + 1, columns),
         ends=numbers(requests + 1), parts=numbers(vectors, requests + 1),
     )  # fmt: skip

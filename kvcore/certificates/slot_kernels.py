@@ -392,14 +392,14 @@ class Scratch(NamedTuple):
 
 
 @allocating
-def expand(layer, cut, kind, graphs, slot, lists, length, tries, traced):
+def expand(layer, cut, kind, graphs, slot, lists, length, tries):
     """Return the next layer, and the `tries` left (below 0: too few).
 
     From each entry not `cut`: idling, and every batch under the limits whose reduced costs and unused supply leave an
     end below the target possible, under the entry's best vector.
     """
     requests = layer.keys.shape[1]
-    following, size = empty_layer(requests, traced), 0
+    following, size = empty_layer(requests, layer.choice.shape[1] > 0), 0
     key, chosen, sorted_key, sorted_chosen = np.empty((4, requests), np.int32)
     place, begin, stop = np.zeros((3, requests), np.int64)
     slack, left, cost, least, rest = np.zeros((5, requests + 1), np.int64)

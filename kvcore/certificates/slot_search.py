@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -31,8 +31,6 @@ Integers = npt.NDArray[np.int64]
 
 VECTORS = 12
 """Vectors used at one tick: the first, and the latest."""
-MOST_HELD = 2**31
-"""Bytes of layers kept for a schedule."""
 VALUE_WORK = 10
 """Of an option in a slot, under a vector."""
 LARGEST = 2**59
@@ -40,9 +38,9 @@ LARGEST = 2**59
 
 
 class Vector(NamedTuple):
-    """Prices [resources, slots] in units of 1/scale, from slot `since` on."""
+    """Prices [resources, slots] in units of 1/scale, from `first_slot` on."""
 
-    since: int
+    first_slot: int
     prices: Integers
 
 
@@ -55,16 +53,12 @@ class Outcome:
     tries: int
     cost: int | None = None
     """Of the end."""
-    path: list[tuple[Any, Any]] = field(default_factory=list)
-    """Keys from start to end, each with the options before it, for a schedule."""
+    end: int = 0
+    """Its entry in the last layer."""
 
 
 class SlotSearch:
-    """The search for a schedule below `target` (in units of the objective times `scale_of`), tick by tick.
-
-    `steer`, called at each tick with the search, the layer and its cut, may add vectors, or cut more: then nothing is
-    proved.
-    """
+    """The search for a schedule below `target` (in units of the objective times `scale_of`), tick by tick."""
 
     def __init__(self, local: LocalGraphs, target: int, scale: int, budget: Budget | None = None) -> None:
         self.local, self.scale, self.budget = local, scale, budget
@@ -81,8 +75,7 @@ class SlotSearch:
         """Of states under each vector in use."""
         self.later: list[Integers] = []
         """Of all limits under each vector, from each slot on."""
-        self.tick = 0
-        self.tries_per_state = 0.0
+        self.tick = self.tries = 0
 
     def add(self, vector: Vector) -> None:
         """Take in a vector (InvalidCertificate: it proves nothing, or 64 bits might not hold its sums)."""
@@ -100,7 +93,7 @@ class SlotSearch:
         if 4 * most >= LARGEST:
             raise InvalidCertificate("its prices are too large: sums could exceed 64 bits")
         prices = self.local.folded(prices)
-        self.vectors.append(Vector(vector.since, prices))
+        self.vectors.append(Vector(vector.first_slot, prices))
         self.later.append(self._supply(prices))
         if len(self.vectors) == 1:
             while self._tighten():
@@ -139,28 +132,28 @@ class SlotSearch:
         return slots < before
 
     def value_rows(self, v: int) -> Integers:
-        """Return a vector's values [slots + 1 - since, states], computed once while in use."""
+        """Return a vector's values [slots + 1 - first_slot, states], computed once while in use."""
         if v not in self.values:
             if self.budget is not None:
-                slots, states = self.slots + 1 - self.vectors[v].since, len(self.graphs.idle)
+                slots, states = self.slots + 1 - self.vectors[v].first_slot, len(self.graphs.idle)
                 work = VALUE_WORK * slots * (states + len(self.graphs.next))
                 self.budget.spend("the values of states", work, 8 * slots * states * (len(self.values) + 1))
             last = np.where(self.graphs.over, 0, NEVER)
-            self.values[v] = values(self.graphs, self.vectors[v].prices, self.vectors[v].since, self.scale, last)
+            self.values[v] = values(self.graphs, self.vectors[v].prices, self.vectors[v].first_slot, self.scale, last)
         return self.values[v]
 
     def in_use(self, tick: int) -> list[int]:
         """Return the vectors used at a tick."""
-        there = [v for v, vector in enumerate(self.vectors) if vector.since <= tick]
+        there = [v for v, vector in enumerate(self.vectors) if vector.first_slot <= tick]
         chosen = sorted({there[0], *there[-VECTORS:]})
         for v in set(self.values) - set(chosen):
-            if self.vectors[v].since <= tick:
+            if self.vectors[v].first_slot <= tick:
                 del self.values[v]
         return chosen
 
     def at(self, chosen: Sequence[int], tick: int) -> tuple[Integers, Integers]:
         """Return values of states at a tick [vectors, states], and costs of the limits from there [vectors]."""
-        rows = [self.value_rows(v)[tick - self.vectors[v].since] for v in chosen]
+        rows = [self.value_rows(v)[tick - self.vectors[v].first_slot] for v in chosen]
         return np.array(rows), np.array([self.later[v][tick] for v in chosen])
 
     def slot(self, chosen: Sequence[int]) -> Slot:
@@ -179,47 +172,43 @@ class SlotSearch:
         self,
         most_states: int,
         most_tries: int,
-        *,
-        traced: bool = False,
-        steer: Callable[[SlotSearch, Layer, Any], None] | None = None,
+        look: Callable[[Layer, Any], bool] | None = None,
     ) -> Outcome:
-        """Search until nothing is left below the target, an end is, or a limit is reached."""
-        layer = self.first_layer(traced)
+        """Search until nothing is left below the target, an end is, or a limit is reached.
+
+        `look` sees each layer and its cut, may add vectors, or cut more, if nothing is to be proved, and ends the
+        search by False. Layers say how entries were reached then.
+        """
+        layer, states, known, self.tries = self.first_layer(look is not None), 0, 1, 0
         options = len(self.graphs.next)
-        layers, states, tries, known = [layer], 0, most_tries, 1
         for tick in range(self.slots + 1):
             self.tick = tick
-            fresh = [v for v, vector in enumerate(self.vectors) if vector.since == self.tick and self.tick]
+            fresh = [v for v, vector in enumerate(self.vectors) if vector.first_slot == self.tick and self.tick]
             if fresh:
                 self.see(layer, fresh)
             cut = dominated(layer, self.kind, self.reduced, self.graphs, self.tick)
-            if steer is not None:
-                steer(self, layer, cut)
+            goes_on = look is None or look(layer, cut)
             alive = np.flatnonzero(~cut)
             states += len(alive)
             over = self.graphs.over[layer.keys[alive]].all(axis=1)
             if over.any():
                 end = int(alive[over][layer.cost[alive[over]].argmin()])
-                path = self.path(layers, end) if traced else []
-                return Outcome(False, states, most_tries - tries, int(layer.cost[end]) - self.local.base(), path)
+                return Outcome(False, states, self.tries, int(layer.cost[end]) - self.local.base(), end)
             if not len(alive):
-                return Outcome(True, states, most_tries - tries)
+                return Outcome(True, states, self.tries)
             if self.tick == self.slots:
                 break
-            held = sum(each.keys.nbytes + each.choice.nbytes for each in layers)
-            if states > most_states or tries < 0 or held > MOST_HELD:
-                return Outcome(False, states, most_tries - tries)
+            if states > most_states or self.tries > most_tries or not goes_on:
+                return Outcome(False, states, self.tries)
             chosen = self.in_use(self.tick)
             shape = len(chosen), options
             if known != len(chosen) or self.tick == 0:
                 lists = np.empty(shape, np.int64), np.empty(shape, np.int64), np.empty(shape, np.int64)
                 length, known = np.empty((len(chosen), len(self.graphs.idle)), np.int64), len(chosen)
-            before = tries
-            layer, tries = expand(layer, cut, self.kind, self.graphs, self.slot(chosen), lists, length, tries, traced)
-            self.tries_per_state = (before - tries) / len(alive)
-            if traced:
-                layers.append(layer)
-        return Outcome(True, states, most_tries - tries)
+            left = most_tries - self.tries
+            layer, left = expand(layer, cut, self.kind, self.graphs, self.slot(chosen), lists, length, left)
+            self.tries = most_tries - left
+        return Outcome(True, states, self.tries)
 
     def first_layer(self, traced: bool) -> Layer:
         """Return the layer of the start alone."""
@@ -230,12 +219,3 @@ class SlotSearch:
         rows, later = self.at(self.in_use(0), 0)
         layer.room[0] = room_of(rows, later, self.start, self.scale, self.goal)
         return layer._replace(size=1)
-
-    @staticmethod
-    def path(layers: list[Layer], entry: int) -> list[tuple[Any, Any]]:
-        """Return the keys from the start to an entry, each with the options before it."""
-        path = []
-        for layer in reversed(layers):
-            path.append((layer.keys[entry].copy(), layer.choice[entry].copy()))
-            entry = int(layer.parent[entry])
-        return path[::-1]

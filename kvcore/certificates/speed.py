@@ -1,46 +1,18 @@
 """Prices of work over time, where a small fast batch pays more for its work than a full slow one.
 
-`docs/bounds.md` ("Speed has a price") says what a request pays while a batch of length D runs, and proves the bound
-from V[i], the least that request i takes and pays. The lemma here bounds V[i] from below, in the symbols of that page:
-lam a price, F the fixed part of a line, f of it not shared, a[i] `fees`, w[q] the work for token q.
-
-1. *Speed.* A batch with a part theta of the work for token q has c[i] >= theta w[q] and speed x = theta / D, and
-   D - f <= D (1 - f x). So the token pays each tick at least lam w[q] phi(x) with phi(x) = x / (1 - f x), and in fees
-   lam (w[q] + f a[i]) x. Also x <= 1 / max(1, F, f + w[q]).
-2. *Slots.* phi is convex: within a slot constant speed is cheapest. Its tangent at 1 / (1 - f x) = g is
-   (g^2 f x - (g - 1)^2) / f; the tangents of g and g' meet at f x = 1 - 2 / (g + g'). So a slot has room for tokens in
-   pieces at rising prices lam w g^2; the cheapest are taken first.
-3. *Groups.* The first token comes by C[i] less the time that the others take. The others begin after it and count as
-   sum over q of min(w[q], w) / w tokens of one work w. The n(h) tokens with more than w + h pay for h at least the n(h)
-   cheapest pieces up to C[i]. Over all h: the heaviest tokens are in the cheapest pieces.
-   Where it is `ordered`, V[i] is the least over cells: if the first token comes at F in [s, e), its work is paid in
-   slots cut at e, that of the others in slots cut at s. So no more than a cell of time is used twice. A cell as long
-   as its slot bounds all cells in it, and the others pay no less the later they begin: what cannot be better is left.
-4. *Ends.* If C[i] is in slot s, time before s, or before the others can begin, is charged whole. n tokens in a part tau
-   of s cost tau + lam w tau phi(n / tau), at least n times the least of (1 + lam w phi(x)) / x, where tangents meet.
-   After the last slot only time costs.
-5. *Largest flow time.* The least that a request pays comes from the same pieces, cut at r[i] + Z; it is 0 if that is
-   after the last slot.
-
-*A price for each line.* For more lines D >= beta[k] + sum of c[k, i] (`lines`), nothing of beta[k] shared, with prices
-mu[k], request i also pays mu[k] c[k, i] / D a tick: all requests together at most mu[k].
-
-* *Tokens after the first* pay for their last batch only, in every line with the same D: a decode on A[q] - 1, or a
-  prefill from m to A[q] with m = 0 or m <= A[q] - 2, whose price is concave in m. So w[k, q] is the least of the
-  decode, m = 0 and m = A[q] - 2; it is that of the decode if all KV was kept and cannot be dropped. With v[k] the least
-  w[k, q] of the request, a token pays mu[k] v[k] more at any speed, and x <= 1 / (beta[k] + v[k]).
-* *The first token* has batches whose c[k] add up to at least W[k]: it pays for the cheapest slots by its end, at
-  x <= 1 / (beta[k] + W[k]).
+`docs/bounds.md` ("Speed has a price") proves the bound from V[i], the least that request i takes and pays, and bounds
+V[i] from below by lemmas (`PricedRequest`).
 
 All integers are unlimited: work and ticks are rounded down to units of 2^-bits, room is rounded up to `FINE` parts of a
-token.
+token. `math.inf` is the tick of an end after the last slot, and the payment of what is too early.
 """
 
 from __future__ import annotations
 
+import math
 from bisect import insort
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from fractions import Fraction
 from itertools import pairwise
 from typing import Annotated, ClassVar, Literal, NamedTuple
@@ -48,7 +20,7 @@ from typing import Annotated, ClassVar, Literal, NamedTuple
 import numpy as np
 from pydantic import Field
 
-from kvcore.certificates.budget import Budget
+from kvcore.certificates.budget import Budget, Most, Work
 from kvcore.certificates.proof import InvalidCertificate
 from kvcore.certificates.shares import RESOURCES, UNIT, Division, PricedSteps, Proportion, Tick
 from kvcore.certificates.steps import Integers
@@ -60,18 +32,10 @@ ONE = 64
 """Ratios are in 64ths."""
 FINE = 2**20
 """Parts of a token, or of a first token's work."""
-MOST_SLOTS = 2**18
-STEP = 3000
-"""Work of a slot for a request, besides `PIECE` for each piece."""
-PIECE = 1000
-BYTES = 300
-"""Memory of a piece."""
-WEIGHT = 1500
-"""Work of a weight of a fee."""
 
 
-Weights = Annotated[tuple[Annotated[int, Field(ge=0, le=2**20)], ...], Field(max_length=MOST_SLOTS)]
-Series = Annotated[tuple[Annotated[int, Field(ge=0, le=2**50)], ...], Field(max_length=MOST_SLOTS)]
+Weights = Annotated[tuple[Annotated[int, Field(ge=0, le=2**20)], ...], Field(max_length=Most.price_slots)]
+Series = Annotated[tuple[Annotated[int, Field(ge=0, le=2**50)], ...], Field(max_length=Most.price_slots)]
 
 
 class PricedLine(Noun):
@@ -128,10 +92,10 @@ class Speed(Division):
         groups = alike(instance.requests)
         if len(self.fees) not in (0, len(groups)):
             raise InvalidCertificate(f"there are fees of {len(self.fees)} groups of requests, not of {len(groups)}")
-        budget.spend("fees", WEIGHT * sum(map(len, self.fees)))
+        budget.spend("fees", Work.weight * sum(map(len, self.fees)))
         slots = PricedWork(instance, self, objective, budget)
-        paid = slots.fees(groups)
-        total = sum(len(same) * slots.least(same[0], fees) for same, fees in zip(groups, paid, strict=True))
+        pairs = zip(groups, slots.fees(groups), strict=True)
+        total = sum(len(same) * PricedRequest(slots, same[0], fees).least() for same, fees in pairs)
         prices = sum(self.price) + sum(sum(line.price) for line in self.lines)
         above = Fraction(total, self.scale * slots.unit) - Fraction(self.slot * prices, self.scale)
         if objective in SUMS:
@@ -181,13 +145,13 @@ class PricedWork:
         self.bits = min(bits for _, bits in shares)
         whole = [int(steps.mixed[0] * 2**self.bits) for steps in divided]
         works = [work >> (bits - self.bits) for work, bits in shares]
-        self.prices = (*proof.price, 0)
+        self.prices, self.free = (*proof.price, 0), len(proof.price)
         fixed = int(self.steps.mixed[0] * 2**self.bits * (UNIT - proof.shared) / UNIT)
         self.rows = [CostLine(self.prices, works[0], whole[0], fixed, proof.fee, (ONE, *proof.ratios))]
         for line, work, base in zip(proof.lines, works[1:], whole[1:], strict=True):
             prices = line.price + (0,) * (len(self.prices) - len(line.price))
             self.rows.append(CostLine(prices, work, base, base, UNIT, (ONE,)))
-        self.origin = instance.first_arrival
+        self.origin, self.slot = instance.first_arrival, proof.slot
         self.unit = FINE * ONE**2 * UNIT << self.bits
         """Unit of payments: parts of 1/scale, times ticks."""
 
@@ -203,204 +167,214 @@ class PricedWork:
         for arrival, row in zip(arrivals, weights, strict=True):
             begun = enumerate(row, arrival // self.proof.slot)
             yield {slot: self.prices[slot] * fixed * each // sums[slot]
-                   for slot, each in begun if each and slot < len(self.prices)}  # fmt: skip
+                   for slot, each in begun if each and slot < self.free}  # fmt: skip
 
-    def least(self, i: int, fees: Fees) -> int:
-        """Return the least that request i takes and pays, in parts of 1/scale; for max-flow-time, pays `within` it."""
-        request, done, span = self.instance.requests[i], self.steps.done, self.steps.steps.first[i : i + 2]
-        first, slot, free = int(span[0]), self.proof.slot, len(self.prices) - 1
-        last = first if self.objective == "total-ttft" else int(span[1]) - 1
-        arrival, alone, begin = request.arrival - self.origin, int(done[last]), 0
-        rate, stop, spare = 0, free, 0
-        if self.objective in SUMS:
-            rate = int(weight(request, self.objective) * self.proof.scale)
-        elif (due := arrival + self.proof.within) <= free * slot:
-            stop, spare = (due - 1) // slot, -due % slot
-        main, *lines = self.rows
-        heaviest, need, each, after = [0], FINE, int(main.work[first]), alone - int(done[first])
-        others, besides = last > first, list[tuple[CostLine, int]]()
-        before = [Tokens(self, main, need, each, arrival, fees)] if others else []
-        before += [Tokens(self, row, need, int(row.work[first]), arrival, {}) for row in lines]
-        if others:
-            begin, decodes = int(done[first]), main.work[first + 1 : last + 1]
-            low, high = int(decodes.min()), int(decodes.max())
-            each = low + (high - low) * self.proof.level // UNIT
-            whole = int(np.minimum(decodes, each).sum())
-            heaviest += np.cumsum(-np.sort(each - decodes[decodes > each])).tolist()
-            need = whole * FINE // each if each else (last - first) * FINE
-            besides = [(row, int(row.work[first + 1 : last + 1].min())) for row in lines]
-        start, rest, least = arrival + begin, alone - begin, rate * alone * self.unit
-        work = int(main.work[first + self.proof.ordered : last + 1].sum()) * FINE * ONE**2 * UNIT
-        best: int | None = None
-        later, ordered = 0, others and self.proof.ordered
-        known = [0] * (stop + 1)  # what the others pay at the least, by the slot of the end
 
-        def total(turn: int, cell: int, cells: int) -> int | None:
-            """With the first token in this cell of the slot `turn` (None: too early)."""
-            close, ready, early = turn * slot - (-slot * (cell + 1) // cells), start, 0
-            if ordered:
-                ready = max(start, turn * slot + slot * cell // cells)
-                by = all_by(before, turn, (turn + 1) * slot - close)
-                if by is None or (turn < free and close <= start):
-                    return None
-                early = by
-            tokens = Tokens(self, main, need, each, ready, fees, besides)
-            beyond = Tokens(self, main, FINE * (len(heaviest) - 1), each, ready, {})
-            found: int | None = None
-            for end in range(min(ready // slot, free) if self.objective in SUMS else stop, stop + 1):
-                taken = rate * (max(end * slot, ready) - arrival) * self.unit + early
-                least = min((each for each in (best, found) if each is not None), default=None)
-                if least is not None and taken + later >= least:
-                    break
-                if end < free and (end + 1) * slot < ready + rest:
-                    continue
-                if least is not None and taken + known[end] >= least:
-                    continue
-                paid = tokens.ending(end, rate) if self.objective in SUMS else tokens.by(end, spare)
-                by = 0 if ordered else all_by(before, end, after + spare)
-                if paid is None or by is None:
-                    continue
-                known[end] = max(known[end], paid)
-                paid += taken + by
-                if heaviest[1:] and (least is None or paid < least):
-                    paid += beyond.beyond(end, heaviest)
-                if found is None or paid < found:
-                    self.budget.spend("prices of work", 20 * len(self.prices))
-                    found = paid
-            return found
+class PricedRequest:
+    """V[i]: the least that request i takes and pays, in parts of 1/scale; for max-flow-time, pays `within` it."""
 
-        for turn in range(min(start // slot, free), (stop if ordered else min(start // slot, free)) + 1):
-            if best is not None and rate * (max(start, turn * slot * ordered) + rest - arrival) * self.unit >= best:
+    def __init__(self, slots: PricedWork, i: int, fees: Fees) -> None:
+        self.slots, request, done = slots, slots.instance.requests[i], slots.steps.done
+        first, stop = slots.steps.steps.first[i : i + 2].tolist()
+        last = first if slots.objective == "total-ttft" else stop - 1
+        others = min(first + 1, last)
+        self.arrival, self.sums = request.arrival - slots.origin, slots.objective in SUMS
+        self.after = int(done[last] - done[first])
+        self.rest = self.after if others > first else int(done[last])
+        self.begin = self.arrival + int(done[last]) - self.rest
+        """When the others may begin: `rest` ticks before the end, or more; the first token comes `after` before it."""
+        self.ordered = others > first and slots.proof.ordered
+        self.rate = int(weight(request, slots.objective) * slots.proof.scale) if self.sums else 0
+        due = self.arrival + slots.proof.within
+        self.due = math.inf if self.sums or due > slots.free * slots.slot else due
+        self.stop = slots.free if self.due == math.inf else (due - 1) // slots.slot
+        main, *lines = slots.rows
+        heads = [Tokens(slots, main, FINE, int(main.work[first]), fees)] if others > first else []
+        heads += [Tokens(slots, row, FINE, int(row.work[first]), {}) for row in lines]
+        self.heads = [Cheapest(tokens, self.arrival) for tokens in heads]
+        besides = [(row, int(row.work[others : last + 1].min())) for row in lines if others > first]
+        self.others, self.heavier, self.heaviest = level(slots, main.work[others : last + 1], fees, besides)
+        self.best = math.inf
+        self.known = [0] * (self.stop + 1)
+        """What the others pay, by the slot of the end: no less where they begin later."""
+
+    def takes(self, tick: int) -> int:
+        """Return what the time up to a tick costs."""
+        return self.rate * (tick - self.arrival) * self.slots.unit
+
+    def heads_by(self, tick: float) -> float:
+        """Return what first tokens pay if done by a tick."""
+        return sum(each.by(tick) for each in self.heads)
+
+    def least(self) -> int:
+        """Lemma (order): return the least over the cells of the first token, or what the request takes alone."""
+        slot, free = self.slots.slot, self.slots.free
+        start = min(self.begin // slot, free)
+        for turn in range(start, (self.stop if self.ordered else start) + 1):
+            if self.takes(max(self.begin, turn * slot * self.ordered) + self.rest) >= self.best:
                 break
-            cells = self.proof.cells if ordered and turn < free else 1
-            for cell, many in [(0, 1), *((cell, cells) for cell in range(cells if cells > 1 else 0))]:
-                found = total(turn, cell, many)
-                if found is None or (best is not None and found >= best):
-                    if cell == 0 and many == 1:
-                        break
-                elif many == cells:
-                    best, far = found, (arrival + found // max(1, rate * self.unit)) // slot
-                    later = work * min(self.prices[arrival // slot : far + 2], default=0) if rate else 0
-        return max(best or 0, least)
+            cells = self.slots.proof.cells if self.ordered and turn < free else 1
+            if (found := self.by_cell(turn, 0, 1)) < self.best:
+                for cell in range(cells):
+                    self.best = min(self.best, self.by_cell(turn, cell, cells) if cells > 1 else found)
+        return int(max(self.best if self.best < math.inf else 0, self.takes(self.begin + self.rest)))
+
+    def by_cell(self, turn: int, cell: int, cells: int) -> float:
+        """Return the least with the first token in this of the `cells` of slot `turn`."""
+        if not self.ordered:
+            return self.by_ends(self.begin, None)
+        slot, last = self.slots.slot, turn == self.slots.free
+        since, close = turn * slot + slot * cell // cells, turn * slot - (-slot * (cell + 1) // cells)
+        early = self.heads_by(math.inf if last else close)
+        if early == math.inf or (close <= self.begin and not last):
+            return math.inf
+        return self.by_ends(max(self.begin, since), early)
+
+    def by_ends(self, ready: int, early: float | None) -> float:
+        """Lemma (ends): the least if the others begin at `ready` and first tokens pay `early`, or (None) by the end."""
+        others, heavier, found = Cheapest(self.others, ready), Cheapest(self.heavier, ready), math.inf
+        slot, free = self.slots.slot, self.slots.free
+        for end in range(min(ready // slot, free) if self.sums else self.stop, self.stop + 1):
+            least, taken = min(self.best, found), self.takes(max(end * slot, ready)) + (early or 0)
+            if taken >= least:
+                break
+            close = (end + 1) * slot if end < free else math.inf
+            if close < ready + self.rest or taken + self.known[end] >= least:
+                continue
+            paid = others.ending(end, self.rate) if self.sums else others.by(self.due)
+            heads = self.heads_by(min(close, self.due) - self.after) if early is None else 0
+            if paid + heads == math.inf:
+                continue
+            self.known[end] = max(self.known[end], int(paid))
+            paid += taken + heads
+            if self.heaviest[1:] and paid < least:
+                paid += heavier.beyond(end, self.heaviest)
+            found = min(found, paid)
+        return found
+
+
+def level(
+    slots: PricedWork, work: Integers, fees: Fees, besides: Sequence[tuple[CostLine, int]]
+) -> tuple[Tokens, Tokens, list[int]]:
+    """Lemma (groups): tokens of one work, those with more work, and the sums of what the heaviest have more."""
+    low, high, row = int(work.min()), int(work.max()), slots.rows[0]
+    each = low + (high - low) * slots.proof.level // UNIT
+    need = int(np.minimum(work, each).sum()) * FINE // each if each else len(work) * FINE
+    heaviest = [0, *np.cumsum(-np.sort(each - work[work > each])).tolist()]
+    more = Tokens(slots, row, FINE * (len(heaviest) - 1), each, {})
+    return Tokens(slots, row, need, each, fees, besides), more, heaviest
 
 
 class Tokens:
-    """Parts of tokens of a request, none begun before `begin`: the cheapest speeds for them.
-
-    Each has at least `work` in one row, and in others that of `besides`.
-    """
+    """`need` parts of tokens of a request with this `work` in a row, and in others with that of `besides`."""
 
     def __init__(
-        self, slots: PricedWork, row: CostLine, need: int, work: int, begin: int, fees: Fees,
-        besides: list[tuple[CostLine, int]] | None = None,
+        self, slots: PricedWork, row: CostLine, need: int, work: int, fees: Fees,
+        besides: Sequence[tuple[CostLine, int]] = (),
     ) -> None:  # fmt: skip
-        self.slots, self.row, self.work, self.begin, self.fees = slots, row, work, begin, fees
-        self.besides = [(other.prices, ONE**2 * UNIT * more) for other, more in besides or ()]
-        self.cheapest = Cheapest(need)
-        self.done = min(begin // slots.proof.slot, len(slots.prices) - 1)
-        """Slots before it have been offered."""
-        fastest = max(1 << slots.bits, row.whole, row.fixed + work)
-        fastest = max(fastest, *(other.whole + more for other, more in besides or ((row, 0),)))
-        self.ticks: list[int] = []
-        """Of a token at the end of each piece, in units of 2^-bits."""
-        self.means: list[int] = []
-        """Its payment there at a price of 1, in parts of a tick."""
-        self.squares: list[int] = []
-        """Payment of each piece for a token there, without the fee."""
-        for ratio, after in zip(row.ratios, [*row.ratios[1:], 0], strict=True):
-            ticks = row.fixed * (ratio + after) // (ratio + after - 2 * ONE) if after else 0
-            slowest = max(ticks + 1, fastest)
-            off = -(-work * (ratio - ONE) ** 2 * slowest // row.fixed) if ratio > ONE else 0
-            fee = row.fee
-            square = work * (fee * ONE**2 + (UNIT - fee) * ratio**2)
-            self.ticks.append(max(ticks, fastest))
-            self.squares.append(square)
-            self.means.append(square - (UNIT - fee) * off)
-            if ticks <= fastest:
-                break
+        self.slots, self.row, self.need, self.work, self.fees = slots, row, need, work, fees
+        self.besides = [(other.prices, ONE**2 * UNIT * more) for other, more in besides]
+        fastest = max(1 << slots.bits, row.whole, row.fixed + work, *(other.whole + more for other, more in besides))
+        self.pieces = list(pieces(row, work, fastest))
         self.rooms: dict[int, list[int]] = {}
 
-    def _spend(self, each: int = PIECE) -> None:
-        new, known = len(self.ticks), len(self.cheapest.pieces)
-        work = STEP + PIECE * (new + len(self.besides)) + each * known
-        self.slots.budget.spend("prices of work", work, BYTES * (new + known))
-
-    def _room(self, ticks: int) -> list[int]:
+    def room(self, ticks: int) -> list[int]:
+        """Return how many tokens these ticks have room for, by piece."""
         if ticks not in self.rooms:
-            ends = [-(-(ticks * FINE << self.slots.bits) // each) for each in self.ticks]
+            ends = [-(-(ticks * FINE << self.slots.bits) // piece.ticks) for piece in self.pieces]
             self.rooms[ticks] = [after - before for before, after in pairwise([0, *ends])]
         return self.rooms[ticks]
 
-    def _left(self, slot: int) -> int:
-        return min(self.slots.proof.slot, (slot + 1) * self.slots.proof.slot - self.begin)
-
-    def _fee(self, slot: int) -> int:
+    def fee(self, slot: int) -> int:
+        """Return what a token pays in a slot besides for its work in the row."""
         return self.fees.get(slot, 0) + sum(prices[slot] * each for prices, each in self.besides)
 
-    def _offer(self, slot: int, ticks: int) -> Iterator[tuple[int, int]]:
-        price, fee = self.row.prices[slot], self._fee(slot)
-        for each, room in zip(self.squares, self._room(ticks), strict=True):
-            yield price * each + fee, room
 
-    def _pass(self, slot: int) -> None:
-        while self.done < slot:
-            self._spend(len(self.ticks))
-            self.cheapest.add(self._offer(self.done, self._left(self.done)))
-            self.done += 1
+class Piece(NamedTuple):
+    """A piece of the speeds of a token: up to one at which it takes `ticks`, in units of 2^-bits.
 
-    def by(self, end: int, rest: int) -> int | None:
-        """Return the payment if done `rest` ticks before slot `end` is over (None: too early)."""
-        slot = self.slots.proof.slot
-        last = end - rest // slot
-        if end == len(self.slots.prices) - 1:
+    At a price of 1 a token pays `square` in the piece alone, and `mean` if it has that speed all the time.
+    """
+
+    ticks: int
+    square: int
+    mean: int
+
+
+def pieces(row: CostLine, work: int, fastest: int) -> Iterator[Piece]:
+    """Lemma (slots): yield the pieces in which the tangents of the `ratios` are highest, the slowest first."""
+    for ratio, after in zip(row.ratios, [*row.ratios[1:], 0], strict=True):
+        ticks = row.fixed * (ratio + after) // (ratio + after - 2 * ONE) if after else 0
+        slowest = max(ticks + 1, fastest)
+        off = -(-work * (ratio - ONE) ** 2 * slowest // row.fixed) if ratio > ONE else 0
+        square = work * (row.fee * ONE**2 + (UNIT - row.fee) * ratio**2)
+        yield Piece(max(ticks, fastest), square, square - (UNIT - row.fee) * off)
+        if ticks <= fastest:
+            return
+
+
+class Cheapest:
+    """The cheapest pieces (price, room) for tokens, none begun before `begin`, in the slots before `done`."""
+
+    def __init__(self, tokens: Tokens, begin: int) -> None:
+        self.tokens, self.slots, self.need, self.begin = tokens, tokens.slots, tokens.need, begin
+        self.done, self.room, self.paid = min(begin // self.slots.slot, self.slots.free), 0, 0
+        self.pieces: list[tuple[int, int]] = []
+
+    def by(self, tick: float) -> float:
+        """Return the payment if done by a tick."""
+        if tick > self.slots.free * self.slots.slot:
             return 0
-        if last < self.begin // slot:
-            return None
+        last = int(tick - 1) // self.slots.slot
+        if last < self.begin // self.slots.slot:
+            return math.inf
         self._pass(last)
         self._spend()
-        return self.cheapest.least(self._offer(last, max(0, self._left(last) - rest % slot)))
+        return self._least(self._offer(last, self._ticks(last, tick)))
 
-    def ending(self, end: int, rate: int) -> int | None:
+    def ending(self, end: int, rate: int) -> float:
         """Return the payment if the last is done in slot `end`, whose ticks before that cost `rate`."""
         self._pass(end)
         self._spend()
-        price, rate = self.row.prices[end], rate * ONE**2 * UNIT
-        least = min(rate * ticks + price * mean for ticks, mean in zip(self.ticks, self.means, strict=True))
-        least += self._fee(end)
-        room = self.cheapest.need if end == len(self.slots.prices) - 1 else sum(self._room(self._left(end)))
-        return self.cheapest.least([(least, room)])
+        price, rate = self.tokens.row.prices[end], rate * ONE**2 * UNIT
+        least = min(rate * piece.ticks + price * piece.mean for piece in self.tokens.pieces) + self.tokens.fee(end)
+        room = self.need if end == self.slots.free else sum(self.tokens.room(self._ticks(end)))
+        return self._least([(least, room)])
 
     def beyond(self, end: int, heaviest: list[int]) -> int:
-        """Return what work beyond `work` pays by the end of a slot, in the cheapest pieces.
-
-        `heaviest` are its sums over the heaviest tokens.
-        """
-        if end == len(self.slots.prices) - 1 or not self.work:
+        """Return what work beyond theirs pays by the end of a slot: `heaviest` are its sums over the heaviest."""
+        if end == self.slots.free or not self.tokens.work:
             return 0
         self._pass(end + 1)
         self._spend()
         paid = n = before = 0
-        for price, room in self.cheapest.pieces:
-            n = min(n + room, self.cheapest.need)
+        for price, room in self.pieces:
+            n = min(n + room, self.need)
             upto = heaviest[-(-n // FINE)]
             paid, before = paid + price * (upto - before), upto
-        return paid * FINE // self.work
+        return paid * FINE // self.tokens.work
 
+    def _spend(self, each: int = Work.piece) -> None:
+        new, known = len(self.tokens.pieces), len(self.pieces)
+        work = Work.price_slot + Work.piece * (new + len(self.tokens.besides)) + each * known
+        self.slots.budget.spend("prices of work", work, 300 * (new + known))
 
-def all_by(tokens: list[Tokens], end: int, rest: int) -> int | None:
-    """Return the sum of `Tokens.by`."""
-    paid = [each.by(end, rest) for each in tokens]
-    return None if None in paid else sum(filter(None, paid))
+    def _ticks(self, slot: int, tick: float = math.inf) -> int:
+        """Return the ticks for them in a slot, up to a tick."""
+        return max(0, int(min(tick, (slot + 1) * self.slots.slot)) - max(self.begin, slot * self.slots.slot))
 
+    def _offer(self, slot: int, ticks: int) -> Iterator[tuple[int, int]]:
+        price, fee = self.tokens.row.prices[slot], self.tokens.fee(slot)
+        for piece, room in zip(self.tokens.pieces, self.tokens.room(ticks), strict=True):
+            yield price * piece.square + fee, room
 
-class Cheapest:
-    """The cheapest pieces (price, room) with room for what is needed."""
+    def _pass(self, slot: int) -> None:
+        while self.done < slot:
+            self._spend(len(self.tokens.pieces))
+            self._add(self._offer(self.done, self._ticks(self.done)))
+            self.done += 1
 
-    def __init__(self, need: int) -> None:
-        self.need, self.room, self.paid = need, 0, 0
-        self.pieces: list[tuple[int, int]] = []
-
-    def add(self, pieces: Iterable[tuple[int, int]]) -> None:
+    def _add(self, pieces: Iterable[tuple[int, int]]) -> None:
         """Take in pieces of increasing prices, and forget what is not needed."""
         for price, room in pieces:
             if self.room >= self.need and price >= self.pieces[-1][0]:
@@ -413,8 +387,8 @@ class Cheapest:
                 self.room -= room
                 self.paid -= last * room
 
-    def least(self, others: Iterable[tuple[int, int]]) -> int | None:
-        """Return the least payment with `others`, of increasing prices, besides (None: too little room)."""
+    def _least(self, others: Iterable[tuple[int, int]]) -> float:
+        """Return the least payment with `others`, of increasing prices, besides."""
         short, paid, place = self.need - self.room, self.paid, len(self.pieces) - 1
         price, room = self.pieces[place] if self.pieces else (0, 0)
         if short < 0:
@@ -428,4 +402,4 @@ class Cheapest:
                 if not room:
                     place -= 1
                     price, room = self.pieces[place] if place >= 0 else (0, 0)
-        return None if short else paid
+        return math.inf if short else paid

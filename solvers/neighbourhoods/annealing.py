@@ -1,10 +1,10 @@
 """Better schedules by destroy and repair (`docs/arc_flow.md`)."""
 
-import time
 from collections.abc import Iterator
 
 import numpy as np
 
+from bounds.clock import MOVE, now, spend
 from kvcore.errors import BadInput
 from kvcore.instance import Instance
 from kvcore.metrics import objective_value
@@ -82,10 +82,10 @@ class Annealing:
             hot = cold
             self._soften(soft * seconds, rounds and int(soft * rounds))
             seconds, rounds = (1 - soft) * seconds, rounds and rounds - int(soft * rounds)
-        for now, share, then in steps(seconds, rounds):
+        for moves, share, then in steps(seconds, rounds):
             if target is not None and self.value() <= target + 1e-6:
                 break
-            self._anneal(now, hot * (cold / hot) ** share, hot * (cold / hot) ** then)
+            self._anneal(moves, hot * (cold / hot) ** share, hot * (cold / hot) ** then)
 
     def _insert_anew(self) -> None:
         t, least = self.arrays, self._cost(self.plan, self.count)
@@ -103,8 +103,8 @@ class Annealing:
     def _soften(self, seconds: float, rounds: int | None) -> None:
         soft = Soft(self.arrays, self.plan, self.slots)
         soft.run(0, 0.0, 0.0)
-        for now, share, then in steps(seconds, rounds):
-            soft.run(now, share, then)
+        for moves, share, then in steps(seconds, rounds):
+            soft.run(moves, share, then)
         order, release = soft.order()
         t, room = self.arrays, self.arrays.room(self.slots)
         plan, count = np.zeros_like(self.plan), np.zeros_like(self.count)
@@ -128,9 +128,10 @@ def steps(seconds: float, rounds: int | None) -> Iterator[tuple[int, float, floa
     if rounds is not None:
         yield rounds, 0.0, 1.0
         return
-    began, made, now, look = time.monotonic(), 0, 1_000, 0.2
-    while (passed := time.monotonic() - began) < seconds:
+    began, made, moves, look = now(), 0, 1_000, 0.2
+    while (passed := now() - began) < seconds:
         if passed:  # a coarse clock may not have moved
-            now = int(made / passed * min(look, seconds - passed)) + 1
-        yield now, passed / seconds, min(1.0, (passed + look) / seconds)
-        made += now
+            moves = int(made / passed * min(look, seconds - passed)) + 1
+        spend(MOVE * moves)
+        yield moves, passed / seconds, min(1.0, (passed + look) / seconds)
+        made += moves

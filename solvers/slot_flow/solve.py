@@ -1,10 +1,10 @@
 """Prices, better schedules, fixing, and CP-SAT, in turns."""
 
-import time
 from contextlib import suppress
 from dataclasses import dataclass
 from fractions import Fraction
 
+from bounds.clock import now
 from bounds.slot_solver import OutOfTime, SlotSolver
 from bounds.task import Task
 from bounds.tuning import Options, option
@@ -49,8 +49,8 @@ class SlotFlow:
         if reason := too_large(job.instance):
             raise BadInput(reason)
         self.job, self.send, self.turns, self.options = job, send, 0, FlowOptions.given()
-        self.started = time.monotonic()
-        self.deadline = self.started + job.time_limit
+        self.started = now()
+        self.deadline = self.started + job.threads * job.time_limit
         self.unit = scale_of(job.instance.requests, job.objective)
         self.best, self.bounds = Incumbent(job.instance, job.objective), Bounds()
         self.cutoff = 2**62 if job.upper_bound is None else int(job.upper_bound * self.unit)
@@ -86,8 +86,8 @@ class SlotFlow:
 
     @property
     def time_left(self) -> float:
-        """Seconds until time is up."""
-        return max(0.0, self.deadline - time.monotonic())
+        """Processor seconds until time is up, for each thread."""
+        return max(0.0, self.deadline - now()) / self.job.threads
 
     def _prove(self, bound: int) -> bool:
         if self.bounds.take(self._value(bound), "solver", self.job.label):
@@ -121,11 +121,11 @@ class SlotFlow:
         """Search flows of the job's instance, or of one that allows more, in turns with repairs."""
         if self.is_done():
             return
-        end, effort, is_over = time.process_time() + self.time_left, self.options.effort, False
+        end, effort, is_over = now() + self.time_left, self.options.effort, False
         local = LocalGraphs(instance, self.job.objective, paced=instance is not self.job.instance)
         solver = SlotSolver(Task(instance, self.job.objective, end, None, end), seed=self.job.seed, local=local)
         solver.root = solver.first_prices(self.cutoff)
-        seconds = 0.03 * len(instance.requests) + time.monotonic() - self.started
+        seconds = 0.03 * len(instance.requests) + now() - self.started
         self._improve(min(seconds, 0.1 * self.time_left))
         rounds = 300 if solver.root is None else 15  # from no prices, or from those without a target
         while not is_over and not self.is_done():

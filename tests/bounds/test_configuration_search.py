@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import solvers
-from bounds.configurations import climb, proofs
+from bounds.configurations import Layers, StartSolver, climb, proofs
 from bounds.task import Proposal, Task
 from kvcore import objective_value, verify_schedule
 from kvcore.certificates import Certificate, Configurations, InvalidCertificate, certify, verify_certificate
@@ -88,13 +88,14 @@ def test_a_beam_proves_nothing_and_finds_a_schedule():
     instance = builtin_instance(FAMILY)
     *_, proof = proofs(instance, FLOW, float("inf"))
     search = proof.search(instance, FLOW, Budget())
-    assert not search.run(500, 10**6, beam=1).proved
-    assert search.run(700, 10**6, beam=5).cost < 700
+    assert StartSolver(Task(instance, FLOW), proof).search(500, 10**6, beam=True).proof is None
+    assert search.run(500, 10**6, Layers(search, 1).look).cost is None
+    assert search.run(700, 10**6, Layers(search, 5).look).cost < 700
     assert search.run(626, 10**6).proved
 
 
 def test_a_layer_that_is_too_large_ends_the_search(monkeypatch):
-    monkeypatch.setattr(module, "MOST_LAYER", 3)
+    monkeypatch.setattr("kvcore.certificates.budget.Most.layer", 3)
     instance = builtin_instance(FAMILY)
     proof = priced(instance, FLOW, random.Random(1), 600)
     with pytest.raises(InvalidCertificate, match="does not end within"):

@@ -80,8 +80,8 @@ def test_shares_begin_no_proof_that_would_not_end_by_the_deadline(monkeypatch):
     list(propose_shares(Task(TIGHT, FLOW, float("inf"))))
     assert len(evaluated) > 2
     evaluated.clear()
-    monkeypatch.setattr("bounds.shares.time", Clock())  # an evaluation takes a second, and so does each look
-    list(propose_shares(Task(TIGHT, FLOW, 4)))
+    monkeypatch.setattr("bounds.clock.time", Clock())  # an evaluation takes a second, and so does each look
+    list(propose_shares(Task(TIGHT, FLOW, 6)))
     assert len(evaluated) == 2
 
 
@@ -92,8 +92,8 @@ def declines(task):
 class Told(Way):
     """A way that yields what it is told."""
 
-    def __init__(self, name, proposals, *, slows=False):
-        super().__init__(name, SOLVERS["bound"], "certificate", slows=slows)
+    def __init__(self, name, proposals, *, slows=False, plans=False):
+        super().__init__(name, SOLVERS["bound"], "certificate", slows=slows, plans=plans)
         object.__setattr__(self, "proposals", proposals)
 
 
@@ -105,25 +105,55 @@ def test_methods_that_do_not_apply_get_no_time(monkeypatch):
         given.append(task.deadline)
 
     ways = [Told("a", measure), Told("b", declines), Told("c", measure), Told("d", declines)]
-    monkeypatch.setattr("solvers.dual_bound.time", SimpleNamespace(process_time=lambda: 0))  # it stands still
+    monkeypatch.setattr("bounds.clock.time", SimpleNamespace(process_time=lambda: 0))  # it stands still
     assert [rung.why_not for rung in rungs(TIGHT, FLOW, ways, time_limit=100)] == ["", "not here", "", "not here"]
-    assert given == [50, 100]
+    assert given == [12.5, 25]
 
 
 @pytest.mark.parametrize(("steps", "seen"), [((10, 20, 30), 3), ((10, 11, 30), 2), ((40, 40, 40), 3)])
 def test_a_method_that_cannot_reach_what_is_known_ends(monkeypatch, steps, seen):
-    made = []
+    """In its second turn: the first step takes more than the first quarter of the time."""
+    made, now = [], [0]
 
     def rise(task):
         for value in steps:
+            now[0] += 10 if made else 30
             made.append(value)
             yield Proposal(Alone(), value)
 
     ways = [Told("known", lambda task: iter([Proposal(Alone(), 35)])), Told("rising", rise, slows=True)]
-    monkeypatch.setattr("solvers.dual_bound.time", Clock())
-    *_, last = rungs(TIGHT, FLOW, ways, time_limit=30)
+    monkeypatch.setattr("bounds.clock.time", SimpleNamespace(process_time=lambda: now[0]))
+    *_, last = rungs(TIGHT, FLOW, ways, time_limit=100)
     assert last.bound == max(steps[:seen])
     assert made == list(steps[:seen])
+
+
+def test_every_method_has_a_turn_in_the_first_quarter_and_the_best_has_what_others_leave(monkeypatch):
+    """`slow` would take all the time, `late` all that is left; a method that plans begins anew."""
+    now, turns = [0.0], []
+
+    def slow(value, name):
+        def propose(task):
+            while not task.is_over():
+                now[0] += 1
+                yield Proposal(Alone(), value)
+            turns.append((name, now[0]))
+
+        return propose
+
+    def planned(task):
+        now[0] = max(now[0], task.deadline)
+        turns.append(("planned", now[0]))
+        yield Proposal(Alone(), 30)
+
+    ways = [Told("best", slow(40, "best"), slows=True), Told("late", slow(20, "late"), slows=True),
+            Told("planned", planned, slows=True, plans=True)]  # fmt: skip
+    monkeypatch.setattr("bounds.clock.time", SimpleNamespace(process_time=lambda: now[0]))
+    made = list(rungs(TIGHT, FLOW, ways, time_limit=120))
+    assert [(rung.method, rung.bound) for rung in made[:3]] == [("best", 40), ("late", 20), ("planned", 30)]
+    assert [rung.method for rung in made[3:]] == ["late", "planned", "best"]
+    assert turns[0] == ("planned", 30.0)
+    assert made[-1].seconds > 40
 
 
 def test_ctrl_c_in_a_check_that_then_fails_leaves_the_methods_before(monkeypatch):

@@ -19,7 +19,7 @@ from kvcore.certificates import Alone, InvalidCertificate, PricedLine, Speed, ve
 from kvcore.certificates.budget import Budget
 from kvcore.certificates.certificate import rounded
 from kvcore.certificates.shares import UNIT
-from kvcore.certificates.speed import FINE, PricedWork, Tokens
+from kvcore.certificates.speed import FINE, Cheapest, PricedWork, Tokens
 from kvcore.errors import BadInput
 from kvcore.metrics import SUMS
 from tests.support.drawer import BUSY, PROFILES, draw_instance
@@ -106,7 +106,7 @@ def test_no_bound_exceeds_an_optimum():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("start", few(range(100, 340, 20), 12))
+@pytest.mark.parametrize("start", few(range(100, 180, 20), 4))
 def test_no_bound_exceeds_any_of_many_optima(start):
     assert above(all_cases(range(start, start + 20), 400), 20) == []
 
@@ -122,7 +122,7 @@ def test_no_bound_exceeds_a_largest_flow_time():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("start", few(range(100, 340, 20), 12))
+@pytest.mark.parametrize("start", few(range(100, 180, 20), 4))
 def test_no_bound_exceeds_any_of_many_largest_flow_times(start):
     for k, (instance, _, optimum) in enumerate(longest_cases(range(start, start + 20), 400)):
         assert [proof for proof in proofs(instance, LONGEST, k, 20) if holds(proof, instance, optimum)] == []
@@ -160,37 +160,40 @@ SOURCE = Path(checker.__file__).read_text(encoding="utf-8")
 MUTANTS = {
     "the last price goes on for ever": ("(*proof.price, 0)", "(*proof.price, (0, *proof.price)[-1])"),
     "all of the fixed part counts twice": ("2**self.bits * (UNIT - proof.shared) / UNIT", "2**self.bits"),
-    "the other tokens begin too late": ("each, ready, fees, besides)", "each, ready + rest, fees, besides)"),
-    "the first token is early enough by a slot": ("last = end - rest // slot", "last = end - rest // slot - 1"),
-    "the slot of the first token ends too early": ("self._left(last) - rest % slot", "1"),
-    "the last slot counts whole": ("max(end * slot, ready) - arrival", "max(end * slot + slot, ready) - arrival"),
-    "time in the last slot counts twice": ("rate * ticks + price", "2 * rate * ticks + price"),
-    "work in the last slot counts twice": ("+ price * mean", "+ 2 * price * mean"),
-    "the dearest token for all": ("= whole * FINE // each if each else", "= FINE * len(decodes) if each else"),
-    "tangents above the curve": ("(UNIT - fee) * ratio**2)", "(UNIT - fee) * ratio**3 // ONE)"),
+    "the other tokens begin too late": ("Cheapest(self.others, ready)", "Cheapest(self.others, ready + self.rest)"),
+    "the first token is early enough by a slot": (
+        "last = int(tick - 1) // self.slots.slot",
+        "last = int(tick - 1) // self.slots.slot - 1",
+    ),
+    "the slot of the first token ends too early": ("self._ticks(last, tick))", "1)"),
+    "the last slot counts whole": ("self.takes(max(end * slot, ready))", "self.takes(max(end * slot + slot, ready))"),
+    "time in the last slot counts twice": ("rate * piece.ticks + price", "2 * rate * piece.ticks + price"),
+    "work in the last slot counts twice": ("+ price * piece.mean", "+ 2 * price * piece.mean"),
+    "the dearest token for all": ("= int(np.minimum(work, each).sum()) * FINE // each if", "= FINE * len(work) if"),
+    "tangents above the curve": ("(UNIT - row.fee) * ratio**2)", "(UNIT - row.fee) * ratio**3 // ONE)"),
     "pieces end too early": ("ticks = row.fixed * (", "ticks = 9 * row.fixed * ("),
     "too little room": ("ticks * FINE <<", "ticks * FINE // 2 <<"),
-    "no batch is that slow": ("row.fixed + work)", "2 * row.fixed + work)"),
-    "alone takes a tick more": ("rate * alone * self.unit", "rate * (alone + 1) * self.unit"),
+    "no batch is that slow": ("row.fixed + work, *", "2 * row.fixed + work, *"),
+    "alone takes a tick more": ("self.takes(self.begin + self.rest)", "self.takes(self.begin + self.rest + 1)"),
     "fees add up to more": ("* each // sums[slot]", "* each // max(row)"),
     "fees of those alike count once": ("+= len(same) * each", "+= each"),
-    "fees besides all that is paid by speed": ("+ (UNIT - fee) * ratio", "+ UNIT * ratio"),
+    "fees besides all that is paid by speed": ("+ (UNIT - row.fee) * ratio", "+ UNIT * ratio"),
     "slots a tick too short": (
         "Fraction(self.slot * prices",
         "Fraction((self.slot - 1) * prices",
     ),
     "prices of other lines are free": ("self.price) + sum(sum(line.price) for line in self.lines)", "self.price)"),
     "first tokens pay twice in a line": (
-        "int(row.work[first]), arrival, {})",
-        "2 * int(row.work[first]), arrival, {})",
+        "int(row.work[first]), {})",
+        "2 * int(row.work[first]), {})",
     ),
     "other tokens pay twice in a line": ("(other.prices, ONE**2", "(other.prices, 2 * ONE**2"),
-    "too early ends are none": ("* slot < ready + rest:", "* slot < ready + 2 * rest:"),
-    "the first token comes a slot early": ("all_by(before, turn, ", "all_by(before, turn - 1, "),
+    "too early ends are none": ("close < ready + self.rest", "close < ready + 2 * self.rest"),
+    "the first token comes a slot early": ("math.inf if last else close", "math.inf if last else close - slot"),
     "the others begin a slot after the first": ("turn * slot + slot * cell", "turn * slot + slot + slot * cell"),
     "the others begin a cell after the first": ("slot + slot * cell //", "slot + slot * (cell + 1) //"),
     "the first token comes a cell early": ("(-slot * (cell + 1)", "(-slot * cell"),
-    "others that begin later pay twice": ("max(known[end], paid)", "9 * paid"),
+    "others that begin later pay twice": ("max(self.known[end], int(paid))", "9 * int(paid)"),
     "pieces that are needed are forgotten": ("self.pieces[-1][1] >= self.need", "self.pieces[-1][1] >= self.need // 2"),
     "dear pieces stay where the last slot is cheaper": ("while more and place >= 0 and", "while False and"),
 }
@@ -215,11 +218,11 @@ LONGEST_KNOWN = [
 ]
 """With optima: there is as much room as work, or little more."""
 LONGEST_MUTANTS = {
-    "due a slot early": ("-due % slot", "slot"),
-    "due at half of the time": ("arrival + self.proof.within)", "arrival + self.proof.within // 2)"),
+    "due a slot early": ("else due\n", "else due - slots.slot\n"),
+    "due at half of the time": ("+ slots.proof.within", "+ slots.proof.within // 2"),
     "prices that are just met": ("if above <= 0:", "if above < 0:"),
-    "a tick of the last slot": ("else tokens.by(end, spare)", "else tokens.by(end, slot - 1)"),
-    "the first token at once": ("(before, end, after + spare)", "(before, end, due - arrival + rest - alone)"),
+    "a tick of the last slot": ("else others.by(self.due)", "else others.by(self.stop * slot + 1)"),
+    "the first token at once": ("self.due) - self.after", "self.due) - (self.due - self.begin)"),
 }
 
 
@@ -306,11 +309,11 @@ def test_the_heaviest_tokens_grow_in_the_cheapest_slots():
     slots = PricedWork(GROWING, Speed(functions=(UNIT, 0), slot=10, scale=1, price=prices), FLOW, Budget())
     heaviest = [sum(excess[:k]) << slots.bits for k in range(4)]
     for end in range(2, 5):
-        tokens = Tokens(slots, slots.rows[0], 3 * FINE, 10 << slots.bits, 0, {})
+        tokens = Tokens(slots, slots.rows[0], 3 * FINE, 10 << slots.bits, {})
         orders = permutations(prices[: end + 1], 3)
         least = min(sum(price * more for price, more in zip(order, excess, strict=True)) for order in orders)
-        assert tokens.beyond(end, heaviest) == least * slots.unit
-    assert tokens.beyond(len(prices), heaviest) == 0
+        assert Cheapest(tokens, 0).beyond(end, heaviest) == least * slots.unit
+    assert Cheapest(tokens, 0).beyond(len(prices), heaviest) == 0
 
 
 def test_a_small_batch_pays_more():

@@ -16,11 +16,11 @@ import pytest
 
 from formulations import PYOMO, make
 from kvcore import Instance, Machine, Request, Segment, Slo, objective_value, verify_schedule
-from kvcore.certificates.events import find
 from solvers import milp
 from solvers.exact import exact
 from solvers.matrix import MatrixModel
 from solvers.messages import Bound, Found, SolveJob
+from tests.support.boundaries import find
 from tests.support.differential import COVERING, MADE, TRAITS, Question, questions, traits
 from tests.support.exhaustive import exhaustive_optimum
 from tests.support.few import ALL, few

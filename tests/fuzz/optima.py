@@ -21,6 +21,7 @@ from solvers.messages import Bound, Found, SolveJob
 from solvers.ways import WAYS
 from tests.fuzz.case import Case, Part, Skip, Wrong
 from tests.fuzz.draw import AIMED, CORNERS, NEEDED, SCALE, objective, tiny, traits, untwinned
+from tests.support.boundaries import outcome
 from tests.support.exhaustive import exhaustive_optimum, least_percentile
 from tests.support.random_schedules import random_schedule
 
@@ -102,10 +103,10 @@ def by_exact(case: Case, value: Value, seen: Counter[str], draw: Random) -> None
     search.run()
     with mock.patch(*OFF[off]):
         without = EventSearch(case.instance, case.objective, ENOUGH)
-        other = without.run()
+        other = outcome(without)
     expect(f"events without {off}", case, other.schedule, other.bound, value, proved=other.is_over)
     seen[f"reduction {off} off"] += 1
-    seen[f"reduction {off} prunes"] += without.frontier.count.tolist() != search.frontier.count.tolist()
+    seen[f"reduction {off} prunes"] += without.frontier.labels.count.tolist() != search.frontier.labels.count.tolist()
 
 
 def by_every_tick(case: Case, value: Value, seen: Counter[str], *, every_tick: bool) -> None:

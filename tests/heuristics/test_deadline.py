@@ -2,7 +2,10 @@
 
 from functools import partial
 
+import numpy as np
+
 from heuristics import get_policy, trace_policy
+from heuristics.policies.deadline import Deadline
 from kvcore import Cost, CostFunction
 from kvcore.metrics import objective_value
 from tests.support import served as support
@@ -23,6 +26,24 @@ def test_the_latest_to_end_goes_first_with_the_next_that_waits():
 def test_a_far_target_makes_batches_long():
     trace = served("deadline:flow=1000,token=1", (0, 1, 1), (0, 1, 1), (0, 1, 3))
     assert work(trace) == [{"R0": 1, "R1": 1, "R2": 1}, {"R2": 1}, {"R2": 1}]
+
+
+ROOFLINE = Cost((CostFunction(busy=8, decode_kv=1), CostFunction(tokens=2)))
+"""Weights of 8 ticks and the KV that is read, beside 2 ticks a token."""
+
+
+def test_up_to_the_knee_all_decode_and_prefill_goes_by_the_latest_end():
+    """Four tokens for the weights: the longer of two first; beside its decode (8 + 4 ticks) go five tokens."""
+    trace = served("deadline:token=50", (0, 6, 1), (0, 4, 3), cost=ROOFLINE)
+    assert work(trace) == [{"R1": 4}, {"R1": 1, "R0": 5}, {"R1": 1, "R0": 1}]
+
+
+def test_a_request_that_is_set_aside_is_the_last():
+    """R0 has most left, and would be the first (`deadline:token=4` alone gives it the first batch)."""
+    for cost in (COST, ROOFLINE):
+        for factors, first in ((None, "R0"), (np.array([0.0, 1.0]), "R1")):
+            trace = served(Deadline(token=4, factors=factors), (0, 4, 9), (0, 4, 1), cost=cost)
+            assert next(iter(work(trace)[0])) == first
 
 
 def test_calls_to_come_count():

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import csv
+import json
 import shutil
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -97,3 +100,42 @@ def test_each_command_once(command: str, tmp_path: Path, monkeypatch: pytest.Mon
     kvbound("simulate", "mars-figure1", "--policy", "fcfs", "--schedule", "fcfs.json")
     done = kvbound(*command.split(), *COMMANDS[command].split(), code=CODES.get(command, 0))
     assert "PyTorch" in done.stderr if command in NEED_TORCH else done.stdout
+
+
+def test_solve_starts_from_a_file_or_a_policy_and_logs_each_event(tmp_path):
+    schedule, log = tmp_path / "s.json", tmp_path / "log.jsonl"
+    kvbound("simulate", "mars-figure1", "--policy", "fcfs", "--schedule", schedule)
+    for start in (schedule, "fcfs"):
+        kvbound("solve", "mars-figure1", "--from", start, "--log", log, "--json", "-")
+        events = [json.loads(line) for line in log.read_text().splitlines()]
+        assert {"bound", "value", "start", "end"} == {each["event"] for each in events}
+        assert getattr(start, "name", start) in [each.get("by") for each in events]
+    kvbound("solve", "mars-figure1", "--handling", "free", "--from", schedule, code=2)
+
+
+def test_compare_and_simulate_write_tables(tmp_path, monkeypatch):
+    for command in (("simulate", "mars-figure1", "--policy", "fcfs,sjf"), ("compare", "mars-figure1")):
+        kvbound(*command, "--csv", tmp_path / "rows.csv")
+        rows = list(csv.DictReader((tmp_path / "rows.csv").open()))
+        assert rows[0]["policy"] == "fcfs"
+        assert float(rows[0]["value_seconds"]) == 35
+    assert rows[-1]["label"] == "optimum, free"
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    monkeypatch.setitem(sys.modules, "fastparquet", None)
+    done = kvbound("simulate", "mars-figure1", "--policy", "fcfs", "--csv", tmp_path / "rows.parquet", code=4)
+    assert "parquet needs pyarrow, which is not installed: pip install pyarrow" in done.stderr
+
+
+def test_a_signal_that_comes_while_solve_loads_leaves_a_schedule(tmp_path):
+    """SIGTERM comes as soon as the command hears signals, long before there is an instance."""
+    code = (
+        "import os, signal, sys, kvbound.cli as cli\n"
+        "sys.argv = ['kvbound', 'solve', 'hindsight-benchmark:seed=2', '--json', '-']\n"
+        "run = cli._run\n"
+        "cli._run = lambda: [os.kill(os.getpid(), signal.SIGTERM), run()][1]\n"
+        "cli.main()\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 130, done.stderr
+    row = json.loads(done.stdout)
+    assert (row["status"], row["stopped"]) == ("feasible", "interrupted")

@@ -119,7 +119,7 @@ def test_limits_may_be_null_and_nothing_else_may() -> None:
 
 def test_words_are_among_those_known() -> None:
     bad(changed("format", to="kvbound-schedule"), "format: must be 'kvbound-instance'")
-    bad(changed("version", to=2), "version: must be less than or equal to 1 (it is 2)")
+    bad(changed("version", to=3), "version: must be less than or equal to 2 (it is 3)")
     bad(changed("requests", 0, "segments", 0, "call", "handling", to="keep"), "or 'free' (it is \"keep\")")
 
 

@@ -1,17 +1,11 @@
 """Certificates of configurations: never above the optimum, and refused where wrong."""
 
-import random
-
 import numpy as np
 import pytest
 
 from kvcore.certificates import (
-    Certificate,
     Configurations,
     InvalidCertificate,
-    certify,
-    configurations,
-    verify_certificate,
 )
 from kvcore.certificates.budget import Budget
 from kvcore.certificates.running import Running, TooMany
@@ -37,20 +31,6 @@ def random_proof(instance, objective, draw, memory=True):
         memory=tuple(draw.choice((0, 0, 1, 3)) for _ in range(draw.randint(0, 12) * memory)),
         starts=tuple(price[first[r.id]] for r in instance.requests),
     )
-
-
-@pytest.mark.parametrize("online", [False, True])
-def test_no_prices_prove_more_than_the_optimum(online):
-    draw = random.Random(1)
-    close = 0
-    for seed in range(60):
-        objective = OBJECTIVES[seed % (2 if online else 3)]
-        instance = rigid(seed, online=online)
-        optimum = exhaustive_optimum(instance, objective, max_states=300_000)[0]
-        bounds = [random_proof(instance, objective, draw).value(instance, objective) for _ in range(30)]
-        assert max(bounds) <= optimum
-        close += max(bounds) >= 0.8 * optimum
-    assert close > 30
 
 
 def test_the_configurations_are_those_that_can_run_at_once():
@@ -81,30 +61,6 @@ def test_memory_prices_are_paid_by_requests_outside():
     assert exhaustive_optimum(instance, FLOW)[0] == 6
 
 
-def test_a_mutated_certificate_never_verifies_above_the_optimum():
-    draw = random.Random(5)
-    refused = 0
-    for seed in range(12):
-        instance = rigid(seed, requests=(2, 4))
-        optimum = exhaustive_optimum(instance, FLOW, max_states=300_000)[0]
-        good = certify(instance, FLOW, random_proof(instance, FLOW, draw))
-        assert verify_certificate(instance, Certificate.model_validate_json(good.to_json())) == good.value
-        for _ in range(20):
-            data = good.model_dump(mode="json")
-            field = draw.choice(("memory", "starts", "scale", "bound"))
-            if field == "bound":
-                data["bound"] = str(int(data["bound"]) + draw.randint(1, 9))
-            elif field == "scale":
-                data["proof"]["scale"] = draw.randint(1, 9)
-            else:
-                data["proof"][field] = [draw.choice((v, 0, draw.randint(0, 99))) for v in data["proof"][field]]
-            try:
-                assert verify_certificate(instance, Certificate.model_validate(data, strict=False)) <= optimum
-            except InvalidCertificate:
-                refused += 1
-    assert 40 < refused < 240
-
-
 @pytest.mark.parametrize(
     ("proof", "why"),
     [
@@ -130,7 +86,7 @@ def test_instances_that_are_not_rigid_or_too_large_are_refused(monkeypatch):
     chunked = make(request("A", 2, 2), memory=4, **(RIGID | {"chunked": True}))
     with pytest.raises(InvalidCertificate, match="configurations is not proved with chunked"):
         Configurations(memory=(), starts=(None,)).value(chunked, FLOW)
-    monkeypatch.setattr(configurations, "MOST", 100_000)
+    monkeypatch.setattr("kvcore.certificates.budget.Most.configurations", 100_000)
     large = builtin_instance("hindsight:n=60,M=200,P=50,seed=0")
     with pytest.raises(InvalidCertificate, match="too much can run together"):
         Configurations(memory=(), starts=(100,) * 60).value(large, FLOW)

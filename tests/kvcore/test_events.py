@@ -1,10 +1,7 @@
 """The search over batch boundaries: true wherever it stops, cheap to refuse, and optimal where it ends."""
 
-import importlib.util
 import random
-import sys
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
@@ -13,18 +10,20 @@ from bounds.events import joint_states, refused
 from kvcore import OBJECTIVES, BadInput, CostFunction, Machine, objective_value, verify_schedule
 from kvcore.certificates import Alone, Events, InvalidCertificate, verify_certificate
 from kvcore.certificates import events as core
-from kvcore.certificates.events import EventSearch, find
+from kvcore.certificates.events import EventSearch
 from kvcore.files import parse, read_instance
 from kvcore.instance import Slo
 from kvcore.schedule import Schedule
 from solvers.dual_bound import rungs
 from solvers.ways import CERTIFYING
+from tests.support.boundaries import find
 from tests.support.build import instance, request
 from tests.support.data import real
 from tests.support.drawer import PROFILES, tiny_instance
 from tests.support.exhaustive import exhaustive_optimum
 from tests.support.few import ALL, few
 from tests.support.optima import optima
+from tests.support.plain import FRONTIER, LABELS, plain
 from tests.support.random_proofs import random_events
 from workloads.builtin import builtin_instance
 
@@ -83,11 +82,6 @@ def test_what_is_left_must_not_fall_by_more_than_a_batch_adds(change):
         search.run()
 
 
-def test_a_proof_builds_no_schedule(monkeypatch):
-    monkeypatch.delattr(EventSearch, "schedule")
-    assert Events(states=20_000).value(MARS, "total-flow-time") == 29
-
-
 def test_a_schedule_starts_after_all_that_an_instance_holds():
     """Of a request that arrives at 10^15, the second batch is of other work than the first."""
     late = instance(request("A", 2, 3, arrival=10**15))
@@ -97,30 +91,17 @@ def test_a_schedule_starts_after_all_that_an_instance_holds():
     assert objective_value(verify_schedule(late, parse(Schedule, schedule.to_json(), "S.json")), "total-flow-time") == 3
 
 
-def plain():
-    """Return the search as a module that numba has not compiled."""
-    spec = importlib.util.find_spec("kvcore.certificates.frontier")
-    module, kept = importlib.util.module_from_spec(spec), sys.modules["kvcore.compiled"]
-    sys.modules["kvcore.compiled"] = SimpleNamespace(compiled=lambda f: f, inlined=lambda f: f)
-    try:
-        spec.loader.exec_module(module)
-    finally:
-        sys.modules["kvcore.compiled"] = kept
-    return module
-
-
 def test_without_numba_the_search_is_the_same(monkeypatch):
     cases = [(tiny_instance(seed, **PROFILES[profile]), objective)
              for profile in few([*PROFILES], 3) for seed, objective in enumerate(OBJECTIVES)]  # fmt: skip
 
     def found():
-        ends = [find(tiny, objective, 100, free_drops=free) for tiny, objective in cases for free in (False, True)]
-        return [(end, end.schedule) for end in ends]
+        return [find(tiny, objective, 100, free_drops=free) for tiny, objective in cases for free in (False, True)]
 
     compiled = found()
-    monkeypatch.setattr(core, "frontier", plain())
+    monkeypatch.setattr(core, "frontier", plain(LABELS, FRONTIER))
     assert found() == compiled
-    assert sum(end.is_optimum for end, _ in compiled) > (40 if ALL else 12)
+    assert sum(end.is_optimum for end in compiled) > (40 if ALL else 12)
 
 
 def test_a_search_that_goes_on_is_the_same_as_one_that_does_not_stop():

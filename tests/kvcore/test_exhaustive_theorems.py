@@ -10,8 +10,8 @@ from fractions import Fraction
 import pytest
 
 from kvcore import OBJECTIVES, Cost, CostFunction, objective_value, verify_schedule
-from kvcore.certificates.events import find
 from tests.support import build
+from tests.support.boundaries import find
 from tests.support.drawer import fixed_handlings, tiny_instance
 from tests.support.exhaustive import exhaustive_optimum
 from tests.support.few import few

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import random
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from itertools import combinations
 from typing import Any, get_args
+from unittest.mock import patch
 
 import pytest
 
@@ -31,16 +34,21 @@ from kvcore.certificates import (
     certify,
     verify_certificate,
 )
+from kvcore.certificates.certificate import rounded
 from kvcore.certificates.fresh import most_fee
 from kvcore.certificates.proof import Proof
 from kvcore.cost import Cost, CostFunction, OwnCost
+from kvcore.errors import BadInput
 from kvcore.features import CALLS, NAMED, NOTHING, RULES, Feature, Takes, features
 from kvcore.features import OBJECTIVES as WHOLE
-from kvcore.instance import Call, Instance, Machine, Request, Segment, Slo
+from kvcore.instance import Call, Instance, Machine, Node, Request, Segment, Slo
 from kvcore.metrics import FLOWS, OBJECTIVES, SUMS, Value, scale_of, tail_of
+from library import check
 from solvers import neighbourhoods, steering
+from solvers.choice import choose
 from solvers.ways import WAYS, Way
 from tests.bounds.test_tails import NAMES
+from tests.fuzz.certificates import differ
 from tests.kvcore import test_fresh as of_fresh
 from tests.kvcore.test_configurations import OBJECTIVES as STARTS
 from tests.kvcore.test_configurations import random_proof
@@ -68,6 +76,12 @@ from tests.support.rigid import RIGID, rigid
 Drawn = tuple[Instance, str]
 MOST = 300
 """States of an enumeration."""
+STEPS = 3 * 10**6
+"""Those of `library/check.py`."""
+SEARCHES = (Events, Fresh, LateTail, Slots)
+"""Kinds of which one checker may look further than the other."""
+EVERY = {Events: 9, Fresh: 2}
+"""Of how many proofs `library/check.py` looks at one, as it would look at the others in the same way."""
 
 
 def tiny(objectives: Sequence[str], **fixed: Any) -> Callable[[int], Drawn]:
@@ -138,7 +152,7 @@ def proofs(kind: type[Proof], draw: random.Random, instance: Instance, objective
         Alone: Alone,
         Pairs: Pairs,
         Shares: lambda: Shares(**random_division(draw, instance),
-                               alone=tuple(draw.randint(0, 1024) for _ in instance.requests)),
+                               alone=tuple(draw.randint(0, 1024) for _ in instance.requests * draw.randint(0, 1))),
         LateWindows: lambda: random_late_windows(draw, instance),
         LateTail: lambda: random_tail(draw, instance, objective),
         Speed: lambda: random_speed(draw, instance).replace(
@@ -157,7 +171,7 @@ def proofs(kind: type[Proof], draw: random.Random, instance: Instance, objective
     elif kind is Fresh:
         yield from fresh(draw, instance)
     else:
-        for _ in range(1 if kind in (Alone, Pairs) else 3):
+        for _ in range({Alone: 1, Pairs: 1, Configurations: 12}.get(kind, 3)):
             yield (proof := drawers[kind]())
             if isinstance(proof, Speed):
                 yield with_lines(draw, instance, proof)
@@ -175,15 +189,36 @@ def truth(instance: Instance, objective: str) -> Value:
     return find(instance, objective, max_states=MOST)[0]
 
 
-def refute(kind: type[Proof], seed: int, instance: Instance, objective: str) -> bool:
+def second(proof: Proof, instance: Instance, objective: str, best: Value) -> list[Value]:
+    """What `library/check.py` proves, if it takes the proof; AssertionError if that is more than the optimum."""
+    data, found = check.read_instance(json.loads(instance.to_json())), []
+    for claim in (best, best + 1):
+        with suppress(check.Bad, check.Broken), patch.object(check, "MOST_STEPS", STEPS):
+            read = check.proof(json.loads(proof.model_dump_json()), "proof")
+            check.spent[0] = 0
+            bound = check.prove(data, check.Box(read, claim=claim), objective)
+            assert bound <= best, (proof, claim)
+            assert not isinstance(proof, Events) or bound == best
+            found.append(rounded(bound, objective))
+    return found
+
+
+def refute(kind: type[Proof], seed: int, instance: Instance, objective: str, seen: Counter[str]) -> bool:
     """Whether some proof was taken; AssertionError if one is above the optimum."""
     best, taken = truth(instance, objective), 0
-    for proof in proofs(kind, random.Random(seed), instance, objective, best):
+    for k, proof in enumerate(proofs(kind, random.Random(seed), instance, objective, best)):
+        others = second(proof, instance, objective, best) if k % EVERY.get(kind, 1) == 0 else []
+        seen["by both"] += len(others)
         try:
-            assert proof.value(instance, objective) <= best, (kind, seed, proof)
-            taken += 1
+            value = proof.value(instance, objective)
         except InvalidCertificate as reason:
             taken += "all requests may end within" in str(reason)
+            continue
+        assert value <= best, (kind, seed, proof)
+        if others and kind not in SEARCHES and getattr(proof, "target", None) is None:
+            said = {"proof": {"kind": named(kind)}, "objective": objective, "bound": "0"}
+            assert not differ(said, rounded(value, objective), others[0]), (kind, seed, proof)
+        taken += 1
     return taken > 0
 
 
@@ -210,17 +245,20 @@ def named(kind: type[Proof]) -> str:
 @pytest.mark.parametrize("kind", DRAWERS, ids=named)
 def test_each_two_features_that_a_proof_takes_were_met_together(kind: type[Proof]) -> None:
     """Instances that have something new are compared with their optimum, until nothing is left."""
-    left, drawer = to_meet(kind.takes), DRAWERS[kind]
+    left, drawer, seen = to_meet(kind.takes), DRAWERS[kind], Counter[str]()
     left = left if ALL else {pair for pair in left if len(pair) == 1}
     for seed in range(4000):
         with suppress(TooManyStates, ValueError):
             instance, objective = drawer(seed)
             found = features(instance, objective)
-            if left & together(found) and kind.takes.missing(found) is None and refute(kind, seed, instance, objective):
+            if not left & together(found) or kind.takes.missing(found) is not None:
+                continue
+            if refute(kind, seed, instance, objective, seen):
                 left -= together(found)
         if not left:
-            return
+            break
     assert not left
+    assert seen["by both"] > 9
 
 
 # --- what is new ------------------------------------------------------------------------------------------------------
@@ -240,7 +278,12 @@ class NewRequest(Request):
 
 PLAIN = instance(request("A", 1, 1), request("B", 1, 1), memory=4, **RIGID)
 NEW = PLAIN.replace(machine=NewMachine(memory=4, **RIGID))
+ALIKE = tuple(request(id, 1, 1, path=("a", 1)) for id in "AB")
+SHARED = PLAIN.replace(contents=(Node(id="a", blocks=1),), requests=ALIKE)
 WORDS = "a field that no feature names"
+NEWS = pytest.mark.parametrize(
+    ("new", "words"), [(NEW, WORDS), (SHARED, "shared prefixes")], ids=["a new field", "contents"]
+)
 TAKEN = {LateWindows: LATE, LateTail: "p99-ttft"}
 
 
@@ -248,13 +291,14 @@ def test_all_kinds_of_proofs_are_here() -> None:
     assert set(get_args(get_args(AnyProof)[0])) == set(DRAWERS)
 
 
+@NEWS
 @pytest.mark.parametrize("kind", DRAWERS, ids=named)
-def test_a_new_field_is_declined_by_each_proof(kind: type[Proof]) -> None:
+def test_what_is_new_is_declined_by_each_proof(kind: type[Proof], new: Instance, words: str) -> None:
     objective = TAKEN.get(kind, "total-flow-time")
     proof = next(proofs(kind, random.Random(0), PLAIN, objective, 2))
     proof.value(PLAIN, objective)
-    with pytest.raises(InvalidCertificate, match=f"^{named(kind)} is not proved with {WORDS}$"):
-        proof.value(NEW, objective)
+    with pytest.raises(InvalidCertificate, match=f"^{named(kind)} is not proved with {words}$"):
+        proof.value(new, objective)
 
 
 def test_a_proof_inside_another_is_asked_too(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -264,31 +308,38 @@ def test_a_proof_inside_another_is_asked_too(monkeypatch: pytest.MonkeyPatch) ->
         proof.value(PLAIN, "p99-ttft")
 
 
-def test_the_checker_declines_what_a_proposer_forgot() -> None:
-    made = certify(NEW, "total-flow-time", Alone(), 2)
-    with pytest.raises(InvalidCertificate, match=f"^alone is not proved with {WORDS}$"):
-        verify_certificate(NEW, made)
+@NEWS
+def test_the_checker_declines_what_a_proposer_forgot(new: Instance, words: str) -> None:
+    made = certify(new, "total-flow-time", Alone(), 2)
+    with pytest.raises(InvalidCertificate, match=f"^alone is not proved with {words}$"):
+        verify_certificate(new, made)
 
 
+@NEWS
 @pytest.mark.parametrize("way", WAYS.values(), ids=lambda way: way.label)
-def test_a_new_field_is_declined_by_each_way(way: Way) -> None:
+def test_what_is_new_is_declined_by_each_way(way: Way, new: Instance, words: str) -> None:
     for objective in [*OBJECTIVES, "p50-ttft"]:
-        declined = way.declines(NEW, objective)
+        declined = way.declines(new, objective)
         assert declined is not None
         assert declined.startswith(f"{way.formulation} is not proved with ")
-        assert declined.endswith(WORDS)
+        assert words in declined
+    with pytest.raises(BadInput, match=f"^no way takes instance: .* is not proved with {words}$"):
+        choose(new, "makespan", "auto", "auto")
 
 
+@NEWS
 @pytest.mark.parametrize("name", POLICIES)
-def test_a_new_field_is_declined_by_each_policy(name: str) -> None:
-    with pytest.raises(Unsuited, match=f"^policy {name} cannot run on instance: it is not made for {WORDS}$"):
-        run_policy(NEW, POLICIES[name])
+def test_what_is_new_is_declined_by_each_policy(name: str, new: Instance, words: str) -> None:
+    with pytest.raises(Unsuited, match=f"^policy {name} cannot run on instance: it is not made for {words}$"):
+        run_policy(new, POLICIES[name])
 
 
-def test_a_new_field_is_declined_by_searches_for_schedules() -> None:
-    machine = NewMachine(memory=4, evict=True)
-    for new, taken in ((False, True), (True, False)):
-        asked = PLAIN.replace(machine=machine if new else Machine(memory=4, evict=True))
+def test_what_is_new_is_declined_by_searches_for_schedules() -> None:
+    plain, new = Machine(memory=4, evict=True), NewMachine(memory=4, evict=True)
+    for asked, taken in (
+        (PLAIN.replace(machine=plain), True), (PLAIN.replace(machine=new), False),
+        (SHARED.replace(machine=plain), False),
+    ):  # fmt: skip
         assert steering.applies(asked, "total-flow-time") is taken
         assert just_in_time.applies(asked, "total-flow-time") is taken
         assert (neighbourhoods.why_not(asked, "total-flow-time") is None) is taken
@@ -313,7 +364,7 @@ def test_every_field_is_named_and_none_that_is_gone() -> None:
     for noun, table in zip(nouns, NAMED, strict=True):
         assert table.keys() == noun.model_fields.keys(), noun.__name__
     assert {*OBJECTIVES} == {*WHOLE}
-    assert {*Feature} == RULES | WHOLE | {Feature.PERCENTILE, Feature.OWN_COST, Feature.UNNAMED}
+    assert {*Feature} == RULES | WHOLE | {Feature.PERCENTILE, Feature.OWN_COST, Feature.SHARED, Feature.UNNAMED}
 
 
 def test_the_first_rules_are_closed() -> None:

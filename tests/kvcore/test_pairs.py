@@ -8,9 +8,7 @@ import kvbound as kv
 from kvcore import Call, Instance, Machine, Request, Segment
 from kvcore.certificates import InvalidCertificate, Pairs, certify, pairs
 from kvcore.metrics import SUMS
-from tests.support.drawer import PROFILES, tiny_instance
-from tests.support.few import few
-from tests.support.optima import optima
+from tests.support.drawer import tiny_instance
 
 FLOW = "total-flow-time"
 
@@ -51,16 +49,6 @@ def test_the_heavier_may_end_before_the_other_begins():
     two = instance(request("A", 2, 1), request("B", 1, 1), memory=2)
     heavy = two.requests[1].replace(weight=2)
     assert Pairs().value(two.replace(requests=(two.requests[0], heavy)), "weighted-flow-time") == 2 + 2 * 1
-
-
-@pytest.mark.parametrize("profile", [name for name in PROFILES if name != "slow-costs"])
-def test_never_above_the_optimum(profile):
-    met = 0
-    for _, tiny, objective, optimum in optima(profile, few(range(270), 90), list(SUMS), 1000, cost="unit"):
-        bound = Pairs().value(tiny, objective)
-        assert bound <= optimum
-        met += bound == optimum
-    assert met
 
 
 def test_contexts_beyond_all_memory_of_this_world_are_still_compared():

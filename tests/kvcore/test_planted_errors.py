@@ -7,15 +7,15 @@ import numpy as np
 
 from kvcore import InvalidSchedule, objective_value, verify_schedule
 from kvcore.certificates import InvalidCertificate, events, frontier, slot_graph, slot_search
-from kvcore.certificates.events import find
 from kvcore.certificates.slot_graph import LocalGraphs
 from kvcore.certificates.slot_search import SlotSearch
 from kvcore.certificates.slots import Slots
 from kvcore.cost import CostFunction
 from kvcore.limits import LIMITS
 from kvcore.metrics import scale_of
-from tests.kvcore.test_events import plain
+from tests.support.boundaries import find
 from tests.support.differential import COVERING, MADE, questions
+from tests.support.plain import FRONTIER, LABELS, plain
 from tests.support.random_proofs import random_slots
 
 PLACES = np.arange(len(LIMITS))
@@ -70,8 +70,9 @@ def with_(name, change):
 
 def interpreted(name, wrong):
     """Return a patch of the search as plain Python, with one of its functions replaced."""
-    module = plain()
+    module = plain(LABELS, FRONTIER)
     setattr(module, name, wrong)
+    module.add = module.labels.adding(module.covers, module.least_through)
     return events, "frontier", module
 
 
@@ -96,7 +97,7 @@ EVENTS = {
     "batches last longer": interpreted("duration", lambda *given: frontier.duration(*given) + 1),
     "more is left": interpreted("least", lambda *given: frontier.least(*given) + 1),
     "all of a kind are twins": interpreted("is_twin", lambda s, row, j: s.group[j] == s.group[j - 1]),
-    "later is as good": interpreted("is_as_good", lambda s, row, label, other, its: (row == other).all()),
+    "later is as good": interpreted("covers", lambda s, f, at, its: (f.rows[at] == f.rows[its]).all()),
 }  # fmt: skip
 
 

@@ -40,7 +40,7 @@ def test_a_fraction_is_text_or_an_integer() -> None:
 
 @pytest.mark.parametrize(
     ("key", "value"),
-    [("tick_seconds", 0.001), ("tick_seconds", "0.001"), ("speed", 1), ("requests", []), ("version", 2)],
+    [("tick_seconds", 0.001), ("tick_seconds", "0.001"), ("speed", 1), ("requests", []), ("version", 3)],
 )
 def test_schema_refuses_what_the_reader_refuses(key: str, value: object) -> None:
     jsonschema = pytest.importorskip("jsonschema", reason="jsonschema is not installed")

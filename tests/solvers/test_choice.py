@@ -141,24 +141,29 @@ class Stepped:
     """Workers that never end by themselves, and a clock; what happens to them is noted."""
 
     def __init__(self, monkeypatch, ends=()):
-        self.now, self.log, self.ends, self.limits = 0.0, [], ends, {}
-        monkeypatch.setattr(pool, "time", mock.Mock(monotonic=lambda: self.now))
+        self.now, self.log, self.ends, self.limits, self.used, self.runs = 0.0, [], ends, {}, {}, set()
         monkeypatch.setattr(pool, "_start", self.start)
         monkeypatch.setattr(pool, "_receive", self.receive)
         monkeypatch.setattr(pool, "RESTS", True)
 
-    def start(self, job, inbox, ends):
+    def start(self, job, inbox, ends, told):
         def note(what):
-            return lambda: self.log.append((self.now, what, job.solver))
+            def noted():
+                self.log.append((self.now, what, job.solver))
+                (self.runs.discard if what == "rests" else self.runs.add)(job.solver)
 
-        self.limits[job.solver] = job.time_limit
-        began, moves = self.now, {"rest": note("rests"), "go_on": note("goes on")}
-        process = mock.Mock(memory_mib=lambda: 0, seconds=lambda: self.now - began, **moves)
+            return noted
+
+        self.limits[job.solver], self.used[job.solver] = job.time_limit, 0.0
+        moves = {"rest": note("rests"), "go_on": note("goes on")}
+        process = mock.Mock(memory_mib=lambda: 0, seconds=lambda: self.used[job.solver], **moves)
         note("starts")()
         return SolveWorker(job, process, ends, Done("memory limit") if job.solver in self.ends else None)
 
     def receive(self, inbox, on_message):
         self.now += 0.5
+        for each in self.runs:
+            self.used[each] += 0.5
 
 
 def test_ways_of_a_lane_take_turns_and_the_first_has_two_thirds(monkeypatch):
@@ -184,7 +189,7 @@ def test_what_is_left_in_a_lane_goes_on_without_turns(monkeypatch):
     assert steps.log == [
         (0.0, "starts", "slots"), (0.5, "starts", "events"), (1.0, "starts", "bound"), (2.5, "starts", "improve")
     ]  # fmt: skip
-    assert steps.limits["bound"] == 59.0
+    assert steps.limits["bound"] == 60.0  # the others took no processor time
 
 
 def test_a_worker_that_rests_does_not_outlive_its_parent():

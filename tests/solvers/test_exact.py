@@ -5,12 +5,13 @@ from itertools import pairwise
 import pytest
 
 from bounds import events, slot_solver
-from bounds.events import EventOptions
+from bounds.events import EventOptions, narrowed
 from bounds.task import Proposal, Task
 from kvcore import OBJECTIVES, Call, Cost, Instance, Machine, Request, Segment, objective_value, verify_schedule
 from kvcore.certificates import events as core
 from kvcore.certificates import verify_certificate
-from kvcore.certificates.events import EventSearch, find
+from kvcore.certificates.events import EventSearch
+from kvcore.certificates.labels import ROWS
 from kvcore.cost import CostFunction
 from kvcore.errors import BadInput
 from kvcore.schedule import Schedule
@@ -18,6 +19,7 @@ from solvers.dual_bound import run
 from solvers.exact import exact
 from solvers.messages import NEWS, Bound, Found, SolveJob
 from solvers.ways import EVENTS
+from tests.support.boundaries import find
 from tests.support.clock import Clock
 from tests.support.drawer import PROFILES, tiny_instance
 from tests.support.exhaustive import TooManyStates, exhaustive_optimum
@@ -211,15 +213,13 @@ def test_narrow_searches_find_schedules_that_are_never_below_the_optimum():
         search = EventSearch(instance, objective, 20_000)
         search.run()
         for width in (1, 3, 1000):
-            narrow = EventSearch(instance, objective, 20_000, width=width, graph=search.graph)
-            look = narrow.run()
-            rows = narrow.frontier.tokens[: narrow.frontier.count[0]]
-            assert 0 <= rows.min() <= rows.max() < len(narrow.frontier.followed)
-            assert rows.max() == sum(request.output for request in instance.requests)
-            assert look.is_over
-            if look.schedule is not None:
-                value = worth(instance, objective, look.schedule)
-                assert value == look.bound >= optimum
+            narrow = EventSearch(instance, objective, 20_000, graph=search.graph)
+            schedule = narrowed(narrow, width)
+            left = narrow.frontier.labels.left[: narrow.frontier.labels.count[ROWS]]
+            assert 0 <= left.min() <= left.max() == sum(request.output for request in instance.requests)
+            if schedule is not None:
+                value = worth(instance, objective, schedule)
+                assert value >= optimum
                 found, reached = found + 1, reached + (value == optimum)
             assert width < 1000 or value == optimum
     assert found > reached > 0
@@ -229,9 +229,7 @@ def test_narrow_searches_find_schedules_that_are_never_below_the_optimum():
 
 
 def test_a_time_limit_leaves_a_schedule_and_a_bound(monkeypatch):
-    clock = Clock()
-    for module in ("solvers.exact", "solvers.dual_bound", "bounds.task"):
-        monkeypatch.setattr(f"{module}.time", clock)
+    monkeypatch.setattr("bounds.clock.time", Clock())
     rigid = builtin_instance("hindsight")
     pausing = rigid.replace(machine=rigid.machine.replace(pause=True))  # else configurations prove it
     for seconds in (0, 20, 60):

@@ -11,10 +11,11 @@ from heuristics import POLICIES, PolicyError, Unsuited, get_policy, run_policy
 from kvcore import Batch, Cost, CostFunction, Instance, InvalidSchedule, Machine, Schedule, objective_value
 from kvcore.cost import OwnCost
 from kvcore.errors import BadInput
-from kvcore.metrics import OBJECTIVES
+from kvcore.metrics import OBJECTIVES, completions
 from kvcore.referee import verify_schedule
 from solvers.improve import OTHERS, WITH_CALLS, ImproveOptions, _Improvement, first_policies, improve, other_policies
 from tests.heuristics.test_compression import serving
+from tests.heuristics.test_knee import ROOFLINE
 from tests.support.build import simple
 from tests.support.drawer import crowded_instance
 from tests.support.few import few
@@ -161,8 +162,19 @@ def test_the_largest_flow_time_has_a_deadline() -> None:
     assert found.value < found.start.value
 
 
+@pytest.mark.parametrize("cost", [Cost((CostFunction(busy=1, tokens=1),)), ROOFLINE])
+def test_a_percentile_spares_the_most_work(cost: Cost) -> None:
+    """One of ten may be late: the long prompt. Its 100 tokens are 99 ticks and more that no short one waits then."""
+    short = tuple(simple(f"R{i}", 6, 3, arrival=9 * i) for i in range(9))
+    machine = Machine(memory=200, evict=True)
+    instance = Instance(machine=machine, cost=cost, requests=(*short, simple("LONG", 100, 4)))
+    found = improve(instance, "p90-flow-time", rounds=12)
+    assert found.value < found.start.value / 2
+    assert completions(verify_schedule(instance, found.schedule))["LONG"] > 81
+
+
 def test_nothing_is_prepared_once_the_time_is_over(monkeypatch) -> None:
-    def prepared(instance):
+    def prepared(search):
         raise AssertionError("the time was over")
         yield
 
@@ -175,7 +187,7 @@ def test_knee_and_on_time_are_starts_and_neighbours() -> None:
     """With one round left after the start, the value is that of the policy; with more, its parameters change."""
     roofline = Cost((CostFunction(busy=8, decode_kv=1), CostFunction(tokens=2)))
     instance = serving(5).replace(cost=roofline)
-    assert first_policies(instance, "total-flow-time")[0] == "knee"
+    assert first_policies(instance, "total-flow-time")[0] == first_policies(instance, "makespan")[0] == "knee"
     assert first_policies(instance.replace(cost=LINEAR), "total-flow-time")[0] == "index"
     assert improve(instance, rounds=0).policy == "knee"
     assert improve(instance, "late-requests", rounds=0).policy == "on-time"

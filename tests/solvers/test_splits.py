@@ -6,9 +6,9 @@ import pytest
 
 from kvcore import OBJECTIVES, Cost, CostFunction, objective_value, verify_schedule
 from kvcore.certificates import events
-from kvcore.certificates.events import find
 from kvcore.certificates.splits import whole_prefills
 from solvers.exact import exact
+from tests.support.boundaries import find
 from tests.support.build import instance, request
 from tests.support.drawer import tiny_instance
 from tests.support.few import few

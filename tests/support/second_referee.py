@@ -112,7 +112,7 @@ class Life:
     def after_moves(self, drop: int, out: int, back: int) -> tuple[int, int]:
         """Tokens on the device and on the host after the moves of a batch; what the call is to know of them."""
         m, h = self.device - max(0, drop - self.host) - out, max(0, self.host - drop) + out
-        if self.state.window is not None:
+        if self.state.window:
             call = self.calls[-1]
             call.left, call.swapped = m + h, call.swapped or out > 0
             call.stayed = min(call.stayed, m) if out else call.stayed
@@ -160,7 +160,7 @@ class World:
     @staticmethod
     def step(execution: check.Execution, batch: Batch) -> None:
         check.spent[0] = 0
-        execution.step(check.Box({what: dict(getattr(batch, what)) for what in ("work", *KINDS)}), batch.start)
+        execution.step(check.Box({what: dict(getattr(batch, what)) for what in check.WRITTEN}), batch.start)
 
     def idle_until(self, tick: int) -> None:
         held = {id: self.occupied(life.device) for id, life in self.lives.items()}

@@ -10,7 +10,7 @@ import heapq
 from collections.abc import Iterator, Sequence
 from fractions import Fraction
 from functools import cache
-from itertools import count
+from itertools import combinations, count
 from math import inf, lcm
 from typing import Any, NamedTuple
 
@@ -30,8 +30,10 @@ RATES: dict[str, Any] = {
 }  # fmt: skip
 """What a tick adds to a sum until a request is done; for total-ttft, until its first token."""
 Row = tuple[Any, ...]
-State = tuple[int, Row]
-"""The tick, where it matters, and the numbers of the requests' local states."""
+Block = tuple[str, int]
+"""A node of contents and a place in it."""
+State = tuple[int, Row, frozenset[Block]]
+"""The tick, where it matters, the numbers of the requests' local states, and the resident blocks of contents."""
 
 
 class TooManyStates(Exception):
@@ -71,9 +73,13 @@ class Option(NamedTuple):
     phase: int
     """1: it decodes, 2: it prefills, 0: it does not work."""
     blocks: int
+    """But those of its path."""
     acts: bool
     """It works or is swapped: without one such there is no batch."""
     sums: int
+    path: tuple[int, int, int, int] = (0, 0, 0, 0)
+    """Blocks of its path that it holds after drops and swap_outs, after swap_ins, after the reuse, and at the end."""
+    reuse: int = 0
     idle: tuple[int, int, int] | None = None
     """Other moves of the same effects, with which it does not act: a swap there and back may only make the batch."""
 
@@ -100,6 +106,9 @@ class Truth:
         asked = {k - 3 for function in instance.cost.functions for k, _ in function.terms}
         asked |= {0} if any(f.tokens_above for f in instance.cost.functions) else set()
         self.asked = sorted(k for k in asked | {2, 3} if k >= 0)
+        self.above = {node.id: node.parent for node in instance.contents}
+        self.size = {node.id: node.blocks for node in instance.contents}
+        self.paths = [self.path(r.path) for r in self.requests]
         self.numbers: dict[Local, int] = {}
         self.locals: list[Local] = []
         self.options = cache(self._options)
@@ -119,7 +128,7 @@ class Truth:
         """Return the least value, and a schedule of that value with few batches. Raises TooManyStates."""
         clock = (0, 0, -1) if self.late else ()
         first = (Local(wait=r.arrival, arrived=r.arrival == 0, clock=clock) for r in self.requests)
-        start = (0, tuple(map(self.number, first)))
+        start = (0, tuple(map(self.number, first)), frozenset[Block]())
         timed = self.objective == "max-flow-time"  # the only one for which no two ticks are alike
         best: dict[State, tuple[int, int, int]] = {start: (0, 0, 0)}
         parents: dict[State, Any] = {}
@@ -132,13 +141,13 @@ class Truth:
             parents[state] = came
             if len(parents) > max_states:
                 raise TooManyStates(f"more than {max_states} states")
-            tick, row = state
+            tick, row, resident = state
             left = [i for i, n in enumerate(row) if not self.done(i, self.locals[n])]
             if not left:
                 return Fraction(value, self.scale) if self.scale > 1 else value, self.schedule(parents, state)
             age = tick - min(self.requests[i].arrival for i in left)
-            for batch, ticks, (after, adds) in self.steps(row):
-                following = (tick + ticks if timed else 0, self.in_order(after))
+            for batch, ticks, (after, adds), left_there in self.steps(row, resident):
+                following = (tick + ticks if timed else 0, self.in_order(after), left_there)
                 if following not in parents:
                     found = (max(value, age + ticks) if timed else value + adds, self.to_go(after),
                              batches + (batch is not None))  # fmt: skip
@@ -147,15 +156,18 @@ class Truth:
                         heapq.heappush(heap, (found, next(order), following, (state, batch, ticks)))
         raise AssertionError("there is no schedule")
 
-    def steps(self, row: Row) -> Iterator[tuple[Row | None, int, tuple[Row, int]]]:
-        """Yield the waits (None) and the batches that may follow: the options, the ticks, the row after, the cost."""
+    def steps(
+        self, row: Row, resident: frozenset[Block]
+    ) -> Iterator[tuple[Row | None, int, tuple[Row, int], frozenset[Block]]]:
+        """Yield the waits (None) and the batches that may follow: options, ticks, row after, cost, resident blocks."""
         waits = [self.locals[n].wait for n in row if self.locals[n].wait]
         if waits or self.every_tick:
             ticks = 1 if self.every_tick else min(waits)
-            yield None, ticks, self.run(row, None, ticks)
+            yield None, ticks, self.run(row, None, ticks), resident
         for batch, sums in self.batches(row):
             ticks = self.duration(sums)
-            yield batch, ticks, self.run(row, batch, ticks)
+            for after in self.shared(row, batch, resident):
+                yield batch, ticks, self.run(row, batch, ticks), after
 
     def run(self, row: Row, batch: Row | None, ticks: int) -> tuple[Row, int]:
         """Return the row after a wait or a batch, and what it adds to the value."""
@@ -201,10 +213,11 @@ class Truth:
         """Return the schedule that leads to a state."""
         steps = []
         while parents[state] is not None:
+            after = state[2]
             state, batch, ticks = parents[state]
-            steps.append((state[1], batch, ticks))
+            steps.append((state, after, batch, ticks))
         who, tick, batches = list(range(len(self.requests))), 0, []
-        for row, batch, ticks in reversed(steps):
+        for (_, row, resident), after, batch, ticks in reversed(steps):
             if batch is not None:
                 did = {self.requests[who[i]].id: self.options(self.kind[i], row[i])[k] for i, k in enumerate(batch)}
                 work = {id: option.work for id, option in did.items() if option.work}
@@ -214,9 +227,47 @@ class Truth:
                 made = {id: option.idle if id in idle[1:] else option.moves for id, option in did.items()}
                 moves = {kind: {id: each[k] for id, each in made.items() if each[k]}
                          for k, kind in enumerate(("drop", "swap_out", "swap_in"))}  # fmt: skip
+                gone = self.shared(row, batch, resident)[after]
+                moves["forget"] = {node: sum(block[0] == node for block in gone) for node, _ in gone}
+                moves["reuse"] = {id: option.reuse for id, option in did.items() if option.reuse}
                 batches.append(Batch(start=tick, work=work, **moves))
             who, tick = [who[i] for i in self.places(self.run(row, batch, ticks)[0])], tick + ticks
         return Schedule(instance_sha256=self.instance.sha256, batches=tuple(batches))
+
+    # --- contents ------------------------------------------------------------------------------------------------
+
+    def path(self, path: tuple[str, int] | None) -> list[Block]:
+        if path is None:
+            return []
+        node, blocks = path
+        above = self.above[node]
+        return self.path(above and (above, self.size[above])) + [(node, k) for k in range(blocks)]
+
+    def closed(self, blocks: frozenset[Block]) -> bool:
+        """Whether the block before each of these is among them."""
+        before = (self.path((node, k + 1))[:-1] for node, k in blocks)
+        return all(set(path) <= blocks for path in before)
+
+    def shared(self, row: Row, batch: Row, resident: frozenset[Block]) -> dict[frozenset[Block], frozenset[Block]]:
+        """Return what may be resident after a batch by R6 and R12: each set with what is forgotten for it."""
+        if not self.above:
+            return {resident: resident}
+        did = [(path, self.options(kind, n)[k]) for path, kind, n, k in
+               zip(self.paths, self.kind, row, batch, strict=True)]  # fmt: skip
+        held, back = ({block for path, o in did for block in path[: o.path[k]]} for k in (0, 1))
+        made = {block for path, o in did if o.work for block in path[o.path[2] : o.path[3]]}
+        reused = {block for path, o in did if o.reuse for block in path[: o.path[2]]}
+        private, found = sum(o.blocks for _, o in did), {}
+        limit = inf if self.machine.memory is None else self.machine.memory // self.machine.block
+        loose = sorted(resident - held)
+        for size in range(len(loose) + 1):
+            for gone in map(frozenset, combinations(loose, size)):
+                kept = resident - gone
+                source = kept | back | (made if self.machine.same_batch else set())
+                after = kept | back | made
+                if self.closed(kept) and reused <= source and private + len(after) <= limit:
+                    found.setdefault(after, gone)
+        return found
 
     # --- batches -------------------------------------------------------------------------------------------------
 
@@ -263,16 +314,24 @@ class Truth:
             s.decode + (s.call.returns if s.call else 0) for s in request.segments[: local.segment])  # fmt: skip
         for moves, licensed in self.moves(i, local):
             device, host = moved(local.device, local.host, *moves)
+            block, length = self.machine.block, len(self.paths[i])
+            kept = moved(local.device, local.host, *moves[:2], 0)[0]
             evicted = moves[0] + moves[1] > 0
             options = []
             if self.machine.pause or not local.worked or evicted:
-                options.append((local._replace(device=device, host=host, due=False, worked=False), 0))
+                options.append((local._replace(device=device, host=host, due=False, worked=False), 0, 0))
             if host == 0 and not local.wait and (licensed or not evicted):
-                missing = known - device
-                for work in range(1 if chunked else missing, missing + 1):
-                    options.append((self.after_work(i, local, device + work, work == missing), work))
-            for after, work in options:
-                option = self.option(after, moves, work, device, known - device)
+                ends = (end for end in range(block, min(block * length, known - 1) + 1, block) if end > device)
+                for reuse in (0, *(end - device for end in ends)):
+                    missing = known - device - reuse
+                    for work in range(1 if chunked else missing, missing + 1):
+                        after = self.after_work(i, local, device + reuse + work, work == missing)
+                        options.append((after, work, reuse))
+            for after, work, reuse in options:
+                option = self.option(after, moves, work, device + reuse, known - device - reuse)
+                held = (kept, device, device + reuse, device + reuse + work)
+                path = [min(tokens // block, length) for tokens in held]
+                option = option._replace(path=tuple(path), blocks=option.blocks - path[3], reuse=reuse)
                 same = option._replace(moves=(0, 0, 0), acts=False)
                 other = found.setdefault(same, option)
                 if option.acts and not other.acts:

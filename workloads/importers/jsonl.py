@@ -1,7 +1,7 @@
 """A JSONL file as a table: an object a line, columns named by keys, dots for keys within keys."""
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -13,11 +13,11 @@ NUMBERS_AS_TEXT = json.JSONDecoder(parse_int=str, parse_float=str, parse_constan
 Record = Mapping[str, Any]
 
 
-def read_jsonl(path: str | Path, columns: Sequence[str], needed: Sequence[str]) -> Table:
+def read_jsonl(path: str | Path, columns: Sequence[str], needed: Sequence[str], lists: Container[str] = ()) -> Table:
     """Return the table of a file with an object in each line; `null` and missing keys are empty fields.
 
-    An object of lists of one length, as from vLLM's benchmarks, has a row for each item. BadInput: it is no such file,
-    its first object lacks a column `needed`, or no object has a column.
+    An object of lists of one length, as from vLLM's benchmarks, has a row for each item; of `lists`, each is a field.
+    BadInput: it is no such file, its first object lacks a column `needed`, or no object has a column.
     """
     source = str(path)
     records = _records(source, path)
@@ -29,7 +29,7 @@ def read_jsonl(path: str | Path, columns: Sequence[str], needed: Sequence[str]) 
     for name in needed:
         if _value(record, name) is None:
             raise BadInput(f"{source}, line {line}: no key {name}; its keys are {', '.join(names)[:200]}")
-    return Table(names, _rows(source, chain([first], records), columns))
+    return Table(names, _rows(source, chain([first], records), columns, lists))
 
 
 def _records(source: str, path: str | Path) -> Iterator[tuple[int, Record]]:
@@ -45,10 +45,13 @@ def _records(source: str, path: str | Path) -> Iterator[tuple[int, Record]]:
         yield number, record
 
 
-def _rows(source: str, records: Iterator[tuple[int, Record]], columns: Sequence[str]) -> Iterator[Row]:
+def _rows(
+    source: str, records: Iterator[tuple[int, Record]], columns: Sequence[str], lists: Container[str]
+) -> Iterator[Row]:
     missing = dict.fromkeys(columns)
     for line, record in records:
         values = {name: _value(record, name) for name in columns}
+        values |= {name: json.dumps(value) for name, value in values.items() if name in lists and value is not None}
         for name in [name for name in missing if values[name] is not None]:
             del missing[name]
         if not any(isinstance(value, list) for value in values.values()):

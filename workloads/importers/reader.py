@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -16,6 +16,7 @@ from kvcore.errors import BadInput
 from kvcore.files import valid
 from kvcore.instance import LIMIT, Call, Instance, Machine, Request, Segment
 from workloads.arrivals import arrivals
+from workloads.importers.contents import Hashes, hashes
 from workloads.importers.jsonl import read_jsonl
 from workloads.importers.selection import SHARED, Selection, TraceLayout, read_map
 
@@ -39,6 +40,7 @@ class Turn(NamedTuple):
     call: int | None = None
     returns: int | None = None
     latency: Fraction | None = None
+    hashes: Sequence[str] = ()
 
 
 Run = Turn | list[Turn]
@@ -52,12 +54,18 @@ class Imported:
     source: str
     name: str
     requests: Iterable[Request]
-    notes: Sequence[str] = ()
+    notes: list[str] = field(default_factory=list)
+    hashes: Hashes | None = None
 
     def instance(self, machine: Machine | MachineFor, tick: Fraction, cost: Cost) -> Instance:
         """Return all requests as an instance; BadInput if one does not fit."""
         requests = tuple(self.requests)
-        return build_instance(self.source, requests, machine, self.name, tick, cost)
+        instance = build_instance(self.source, requests, machine, self.name, tick, cost)
+        if self.hashes is None:
+            return instance
+        instance, note = self.hashes.share(instance, self.source)
+        self.notes.append(note)
+        return instance
 
 
 def read_trace(
@@ -113,6 +121,8 @@ class _Reader:
         self.empty = self.gaps = 0
         self.clock: bool | None = None
         self.notes: list[str] = []
+        column = layout.columns.get("contents")
+        self.hashes = None if column is None else Hashes(int(column.unit or 1), {})
 
     def read(self, selection: Selection, rate: Fraction | None, machine: Machine | None) -> Imported:
         timed = "arrival" in self.layout.columns
@@ -149,14 +159,16 @@ class _Reader:
             self.notes.append(f"{self.empty} rows without output are left out")
         if shared:
             self.notes.append(f"{', '.join(shared[:4])} not used: prefixes that requests share are computed for each")
-        return Imported(self.source, name, self._requests((runs[k] for k in kept), ticks, selection), self.notes)
+        requests = self._requests((runs[k] for k in kept), ticks, selection)
+        return Imported(self.source, name, requests, self.notes, self.hashes)
 
     # --- rows ---------------------------------------------------------------------------------------------------------
 
     def _runs(self) -> tuple[Sequence[str], list[Run]]:
         layout = self.layout
         if self.kind == "jsonl":
-            table = read_jsonl(self.source, layout.names, layout.needed)
+            lists = {layout.columns["contents"].name} if self.hashes else ()
+            table = read_jsonl(self.source, layout.names, layout.needed, lists)
         else:
             table = read_csv(self.source, layout.names)
         sessions: dict[str, list[Turn]] = {}
@@ -191,6 +203,7 @@ class _Reader:
             max_new=self._limit(row, output),
             weight=row.whole(keys["weight"].name, 1) if "weight" in keys else 1,
             id=row.label(keys["id"].name) if "id" in keys else None,
+            hashes=hashes(row.text(keys["contents"].name)) if "contents" in keys else (),
         )
         if not in_session:
             return turn
@@ -283,6 +296,8 @@ class _Reader:
                 if name in known:
                     raise BadInput(f"{self.source}, line {first.line}: another request has the id {name}")
                 known.add(name)
+            if self.hashes is not None:
+                self.hashes.of[name] = first.hashes
             limits = [turn.max_new for turn in _turns(run)]
             with valid(f"{self.source}, line {first.line}"):
                 request = Request(

@@ -109,7 +109,7 @@ def _moment(option: str, text: str, first: Fraction) -> Fraction:
     return first + fraction(option, text, zero=True) if at is None else at
 
 
-KEYS = ("arrival", "prompt", "decode", "max_new", "call", "returns", "latency", "session", "weight", "id")
+KEYS = ("arrival", "prompt", "decode", "max_new", "call", "returns", "latency", "session", "weight", "id", "contents")
 TIMES = ("arrival", "call", "latency")
 UNITS = {"s": Fraction(1), "ms": Fraction(1, 10**3), "us": Fraction(1, 10**6), "ns": Fraction(1, 10**9)}
 SHARED = re.compile(r"prefix|hash_?ids|block_?hash|cached?_?(read_)?(input_)?tokens", re.IGNORECASE)
@@ -117,7 +117,7 @@ SHARED = re.compile(r"prefix|hash_?ids|block_?hash|cached?_?(read_)?(input_)?tok
 
 
 class Column(NamedTuple):
-    """The name of a column, and the unit of its times, if given."""
+    """The name of a column, and the unit of its times, or the tokens of a hash, if given."""
 
     name: str
     unit: Fraction | None = None
@@ -192,14 +192,24 @@ def read_map(text: str) -> TraceLayout:
         start, _, unit = name.rpartition(":")
         if start and unit in UNITS and key not in TIMES:
             raise BadInput(f"--map: {part!r}: only {', '.join(TIMES)} have a unit")
+        if key == "contents" and not (start and unit.isascii() and unit.isdecimal() and 0 < int(unit) <= 10**9):
+            raise BadInput(f"--map: {part!r}: write contents=COLUMN:TOKENS, with the tokens of a block of its hashes")
         with_unit = bool(start) and unit in UNITS
-        columns[key] = Column(start.strip(), UNITS[unit]) if with_unit else Column(name.strip())
+        columns[key] = (
+            Column(start.strip(), Fraction(unit))
+            if key == "contents"
+            else Column(start.strip(), UNITS[unit])
+            if with_unit
+            else Column(name.strip())
+        )
     for key in ("prompt", "decode"):
         if key not in columns:
             raise BadInput(f"--map: {key} is missing; write {key}=COLUMN")
     for key in ("call", "returns", "latency"):
         if key in columns and "session" not in columns:
             raise BadInput(f"--map: {key} means nothing without session, whose rows have a call between them")
+    if {"session", "contents"} <= columns.keys():
+        raise BadInput("--map: contents and session: hashes of whole prompts do not say what a call returns")
     if "session" in columns and not {"arrival", "call"} & columns.keys():
         raise BadInput("--map: session needs arrival or call, from which the time between its rows is known")
     return TraceLayout(columns)

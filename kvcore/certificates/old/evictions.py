@@ -38,7 +38,7 @@ from kvcore.compiled import allocating, compiled
 class Token(NamedTuple):
     """The token of a leg after `done` ones: KV when it is generated, and that kept.
 
-    Its work takes `parts` slots from `since` on.
+    Its work takes `parts` slots from `first_slot` on.
     """
 
     leg: int
@@ -46,7 +46,7 @@ class Token(NamedTuple):
     resident: int
     kept: int
     parts: int
-    since: int
+    first_slot: int
 
 
 class CostTables(NamedTuple):
@@ -93,8 +93,8 @@ def fill_token(token, route, chunked, rows, then, values):
     slots = rows.shape[1]
     least = np.zeros((2, slots), rows.dtype)
     if rows[at.TOKENS].any() or rows[at.REQUESTS].any():
-        at.fill_least(rows[at.TOKENS], token.since, least[0])
-        at.fill_least(rows[at.REQUESTS], token.since, least[1])
+        at.fill_least(rows[at.TOKENS], token.first_slot, least[0])
+        at.fill_least(rows[at.REQUESTS], token.first_slot, least[1])
     held = 0
     for t in range(slots, -1, -1):
         f = t + token.parts - 1

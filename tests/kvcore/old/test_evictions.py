@@ -136,7 +136,7 @@ def keeps_more(*given):
 
 def later_batches(*given):
     token = MAKE(*given)
-    return token._replace(since=token.since + 2)
+    return token._replace(first_slot=token.first_slot + 2)
 
 
 def longer_after(token, route, chunked, rows, then, values):

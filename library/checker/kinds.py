@@ -1,0 +1,153 @@
+"""Certificates (docs/certificates.md): the table of kinds, and what a file proves."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import ceil, inf
+from typing import Any
+
+from library.checker.alone import alone
+from library.checker.configurations import configurations
+from library.checker.dual import slot_dual
+from library.checker.events import exhaustive
+from library.checker.files import (
+    MOST_TOKENS,
+    Amount,
+    Bad,
+    Box,
+    Broken,
+    NotChecked,
+    check,
+    claim,
+    headed,
+    integer,
+    number,
+    one_of,
+    optional,
+    shaped,
+    spent,
+    switch,
+    text,
+)
+from library.checker.fresh import fresh
+from library.checker.instance import RESOURCES, output, sha256
+from library.checker.objectives import AVERAGES, FLOWS, OBJECTIVES, PLAIN, RATES, TAIL, tail_of
+from library.checker.pairs import pairs
+from library.checker.prices import slot_prices, tree
+from library.checker.shares import PARTS, shares
+from library.checker.slots import slots
+from library.checker.speed import speed
+from library.checker.tail import late_tail
+from library.checker.windows import late_windows
+
+part, price = integer(0, 1024), integer(0, 2**50)
+DIVISION = {"functions": [part], "packs": (integer(1), 1), **dict.fromkeys(PARTS, (part, 0))}
+PRICES = {
+    "scale": integer(1), "slots": integer(1, 2**21),
+    **dict.fromkeys(("device", "host", "tokens", "requests"), ([price], [])),
+}  # fmt: skip
+SLOTS = {"since": (integer(0, 2**16), 0), **dict.fromkeys(RESOURCES, ([price], []))}
+BRANCH = {"request": text, "segment": number, "slot": number}
+SPEED = {
+    **DIVISION, "slot": integer(1), "scale": integer(1), "price": [price], "level": (part, 0),
+    "cells": (integer(1, 64), 1), "ratios": ([integer(65)], []), "ordered": (switch, False), "within": (number, 0),
+    "fee": (part, 0), "fees": ([[number]], []), "lines": ([{"functions": [part], "price": ([price], [])}], []),
+}  # fmt: skip
+CONFIGURATIONS = {
+    "scale": (integer(1), 1), "memory": [number], "starts": [optional(integer(-inf))],
+    "target": (optional(integer(1)), None), "tries": (integer(0, 10**9), 0),
+}  # fmt: skip
+EVENTS = {"states": integer(1), "target": (optional(integer(0, 2**60)), None), "free_drops": (switch, False)}
+FRESH = {
+    "function": (number, 0), "fee": (number, 0), "memory": (switch, False), "levels": ([number], []),
+    "labels": integer(1), "target": (optional(integer(0, 2**58)), None),
+}  # fmt: skip
+SEARCH = {
+    "target": integer(1), "scale": integer(1, 2**30), "prices": [SLOTS], "strict": (switch, False),
+    "states": integer(0, 4 * 10**6), "tries": integer(0, 10**9),
+}  # fmt: skip
+none = check(lambda value: value == [], "an empty list: more is not checked here")
+
+
+def window(value: Any, where: str) -> Any:
+    """Start and end of a window, and the weights of its two inequalities."""
+    row = shaped(value, [number], where)
+    if len(row) != 4:
+        raise Bad(f"{where}: give start, end and two weights")
+    return row
+
+
+def windows(value: Any, where: str) -> Any:
+    """The proof inside one of kind `late-tail`."""
+    value = proof(value, where)
+    if value.kind not in ("late-windows", "events"):
+        raise Bad(f"{where}: give windows or a search")
+    return value
+
+
+def node(value: Any, where: str) -> Any:
+    """A node of a tree: a branch or a leaf."""
+    return shaped(value, BRANCH if isinstance(value, dict) and "request" in value else {"prices": number}, where)
+
+
+TREE = {"prices": [{"kind": (one_of("prices"), "prices"), **PRICES, "windows": (none, [])}], "nodes": [node]}
+KINDS: dict[str, tuple[Callable[[Box, Box, str], Amount], dict[str, Any], tuple[str, ...]]] = {
+    # a proof's function, its keys, and the objectives for which it is checked
+    "alone": (alone, {}, (*OBJECTIVES, TAIL)),
+    "shares": (shares, {**DIVISION, "alone": (none, []), "windows": (none, [])}, ("busy-time", *RATES)),
+    "late-windows": (late_windows, {**DIVISION, "rows": ([window], [])}, ("late-requests",)),
+    "late-tail": (late_tail, {"within": number, "proof": windows}, (TAIL,)),
+    "slot-dual": (slot_dual, {"scale": integer(1, 2**40), "prices": SLOTS}, tuple(RATES)),
+    "prices": (lambda *given: slot_prices(*given)({}), {**PRICES, "windows": (none, [])}, FLOWS),
+    "tree": (tree, TREE, FLOWS),
+    "speed": (speed, SPEED, tuple(RATES)),
+    "configurations": (configurations, CONFIGURATIONS, ("total-flow-time",)),
+    "events": (exhaustive, EVENTS, (*PLAIN, "total-flow-time")),
+    "fresh": (fresh, FRESH, tuple(RATES)),
+    "pairs": (pairs, {}, tuple(RATES)),
+    "slots": (slots, SEARCH, ("makespan", "busy-time", "max-flow-time", *RATES)),
+}
+
+
+def proof(value: Any, where: str) -> Box:
+    """A proof of any kind."""
+    kind = value.get("kind") if isinstance(value, dict) else None
+    if not isinstance(kind, str) or kind not in KINDS:
+        raise Bad(f"{where}: no proof of kind {kind!r} is checked here")
+    return shaped(value, {"kind": text, **KINDS[kind][1]}, where)
+
+
+named = check(
+    lambda value: isinstance(value, str) and (value in OBJECTIVES or tail_of(value)),
+    f"one of {', '.join((*OBJECTIVES, TAIL))}",
+)
+certificate_file = headed("certificate") | {
+    "instance_sha256": text, "objective": named, "bound": claim, "proof": proof,
+    **dict.fromkeys(("why", "horizon", "made_by"), (text, "")),
+}  # fmt: skip
+
+
+def prove(instance: Box, proof: Box, objective: str) -> Amount:
+    """The lower bound that the numbers of a proof give, whatever they are; Broken where its argument does not hold."""
+    function, _, objectives = KINDS[proof.kind]
+    if (TAIL if tail_of(objective) else objective) not in objectives:
+        raise NotChecked(f"a proof of kind {proof.kind} is not checked here for {objective}")
+    return function(instance, proof, objective)
+
+
+def verify_certificate(instance: Box, data: Any) -> tuple[str, Amount]:
+    """What a certificate proves; Broken if that is less than it claims."""
+    certificate = shaped(data, certificate_file, "certificate")
+    objective = certificate.objective
+    if certificate.instance_sha256 != sha256(instance):
+        raise Broken("the certificate is for another instance (or for this one with its calls freed)")
+    spent[0] = 0
+    if instance.contents:
+        raise NotChecked("bounds of requests that share contents are not checked")
+    if sum(map(output, instance.requests)) > MOST_TOKENS:
+        raise NotChecked(f"bounds of more than {MOST_TOKENS} output tokens are not checked")
+    bound = prove(instance, Box(certificate.proof, claim=certificate.bound), objective)
+    bound = bound if objective in AVERAGES else ceil(bound)  # all other values are whole numbers
+    if bound < certificate.bound:
+        raise Broken(f"it claims {certificate.bound}, but proves {bound} only")
+    return objective, bound

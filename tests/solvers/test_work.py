@@ -1,0 +1,89 @@
+"""A limit in counted work: all but the times is the same on every run, with any number of workers."""
+
+from json import loads
+from types import SimpleNamespace
+
+import pytest
+
+import solvers
+from bounds import clock
+from bounds.clock import limited, now, spend
+from kvbound.comparison import compare
+from kvcore.errors import BadInput
+from kvcore.result import Stop
+from solvers.dual_bound import best_bound
+from solvers.improve import improve
+from tests.support.commands import kvbound
+from workloads.builtin import builtin_instance
+
+MARS, SEVEN, BIG = map(builtin_instance, ("mars-figure1", "mars-like:n=7,seed=1", "hindsight-benchmark:seed=2"))
+WORK = 300_000
+
+
+def timeless(found):
+    """What JSON has, without the times and the number of threads."""
+    if isinstance(found, dict):
+        return {key: timeless(value) for key, value in found.items() if "seconds" not in key and key != "threads"}
+    return [timeless(each) for each in found] if isinstance(found, list | tuple) else found
+
+
+def said(result):
+    files = [each and each.to_json() for each in (result.schedule, result.certificate)]
+    return timeless(result.to_json()), files
+
+
+@pytest.mark.parametrize("instance", [MARS, SEVEN, BIG], ids=lambda each: each.name)
+def test_the_same_work_gives_the_same_results_with_one_and_two_workers(instance):
+    one, two = (solvers.solve(instance, work=WORK, threads=threads) for threads in (1, 2))
+    assert said(one) == said(two)
+    assert one.value >= one.bound > 0
+    assert one.stopped in (Stop.PROVED, Stop.WORK_LIMIT)
+
+
+def test_the_same_work_improves_and_bounds_alike():
+    for run in (best_bound, improve):
+        one, two = (run(SEVEN, work=WORK) for _ in range(2))
+        assert said(one) == said(two)
+    assert improve(BIG, work=10 * WORK).value <= improve(BIG, work=WORK).value
+
+
+def test_the_same_work_compares_alike():
+    rows = [timeless(compare(MARS, "fcfs,sjf", work=WORK, threads=threads).rows()) for threads in (1, 2)]
+    assert rows[0] == rows[1]
+    assert rows[0][-1]["status"] == "optimal"
+
+
+@pytest.mark.parametrize("command", ["solve", "bound", "improve", "compare"])
+def test_commands_take_work(command):
+    one, two = (timeless(loads(kvbound(command, "mars-figure1", "--work", WORK, "--json", "-").stdout)) for _ in "ab")
+    assert one == two
+
+
+def test_a_way_whose_work_is_not_counted_is_not_tried():
+    with pytest.raises(BadInput, match="batch-bigm on highs is not tried: its work cannot be counted"):
+        solvers.solve(MARS, formulation="batch-bigm", solver="highs", work=WORK)
+    result = solvers.solve(MARS, ways=["batch-bigm on highs", "slots"], work=20 * WORK)
+    assert (result.status, result.proved_by) == ("optimal", "slots")
+    assert result.failed == ["batch-bigm on highs is not tried: its work cannot be counted"]
+
+
+def test_a_look_at_the_clock_is_work_where_work_is_counted():
+    with limited(1.0, 10**6) as limit:
+        assert (limit, now()) == (1.0, clock.LOOK / clock.SECOND)
+        spend(10**6)
+        assert now() == 1 + 2 * clock.LOOK / clock.SECOND
+    assert not clock.is_counted()
+
+
+def test_all_deadlines_have_passed_once_the_clock_is_over(monkeypatch):
+    seconds = [0.0]
+    monkeypatch.setattr(clock, "time", SimpleNamespace(monotonic=lambda: seconds[0], process_time=lambda: 0.0))
+    with limited(2.0):
+        assert now() == 0
+        seconds[0] = clock.CLOCK * 2.0 + 1
+        assert now() > 1e8
+    monkeypatch.undo()
+    monkeypatch.setattr(clock, "CLOCK", -1.0)
+    late = solvers.solve(BIG, time_limit=10.0)
+    assert late.stopped == "limit of the clock"
+    assert late.bound > 0

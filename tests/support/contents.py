@@ -1,0 +1,73 @@
+"""Contents that requests share, for instances drawn without them, and mutants of schedules that use them."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+from kvcore import Batch, CostFunction, Instance, Request, Schedule
+from kvcore.instance import Node
+from tests.support.build import instance
+
+TOKENS = (CostFunction(tokens=1),)
+TREE = (("system", None, 2), ("tools", "system", 1), ("question", "system", 1))
+MOVES = ("drop", "swap_out", "swap_in", "reuse")
+
+
+def nodes(*rows: tuple[str, str | None, int]) -> tuple[Node, ...]:
+    return tuple(Node(id=id, parent=parent, blocks=blocks) for id, parent, blocks in rows)
+
+
+def shared(*requests: Request, tree: tuple[Any, ...] = TREE, cost: Any = TOKENS, **machine: Any) -> Instance:
+    made = instance(*(each.replace(path=None) for each in requests), cost=cost, **machine | {"same_batch": True})
+    kept = made.machine.replace(**machine)
+    return made.replace(machine=kept, contents=nodes(*tree), requests=requests)
+
+
+def with_contents(draw: random.Random, instance: Instance, most: int = 3) -> Instance:
+    """Return the instance with a random forest; a path is as long as its peak allows, or shorter."""
+    forest: dict[str, tuple[str | None, int]] = {}
+    for k in range(draw.randint(1, most)):
+        forest[f"n{k}"] = draw.choice([None, *forest, *forest]), draw.choice((1, 1, 2))
+    requests = []
+    for request in instance.requests:
+        chain, node = [], draw.choice([*forest, *forest, None])
+        while node is not None:
+            chain.insert(0, node)
+            node = forest[node][0]
+        left, path = request.peak // instance.machine.block, None
+        for node in chain:
+            if left > 0:
+                path = node, min(left, forest[node][1])
+                left -= forest[node][1]
+        requests.append(request.replace(path=path))
+    machine = instance.machine.replace(same_batch=draw.random() < 0.6 or not any(r.path for r in requests))
+    contents = nodes(*((id, parent, blocks) for id, (parent, blocks) in forest.items()))
+    return instance.replace(machine=machine, contents=contents, requests=tuple(requests))
+
+
+def mutate(draw: random.Random, instance: Instance, schedule: Schedule) -> Schedule:
+    """Return the schedule with one to three random changes, of moves of contents above all."""
+    batches: list[dict[str, Any]] = [{"forget": {}, "reuse": {}} | batch.model_dump() for batch in schedule.batches]
+    for _ in range(draw.choice((1, 1, 2, 3))):
+        j = draw.randrange(len(batches))
+        what = draw.choice(("forget", "forget", "reuse", "reuse", "work", *MOVES, "start", "start", "split", "cut"))
+        if what == "cut":
+            del batches[max(1, j) :]
+        elif what == "start":
+            for batch in batches[j:]:
+                batch["start"] += draw.choice((1, 1, -1))
+        elif what == "split":
+            other: dict[str, Any] = {"start": batches[j]["start"], "repeat": 1}
+            for name in ("work", "forget", *MOVES):
+                other[name] = {id: batches[j][name].pop(id) for id in [*batches[j][name]] if draw.random() < 0.5}
+            for batch in batches[j:]:
+                batch["start"] += 4
+            batches.insert(j, other)
+        else:
+            known = [node.id for node in instance.contents] if what == "forget" else [r.id for r in instance.requests]
+            id = draw.choice(known) if draw.random() < 0.97 else "nobody"
+            batches[j][what][id] = batches[j][what].get(id, 0) + draw.choice((-1, 1, 1, 2))
+            if batches[j][what][id] < 1 and draw.random() < 0.9:
+                del batches[j][what][id]
+    return Schedule(instance_sha256=instance.sha256, batches=tuple(Batch(**batch) for batch in batches))
