@@ -29,13 +29,10 @@ class Stream:
 
     def __init__(self, block: int) -> None:
         self.members: dict[str, RequestState] = {}
-        self.kv = 0
-        """Tokens on the device."""
-        self.blocks = 0
-        """Blocks on the device."""
+        self.kv = 0  # tokens on the device
+        self.blocks = 0  # blocks on the device
         self.steps = 0
-        self.batch = -1
-        """Of the latest step."""
+        self.batch = -1  # of the latest step
         self._clock = StreamClock()
         self._block = block
         self._phases: Counter[int] = Counter()  # (m - step) mod block: how many need a block when that is -step

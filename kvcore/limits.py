@@ -20,15 +20,11 @@ class Use(NamedTuple):
 class Limit(NamedTuple):
     """The most that a batch takes of a resource."""
 
-    name: str
-    """Name of its prices in certificates."""
+    name: str  # name of its prices in certificates
     rule: int
-    key: str
-    """Of the machine."""
-    column: str
-    """Of a `Use`."""
-    says: str
-    """The error above the limit; `held` are the tokens of `used` blocks."""
+    key: str  # of the machine
+    column: str  # of a `Use`
+    says: str  # the error above the limit; `held` are the tokens of `used` blocks
 
     @property
     def words(self) -> str:

@@ -66,8 +66,7 @@ class Work(NamedTuple):
     state: RequestState
     tokens: int
     decode: bool
-    blocks: int
-    """Private device blocks during the batch."""
+    blocks: int  # private device blocks during the batch
 
 
 def check_count(batches: int) -> None:

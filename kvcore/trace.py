@@ -23,10 +23,8 @@ class BatchTrace(NamedTuple):
     start: int
     duration: int
     features: Features
-    device: int
-    """Device memory during the batch, after its moves and growth (R6)."""
-    device_after: int
-    """Device memory from its end to the next batch."""
+    device: int  # device memory during the batch, after its moves and growth (R6)
+    device_after: int  # device memory from its end to the next batch
     host: int
 
     @property
@@ -39,12 +37,9 @@ class Run(NamedTuple):
     """Consecutive batches of the same decodes; a single batch of any kind is a run of one."""
 
     start: int
-    ends: Sequence[int]
-    """End of each batch, in ticks."""
-    features: Features
-    """Of the first batch; from each to the next, each decode reads one more token of KV."""
-    devices: Sequence[int]
-    """Device memory during each batch."""
+    ends: Sequence[int]  # end of each batch, in ticks
+    features: Features  # of the first batch; from each to the next, each decode reads one more token of KV
+    devices: Sequence[int]  # device memory during each batch
     device_after: int
     host: int
     retained: int = 0  # device memory of contents that no request holds
@@ -67,8 +62,7 @@ class Step(NamedTuple):
     resident: int
     tokens: int
     phase: Phase
-    recomputed: int
-    """Tokens processed before, too."""
+    recomputed: int  # tokens processed before, too
     generated: bool
 
 
@@ -164,12 +158,10 @@ class CallTrace:
     """One call as it happened; `handling` is what was done to the KV before the next work."""
 
     segment: int
-    batch: int
-    """The batch whose token starts the call."""
+    batch: int  # the batch whose token starts the call
     start: int
     end: int
-    held: int
-    """KV tokens at its start."""
+    held: int  # KV tokens at its start
     dropped: bool = False
     swapped: bool = False
     all_dropped: bool = False

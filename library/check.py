@@ -213,7 +213,7 @@ cost_function = {
 machine = {
     "memory": limit, "block": (integer(1), 1), "host_memory": (optional(number), 0),
     **dict.fromkeys(BATCH.values(), (limit, None)), "hybrid": (switch, True), "chunked": (switch, True),
-    "evict": (switch, False), "partial": (switch, False), "pause": (switch, True),
+    "evict": (switch, False), "partial": (switch, False), "pause": (switch, True), "same_batch": (switch, True),
 }  # fmt: skip
 handling = one_of("preserve", "discard", "swap", "free")
 call = {"duration": number, "returns": (number, 0), "handling": (handling, "free")}
@@ -222,8 +222,11 @@ slo |= dict.fromkeys(("tpot", "normalized_latency"), (optional(ratio), None))
 request = {
     "id": text, "arrival": (number, 0), "prompt": integer(1), "weight": (integer(1), 1), "max_new": (limit, None),
     "slo": (optional(slo), None), "segments": [{"decode": integer(1), "call": (optional(call), None)}],
+    "path": (optional(check(lambda value: isinstance(value, list) and len(value) == 2, "a node and its blocks")), None),
 }  # fmt: skip
+shared_node = {"id": text, "parent": (optional(text), None), "blocks": integer(1)}
 instance_file = headed("instance") | {
+    "version": (one_of(1, 2), 1), "contents": ([shared_node], []),
     "name": (text, "instance"), "tick_seconds": (ratio, 1), "machine": machine,
     "cost": ([cost_function], [{"busy": 1}]), "requests": [request],
     "coarsening": (lambda value, where: value, None),  # where it is from, which nothing here depends on
@@ -243,7 +246,33 @@ def read_instance(data: Any) -> Box:
             raise Bad(f"{one.id}: every segment but the last ends with a call")
         if memory is not None and blocks(peak(one), block) > memory // block:
             raise Bad(f"{one.id} can never fit: its peak of {peak(one)} tokens is above the memory")
+    read_contents(instance)
     return instance
+
+
+def read_contents(instance: Box) -> None:
+    """Refuse contents but in their one spelling; note the nodes of each path, with its blocks there, as `parts`."""
+    nodes = {node.id: node for node in instance.contents}
+    most = dict.fromkeys(nodes, 0)
+    first_use: dict[str, None] = {}
+    for one in instance.requests:
+        one["parts"] = []
+        id, k = one.path or (None, 0)
+        while id is not None:
+            if id not in nodes or type(k) is not int or not 1 <= k <= nodes[id].blocks or len(one.parts) > len(nodes):
+                raise Bad(f"{one.id}: its path takes no {k!r} blocks of node {id!r}")
+            one.parts.insert(0, (id, k))
+            most[id] = max(most[id], k)
+            id = nodes[id].parent
+            k = nodes[id].blocks if id in nodes else 0
+        first_use |= dict.fromkeys(id for id, _ in one.parts)
+        if sum(k for _, k in one.parts) * instance.machine.block > peak(one):
+            raise Bad(f"{one.id}: its path is longer than its peak")
+    parents = [node.parent for node in instance.contents]
+    spelled = [node.id for node in instance.contents] == [*first_use]
+    spelled &= all(most[id] == node.blocks and parents.count(id) != 1 for id, node in nodes.items())
+    if not spelled or instance.version != 1 + bool(nodes) or not (nodes or instance.machine.same_batch):
+        raise Bad("contents are not in their one spelling, in which kvbound writes them")
 
 
 def limits_of(machine: Box) -> dict[str, int | None]:
@@ -272,16 +301,19 @@ def prefill_budget(machine: Box) -> int | None:
     return machine.batch_tokens if machine.prefill_tokens is None else machine.prefill_tokens
 
 
-ONLY_GIVEN = {"max_new"}
+ONLY_GIVEN: dict[str, Any] = {"max_new": None, "path": None, "same_batch": True, "contents": []}
+
+
+def given(each: Box) -> Box:
+    """The keys of a file: those of ONLY_GIVEN, where they do not say the usual."""
+    return Box((key, value) for key, value in each.items() if key != "parts" and value != ONLY_GIVEN.get(key, ...))
 
 
 def sha256(instance: Box) -> str:
-    """The hash of the canonical JSON (docs/formats.md); keys of ONLY_GIVEN are in it only where they are given."""
-    machine, *ones = (
-        {key: value for key, value in each.items() if key not in ONLY_GIVEN or value}
-        for each in (instance.machine, *instance.requests)
-    )
-    text = json.dumps(Box(instance, machine=machine, requests=ones), sort_keys=True, separators=(",", ":"), default=str)
+    """The hash of the canonical JSON (docs/formats.md)."""
+    machine, *ones = map(given, (instance.machine, *instance.requests))
+    whole = Box(given(instance), machine=machine, requests=ones)
+    text = json.dumps(whole, sort_keys=True, separators=(",", ":"), default=str)
     return hashlib.sha256(text.encode()).hexdigest()
 
 
@@ -772,7 +804,8 @@ def network(kinds: Kinds, M: int) -> tuple[list[Running], list[Running]]:
 amounts = {str: check(lambda value: type(value) is int, "an integer")}
 MOVES = ("drop", "swap_out", "swap_in")
 Option = tuple[int, int, int, int]  # what a batch drops, swaps out, swaps in and processes of a request
-batch = {"start": integer(-inf, 10**60), "repeat": (integer(1), 1), **dict.fromkeys((*MOVES, "work"), (amounts, {}))}
+WRITTEN = (*MOVES, "forget", "reuse", "work")
+batch = {"start": integer(-inf, 10**60), "repeat": (integer(1), 1), **dict.fromkeys(WRITTEN, (amounts, {}))}
 schedule_file = headed("schedule") | {"instance_sha256": text, "batches": [batch]}
 ORDERED = {"discard": "drop", "swap": "swap_out"}
 
@@ -788,6 +821,15 @@ class State:
         self.due: int | None = None  # after a call that orders a move: the tokens that the next batch is to move
         self.first: int | None = None
         self.done: int | None = None
+        self.path = [(node, k) for node, blocks in one.get("parts", ()) for k in range(blocks)]
+
+    def had(self, m: int, block: int) -> list[tuple[str, int]]:
+        """The blocks of its path that it holds with m tokens."""
+        return self.path[: m // block]
+
+    def private(self, m: int, block: int) -> int:
+        """How many other blocks it holds with m tokens."""
+        return blocks(m, block) - len(self.had(m, block))
 
     @property
     def ready(self) -> int:
@@ -809,6 +851,10 @@ class Execution:
 
     def __init__(self, instance: Box) -> None:
         self.cost, self.machine = instance.cost, instance.machine
+        for one in instance.requests:
+            spend(10 * sum(blocks for _, blocks in one.get("parts", ())), "the blocks of paths")
+        self.sizes = {node.id: node.blocks for node in instance.contents}
+        self.resident: frozenset[tuple[str, int]] = frozenset()  # nodes, and places in them
         self.states = {one.id: State(one) for one in instance.requests}
         self.j = self.clock = self.busy = self.blocks = self.host = 0  # blocks and tokens that all requests hold
         self.joined = False  # whether requests that are not among these may act in its batches, too
@@ -834,7 +880,7 @@ class Execution:
             spend(50 * written.repeat * each, "its batches")
             self.step(written, written.start)
             for _ in range(written.repeat - 1):
-                self.step(Box(drop={}, swap_out={}, swap_in={}, work=written.work), self.clock)
+                self.step(Box({what: {} for what in WRITTEN}, work=written.work), self.clock)
         for state in self.states.values():
             if state.done is None:
                 raise Broken("it is not done at the end", 11, self.j, state.id)
@@ -852,12 +898,19 @@ class Execution:
         for state in self.those(self.calling):
             state.S, state.returns_at = state.after_call(start)
         self.calling = [id for id in self.calling if self.states[id].returns_at is not None]
-        for id in (id for what in ("work", *MOVES) for id in written[what] if id not in self.states):
+        reuse, forget = written.get("reuse", {}), written.get("forget", {})
+        named = (written.work, reuse, *(written[what] for what in MOVES))
+        for id in (id for each in named for id in each if id not in self.states):
             self.breach(10, None, f"there is no request {id!r}")
+        for id in forget.keys() - self.sizes:
+            self.breach(10, None, f"there is no node {id!r}")
         if not (written.work or written.swap_out or written.swap_in or self.joined):
             self.breach(10, None, "it has no work and no transfer")
         work = {self.states[id]: c for id, c in written.work.items() if id in self.states}
-        features = self.work(work, start, *self.move(written))
+        spend(10 * sum(len(state.path) for state in work), "its batches")
+        taken, evicted = self.move(written)
+        self.reuse({self.states[id]: k for id, k in reuse.items() if id in self.states}, work)
+        features = self.work(work, start, taken, evicted)
         if self.broken:
             rule, id, detail = min(self.broken, key=lambda item: item[0])
             raise Broken(detail, rule, self.j, id)
@@ -872,7 +925,7 @@ class Execution:
     def hold(self, state: State, m: int, h: int) -> None:
         """Let a request hold so much KV on the device and on the host."""
         block = self.machine.block
-        self.blocks += blocks(m, block) - blocks(state.m, block)
+        self.blocks += state.private(m, block) - state.private(state.m, block)
         self.host += h - state.h
         state.m, state.h = m, h
 
@@ -880,7 +933,7 @@ class Execution:
         """Make the moves (R8, R9, R10): what each took, by kind and request, and who was evicted."""
         taken: dict[str, Amounts] = {kind: {} for kind in MOVES}
         evicted = set()
-        for kind, id in ((what, id) for what in MOVES for id in written[what] if id in self.states):
+        for kind, id in ((what, id) for what in MOVES for id in self.before(what, written) if id in self.states):
             state, asked = self.states[id], written[kind][id]
             there = {"drop": state.m + state.h, "swap_out": state.m, "swap_in": state.h}[kind]
             k = max(0, min(asked, there))
@@ -902,6 +955,8 @@ class Execution:
             else:
                 out = k if kind == "swap_out" else -k
                 self.hold(state, state.m - out, state.h + out)
+            if kind == "swap_in":
+                self.resident |= {*state.had(state.m, self.machine.block)}
             if k:
                 taken[kind][state] = k
         for state in self.those(self.due):
@@ -909,6 +964,44 @@ class Execution:
             if written[kind].get(state.id) != state.due:
                 self.breach(9, state, f"its call orders a {kind} of all {state.due} tokens in this batch")
         return taken, evicted
+
+    def before(self, kind: str, written: Box) -> dict[str, int]:
+        """The moves of a kind; the forgets come before the swap_ins."""
+        if kind == "swap_in":
+            self.forget({id: k for id, k in written.get("forget", {}).items() if id in self.sizes})
+        moves: dict[str, int] = written[kind]
+        return moves
+
+    def forget(self, moves: dict[str, int]) -> None:
+        """R12: what goes is resident and not held, and what stays has the block before it."""
+        if not moves:
+            return
+        spend(10 * (len(self.states) + len(self.resident)), "its forgets")
+        for node, k in moves.items():
+            there = sorted(block for block in self.resident if block[0] == node)
+            if not 1 <= k <= len(there):
+                self.breach(12, None, f"forget of {k} blocks of node {node}, there are {len(there)}")
+            self.resident -= {*there[max(0, len(there) - max(0, k)) :]}
+        for state in self.states.values():
+            if not self.resident.issuperset(state.had(state.m, self.machine.block)):
+                self.breach(12, None, f"forget of what {state.id} holds")
+            stays = [block in self.resident for block in state.path]
+            if stays != sorted(stays, reverse=True):
+                self.breach(12, None, f"a block on the path of {state.id} stays without the one before it")
+
+    def reuse(self, moves: Amounts, work: Amounts) -> None:
+        """R12: whole blocks of the path of one that works, which are there or completed by work."""
+        block = self.machine.block
+        for state, k in moves.items():
+            self.hold(state, state.m + max(0, k), state.h)
+        made = {each for state, c in work.items() for each in state.path[state.m // block : (state.m + c) // block]}
+        there = self.resident | (made if self.machine.same_batch and moves else set())
+        for state, k in moves.items():
+            most = min(len(state.path) * block, state.S - 1)
+            if state not in work or k < 1 or state.m % block or state.m > most:
+                self.breach(12, state, f"reuse of {k} tokens up to {state.m}, of {most} at most")
+            elif not there.issuperset(state.had(state.m, block)):
+                self.breach(12, state, f"reuse up to {state.m} of what is not there")
 
     def work(self, work: Amounts, start: int, taken: dict[str, Amounts], evicted: set[State]) -> dict[str, int]:
         """The features of a batch; R2 to R7."""
@@ -930,7 +1023,9 @@ class Execution:
             if phase == "prefill":
                 features["prefill_pairs"] += c * c + 2 * c * state.m
                 prefilled += c
-            occupied += blocks(state.m + c, block) - blocks(state.m, block)
+            occupied += state.private(state.m + c, block) - state.private(state.m, block)
+        shared = {each for state, c in work.items() if state.path for each in state.had(state.m + c, block)}
+        occupied += len(self.resident | shared)
         for kind in ("swap_out", "swap_in"):
             features[kind + "_tokens"], features[kind + "s"] = sum(taken[kind].values()), len(taken[kind])
         for name, total in zip(BATCH.values(), (features["tokens"], prefilled, len(work)), strict=True):
@@ -950,6 +1045,8 @@ class Execution:
     def grow(self, state: State, c: int) -> None:
         """The end of the batch for a request that works."""
         self.hold(state, state.m + c, state.h)
+        if state.path:
+            self.resident |= {*state.had(state.m, self.machine.block)}
         state.window = ""
         if token := state.m == state.S:
             state.S, state.left, state.generated = state.S + 1, state.left - 1, state.generated + 1
@@ -2527,6 +2624,8 @@ def verify_certificate(instance: Box, data: Any) -> tuple[str, Amount]:
     if certificate.instance_sha256 != sha256(instance):
         raise Broken("the certificate is for another instance (or for this one with its calls freed)")
     spent[0] = 0
+    if instance.contents:
+        raise NotChecked("bounds of requests that share contents are not checked")
     if sum(map(output, instance.requests)) > MOST_TOKENS:
         raise NotChecked(f"bounds of more than {MOST_TOKENS} output tokens are not checked")
     bound = prove(instance, Box(certificate.proof, claim=certificate.bound), objective)

@@ -21,12 +21,12 @@ import kvcore
 from bounds.clock import Timer, is_late, limited, now
 from bounds.tuning import Options, option
 from heuristics import BY_COST, Policy, PolicyError, Unsuited, get_policy, trace_policy
+from heuristics.engine.policy import Point, Tuning, rounded
 from heuristics.policies.deadline import Deadline
 from heuristics.policies.figure_1 import Listed
 from heuristics.policies.index import MEANS, Index, mean_work
-from heuristics.policies.knee import MEANS as KNEE_MEANS
 from heuristics.policies.knee import Knee, has_knee
-from heuristics.policies.on_time import PACE, SHARE, SHORT, WAIT, OnTime
+from heuristics.policies.on_time import OnTime
 from heuristics.policies.refill import Refill
 from heuristics.policies.staggered import Staggered
 from kvcore.cost import OwnCost
@@ -47,8 +47,6 @@ FIRST = ("index", "sjf", "serial")
 """Policies for a start, after `first_policies`."""
 OTHERS = ("infermax", "vllm-v1", "mc-sf", "srpt", "sjf-api", "mars-order")
 """Run before all other policies."""
-MOST_ASIDE = 100
-"""Requests set aside for a percentile, one after another."""
 WITH_CALLS = ("trtllm-max-utilization-cached", "infercept-heuristic")
 """Run before those where requests call: each was the best of all on a workload."""
 
@@ -60,9 +58,8 @@ class ImproveOptions(Options):
     restarts: int = option(4, "runs of destroy and repair, from different seeds")
     first: float = option(1.0, "processor seconds for a first policy, or half of all if that is more", least=0)
 
-    finest_parameter = 1.1  # the same ratio for parameters of `knee`, `on-time` and `refill`
-    finest_time = 1.01  # the same ratio for flow times, and times of a token
     moves = 2_000  # moves of destroy and repair that count as a round
+    aside = 100  # requests set aside for a percentile, one after another
     runs = 200  # compiled runs of the index rule that count as a round
 
 
@@ -192,7 +189,7 @@ class _Improvement:
         first = [self.turned(), self.due() if tail_of(objective) else self.tuned()]
         if self.spared is not None:
             first = [self.set_aside(), self.due(), self.turned()]
-        for tries in (_staggered(instance), self.refilled(draw, ran), *first):
+        for tries in (_staggered(self), self.refilled(draw, ran), *first):
             self.follow(tries)
         self.follow(self.steered(draw), named=False)
         self.follow(other_policies(instance, objective, ran))
@@ -254,107 +251,96 @@ class _Improvement:
             if objective_value(trace, self.objective) < self.value:
                 self._keep(trace, None)
 
-    def tuned(self) -> Tries:
-        if isinstance(self.instance.cost, OwnCost):
-            return  # its marginal costs are not known
-        best = self.r0 = rounded(MEANS * mean_work(self.instance))
-        if applies(self.instance, self.objective):
-            self.runs = Runs(self.instance, self.objective)
-        value, step = (yield from self._worth(best)), 4.0
-        for r0 in [rounded(best / 4.0**k) for k in range(1, 10) if self.runs is not None]:
-            if self.in_time() and (other := (yield from self._worth(r0))) < value:
-                self.r0, best, value = r0, r0, other
-        while step > 1.05 and self.in_time():  # closer values of R0 are not worth telling apart
-            for r0 in (rounded(best * step), rounded(best / step)):
-                other = yield from self._worth(r0)
+    def climb(
+        self, make: Callable[..., Policy], tuning: Tuning, below: Value | float = math.inf,
+        quick: Callable[..., float] | None = None,
+    ) -> Generator[Policy, Value | float, tuple[Point, Value | float]]:  # fmt: skip
+        """Search by coordinates, if a start is `below`; return the best numbers and their value.
+
+        `quick` gives values without a run.
+        """
+        best, step, tried = tuning.starts[0], tuning.step, set(tuning.starts)
+        value: Value | float = math.inf
+        for point in tuning.starts:
+            other = quick(*point) if quick else (yield make(*point))
+            if other < value:
+                best, value = point, other
+        while value < below and step > tuning.finest and self.in_time():
+            for point in tuning.near(best, step):
+                if point in tried:
+                    continue
+                tried.add(point)
+                other = quick(*point) if quick else (yield make(*point))
                 if other < value:
-                    self.r0, best, value = r0, r0, other
+                    best, value = point, other
                     break
             else:
                 step = math.sqrt(step)
-        if self.runs is not None:
-            yield Index(r0=best)
+        return best, value
+
+    def tuned(self) -> Tries:
+        if isinstance(self.instance.cost, OwnCost):
+            return  # its marginal costs are not known
+        self.r0, runs = rounded(MEANS * mean_work(self.instance)), None
+        if applies(self.instance, self.objective):
+            runs = self.runs = Runs(self.instance, self.objective)
+        starts = [(rounded(self.r0 / 4.0**k),) for k in range(10 if runs else 1)]
+        tuning, quick = Index.tuning._replace(starts=tuple(starts)), (lambda r0: runs.once(r0)[0]) if runs else None
+        (self.r0,), _ = yield from self.climb(Index, tuning, quick=quick)
+        if runs:
+            yield Index(r0=self.r0)
 
     def turned(self) -> Tries:
         """Search for the parameters of `knee` or `on-time`; for the largest flow time and percentiles, the time too."""
         name, tail = first_policies(self.instance, self.objective)[0], tail_of(self.objective)
-        make: Callable[..., Policy] = Knee if name == "knee" else OnTime
-        on_time = [[SHARE, PACE, short, wait] for short, wait in ((0.0, 0.0), (SHORT, 0.0), (SHORT, WAIT))]
-        starts = [[KNEE_MEANS]] if name == "knee" else on_time
-        finest = self.options.finest_parameter
+        policy = Knee if name == "knee" else OnTime
+        make: Callable[..., Policy] = policy
+        tuning = policy.tuning
         if tail or self.objective == "max-flow-time":
             make = partial(_within, "ttft" if tail and tail.of_first else "latency")
-            starts = [[rounded(float(self.value * self.instance.tick_seconds)), *start] for start in starts]
-            finest = self.options.finest_time
+            flow = rounded(float(self.value * self.instance.tick_seconds))
+            tuning = tuning._replace(
+                starts=tuple((flow, *start) for start in tuning.starts), finest=Deadline.tuning.finest
+            )
         elif name not in ("knee", "on-time"):
             return
-        self.turned_value, point, step = math.inf, starts[0], 2.0 if name == "knee" else 1.5
-        for start in starts:
-            value = yield make(*start)
-            if value < self.turned_value:
-                self.turned_value, point = value, start
-        while step > finest and self.in_time():
-            for k, change in [(k, change) for k in range(len(point)) if point[k] for change in (step, 1 / step)]:
-                other = [*point[:k], rounded(point[k] * change), *point[k + 1 :]]
-                value = yield make(*other)
-                if value < self.turned_value:
-                    self.turned_value, point = value, other
-                    break
-            else:
-                step = math.sqrt(step)
-        self.turned_best = lambda factors: make(*point, factors=factors)
+        point, value = yield from self.climb(make, tuning)
+        if value < self.turned_value:
+            self.turned_value, self.turned_best = value, lambda factors: make(*point, factors=factors)
 
     def refilled(self, draw: random.Random, ran: set[str]) -> Tries:
-        known, best, step = self.value, Refill(), 4.0
-        if best.why_not(self.instance.machine) or not any(request.calls for request in self.instance.requests):
+        known = self.value
+        if Refill().why_not(self.instance.machine) or not any(request.calls for request in self.instance.requests):
             return
-        ran.add(best.name)
-        value = yield best
-        while value < known and step > self.options.finest_parameter and self.in_time():
-            for change in (step, 1 / step):
-                policy = Refill(rounded(best.patience * change))
-                other = yield policy
-                if other < value:
-                    value, best = other, policy
-                    break
-            else:
-                step = math.sqrt(step)
+        ran.add(Refill.name)
+        (patience,), value = yield from self.climb(Refill, Refill.tuning, known)
         if value < known:
             end = (now() + self.began + self.seconds) / 2
 
             def go_on(made: int) -> bool:
                 return made < self.options.runs if self.rounds is not None else now() < end
 
-            yield from self._shaken(lambda logs: Refill(best.patience, np.exp(logs)), value, draw, go_on)
+            yield from self._shaken(lambda logs: Refill(patience, np.exp(logs)), value, draw, go_on)
 
     @property
     def spared(self) -> int | None:
-        return (
-            None if isinstance(self.instance.cost, OwnCost) else spared_by(self.objective, len(self.instance.requests))
-        )
+        own = isinstance(self.instance.cost, OwnCost)
+        return None if own else spared_by(self.objective, len(self.instance.requests))
 
     def due(self) -> Tries:
         if isinstance(self.instance.cost, OwnCost):
             return
-        make, flow = partial(Deadline, factors=self.aside), rounded(float(self.value * self.instance.tick_seconds))
-        step, best = 2.0, None
-        value: Value | float = math.inf
-        for point in [(flow, rounded(flow / 1000 * 2.0**-k)) for k in range(4)]:
-            if (other := (yield make(*point))) < value:
-                best, value = point, other
-        while best is not None and step > self.options.finest_time:
-            flow, token = best
-            tokens = [(flow, rounded(token * change)) for change in (step, 1 / step)]
-            flows = [(rounded(flow * change), token) for change in (1 / step, step)]  # of no use up to the knee
-            for point in tokens if has_knee(self.instance.cost) else (*tokens, *flows):
-                other = yield make(*point)
-                if other < value:
-                    best, value = point, other
-                    break
-            else:
-                step = math.sqrt(step)
-        if best is not None and value <= self.value:
-            flow, token = best
+        target, factors = rounded(float(self.value * self.instance.tick_seconds)), self.aside
+
+        def make(token: float, flow: float = target) -> Policy:
+            return Deadline(flow, token, factors)
+
+        # up to the knee the flow time is of no use
+        more = () if has_knee(self.instance.cost) else (target,)
+        starts = tuple((rounded(target / 1000 * 2.0**-k), *more) for k in range(4))
+        point, value = yield from self.climb(make, Deadline.tuning._replace(starts=starts))
+        if value <= self.value:
+            token, flow = (*point, target)[:2]
             aside = 1.0 if self.aside is None else self.aside
             self.turned_value, self.turned_best = value, lambda shaken: Deadline(flow, token, aside * shaken)
 
@@ -365,7 +351,7 @@ class _Improvement:
         arrivals = np.array([float(request.arrival) for request in requests])
         tried = factors == 0
         yield Deadline()
-        for _ in range(min(MOST_ASIDE, self.spared or 0)):
+        for _ in range(min(self.options.aside, self.spared or 0)):
             known = completions(verify_schedule(self.instance, self.schedule))
             ends = np.array([float(known[request.id]) for request in requests])
             latest = int(np.argmax((ends - arrivals) * (factors > 0)))
@@ -378,9 +364,6 @@ class _Improvement:
                 factors[chosen] = 1.0
             else:
                 self.aside = factors.copy()
-
-    def _worth(self, r0: float) -> Generator[Policy, Value | float, Value | float]:
-        return (yield Index(r0=r0)) if self.runs is None else self.runs.once(r0)[0]
 
     def steered(self, draw: random.Random) -> Tries:
         if self.runs is None or self.r0 is None:
@@ -470,33 +453,13 @@ def other_policies(instance: Instance, objective: str, ran: Collection[str] = ()
             yield get_policy(name)
 
 
-def _staggered(instance: Instance) -> Tries:
+def _staggered(search: _Improvement) -> Tries:
     """For requests that are all equal."""
-    requests, memory = instance.requests, instance.machine.memory
+    requests, memory = search.instance.requests, search.instance.machine.memory
     if memory is None or len({(r.arrival, r.prompt, r.segments) for r in requests}) > 1:
         return
     yield Staggered()
     size = max(1, math.isqrt(len(requests)) // 4)
     held = (requests[0].prompt + requests[0].peak) / 2
-    best = size, math.ceil(size * requests[0].output * held / memory)
-    seen = {best}
-    value = yield Staggered(*best)
-    step = 8
-    while step:
-        size, gap = best
-        others = [(other, round(gap * other / size)) for other in (size + step, size - step)]
-        for point in ((size, gap + step), (size, gap - step), *others):
-            if min(point) < 1 or point in seen:
-                continue
-            seen.add(point)
-            other = yield Staggered(*point)
-            if other < value:
-                value, best = other, point
-                break
-        else:
-            step //= 2
-
-
-def rounded(seconds: float) -> float:
-    """Return it with the digits of a policy's name."""
-    return float(f"{seconds:g}")
+    start = size, math.ceil(size * requests[0].output * held / memory)
+    yield from search.climb(Staggered, Staggered.tuning._replace(starts=(start,)))

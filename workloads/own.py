@@ -26,7 +26,7 @@ def own(instance: Instance) -> Instance:
         last = None if request.path is None else pieces[request.path]
         rest = request.peak // instance.machine.block - sum(part.blocks for part in parts)
         if rest:
-            last = Node(id=next(names), parent=last and last.id, blocks=rest)
+            last = Node(id=next(names), parent=None if last is None else last.id, blocks=rest)
             nodes.append(last)
-        requests.append(request.replace(path=last and (last.id, last.blocks)))
+        requests.append(request.replace(path=None if last is None else (last.id, last.blocks)))
     return instance.replace(contents=tuple(nodes), requests=tuple(requests))

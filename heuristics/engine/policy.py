@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator
 from copy import copy
 from inspect import cleandoc
 from typing import Any, ClassVar, Literal, NamedTuple, Self
@@ -25,6 +26,29 @@ class Setting(NamedTuple):
     most: float = LIMIT
 
 
+def rounded(number: float) -> float:
+    """Return it with the digits of a policy's name."""
+    return float(f"{number:g}")
+
+
+Point = tuple[float, ...]
+
+
+def scaled(point: Point, step: float) -> Iterator[Point]:
+    """Yield the points with one number `step` times as large, or as small."""
+    for k, change in [(k, change) for k in range(len(point)) if point[k] for change in (step, 1 / step)]:
+        yield (*point[:k], rounded(point[k] * change), *point[k + 1 :])
+
+
+class Tuning(NamedTuple):
+    """How the numbers of a policy are searched: from the best of the starts, one at a time, by ever smaller steps."""
+
+    step: float  # the first
+    finest: float  # closer numbers are not worth telling apart
+    starts: tuple[Point, ...] = ()  # in the order of `__init__`; none: they depend on the instance
+    near: Callable[[Point, float], Iterable[Point]] = scaled
+
+
 class Policy(ABC):
     """A rule that decides, at each batch boundary, what the batch does. `heuristics.run_policy` runs it.
 
@@ -43,6 +67,8 @@ class Policy(ABC):
     needs: tuple[str, ...] = ()
     """The switches of the machine that it needs (`evict` only where memory has a limit)."""
     settings: ClassVar[dict[str, Setting]] = {}  # the numbers that its name may give, by name
+    tuning: ClassVar[Tuning]
+    """How `solvers.improve` searches its numbers, where it does."""
 
     def __init_subclass__(cls) -> None:
         said = cleandoc(cls.__doc__ or "")

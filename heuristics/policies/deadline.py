@@ -6,7 +6,7 @@ import numpy as np
 
 from heuristics.engine.job import Job
 from heuristics.engine.plan import Plan
-from heuristics.engine.policy import Setting
+from heuristics.engine.policy import Setting, Tuning
 from heuristics.engine.view import View
 from heuristics.policies.index import HEADROOM, Index, Step, title
 from heuristics.policies.knee import Knee
@@ -40,6 +40,8 @@ class Deadline(Knee):
         "flow": Setting("F, the target for the flow time, in seconds", least=1e-6),
         "token": Setting("T, seconds; without it, half of a batch with a token of each that is present", least=1e-6),
     }
+
+    tuning: ClassVar = Tuning(2.0, 1.01)
 
     def __init__(self, flow: float | None = None, token: float | None = None, factors: Array | None = None) -> None:
         """Set F, T, and what ages are multiplied with, by request; one with 0 is set aside: the last of all."""

@@ -7,7 +7,7 @@ import numpy as np
 
 from heuristics.engine.job import Job
 from heuristics.engine.plan import Plan
-from heuristics.engine.policy import Setting
+from heuristics.engine.policy import Setting, Tuning
 from heuristics.engine.unified import Unified
 from heuristics.engine.view import View
 from heuristics.policies.mc_sf import least_waste_handling
@@ -109,6 +109,8 @@ class Index(Unified):
         "r0": Setting("R0 in seconds; without one, ten times the mean R"),
         "group": Setting("losses since the last prefill, over any_prefill, at which new requests join"),
     }
+
+    tuning: ClassVar = Tuning(4.0, 1.05)
 
     def __init__(
         self,

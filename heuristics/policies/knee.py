@@ -8,7 +8,7 @@ import numpy as np
 
 from heuristics.engine.job import Job
 from heuristics.engine.plan import Plan
-from heuristics.engine.policy import Setting
+from heuristics.engine.policy import Setting, Tuning
 from heuristics.engine.view import View
 from heuristics.policies.index import HEADROOM, LEAST, Index, Marginal, Step, title
 from kvcore.cost import Cost, OwnCost
@@ -38,6 +38,7 @@ class Knee(Index):
     needs: tuple[str, ...] = ("evict", "pause", "hybrid", "chunked")
     means: float = MEANS
     settings: ClassVar[dict[str, Setting]] = {"means": Setting("R0 in means of R")}
+    tuning: ClassVar = Tuning(2.0, 1.1, ((MEANS,),))
 
     def __init__(self, means: float = MEANS, factors: Array | None = None) -> None:
         """Set R0 in means of R, and what R is multiplied with, by request."""

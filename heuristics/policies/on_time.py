@@ -9,7 +9,7 @@ import numpy as np
 
 from heuristics.engine.job import Job
 from heuristics.engine.plan import Plan
-from heuristics.engine.policy import Policy, Setting
+from heuristics.engine.policy import Policy, Setting, Tuning
 from heuristics.engine.view import View
 from heuristics.policies.index import LEAST, Step, title
 from heuristics.policies.knee import Knee
@@ -73,6 +73,9 @@ class OnTime(Knee):
         "ttft": Setting("seconds, in place of what the requests ask for", least=1e-6),
         "latency": Setting("seconds, likewise", least=1e-6),
     }
+    tuning: ClassVar = Tuning(
+        1.5, 1.1, tuple((SHARE, PACE, short, wait) for short, wait in ((0.0, 0.0), (SHORT, 0.0), (SHORT, WAIT)))
+    )
     steady = Policy.steady  # the mean duration, and so who is urgent, changes with every batch
 
     def __init__(

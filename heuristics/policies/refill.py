@@ -5,7 +5,7 @@ from typing import ClassVar
 
 from heuristics.engine.job import Job
 from heuristics.engine.plan import Plan
-from heuristics.engine.policy import Policy, Setting
+from heuristics.engine.policy import Policy, Setting, Tuning
 from heuristics.engine.view import View
 from kvcore.instance import LIMIT
 
@@ -39,6 +39,7 @@ class Refill(Policy):
     settings: ClassVar[dict[str, Setting]] = {
         "patience": Setting("P, how many times as long as both refills take a call is to last", least=0, most=10**9)
     }
+    tuning: ClassVar = Tuning(4.0, 1.1, ((PATIENCE,),))
     patience: float = PATIENCE
 
     def __init__(self, patience: float = PATIENCE, factors: Sequence[float] | None = None) -> None:

@@ -7,7 +7,7 @@ from math import sqrt
 from typing import ClassVar
 
 from heuristics.engine.plan import Plan
-from heuristics.engine.policy import Setting
+from heuristics.engine.policy import Point, Setting, Tuning
 from heuristics.engine.unified import Unified
 from heuristics.engine.view import View
 from heuristics.policies.mc_sf import McSf
@@ -16,6 +16,18 @@ from kvcore.instance import LIMIT
 
 GENERATIONS = 4  # so many outputs before the end, the rate of starts is taken for steady
 SLACK = 0.75  # of the saw-tooth's height a plan leaves free, so that the last fit although groups wait
+
+
+def near(point: Point, step: float) -> Iterator[Point]:
+    """Yield other gaps for a size, and other sizes with as many requests at a time."""
+    (size, gap), more = map(int, point), round(step)
+    for other in (
+        (size, gap + more),
+        (size, gap - more),
+        *((n, round(gap * n / size)) for n in (size + more, size - more)),
+    ):
+        if min(other) >= 1:
+            yield other
 
 
 class Staggered(McSf):
@@ -42,6 +54,8 @@ class Staggered(McSf):
         "size": Setting("B, the most requests of a group (0: it finds B and G itself)", least=1, most=10**9),
         "gap": Setting("G, the batches between two groups at least", least=1, most=10**9),
     }
+
+    tuning: ClassVar = Tuning(8.0, 1.2, near=near)
 
     def __init__(self, size: int = 0, gap: int = 1) -> None:
         self.name = f"staggered:{size},{gap}" if size else "staggered"

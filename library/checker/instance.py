@@ -9,6 +9,7 @@ from typing import Any
 from library.checker.files import (
     Bad,
     Box,
+    check,
     headed,
     integer,
     limit,
@@ -34,7 +35,7 @@ cost_function = {
 machine = {
     "memory": limit, "block": (integer(1), 1), "host_memory": (optional(number), 0),
     **dict.fromkeys(BATCH.values(), (limit, None)), "hybrid": (switch, True), "chunked": (switch, True),
-    "evict": (switch, False), "partial": (switch, False), "pause": (switch, True),
+    "evict": (switch, False), "partial": (switch, False), "pause": (switch, True), "same_batch": (switch, True),
 }  # fmt: skip
 handling = one_of("preserve", "discard", "swap", "free")
 call = {"duration": number, "returns": (number, 0), "handling": (handling, "free")}
@@ -43,8 +44,11 @@ slo |= dict.fromkeys(("tpot", "normalized_latency"), (optional(ratio), None))
 request = {
     "id": text, "arrival": (number, 0), "prompt": integer(1), "weight": (integer(1), 1), "max_new": (limit, None),
     "slo": (optional(slo), None), "segments": [{"decode": integer(1), "call": (optional(call), None)}],
+    "path": (optional(check(lambda value: isinstance(value, list) and len(value) == 2, "a node and its blocks")), None),
 }  # fmt: skip
+shared_node = {"id": text, "parent": (optional(text), None), "blocks": integer(1)}
 instance_file = headed("instance") | {
+    "version": (one_of(1, 2), 1), "contents": ([shared_node], []),
     "name": (text, "instance"), "tick_seconds": (ratio, 1), "machine": machine,
     "cost": ([cost_function], [{"busy": 1}]), "requests": [request],
     "coarsening": (lambda value, where: value, None),  # where it is from, which nothing here depends on
@@ -64,7 +68,33 @@ def read_instance(data: Any) -> Box:
             raise Bad(f"{one.id}: every segment but the last ends with a call")
         if memory is not None and blocks(peak(one), block) > memory // block:
             raise Bad(f"{one.id} can never fit: its peak of {peak(one)} tokens is above the memory")
+    read_contents(instance)
     return instance
+
+
+def read_contents(instance: Box) -> None:
+    """Refuse contents but in their one spelling; note the nodes of each path, with its blocks there, as `parts`."""
+    nodes = {node.id: node for node in instance.contents}
+    most = dict.fromkeys(nodes, 0)
+    first_use: dict[str, None] = {}
+    for one in instance.requests:
+        one["parts"] = []
+        id, k = one.path or (None, 0)
+        while id is not None:
+            if id not in nodes or type(k) is not int or not 1 <= k <= nodes[id].blocks or len(one.parts) > len(nodes):
+                raise Bad(f"{one.id}: its path takes no {k!r} blocks of node {id!r}")
+            one.parts.insert(0, (id, k))
+            most[id] = max(most[id], k)
+            id = nodes[id].parent
+            k = nodes[id].blocks if id in nodes else 0
+        first_use |= dict.fromkeys(id for id, _ in one.parts)
+        if sum(k for _, k in one.parts) * instance.machine.block > peak(one):
+            raise Bad(f"{one.id}: its path is longer than its peak")
+    parents = [node.parent for node in instance.contents]
+    spelled = [node.id for node in instance.contents] == [*first_use]
+    spelled &= all(most[id] == node.blocks and parents.count(id) != 1 for id, node in nodes.items())
+    if not spelled or instance.version != 1 + bool(nodes) or not (nodes or instance.machine.same_batch):
+        raise Bad("contents are not in their one spelling, in which kvbound writes them")
 
 
 def limits_of(machine: Box) -> dict[str, int | None]:
@@ -93,16 +123,19 @@ def prefill_budget(machine: Box) -> int | None:
     return machine.batch_tokens if machine.prefill_tokens is None else machine.prefill_tokens
 
 
-ONLY_GIVEN = {"max_new"}
+ONLY_GIVEN: dict[str, Any] = {"max_new": None, "path": None, "same_batch": True, "contents": []}
+
+
+def given(each: Box) -> Box:
+    """The keys of a file: those of ONLY_GIVEN, where they do not say the usual."""
+    return Box((key, value) for key, value in each.items() if key != "parts" and value != ONLY_GIVEN.get(key, ...))
 
 
 def sha256(instance: Box) -> str:
-    """The hash of the canonical JSON (docs/formats.md); keys of ONLY_GIVEN are in it only where they are given."""
-    machine, *ones = (
-        {key: value for key, value in each.items() if key not in ONLY_GIVEN or value}
-        for each in (instance.machine, *instance.requests)
-    )
-    text = json.dumps(Box(instance, machine=machine, requests=ones), sort_keys=True, separators=(",", ":"), default=str)
+    """The hash of the canonical JSON (docs/formats.md)."""
+    machine, *ones = map(given, (instance.machine, *instance.requests))
+    whole = Box(given(instance), machine=machine, requests=ones)
+    text = json.dumps(whole, sort_keys=True, separators=(",", ":"), default=str)
     return hashlib.sha256(text.encode()).hexdigest()
 
 

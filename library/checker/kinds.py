@@ -140,6 +140,8 @@ def verify_certificate(instance: Box, data: Any) -> tuple[str, Amount]:
     if certificate.instance_sha256 != sha256(instance):
         raise Broken("the certificate is for another instance (or for this one with its calls freed)")
     spent[0] = 0
+    if instance.contents:
+        raise NotChecked("bounds of requests that share contents are not checked")
     if sum(map(output, instance.requests)) > MOST_TOKENS:
         raise NotChecked(f"bounds of more than {MOST_TOKENS} output tokens are not checked")
     bound = prove(instance, Box(certificate.proof, claim=certificate.bound), objective)

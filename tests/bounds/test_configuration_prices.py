@@ -117,7 +117,7 @@ def test_instances_that_are_not_rigid_or_too_long_are_refused():
 def test_it_stops_at_the_deadline(monkeypatch):
     clock = Clock()
     monkeypatch.setattr("bounds.clock.time", clock)
-    instance = builtin_instance("hindsight-benchmark:seed=19")
+    instance = builtin_instance("hindsight:n=40,M=40,seed=19")
     *_, (proof, _) = propose_configurations(Task(instance, FLOW, 40))
     assert 40 < clock.monotonic() < 60
     assert certify(instance, FLOW, proof).value > sum(request.output for request in instance.requests)

@@ -19,6 +19,7 @@ import hypotheses
 import kvcore
 import solvers
 from kvbound.cli import about
+from kvbound.comparison import compare
 from kvbound.simulation import policy_names
 from kvcore.files import write_text
 from kvcore.result import Result
@@ -198,9 +199,9 @@ def test_a_table_of_many_requests_takes_80_columns():
 
 
 def test_a_bound_has_a_mean_as_values_have():
-    _, out, _ = kvbound("compare", "identical:n=201,I=2,O=2,M=900", "--policies", "fcfs", "--time-limit", "1")
-    bound = next(line.split() for line in out.splitlines() if line.startswith("lower bound"))
-    assert "-" not in bound[4:6]
+    comparison = compare(builtin_instance("identical:n=201,I=2,O=2,M=900"), "fcfs", work=10**6, against="bound")
+    *_, (label, value, mean, *_) = comparison.summary(comparison.rows()).rows
+    assert (label, mean) == ("lower bound, as given", f"{float(value.replace(',', '')) / 201:.6g}")
 
 
 @pytest.mark.parametrize("arguments", [["compare"], ["simulate"]])
@@ -302,7 +303,7 @@ def test_a_limit_that_leaves_no_policy_to_start_from_is_exit_3():
     code, out, _ = kvbound("improve", "mars-figure1", "--seconds", 0.1,
                            "--option", "improve.first=0", "--option", "solve.referee=1e9")  # fmt: skip
     assert code == 3
-    assert "no policy has ended in that time: give more --seconds, or a schedule with --from" in out
+    assert "no policy has ended in that time: give more --time-limit, or a schedule with --from" in out
 
 
 @pytest.mark.parametrize("command", ["improve", "solve", "bound"])
@@ -330,7 +331,7 @@ def test_sigterm_ends_a_solve_as_ctrl_c_does(monkeypatch, tmp_path, number):
     """Exit 130, and what was found so far is written; here of an instance from standard input."""
     given = builtin_instance("hindsight-benchmark:seed=2").to_json().encode()
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(given)))
-    monkeypatch.setattr("solvers.incumbent.Held.report", lambda self: signal.raise_signal(number))
+    monkeypatch.setattr("solvers.incumbent.Held.report", lambda *_: signal.raise_signal(number))
     assert kvbound("solve", "-", "--json", tmp_path / "r.json")[0] == 130
     row = json.loads((tmp_path / "r.json").read_text())
     assert row["stopped"] == "interrupted"
@@ -377,7 +378,7 @@ def test_an_interrupt_while_the_command_is_loaded_is_one_line(monkeypatch):
 
 def test_nohup_is_obeyed(monkeypatch):
     before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
-    monkeypatch.setattr("solvers.incumbent.Held.report", lambda self: signal.raise_signal(signal.SIGHUP))
+    monkeypatch.setattr("solvers.incumbent.Held.report", lambda *_: signal.raise_signal(signal.SIGHUP))
     try:
         assert kvbound("solve", "mars-figure1")[0] == 0
     finally:
@@ -445,7 +446,7 @@ def test_sigterm_while_a_certificate_is_looked_for_keeps_the_schedule(monkeypatc
     certify = solvers.driver._Solve.certify
 
     def begun(run, seconds):
-        monkeypatch.setattr("solvers.incumbent.Held.report", lambda held: signal.raise_signal(signal.SIGTERM))
+        monkeypatch.setattr("solvers.incumbent.Held.report", lambda *_: signal.raise_signal(signal.SIGTERM))
         certify(run, seconds)
 
     monkeypatch.setattr("solvers.driver._Solve.certify", begun)
@@ -475,4 +476,4 @@ def test_replay_without_torch_is_one_line(monkeypatch):
 def test_options_of_another_kind_are_refused_in_our_words():
     for value, must in (("x", "a valid number"), ("0", "greater than or equal to 0.1")):
         code, _, said = kvbound("solve", "mars-figure1", "--time-limit", value)
-        assert (code, said) == (2, f"kvbound: Invalid value for '--time-limit': it must be {must}\n")
+        assert (code, said) == (2, f"kvbound: Invalid value for '--time-limit' / '--seconds': it must be {must}\n")

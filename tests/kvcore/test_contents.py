@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 from collections import Counter
 from contextlib import suppress
@@ -27,11 +28,13 @@ from kvcore.account import Waste, memory_waste
 from kvcore.cost import Cost
 from kvcore.metrics import OBJECTIVES
 from kvcore.schedule import Schedule
+from library import check
 from tests.support.build import instance, request, schedule
 from tests.support.contents import TREE, mutate, nodes, shared, with_contents
 from tests.support.drawer import PROFILES, tiny_instance
 from tests.support.exhaustive import TooManyStates, exhaustive_optimum
 from tests.support.few import ALL, few
+from tests.support.second_referee import World
 from workloads.coarsen import coarsen
 
 THREE = shared(
@@ -315,20 +318,68 @@ def test_optima_share_and_the_referee_agrees_with_itself() -> None:
 
 
 def compare(seen: Counter[str], draw: random.Random, on: Instance, found: Schedule) -> None:
-    """Both referees say the same of mutants."""
-    for _ in range(6):
-        mutant = mutate(draw, on, found)
+    """The referee, its faster twin and `library/check.py` say the same of an optimum and mutants of it."""
+    for mutant in (found, *(mutate(draw, on, found) for _ in range(6))):
         said = [judged(on, mutant, plain) for plain in (False, True)]
         assert said[0] == said[1], (said, mutant)
+        assert witnessed(on, mutant) == said[0][:2], (said, mutant)
         seen[said[0][0]] += 1
 
 
-def judged(on: Instance, mutant: Schedule, plain: bool) -> tuple[str, Any]:
+def judged(on: Instance, mutant: Schedule, plain: bool) -> tuple[Any, ...]:
     try:
         trace = verify_schedule(on, mutant, plain=plain)
     except InvalidSchedule as broken:
         return f"R{broken.rule}", broken.batch
-    return "valid", (trace.batches, measures(trace))
+    return "valid", [str(objective_value(trace, name)) for name in OBJECTIVES], trace.batches, measures(trace)
+
+
+def witnessed(on: Instance, mutant: Schedule) -> tuple[str, Any]:
+    try:
+        values = check.verify_schedule(read(on), json.loads(mutant.to_json()))
+    except check.Broken as broken:
+        return f"R{broken.rule}", broken.batch
+    return "valid", [str(values[name]) for name in OBJECTIVES]
+
+
+def read(on: Instance, **changes: Any) -> check.Box:
+    return check.read_instance(json.loads(on.to_json()) | changes)
+
+
+def test_retained_blocks_are_those_of_the_second_referee_that_no_request_holds() -> None:
+    seen: set[int] = set()
+    for seed in range(40):
+        on = drawn(seed)
+        with suppress(TooManyStates):
+            trace = verify_schedule(on, exhaustive_optimum(on, "total-flow-time", max_states=60)[1])
+            world = World(on)
+            for batch, run in zip(trace.schedule.batches, trace.runs, strict=True):
+                world.step(world.execution, batch)
+                held = {each for life in world.lives.values() for each in life.state.had(life.device, on.machine.block)}
+                free = len(world.execution.resident - held) * on.machine.block
+                assert run.retained_after == free
+                assert (
+                    run.device_after
+                    == free
+                    + len(held) * on.machine.block
+                    + sum(life.state.private(life.device, on.machine.block) for life in world.lives.values())
+                    * on.machine.block
+                )
+                seen.add(free)
+    assert len(seen) > 2
+
+
+def test_the_second_referee_reads_the_one_spelling_and_proves_nothing() -> None:
+    assert check.sha256(read(THREE)) == THREE.sha256
+    backwards = json.loads(THREE.to_json())["contents"][::-1]
+    with pytest.raises(check.Bad, match="contents are not in their one spelling, in which kvbound writes them"):
+        read(THREE, contents=backwards)
+    with pytest.raises(check.Bad, match="R1: its path takes no 1 blocks of node 'tools'"):
+        read(THREE, contents=backwards[:1])
+    claim = {"format": "kvbound-certificate", "version": 1, "instance_sha256": THREE.sha256, "objective": "makespan",
+             "bound": "0", "proof": {"kind": "alone"}}  # fmt: skip
+    with pytest.raises(check.NotChecked, match="bounds of requests that share contents are not checked"):
+        check.verify_certificate(read(THREE), claim)
 
 
 # --- who does not take them ------------------------------------------------------------------------------------------

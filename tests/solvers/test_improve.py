@@ -174,7 +174,7 @@ def test_a_percentile_spares_the_most_work(cost: Cost) -> None:
 
 
 def test_nothing_is_prepared_once_the_time_is_over(monkeypatch) -> None:
-    def prepared(instance):
+    def prepared(search):
         raise AssertionError("the time was over")
         yield
 

@@ -160,7 +160,7 @@ class World:
     @staticmethod
     def step(execution: check.Execution, batch: Batch) -> None:
         check.spent[0] = 0
-        execution.step(check.Box({what: dict(getattr(batch, what)) for what in ("work", *KINDS)}), batch.start)
+        execution.step(check.Box({what: dict(getattr(batch, what)) for what in check.WRITTEN}), batch.start)
 
     def idle_until(self, tick: int) -> None:
         held = {id: self.occupied(life.device) for id, life in self.lives.items()}

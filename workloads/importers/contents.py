@@ -30,13 +30,13 @@ class Hashes(NamedTuple):
         paths, shared, tokens = dict[str, tuple[str, int]](), 0, 0
         for request in instance.requests:
             node, old = None, True
-            for found in self.of[request.id][: request.prompt // self.tokens]:
-                old &= (node, found) in ids
+            for each in self.of[request.id][: request.prompt // self.tokens]:
+                old &= (node, each) in ids
                 shared += self.tokens * old
                 if not old:
-                    taken[found] = taken.get(found, 0) + 1
-                    ids[node, found] = found if taken[found] == 1 else f"{found}/{taken[found]}"
-                node = ids[node, found]
+                    taken[each] = taken.get(each, 0) + 1
+                    ids[node, each] = each if taken[each] == 1 else f"{each}/{taken[each]}"
+                node = ids[node, each]
             if node is not None:
                 paths[request.id] = node, self.tokens // block
             tokens += request.prompt
