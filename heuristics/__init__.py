@@ -15,6 +15,7 @@ from heuristics.engine.unified import Unified as Unified
 from heuristics.engine.view import View as View
 from heuristics.registry import BY_COST as BY_COST
 from heuristics.registry import POLICIES as POLICIES
+from heuristics.registry import SHARING as SHARING
 from heuristics.registry import STARTERS as STARTERS
 from heuristics.registry import best_schedule as best_schedule
 from heuristics.registry import get_policy as get_policy

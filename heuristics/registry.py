@@ -55,6 +55,7 @@ from heuristics.policies.staggered import Staggered
 from heuristics.policies.trtllm import VARIANTS as TRTLLM
 from heuristics.policies.vllm_v1 import VARIANTS as VLLM_V1
 from heuristics.policies.vllm_v1 import VllmV1
+from heuristics.policies.vllm_v1_prefix import VllmV1Prefix
 from heuristics.policies.wait import Wait
 from kvcore.errors import BadInput, did_you_mean
 from kvcore.instance import Instance
@@ -88,6 +89,9 @@ FAMILIES: dict[str, tuple[Policy, ...]] = {
 
 POLICIES: dict[str, Policy] = {policy.name: policy for family in FAMILIES.values() for policy in family}
 
+SHARING: dict[str, Policy] = {policy.name: policy for policy in (VllmV1Prefix(),)}
+"""Policies for requests that share contents, which all others decline."""
+
 SET = {name: policy for name, policy in POLICIES.items() if policy.settings} | {"wait": Wait()}
 """Policies whose names may give numbers, by the word before the colon."""
 
@@ -113,10 +117,10 @@ def get_policy(name: AnyPolicy) -> Policy:
         return SET[kind].set(name)
     if name.endswith(".py") or ".py:" in name:
         return load_policy(name)
-    if name not in POLICIES:
-        near = did_you_mean(name, POLICIES)
+    if name not in POLICIES | SHARING:
+        near = did_you_mean(name, POLICIES | SHARING)
         raise BadInput(f"no policy is called {name!r}{near}; `kvbound policies` lists all, FILE.py is one of your own")
-    return POLICIES[name]
+    return (POLICIES | SHARING)[name]
 
 
 def best_schedule(instance: Instance, objective: str) -> tuple[str, Schedule, Trace]:

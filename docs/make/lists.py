@@ -9,7 +9,7 @@ from typing import Any, get_args
 
 from costmodels import COSTS, DEVICES, MODELS
 from docs.make.pages import PAGES
-from heuristics import POLICIES
+from heuristics import POLICIES, SHARING
 from heuristics.engine import admission, min_waste
 from heuristics.engine.policy import Policy
 from heuristics.policies.wait import Wait
@@ -24,6 +24,7 @@ from workloads.builtin import BUILTIN
 OPTIONS = {row["option"]: row for row in table_rows(Path(__file__).parents[2] / "benchmarks/records/options.csv")}
 KINDS = {str(kind.model_fields["kind"].default): kind.takes for kind in get_args(get_args(AnyProof)[0])}
 RESTS = {"certificate": "a certificate", "solver": "the word of a solver", None: ""}
+KNOWN = POLICIES | SHARING
 
 
 def names_page() -> str:
@@ -40,7 +41,7 @@ def names_page() -> str:
         words["head"],
         *section("Instances", ("instance and its parameters", "what it is", "source"), instances),
         *section("Policies", ("policy", "rule", "knows", "source"),
-                 [(f"`{name}`", policy.rule, policy.knows, policy.source) for name, policy in POLICIES.items()]),
+                 [(f"`{name}`", policy.rule, policy.knows, policy.source) for name, policy in KNOWN.items()]),
         *section("Ways", ("way", "finds schedules", "bounds rest on", "what the bound drops"), [
             (f"`{way.label}`", "yes" if way.finds else "", RESTS[way.proves], way.drops)
             for way in WAYS.values()
@@ -108,9 +109,9 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
 
 def rules_page() -> str:
     """Return docs/rules.md: what several policies share, then each policy."""
-    classes = {type(policy): None for policy in POLICIES.values()}
+    classes = {type(policy): None for policy in KNOWN.values()}
     shared = {base: None for one in classes for base in one.__mro__[1:] if issubclass(base, Policy)}
-    names = {one: [name for name, policy in POLICIES.items() if type(policy) is one] for one in classes}
+    names = {one: [name for name, policy in KNOWN.items() if type(policy) is one] for one in classes}
     lines = [PAGES["rules"]["head"], text_of(admission), "## The min-waste rule\n", text_of(min_waste)]
     lines += [line for base in shared if base is not Policy and base not in classes for line in described(base, [])]
     lines += [line for one, known in names.items() for line in described(one, known)]

@@ -27,7 +27,7 @@ class Job:
     """
 
     __slots__ = ("_demand", "_effort", "_effort_of", "_execution", "_held", "_state", "arrival", "id", "index",
-                 "max_new", "prompt", "slo", "weight")  # fmt: skip
+                 "max_new", "path", "prompt", "slo", "weight")  # fmt: skip
 
     def __init__(self, execution: StreamExecution, state: RequestState, demand: Demand | None) -> None:
         request = state.request
@@ -44,6 +44,7 @@ class Job:
         self.weight: int = request.weight
         self.slo: Slo | None = request.slo
         self.max_new: int | None = request.max_new  # of each segment; every policy may know it
+        self.path = execution.instance.parts[state.position]  # the contents with which its context begins
 
     def hold(self, device: int, host: int, blocks: int) -> None:
         """Note where the batch being decided leaves its KV, until `forget`."""

@@ -33,7 +33,8 @@ class Plan:
     """Work and moves of the next batch, and what the budgets and the device memory still leave.
 
     It starts with the moves that rule R9 orders. The referee's rules check all that a policy puts into it; nothing is
-    corrected. `work`, `dropped`, `swapped_out` and `swapped_in` are tokens so far, by id. `tokens_left`, `prefill_left`
+    corrected. `work`, `dropped`, `swapped_out`, `swapped_in` and `reused` are tokens so far, by id, `forgotten` blocks
+    of nodes. `tokens_left`, `prefill_left`
     and `requests_left` are what the budgets leave, `free_blocks` (of the device) and `free_host` (tokens) what the
     memories do, None without a limit; `machine`, `hybrid` and `chunked` say what the batch may do. A prefill of more
     than `longest_prefill` tokens has to be split.
@@ -46,6 +47,8 @@ class Plan:
         self.dropped: dict[str, int] = {}
         self.swapped_out: dict[str, int] = {}
         self.swapped_in: dict[str, int] = {}
+        self.forgotten: dict[str, int] = {}
+        self.reused: dict[str, int] = {}
         self.free_blocks = None if machine.block_limit is None else machine.block_limit - execution.blocks
         self.free_host = None if machine.host_memory is None else machine.host_memory - execution.host
         self.chunked = machine.chunked
@@ -264,11 +267,14 @@ class Plan:
 
     def moves(self) -> bool:
         """Whether the batch makes any move."""
-        return bool(self.dropped or self.swapped_out or self.swapped_in)
+        return bool(self.dropped or self.swapped_out or self.swapped_in or self.forgotten or self.reused)
 
     def batch(self, start: int) -> Batch:
         """Return the batch of a schedule; TypeError if tokens are no integer."""
-        parts = {"work": self.work, "drop": self.dropped, "swap_out": self.swapped_out, "swap_in": self.swapped_in}
+        parts = {
+            "work": self.work, "drop": self.dropped, "swap_out": self.swapped_out, "swap_in": self.swapped_in,
+            "forget": self.forgotten, "reuse": self.reused,
+        }  # fmt: skip
         for part, tokens_of in parts.items():
             if not set(map(type, tokens_of.values())) <= {int}:
                 id, tokens = next((id, tokens) for id, tokens in tokens_of.items() if type(tokens) is not int)

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from heuristics import POLICIES, get_policy
+from heuristics import POLICIES, SHARING, get_policy
 from heuristics.engine.policy import Policy
 from heuristics.registry import SET
 from kvbound.cli.common import JsonOption, emit, table
@@ -56,7 +56,7 @@ def policies(
         return
     rows = [
         {"name": name, "rule": policy.rule, "source": policy.source, "knows": policy.knows}
-        for name, policy in POLICIES.items()
+        for name, policy in (POLICIES | SHARING).items()
     ]
     cells = [(row["name"], row["knows"], row["rule"], row["source"]) for row in rows]
 

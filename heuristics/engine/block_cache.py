@@ -1,0 +1,73 @@
+"""The physical blocks of an engine's prefix cache."""
+
+from collections import OrderedDict, deque
+from collections.abc import Hashable, Sequence
+
+
+class BlockCache:
+    """A queue of free blocks: freed ones with a content go to its back, others to its front."""
+
+    def __init__(self, blocks: int) -> None:
+        self.new = blocks  # never taken so far
+        self.holders: list[int] = []
+        self.content: list[Hashable] = []  # None: nothing to be found again
+        self.named: dict[Hashable, dict[int, None]] = {}
+        self._empty: deque[int] = deque()
+        self._kept: OrderedDict[int, None] = OrderedDict()
+
+    @property
+    def free(self) -> int:
+        """Blocks that can be taken."""
+        return len(self._empty) + self.new + len(self._kept)
+
+    def find(self, content: Hashable) -> int | None:
+        """Return the first block of a content."""
+        return next(iter(self.named.get(content, ())), None)
+
+    def take(self, count: int) -> list[int]:
+        """Take free blocks, which lose their contents."""
+        taken = []
+        for _ in range(count):
+            if self._empty:
+                block = self._empty.popleft()
+            elif self.new:
+                self.new -= 1
+                block = len(self.holders)
+                self.holders.append(0)
+                self.content.append(None)
+            else:
+                block, _ = self._kept.popitem(last=False)
+                content = self.content[block]
+                del self.named[content][block]
+                if not self.named[content]:
+                    del self.named[content]
+                self.content[block] = None
+            self.holders[block] = 1
+            taken.append(block)
+        return taken
+
+    def hold(self, blocks: Sequence[int]) -> None:
+        """Add a holder to blocks that were found."""
+        for block in blocks:
+            if not self.holders[block]:
+                del self._kept[block]
+            self.holders[block] += 1
+
+    def name(self, block: int, content: Hashable) -> None:
+        """Name the content of a block that has none."""
+        if self.content[block] is None:
+            self.content[block] = content
+            self.named.setdefault(content, {})[block] = None
+
+    def give(self, blocks: Sequence[int]) -> None:
+        """Take a holder from a request's blocks, the last first."""
+        empty = []
+        for block in reversed(blocks):
+            self.holders[block] -= 1
+            if self.holders[block]:
+                continue
+            if self.content[block] is None:
+                empty.append(block)
+            else:
+                self._kept[block] = None
+        self._empty.extendleft(reversed(empty))

@@ -1,0 +1,90 @@
+"""vLLM's scheduler with its prefix cache: by hand, and without contents, where it is vllm-v1."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+
+import pytest
+
+from heuristics import Unsuited, get_policy, run_policy
+from heuristics.engine.block_cache import BlockCache
+from kvcore import verify_schedule
+from tests.heuristics.test_compression import serving
+from tests.support.build import request
+from tests.support.contents import shared, with_contents
+from tests.support.few import few
+from workloads.own import own
+
+PREFIX = get_policy("vllm-v1-prefix")
+
+
+def test_blocks_are_found_until_their_memory_is_taken() -> None:
+    """B finds the prefix in the batch that computes it, C takes its memory, and D computes it again."""
+    prefix = ("xy", 2)
+    on = shared(
+        request("A", 5, 1, path=prefix), request("B", 6, 1, path=prefix), request("C", 14, 1, arrival=1),
+        request("D", 5, 1, arrival=2, path=prefix), tree=(("xy", None, 2),), block=2, memory=14, evict=True,
+    )  # fmt: skip
+    found = [(b.start, b.work, b.forget, b.reuse) for b in run_policy(on, PREFIX).batches]
+    assert found == [
+        (0, {"A": 5, "B": 2}, {}, {"B": 4}), (7, {"C": 14}, {"xy": 2}, {}), (21, {"D": 5}, {}, {}),
+    ]  # fmt: skip
+
+
+def test_without_contents_it_is_vllm_v1() -> None:
+    ran = 0
+    for seed in few(range(90)):
+        on = serving(seed)
+        on = on.replace(machine=on.machine.replace(prefill_tokens=None))
+        theirs = run_policy(on, get_policy("vllm-v1"))
+        batches = [b for written in theirs.batches for b in [written, *[written.again(-1)] * (written.repeat - 1)]]
+        mine = run_policy(on, PREFIX).batches
+        assert [(b.work, b.drop) for b in mine] == [(b.work, b.drop) for b in batches], seed
+        ran += 1
+    assert ran
+
+
+def test_it_runs_whatever_is_shared() -> None:
+    """The referee passes each batch; a request finds its own KV again where all of it is on its path."""
+    seen: Counter[str] = Counter()
+    for seed in few(range(180)):
+        on = serving(seed)
+        on = on.replace(machine=on.machine.replace(prefill_tokens=None))
+        on = own(with_contents(random.Random(seed), on))
+        if not on.machine.same_batch:
+            on = on.replace(machine=on.machine.replace(same_batch=True))
+        made = run_policy(on, PREFIX)
+        verify_schedule(on, made, plain=True)
+        seen.update(forgets=any(b.forget for b in made.batches), reuses=any(b.reuse for b in made.batches))
+        seen.update(drops=any(b.drop for b in made.batches))
+    assert min(seen.values()) > 2, seen
+
+
+@pytest.mark.parametrize(
+    ("machine", "why"),
+    [
+        ({"same_batch": False}, "it needs a machine with same_batch"),
+        ({"evict": False}, "it needs a machine with evict"),
+        ({"prefill_tokens": 3}, "it is not made for prefill_tokens"),
+    ],
+)
+def test_what_it_declines(machine: dict[str, bool], why: str) -> None:
+    on = shared(request("A", 5, 1, path=("a", 1)), tree=(("a", None, 1),), memory=9, **{"evict": True} | machine)
+    with pytest.raises(Unsuited, match=why):
+        run_policy(on, PREFIX)
+
+
+def test_free_blocks_go_in_their_order() -> None:
+    cache = BlockCache(4)
+    first, second = cache.take(2), cache.take(1)
+    cache.name(first[0], "a")
+    cache.name(first[1], "b")
+    cache.give(first)
+    cache.give(second)  # without a content: it goes first
+    assert (cache.free, cache.find("a"), cache.find("c")) == (4, 0, None)
+    assert cache.take(2) == [2, 3]
+    assert cache.take(1) == [1]  # of the first request its last block
+    assert (cache.find("b"), cache.find("a")) == (None, 0)
+    cache.hold([0])
+    assert cache.free == 0
