@@ -1,4 +1,4 @@
-"""`python -m benchmarks.side_by_side SECONDS [NAME ..]`: `solve` beside each single method, at equal processor time.
+"""`python -m benchmarks.side_by_side WORK [NAME ..]`: `solve` beside each single method, with the same counted work.
 
 On 40 instances (or those whose names begin so) the bound of `solve` shall be at least 0.995 of the best method's,
 and its value at most 1.005 of that of `improve`.
@@ -42,19 +42,19 @@ for _model, (_cost, _memory) in COSTS.items():
     }
 
 
-def row(name: str, instance: Instance, seconds: float) -> dict[str, Any]:
+def row(name: str, instance: Instance, work: int) -> dict[str, Any]:
     """Return the row of an instance: what `solve` has over the best of each method alone."""
-    whole = solve(instance, FLOW, time_limit=seconds)
+    whole = solve(instance, FLOW, work=work)
     bounds = dict[str, Any]()
     for way in ladder(instance):
         try:
-            bounds[way.formulation] = best_bound(instance, FLOW, method=way.formulation, time_limit=seconds).bound or 0
+            bounds[way.formulation] = best_bound(instance, FLOW, method=way.formulation, work=work).bound or 0
         except BadInput:
             continue
     best = max(bounds, key=lambda method: bounds[method])
-    found = improve(instance, FLOW, seconds=seconds)
+    found = improve(instance, FLOW, work=work)
     return {
-        "case": name, "seconds": seconds, "bound": whole.bound, "by": whole.proved_by, "single": bounds[best],
+        "case": name, "work": work, "bound": whole.bound, "by": whole.proved_by, "single": bounds[best],
         "method": best, "bound_ratio": _over(whole.bound, bounds[best]), "value": whole.value, "improve": found.value,
         "value_ratio": _over(whole.value, found.value), "took": round(whole.seconds, 1),
         "clock": round(whole.clock_seconds, 1),
@@ -65,13 +65,13 @@ def _over(one: Any, other: Any) -> float | None:
     return None if one is None or not other else round(float(Fraction(one) / Fraction(other)), 4)
 
 
-def rows(seconds: float, names: list[str]) -> Iterator[dict[str, Any]]:
+def rows(work: int, names: list[str]) -> Iterator[dict[str, Any]]:
     """Yield a row for each case."""
     for name, source in CASES.items():
         if not names or any(name.startswith(each) for each in names):
-            yield row(name, made(source, name), seconds)
+            yield row(name, made(source, name), work)
 
 
 if __name__ == "__main__":
-    for each in rows(float(sys.argv[1]), sys.argv[2:]):
+    for each in rows(int(sys.argv[1]), sys.argv[2:]):
         print(json.dumps(each), flush=True)

@@ -8,12 +8,11 @@ from dataclasses import dataclass
 from math import inf
 
 CLOCK = 4.0
-"""So many times its limit in processor seconds a command takes by the clock, at the most."""
+"""The limit by the clock over that in processor seconds."""
 SECOND = 10**6
 """Units of work that stand for a second."""
 LOOK, SLICE, PROOF, MOVE, PIVOT, TRY = 300, 200_000, 20_000, 5, 20, 0.1
-"""Units of work (docs/solving.md): of a look at the clock, a million tries of a search over labels, a proof, a move of
-destroy and repair, a pivot of a linear program, a try of the search over slots."""
+"""Units of work (docs/solving.md)."""
 
 
 @dataclass
@@ -28,7 +27,7 @@ _LIMIT: ContextVar[_Limit] = ContextVar("limit")
 
 
 def now() -> float:
-    """Return processor seconds or, where work is counted, what it stands for; much later after the clock's end."""
+    """Return processor seconds, or those of counted work; after the clock's end all deadlines have passed."""
     limit = _LIMIT.get(None)
     if limit is None or limit.units is None:
         is_late = limit is not None and time.monotonic() > limit.end

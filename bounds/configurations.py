@@ -19,8 +19,8 @@ from bounds.rising_targets import Attempt, rising_targets
 from bounds.task import Proposal, Task
 from bounds.tuning import Options, option
 from kvcore.certificates import Configurations, InvalidCertificate
-from kvcore.certificates.budget import Budget
-from kvcore.certificates.configuration_search import MOST_TRIES, ConfigurationSearch, States
+from kvcore.certificates.budget import Budget, Most
+from kvcore.certificates.configuration_search import ConfigurationSearch, States
 from kvcore.certificates.configurations import most_configurations
 from kvcore.certificates.running import Running, TooMany
 from kvcore.errors import BadInput
@@ -266,7 +266,7 @@ class Layers:
 class StartSolver:
     """Searches with rising targets, under the same prices of starts."""
 
-    unit, most_tries = 1, MOST_TRIES
+    unit, most_tries = 1, Most.tries
 
     def __init__(self, task: Task, prices: Configurations) -> None:
         """Raise InvalidCertificate where the network is larger than a checker looks at."""

@@ -65,6 +65,12 @@ def title(result: Result) -> str:
     return {"optimal": "optimum", "claimed": result.standing}.get(result.status, "best found")
 
 
+def by_clock(result: Result) -> str:
+    """Say how long it took by the clock, where that is more."""
+    differs = result.clock_seconds > 1.1 * result.seconds + 1
+    return f" ({result.clock_seconds:.2f} s by the clock)" if differs else ""
+
+
 def because(result: Result) -> str:
     """Say why no schedule is below the bound: the certificate, or the argument of a claim."""
     if result.certificate is not None and result.certified_bound == result.bound:

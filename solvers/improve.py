@@ -47,8 +47,6 @@ FIRST = ("index", "sjf", "serial")
 """Policies for a start, after `first_policies`."""
 OTHERS = ("infermax", "vllm-v1", "mc-sf", "srpt", "sjf-api", "mars-order")
 """Run before all other policies."""
-MOST_ASIDE = 100
-"""Requests set aside for a percentile, one after another."""
 WITH_CALLS = ("trtllm-max-utilization-cached", "infercept-heuristic")
 """Run before those where requests call: each was the best of all on a workload."""
 
@@ -61,6 +59,7 @@ class ImproveOptions(Options):
     first: float = option(1.0, "processor seconds for a first policy, or half of all if that is more", least=0)
 
     moves = 2_000  # moves of destroy and repair that count as a round
+    aside = 100  # requests set aside for a percentile, one after another
     runs = 200  # compiled runs of the index rule that count as a round
 
 
@@ -331,14 +330,17 @@ class _Improvement:
     def due(self) -> Tries:
         if isinstance(self.instance.cost, OwnCost):
             return
-        make, flow = partial(Deadline, factors=self.aside), rounded(float(self.value * self.instance.tick_seconds))
-        tokens = [rounded(flow / 1000 * 2.0**-k) for k in range(4)]
-        if knee := has_knee(self.instance.cost):  # there the flow time is of no use
-            make = partial(make, flow)
-        tuning = Deadline.tuning._replace(starts=tuple((token,) if knee else (flow, token) for token in tokens))
-        point, value = yield from self.climb(make, tuning)
+        target, factors = rounded(float(self.value * self.instance.tick_seconds)), self.aside
+
+        def make(token: float, flow: float = target) -> Policy:
+            return Deadline(flow, token, factors)
+
+        # up to the knee the flow time is of no use
+        more = () if has_knee(self.instance.cost) else (target,)
+        starts = tuple((rounded(target / 1000 * 2.0**-k), *more) for k in range(4))
+        point, value = yield from self.climb(make, Deadline.tuning._replace(starts=starts))
         if value <= self.value:
-            flow, token = (flow, *point)[-2:]
+            token, flow = (*point, target)[:2]
             aside = 1.0 if self.aside is None else self.aside
             self.turned_value, self.turned_best = value, lambda shaken: Deadline(flow, token, aside * shaken)
 
@@ -349,7 +351,7 @@ class _Improvement:
         arrivals = np.array([float(request.arrival) for request in requests])
         tried = factors == 0
         yield Deadline()
-        for _ in range(min(MOST_ASIDE, self.spared or 0)):
+        for _ in range(min(self.options.aside, self.spared or 0)):
             known = completions(verify_schedule(self.instance, self.schedule))
             ends = np.array([float(known[request.id]) for request in requests])
             latest = int(np.argmax((ends - arrivals) * (factors > 0)))

@@ -49,7 +49,7 @@ class Limits:
     """When a solve ends, and the limits of its workers (`solvers.driver.solve`): seconds, values, MiB."""
 
     time: float = NO_TIME_LIMIT
-    """Of the processor or, where work is `counted`, what it stands for."""
+    """Of the processor, or of work where it is `counted`."""
     counted: bool = False
     certify: float | None = None
     gap: float | None = None
@@ -71,7 +71,7 @@ class SolveJob:
     """One solve in one worker process.
 
     `batches` is the horizon (None: the worker computes it), `upper_bound` the value of a known schedule, `start` a
-    schedule to start from. `time_limit` is in seconds, or in what work stands for, `memory_limit` in MiB.
+    schedule to start from. `time_limit` is in seconds (of work if `counted`), `memory_limit` in MiB.
     """
 
     instance: Instance

@@ -9,7 +9,7 @@ from rich.console import Console
 from kvbound.cli import EXIT_INTERRUPTED, common, only_writes
 from kvbound.cli.common import OUT, as_file, emit, option, settings_of, table
 from kvbound.cli.progress import SolveProgress, load_instance
-from kvbound.tables import in_words, value_columns
+from kvbound.tables import by_clock, in_words, value_columns
 from kvbound.units import units_of
 from kvcore.files import check_writable
 from kvcore.result import Result, Stop
@@ -57,6 +57,6 @@ def _show(result: Result, console: Console) -> None:
         console.print(f"note: {result.chosen}")
     if result.bound is not None:
         console.print(
-            f"the best, {in_words(result, result.bound)}, is by {result.formulation}; "
+            f"the best, {in_words(result, result.bound)}, is by {result.formulation}{by_clock(result)}; "
             "--certificate FILE writes its proof"
         )

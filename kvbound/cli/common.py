@@ -204,14 +204,9 @@ def result_table(row: dict[str, Any], units: Units) -> AlignedTable:
     """Return the table of one result."""
     values = (units.value(row[name], row["objective"]) for name in ("value", "bound", "mean"))
     cells = [row["policy"] or row["found_by"] or row["formulation"], standing(row), *values]
-    cells += [percent(row["gap"], 2), took(row["seconds"], row["clock_seconds"])]
+    cells += [percent(row["gap"], 2), f"{row['seconds']:.2f}"]
     columns = ["found by", "status", *value_columns(units, row["objective"], "value", "bound", "mean")]
     return table([*columns, "gap", "took, s"], [cells], right=range(2, 7))
-
-
-def took(seconds: float, clock: float) -> str:
-    """Return processor seconds, with those by the clock where they differ."""
-    return f"{seconds:.2f}" if clock < 1.1 * seconds + 0.1 else f"{seconds:.2f} (clock {clock:.2f})"
 
 
 class PlainConsole(Console):

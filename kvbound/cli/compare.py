@@ -8,7 +8,7 @@ import typer
 from rich.console import Console
 
 from kvbound.cli import EXIT_INTERRUPTED, common, only_writes
-from kvbound.cli.common import OUT, POLICY, emit, option, read_schedules, show_measures, table, took
+from kvbound.cli.common import OUT, POLICY, emit, option, read_schedules, show_measures, table
 from kvbound.cli.progress import LiveLine, SolveProgress, drawing, load_instance
 from kvbound.cli.simulate import FEW
 from kvbound.cli.verify import show_invalid
@@ -17,7 +17,7 @@ from kvbound.comparison import compare as compare_policies
 from kvbound.explanation import Explained
 from kvbound.plots.frame import check_drawable
 from kvbound.simulation import policy_names
-from kvbound.tables import OVER, causes, differences, explained_cells
+from kvbound.tables import OVER, by_clock, causes, differences, explained_cells
 from kvbound.trace_events import write_trace_events
 from kvbound.units import units_of
 from kvcore.files import check_writable, write_text
@@ -90,7 +90,7 @@ def compare(
 def _took(optimum: Result) -> str:
     certifying = optimum.certifying_seconds
     of_these = "" if certifying is None else f", {certifying:.2f} s of these for a certificate"
-    return f" in {took(optimum.seconds, optimum.clock_seconds)} s{of_these}"
+    return f" in {optimum.seconds:.2f} s{by_clock(optimum)}{of_these}"
 
 
 def show(comparison: Comparison, console: Console, explained: Sequence[Explained] = (), *, wide: bool = False) -> None:

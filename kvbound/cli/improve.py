@@ -10,7 +10,7 @@ from kvbound.cli import common, only_writes
 from kvbound.cli.common import as_file, emit, result_table, settings_of
 from kvbound.cli.progress import SolveProgress, load_instance
 from kvbound.cli.solve import exit_code
-from kvbound.tables import in_words
+from kvbound.tables import by_clock, in_words
 from kvbound.units import units_of
 from kvcore.files import check_writable, read_schedule
 from kvcore.result import Result
@@ -53,5 +53,5 @@ def _show(result: Result, console: Console) -> None:
         return
     console.print(
         f"from {in_words(result, result.start.value)}{' by ' + result.start.policy if result.start.policy else ''}, "
-        f"{result.rounds} rounds; stopped: {result.stopped}"
+        f"{result.rounds} rounds; stopped: {result.stopped}{by_clock(result)}"
     )

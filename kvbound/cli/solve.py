@@ -18,7 +18,7 @@ from kvbound.cli.common import Output, as_file, emit, option, result_table, sett
 from kvbound.cli.progress import LiveLine, SolveProgress, drawing, load_instance
 from kvbound.cli.verify import show_invalid
 from kvbound.plots import compare_schedules, plot_log
-from kvbound.tables import because, between, causes, differences, in_words
+from kvbound.tables import because, between, by_clock, causes, differences, in_words
 from kvbound.trace_events import write_trace_events
 from kvbound.units import units_of
 from kvcore.files import check_writable
@@ -142,7 +142,7 @@ def show(result: Result, console: Console, others: Comparison | None = None) -> 
     elif result.horizon is not None and not result.horizon.sufficient:
         console.print(f"not called optimal: {result.horizon.why}")
     elif result.status == "feasible":
-        console.print(f"stopped: {result.stopped}; {between(result)}")
+        console.print(f"stopped: {result.stopped}{by_clock(result)}; {between(result)}")
         if result.stopped == Stop.DECLINED:
             console.print("`kvbound bound` may prove a higher one")
     if result.certificate is not None:

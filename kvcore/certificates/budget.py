@@ -10,10 +10,33 @@ CALL = 1500
 """Work of a call to numpy, however small its arrays."""
 
 
-MOST_LOOKED = 4_000_000
-"""Moves and options of requests looked at."""
-LOOK_WORK = 10_000
-"""Work of one of them."""
+class Most:
+    """The most of each thing that checkers look at."""
+
+    steps = 10_000_000  # output tokens of an instance
+    pieces = 300_000  # of a request, about, on one machine
+    price_slots = 2**18  # slots with prices of work
+    moves = 4_000_000  # moves and options of requests
+    configurations = 4_000_000
+    configuration_ticks = 4_000_000_000  # configurations times ticks
+    starts = 20_000_000  # sets of starts times ticks, and times kinds
+    tries = 1_000_000_000  # starts tried in states
+    layer = 4_000_000  # states of a tick
+    held = 2**30  # bytes of the states of a tick, and of those looked at together
+    at_once = 2**16  # sets of starts tried at once
+
+
+class Work:
+    """Nanoseconds that each thing takes, about."""
+
+    look = 10_000  # a move or an option of a request
+    weight = 1_500  # a weight of a fee
+    price_slot = 3_000  # a slot with a price of work, for a request, besides its pieces
+    piece = 1_000  # a piece of a slot
+    window = 400  # a request in a row of windows
+    try_start = 2_000
+    held = 200  # a tick of held memory
+    tick = 3_000_000  # a tick of a search of starts
 
 
 class InvalidCertificate(Exception):
@@ -46,11 +69,11 @@ class Looked:
     """Moves and options still to look at, paid for before."""
 
     def __init__(self, budget: Budget) -> None:
-        self.budget, self.left = budget, MOST_LOOKED
+        self.budget, self.left = budget, Most.moves
 
     def take(self, amount: int) -> None:
         """Take moves and options, or raise InvalidCertificate."""
         if amount > self.left:
-            raise InvalidCertificate(f"requests have too many options: there are more than {MOST_LOOKED} moves to try")
+            raise InvalidCertificate(f"requests have too many options: there are more than {Most.moves} moves to try")
         self.left -= amount
-        self.budget.spend("the options of requests", LOOK_WORK * amount)
+        self.budget.spend("the options of requests", Work.look * amount)

@@ -24,23 +24,13 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from kvcore.certificates.budget import Budget
+from kvcore.certificates.budget import Budget, Most, Work
 from kvcore.certificates.proof import InvalidCertificate
 from kvcore.certificates.running import Running
 from kvcore.rigid import MAX_TICKS, Kind
 
 Array = npt.NDArray[np.int64]
 
-MOST_TRIES = 1_000_000_000
-"""Starts tried in states."""
-MOST_LAYER = 4_000_000
-"""States of a tick."""
-MOST_HELD = 2**30
-"""Bytes of the states of a tick, and of those looked at together."""
-TRY_WORK, HELD_WORK, TICK_WORK = 2_000, 200, 3_000_000
-"""Work of a try, of a tick of held memory, and of a tick."""
-AT_ONCE = 1 << 16
-"""Sets of starts tried at once."""
 LARGEST = 1 << 59
 """Sums of costs stay below this."""
 
@@ -101,8 +91,8 @@ class ConfigurationSearch:
         if int(self.counts.sum()) * latest + supply >= LARGEST or math.prod((self.counts + 1).tolist()) >= LARGEST:
             raise InvalidCertificate("its prices are too large, or its requests too many, to search")
         bases, rows = len(running.later), len(running.base)
-        self.at_once = max(1, min(AT_ONCE, MOST_HELD // (16 * self.longest)))
-        if 16 * self.longest * int(np.bincount(running.base, minlength=1).max()) > MOST_HELD:
+        self.at_once = max(1, min(Most.at_once, Most.held // (16 * self.longest)))
+        if 16 * self.longest * int(np.bincount(running.base, minlength=1).max()) > Most.held:
             raise InvalidCertificate("its requests take too long, and too many of them can start at once, to search")
         running.budget.spend(
             "the values of what can run together", (len(kinds) + self.longest) * len(self.of_memory) * 10**2,
@@ -204,7 +194,7 @@ class ConfigurationSearch:
                 made.append(after.take(self.bounds(tick + 1, after, tick + 1) <= goal))
                 number += len(made[-1].g)
                 together = 4 * self.longest * max(number, len(looked.g) * len(self.kinds))
-                if tries > most or number > MOST_LAYER or together > MOST_HELD:
+                if tries > most or number > Most.layer or together > Most.held:
                     return None, tries
                 looked = self._outside(tick, looked)
         return self._merged(_joined(made)), tries
@@ -249,8 +239,8 @@ def _joined(states: Sequence[States]) -> States:
 
 def searched(target: int, tries: int, search: ConfigurationSearch, budget: Budget) -> int:
     """Return the target if nothing is below it, else raise InvalidCertificate."""
-    ticks, each = min(tries, search.last_start(target) + 2), TRY_WORK + HELD_WORK * search.longest
-    budget.spend(f"a search of {tries} tries", ticks * TICK_WORK + tries * each, 3 * MOST_HELD)
+    ticks, each = min(tries, search.last_start(target) + 2), Work.try_start + Work.held * search.longest
+    budget.spend(f"a search of {tries} tries", ticks * Work.tick + tries * each, 3 * Most.held)
     outcome = search.run(target, tries)
     if outcome.cost is not None:
         raise InvalidCertificate(f"its search finds starts at {outcome.cost}, below {target}")

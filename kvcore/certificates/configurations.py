@@ -11,8 +11,8 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import Field
 
-from kvcore.certificates.budget import CALL, Budget
-from kvcore.certificates.configuration_search import MOST_TRIES, ConfigurationSearch, searched
+from kvcore.certificates.budget import CALL, Budget, Most
+from kvcore.certificates.configuration_search import ConfigurationSearch, searched
 from kvcore.certificates.proof import InvalidCertificate, Proof
 from kvcore.certificates.running import Running
 from kvcore.instance import LIMIT, Instance
@@ -21,10 +21,6 @@ from kvcore.rigid import MAX_TICKS, RIGID, Kind, kinds_of, memory_of, too_large
 Array = npt.NDArray[np.int64]
 Price = Annotated[int, Field(ge=-(10**15), le=10**15)]
 
-MOST = 4_000_000
-"""Configurations."""
-MOST_STEPS = 4_000_000_000
-"""Configurations times ticks."""
 LARGEST = 1 << 61
 """Sums of prices stay below this."""
 
@@ -42,7 +38,7 @@ class Configurations(Proof):
     memory: Annotated[tuple[Annotated[int, Field(ge=0, le=10**15)], ...], Field(max_length=MAX_TICKS)]
     starts: Annotated[tuple[Price | None, ...], Field(min_length=1, max_length=MAX_TICKS)]
     target: Annotated[int, Field(ge=1, le=LIMIT)] | None = None
-    tries: Annotated[int, Field(ge=0, le=MOST_TRIES)] = 0
+    tries: Annotated[int, Field(ge=0, le=Most.tries)] = 0
 
     def prove(self, instance: Instance, objective: str, budget: Budget) -> int:
         """Return the target, or the least cost under the prices less that of all memory, rounded up."""
@@ -121,7 +117,7 @@ class Configurations(Proof):
         """The network, and costs of starts beyond their prices [ticks, kinds] while one may cost less."""
         worth = [max(0, -(-price // (self.scale * kind.rate)) - kind.span) for kind, price in inside]
         ticks = max((kind.release + w for (kind, _), w in zip(inside, worth, strict=True)), default=0)
-        if ticks > 2 * MAX_TICKS or ticks * len(inside) > MOST:
+        if ticks > 2 * MAX_TICKS or ticks * len(inside) > Most.configurations:
             raise InvalidCertificate(f"its prices pay for starts as late as tick {ticks}, too many to look at")
         self._spend([kind for kind, _ in inside], ticks, budget)
         costs = np.ones((ticks, len(inside)), np.int64)
@@ -132,4 +128,4 @@ class Configurations(Proof):
 
 def most_configurations(ticks: int) -> int:
     """Return the most configurations allowed for prices in this many ticks."""
-    return min(MOST, MOST_STEPS // max(1, ticks))
+    return min(Most.configurations, Most.configuration_ticks // max(1, ticks))

@@ -4,10 +4,54 @@ All else is left out: moves, repeated work, limits of a batch, all functions of 
 memory. What is left is a machine that serves chains of tokens in batches that each take `busy` and what their fresh
 tokens take. Of the prefills in parts only so much is kept as the time allows. All work is in time.
 
-A label covers a moment of a schedule with the same tokens generated if it is no later in anything. One of the labels
-that the search derives from it covers the moment after the next batch that generates tokens: docs/fresh.md defines,
-proves and shows it, without memory, with memory, and with `partial`. So no schedule is below the least bound of the
-labels still to be followed.
+A label covers a moment T of a schedule with the same tokens generated if it is no later in anything: (1) to (3) of
+docs/fresh.md, where `open` is o, `ready` r, `each` b, `fee` phi, and start = max(time, ready) s. One of the labels that
+the search derives from it covers the end T' of the next batch that generates tokens. So no schedule is below the least
+bound of the labels still to be followed.
+
+**The least that is left.** Of the work b x_i done early by T, what exceeds min(b x_i, start_i - open_i) is its extra.
+The extras with start_i >= u fit into T - u: by (3) they are at most T - open_j - (start_j - open_j), with j the one of
+them that is open first. Moved by `busy` they end by T + busy, and later batches work only after their fixed part. So
+one machine that may be interrupted, and works on i from start_i + busy on, does at least w_i - min(b n_i, start_i -
+open_i) of each before its next token ends; the sum of ends is least where the shortest work left goes first. Each
+request alone ends its next token no earlier than `time'` with F of it alone, and takes for each token after that its
+work in as many batches as the budget asks for.
+
+**With memory** (`memory`, for machines without `partial`) a label also says where the `kept` tokens are whose KV a
+request's last token left: HERE, on the device; AWAY, on the host; or PART: nothing kept, at most `device` of it on the
+device at T. Fresh is all of the next context but `kept`; x counts KV beyond `kept` that no discard is yet to take. A
+label also covers moments covered with some requests made PART, open = start: their KV may be gone by T.
+
+Work needs all KV on the device, and a move takes all. Up to T' a request outside F stays PART, or stays, is swapped to
+the other side, or is dropped and becomes PART, its KV processed since, from start_i on. One of F that was AWAY is
+swapped in, or dropped likewise. So of the children, one for each choice of all, one happened. If KV of F that is HERE
+was gone at T, more is left to process: time' and open' hold with more. In the child that happened
+
+* the contexts of F and `kept` HERE fit the blocks of the device, `kept` AWAY the host: R6 and R7 in the batch of F. The
+  room left for whole blocks, or the context but one token, is `device` of PART; without a host also kept = `device`
+  with open = max(time', ready), where by `open` there could be more.
+* T' - T takes all swaps, `moves`, in the function where they take most. Of the L tokens by which the contexts of those
+  of F that were PART exceed `device`, p are processed and u swapped in: T' - T >= busy + b p and >= moves + h u, with h
+  for a token swapped in, so (b + h) (T' - T) >= h (busy + b L) + b moves.
+
+To cover another label, places agree, and `kept` and `device` are no less; but where nothing is kept or processed before
+start all places are alike, and PART covers HERE where its `device` is the context but one token.
+
+**With memory and `partial`** nothing is said of places, but what is not on the device comes back. With h of some
+function and y = h / (b + h), y of the work and 1 - y of the moves of a batch are `reload_base` = y busy, if it works,
+and `reload_ticks` = y b for each token that comes back (rounded down); without a host busy and b; with h in the same
+function busy and min(b, h). A label says that at most `device` tokens of each, and z_i more, are on the device at T,
+and `away` <= time, with
+
+    (4)  min over i in Z of away_i + reload_ticks z(Z) <= T  for each set Z of requests with z(Z) > 0.
+
+With away, reload_ticks, reload_base, no fee and n_i = context - 1 - device in place of open, b, busy, fee and n, time'
+and open' are a further bound of T', and `away` of those outside F: as (1) and (3), with s >= time >= away_i where some
+i of Z comes back in the batch. After it all KV of F is on the device, and away = time'. R6 leaves R whole blocks for
+the others. If their KV does not fit, each but the last has between l_i and h_i, one of ROOM_PARTS ranges that cover 0
+to R, and none more than R less the l of the others: one of the children happened. If (4) lets it have that by time',
+`device` is that number and away = time'. To cover another label `away` may be later by reload_ticks for each token that
+`device` is more. What is left is as above, with start = time: what comes back need not wait for a call.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ from typing import Annotated, ClassVar, Literal, NamedTuple
 import numpy as np
 from pydantic import Field
 
-from kvcore.certificates.budget import CALL, Budget
+from kvcore.certificates.budget import CALL, Budget, Work
 from kvcore.certificates.proof import InvalidCertificate
 from kvcore.certificates.shares import Division, PricedSteps, Tick
 from kvcore.certificates.steps import Integers
@@ -26,8 +26,6 @@ MOST_WEIGHT = 2**41
 """Most weight together, so that 64 bits hold products with parts."""
 NEVER = 2**62
 """Due time of work that has none."""
-ROW = 400
-"""Work of a request in a row."""
 
 Weight = Annotated[int, Field(ge=0, le=2**40)]
 
@@ -50,7 +48,7 @@ class LateWindows(Division):
             raise InvalidCertificate("a window must not end before it begins")
         self.check(instance)
         self.spend(instance, budget)
-        budget.spend("rows of windows", len(self.rows) * (20 * CALL + ROW * len(instance.requests)))
+        budget.spend("rows of windows", len(self.rows) * (20 * CALL + Work.window * len(instance.requests)))
         return self.late(due_work(PricedSteps(instance, self)))
 
     def late(self, work: DueWork) -> int:

@@ -15,14 +15,11 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from kvcore.certificates.budget import CALL, Budget, InvalidCertificate
+from kvcore.certificates.budget import CALL, Budget, InvalidCertificate, Most
 from kvcore.rigid import Kind
 
 Array = npt.NDArray[np.int64]
 
-
-MOST_STARTS = 20_000_000
-"""Sets of starts times ticks, and sets of starts times kinds."""
 WHAT = "what can run together"
 
 
@@ -119,7 +116,7 @@ class Running:
         base, alone, later = self._parts()
         bases = np.flatnonzero(base == np.arange(len(base)))
         sets = np.flatnonzero(alone == np.arange(len(alone)))
-        if len(sets) * len(kinds) > MOST_STARTS:
+        if len(sets) * len(kinds) > Most.starts:
             raise TooMany
         budget.spend(WHAT, len(sets) * (4 * CALL + 4 * len(kinds)), len(sets) * 24 * len(kinds) + 100 * total)
         starts = self._starts(sets, len(kinds))
@@ -157,7 +154,7 @@ class Running:
     def spend(self, ticks: int) -> None:
         """Count the work of the cheapest path."""
         sets, kinds = self.starts.shape
-        if sets * ticks > MOST_STARTS:
+        if sets * ticks > Most.starts:
             raise TooMany
         self.budget.spend(WHAT, ticks * (sets * (4 * CALL + 3 * kinds) + 30 * (len(self.base) + len(self.later))))
 

@@ -10,11 +10,11 @@ from typing import Annotated, ClassVar, Literal
 import numpy as np
 from pydantic import Field
 
-from kvcore.certificates.budget import Budget
+from kvcore.certificates.budget import Budget, Most
 from kvcore.certificates.least import least_work
 from kvcore.certificates.one_machine import WorkPiece, largest, moments
 from kvcore.certificates.proof import InvalidCertificate, Proof
-from kvcore.certificates.steps import MOST_STEPS, Integers, StepPrices, Steps, check_size, lines
+from kvcore.certificates.steps import Integers, StepPrices, Steps, check_size, lines
 from kvcore.cost import Cost
 from kvcore.features import OBJECTIVES, RULES, Takes
 from kvcore.instance import LIMIT, Instance, Request
@@ -22,8 +22,6 @@ from kvcore.metrics import Value, weight
 
 UNIT = 1024
 """Parts are in 1024ths."""
-MOST_PIECES = 300_000
-"""Of a request, about."""
 
 RESOURCES = ("memory", "packing", "tokens", "prefill_tokens", "requests")
 """What can share the fixed part of a batch."""
@@ -49,10 +47,10 @@ class Division(Proof):
     packs: Annotated[int, Field(ge=1, le=1000)] = 1
 
     def spend(self, instance: Instance, budget: Budget) -> None:
-        """Count the work; refuse more than `MOST_STEPS` steps."""
+        """Count the work; refuse more than `Most.steps` steps."""
         requests, count = len(instance.requests), len(self.functions)
-        steps = min(MOST_STEPS, sum(request.output for request in instance.requests))
-        pieces = MOST_PIECES + sum(len(request.segments) for request in instance.requests)
+        steps = min(Most.steps, sum(request.output for request in instance.requests))
+        pieces = Most.pieces + sum(len(request.segments) for request in instance.requests)
         work = (1500 + 300 * count) * steps + 10_000 * pieces + 30_000 * requests
         memory = 200 * steps + 500 * pieces + 1000 * requests
         budget.spend(f"shares of {steps} steps in {count} lines", work, memory)
@@ -229,7 +227,7 @@ class PricedSteps:
     ) -> list[WorkPiece]:
         first = self.steps.first
         place = np.arange(len(work)) - np.repeat(first[:-1], np.diff(first))
-        starts = np.flatnonzero((place % (1 + len(work) // MOST_PIECES) == 0) | (self.steps.waits > 0))
+        starts = np.flatnonzero((place % (1 + len(work) // Most.pieces) == 0) | (self.steps.waits > 0))
         owners = np.searchsorted(first, starts, side="right") - 1
         tails = after[np.append(starts[1:], len(work)) - 1]
         columns = (before[starts], tails, np.add.reduceat(work, starts), owners)

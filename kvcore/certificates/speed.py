@@ -20,7 +20,7 @@ from typing import Annotated, ClassVar, Literal, NamedTuple
 import numpy as np
 from pydantic import Field
 
-from kvcore.certificates.budget import Budget
+from kvcore.certificates.budget import Budget, Most, Work
 from kvcore.certificates.proof import InvalidCertificate
 from kvcore.certificates.shares import RESOURCES, UNIT, Division, PricedSteps, Proportion, Tick
 from kvcore.certificates.steps import Integers
@@ -32,18 +32,10 @@ ONE = 64
 """Ratios are in 64ths."""
 FINE = 2**20
 """Parts of a token, or of a first token's work."""
-MOST_SLOTS = 2**18
-STEP = 3000
-"""Work of a slot for a request, besides `PIECE` for each piece."""
-PIECE = 1000
-BYTES = 300
-"""Memory of a piece."""
-WEIGHT = 1500
-"""Work of a weight of a fee."""
 
 
-Weights = Annotated[tuple[Annotated[int, Field(ge=0, le=2**20)], ...], Field(max_length=MOST_SLOTS)]
-Series = Annotated[tuple[Annotated[int, Field(ge=0, le=2**50)], ...], Field(max_length=MOST_SLOTS)]
+Weights = Annotated[tuple[Annotated[int, Field(ge=0, le=2**20)], ...], Field(max_length=Most.price_slots)]
+Series = Annotated[tuple[Annotated[int, Field(ge=0, le=2**50)], ...], Field(max_length=Most.price_slots)]
 
 
 class PricedLine(Noun):
@@ -100,7 +92,7 @@ class Speed(Division):
         groups = alike(instance.requests)
         if len(self.fees) not in (0, len(groups)):
             raise InvalidCertificate(f"there are fees of {len(self.fees)} groups of requests, not of {len(groups)}")
-        budget.spend("fees", WEIGHT * sum(map(len, self.fees)))
+        budget.spend("fees", Work.weight * sum(map(len, self.fees)))
         slots = PricedWork(instance, self, objective, budget)
         pairs = zip(groups, slots.fees(groups), strict=True)
         total = sum(len(same) * PricedRequest(slots, same[0], fees).least() for same, fees in pairs)
@@ -362,10 +354,10 @@ class Cheapest:
             paid, before = paid + price * (upto - before), upto
         return paid * FINE // self.tokens.work
 
-    def _spend(self, each: int = PIECE) -> None:
+    def _spend(self, each: int = Work.piece) -> None:
         new, known = len(self.tokens.pieces), len(self.pieces)
-        work = STEP + PIECE * (new + len(self.tokens.besides)) + each * known
-        self.slots.budget.spend("prices of work", work, BYTES * (new + known))
+        work = Work.price_slot + Work.piece * (new + len(self.tokens.besides)) + each * known
+        self.slots.budget.spend("prices of work", work, 300 * (new + known))
 
     def _ticks(self, slot: int, tick: float = math.inf) -> int:
         """Return the ticks for them in a slot, up to a tick."""

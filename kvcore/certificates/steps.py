@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from kvcore.certificates.budget import Most
 from kvcore.certificates.least import may_drop
 from kvcore.certificates.proof import InvalidCertificate
 from kvcore.cost import Cost, CostFunction
@@ -17,8 +18,6 @@ from kvcore.instance import Instance, Request
 
 Integers = npt.NDArray[np.int64]
 
-MOST_STEPS = 10_000_000
-"""Output tokens of an instance."""
 MOST_KV = 2**30
 """Tokens of KV of one request; the square is far below 2^62."""
 MOST = 2**62
@@ -101,8 +100,8 @@ class Steps:
         requests = instance.requests
         self.machine, self.packs = instance.machine, packs
         self.first = np.cumsum([0, *(_checked(request).output for request in requests)], dtype=np.int64)
-        if self.first[-1] > MOST_STEPS:
-            raise InvalidCertificate(f"{self.first[-1]} output tokens are more than {MOST_STEPS}")
+        if self.first[-1] > Most.steps:
+            raise InvalidCertificate(f"{self.first[-1]} output tokens are more than {Most.steps}")
         self.context, self.kept, self.waits = np.empty((3, int(self.first[-1])), dtype=np.int64)
         for request, start, stop in zip(requests, self.first, self.first[1:], strict=False):
             self._fill(request, slice(int(start), int(stop)))
@@ -242,8 +241,8 @@ def check_size(*numbers: Any) -> None:
 
 
 def _checked(request: Request) -> Request:
-    if request.output > MOST_STEPS:
-        raise InvalidCertificate(f"request {request.id} generates more than {MOST_STEPS} tokens")
+    if request.output > Most.steps:
+        raise InvalidCertificate(f"request {request.id} generates more than {Most.steps} tokens")
     if request.peak > MOST_KV or request.call_time + request.arrival >= MOST // 4:
         raise InvalidCertificate(f"request {request.id} is too large for shares of time")
     return request

@@ -95,7 +95,7 @@ def test_a_beam_proves_nothing_and_finds_a_schedule():
 
 
 def test_a_layer_that_is_too_large_ends_the_search(monkeypatch):
-    monkeypatch.setattr(module, "MOST_LAYER", 3)
+    monkeypatch.setattr("kvcore.certificates.budget.Most.layer", 3)
     instance = builtin_instance(FAMILY)
     proof = priced(instance, FLOW, random.Random(1), 600)
     with pytest.raises(InvalidCertificate, match="does not end within"):

@@ -284,7 +284,7 @@ def test_a_certificate_is_recomputed():
 def test_pieces_of_many_steps_are_weaker_but_bounds(monkeypatch):
     instance = builtin_instance("hindsight:n=14,M=30,seed=14")
     fine = {objective: WHOLE.value(instance, objective) for objective in OBJECTIVES}
-    monkeypatch.setattr("kvcore.certificates.shares.MOST_PIECES", 30)
+    monkeypatch.setattr("kvcore.certificates.budget.Most.pieces", 30)
     for objective in OBJECTIVES:
         assert WHOLE.value(instance, objective) <= fine[objective]
     assert WHOLE.value(instance, "total-flow-time") > fine["total-flow-time"] / 2

@@ -6,7 +6,6 @@ import pytest
 from kvcore.certificates import (
     Configurations,
     InvalidCertificate,
-    configurations,
 )
 from kvcore.certificates.budget import Budget
 from kvcore.certificates.running import Running, TooMany
@@ -87,7 +86,7 @@ def test_instances_that_are_not_rigid_or_too_large_are_refused(monkeypatch):
     chunked = make(request("A", 2, 2), memory=4, **(RIGID | {"chunked": True}))
     with pytest.raises(InvalidCertificate, match="configurations is not proved with chunked"):
         Configurations(memory=(), starts=(None,)).value(chunked, FLOW)
-    monkeypatch.setattr(configurations, "MOST", 100_000)
+    monkeypatch.setattr("kvcore.certificates.budget.Most.configurations", 100_000)
     large = builtin_instance("hindsight:n=60,M=200,P=50,seed=0")
     with pytest.raises(InvalidCertificate, match="too much can run together"):
         Configurations(memory=(), starts=(100,) * 60).value(large, FLOW)

@@ -33,6 +33,7 @@ from kvcore.certificates import (
     certify,
     verify_certificate,
 )
+from kvcore.certificates.certificate import rounded
 from kvcore.certificates.fresh import most_fee
 from kvcore.certificates.proof import Proof
 from kvcore.cost import Cost, CostFunction, OwnCost
@@ -46,6 +47,7 @@ from solvers import neighbourhoods, steering
 from solvers.choice import choose
 from solvers.ways import WAYS, Way
 from tests.bounds.test_tails import NAMES
+from tests.fuzz.certificates import differ
 from tests.kvcore import test_fresh as of_fresh
 from tests.kvcore.test_configurations import OBJECTIVES as STARTS
 from tests.kvcore.test_configurations import random_proof
@@ -74,8 +76,10 @@ MOST = 300
 """States of an enumeration."""
 STEPS = 3 * 10**6
 """Those of `library/check.py`."""
-ALIKE = {Events: 9, Fresh: 2}
-"""How many proofs in a row `library/check.py` looks at in the same way."""
+SEARCHES = (Events, Fresh, LateTail, Slots)
+"""Kinds of which one checker may look further than the other."""
+EVERY = {Events: 9, Fresh: 2}
+"""Of how many proofs `library/check.py` looks at one, as it would look at the others in the same way."""
 
 
 def tiny(objectives: Sequence[str], **fixed: Any) -> Callable[[int], Drawn]:
@@ -181,9 +185,9 @@ def truth(instance: Instance, objective: str) -> Value:
     return find(instance, objective, max_states=MOST)[0]
 
 
-def second(proof: Proof, instance: Instance, objective: str, best: Value) -> int:
-    """How often `library/check.py` takes a proof; AssertionError if it then says more than the optimum."""
-    data, taken = check.read_instance(json.loads(instance.to_json())), 0
+def second(proof: Proof, instance: Instance, objective: str, best: Value) -> list[Value]:
+    """What `library/check.py` proves, if it takes the proof; AssertionError if that is more than the optimum."""
+    data, found = check.read_instance(json.loads(instance.to_json())), []
     for claim in (best, best + 1):
         with suppress(check.Bad, check.Broken), patch.object(check, "MOST_STEPS", STEPS):
             read = check.proof(json.loads(proof.model_dump_json()), "proof")
@@ -191,21 +195,26 @@ def second(proof: Proof, instance: Instance, objective: str, best: Value) -> int
             bound = check.prove(data, check.Box(read, claim=claim), objective)
             assert bound <= best, (proof, claim)
             assert not isinstance(proof, Events) or bound == best
-            taken += 1
-    return taken
+            found.append(rounded(bound, objective))
+    return found
 
 
 def refute(kind: type[Proof], seed: int, instance: Instance, objective: str, seen: Counter[str]) -> bool:
     """Whether some proof was taken; AssertionError if one is above the optimum."""
     best, taken = truth(instance, objective), 0
     for k, proof in enumerate(proofs(kind, random.Random(seed), instance, objective, best)):
-        if k % ALIKE.get(kind, 1) == 0:
-            seen["by both"] += second(proof, instance, objective, best)
+        others = second(proof, instance, objective, best) if k % EVERY.get(kind, 1) == 0 else []
+        seen["by both"] += len(others)
         try:
-            assert proof.value(instance, objective) <= best, (kind, seed, proof)
-            taken += 1
+            value = proof.value(instance, objective)
         except InvalidCertificate as reason:
             taken += "all requests may end within" in str(reason)
+            continue
+        assert value <= best, (kind, seed, proof)
+        if others and kind not in SEARCHES and getattr(proof, "target", None) is None:
+            said = {"proof": {"kind": named(kind)}, "objective": objective, "bound": "0"}
+            assert not differ(said, rounded(value, objective), others[0]), (kind, seed, proof)
+        taken += 1
     return taken > 0
 
 

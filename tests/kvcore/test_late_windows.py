@@ -27,7 +27,7 @@ MANY = {
     "cost": ("unit", "unit", "linear", "two-functions"),
 }  # fmt: skip
 """More requests, and due times for all, of which some exceed what fits."""
-SIZE, ALL = 50, 10_000
+SIZE, ALL = 50, 2_500
 LATE = "late-requests"
 
 

@@ -19,8 +19,9 @@ from workloads.builtin import builtin_instance
 MARS = builtin_instance("mars-figure1")
 ROOT = Path(__file__).parents[2]
 CONSTANTS = {
-    "bounds/just_in_time_kernels.py: NO": "stands for none of something",
-    "bounds/just_in_time_kernels.py: BEST": "the place of a number",
+    "bounds/clock.py: CLOCK": "the clock's end of a limit in processor seconds: tells no search what to do",
+    "bounds/clock.py: SECOND": "the unit of counted work",
+    "bounds/clock.py: LOOK, SLICE, PROOF, MOVE, PIVOT, TRY": "measured work of each: others would count another time",
     "bounds/just_in_time_kernels.py: MOST_OPTIONS": "room for all options there can be",
     "bounds/lagrangian.py: SIZE": "sums of the checker stay below 2^62",
     "bounds/speed_kernels.py: FAR": "stands for infinity",
