@@ -54,7 +54,7 @@ class OutOfTime(Exception):
 
 @dataclass
 class Layers:
-    """The layers of a search, and what it tried for each state of the last; `steer` looks at each."""
+    """The layers of a search, and the tries for each state of the last; `steer` looks at each."""
 
     search: SlotSearch
     steer: Callable[[Layers, Layer, Any], None]
