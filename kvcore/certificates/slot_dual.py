@@ -41,7 +41,8 @@ class SlotDual(Proof):
         if self.prices.since:
             raise InvalidCertificate("the prices must be of use from the first slot on")
         budget.spend("the local graphs of slots", 0, GRAPH_BYTES)
-        return PricedRequests(instance, objective, budget).bound(self.prices.vector().prices, self.scale, budget)
+        prices = self.prices.vector().prices
+        return PricedRequests(instance, objective, budget, prices.any(axis=1)).bound(prices, self.scale, budget)
 
     @property
     def why(self) -> str:
@@ -50,12 +51,17 @@ class SlotDual(Proof):
 
 
 class PricedRequests:
-    """The local graphs of all requests, without their arrivals; those that differ in these alone share one."""
+    """The local graphs of all requests, without their arrivals; those that differ in these alone share one.
 
-    def __init__(self, instance: Instance, objective: str, budget: Budget | None = None) -> None:
+    Limits that cannot bind count where they are `priced`.
+    """
+
+    def __init__(self, instance: Instance, objective: str, budget: Budget | None = None, priced: Any = False) -> None:
         self.instance, self.objective, origin = instance, objective, instance.first_arrival
         at_once = instance.replace(requests=tuple(one.replace(arrival=0) for one in instance.requests))
         self.local = LocalGraphs(at_once, objective, budget=budget)
+        limits = np.where(priced, self.local.limits, self.local.graphs.limits)
+        self.local.graphs = self.local.graphs._replace(limits=limits)
         reduced = self.local.reduced
         self.graphs = reduced.graphs._replace(deadline=np.full_like(reduced.graphs.deadline, NEVER))
         self.left = np.minimum(self.local.left[reduced.state], MOST_SLOTS)
@@ -68,7 +74,7 @@ class PricedRequests:
         """Return the bound by whole prices [limits, slots]; InvalidCertificate: they prove nothing."""
         rate, slots = self.graphs.rate, prices.shape[1]
         if any(row.any() and limit < 0 for row, limit in zip(prices, self.graphs.limits, strict=True)):
-            raise InvalidCertificate("there are prices of a limit that cannot bind")
+            raise InvalidCertificate("there are prices of what has no limit")
         if 2 * (int(rate.max()) * scale * (slots + int(self.left.max())) + self._supply(prices)) >= NEVER:
             raise InvalidCertificate("its prices are too large: sums could exceed 64 bits")
         budget.spend(f"prices of {slots} slots", VALUE_WORK * slots * (len(rate) + len(self.graphs.next)), ROWS_BYTES)

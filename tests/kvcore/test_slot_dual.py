@@ -106,13 +106,19 @@ def test_many_requests_that_are_alike_share_a_graph() -> None:
     ("proof", "message"),
     [
         (SlotDual(scale=1, prices=SlotPrices(since=1)), "the prices must be of use from the first slot on"),
-        (SlotDual(scale=1, prices=SlotPrices(prefill_tokens=(1,))), "prices of a limit that cannot bind"),
+        (SlotDual(scale=1, prices=SlotPrices(host=(1,))), "there are prices of what has no limit"),
         (SlotDual(scale=1, prices=SlotPrices(device=(2**50,) * 2000)), "sums could exceed 64 bits"),
     ],
 )
 def test_what_is_no_proof(proof: SlotDual, message: str) -> None:
     with pytest.raises(InvalidCertificate, match=message):
-        proof.value(MARS, FLOW)
+        proof.value(MARS.replace(machine=MARS.machine.replace(host_memory=None)), FLOW)
+
+
+def test_a_limit_that_cannot_bind_counts_where_it_is_priced() -> None:
+    roomy = MARS.replace(machine=MARS.machine.replace(memory=99, host_memory=99))
+    proof = SlotDual(scale=1, prices=SlotPrices(device=(1, 2), host=(0, 1), tokens=(1,)))
+    assert proof.value(roomy, FLOW) == theirs(roomy, FLOW, proof)
 
 
 @pytest.mark.parametrize(("objective", "message"), [("makespan", "makespan"), ("p99-ttft", "percentiles")])
