@@ -13,7 +13,8 @@ from kvcore.metrics import busy_time, makespan, summary
 from kvcore.trace import Trace
 
 WASTE = dict(
-    zip(CAUSES, ("wasted", "held in calls", "held while paused", "held in transfer", "held to refill"), strict=True)
+    zip(CAUSES, ("wasted", "held in calls", "held while paused", "held in transfer", "held to refill"), strict=True),
+    retained="kept for reuse",
 )
 
 
@@ -54,6 +55,7 @@ def wasted_cells(trace: Trace) -> Cells:
     rows: list[tuple[object, ...]] = [
         ("evictions", f"{found['evictions']:,}", None),
         (f"{kv} recomputed", f"{found['tokens_recomputed']:,}", f"{redone} of those processed"),
+        *([(f"{kv} reused", f"{found['tokens_reused']:,}", None)] if "tokens_reused" in found else []),
         (f"{kv} swapped out, in", f"{found['tokens_swapped_out']:,}, {found['tokens_swapped_in']:,}", None),
         ("time without a batch", f"{found['idle_seconds']:.4g} s", f"{idle} of {end:.6g} s"),
     ]
@@ -65,7 +67,7 @@ def wasted_cells(trace: Trace) -> Cells:
             f"KV {WASTE[cause]}, {kv} x s", f"{found['waste_token_seconds'][cause]:,.4g}",
             f"{percent(shares[cause])} of memory x makespan" if shares else None,
         )
-        for cause in CAUSES
+        for cause in WASTE if cause in found["waste_token_seconds"]
     ]  # fmt: skip
     rows += [
         (f"requests: {kind}", f"{seconds:.4g} s", f"{percent(seconds / all_spent)} of their time")
