@@ -211,7 +211,7 @@ def test_whatever_solves_is_never_worse_than_any_policy_that_the_machine_suits(m
     assert len(values) > 45
     result = solvers.solve(instance, objective)
     assert result.value == min(values)
-    assert result.failed == ["not tried: the ladder of bounds (its turn did not come)"]
+    assert not [why for why in result.failed if not why.startswith("not tried: ")]
 
 
 @pytest.mark.parametrize("ends", [[Done("memory limit")], [Failed("too large", "bad input")]])
