@@ -242,7 +242,7 @@ def climb(task: Task) -> Iterator[Proposal | Schedule]:
 
 
 class Layers:
-    """The states that a search has at each tick, only `beam` of which it follows."""
+    """The states that a search follows at each tick, at most `beam`."""
 
     def __init__(self, search: ConfigurationSearch, beam: int | None) -> None:
         self.search, self.beam, self.all = search, beam, list[States]()

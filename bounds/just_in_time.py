@@ -89,8 +89,9 @@ def search(
     labels.begin(f.labels, jobs.target)
     # options after which Python has its turn
     labels.run(kernels.search, p, f, options.labels, stops, 2**18)
-    ends = kernels.ends(f.labels)
-    return _schedule(instance, p, f, int(ends[f.labels.bound[ends].argmin()])) if len(ends) else None
+    x, rows = f.labels, np.arange(f.labels.count[labels.ROWS] + 1)
+    ends = rows[(rows != x.count[labels.FREE]) & (x.left[rows] == 0)]
+    return _schedule(instance, p, f, int(ends[x.bound[ends].argmin()])) if len(ends) else None
 
 
 def search_near(

@@ -371,12 +371,6 @@ add = labels.adding(covers, least)
 search = labels.searching(expand)
 
 
-def ends(x: labels.Labels) -> Any:
-    """Return the rows of complete labels."""
-    rows = np.arange(x.count[ROWS] + 1)
-    return rows[(rows != x.count[FREE]) & (x.left[: len(rows)] == 0)]
-
-
 def room(requests: int, most: int, tokens: int, columns: int) -> Steps:
     """Return arrays for these labels; only written pages take memory."""
 

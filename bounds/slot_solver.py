@@ -6,20 +6,20 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
 
+from bounds import slot_dual
 from bounds.clock import TRY, spend
 from bounds.rising_targets import Attempt, rising_targets
 from bounds.slot_kernels import demand
-from bounds.slot_prices import propose_prices
 from bounds.subgradient import Floats, ascend
 from bounds.task import Proposal, Task, most_options
 from bounds.tuning import Options, option
 from formulations.timing import MOVES, Event, batches_of, start_early
 from kvcore.certificates.options import DUE, WINDOW
-from kvcore.certificates.prices import Prices
 from kvcore.certificates.proof import InvalidCertificate
 from kvcore.certificates.slot_graph import LocalGraphs, local_graphs
 from kvcore.certificates.slot_kernels import NEVER, Layer, Slot, empty_layer, expand, no_more, values
@@ -28,7 +28,7 @@ from kvcore.certificates.slots import MOST_STATES, MOST_TRIES, SlotPrices, Slots
 from kvcore.errors import BadInput
 from kvcore.instance import Instance
 from kvcore.limits import LIMITS, SHARED
-from kvcore.metrics import FLOWS, SUMS, objective_value, scale_of
+from kvcore.metrics import SUMS, objective_value, scale_of
 from kvcore.referee import InvalidSchedule, verify_schedule
 from kvcore.schedule import Schedule
 
@@ -42,6 +42,7 @@ class SlotOptions(Options):
     most_options: int = option(3_000_000, "options of local graphs, by a rough count, beyond which no search is begun")
 
     scale = 64  # parts of a unit of the objective in which prices are whole
+    first_rounds = 500  # subgradients for prices without a target
     rounds = 60  # subgradients for prices of later slots
     fewest = 100  # states that survive, from which on further prices are sought
     sample = 64  # states that further prices are sought for together, the nearest to one drawn at random
@@ -53,7 +54,7 @@ class OutOfTime(Exception):
 
 @dataclass
 class Layers:
-    """The layers of a search, and what it tried for each state of the last; `steer` looks at each."""
+    """The layers of a search, and the tries for each state of the last; `steer` looks at each."""
 
     search: SlotSearch
     steer: Callable[[Layers, Layer, Any], None]
@@ -113,7 +114,7 @@ class SlotSolver:
         """Return what the first prices prove alone; above `upper` nothing need be proved."""
         if self.objective not in SUMS:
             return self._alone()
-        self.root = self.first_prices(upper) if self.objective in FLOWS else None
+        self.root = self.first_prices(upper)
         target, starts = max(upper or 0, self._alone() + 1), [self.root, None]
         if self.root is not None and upper is not None:  # with a target near the bound there are fewer slots
             least = self.ascend_root(SlotSearch(self.local, target, self.options.scale), 1)
@@ -129,18 +130,15 @@ class SlotSolver:
             target = 2 * target if upper is None else min(upper, 2 * target)
 
     def first_prices(self, upper: int | None) -> Floats | None:
-        """Return the prices of the method `prices` for the same slots, where it applies."""
-        task = replace(self.task, upper=upper, end=self.task.deadline)
-        if Prices.takes.why_not("prices", self.instance, self.objective):
-            return None
+        """Return prices without a target, for any number of slots."""
+        task = replace(self.task, upper=None if upper is None else Fraction(upper, self.unit))
         try:
-            proof = next(propose_prices(task)).proof
-        except (BadInput, InvalidCertificate, StopIteration):
+            slot_dual.check_size(task)
+            dual = slot_dual.PriceAscent(task)
+        except (BadInput, InvalidCertificate):
             return None
-        assert isinstance(proof, Prices)
-        rows = [getattr(proof, limit.name, ()) for limit in LIMITS]
-        prices = np.array([np.pad(np.array(row, float), (0, proof.slots - len(row))) for row in rows]) / proof.scale
-        return np.asarray(self.local.folded(prices))
+        dual.ascend(self.options.first_rounds)
+        return dual.best
 
     def _alone(self) -> int:
         ticks = [alone - request.arrival for alone, request in zip(self.local.alone, self.local.groups, strict=True)]
@@ -180,13 +178,13 @@ class SlotSolver:
         """Raise the least cost of the joint states `keys` [points, requests]."""
         scale, goal, graphs = self.options.scale, search.goal, search.graphs
         limits = np.where(graphs.limits > 0, graphs.limits, 0).astype(float)[:, None]
-        open_ = self._open(search, since)
+        open_, last = self._open(search, since), np.where(graphs.over, 0, NEVER)
 
         def evaluate(prices: Floats) -> tuple[float, Floats]:
             if self.task.is_over():
                 raise OutOfTime
             priced = self._whole(search, prices, since)
-            rows = values(graphs, priced, since, scale)
+            rows = values(graphs, priced, since, scale, last)
             supply = float((limits * priced).sum())
             worth = np.array([min(float(rows[0, key].sum(dtype=float)), float(NEVER)) for key in keys])
             least = np.minimum(goal + 1.0, costs + (worth - supply) / scale)

@@ -71,7 +71,8 @@ try:
         def _index_key(self, sig: Any, codegen: Any) -> Any:
             """Tell functions that were made with others from each other: numba would by numbers drawn in each run."""
             given = [cell.cell_contents for cell in self._py_func.__closure__ or ()]
-            return sig, codegen.magic_tuple(), tuple(f"{one.__module__}.{one.__qualname__}" for one in given)
+            names = [f"{one.__module__}.{one.__qualname__}" if callable(one) else repr(one) for one in given]
+            return sig, codegen.magic_tuple(), tuple(names)
 
     def _kept(**how: Any) -> Callable[[Any], Any]:
         """Compile, and keep the code where a folder can be written."""

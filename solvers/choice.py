@@ -13,7 +13,7 @@ from solvers.ways import (
     CONFIGURATIONS,
     EVENTS,
     IMPROVE,
-    PRICES,
+    SLOT_DUAL,
     SLOTS,
     SOLVERS,
     WAYS,
@@ -24,7 +24,7 @@ WHY = {
     CONFIGURATIONS: "every request runs from start to end, so that its start says all",
     SLOTS: "batches last one tick, and few requests have few joint states; what it proves is certified",
     EVENTS: "few requests have few joint states at batch boundaries; what it proves is certified",
-    PRICES: "prices of slots prove what a search over them does not reach",
+    SLOT_DUAL: "prices of slots prove what a search over them does not reach",
     BOUND: "no exact search takes it, but lower bounds scale",
 }
 """The proving ways in the order of their turns, and why."""
@@ -53,7 +53,7 @@ def choose(
     said: dict[Way, str | None] = {}
     many = len(instance.requests) > SolveOptions.given().few_joint
     for way in wanted:
-        if why or not ((many and way is EVENTS) or (way is PRICES and said[SLOTS])):  # the ladder has prices
+        if why or not ((many and way is EVENTS) or (way is SLOT_DUAL and said[SLOTS])):  # the ladder has prices
             said[way] = way.declines(instance, objective)
     fitting = tuple(way for way, reason in said.items() if reason is None)
     reasons = [reason for reason in said.values() if reason is not None]

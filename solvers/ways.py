@@ -19,8 +19,8 @@ from kvcore.certificates import (
     LateTail,
     LateWindows,
     Pairs,
-    Prices,
     Shares,
+    SlotDual,
     Slots,
     Speed,
 )
@@ -178,8 +178,8 @@ CONFIGURATIONS = Way("configurations",
                      slows=True, plans=True,
                      drops="that each request runs once, and how small ones pack",
                      what="the search over what can run together")
-PRICES = _relaxation("prices", proposes="bounds.slot_prices:propose_prices", takes=Prices.takes, plans=True,
-                     what="prices of slots", drops="that paths of requests are whole, and breaks within segments")
+SLOT_DUAL = _relaxation("slot-dual", proposes="bounds.slot_dual:propose_dual", takes=SlotDual.takes, plans=True,
+                        what="prices of slots", drops="that a request goes one way, not a mixture of several")
 CERTIFYING = (
     _relaxation("alone", proposes="bounds.task:propose_alone", takes=Alone.takes, at_once=True,
                 drops="all that requests share"),
@@ -194,7 +194,7 @@ CERTIFYING = (
     _relaxation("pairs", proposes="bounds.task:propose_pairs", takes=Pairs.takes,
                 drops="all but two requests at a time, and what is processed again"),
     EVENTS,
-    PRICES,
+    SLOT_DUAL,
     SLOTS,
     CONFIGURATIONS,
     _relaxation("speed", proposes="bounds.speed:propose_speed", takes=Speed.takes, slows=True, plans=True,

@@ -38,7 +38,9 @@ def search(
     batch_tokens: Annotated[int | None, option("TOKENS", "in a batch, at most", min=1, max=LIMIT)] = None,
     batch_requests: Annotated[int | None, option("N", "in a batch, at most", min=1, max=LIMIT)] = None,
     steps: Annotated[int, option("N", "instances tried where not all are", min=1)] = 2000,
-    seconds: Annotated[float | None, option("S", "end then, before shrinking", min=0.1)] = None,
+    seconds: Annotated[
+        float | None, option("S", "end then, before shrinking", "--seconds", "--time-limit", min=0.1)
+    ] = None,
     seed: Annotated[int, option("N", "of the annealing", min=0)] = 0,
     out: Annotated[str | None, option("I.json", "write the worst instance there", *OUT)] = None,
     json: JsonOption = None,

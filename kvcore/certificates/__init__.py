@@ -19,18 +19,14 @@ schedule can exceed it; elsewhere `None` (no limit) is never a number.
   request are taken.
 * `speed`: price 0 and room for all in the slot after the last. Prices are at least 0, and a tick there takes time.
   Lines with fewer prices than the first have 0 in the other slots.
-* `shares.Shares.share`, `prices._cost_of_limits`: 1 or 0 for no limit. A part or price of such a resource is refused;
-  host tokens without a limit are free in `path_kernels.holding` too.
-* `prices`, `paths`, `evictions`: price 0 in slots after the last. Prices are at least 0, so only payments are left out;
-  the time still counts (`beyond`).
-* `paths`: sums in 64 bits. `prices._check_size`: 4 legs (peak + slots + least time) times all prices, and rate times
-  time, below 2^57, six bits below the end. An arrival after the last slot may wrap in entries that `after` never
-  takes: it is `beyond`. The same in `evictions`; the peak counts as time, for the parts of a refill, and a cost is
-  at most that of going on without another eviction: below (2 legs + 8) peak times all prices, and so 2^60.
-* `path_kernels.fill_least`: 0 before the earliest slot. No price is less.
-* `paths.NEVER`: 2^60 for a path that does not end as it must. Every other entry is below (above), and tables are cut
-  off there before more is added; only differences of what holding KV costs, at least 0, are taken off.
-* `paths.ANY_LATER`: 2^62 for the last slot of an end without one. Only compared; no slot is later.
+* `shares.Shares.share`, `slot_dual.PricedRequests._supply`: 1 or 0 for no limit. A part or price of such a resource is
+  refused.
+* `slot_dual`: price 0 in slots after the last. Prices are at least 0, so only payments are left out; time still counts.
+* `slot_dual`: sums in 64 bits. No state holds, and no option takes, more than a limit. So a value is at most the rate
+  times the time of the fastest way and all payments for the limits, below 2^59, else refused. Sums of requests are
+  unbounded.
+* `slot_dual.PricedRequests.left`: 2^16 ticks where a request cannot be over. It takes no fewer.
+* `slot_kernels.NEVER`: 2^60 for a state that cannot be over in time. Never summed.
 * `configurations._network`: 1 for starts before release or when they no longer pay. Without a start that costs 0 or
   more the way fits and costs no more.
 * `configurations._network`: last tick. After it every start costs at least its price: a way that goes on costs no less.
@@ -69,14 +65,15 @@ from kvcore.certificates.configurations import Configurations
 from kvcore.certificates.events import Events
 from kvcore.certificates.fresh import Fresh
 from kvcore.certificates.late_windows import LateWindows
+from kvcore.certificates.old.prices import Prices
+from kvcore.certificates.old.tree import Branch, Leaf, Tree
 from kvcore.certificates.pairs import Pairs
-from kvcore.certificates.prices import Prices
 from kvcore.certificates.proof import InvalidCertificate, Proof
 from kvcore.certificates.shares import Shares
+from kvcore.certificates.slot_dual import SlotDual
 from kvcore.certificates.slots import SlotPrices, Slots
 from kvcore.certificates.speed import PricedLine, Speed
 from kvcore.certificates.tail import LateTail
-from kvcore.certificates.tree import Branch, Leaf, Tree
 
 __all__ = [
     "Alone",
@@ -95,6 +92,7 @@ __all__ = [
     "Prices",
     "Proof",
     "Shares",
+    "SlotDual",
     "SlotPrices",
     "Slots",
     "Speed",

@@ -16,14 +16,15 @@ from kvcore.certificates.configurations import Configurations
 from kvcore.certificates.events import Events
 from kvcore.certificates.fresh import Fresh
 from kvcore.certificates.late_windows import LateWindows
+from kvcore.certificates.old.prices import Prices
+from kvcore.certificates.old.tree import Tree
 from kvcore.certificates.pairs import Pairs
-from kvcore.certificates.prices import Prices
 from kvcore.certificates.proof import InvalidCertificate, Proof
 from kvcore.certificates.shares import Shares
+from kvcore.certificates.slot_dual import SlotDual
 from kvcore.certificates.slots import Slots
 from kvcore.certificates.speed import Speed
 from kvcore.certificates.tail import LateTail
-from kvcore.certificates.tree import Tree
 from kvcore.files import parse, read_text
 from kvcore.instance import Instance, Name, Noun
 from kvcore.metrics import AVERAGES, Value, check_objective, least_value
@@ -34,7 +35,19 @@ FINEST = 10**18
 """Fractions with larger denominators are rounded down."""
 
 AnyProof = Annotated[
-    Alone | Configurations | Events | Fresh | LateWindows | Pairs | Prices | Shares | Slots | Speed | LateTail | Tree,
+    Alone
+    | Configurations
+    | Events
+    | Fresh
+    | LateWindows
+    | Pairs
+    | Prices
+    | Shares
+    | SlotDual
+    | Slots
+    | Speed
+    | LateTail
+    | Tree,
     Field(discriminator="kind"),
 ]
 

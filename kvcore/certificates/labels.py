@@ -8,7 +8,7 @@ is as good as another of the same key: whatever follows the other ends no lower 
 
 So no end below the target is below the bound of the first label in the heap. What follows a label that is left out
 follows one that covers it, at no more; of labels that cover each other the first stays. Where there is no room for a
-label, the one before it stays in the heap, for it and for all that it covers.
+label, the one before it stays in the heap.
 """
 
 from collections.abc import Callable
@@ -114,10 +114,10 @@ def searching(expand: Any) -> Any:
                     return PAUSED
             pop(x)
             if x.is_open[at]:
-                x.is_open[at] = False
+                x.is_open[at], x.left[at] = False, abs(x.left[at])
                 code = expand(p, f, at)
-                if code != EMPTY:
-                    x.is_open[at] = True
+                if code != EMPTY:  # it is to go first again
+                    x.is_open[at], x.left[at] = True, -x.left[at]
                     push(x, at)
                     return code
         return EMPTY
@@ -136,14 +136,18 @@ def adding(covers: Any, least: Any) -> Any:
         x.bound[new] = max(x.bound[at], least(p, f, new))
         if x.bound[new] >= x.count[TARGET]:
             return EMPTY
-        chain = x.key[new] % len(x.heads)
+        chain, is_full = x.key[new] % len(x.heads), x.count[ROWS] >= x.count[MOST]
         other = x.heads[chain] - 1
         while other != NO:
             if x.key[other] == x.key[new]:
                 x.count[TRIED] += 1
                 if covers(p, f, other, new):
                     return EMPTY
+                if is_full and x.is_open[other] and x.bound[new] <= x.bound[other] and covers(p, f, new, other):
+                    is_full = False
             other = x.next[other] - 1
+        if is_full:
+            return FULL
         other = x.heads[chain] - 1
         while other != NO:
             after = x.next[other] - 1
@@ -158,8 +162,6 @@ def adding(covers: Any, least: Any) -> Any:
                     freed = other
                 x.is_open[other] = False
             other = after
-        if freed == NO and x.count[ROWS] >= x.count[MOST]:
-            return FULL
         x.next[new], x.heads[chain] = x.heads[chain], new + 1
         x.parent[new], x.is_open[new] = at, True
         if freed == NO:

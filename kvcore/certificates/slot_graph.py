@@ -14,7 +14,7 @@ import numpy.typing as npt
 from kvcore.certificates.budget import Budget, Looked
 from kvcore.certificates.options import LocalState, Option, RequestOptions
 from kvcore.certificates.proof import InvalidCertificate
-from kvcore.certificates.slot_kernels import earliest, kept_options, simulation
+from kvcore.certificates.slot_kernels import NEVER, kept_options, nearer, simulation
 from kvcore.instance import Instance, Request
 from kvcore.limits import DEVICE, HOST, SHARED, limits_of
 from kvcore.metrics import SUMS, scale_of, weight
@@ -25,7 +25,7 @@ MOST_STATES, MOST_OPTIONS = 200_000, 2_000_000
 MOST_COMPARED, MOST_PAIRS = 2**31, 2**28
 """Most pairs of options, and of states, of one kind; above, no simulation is computed."""
 REACH_WORK, KEEP_WORK, COMPARE_WORK = 4, 6, 6
-"""Work of an option at a tick, two options of a state, a compared pair."""
+"""Work of an option in a sweep, two options of a state, a compared pair."""
 OF_OPTIONS = ("use", "acts", "decodes", "prefills", "ends")
 MOST_SLOTS, MOST_RATE = 2**16, 2**40
 
@@ -105,15 +105,18 @@ class LocalGraphs:
         """By start of a kind: which states are as good."""
         self.merged = np.arange(len(self.states))
         """The representative of each, after `reduced`."""
-        self.alone = [self._earliest(request, *span) for request, span in zip(self.groups, self.spans, strict=True)]
-        if min(self.alone) < 0:
+        self.left = self._least_ticks()
+        """The least ticks of each state until its request is over, alone."""
+        self.alone = [int(self.left[start]) for start in self.start]
+        if max(self.alone) > MOST_SLOTS:
             raise InvalidCertificate(f"slots take at most {MOST_SLOTS} ticks")
 
-    def _earliest(self, request: Request, start: int, stop: int) -> int:
-        ticks = min(MOST_SLOTS, request.arrival + request.call_time + len(request.segments) * request.peak)
-        size = stop - start + int(self.graphs.first[stop] - self.graphs.first[start])
-        self.budget.spend("the ticks of a request alone", REACH_WORK * ticks * size)
-        return int(earliest(self.graphs, start, stop, MOST_SLOTS))
+    def _least_ticks(self) -> Integers:
+        left, fell = np.where(self.graphs.over, 0, NEVER), True
+        while fell:
+            self.budget.spend("the ticks of requests alone", REACH_WORK * (len(self.states) + len(self.options)))
+            fell = nearer(self.graphs, left)
+        return left
 
     def _timed(self, request: Request) -> Request:
         """From the first arrival on; for busy-time, without any wait.
@@ -276,6 +279,8 @@ class LocalGraphs:
             kept[those] = self._kept(graphs, start, stop, as_good)
             worse, good = np.nonzero((as_good & ~mutual).T)
             better.append((start + worse, start + good))
+        while (same[same] != same).any():  # one that is as good as two others, which are not compared, is of both
+            same = same[same]
         graphs = whole
         self.merged = same
         stands = same == np.arange(size)

@@ -16,22 +16,18 @@ FULL = -1
 OUT_OF_TRIES, OUT_OF_STATES, COMPLETE = range(3)
 
 
-@allocating
-def earliest(graphs, start, stop, most):
-    """Return the first tick at which a request can be over alone (-1: beyond `most`)."""
-    now = np.zeros(stop - start, np.bool_)
-    now[0] = True
-    for t in range(most + 1):
-        following = np.zeros(stop - start, np.bool_)
-        for i in range(start, stop):
-            if now[i - start]:
-                if graphs.over[i]:
-                    return t
-                following[graphs.idle[i] - start] = True
-                for o in range(graphs.first[i], graphs.first[i + 1]):
-                    following[graphs.next[o] - start] = True
-        now = following
-    return -1
+@compiled
+def nearer(graphs, left):
+    """Lower the ticks that each state may have `left` until its request is over; return whether any fell."""
+    fell = False
+    for i in range(len(left) - 1, -1, -1):
+        least = left[graphs.idle[i]]
+        for o in range(graphs.first[i], graphs.first[i + 1]):
+            least = min(least, left[graphs.next[o]])
+        if least + 1 < left[i]:
+            left[i] = least + 1
+            fell = True
+    return fell
 
 
 @compiled
@@ -126,20 +122,22 @@ def kept_options(graphs, start, stop, as_good):
 
 
 @allocating
-def values(graphs, prices, since, scale):
+def values(graphs, prices, since, scale, last):
     """Return the least cost with payments of each state from each slot on: [slots + 1 - since, states].
 
-    `prices` [resources, slots]. A value is the least over the options and idling, by recursion.
+    `prices` [resources, slots]; `last` are the values after them. A value is the least over the options and idling, by
+    recursion.
     """
     slots, states = prices.shape[1], len(graphs.idle)
     cheapest = np.full((slots + 1 - since, states), NEVER, np.int64)
-    for t in range(slots, since - 1, -1):
+    cheapest[slots - since] = last
+    for t in range(slots - 1, since - 1, -1):
         now = cheapest[t - since]
         for i in range(states):
-            if graphs.done[i] or (t == slots and graphs.over[i]):
+            if graphs.done[i]:
                 now[i] = 0
                 continue
-            if t == slots or (t >= graphs.deadline[i] and not graphs.over[i]):
+            if t >= graphs.deadline[i] and not graphs.over[i]:
                 continue
             after = cheapest[t + 1 - since]
             least = after[graphs.idle[i]]

@@ -138,7 +138,8 @@ class SlotSearch:
                 slots, states = self.slots + 1 - self.vectors[v].first_slot, len(self.graphs.idle)
                 work = VALUE_WORK * slots * (states + len(self.graphs.next))
                 self.budget.spend("the values of states", work, 8 * slots * states * (len(self.values) + 1))
-            self.values[v] = values(self.graphs, self.vectors[v].prices, self.vectors[v].first_slot, self.scale)
+            last = np.where(self.graphs.over, 0, NEVER)
+            self.values[v] = values(self.graphs, self.vectors[v].prices, self.vectors[v].first_slot, self.scale, last)
         return self.values[v]
 
     def in_use(self, tick: int) -> list[int]:

@@ -8,6 +8,7 @@ from typing import Any
 
 from library.checker.alone import alone
 from library.checker.configurations import configurations
+from library.checker.dual import slot_dual
 from library.checker.events import exhaustive
 from library.checker.files import (
     MOST_TOKENS,
@@ -96,6 +97,7 @@ KINDS: dict[str, tuple[Callable[[Box, Box, str], Amount], dict[str, Any], tuple[
     "shares": (shares, {**DIVISION, "alone": (none, []), "windows": (none, [])}, ("busy-time", *RATES)),
     "late-windows": (late_windows, {**DIVISION, "rows": ([window], [])}, ("late-requests",)),
     "late-tail": (late_tail, {"within": number, "proof": windows}, (TAIL,)),
+    "slot-dual": (slot_dual, {"scale": integer(1, 2**40), "prices": SLOTS}, tuple(RATES)),
     "prices": (lambda *given: slot_prices(*given)({}), {**PRICES, "windows": (none, [])}, FLOWS),
     "tree": (tree, TREE, FLOWS),
     "speed": (speed, SPEED, tuple(RATES)),

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from bounds.lagrangian import machine_prices
+from bounds.slot_dual import machine_prices
 from solvers.neighbourhoods.arrays import Array, InstanceArrays
 from solvers.neighbourhoods.insertion import BEGIN
 from solvers.neighbourhoods.scope import Shifts

@@ -127,7 +127,7 @@ class SlotFlow:
         solver.root = solver.first_prices(self.cutoff)
         seconds = 0.03 * len(instance.requests) + now() - self.started
         self._improve(min(seconds, 0.1 * self.time_left))
-        rounds = 300 if solver.root is None else 15  # from no prices, or from those of the method `prices`
+        rounds = 300 if solver.root is None else 15  # from no prices, or from those without a target
         while not is_over and not self.is_done():
             search = self._priced(solver, rounds)
             if not self.is_done():

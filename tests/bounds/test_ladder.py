@@ -6,8 +6,8 @@ import pytest
 
 from bounds import events
 from bounds.configurations import Stage
-from bounds.lagrangian import Oracle
 from bounds.shares import propose_shares
+from bounds.slot_dual import PriceAscent
 from bounds.task import Proposal, Task
 from kvcore import Instance, Machine, Request, Segment
 from kvcore.certificates import Alone, InvalidCertificate, Shares, verify_certificate
@@ -40,7 +40,7 @@ def interrupt_at(monkeypatch, owner, name, call):
 
 @pytest.mark.parametrize(
     ("method", "owner", "name"),
-    [("shares", Shares, "value"), ("prices", Oracle, "evaluate"), ("configurations", Stage, "evaluate"),
+    [("shares", Shares, "value"), ("slot-dual", PriceAscent, "evaluate"), ("configurations", Stage, "evaluate"),
      ("events", events.EventSearch, "run")],
 )  # fmt: skip
 def test_ctrl_c_keeps_what_the_running_method_had(monkeypatch, method, owner, name):
@@ -59,7 +59,7 @@ def test_ctrl_c_before_the_first_proof_leaves_the_methods_before(monkeypatch):
     assert "interrupted before its first proof" in result.ladder[-1].why_not
 
 
-@pytest.mark.parametrize("method", ["shares", "prices"])
+@pytest.mark.parametrize("method", ["shares", "slot-dual"])
 def test_a_method_whose_first_proof_does_not_fit_into_the_time_is_declined(method):
     machine = TIGHT.machine.replace(memory=9, batch_tokens=None)
     large = TIGHT.replace(machine=machine, requests=tuple(r.replace(prompt=4) for r in TIGHT.requests))
@@ -170,10 +170,16 @@ def test_ctrl_c_in_a_check_that_then_fails_leaves_the_methods_before(monkeypatch
         next(made)
 
 
-@pytest.mark.parametrize(("method", "number"), [("prices", "device"), ("speed", "price")])
-def test_a_method_whose_numbers_no_certificate_holds_says_so(method, number):
+@pytest.mark.parametrize(
+    ("method", "why"),
+    [
+        ("slot-dual", "its weights are too large"),
+        ("speed", "a certificate cannot hold its numbers: price.0.: must be less"),
+    ],
+)
+def test_a_method_whose_numbers_no_certificate_holds_says_so(method, why):
     """Prices follow weights, here the largest; the other methods of the ladder go on."""
     mars = builtin_instance("mars-like:n=20")
     heavy = mars.replace(requests=tuple(request.replace(weight=10**15) for request in mars.requests))
-    with pytest.raises(BadInput, match=f"{method}: a certificate cannot hold its numbers: {number}.0.: must be less"):
+    with pytest.raises(BadInput, match=f"{method}: {why}"):
         climbed(heavy, "weighted-flow-time", time_limit=1e6, method=method)

@@ -58,7 +58,7 @@ def rests_on(file: str) -> set[str]:
 
 
 def test_every_kind_of_proof_has_a_row() -> None:
-    files = (ROOT / "kvcore" / "certificates").glob("*.py")
+    files = (ROOT / "kvcore" / "certificates").rglob("*.py")
     kinds = {kind for path in files for kind in re.findall(r'kind: Literal\["([\w-]+)"', path.read_text())}
     named = {kind for claim, _ in ROWS if claim.startswith("certificate") for kind in re.findall("`(.+?)`", claim)}
     assert kinds == named
@@ -87,6 +87,7 @@ def test_the_table_of_claims_with_one_checker() -> None:
         kinds.Speed(**whole, slot=1, scale=1, price=(1, 1), within=2), kinds.Events(states=99),
         kinds.Configurations(memory=(), starts=(0, 0)),
         kinds.Slots(target=1, scale=1, prices=(kinds.SlotPrices(),), states=99, tries=999),
+        kinds.SlotDual(scale=1, prices=kinds.SlotPrices()),
     ]  # fmt: skip
     assert {proof.kind for proof in proofs} == check.KINDS.keys() - {"exhaustive"}
     alone: dict[str, set[str]] = {}

@@ -13,7 +13,8 @@ from unittest import mock
 
 from kvcore import OBJECTIVES, BadInput, Instance
 from kvcore.certificates import Certificate, InvalidCertificate, certify, verify_certificate
-from kvcore.certificates.prices import Prices
+from kvcore.certificates.old.prices import Prices
+from kvcore.certificates.slot_dual import SlotDual
 from kvcore.certificates.slots import Slots
 from kvcore.files import parse
 from kvcore.metrics import AVERAGES, Value, scale_of, tail_of
@@ -24,6 +25,7 @@ from tests.fuzz.case import Case, Part, Wrong
 from tests.fuzz.draw import NEEDED, PERCENTILES, objective, tiny
 from tests.fuzz.optima import count_case, optimum
 from tests.support.random_proofs import (
+    random_dual,
     random_events,
     random_fresh,
     random_late_windows,
@@ -37,7 +39,7 @@ from tests.support.random_proofs import (
 
 MUTANTS = 12
 KINDS = ("alone", "configurations", "events", "fresh", "late-tail", "late-windows", "pairs", "prices", "shares",
-         "slots", "speed", "tree")  # fmt: skip
+         "slot-dual", "slots", "speed", "tree")  # fmt: skip
 STEPS = 3 * 10**6
 """Steps that `library/check.py` may take for a certificate."""
 WORTHLESS = "-999999999999"
@@ -160,6 +162,10 @@ def random_proofs(case: Case, draw: Random, best: Value) -> Iterator[Any]:
         for _ in range(4):
             yield random_prices(draw, case.instance)
             yield random_tree(draw, case.instance)
+    if SlotDual.takes.why_not("slot-dual", case.instance, case.objective) is None:
+        for _ in range(4):
+            with contextlib.suppress(InvalidCertificate):
+                yield random_dual(draw, case.instance, case.objective)
     if tail_of(case.objective) is not None:
         for _ in range(4):
             yield random_tail(draw, case.instance, case.objective)

@@ -79,7 +79,9 @@ def proof(draw: Random, instance: Instance) -> Proof:
     division: dict[str, Any] = {"functions": (UNIT // parts,) * parts, "packs": size(draw, 1000, 1)}
     if instance.machine.memory is not None:
         division[draw.choice(["memory", "packing"])] = UNIT
-    kind = draw.choice(["alone", "shares", "prices", "tree", "speed", "slots", "events", "fresh", "configurations"])
+    kind = draw.choice(
+        ["alone", "shares", "prices", "tree", "speed", "slot-dual", "slots", "events", "fresh", "configurations"]
+    )
     match kind:
         case "shares":
             return kinds.Shares(**division)
@@ -100,6 +102,9 @@ def proof(draw: Random, instance: Instance) -> Proof:
                                lines=(more,) * draw.choice([0, 0, 1, 16]),
                                level=draw.randint(0, UNIT), ratios=ratios, fees=fees, fee=draw.choice([0, UNIT]),
                                ordered=draw.random() < 0.5)  # fmt: skip
+        case "slot-dual":
+            rows = {"device": row(), "tokens": row(longest=20)}
+            return kinds.SlotDual(scale=size(draw, 2**40, 1), prices=kinds.SlotPrices(**rows))
         case "slots":
             given = (0, *(size(draw, 2**16) for _ in range(draw.choice([0, 0, 1, 1999]))))
             vectors = tuple(
@@ -166,7 +171,7 @@ def check(case: Case, seen: Counter[str]) -> None:
             seen[f"{too} {drawn.kind}"] += 1
 
 
-EVERY = ("configurations", "events", "fresh", "prices", "shares", "slots", "speed", "tree")
+EVERY = ("configurations", "events", "fresh", "prices", "shares", "slot-dual", "slots", "speed", "tree")
 REACH = {f"refused {kind}" for kind in EVERY if kind != "shares"} | {f"too much {kind}" for kind in EVERY} | {
     f"proved {kind}" for kind in ("alone", "events", "fresh", "prices", "shares", "speed")}  # fmt: skip
 PART = Part("costly", make, check, frozenset(REACH))

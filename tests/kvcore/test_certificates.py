@@ -14,7 +14,7 @@ from kvcore.certificates import (
     Alone,
     Certificate,
     InvalidCertificate,
-    Prices,
+    SlotDual,
     certify,
     read_certificate,
     verify_certificate,
@@ -55,7 +55,7 @@ def test_a_certificate_is_read_back_and_verified():
 
 
 def test_a_weaker_claim_is_verified_and_a_stronger_one_refused():
-    rung = kv.bound(MARS, "total-flow-time", method="prices", upper=28)
+    rung = kv.bound(MARS, "total-flow-time", method="slot-dual", upper=28)
     assert rung.bound == 28
     assert verify_certificate(MARS, rung.certificate.replace(bound="27")) == 28
     with pytest.raises(InvalidCertificate, match="claims 29, but proves 28 only"):
@@ -84,11 +84,11 @@ def test_the_objective_is_one():
         ({"bound": 28}, "string"),
         ({"version": 2}, "less than or equal to 1"),
         ({"instance_sha256": "no"}, "pattern"),
-        ({"proof": {"kind": "prices", "scale": 0, "slots": 5}}, "greater than or equal to 1"),
-        ({"proof": {"kind": "prices", "scale": 1, "slots": 10**12}}, "less than or equal to"),
-        ({"proof": {"kind": "prices", "scale": 1, "slots": 5, "device": [-1]}}, "greater than or equal to 0"),
-        ({"proof": {"kind": "prices", "scale": 1, "slots": 5, "device": [0.5]}}, "integer"),
-        ({"proof": {"kind": "prices", "scale": 1, "slots": 5, "device": [True]}}, "integer"),
+        ({"proof": {"kind": "slot-dual", "scale": 0, "prices": {}}}, "greater than or equal to 1"),
+        ({"proof": {"kind": "slot-dual", "scale": 10**15, "prices": {}}}, "less than or equal to"),
+        ({"proof": {"kind": "slot-dual", "scale": 1, "prices": {"device": [-1]}}}, "greater than or equal to 0"),
+        ({"proof": {"kind": "slot-dual", "scale": 1, "prices": {"device": [0.5]}}}, "integer"),
+        ({"proof": {"kind": "slot-dual", "scale": 1, "prices": {"device": [True]}}}, "integer"),
         ({"proof": {"kind": "events", "states": 0}}, "greater than or equal to 1"),
         ({"proof": {"kind": "events", "states": 10**7}}, "less than or equal to 3000000"),
     ],
@@ -169,10 +169,10 @@ def test_a_certificate_of_free_calls_is_recognised(tmp_path):
 
 def test_a_false_certificate_fails(tmp_path):
     file = tmp_path / "c.json"
-    kvbound("bound", "mars-figure1", "--method", "prices", "--certificate", file)
+    kvbound("bound", "mars-figure1", "--method", "slot-dual", "--certificate", file)
     file.write_text(read_certificate(file).replace(bound="30").to_json())
     failed = kvbound("verify", "mars-figure1", "--certificate", file, code=1)
-    assert failed.stdout == "invalid: it claims 30, but proves 29 only\n"
+    assert failed.stdout == "invalid: it claims 30, but proves 28 only\n"
 
 
 @pytest.mark.parametrize(
@@ -192,7 +192,7 @@ def test_bad_usage(arguments, message):
 def test_values_of_certificates_are_exact():
     rung = kv.bound(MARS, "normalized-latency", time_limit=NEVER)
     assert isinstance(rung.bound, Fraction)
-    assert isinstance(kv.bound(MARS, method="prices", upper=28).certificate.proof, Prices)
+    assert isinstance(kv.bound(MARS, method="slot-dual", upper=28).certificate.proof, SlotDual)
 
 
 def test_compare_finds_and_bounds_large_instances(tmp_path):

@@ -48,6 +48,7 @@ from tests.support.drawer import PROFILES, tiny_instance
 from tests.support.exhaustive import exhaustive_optimum
 from tests.support.few import few
 from tests.support.random_proofs import (
+    random_prices,
     random_tree,
 )
 from tests.support.rigid import rigid
@@ -105,12 +106,12 @@ OBJECTIVE_OF = {"late-windows": "late-requests", "late-tail": "p99-flow-time"}
 
 @pytest.mark.parametrize("kind", [proof.model_fields["kind"].default for proof in get_args(get_args(AnyProof)[0])])
 def test_both_check_a_certificate_of_each_kind(kind):
-    """The first that its way proposes; branches of prices are drawn."""
+    """The first that its way proposes; those that none proposes any more are drawn."""
     instance, objective = builtin_instance("hindsight:n=4,M=12,seed=0"), OBJECTIVE_OF.get(kind, "total-flow-time")
     if kind == "late-windows":
         instance = instance.replace(requests=tuple(one.replace(slo=Slo(latency=8)) for one in instance.requests))
-    if kind == "tree":
-        proof = random_tree(random.Random(0), instance)
+    if kind in ("prices", "tree"):
+        proof = (random_prices if kind == "prices" else random_tree)(random.Random(0), instance)
     else:
         proposed = WAYS[kind, kind if (kind, kind) in WAYS else "bound"].proposals(Task(instance, objective))
         proof = next(each.proof for each in proposed if isinstance(each, Proposal))

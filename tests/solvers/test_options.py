@@ -23,7 +23,6 @@ CONSTANTS = {
     "bounds/clock.py: SECOND": "the unit of counted work",
     "bounds/clock.py: LOOK, SLICE, PROOF, MOVE, PIVOT, TRY": "measured work of each: others would count another time",
     "bounds/just_in_time_kernels.py: MOST_OPTIONS": "room for all options there can be",
-    "bounds/lagrangian.py: SIZE": "sums of the checker stay below 2^62",
     "bounds/speed_kernels.py: FAR": "stands for infinity",
     "solvers/gurobi.py: SIZE_LIMIT": "of the licence inside Gurobi's wheel",
     "solvers/gurobi.py: _MODEL_TOO_LARGE": "Gurobi's number of an error",
@@ -90,18 +89,18 @@ def test_every_option_has_an_effect_and_takes_its_default():
     [
         ({"slot.rounds": 1}, "no search called 'slot' has options; is it slots.*; there are those of solve, "),
         (
-            {"prices.round": 1},
-            "no option is called 'prices.round'; is it prices.rounds.*`kvbound options prices`",
+            {"slot-dual.round": 1},
+            "no option is called 'slot-dual.round'; is it slot-dual.rounds.*`kvbound options slot-dual`",
         ),
-        ({"prices": 1}, "no option is called 'prices'"),
-        ({"prices.rounds": 1.5}, "the option prices.rounds is a whole number above 0, not 1.5"),
-        ({"prices.rounds": "many"}, "the option prices.rounds is a whole number above 0, not 'many'"),
-        ({"prices.rounds": True}, "not True"),
-        ({"prices.rounds": 0}, "not 0"),
+        ({"slot-dual": 1}, "no option is called 'slot-dual'"),
+        ({"slot-dual.rounds": 1.5}, "the option slot-dual.rounds is a whole number above 0, not 1.5"),
+        ({"slot-dual.rounds": "many"}, "the option slot-dual.rounds is a whole number above 0, not 'many'"),
+        ({"slot-dual.rounds": True}, "not True"),
+        ({"slot-dual.rounds": 0}, "not 0"),
         ({"speed.step": float("nan")}, "the option speed.step is a number above 0, not nan"),
         ({"speed.step": "1e999"}, "not '1e999'"),
         ({"speed.step": None}, "not None"),
-        ({"columns.smoothing": 2}, "the option columns.smoothing is a number of at least 0 and at most 1, not 2"),
+        ({"solve.policies": 2}, "the option solve.policies is a number of at least 0 and at most 1, not 2"),
         ({"speed.slots": "1,2"}, "the option speed.slots is 3 numbers, each a number above 0, not '1,2'"),
     ],
 )
@@ -113,16 +112,16 @@ def test_a_wrong_option_is_one_clear_line(given, why):
 
 
 def test_options_hold_in_the_search_and_not_after_it():
-    found = [kv.bound(MARS, method="prices", options=given) for given in ({}, {"columns.rounds": "1"}, None)]
+    found = [kv.bound(MARS, method="slot-dual", options=given) for given in ({}, {"slot-dual.rounds": "1"}, None)]
     assert found[1].bound < found[0].bound == found[2].bound
-    assert found[1].options == {"columns.rounds": 1}
+    assert found[1].options == {"slot-dual.rounds": 1}
     assert "options" not in found[0].to_json()
 
 
 def test_options_reach_the_workers_and_the_result():
-    found = [kv.solve(MARS, formulation="prices", options=given) for given in ({"columns.rounds": 1}, {})]
+    found = [kv.solve(MARS, formulation="slot-dual", options=given) for given in ({"slot-dual.rounds": 1}, {})]
     assert found[0].bound < found[1].bound
-    assert [each.options for each in found] == [{"columns.rounds": 1}, {}]
+    assert [each.options for each in found] == [{"slot-dual.rounds": 1}, {}]
 
 
 def test_options_on_the_command_line(tmp_path):
@@ -131,10 +130,10 @@ def test_options_on_the_command_line(tmp_path):
                            "--option", "improve.restarts=2", "--option", "speed.slots=3,2,1"])  # fmt: skip
     given = {"improve.restarts": 2, "speed.slots": [3, 2, 1]}
     assert (code, json.loads(out.read_text())["options"]) == (0, given)
-    assert run_kvbound(["bound", "mars-figure1", "--option", "prices.rounds"]) == (
-        2, "kvbound: --option prices.rounds: write NAME=NUMBER, such as speed.step=0.2\n",
+    assert run_kvbound(["bound", "mars-figure1", "--option", "slot-dual.rounds"]) == (
+        2, "kvbound: --option slot-dual.rounds: write NAME=NUMBER, such as speed.step=0.2\n",
     )  # fmt: skip
-    assert "2000" in run_kvbound(["options", "prices"])[1]
+    assert "2000" in run_kvbound(["options", "slot-dual"])[1]
 
 
 def test_the_innermost_choice_holds():

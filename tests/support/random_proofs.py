@@ -17,6 +17,7 @@ from kvcore.certificates import (
     Leaf,
     PricedLine,
     Prices,
+    SlotDual,
     SlotPrices,
     Slots,
     Speed,
@@ -25,6 +26,7 @@ from kvcore.certificates import (
 from kvcore.certificates.late_windows import ONE as ONE_ROW
 from kvcore.certificates.late_windows import deadlines
 from kvcore.certificates.shares import UNIT
+from kvcore.certificates.slot_dual import PricedRequests
 from kvcore.certificates.slot_graph import LocalGraphs
 from kvcore.certificates.speed import ONE
 from kvcore.certificates.steps import lines
@@ -165,3 +167,17 @@ def random_slots(draw: random.Random, instance: Instance, objective: str, target
     return Slots(
         target=target, scale=scale, strict=strict, prices=(vector(0), *later), states=100_000, tries=10_000_000
     )
+
+
+def random_dual(draw: random.Random, instance: Instance, objective: str) -> SlotDual:
+    """Draw prices of the limits that can bind, of some size, for some slots."""
+    scale, slots = draw.choice([1, 3, 16]), draw.randint(1, 25)
+    most = draw.choice([1, 2, scale, 3 * scale])
+
+    def row(limit: int) -> tuple[int, ...]:
+        share = draw.random() * draw.choice([0, 1, 1])
+        return () if limit < 0 else tuple(draw.randint(0, most) * (draw.random() < share) for _ in range(slots))
+
+    limits = PricedRequests(instance, objective).graphs.limits.tolist()
+    rows = {limit.name: row(there) for limit, there in zip(LIMITS, limits, strict=True)}
+    return SlotDual(scale=scale, prices=SlotPrices(**rows))

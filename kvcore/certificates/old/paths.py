@@ -23,9 +23,9 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from kvcore.certificates import path_kernels as kernels
-from kvcore.certificates.path_kernels import NEVER as NEVER
-from kvcore.certificates.path_kernels import PriceArrays, Route, least_cost, least_costs, price_arrays
+from kvcore.certificates.old import path_kernels as kernels
+from kvcore.certificates.old.path_kernels import NEVER as NEVER
+from kvcore.certificates.old.path_kernels import PriceArrays, Route, least_cost, least_costs, price_arrays
 from kvcore.instance import Machine, Request
 
 Array = npt.NDArray[np.int64]

@@ -1,18 +1,16 @@
 """Trees of ends with prices at their leaves prove no more than the optimum, whatever they are, and cover everything."""
 
 import random
-from fractions import Fraction
 
 import pytest
 
-from bounds.slot_prices import propose_prices
-from bounds.task import Task
 from kvcore import objective_value
-from kvcore.certificates import Branch, InvalidCertificate, Leaf, Prices, Tree, tree
-from kvcore.certificates.paths import ANY_LATER as LATER
-from kvcore.certificates.paths import NEVER
+from kvcore.certificates import Branch, InvalidCertificate, Leaf, Prices, Tree
+from kvcore.certificates.old import tree
+from kvcore.certificates.old.paths import ANY_LATER as LATER
+from kvcore.certificates.old.paths import NEVER
 from kvcore.metrics import FLOWS
-from tests.bounds.test_prices import priceable
+from tests.kvcore.old.test_prices import priceable
 from tests.support.few import few
 from tests.support.optima import optima
 from tests.support.random_proofs import PRICEABLE, random_prices, random_tree
@@ -48,17 +46,6 @@ def test_sides_that_leave_something_out_are_found_out(monkeypatch, by, after):
     monkeypatch.setattr(tree, "_sides", sides)
     with pytest.raises((AssertionError, InvalidCertificate), match=r"assert|without a schedule"):
         compare("no-calls", range(40), 60)
-
-
-@pytest.mark.parametrize("profile", ["calls-fixed", "calls-free"])
-def test_proposed_trees_prove_more_than_prices_but_not_than_the_optimum(profile):
-    trees = 0
-    for _, instance, objective, optimum in optima(profile, few(range(12), 4), FLOWS, max_states=800, **PRICEABLE):
-        proposals = list(propose_prices(Task(instance, objective, float("inf"))))
-        proved = [proposal.proof.value(instance, objective) for proposal in proposals]
-        assert proved[0] - Fraction(1, 10**6) <= proved[-1] <= optimum
-        trees += isinstance(proposals[-1].proof, Tree) and proved[0] < proved[-1]
-    assert trees
 
 
 def refute(seeds):

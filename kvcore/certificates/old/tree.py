@@ -13,8 +13,8 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field
 
 from kvcore.certificates.budget import Budget
-from kvcore.certificates.paths import ANY_LATER, NEVER
-from kvcore.certificates.prices import MOST_SLOTS, Prices, spend
+from kvcore.certificates.old.paths import ANY_LATER, NEVER
+from kvcore.certificates.old.prices import MOST_SLOTS, Prices, spend
 from kvcore.certificates.proof import InvalidCertificate, Proof
 from kvcore.instance import Instance, Name, Noun
 from kvcore.metrics import Value

@@ -16,9 +16,9 @@ from typing import Annotated, ClassVar, Literal
 import numpy as np
 from pydantic import Field
 
-from kvcore.certificates import evictions
 from kvcore.certificates.budget import CALL, Budget
-from kvcore.certificates.paths import Array, Course, Ends, PriceRows, cheapest
+from kvcore.certificates.old import evictions
+from kvcore.certificates.old.paths import Array, Course, Ends, PriceRows, cheapest
 from kvcore.certificates.proof import InvalidCertificate, Proof
 from kvcore.features import CALLS, FLOWS, MACHINES, REQUESTS, Feature, Takes
 from kvcore.instance import Instance, Machine, Request

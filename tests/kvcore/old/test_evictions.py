@@ -6,8 +6,8 @@ from functools import cache
 import numpy as np
 import pytest
 
-from kvcore.certificates import evictions
-from kvcore.certificates.paths import ANY_LATER, NEVER, Course, PriceRows, cheapest
+from kvcore.certificates.old import evictions
+from kvcore.certificates.old.paths import ANY_LATER, NEVER, Course, PriceRows, cheapest
 from tests.support.drawer import tiny_instance
 from tests.support.few import few
 

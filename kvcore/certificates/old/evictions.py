@@ -31,7 +31,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from kvcore.certificates import path_kernels as at
+from kvcore.certificates.old import path_kernels as at
 from kvcore.compiled import allocating, compiled
 
 

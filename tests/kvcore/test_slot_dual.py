@@ -1,0 +1,186 @@
+"""Prices of slots prove no more than the optimum, whatever they are, and both checkers find the same."""
+
+import json
+import random
+from itertools import product
+
+import numpy as np
+import pytest
+
+from kvcore.certificates import InvalidCertificate, SlotDual, SlotPrices, certify, slot_dual, slot_graph
+from kvcore.certificates.slot_dual import PricedRequests
+from kvcore.certificates.slot_graph import LocalGraphs
+from kvcore.instance import Instance, Machine, Request, Segment
+from kvcore.limits import LIMITS
+from kvcore.metrics import SUMS
+from library import check
+from tests.kvcore.test_planted_errors import after, asked, moved
+from tests.support.drawer import PROFILES, tiny_instance
+from tests.support.exhaustive import TooManyStates, exhaustive_optimum
+from tests.support.few import few
+from tests.support.random_proofs import random_dual
+from workloads.builtin import builtin_instance
+
+MARS = builtin_instance("mars-figure1")
+FLOW = "total-flow-time"
+
+
+def drawn(seed: int) -> tuple[Instance, str]:
+    profile = [*PROFILES.values()][seed % len(PROFILES)]
+    return tiny_instance(seed, **profile | {"cost": "unit"}), SUMS[seed // len(PROFILES) % len(SUMS)]
+
+
+def theirs(instance: Instance, objective: str, proof: SlotDual) -> object:
+    """Return what `library/check.py` finds that the proof gives."""
+    check.spent[0] = 0
+    made = certify(instance, objective, proof)
+    read, document = check.read_instance(json.loads(instance.to_json())), json.loads(made.to_json())
+    assert check.verify_certificate(read, document)[0] == objective
+    return check.slot_dual(read, check.proof(document["proof"], "proof"), objective)
+
+
+@pytest.mark.parametrize("seed", few(range(2400), 160))
+def test_no_prices_prove_more_than_the_optimum_and_both_checkers_find_the_same(seed: int) -> None:
+    instance, objective = drawn(seed)
+    try:
+        optimum, _ = exhaustive_optimum(instance, objective, max_states=800)
+    except TooManyStates:
+        return
+    for k in range(6):
+        proof = random_dual(random.Random(10 * seed + k), instance, objective)
+        bound = proof.value(instance, objective)
+        assert bound <= optimum, (seed, k)
+        if k == 0:
+            assert theirs(instance, objective, proof) == bound
+
+
+def test_two_requests_by_hand() -> None:
+    """Memory for one of two requests of a token; with price 1 in slot 0 each pays 2: the sum is 2 + 2 - 1."""
+    one = Request(id="A", prompt=1, segments=(Segment(decode=1),))
+    instance = Instance(machine=Machine(memory=1), requests=(one, one.replace(id="B")))
+    proof = SlotDual(scale=1, prices=SlotPrices(device=(1,)))
+    assert proof.value(instance, FLOW) == theirs(instance, FLOW, proof) == 3
+    late = instance.replace(requests=(one.replace(arrival=7), one.replace(id="B", arrival=9)))
+    assert proof.value(late, FLOW) == theirs(late, FLOW, proof) == 2
+
+
+@pytest.mark.parametrize(("evict", "flow"), [(False, 5), (True, 4)])
+def test_prices_of_an_eviction_by_hand(evict: bool, flow: int) -> None:
+    """Three tokens, and a slot 1 in which a block costs 9: who evicts there ends in slot 3, who does not, in slot 4."""
+    request = Request(id="A", prompt=2, segments=(Segment(decode=3),))
+    machine = Machine(memory=4, host_memory=0, evict=evict)
+    instance = Instance(machine=machine, requests=(request, request.replace(id="B")))
+    proof = SlotDual(scale=1, prices=SlotPrices(device=(0, 9)))
+    assert proof.value(instance, FLOW) == theirs(instance, FLOW, proof) == 2 * flow - 9 * 4
+
+
+def test_a_state_is_merged_into_one_that_stands() -> None:
+    """Without `pause`, a as good as b and b as good as c, both ways, leave a and c apart where c holds less."""
+    question = next(each for each in asked() if each.seed == 34)
+    proof = SlotDual(scale=3, prices=SlotPrices())
+    merged = PricedRequests(question.instance, question.objective).local.merged
+    assert (merged[merged] == merged).all()
+    assert proof.value(question.instance, question.objective) == theirs(question.instance, question.objective, proof)
+
+
+@pytest.mark.parametrize("rows", [1, 3000])
+def test_values_are_found_in_pieces(monkeypatch: pytest.MonkeyPatch, rows: int) -> None:
+    whole = {}
+    for seed, bytes_ in product(range(20), (slot_dual.ROWS_BYTES, rows)):
+        monkeypatch.setattr(slot_dual, "ROWS_BYTES", bytes_)
+        instance, objective = drawn(seed)
+        bound = random_dual(random.Random(seed), instance, objective).value(instance, objective)
+        assert whole.setdefault(seed, bound) == bound
+
+
+def test_many_requests_that_are_alike_share_a_graph() -> None:
+    crowd = MARS.replace(requests=tuple(MARS.requests[0].replace(id=str(i), arrival=i % 7) for i in range(500)))
+    requests = PricedRequests(crowd, FLOW)
+    assert len(requests.local.start) == 1
+    assert len(requests.counts) == 7
+    proof = SlotDual(scale=2, prices=SlotPrices(device=(3,) * 20))
+    assert proof.value(crowd, FLOW) == theirs(crowd, FLOW, proof)
+
+
+@pytest.mark.parametrize(
+    ("proof", "message"),
+    [
+        (SlotDual(scale=1, prices=SlotPrices(since=1)), "the prices must be of use from the first slot on"),
+        (SlotDual(scale=1, prices=SlotPrices(prefill_tokens=(1,))), "prices of a limit that cannot bind"),
+        (SlotDual(scale=1, prices=SlotPrices(device=(2**50,) * 2000)), "sums could exceed 64 bits"),
+    ],
+)
+def test_what_is_no_proof(proof: SlotDual, message: str) -> None:
+    with pytest.raises(InvalidCertificate, match=message):
+        proof.value(MARS, FLOW)
+
+
+@pytest.mark.parametrize(("objective", "message"), [("makespan", "makespan"), ("p99-ttft", "percentiles")])
+def test_objectives_that_are_no_sums_are_declined(objective: str, message: str) -> None:
+    with pytest.raises(InvalidCertificate, match=f"slot-dual is not proved with {message}"):
+        SlotDual(scale=1, prices=SlotPrices()).value(MARS, objective)
+
+
+def test_the_options_of_a_huge_request_are_counted_before_they_are_looked_at() -> None:
+    huge = Instance(
+        machine=Machine(memory=10**9), requests=(Request(id="A", prompt=10**8, segments=(Segment(decode=1),)),)
+    )
+    with pytest.raises(InvalidCertificate, match="requests have too many options"):
+        SlotDual(scale=1, prices=SlotPrices(device=(1,))).value(huge, FLOW)
+
+
+# --- planted errors ---------------------------------------------------------------------------------------------------
+
+
+def proves_wrongly(question: tuple[Instance, str, object]) -> bool:
+    """Whether random prices prove more than the optimum, or not what `library/check.py` finds."""
+    instance, objective, optimum = question
+    for seed in range(4):
+        try:
+            proof = random_dual(random.Random(seed), instance, objective)
+            bound = proof.value(instance, objective)
+            if bound > optimum or theirs(instance, objective, proof) != bound:
+                return True
+        except (InvalidCertificate, check.Broken):
+            return True
+    return False
+
+
+MUTANTS = {
+    **{f"{limit.name} {step:+d}": after(slot_graph, "limits_of", moved(k, step))
+       for k, limit in enumerate(LIMITS) for step in (1, -1)},
+    "the supply is forgotten": after(PricedRequests, "_supply", lambda supply, *_: 0),
+    "a slot of the supply is forgotten": after(
+        PricedRequests, "_supply",
+        lambda supply, self, prices: supply - int(np.maximum(self.graphs.limits, 0) @ prices[:, 0])),
+    "values": after(slot_dual, "values", lambda values, *_: values + 1),
+    "time after the last slot": after(PricedRequests, "after", lambda last, *_: last + 1),
+    "what ends is free": after(LocalGraphs, "_ends", lambda *_: False),
+    "all weigh the same": after(LocalGraphs, "rate_of", lambda rate, *_: min(rate, 1)),
+    "calls take no time": after(
+        LocalGraphs, "_timed", lambda request, *_: request.with_calls(lambda call: call.replace(duration=0))),
+    "all states are as good": after(slot_graph, "simulation", lambda good, *_: np.ones_like(good)),
+    "worse states are as good": after(slot_graph, "simulation", lambda good, *_: good.T.copy()),
+    "options are lost": after(slot_graph, "kept_options", lambda kept, *_: kept & (np.arange(len(kept)) % 7 > 0)),
+    "a kind counts one more": after(slot_dual, "Counter", lambda counts, *_: counts + type(counts)([min(counts)])),
+    "a kind counts once": after(slot_dual, "Counter", lambda counts, *_: type(counts)([*counts])),
+    "all arrive at once": after(
+        slot_dual, "Counter", lambda counts, *_: type(counts)({(start, 0): n for (start, _), n in counts.items()})),
+}  # fmt: skip
+
+
+def test_planted_errors_are_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The last two are asked of limits that seldom bind."""
+    questions = [(each.instance, each.objective, each.optimum) for each in asked()
+                 if SlotDual.takes.why_not("slot-dual", each.instance, each.objective) is None]  # fmt: skip
+    some = tuple(Request(id=name, prompt=3, segments=(Segment(decode=2),)) for name in "ABC")
+    for limits in ({"prefill_tokens": 2}, {"batch_requests": 1}):
+        instance = Instance(machine=Machine(memory=99, **limits), requests=some)
+        questions.append((instance, FLOW, exhaustive_optimum(instance, FLOW)[0]))
+    assert not any(map(proves_wrongly, questions))
+    missed = []
+    for name, mutant in MUTANTS.items():
+        with monkeypatch.context() as patch:
+            patch.setattr(*mutant)
+            missed += [] if any(map(proves_wrongly, questions[::-1])) else [name]
+    assert missed == []
