@@ -7,7 +7,6 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 Path = tuple[str, int]
-"""A node, and the number of its blocks, after those of its ancestors."""
 
 
 class Row(NamedTuple):
@@ -88,7 +87,6 @@ def _end(forest: Mapping[str, Row], request: str, path: Path) -> Path | None:
 
 
 def _used(forest: Mapping[str, Row], ends: Iterable[Path]) -> dict[str, int]:
-    """Return the blocks of each node on a path, in order of first use."""
     used: dict[str, int] = {}
     for end in ends:
         trail: list[Path] = []

@@ -50,19 +50,18 @@ class VllmV1Prefix(Policy):
         self.batch = 0
 
     def decide(self, view: View, plan: Plan) -> None:
-        self.observe(view)
+        self._observe(view)
         self.preempted = False
-        self.go_on(plan)
+        self._go_on(plan)
         while not self.preempted and self.waiting and plan.tokens_left - sum(plan.work.values()) > 0:
-            if len(self.running) >= self.most or not self.admit(self.waiting[0], plan):
+            if len(self.running) >= self.most or not self._admit(self.waiting[0], plan):
                 break
         if plan.work:
-            self.move(plan)
+            self._move(plan)
 
     # --- the queues --------------------------------------------------------------------------------------------------
 
-    def observe(self, view: View) -> None:
-        """Bring the queues up to date."""
+    def _observe(self, view: View) -> None:
         if view.batch > self.batch:  # the batch that was decided has been executed
             self.batch = view.batch
             self.lost.clear()
@@ -84,26 +83,24 @@ class VllmV1Prefix(Policy):
                 self.paths[job.index] = [(part.node, k) for part in job.path for k in range(part.blocks)]
             self.waiting.append(job)
 
-    def go_on(self, plan: Plan) -> None:
-        """Let running requests go on in order; where memory lacks, preempt the last."""
+    def _go_on(self, plan: Plan) -> None:
         k, left = 0, plan.tokens_left
         while k < len(self.running) and left:
             job = self.running[k]
             tokens = min(job.known - self.done[job.index], left)
-            while (need := self.lacking(job, tokens)) > self.cache.free and not self.preempt_last(job):
+            while (need := self._lacking(job, tokens)) > self.cache.free and not self._preempt_last(job):
                 pass
             if job not in self.running:
                 return
             self.held[job.index] += self.cache.take(need)
-            self.work(job, tokens, plan)
+            self._work(job, tokens, plan)
             left -= tokens
             k += 1
 
-    def lacking(self, job: Job, tokens: int) -> int:
-        """Return the blocks that it needs for so many tokens more."""
+    def _lacking(self, job: Job, tokens: int) -> int:
         return max(0, -(-(self.done[job.index] + tokens) // self.block) - len(self.held[job.index]))
 
-    def preempt_last(self, job: Job) -> bool:
+    def _preempt_last(self, job: Job) -> bool:
         """Preempt the last running request; return whether it is this one."""
         victim = self.running.pop()
         self.preempted = True
@@ -112,8 +109,7 @@ class VllmV1Prefix(Policy):
         self.waiting.insert(0, victim)
         return victim is job
 
-    def admit(self, job: Job, plan: Plan) -> bool:
-        """Admit the head of the queue, if all its known tokens fit."""
+    def _admit(self, job: Job, plan: Plan) -> bool:
         found: list[int] = []
         for content in self.paths[job.index][: (job.known - 1) // self.block]:
             block = self.cache.find(content)
@@ -129,14 +125,14 @@ class VllmV1Prefix(Policy):
         self.held[job.index] = found + self.cache.take(-(-(at + tokens) // self.block) - len(found))
         self.done[job.index] = at
         self.running.append(self.waiting.pop(0))
-        self.work(job, tokens, plan)
+        self._work(job, tokens, plan)
         if at:
             plan.reused[job.id] = at
         return True
 
     # --- the batch ---------------------------------------------------------------------------------------------------
 
-    def work(self, job: Job, tokens: int, plan: Plan) -> None:
+    def _work(self, job: Job, tokens: int, plan: Plan) -> None:
         """Let a request process tokens, and name the blocks that they complete."""
         plan.work[job.id] = tokens
         done, path = self.done[job.index], self.paths[job.index]
@@ -144,8 +140,7 @@ class VllmV1Prefix(Policy):
             self.cache.name(self.held[job.index][k], path[k])
             self.completed.add(path[k])
 
-    def move(self, plan: Plan) -> None:
-        """Drop the KV of requests that left, and forget what the cache lost."""
+    def _move(self, plan: Plan) -> None:
         for job, tokens in self.lost.items():
             if tokens:
                 plan.dropped[job.id] = tokens
