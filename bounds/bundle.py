@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from bounds.clock import PIVOT, by_clock, now, spend
+from bounds.clock import by_clock, now, spend_pivots
 
 Vector = npt.NDArray[np.float64]
 
@@ -56,7 +56,7 @@ class Bundle:
         levels = [level for _, _, level in rows]
         given = {"method": "highs", "options": {"time_limit": by_clock(seconds)}}
         found = linprog(cost, csr_matrix(table), levels, bounds=bounds, **given)
-        spend(PIVOT * found.nit)
+        spend_pivots(found.nit)
         return (found.x[:n], float(-found.fun)) if found.status == 0 else None
 
 

@@ -43,6 +43,11 @@ def spend(units: float) -> None:
         limit.units += units
 
 
+def spend_pivots(pivots: float) -> None:
+    """Count pivots of a linear program."""
+    spend(PIVOT * pivots)
+
+
 def is_counted() -> bool:
     """Whether work is counted here."""
     limit = _LIMIT.get(None)

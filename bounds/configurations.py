@@ -62,7 +62,6 @@ class WindowPricing:
         """Price of memory if a request costs about 1."""
 
     def _takes(self, k: int) -> Vector:
-        """Memory of a start at each tick, [ticks, windows]."""
         takes = np.zeros((self.ticks, self.windows))
         for q, load in enumerate(self.kinds[k].load):
             window = (np.arange(self.ticks) + q) // self.width

@@ -9,7 +9,7 @@ import highspy
 import numpy as np
 import numpy.typing as npt
 
-from bounds.clock import PIVOT, by_clock, now, spend
+from bounds.clock import by_clock, now, spend_pivots
 from bounds.highs import Silent
 from bounds.shares import corners, mixtures
 from bounds.task import Proposal, Task
@@ -141,7 +141,7 @@ class _Rows:
     def solve(self, seconds: float) -> bool:
         self.highs.setOptionValue("time_limit", self.highs.getRunTime() + by_clock(seconds))
         self.highs.run()
-        spend(PIVOT * self.highs.getInfo().simplex_iteration_count)
+        spend_pivots(self.highs.getInfo().simplex_iteration_count)
         if self.highs.getModelStatus() != highspy.HighsModelStatus.kOptimal:
             return False
         found = self.highs.getSolution()

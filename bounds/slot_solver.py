@@ -236,7 +236,6 @@ class SlotSolver:
         cut[alive[np.argsort(spent, kind="stable")[300:]]] = True
 
     def _steer(self, layers: Layers, layer: Layer, cut: Any) -> None:
-        """While further prices cut more states than they cost."""
         if self.task.is_over():
             raise OutOfTime
         options, search, requests = self.options, layers.search, len(layers.search.kind)

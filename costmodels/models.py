@@ -156,7 +156,6 @@ class Model:
         return self._bytes(self.read_parameters + more, matrices)
 
     def _bytes(self, numbers: int, experts: int) -> int:
-        """`experts` of the parameters are in matrices of experts."""
         saved = Fraction((16 - self.bits) * self.dense_matrices)
         if self.experts is not None:
             saved += (16 - self.experts.bits) * experts

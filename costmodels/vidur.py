@@ -60,7 +60,6 @@ def read_vidur(source: str | Path, devices: int = 1) -> LayerTimes:
 
 
 def _seconds(row: Row) -> Fraction:
-    """The file has milliseconds."""
     total = sum((row.seconds(column) for column in TIMES), Fraction(0)) / 1000
     if total == 0:
         row.refuse(TIMES[0], "above 0, or another operation's time")

@@ -149,7 +149,6 @@ class Letters:
         """1 in a batch with work; may be 0 where a batch only transfers."""
 
     def _add_moves(self) -> None:
-        """A drop takes KV on the host first."""
         partial = self.machine.partial
         amounts = pyo.NonNegativeIntegers if partial else pyo.NonNegativeReals
         drops = list(product(self.droppable, self.batches))

@@ -458,7 +458,6 @@ class CpSat:
         return sum(rate * time for rate, time in zip(rates, times, strict=True))
 
     def _late(self, part: _RequestVariables, flow: Any) -> Any:
-        """Limits on averages are scaled to whole ticks."""
         late = self.boolean()
         taken = (part.first_token - part.request.arrival, flow, part.end_time[-1] - part.first_token)
         for ticks, most in zip(taken, part.request.slo_ticks, strict=True):

@@ -162,7 +162,6 @@ def ranking(replays: Sequence[Replayed], objective: str) -> dict[str, Any]:
 
 
 def _done(trace: Trace) -> tuple[Any, ...]:
-    """Return the work of a schedule, without times."""
     return tuple(
         tuple(tuple(sorted(part.items())) for part in (batch.work, batch.drop, batch.swap_out, batch.swap_in))
         for batch in trace.expanded().batches

@@ -259,7 +259,6 @@ class Library:
             yield Checked(name, "", path.name, "no objective of the record has this file")
 
     def _wrong(self, record: Record, instance: Instance, objective: str, kind: str, claimed: int | str) -> str:
-        """Empty where it proves what the record claims."""
         try:
             read = self.schedule if kind == "schedule" else self.certificate
             offer = read(record, objective)

@@ -454,7 +454,6 @@ def other_policies(instance: Instance, objective: str, ran: Collection[str] = ()
 
 
 def _staggered(search: _Improvement) -> Tries:
-    """For requests that are all equal."""
     requests, memory = search.instance.requests, search.instance.machine.memory
     if memory is None or len({(r.arrival, r.prompt, r.segments) for r in requests}) > 1:
         return

@@ -114,7 +114,6 @@ class Lane:
         return (each if isinstance(each, SolveJob) else each.job).label != self.first.label
 
     def _has_time(self, each: SolveJob | SolveWorker, now: float) -> bool:
-        """The first job always has time."""
         if isinstance(each, SolveJob):
             return not self.workers or now < each.time_limit
         return each.done is None and now < each.ends

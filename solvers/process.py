@@ -108,7 +108,6 @@ def _path() -> list[str]:
 
 @cache
 def _loader(of: int, executable: str) -> tuple[socket.socket, object]:
-    """OSError: this system has no such sockets (not Linux)."""
     ours, theirs = socket.socketpair(type=socket.SOCK_SEQPACKET)
     command, nothing = [executable, "-P", "-c", LOAD.format(path=_path(), names=LOADED)], subprocess.DEVNULL
     with theirs:
@@ -119,7 +118,6 @@ def _loader(of: int, executable: str) -> tuple[socket.socket, object]:
 
 
 def _threads(number: int) -> dict[str, str]:
-    """Limit numpy to this many threads."""
     return dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"), str(number))
 
 

@@ -203,6 +203,5 @@ def score(terms: ScoreTerms, chunk: int) -> float:
 
 
 def _prefill(blocks: int, chunk: int) -> float:
-    """Return M, all chunks lasting a whole iteration."""
     chunks = max(float(ceil(blocks * BLOCK / chunk)), 1.0)
     return ITERATION * chunks * (chunks + 1.0) / 2.0 * chunk

@@ -17,14 +17,13 @@ schedule can exceed it; elsewhere `None` (no limit) is never a number.
   below 2^62 (in floating point plus a part in 2^20); shares in units of 2^-bits too, as bits are lowered for it. Larger
   numbers are unbounded (pieces, moments, flows). Running sums over all requests may wrap: only differences within a
   request are taken.
-* `speed`: price 0 and room for all in the slot after the last. Prices are at least 0, and a tick there takes time.
-  Lines with fewer prices than the first have 0 in the other slots.
+* `speed`: price 0 and room for all in the slot after the last: less is paid, and a tick there takes time. Lines with
+  fewer prices than the first have 0 in the other slots.
 * `shares.Shares.share`, `slot_dual.PricedRequests._supply`: 1 or 0 for no limit. A part or price of such a resource is
   refused.
-* `slot_dual`: price 0 in slots after the last. Prices are at least 0, so only payments are left out; time still counts.
-* `slot_dual`: sums in 64 bits. No state holds, and no option takes, more than a limit. So a value is at most the rate
-  times the time of the fastest way and all payments for the limits, below 2^59, else refused. Sums of requests are
-  unbounded.
+* `slot_dual`: price 0 in slots after the last. Payments are left out, which are at least 0; time counts.
+* `slot_dual`: sums in 64 bits. No state holds, and no option takes, more than a limit: a value is at most the rate
+  times the time of the fastest way and all payments for the limits, below 2^59, else refused.
 * `slot_dual.PricedRequests.left`: 2^16 ticks where a request cannot be over. It takes no fewer.
 * `slot_kernels.NEVER`: 2^60 for a state that cannot be over in time. Never summed.
 * `configurations._network`: 1 for starts before release or when they no longer pay. Without a start that costs 0 or

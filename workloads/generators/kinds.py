@@ -89,7 +89,6 @@ def infermax_mix(draw: random.Random, tick: Fraction, n: int | None, *, mix: str
 
 
 def _shuffled(draw: random.Random, groups: tuple[str, ...], left: dict[str, int]) -> Iterator[Request]:
-    """Every order is equally likely."""
     for number in range(1, sum(left.values()) + 1):
         group = groups[draw.randrange(sum(left.values())) >= left[groups[0]]]
         left[group] -= 1

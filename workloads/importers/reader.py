@@ -226,7 +226,6 @@ class _Reader:
         return limit
 
     def _arrival(self, row: Row) -> Fraction:
-        """Arrivals are all times of day, or none is."""
         seconds = self.layout.seconds(row, "arrival")
         if seconds is None:
             return Fraction(0)
@@ -318,7 +317,6 @@ class _Reader:
         return (*calls, Segment(decode=last))
 
     def _pause(self, turn: Turn, after: Turn) -> int:
-        """Default: the gap less the time of the answer."""
         keys = self.layout.columns
         if self.explicit and turn.returns is None:
             self._refuse(turn, keys["returns"].name, "a whole number", "")

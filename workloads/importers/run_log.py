@@ -141,7 +141,6 @@ def _log(path: str, batches: list[LoggedBatch], moves: bool, numbered: bool = Fa
 
 
 def _vidur(path: str) -> RunLog:
-    """Vidur's `chrome_trace.json` has no evictions."""
     try:
         events = json.loads(read_text(path), parse_float=str)["traceEvents"]
         found = [(event["pid"], event["tid"], event["ts"], event["args"]) for event in events]

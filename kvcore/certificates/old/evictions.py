@@ -1,30 +1,25 @@
 """Compiled where numba is installed: the cheapest path of one request that may be evicted, through priced slots.
 
-As in `paths.py`, a slot is one tick, every batch lasts one, and the path pays no more than the request does in any
-schedule. Here it goes token by token, since KV may leave the device after any of them. Take a schedule, and two
-consecutive tokens of a segment, in slots s < f, the later one with n tokens resident.
+As in `paths.py`, but token by token, since KV may leave the device after any. Take two consecutive tokens of a segment,
+in slots s < f, the later one with n tokens resident.
 
-* **Kept.** If none of the KV is dropped in between, n - 1 tokens lie in each slot from s + 1 to f - 1 on the device or
-  the host (`partial` is off: all of them in one place), and f processes one token, in one batch.
-* **Dropped.** Else let x be the slot of the last drop: s < x < f, since no work goes with an eviction (R4), and after
-  it all n tokens are processed, at most P of them a slot. So if their first batch is in slot b > x, then
-  f - b >= ceil(n / P) - 1, and in slot f - j at least n - j P tokens lie on the device or the host. What is paid before
-  the last drop is at least 0. A path that drops in slot s + 1 costs no more, as it may wait.
-* **The first token** of a segment comes after the arrival, where it is as if dropped, or after a call that ends in slot
-  r, before which the request held m tokens in slots c to r - 1: on the device if they are preserved, or where it is
-  cheaper. KV of a `free` call may be dropped at no cost, that of `discard` is. Otherwise a drop is an eviction, in slot
-  r or later (R8), and work comes after it. If nothing is dropped, f - j has at least max(m, n - j P) tokens, and m lie
-  somewhere in the slots before.
-* **Batches.** Slot f processes one of the tokens, or all without `chunked`. The others come no earlier than the segment
-  can have generated its tokens so far, each at the lowest price since then.
+* **Kept.** If no KV is dropped in between, n - 1 tokens lie in slots s + 1 to f - 1 on the device or the host (all in
+  one place: `partial` is off), and f processes one, in one batch.
+* **Dropped.** Else let x be the slot of the last drop: s < x < f (R4), and after it all n tokens are processed, at most
+  P a slot: a first batch in slot b > x means f - b >= ceil(n / P) - 1, and in slot f - j at least n - j P tokens lie on
+  device or host. A path that drops in slot s + 1 and waits costs no more.
+* **The first token** of a segment comes after the arrival, as if dropped, or after a call that ends in slot r, before
+  which m tokens were held in slots c to r - 1: on the device if preserved, else where it is cheaper. KV of a `free`
+  call may be dropped at no cost, that of `discard` is; another drop is an eviction, in slot r or later (R8), before the
+  work. If nothing is dropped, f - j has at least max(m, n - j P) tokens, and m in the slots before.
+* **Batches.** Slot f processes one token, or all without `chunked`. The others come no earlier than the segment can
+  have generated its tokens so far, each at the lowest price since then.
 
-So the least cost is found backwards over (tokens done, KV kept or not, slot). Swaps need no state of their own: KV on
-the host is kept, unless it has no room at all. After the last slot all prices are 0, and only time counts: a token that
-comes there pays for no prefill.
+So the least cost is found backwards over (tokens done, KV kept or not, slot). KV on the host is kept, unless it has no
+room at all. After the last slot all prices are 0, and time alone counts.
 
-Whole prices and rates make all exact; with floats it only proposes. A `Route` is that of `path_kernels.py`, `rows` are
-those of `PriceArrays` there. Tables have a row for each token, or one refilled again and again where only the cost is
-asked for.
+Whole prices and rates make all exact. A `Route` is that of `path_kernels.py`, `rows` are those of `PriceArrays` there.
+Tables have a row for each token, or one refilled where only the cost is asked for.
 """
 
 from typing import Any, NamedTuple
