@@ -2,7 +2,7 @@
 
 import ast
 from collections import defaultdict
-from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 PACKAGE = Path(__file__).parents[2] / "library" / "checker"
@@ -15,7 +15,7 @@ def check_file() -> str:
     """Return the text: what the head of the package says, all imports, and each module after those that it imports."""
     names: defaultdict[str, set[str]] = defaultdict(set)
     parts = []
-    for module in dict.fromkeys(_after_those_below("command")):
+    for module in _after_those_below("command"):
         doc, imports, body = _parts(module)
         for source, name in imports:
             if not source.startswith(INNER):
@@ -38,8 +38,7 @@ def _parts(module: str) -> tuple[str, list[tuple[str, str]], str]:
     return ast.get_docstring(tree) or "", names[1:], "".join(rest).lstrip("\n")
 
 
-def _after_those_below(module: str) -> Iterator[str]:
-    for source, _ in _parts(module)[1]:
-        if source.startswith(INNER):
-            yield from _after_those_below(source.removeprefix(INNER))
-    yield module
+@cache
+def _after_those_below(module: str) -> tuple[str, ...]:
+    below = (source.removeprefix(INNER) for source, _ in _parts(module)[1] if source.startswith(INNER))
+    return (*dict.fromkeys(name for one in below for name in _after_those_below(one)), module)

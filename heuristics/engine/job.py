@@ -23,7 +23,8 @@ class Job:
     """One request, as it stands at a batch boundary after the moves that the batch being decided makes.
 
     Only a `Plan` changes it. Tokens and ticks throughout. `id`, `arrival`, `prompt`, `weight`, `slo` and `max_new` are
-    the request's, `index` is its position. `demand` and what follows from it need a policy that knows predictions.
+    the request's, `index` is its position, `path` has its shared contents. `demand` and what follows need a
+    policy that knows predictions.
     """
 
     __slots__ = ("_demand", "_effort", "_effort_of", "_execution", "_held", "_state", "arrival", "id", "index",

@@ -44,7 +44,7 @@ class Deadline(Knee):
     tuning: ClassVar = Tuning(2.0, 1.01)
 
     def __init__(self, flow: float | None = None, token: float | None = None, factors: Array | None = None) -> None:
-        """Set F, T, and factors of ages, by request; one with 0 is set aside: the last of all."""
+        """Set F, T, and factors of ages, by request; one with 0 is the last of all."""
         super().__init__(factors=factors)
         self.name = title("deadline", flow=flow, token=token)
         self.flow, self.token = flow, token

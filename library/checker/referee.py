@@ -61,7 +61,7 @@ class Execution:
 
     def __init__(self, instance: Box) -> None:
         self.cost, self.machine = instance.cost, instance.machine
-        for one in instance.requests:
+        for one in instance.requests if instance.contents else ():
             spend(10 * sum(blocks for _, blocks in one.get("parts", ())), "the blocks of paths")
         self.sizes = {node.id: node.blocks for node in instance.contents}
         self.resident: frozenset[tuple[str, int]] = frozenset()  # nodes, and places in them

@@ -28,7 +28,7 @@ from heuristics import (
 )
 from heuristics.policies.figure_1 import Listed, MarsOrder
 from heuristics.policies.serial import Serial
-from heuristics.registry import SET
+from heuristics.registry import SET, SHARING
 from kvcore import BadInput, Batch, Instance, Machine, Request, objective_value, verify_schedule
 from kvcore.metrics import completions, measures
 from tests.support.build import simple
@@ -391,13 +391,13 @@ def below(kind: type) -> set[type]:
 def test_the_registry_says_what_each_policy_is() -> None:
     assert [policy.name for policy in STARTERS] == ["fcfs", "sjf", "sjf-api", "mars-order", "serial"]
     assert all(POLICIES[policy.name] is policy for policy in STARTERS)
-    for name, policy in POLICIES.items():
+    for name, policy in (POLICIES | SHARING).items():
         assert policy.name == name
         assert "\n" not in policy.rule
         assert policy.knows in ("online", "predictions", "clairvoyant")
         assert all(word in (type(policy).__doc__ or "") for word in ("Guarantee", "Running time", "Source"))
     written = {kind for kind in below(Policy) if kind.__module__.startswith("heuristics.policies.")}
-    named = {type(policy) for policy in POLICIES.values()} | {type(policy) for policy in SET.values()} | {Listed}
+    named = {Listed, *map(type, (*POLICIES.values(), *SHARING.values(), *SET.values()))}
     assert named <= written  # and what has no name is a base of one that has
     assert all(any(issubclass(one, kind) for one in named) for kind in written)
     methods = [one for kind in written for name, one in vars(kind).items() if isfunction(one) and name[0] != "_"]

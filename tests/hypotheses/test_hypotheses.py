@@ -97,9 +97,7 @@ def test_what_cannot_be_finished_is_undecided(monkeypatch: pytest.MonkeyPatch) -
 
     hard = listed("hindsight:n=10,M=30,seed=3")
     monkeypatch.setattr("solvers.exact.EXACT", EXACT[:2])  # the third would prove it
-    clock = Clock()
-    for module in ("solvers.exact", "solvers.dual_bound", "bounds.task"):
-        monkeypatch.setattr(f"{module}.time", clock)
+    monkeypatch.setattr("bounds.clock.time", Clock())
     monkeypatch.setattr("hypotheses.optima.exact", exact)
     monkeypatch.setattr("hypotheses.optima.solve", missing)
     verdict = check("x", hypothesis(lambda case: case.optimum() and None, hard))

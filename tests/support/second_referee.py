@@ -124,6 +124,7 @@ class World:
 
     def __init__(self, instance: Instance) -> None:
         self.instance, self.machine = instance, instance.machine
+        check.spent[0] = 0
         self.execution = check.Execution(check.read_instance(json.loads(instance.to_json())))
         self.lives = {request.id: Life(request, self.execution.states[request.id]) for request in instance.requests}
         self.outcome = Outcome()
