@@ -117,8 +117,8 @@ def agree(monkeypatch: pytest.MonkeyPatch) -> None:
 def beside_single_methods(monkeypatch: pytest.MonkeyPatch) -> None:
     from benchmarks import side_by_side
 
-    monkeypatch.setattr(side_by_side, "CASES", {"five": "generate fixed --n 5 --prompt 20 --output 4 --memory 100"})
-    (row,) = side_by_side.rows(100_000, [])
+    monkeypatch.setattr(side_by_side, "CASES", {"five": "generate fixed --n 2 --prompt 8 --output 2 --memory 128"})
+    (row,) = side_by_side.rows(10_000, [])
     assert row["bound_ratio"] >= 0.9
     assert row["bound"] <= row["value"]
 

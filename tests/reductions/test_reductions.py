@@ -352,7 +352,7 @@ def swaps_first(instance):
 
 def test_soon_done():
     gone = {False: 0, True: 0}
-    for instance, schedule in cases(few(range(480), 12), swaps_first):
+    for instance, schedule in cases(few(range(480), 24), swaps_first):
         value = objective_value(verify_schedule(instance, schedule), "total-ttft")
         horizon = by_first_tokens(instance, "total-ttft", value)
         if horizon is not None:
@@ -375,7 +375,7 @@ def crowded(instance):
 def test_requests_apart_have_their_last_prefills_apart():
     """No program: it holds of every schedule. Of other requests some share the batch."""
     pairs = shared = 0
-    for instance, schedule in cases(few(range(480), 12), crowded):
+    for instance, schedule in cases(few(range(480), 24), crowded):
         trace = verify_schedule(instance, schedule)
         last = {r.request.id: max(s.batch for s in r.steps if s.phase == "prefill") for r in trace.requests}
         chosen = [last[chain.request.id] for chain in apart(instance, chains(instance))]
