@@ -37,7 +37,7 @@ def now() -> float:
 
 
 def spend(units: float) -> None:
-    """Count work besides looks at the clock, where it is counted."""
+    """Count work besides looks at the clock."""
     limit = _LIMIT.get(None)
     if limit is not None and limit.units is not None:
         limit.units += units
@@ -67,7 +67,13 @@ def by_clock(seconds: float) -> float:
 
 @contextmanager
 def limited(seconds: float, work: float | None = None) -> Iterator[float]:
-    """Count work in the block, or end it by the clock in time; give the limit by `now`, from here on."""
+    """Count work in the block, or end it by the clock; give the limit by `now`.
+
+    Within a block that counts work, a second is a million units.
+    """
+    if work is None and is_counted():
+        yield seconds
+        return
     token = _LIMIT.set(_Limit(end=time.monotonic() + CLOCK * seconds) if work is None else _Limit(0.0))
     try:
         yield seconds if work is None else work / SECOND
@@ -76,7 +82,7 @@ def limited(seconds: float, work: float | None = None) -> Iterator[float]:
 
 
 class Timer:
-    """The seconds since it was made, of the processor and by the clock."""
+    """The seconds since it was made."""
 
     def __init__(self) -> None:
         self._began = time.process_time(), time.monotonic()

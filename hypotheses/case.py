@@ -66,7 +66,7 @@ class Fails:
 
 @dataclass(frozen=True)
 class Case:
-    """The instances of a case (often one), until a deadline by `time.monotonic`."""
+    """The instances of a case (often one), until a deadline by `bounds.clock.now`."""
 
     instances: tuple[Instance, ...]
     deadline: float = field(default=float("inf"))

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import platform
-import time
 from dataclasses import dataclass, field
 from fractions import Fraction
 from itertools import islice
 from typing import Any
 
 import kvcore
+from bounds.clock import Timer, limited, now
 from hypotheses.case import Case, Fails, Undecided, claims
 from hypotheses.hypothesis import Hypothesis
 from kvcore.instance import Instance
 from kvcore.shown import brief
+from solvers.exact import compile_searches
 
 TIME_LIMIT = 60.0  # seconds for one hypothesis, unless told otherwise
 CLAIMED = {"proved": "claimed to hold", "refuted": "claimed to fail"}  # where an optimum is only claimed
@@ -89,26 +90,31 @@ class Verdict:
         }  # fmt: skip
 
 
-def check(name: str, hypothesis: Hypothesis, *, take: int | None = None, time_limit: float = TIME_LIMIT) -> Verdict:
+def check(
+    name: str, hypothesis: Hypothesis, *, take: int | None = None, time_limit: float = TIME_LIMIT,
+    work: float | None = None,
+) -> Verdict:  # fmt: skip
     """Judge the cases of a hypothesis (at most `take`), the smallest first, until one fails.
 
-    Ctrl-C keeps what was found so far (`interrupted`).
+    `time_limit` is in processor seconds, `work` is counted. Ctrl-C keeps what was found (`interrupted`).
     """
     verdict = Verdict(name, hypothesis, skipped=hypothesis.family.missing)
-    began = time.monotonic()
+    compile_searches()
+    timer = Timer()
     try:
         if verdict.skipped is None:
-            _judge_all(verdict, began + time_limit, take)
+            with limited(time_limit, work) as limit:
+                _judge_all(verdict, now() + limit, take)
     except KeyboardInterrupt:
         verdict.interrupted = True
-    verdict.seconds = time.monotonic() - began
+    verdict.seconds = timer.seconds
     return verdict
 
 
 def _judge_all(verdict: Verdict, deadline: float, take: int | None) -> None:
     cases = list(verdict.hypothesis.family)
     for instances in islice(cases, take):
-        if time.monotonic() > deadline:
+        if now() > deadline:
             verdict.out_of_time = True
             return
         _judge(verdict, Case(instances, deadline))

@@ -7,16 +7,18 @@ interval of length one.
 
 from __future__ import annotations
 
-import time
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from bounds.clock import Timer, is_counted, limited, now
 from heuristics import Policy, PolicyError, get_policy
 from hypotheses.search.ratio import Claim, Optima, judge
 from hypotheses.search.shrinking import shrink
 from hypotheses.search.space import SearchSpace
 from kvcore.instance import Instance
+from solvers.exact import compile_searches
 
 Height = Callable[[Sequence[int]], float]
 
@@ -79,6 +81,7 @@ def search(
     objective: str = "total-flow-time",
     *,
     seconds: float | None = None,
+    work: float | None = None,
     steps: int = 2_000,
     seed: int = 0,
     optima: Optima | None = None,
@@ -88,18 +91,20 @@ def search(
 
     Sizes from one request on are listed whole while they have at most `ENUMERATED` members; if the largest is not
     listed, `steps` members are tried by simulated annealing, with `seed`. The worst is then shrunk, and its optimum
-    certified. `seconds` ends listing and annealing after the first instance (None: no limit); without it the result is
-    reproducible, unless an exact search strikes its limits. Ctrl-C keeps the worst so far. Searches may share `optima`.
+    certified. `seconds` of the processor, or counted `work`, end listing and annealing after the first instance; with
+    `work` the result is reproducible. Ctrl-C keeps the worst so far. Searches may share `optima`.
 
     Raises BadInput for an unknown policy or objective, and Unsuited where the policy does not fit the machine.
     """
     chosen = get_policy(policy) if isinstance(policy, str) else policy
-    run = _RunningSearch(chosen, optima or Optima(objective), seconds, progress)
-    try:
-        run.search(family, steps, seed)
-        run.shrink()
-    except KeyboardInterrupt:
-        run.seen.stopped = "interrupted"
+    compile_searches()
+    with limited(math.inf if seconds is None else seconds, work) as limit:
+        run = _RunningSearch(chosen, optima or Optima(objective), now() + limit, progress)
+        try:
+            run.search(family, steps, seed)
+            run.shrink()
+        except KeyboardInterrupt:
+            run.seen.stopped = "interrupted"
     return run.seen
 
 
@@ -108,10 +113,9 @@ class _Over(Exception):
 
 
 class _RunningSearch:
-    def __init__(self, policy: Policy, optima: Optima, seconds: float | None, progress: Progress | None) -> None:
+    def __init__(self, policy: Policy, optima: Optima, deadline: float, progress: Progress | None) -> None:
         self.policy, self.optima, self.progress = policy, optima, progress
-        self.started = time.monotonic()
-        self.deadline = None if seconds is None else self.started + seconds
+        self.timer, self.deadline = Timer(), deadline
         self.seen = SearchRecord()
 
     def search(self, family: SearchSpace, steps: int, seed: int) -> None:
@@ -146,7 +150,7 @@ class _RunningSearch:
 
     def shrink(self) -> None:
         """Whatever the time; Ctrl-C keeps the smallest so far."""
-        self.seen.unshrunk, self.deadline = self.seen.claim, None
+        self.seen.unshrunk, self.deadline = self.seen.claim, math.inf
         if self.seen.claim is not None:
             self.seen.claim = shrink(self.seen.claim, self.smaller)
             self.seen.claim = self.seen.claim.certified()
@@ -160,9 +164,9 @@ class _RunningSearch:
 
     def look(self, instance: Instance) -> Claim | None:
         """Keep it if it is the worst; None where the policy gives no schedule."""
-        now, seen = time.monotonic(), self.seen
-        if self.deadline is not None and now > self.deadline and seen.looked:
-            raise _Over("time limit")
+        seen = self.seen
+        if now() > self.deadline and seen.looked:
+            raise _Over("work limit" if is_counted() else "time limit")
         seen.looked += 1
         try:
             claim = judge(instance, self.policy, self.optima)
@@ -174,5 +178,5 @@ class _RunningSearch:
         if seen.claim is None or claim.at_least > seen.claim.at_least:
             seen.claim = claim
         if self.progress is not None:
-            self.progress(seen, now - self.started)
+            self.progress(seen, self.timer.clock)
         return claim

@@ -9,7 +9,7 @@ import typer
 from rich.console import Console
 
 from kvbound.cli import EXIT_FAILED, EXIT_INTERRUPTED
-from kvbound.cli.common import OUT, JsonOption, emit, option, table
+from kvbound.cli.common import OUT, SECONDS, JsonOption, WorkOption, emit, option, table
 from kvbound.cli.progress import LiveLine
 from kvcore.contradiction import Contradiction
 from kvcore.errors import BadInput, in_one_line
@@ -22,7 +22,10 @@ if TYPE_CHECKING:
 def check(
     source: Annotated[str, typer.Argument(metavar="FILE.py|NAME|all", help="a file, a shipped one's name, or all")],
     take: Annotated[int | None, option("N", "only the N smallest cases of each", min=1)] = None,
-    time_limit: Annotated[float, option("S", "seconds for each hypothesis", min=0.1)] = 60.0,
+    time_limit: Annotated[
+        float, option("S", "processor seconds for each hypothesis; four times by the clock", *SECONDS, min=0.1)
+    ] = 60.0,
+    work: WorkOption = None,
     out: Annotated[
         str | None, option("DIR", "write counterexamples there: instances, schedules, certificates", *OUT)
     ] = None,
@@ -39,7 +42,7 @@ def check(
     for name, hypothesis in find(source).items():
         try:
             with LiveLine(f"checking {name}"):
-                verdicts.append(judge(name, hypothesis, take=take, time_limit=time_limit))
+                verdicts.append(judge(name, hypothesis, take=take, time_limit=time_limit, work=work))
         except BaseException as error:
             if isinstance(error, KeyboardInterrupt | Contradiction) or not Path(source).is_file():
                 raise

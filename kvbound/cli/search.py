@@ -7,7 +7,18 @@ from typing import TYPE_CHECKING, Annotated, Any
 from rich.console import Console
 
 from kvbound.cli import EXIT_INTERRUPTED, EXIT_UNDECIDED, only_writes
-from kvbound.cli.common import OUT, POLICY, JsonOption, ObjectiveOption, as_file, emit, option, table
+from kvbound.cli.common import (
+    OUT,
+    POLICY,
+    JsonOption,
+    ObjectiveOption,
+    TimeLimitOption,
+    WorkOption,
+    as_file,
+    emit,
+    option,
+    table,
+)
 from kvbound.cli.progress import LiveLine
 from kvbound.instance_text import SWITCHES, request_cells
 from kvcore.errors import BadInput, unknown
@@ -38,9 +49,8 @@ def search(
     batch_tokens: Annotated[int | None, option("TOKENS", "in a batch, at most", min=1, max=LIMIT)] = None,
     batch_requests: Annotated[int | None, option("N", "in a batch, at most", min=1, max=LIMIT)] = None,
     steps: Annotated[int, option("N", "instances tried where not all are", min=1)] = 2000,
-    seconds: Annotated[
-        float | None, option("S", "end then, before shrinking", "--seconds", "--time-limit", min=0.1)
-    ] = None,
+    time_limit: TimeLimitOption = None,
+    work: WorkOption = None,
     seed: Annotated[int, option("N", "of the annealing", min=0)] = 0,
     out: Annotated[str | None, option("I.json", "write the worst instance there", *OUT)] = None,
     json: JsonOption = None,
@@ -58,7 +68,7 @@ def search(
     family = SearchSpace(n, memory, prompt, decode, calls, duration, returns, arrival, handling, machine)
     with LiveLine(f"searching against {policy}") as line:
         seen = search(
-            family, policy, objective, seconds=seconds, steps=steps, seed=seed,
+            family, policy, objective, seconds=time_limit, work=work, steps=steps, seed=seed,
             progress=lambda seen, _: line.show(_progress(policy, seen)),
         )  # fmt: skip
     only_writes()

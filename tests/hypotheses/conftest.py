@@ -1,7 +1,6 @@
 """No verdict here depends on how fast the machine is."""
 
 import math
-from types import SimpleNamespace
 
 import pytest
 
@@ -17,7 +16,7 @@ def no_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
         return exact(*arguments)
 
     for module in ("hypotheses.optima", "hypotheses.verdict"):
-        monkeypatch.setattr(f"{module}.time", SimpleNamespace(monotonic=lambda: 0.0, process_time=lambda: 0.0))
+        monkeypatch.setattr(f"{module}.now", lambda: 0.0)
     for module in ("hypotheses.optima", "hypotheses.search.ratio"):
         monkeypatch.setattr(f"{module}.exact", unlimited)
     forever = {"time_limit": math.inf}

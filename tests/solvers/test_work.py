@@ -8,12 +8,13 @@ import pytest
 import solvers
 from bounds import clock
 from bounds.clock import limited, now, spend
+from hypotheses.search import SearchSpace, search
 from kvbound.comparison import compare
 from kvcore.errors import BadInput
 from kvcore.result import Stop
 from solvers.dual_bound import best_bound
 from solvers.improve import improve
-from tests.support.commands import kvbound
+from tests.support.commands import run_kvbound
 from workloads.builtin import builtin_instance
 
 MARS, SEVEN, BIG = map(builtin_instance, ("mars-figure1", "mars-like:n=7,seed=1", "hindsight-benchmark:seed=2"))
@@ -53,10 +54,26 @@ def test_the_same_work_compares_alike():
     assert rows[0][-1]["status"] == "optimal"
 
 
-@pytest.mark.parametrize("command", ["solve", "bound", "improve", "compare"])
+@pytest.mark.parametrize("command", [
+    "solve mars-figure1", "bound mars-figure1", "improve mars-figure1", "compare mars-figure1", "check backfilling",
+    "search --policy fcfs --calls 1",
+])  # fmt: skip
 def test_commands_take_work(command):
-    one, two = (timeless(loads(kvbound(command, "mars-figure1", "--work", WORK, "--json", "-").stdout)) for _ in "ab")
-    assert one == two
+    one, two = (run_kvbound([*command.split(), "--work", str(WORK), "--json", "-"])[1] for _ in "ab")
+    assert timeless(loads(one)) == timeless(loads(two))
+
+
+def test_the_same_work_searches_alike():
+    """The first of two in a process would pay for compiling, too."""
+    one, two = (search(SearchSpace(calls=1), "fcfs", work=WORK) for _ in "ab")
+    assert one.to_json() == two.to_json()
+    assert one.stopped == "work limit"
+
+
+def test_a_limit_within_counted_work_is_counted():
+    with limited(9.0, WORK), limited(2.0) as limit:
+        spend(WORK)
+        assert (limit, now() >= WORK / clock.SECOND) == (2.0, True)
 
 
 def test_a_way_whose_work_is_not_counted_is_not_tried():
