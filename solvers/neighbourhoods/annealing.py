@@ -1,4 +1,4 @@
-"""Better schedules by destroy and repair (`docs/arc_flow.md`)."""
+"""Better schedules by destroy and repair (`docs/solving.md`)."""
 
 from collections.abc import Iterator
 
