@@ -11,7 +11,7 @@ CLOCK = 4.0
 """The limit by the clock over that in processor seconds."""
 SECOND = 10**6
 """Units of work that stand for a second."""
-LOOK, SLICE, PROOF, MOVE, PIVOT, TRY = 300, 200_000, 20_000, 5, 20, 0.1
+LOOK, SLICE, PROOF, MOVE, PIVOT, TRY, STEP, TOKEN = 300, 200_000, 20_000, 5, 20, 0.1, 0.002, 5
 """Units of work (docs/solving.md)."""
 
 

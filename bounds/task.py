@@ -72,6 +72,11 @@ class Task:
             raise NoTime(seconds, left)
 
 
+def spend_check(instance: Instance) -> None:
+    """Count the work of a check that looks at each output token."""
+    clock.spend(clock.PROOF + clock.TOKEN * sum(request.output for request in instance.requests))
+
+
 class Proposal(NamedTuple):
     """A proof, and its bound where known."""
 
