@@ -1,5 +1,7 @@
 """A limit in counted work: all but the times is the same on every run, with any number of workers."""
 
+from contextlib import suppress
+from functools import partial
 from json import loads
 from types import SimpleNamespace
 
@@ -14,6 +16,7 @@ from kvcore.errors import BadInput
 from kvcore.result import Stop
 from solvers.dual_bound import best_bound
 from solvers.improve import improve
+from solvers.ways import CERTIFYING
 from tests.support.commands import run_kvbound
 from workloads.builtin import builtin_instance
 
@@ -74,6 +77,13 @@ def test_a_limit_within_counted_work_is_counted():
     with limited(9.0, WORK), limited(2.0) as limit:
         spend(WORK)
         assert (limit, now() >= WORK / clock.SECOND) == (2.0, True)
+
+
+@pytest.mark.parametrize("run", [*(partial(best_bound, method=way.formulation) for way in CERTIFYING), improve])
+def test_no_run_takes_a_tenth_and_two_million_units_more(run):
+    with limited(1.0, 3 * WORK) as limit, suppress(BadInput):
+        run(BIG, time_limit=limit)
+        assert now() <= 1.1 * limit + 2
 
 
 def test_a_way_whose_work_is_not_counted_is_not_tried():

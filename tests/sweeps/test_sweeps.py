@@ -204,12 +204,15 @@ def test_ratios_are_to_the_best_proved_bound_of_the_same_instance() -> None:
 
 
 def test_bounds_alone_give_ratios(tmp_path: Path) -> None:
-    text = MARS + FCFS + '[[bounds]]\nmethod = "alone"\n[[bounds]]\nmethod = "pairs"\nlabel = "by two"\n'
+    text = (
+        MARS + FCFS + '[[bounds]]\nmethod = "alone"\n[[bounds]]\nmethod = "pairs"\nlabel = "by two"\nwork = 9000000\n'
+    )
     rows = [run_cell(cell) for cell in study_cells(text, tmp_path)]
     policy, alone, pairs = summarise(rows)
     assert rows[1]["status"] == "bound-only"
     assert rows[1]["bound"] < rows[2]["bound"]
     assert policy.ratios == [Fraction(rows[0]["value"], rows[2]["bound"])]
+    assert (rows[1]["options"]["work"], rows[2]["options"]["work"]) == (None, 9_000_000)
     assert (alone.run, pairs.run, pairs.failed) == ("bound by alone", "by two", 0)
 
 
