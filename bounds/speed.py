@@ -18,9 +18,8 @@ from kvcore.certificates.budget import Budget
 from kvcore.certificates.one_machine import WorkPiece, run
 from kvcore.certificates.proof import InvalidCertificate
 from kvcore.certificates.shares import UNIT, PricedSteps
-from kvcore.certificates.speed import ONE, PricedLine, Speed
+from kvcore.certificates.speed import ONE, PricedLine, Speed, groups_of
 from kvcore.certificates.steps import Integers, lines
-from kvcore.instance import alike
 from kvcore.metrics import SUMS, weight
 
 Floats = npt.NDArray[np.float64]
@@ -396,7 +395,7 @@ class _Needs:
         division.spend(instance, count := Budget())
         task.begin(count)
         self.steps = PricedSteps(instance, division)
-        same = alike(instance.requests)
+        same = groups_of(instance)
         self.one = np.array([places[0] for places in same])
         chosen = [instance.requests[i] for i in self.one]
         self.requests = np.array([len(places) for places in same], float)
