@@ -1,7 +1,4 @@
-"""What of a request's context may come without its work, and whose work is charged to it.
-
-`docs/bounds.md`, "What others compute", has the proofs.
-"""
+"""What others may compute of a request's context (`docs/bounds.md`, "What others compute")."""
 
 from bisect import bisect_left
 from collections import defaultdict
@@ -13,10 +10,7 @@ from kvcore.instance import Instance
 
 
 class Prefix(NamedTuple):
-    """Leading tokens of a request's path: all, those that another request has, and those that an earlier one has.
-
-    `free` ends the last block before the last prompt token that an earlier one has, or that is not chargeable.
-    """
+    """Leading tokens of a request's path: all, those with other users, with earlier ones, and what is not charged."""
 
     block: int = 1
     path: int = 0
@@ -25,7 +19,7 @@ class Prefix(NamedTuple):
     free: int = 0
 
     def reach(self, before: int, context: int) -> int:
-        """Return where what may be reused ends: first come `before` tokens processed before, `context` in all."""
+        """Return the most that may be reused of a context, `before` of it processed earlier."""
         whole = max(min(self.path, before), min(self.others, context - 1))
         return whole // self.block * self.block
 

@@ -131,8 +131,7 @@ class Shares(Division):
 def most_prefill(instance: Instance) -> int:
     """Return the most tokens prefilled in one batch: the budget, what the memory holds, or all there is.
 
-    A request in work has m tokens before and m + c after, at most its peak, so c of them are no more. With contents
-    several may process what the memory holds once.
+    A request in work has m + c tokens after, at most its peak. With contents several may process what is held once.
     """
     machine = instance.machine
     held = None if machine.block_limit is None or instance.contents else machine.block_limit * machine.block

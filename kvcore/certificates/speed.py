@@ -117,7 +117,7 @@ class Speed(Division):
 
 
 def groups_of(instance: Instance) -> list[list[int]]:
-    """Return the requests that have the same work: those alike, but with contents each apart, as the first pays."""
+    """Return the requests of the same work; with contents each is apart."""
     return [[i] for i in range(len(instance.requests))] if instance.contents else alike(instance.requests)
 
 

@@ -8,10 +8,7 @@ from library.checker.files import Box, spend
 
 
 def note_prefixes(instance: Box) -> Box:
-    """The instance with, of each request, the tokens of its path: all, another's too, an earlier one's, and free ones.
-
-    Free is what ends before the last prompt token with a block that an earlier one has, or that is not chargeable.
-    """
+    """The instance with each request's `prefix`, in tokens."""
     if not instance.contents:
         return instance
     b, ones = instance.machine.block, sorted(instance.requests, key=lambda one: one.arrival)

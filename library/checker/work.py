@@ -18,8 +18,7 @@ from library.checker.instance import WORK, blocks, duration, most_prefill, outpu
 class Token(NamedTuple):
     """An output token: A tokens resident when it comes; low to own of them since the one before, `wait` ticks ago.
 
-    What comes after `own` the request itself processes. Of a first token the work counts from `free` on; `lead` blocks
-    are in the memory of others.
+    Work for a first token counts from `free` on. `lead` blocks are others'.
     """
 
     A: int
@@ -97,7 +96,7 @@ class Tariff:
         return Fraction(least + each, self.unit) + self.packing(token)
 
     def held(self, token: Token, tokens: int, times: int = 1) -> int:
-        """The least blocks of its own in so many batches that have so many tokens together."""
+        """Its own blocks, at least, for tokens in several batches together."""
         return max(0, blocks(tokens, self.block) - token.lead * times)
 
     def packing(self, token: Token) -> Fraction:
