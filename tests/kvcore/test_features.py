@@ -46,7 +46,7 @@ from kvcore.metrics import FLOWS, OBJECTIVES, SUMS, Value, scale_of, tail_of
 from library import check
 from solvers import neighbourhoods, steering
 from solvers.choice import choose
-from solvers.ways import WAYS, Way
+from solvers.ways import BOUND, WAYS, Way
 from tests.bounds.test_tails import NAMES
 from tests.fuzz.certificates import differ
 from tests.kvcore import test_fresh as of_fresh
@@ -330,13 +330,23 @@ def test_the_checker_declines_what_a_proposer_forgot(new: Instance, words: str) 
 @NEWS
 @pytest.mark.parametrize("way", WAYS.values(), ids=lambda way: way.label)
 def test_what_is_new_is_declined_by_each_way(way: Way, new: Instance, words: str) -> None:
+    if words in way.takes.features:
+        new, words = new.replace(machine=NEW.machine), WORDS
     for objective in [*OBJECTIVES, "p50-ttft"]:
         declined = way.declines(new, objective)
         assert declined is not None
         assert declined.startswith(f"{way.formulation} is not proved with ")
         assert words in declined
-    with pytest.raises(BadInput, match=f"^no way takes instance: .* is not proved with {words}$"):
-        choose(new, "makespan", "auto", "auto")
+
+
+def test_no_way_takes_a_new_field() -> None:
+    with pytest.raises(BadInput, match=f"^no way takes instance: .* is not proved with {WORDS}$"):
+        choose(NEW, "makespan", "auto", "auto")
+
+
+def test_only_bounds_take_shared_prefixes() -> None:
+    chosen = choose(SHARED, "makespan", "auto", "auto")
+    assert chosen.lanes == ((BOUND,),)
 
 
 @NEWS
