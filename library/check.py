@@ -424,8 +424,7 @@ def percentile(objective: str, times: Times) -> int:
 class Token(NamedTuple):
     """An output token: A tokens resident when it comes; low to own of them since the one before, `wait` ticks ago.
 
-    What comes after `own` the request itself processes. Of a first token the work counts from `free` on; `lead` blocks
-    are in the memory of others.
+    Work for a first token counts from `free` on. `lead` blocks are others'.
     """
 
     A: int
@@ -503,7 +502,7 @@ class Tariff:
         return Fraction(least + each, self.unit) + self.packing(token)
 
     def held(self, token: Token, tokens: int, times: int = 1) -> int:
-        """The least blocks of its own in so many batches that have so many tokens together."""
+        """Its own blocks, at least, for tokens in several batches together."""
         return max(0, blocks(tokens, self.block) - token.lead * times)
 
     def packing(self, token: Token) -> Fraction:
@@ -522,7 +521,7 @@ class Tariff:
             if free is not None:
                 starts = {free} if not decodes or (chunked and A > 1) or own == end > 0 else ()
             elif decodes:
-                starts = {s for s in (low, own) if s == end or chunked}
+                starts = {s for s in (low, own) if s == end or chunked} if A > 1 else ()
             else:
                 most = min(own, A - 2) if partial else own
                 starts = {s for s in (low, most) if low <= s and (s == 0 or s <= A - 2)}
@@ -596,7 +595,7 @@ def served(jobs: Collection[Job]) -> Iterator[tuple[Amount, int, int, int, int]]
 
 def fresh_tokens(one: Box, most: int | None = None) -> list[tuple[int, int]]:
     """Of (`most`) output tokens of a request, the tokens processed for it for the first time, and the call after it."""
-    tokens = tokens_of(one)[:most]
+    tokens = tokens_of(one, Box(block=1, evict=False))[:most]
     befores, waits = [0, *(token.A for token in tokens)], [*(token.wait for token in tokens[1:]), 0]
     return [(token.A - before, wait) for before, token, wait in zip(befores, tokens, waits, strict=False)]
 
@@ -1155,7 +1154,7 @@ class Search:
         These are batches, prefills, prices by line, and parts of the memory by `packs`.
         """
         token, *others = self.works[i].tokens[generated:]
-        token = token._replace(kept=kept, low=0, wait=0)
+        token = token._replace(own=kept, low=0, wait=0, free=None)
         needs: list[Amount] = [sum(map(least, [token, *others])) for least in self.measures]
         return self.ticks(token), self.works[i].tail[generated], needs
 
@@ -2080,10 +2079,7 @@ def pair(one: Ticks, other: Ticks, room: float, alone: bool) -> int:
 
 
 def note_prefixes(instance: Box) -> Box:
-    """The instance with, of each request, the tokens of its path: all, another's too, an earlier one's, and free ones.
-
-    Free is what ends before the last prompt token with a block that an earlier one has, or that is not chargeable.
-    """
+    """The instance with each request's `prefix`, in tokens."""
     if not instance.contents:
         return instance
     b, ones = instance.machine.block, sorted(instance.requests, key=lambda one: one.arrival)

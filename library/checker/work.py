@@ -115,7 +115,7 @@ class Tariff:
             if free is not None:
                 starts = {free} if not decodes or (chunked and A > 1) or own == end > 0 else ()
             elif decodes:
-                starts = {s for s in (low, own) if s == end or chunked}
+                starts = {s for s in (low, own) if s == end or chunked} if A > 1 else ()
             else:
                 most = min(own, A - 2) if partial else own
                 starts = {s for s in (low, most) if low <= s and (s == 0 or s <= A - 2)}
@@ -189,7 +189,7 @@ def served(jobs: Collection[Job]) -> Iterator[tuple[Amount, int, int, int, int]]
 
 def fresh_tokens(one: Box, most: int | None = None) -> list[tuple[int, int]]:
     """Of (`most`) output tokens of a request, the tokens processed for it for the first time, and the call after it."""
-    tokens = tokens_of(one)[:most]
+    tokens = tokens_of(one, Box(block=1, evict=False))[:most]
     befores, waits = [0, *(token.A for token in tokens)], [*(token.wait for token in tokens[1:]), 0]
     return [(token.A - before, wait) for before, token, wait in zip(befores, tokens, waits, strict=False)]
 
