@@ -227,7 +227,7 @@ class Steps:
     def _blocks(self, tokens: Integers, times: int | Integers = 1) -> Integers:
         """The least blocks of its own for `tokens` held in several batches together."""
         blocks = -(-tokens // min(self.machine.block, MOST_KV))
-        return np.maximum(0, blocks - times * self.earlier)
+        return np.asarray(np.maximum(0, blocks - times * self.earlier))
 
     def _packed(self, blocks: Integers) -> Integers:
         """Return packs * limit * u(blocks / limit), where u(x) = floor((k + 1) x) / k, or x if (k + 1) x is whole."""

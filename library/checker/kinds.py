@@ -67,7 +67,7 @@ SEARCH = {
     "target": integer(1), "scale": integer(1, 2**30), "prices": [SLOTS], "strict": (switch, False),
     "states": integer(0, 4 * 10**6), "tries": integer(0, 10**9),
 }  # fmt: skip
-SHARED = {"alone", "shares", "late-windows", "late-tail", "speed"}
+WITH_CONTENTS = {"alone", "shares", "late-windows", "late-tail", "speed"}
 none = check(lambda value: value == [], "an empty list: more is not checked here")
 
 
@@ -135,8 +135,8 @@ def prove(instance: Box, proof: Box, objective: str) -> Amount:
     if (TAIL if tail_of(objective) else objective) not in objectives:
         raise NotChecked(f"a proof of kind {proof.kind} is not checked here for {objective}")
     kinds = {proof.kind, proof.get("proof", proof).kind}
-    if instance.contents and not kinds <= SHARED:
-        raise NotChecked(f"a proof of kind {' '.join(sorted(kinds - SHARED))} is not checked here with contents")
+    if instance.contents and not kinds <= WITH_CONTENTS:
+        raise NotChecked(f"a proof of kind {' '.join(sorted(kinds - WITH_CONTENTS))} is not checked here with contents")
     return function(note_prefixes(instance), proof, objective)
 
 
