@@ -383,8 +383,8 @@ def test_the_second_referee_reads_the_one_spelling_and_declines_most_proofs() ->
         read(THREE, contents=backwards)
     with pytest.raises(check.Bad, match="R1: its path takes no 1 blocks of node 'tools'"):
         read(THREE, contents=backwards[:1])
-    claim = {"format": "kvbound-certificate", "version": 1, "instance_sha256": THREE.sha256, "objective": "total-flow-time",
-             "bound": "0", "proof": {"kind": "pairs"}}  # fmt: skip
+    claim = {"format": "kvbound-certificate", "version": 1, "instance_sha256": THREE.sha256, "bound": "0",
+             "objective": "total-flow-time", "proof": {"kind": "pairs"}}  # fmt: skip
     with pytest.raises(check.NotChecked, match="a proof of kind pairs is not checked here with contents"):
         check.verify_certificate(read(THREE), claim)
 
