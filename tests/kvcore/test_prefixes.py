@@ -15,6 +15,7 @@ import pytest
 
 import kvbound as kv
 from bounds.shares import corners
+from bounds.task import Proposal, Task
 from kvcore.certificates import (
     Alone,
     InvalidCertificate,
@@ -22,17 +23,20 @@ from kvcore.certificates import (
     LateWindows,
     Shares,
     Speed,
+    certify,
     least,
     prefixes,
     shares,
     speed,
     steps,
+    verify_certificate,
 )
 from kvcore.certificates.prefixes import Prefix
 from kvcore.certificates.proof import Proof
 from kvcore.instance import Instance, alike
 from kvcore.metrics import OBJECTIVES, SUMS
 from library import check
+from solvers.ways import CERTIFYING
 from tests.bounds.test_tails import NAMES
 from tests.kvcore.test_features import refute
 from tests.support.build import request
@@ -245,6 +249,18 @@ def test_no_random_proof_is_above_the_optimum(kind: type[Proof]) -> None:
             proved += bool(instance.contents) and refute(kind, seed, instance, objective, seen)
     assert proved > 9
     assert seen["by both"] > 9
+
+
+@pytest.mark.parametrize("method", ["alone", "shares", "speed", "late-tail"])
+def test_both_checkers_take_what_a_way_proposes(method: str) -> None:
+    instance, objective, best = case("speed_alike")
+    objective, best = ("p99-ttft", 6) if method == "late-tail" else (objective, best)
+    way = next(way for way in CERTIFYING if way.formulation == method)
+    proposal = next(p for p in way.proposals(Task(instance, objective)) if isinstance(p, Proposal))
+    made = certify(instance, objective, *proposal)
+    assert 0 < verify_certificate(instance, made) <= best
+    read = check.read_instance(json.loads(instance.to_json()))
+    assert check.verify_certificate(read, json.loads(made.to_json())) == (objective, made.value)
 
 
 def test_a_search_inside_a_tail_is_declined() -> None:
