@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from bounds.clock import STEP, now, spend
+from bounds.clock import Units, now, spend
 from bounds.shares import corners
 from bounds.speed_kernels import Fees, RequestWork, Shape, pay
 from bounds.task import Proposal, Task
@@ -564,5 +564,5 @@ def evaluate(
     free, none = np.pad(price, ((0, 0), (0, 1))), np.zeros(len(work.arrival) + 1, np.int64)
     fees, usage = fees or Fees(0.0, none, none, np.zeros(0), np.zeros(0)), 0 * free
     paid, steps = pay(work, shape, fees, free, usage, -1.0 if within is None else within)
-    spend(STEP * steps)
+    spend(Units.speed_step * steps)
     return paid - shape.slot * price.sum(), usage[:, :-1] - shape.slot
