@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from bounds import slot_dual
-from bounds.clock import TRY, spend
+from bounds.clock import Units, spend
 from bounds.rising_targets import Attempt, rising_targets
 from bounds.slot_kernels import demand
 from bounds.subgradient import Floats, ascend
@@ -208,7 +208,7 @@ class SlotSolver:
         most_tries = int(min(most_tries, 10_000_000 * self.task.seconds_left))
         layers = Layers(search, self._beam if beam else self._steer)
         outcome = search.run(MOST_STATES, most_tries, layers.look)
-        spend(TRY * outcome.tries)
+        spend(Units.slot_try * outcome.tries)
         return layers, replace(outcome, proved=outcome.proved and not beam)
 
     def search(self, target: int, most_tries: int, *, beam: bool = False) -> Attempt:

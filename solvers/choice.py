@@ -64,7 +64,7 @@ def choose(
     if not why and not fitting:
         raise BadInput(f"no way takes {instance.name}: {min(reasons, key=len)}")
     if not why:
-        return _race(fitting, instance)
+        return _race(fitting, instance, objective)
     if reasons and not (fitting and formulation in TOGETHER):
         raise BadInput(f"{formulation}: {'; '.join(reasons)}" if formulation in TOGETHER else reasons[0])
     lanes = [tuple(way for way in fitting if bool(way.proves) is proves) for proves in (True, False)]
@@ -108,7 +108,7 @@ def _named(names: Sequence[str]) -> list[Way]:
     return list(dict.fromkeys(labels[name] for name in names))
 
 
-def _race(provers: tuple[Way, ...], instance: Instance) -> Choice:
+def _race(provers: tuple[Way, ...], instance: Instance, objective: str) -> Choice:
     """All that may prove, in turns, beside what finds schedules: at once if none is exact."""
     if provers[0] is EVENTS and most_options(instance) > EventOptions.given().most_options:
         others = (way for way in provers if way not in (BOUND, EVENTS))
@@ -116,6 +116,8 @@ def _race(provers: tuple[Way, ...], instance: Instance) -> Choice:
     why = WHY[provers[0]]
     if CONFIGURATIONS in provers:  # other searches see less there
         provers = (CONFIGURATIONS, BOUND)
+    if IMPROVE.declines(instance, objective):
+        return Choice((provers,), why, named=False)
     head_start = SolveOptions.given().head_start if len(provers) > 1 else 0.0
     turns = " and ".join(way.what for way in provers)
     after = f"after {head_start} s " if head_start else ""

@@ -26,7 +26,7 @@ from kvcore.certificates import (
 )
 from kvcore.certificates.certificate import HORIZON
 from kvcore.errors import BadInput, MissingTool
-from kvcore.features import NOTHING, OBJECTIVES, RULES, Takes
+from kvcore.features import NOTHING, OBJECTIVES, RULES, Feature, Takes
 from kvcore.instance import Instance
 from kvcore.schedule import Schedule
 from solvers.messages import SolveJob, label
@@ -201,8 +201,8 @@ CERTIFYING = (
 BOUND = _relaxation("bound", takes=Alone.takes, plans=True, endless=True, what="the ladder of bounds")
 """All of them, one after another."""
 IMPROVE = Way("improve", Solver("improve", "nothing: policies with other parameters and priorities find schedules"),
-              None, run="solvers.improve:run", takes=Alone.takes, plans=True, endless=True,
-              what="the search among policies", horizon="it proves nothing")
+              None, run="solvers.improve:run", takes=Takes(RULES | OBJECTIVES | {Feature.PERCENTILE}),
+              plans=True, endless=True, what="the search among policies", horizon="it proves nothing")
 MODELS = [Way(of, by, "solver", run="solvers.milp:run", horizon="", takes=Takes(RULES | OBJECTIVES),
               counts=by is _GUROBI)
           for of in ("batch-bigm", "batch-bigm:plain") for by in (_HIGHS, _GUROBI)]

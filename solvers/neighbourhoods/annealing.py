@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from bounds.clock import MOVE, now, spend
+from bounds.clock import Units, now, spend
 from kvcore.errors import BadInput
 from kvcore.instance import Instance
 from kvcore.metrics import objective_value
@@ -124,6 +124,6 @@ def steps(seconds: float, rounds: int | None) -> Iterator[tuple[int, float, floa
     while (passed := now() - began) < seconds:
         if passed:  # a coarse clock may not have moved
             moves = int(made / passed * min(look, seconds - passed)) + 1
-        spend(MOVE * moves)
+        spend(Units.move * moves)
         yield moves, passed / seconds, min(1.0, (passed + look) / seconds)
         made += moves
