@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from bounds.clock import now, spend
+from bounds.clock import Units, now, spend
 from bounds.shares import corners
 from bounds.speed_kernels import Fees, RequestWork, Shape, pay
 from bounds.task import Proposal, Task
@@ -300,7 +300,6 @@ class Ascent:
 
     def _evaluate(self) -> None:
         began = now()
-        spend(len(self.rows.parts) / 4)
         value, usage = self._above() if self.within is None else self._latest()
         momentum, taken = self.options.momentum, np.clip(usage / self.shape.slot, -1, 1)
         self.drift = momentum * self.drift + (1 - momentum) * taken
@@ -564,5 +563,6 @@ def evaluate(
     """Return what requests take and pay (`within` a flow time: pay) above the prices, and a subgradient."""
     free, none = np.pad(price, ((0, 0), (0, 1))), np.zeros(len(work.arrival) + 1, np.int64)
     fees, usage = fees or Fees(0.0, none, none, np.zeros(0), np.zeros(0)), 0 * free
-    paid = pay(work, shape, fees, free, usage, -1.0 if within is None else within)
+    paid, steps = pay(work, shape, fees, free, usage, -1.0 if within is None else within)
+    spend(Units.speed_step * steps)
     return paid - shape.slot * price.sum(), usage[:, :-1] - shape.slot
