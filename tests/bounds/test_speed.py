@@ -178,15 +178,9 @@ MUTANTS = {
     "fees add up to more": ("* each // sums[slot]", "* each // max(row)"),
     "fees of those alike count once": ("+= len(same) * each", "+= each"),
     "fees besides all that is paid by speed": ("+ (UNIT - row.fee) * ratio", "+ UNIT * ratio"),
-    "slots a tick too short": (
-        "Fraction(self.slot * prices",
-        "Fraction((self.slot - 1) * prices",
-    ),
+    "slots a tick too short": ("Fraction(self.slot * prices", "Fraction((self.slot - 1) * prices"),
     "prices of other lines are free": ("self.price) + sum(sum(line.price) for line in self.lines)", "self.price)"),
-    "first tokens pay twice in a line": (
-        "int(row.work[first]), {})",
-        "2 * int(row.work[first]), {})",
-    ),
+    "first tokens pay twice in a line": ("int(row.work[first]), {})", "2 * int(row.work[first]), {})"),
     "other tokens pay twice in a line": ("(other.prices, ONE**2", "(other.prices, 2 * ONE**2"),
     "too early ends are none": ("close < ready + self.rest", "close < ready + 2 * self.rest"),
     "the first token comes a slot early": ("math.inf if last else close", "math.inf if last else close - slot"),

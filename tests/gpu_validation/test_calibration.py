@@ -16,16 +16,7 @@ from costmodels import get_cost
 from costmodels.cost_files import read_cost
 from costmodels.models import LLAMA_1B, TINY
 from gpu_validation.bandwidth import floor_of, swap_rows
-from gpu_validation.calibration import (
-    SIZES,
-    VISITS,
-    Measured,
-    Point,
-    Work,
-    fitted,
-    grid,
-    measure,
-)
+from gpu_validation.calibration import SIZES, VISITS, Measured, Point, Work, fitted, grid, measure
 from gpu_validation.engine import Engine
 from kvbound.cli.calibrate import knees, point_rows
 from kvcore import verify_schedule

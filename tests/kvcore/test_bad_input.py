@@ -149,8 +149,7 @@ def test_a_missing_key(path: tuple[Any, ...]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "why"),
-    [("[{}, {}]", "file.json: must be an object"), ('{"x": [{}, {}]}', "file.json: x: unknown key")],
+    ("text", "why"), [("[{}, {}]", "file.json: must be an object"), ('{"x": [{}, {}]}', "file.json: x: unknown key")]
 )
 def test_pydantic_is_not_shown_what_it_would_refuse_whole_of_a_large_file(
     text: str, why: str, monkeypatch: pytest.MonkeyPatch

@@ -54,10 +54,7 @@ RELAXATIONS = {
         {"host_memory": ("none", "some"), "calls": 1, "handling": "free", "prompt": (2, 3), "batch_tokens": 2},
         lambda i: on_machine(i, host_memory=i.machine.host_memory + 1),
     ),
-    "more batch tokens": (
-        {"batch_tokens": (1, 2)},
-        lambda i: on_machine(i, batch_tokens=i.machine.batch_tokens + 1),
-    ),
+    "more batch tokens": ({"batch_tokens": (1, 2)}, lambda i: on_machine(i, batch_tokens=i.machine.batch_tokens + 1)),
     "no limit on prefill tokens": ({"prefill_tokens": (1, 2)}, lambda i: on_machine(i, prefill_tokens=None)),
     "more batch requests": ({"batch_requests": 1}, lambda i: on_machine(i, batch_requests=2)),
     "hybrid": ({"hybrid": False}, lambda i: on_machine(i, hybrid=True)),

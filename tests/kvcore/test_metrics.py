@@ -37,12 +37,7 @@ from tests.support.mars_schedules import PUBLISHED, mars
 #     4     11    13    A 2 more, B dropped      6 works, done at 13   0
 #    gap    13    14                                                   0
 #     5     14    16    B refills 2 of its 3                           4 recomputes, done at 16
-WASTE = {
-    "calls": 2 * 4 + 1 * 4,
-    "queued": 1 * 2 + 3 * 2 + 3 * 2,
-    "transfer": 3 * 4,
-    "recomputation": 2 * 4,
-}
+WASTE = {"calls": 2 * 4 + 1 * 4, "queued": 1 * 2 + 3 * 2 + 3 * 2, "transfer": 3 * 4, "recomputation": 2 * 4}
 
 
 def by_hand(slo_a: Slo | None = None, slo_b: Slo | None = None) -> Trace:

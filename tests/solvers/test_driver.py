@@ -57,9 +57,7 @@ def test_each_exact_search_certifies_the_worked_example(formulation):
     assert verify_certificate(MARS, result.certificate) == 29
 
 
-CLAIMS = {
-    "batch-bigm": (MARS, "total-flow-time", 29, "solver", "events"),
-}
+CLAIMS = {"batch-bigm": (MARS, "total-flow-time", 29, "solver", "events")}
 
 
 @pytest.mark.parametrize("formulation", CLAIMS)

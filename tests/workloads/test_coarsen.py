@@ -101,11 +101,7 @@ HINGE = (CostFunction(busy=1, decode_requests=1),)
         (instance(ONE, pause=False), {}, "only a machine with pause is coarsened"),
         (instance(ONE, memory=15, block=3), {}, "block of 3 tokens neither divides 4 nor is a multiple"),
         (instance(request("A", 1, 1), memory=3), {}, "memory of 3 tokens is less than one block of 4"),
-        (
-            instance(ONE, batch_tokens=1),
-            {"headroom_ticks": 1},
-            "batch_tokens of 1 is less than one block of 4",
-        ),
+        (instance(ONE, batch_tokens=1), {"headroom_ticks": 1}, "batch_tokens of 1 is less than one block of 4"),
         (instance(ONE, prefill_tokens=1), {"headroom_ticks": 1}, "prefill_tokens of 1 is less than one block"),
         (coarsen(instance(ONE), block_tokens=2, slot_ticks=2), {}, "is coarse already"),
         (instance(ONE, memory=16), {}, "coarsened to blocks of 4: request A can never fit: .* needs 5 tokens"),

@@ -91,8 +91,7 @@ def test_the_default_machine_holds_one_and_a_half_contexts(file) -> None:
 
 
 @pytest.mark.parametrize(
-    ("tick", "durations"),
-    [("1/40", [2, 3]), ("1/100", [5, 6]), ("2", [1, 1]), ("1/10000000", [500000, 500001])],
+    ("tick", "durations"), [("1/40", [2, 3]), ("1/100", [5, 6]), ("2", [1, 1]), ("1/10000000", [500000, 500001])]
 )
 def test_call_times_are_exact_and_rounded_up(file, tick: str, durations: list[int]) -> None:
     read = read_infercept(file(TWO), tick=Fraction(tick))

@@ -90,10 +90,7 @@ def test_prices_of_an_eviction_by_hand():
 
 @pytest.mark.parametrize(
     ("changes", "message"),
-    [
-        ({"device": (1,) * 31}, "31 prices for 30 slots"),
-        ({"device": (2**50,) * 30}, "could exceed 64 bits"),
-    ],
+    [({"device": (1,) * 31}, "31 prices for 30 slots"), ({"device": (2**50,) * 30}, "could exceed 64 bits")],
 )
 def test_what_is_no_proof(changes, message):
     with pytest.raises(InvalidCertificate, match=message):
@@ -104,16 +101,8 @@ def test_what_is_no_proof(changes, message):
     ("instance", "objective", "message"),
     [
         (MARS, "makespan", "prices is not proved with makespan"),
-        (
-            MARS.replace(machine=MARS.machine.replace(partial=True)),
-            "total-flow-time",
-            "with partial and calls",
-        ),
-        (
-            builtin.builtin_instance("infermax-figure15"),
-            "total-flow-time",
-            "with batches of several ticks",
-        ),
+        (MARS.replace(machine=MARS.machine.replace(partial=True)), "total-flow-time", "with partial and calls"),
+        (builtin.builtin_instance("infermax-figure15"), "total-flow-time", "with batches of several ticks"),
     ],
 )
 def test_where_prices_prove_nothing(instance, objective, message):
