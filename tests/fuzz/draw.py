@@ -17,7 +17,6 @@ from kvcore import OBJECTIVES, Cost, Instance, Request, Slo
 from kvcore.cost import CostFunction, TokensAbove
 from kvcore.metrics import makespan, tail_of
 from tests.support.drawer import FEATURES, RATIOS, SWITCHES, TINY, draw_instance
-from tests.support.like_requests import like_requests
 
 LIMITS = ("memory", "host_memory", "batch_tokens", "prefill_tokens", "batch_requests")
 PLAIN = {"evict": False, "partial": False, "hybrid": True, "pause": True, "cost": "unit"}
@@ -88,8 +87,6 @@ def tiny(draw: Random, corner: str | None = None, twins: float = 0.0) -> tuple[s
     corner = corner or draw.choice([*CORNERS, *3 * AIMED])
     if corner == "near":
         return corner, near(draw)
-    if corner == "alike" and draw.random() < 0.6:
-        return corner, like_requests(draw.randrange(2**30)).replace(name=corner)
     sizes = {} if draw.random() < 0.3 else SMALL
     made = drawn(draw, corner, sizes)
     return corner, twins_of(draw, made) if corner == "alike" else made
@@ -204,8 +201,8 @@ def objective(draw: Random, corner: str, tails: float = 0.0) -> str:
 
 def twins_of(draw: Random, made: Instance) -> Instance:
     """Return the instance with two to four requests of one or two kinds instead."""
-    cost = Cost((CostFunction(busy=draw.choice([1, 3, 30]), tokens=draw.randint(0, 3), decode_kv=draw.randint(0, 2),
-                              generated=draw.randint(0, 2), prefill_requests=draw.randint(0, 2)),))  # fmt: skip
+    rates = ("tokens", "decode_kv", "generated", "prefill_requests", "prefill_kv", "decode_requests")
+    cost = Cost((CostFunction(busy=draw.choice([1, 3, 10, 30]), **{name: draw.randint(0, 2) for name in rates}),))
     requests = tuple(draw.choice(made.requests[:2]).replace(id=f"R{i}", weight=1)
                      for i in range(1, draw.choice([2, 3, 4]) + 1))  # fmt: skip
     plain = NO_BUDGETS | {"hybrid": True, "pause": True} if draw.random() < 0.7 else {}
