@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import random
 from collections.abc import Sequence
 from fractions import Fraction
 from itertools import count
@@ -19,11 +18,9 @@ from gpu_validation.bandwidth import floor_of, swap_rows
 from gpu_validation.calibration import SIZES, VISITS, Measured, Point, Work, fitted, grid, measure
 from gpu_validation.engine import Engine
 from kvbound.cli.calibrate import knees, point_rows
-from kvcore import verify_schedule
 from kvcore.cost import Features
 from tests.support.commands import kvbound
-from tests.support.drawer import draw_instance
-from tests.support.random_schedules import random_schedule
+from tests.support.random_schedules import random_trace
 
 RATES = {"read": 4.3e12, "matmul": 790e12, "device to host": 50e9, "host to device": 40e9}
 BUSY = ((1, 64),) * 8
@@ -32,9 +29,7 @@ BUSY = ((1, 64),) * 8
 def test_features_are_those_of_the_referee() -> None:
     kinds = dict.fromkeys(("decode", "prefill", "out", "in"), 0)
     for seed in range(120):
-        draw = random.Random(seed)
-        instance = draw_instance(draw)
-        trace = verify_schedule(instance, random_schedule(draw, instance))
+        trace = random_trace(seed)
         steps = [step for request in trace.requests for step in request.steps]
         moves = [move for request in trace.requests for move in request.moves]
         for j, batch in enumerate(trace.batches):

@@ -15,16 +15,7 @@ from kvcore import Instance, InvalidSchedule
 from tests.support.build import batch, instance, request, schedule
 from tests.support.drawer import draw_instance
 from tests.support.mars_schedules import PUBLISHED, mars
-from tests.support.random_schedules import random_schedule
-
-
-def random_plans(count: int) -> list[EnginePlan]:
-    plans = []
-    for seed in range(count):
-        draw = random.Random(seed)
-        drawn = draw_instance(draw)
-        plans.append(make_plan(drawn, random_schedule(draw, drawn)))
-    return plans
+from tests.support.random_schedules import random_schedule, random_trace
 
 
 def moved(pieces: list[Piece]) -> int:
@@ -46,7 +37,7 @@ def assert_sound(plan: EnginePlan) -> None:
 
 
 def test_random_schedules_hold_what_the_referee_counts() -> None:
-    plans = random_plans(120)
+    plans = [make_plan(trace.instance, trace.schedule) for trace in map(random_trace, range(120))]
     for plan in plans:
         assert_sound(plan)
         assert plan.trace is not None
@@ -145,17 +136,9 @@ def test_neighbours_on_both_sides_are_one_run() -> None:
 def in_and_out_again() -> EnginePlan:
     """R1 swaps out, R2 takes its block in that batch, R1 comes back to another one, and out and in again at once."""
     made = instance(request("R1", 2, (1, 1, 0, "free"), 1), request("R2", 1, 4), block=2, evict=True)
-    return make_plan(
-        made,
-        schedule(
-            made,
-            batch(0, R1=2),
-            batch(1, out={"R1": 2}, R2=1),
-            batch(2, back={"R1": 2}, R2=1),
-            batch(3, out={"R1": 2}, back={"R1": 2}, R1=1, R2=1),
-            batch(4, R2=1),
-        ),
-    )
+    moves = batch(1, out={"R1": 2}, R2=1), batch(2, back={"R1": 2}, R2=1)
+    both = batch(3, out={"R1": 2}, back={"R1": 2}, R1=1, R2=1)
+    return make_plan(made, schedule(made, batch(0, R1=2), *moves, both, batch(4, R2=1)))
 
 
 def test_who_waits_for_which_transfer() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import random
 import re
 import subprocess
 import sys
@@ -25,9 +24,8 @@ from kvcore import Trace, verify_schedule
 from tests.support.browser import Browser, find_browser
 from tests.support.build import instance, request
 from tests.support.commands import kvbound
-from tests.support.drawer import draw_instance
 from tests.support.mars_schedules import PUBLISHED, mars
-from tests.support.random_schedules import random_schedule
+from tests.support.random_schedules import random_trace
 from workloads.builtin import builtin_instance
 
 HOSTILE = ("<script>alert(1)</script>", '"><img src=x onerror=alert(1)>', "</style></svg>&amp;", "ünï '\"` ${1}")
@@ -80,13 +78,6 @@ def hostile() -> Comparison:
     return compare_policies(made, ["fcfs"], "total-flow-time", "as-given", 30, against=None)
 
 
-def random_traces() -> Iterator[Trace]:
-    for seed in range(40):
-        draw = random.Random(seed)
-        drawn = draw_instance(draw)
-        yield verify_schedule(drawn, random_schedule(draw, drawn))
-
-
 # --- bars ------------------------------------------------------------------------------------------------------------
 
 
@@ -105,7 +96,7 @@ def joined(lane: list[Bar]) -> list[Interval]:
 def test_bars_are_the_timeline_and_hold_all_the_work(cells: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(chart, "CELLS", cells)
     several = Counter[bool]()
-    for trace in random_traces():
+    for trace in map(random_trace, range(40)):
         lanes = bars_of(trace)
         assert {id: joined(lane) for id, lane in lanes.items()} == timeline(trace)
         for done in trace.requests:
@@ -119,7 +110,7 @@ def test_bars_are_the_timeline_and_hold_all_the_work(cells: int, monkeypatch: py
 
 def test_the_kv_of_a_bar_is_that_of_the_trace() -> None:
     seen = Counter[str]()
-    for trace in random_traces():
+    for trace in map(random_trace, range(40)):
         boundary = {batch.start: j for j, batch in enumerate(trace.batches)}
         for id, lane in bars_of(trace).items():
             for bar in lane:

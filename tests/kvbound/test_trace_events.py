@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import random
 from collections import Counter, defaultdict
 from fractions import Fraction
 from itertools import pairwise
@@ -16,18 +15,8 @@ from kvbound.trace_events import BATCHES, FIRST, TRANSFERS, write_trace_events
 from kvcore import Trace, verify_schedule
 from tests.support.build import batch, instance, request, schedule
 from tests.support.commands import kvbound
-from tests.support.drawer import draw_instance
 from tests.support.mars_schedules import PUBLISHED, mars
-from tests.support.random_schedules import random_schedule
-
-
-def random_traces() -> list[Trace]:
-    made = []
-    for seed in range(40):
-        draw = random.Random(seed)
-        drawn = draw_instance(draw)
-        made.append(verify_schedule(drawn, random_schedule(draw, drawn)))
-    return made
+from tests.support.random_schedules import random_trace
 
 
 def events_of(trace: Trace) -> list[dict]:
@@ -46,7 +35,7 @@ def arguments_of(events: list[dict]) -> list[dict]:
 def test_totals_are_those_of_the_trace(steps: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(trace_events, "STEPS", steps)
     longer = Counter[bool]()
-    for trace in random_traces():
+    for trace in map(random_trace, range(40)):
         events, tick = events_of(trace), trace.instance.tick_seconds * 10**6
         work = of(events, "work")
         longer.update("last_batch" in event["args"] for event in work)
@@ -72,7 +61,7 @@ def test_totals_are_those_of_the_trace(steps: int, monkeypatch: pytest.MonkeyPat
 
 def test_events_of_a_thread_nest() -> None:
     overlaps = 0
-    for trace in random_traces():
+    for trace in map(random_trace, range(40)):
         threads = defaultdict(list)
         for event in events_of(trace):
             if event["ph"] == "X":
