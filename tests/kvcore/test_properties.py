@@ -21,12 +21,12 @@ POLICIES = ("fcfs", "sjf", "serial", "mars-order", "vllm", "vllm-v1-cached", "sa
 
 
 def test_random_schedules_and_mutants_meet_every_rule() -> None:
-    seen = looked_at(PART, few(range(2160), 18))
+    seen = looked_at(PART, few(range(2160), 24))
     missed = [rule for rule in range(1, 12) if not seen[f"breaks R{rule}"]]
     assert not missed, f"no mutant breaks {missed}: {seen}"
-    assert seen["valid"] > 300, seen
+    assert seen["valid"] > 200, seen
     assert seen["repeated"] > 10, seen
-    assert sum(seen[f"breaks R{rule}"] for rule in range(1, 12)) > 400, seen
+    assert sum(seen[f"breaks R{rule}"] for rule in range(1, 12)) > 300, seen
 
 
 @pytest.mark.parametrize("seed", few(range(24), 6))
@@ -46,7 +46,7 @@ def test_schedules_of_policies_and_mutants_of_them(seed: int) -> None:
 def drawn_schedules() -> str:
     """Return a digest of random schedules and mutants of them."""
     digest = hashlib.sha256()
-    for seed in range(40):
+    for seed in range(15):
         draw = random.Random(seed)
         instance = draw_instance(draw)
         schedule = random_schedule(draw, instance)
