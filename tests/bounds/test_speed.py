@@ -93,39 +93,21 @@ def holds(proof, instance, within):
         return False
 
 
-def above(cases, count=6):
-    return [(instance.name, objective, value, optimum, proof) for instance, objective, optimum, proof, value
-            in found(cases, count) if value > optimum]  # fmt: skip
-
-
 def test_no_bound_exceeds_an_optimum():
-    values = list(found(all_cases(few(range(6), 4))))
+    values = list(found(all_cases(few(range(80), 40))))
     assert [case for case in values if case[4] > case[2]] == []
     better = [case for case in values if case[4] > Alone().value(case[0], case[1])]
     assert len(better) > len(values) // 8
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("start", few(range(100, 180, 20), 4))
-def test_no_bound_exceeds_any_of_many_optima(start):
-    assert above(all_cases(range(start, start + 20), 400), 20) == []
-
-
 def test_no_bound_exceeds_a_largest_flow_time():
     """At any prices, all requests may end within the optimum; some prices prove more than each request alone."""
     better = 0
-    for k, (instance, _, optimum) in enumerate(longest_cases(few(range(6), 4))):
+    for k, (instance, _, optimum) in enumerate(longest_cases(few(range(80), 40))):
         for proof in proofs(instance, LONGEST, k, 6):
             assert not holds(proof, instance, optimum)
             better += proof.within >= Alone().value(instance, LONGEST) and holds(proof, instance, proof.within)
     assert better > 2
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("start", few(range(100, 180, 20), 4))
-def test_no_bound_exceeds_any_of_many_largest_flow_times(start):
-    for k, (instance, _, optimum) in enumerate(longest_cases(range(start, start + 20), 400)):
-        assert [proof for proof in proofs(instance, LONGEST, k, 20) if holds(proof, instance, optimum)] == []
 
 
 def alike(n, prompt, decode, memory, cost, **machine):

@@ -88,7 +88,7 @@ def leak(policy: Policy, instance: Instance, draw: random.Random) -> tuple[bool,
 def test_what_is_hidden_changes_nothing_that_was_decided(name: str) -> None:
     draw = random.Random(name)
     ran = different = 0
-    for instance in instances(few(range(50), 9), get_policy(name) in STARTERS):
+    for instance in instances(few(range(50), 13), get_policy(name) in STARTERS):
         for _ in range(2):
             seen = leak(get_policy(name), instance, draw)
             if seen is not None:

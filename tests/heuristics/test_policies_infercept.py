@@ -15,7 +15,7 @@ from kvcore import Batch, Cost, CostFunction, Features, Instance, Machine, Reque
 from kvcore.metrics import completions, handlings
 from tests.heuristics.test_compression import serving
 from tests.support.build import request
-from tests.support.few import few
+from tests.support.few import ALL, few
 from workloads.generators import generate
 
 WORK = {"busy": 4, "tokens": 1}
@@ -280,9 +280,9 @@ def test_the_released_budgets() -> None:
 
 @pytest.fixture(scope="module")
 def mixture() -> Instance:
-    model = get_cost("infercept-6b")
-    return generate("infercept", rate=Fraction(3), minutes=Fraction(3), seed=1, machine=GPT_J_6B, cost=model.make(),
-                    tick=model.tick)  # fmt: skip
+    model, minutes = get_cost("infercept-6b"), Fraction(3 if ALL else 1)
+    arrivals = {"rate": Fraction(3), "minutes": minutes, "seed": 1}
+    return generate("infercept", **arrivals, machine=GPT_J_6B, cost=model.make(), tick=model.tick)
 
 
 @pytest.mark.slow
@@ -302,7 +302,7 @@ def test_no_work_waits_for_a_swap_of_infercept(mixture: Instance) -> None:
     trace = trace_policy(mixture, get_policy("infercept"))
     work = mixture.cost.functions[0]
     busy = [b for b in trace.batches if b.features.busy]
-    assert sum(b.features.swap_out_tokens + b.features.swap_in_tokens > 0 for b in busy) > 1000
+    assert sum(b.features.swap_out_tokens + b.features.swap_in_tokens > 0 for b in busy) > (1000 if ALL else 200)
     assert all(b.duration == -(-work.value(b.features) // work.divisor) for b in busy)
 
 

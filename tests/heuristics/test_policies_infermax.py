@@ -269,7 +269,7 @@ def with_handlings(given: Instance, draw: random.Random) -> list[Request]:
     return [r.replace(segments=tuple(map(handled, r.segments))) for r in given.requests]
 
 
-@pytest.mark.parametrize("seeds", [few(range(300), 15)])
+@pytest.mark.parametrize("seeds", [few(range(300), 30)])
 @pytest.mark.parametrize("policy", [Fcfs, Sjf, SjfApi, MarsOrder, RandomOrder])
 def test_who_waits_for_memory_waits_while_decodes_go_on(policy: type[Ranked], seeds: range) -> None:
     """On instances in which many wait for scarce memory: batches are repeated although others could work."""
