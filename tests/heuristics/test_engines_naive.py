@@ -96,35 +96,6 @@ def moves(name: str, instance: Instance) -> list[tuple[dict[str, int], dict[str,
     return [(batch.work, batch.drop) for batch in trace_policy(instance, POLICIES[name]).expanded().batches]
 
 
-@pytest.mark.parametrize(
-    ("name", "then"),
-    [
-        ("vllm-v1-cached", [({"A": 4}, {"B": 3}), ({"B": 6}, {})]),
-        ("trtllm-max-utilization-cached", [({"A": 4}, {}), ({"B": 3}, {})]),
-    ],
-)
-def test_the_longest_freed_goes_first_from_its_end(
-    name: str, then: list[tuple[dict[str, int], dict[str, int]]]
-) -> None:
-    """M = 12: A frees 3 tokens, then B 5. C (9) takes all of A and the end of B, which comes back to the other 3.
-
-    C ends; in vLLM A takes the other 3 of B first, as they were freed before the 9 of C.
-    """
-    a, b = request("A", 3, (1, 20, 0, "free"), 1), request("B", 4, (2, 30, 0, "free"), 1)
-    machine = Machine(memory=12, evict=True, partial=True)
-    given = Instance(machine=machine, requests=(a, b, request("C", 9, 1, arrival=2)))
-    assert moves(name, given) == [({"A": 3, "B": 4}, {}), ({"B": 1}, {}), ({"C": 9}, {"A": 3, "B": 2}), *then]
-
-
-def test_an_incomplete_block_is_not_found_again() -> None:
-    """Of 6 tokens in blocks of 4, vLLM and SGLang find 4; TensorRT-LLM, which reuses blocks in part, all."""
-    machine = Machine(memory=40, block=4, evict=True, partial=True)
-    given = Instance(machine=machine, requests=(request("A", 6, (1, 2, 1, "free"), 1),))
-    for name in ("vllm-v1-cached", "sglang-cached"):
-        assert moves(name, given) == [({"A": 6}, {}), ({"A": 4}, {"A": 2})]
-    assert moves("trtllm-no-evict-cached", given) == [({"A": 6}, {}), ({"A": 2}, {})]
-
-
 @pytest.mark.parametrize("name", [name for name in POLICIES if name.startswith("trtllm") and name.endswith("-cached")])
 def test_nothing_is_dropped_before_its_memory_is_needed(name: str) -> None:
     """A batch that drops would not have fitted with the largest of its drops."""

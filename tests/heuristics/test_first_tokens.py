@@ -7,7 +7,6 @@ import pytest
 from heuristics import Unsuited, get_policy, trace_policy
 from kvcore import Cost, CostFunction
 from kvcore.cost import OwnCost
-from kvcore.metrics import objective_value
 from tests.support import served as support
 from tests.support.build import instance, request
 from tests.support.served import work
@@ -17,23 +16,6 @@ TOKENS = Cost((CostFunction(busy=2, tokens=1),))
 
 
 served = partial(support.served, "first-tokens", cost=TOKENS, memory=99, evict=True)
-
-
-def test_the_shortest_prompts_go_first_and_alone():
-    """Of prompts of 1, 1 and 9: two tokens in 4 ticks are better than one in 3, or three in 13."""
-    assert work(served((0, 9, 1), (0, 1, 2), (0, 1, 1))) == [{"R1": 1, "R2": 1}, {"R0": 9}, {"R1": 1}]
-
-
-def test_what_decodes_is_evicted_for_a_first_token():
-    trace = served((0, 3, 4), (6, 8, 1), memory=8)
-    assert work(trace) == [{"R0": 3}, {"R0": 1}, {"R1": 8}, {"R0": 5}, {"R0": 1}]
-    assert objective_value(trace, "total-ttft") == 5 + (8 + 10 - 6)
-
-
-def test_the_last_token_of_a_prompt_comes_before_what_waits():
-    """It counts as a decode, but R1 does not evict R0 for it, which would go on for ever; then R1 does."""
-    trace = served((0, 2, 2), (0, 5, 1), memory=6, block=3, batch_tokens=1)
-    assert work(trace) == [{"R0": 1}] * 2 + [{"R1": 1}] * 5 + [{"R0": 1}] * 3
 
 
 def test_more_than_was_predicted_is_refilled():

@@ -6,12 +6,10 @@ from itertools import pairwise
 
 import pytest
 
-from heuristics import get_policy, trace_policy
 from heuristics.policies.knee import has_knee
 from kvcore import Cost, CostFunction
 from kvcore.cost import OwnCost
 from tests.support import served as support
-from tests.support.build import instance, request
 from tests.support.few import few
 from tests.support.served import work
 
@@ -22,31 +20,11 @@ ROOFLINE = Cost((CostFunction(busy=8, decode_kv=1), CostFunction(tokens=2)))
 served = partial(support.served, cost=ROOFLINE)
 
 
-def test_prefill_lasts_as_long_as_the_weights_and_the_kv():
-    """Four tokens for the weights; beside R0's decode at 4 the batch lasts 8 + 4: 12 / 2 tokens, so five of R1.
-
-    The last token of R1 counts as a decode, which reads 10.
-    """
-    trace = served("knee", (0, 4, 3), (0, 11, 1), memory=99, evict=True)
-    assert work(trace) == [{"R0": 4}, {"R0": 1, "R1": 5}, {"R0": 1, "R1": 5}, {"R1": 1}]
-    assert [run.ends[-1] for run in trace.runs] == [8, 20, 33, 51]
-
-
-def test_a_prefill_that_ends_leaves_the_rest_to_the_next():
-    trace = served("knee", (0, 1, 1), (0, 2, 1), (0, 9, 1), memory=99, evict=True)
-    assert work(trace)[0] == {"R0": 1, "R1": 2, "R2": 1}
-
-
-def test_a_hinge_is_a_knee_too():
-    hinged = Cost((CostFunction(busy=8, tokens_above={"knee": 3, "coefficient": 5}),))
-    assert work(served("knee", (0, 7, 1), cost=hinged, memory=99, evict=True)) == [{"R0": 3}, {"R0": 3}, {"R0": 1}]
-    assert has_knee(hinged)
-
-
 def test_one_linear_function_has_no_knee():
     linear = Cost((CostFunction(busy=8, tokens=2), CostFunction(swap_out_tokens=3)))
     assert work(served("knee", (0, 7, 1), (0, 9, 1), cost=linear, memory=99, evict=True)) == [{"R0": 7, "R1": 9}]
     assert has_knee(ROOFLINE)
+    assert has_knee(Cost((CostFunction(busy=8, tokens_above={"knee": 3, "coefficient": 5}),)))
     assert not has_knee(linear)
     assert not has_knee(OwnCost(lambda features: 1))
 
@@ -64,22 +42,6 @@ def test_where_memory_lacks_the_prefill_goes_first():
     trace = served("knee", (0, 2, 9), (0, 2, 9), (1, 12, 1), memory=20, evict=True)
     assert [dict(batch.drop) for batch in trace.expanded().batches if batch.drop] == [{"R2": 9}]
     assert work(trace)[-3:] == [{"R2": 4}] * 3
-
-
-def test_a_decode_waits_where_only_a_call_holds_what_it_lacks():
-    """R1's call keeps 8 of 12 tokens up to tick 51; R0 holds the other 4, and a batch that evicts it alone is none."""
-    two = request("R0", 1, 8), request("R1", 8, (1, 50, 0, "preserve"), 1)
-    made = instance(*two, cost=(CostFunction(busy=1),), memory=12, host_memory=0, evict=True)
-    trace = trace_policy(made, get_policy("knee"))
-    assert work(trace)[3:5] == [{"R0": 1}, {"R1": 1}]
-    assert [batch.start for batch in trace.expanded().batches][3:5] == [3, 51]
-
-
-def test_prefills_that_are_cut_do_not_evict_each_other_for_ever():
-    """The second half of each prompt takes longer than the first of the other, and only one has room."""
-    hinged = Cost((CostFunction(tokens_above={"knee": 2, "coefficient": 1}, prefill_kv=1),))
-    trace = served("knee", (0, 4, 1), (0, 4, 1), cost=hinged, memory=4, evict=True)
-    assert work(trace) == [{"R0": 2}, {"R0": 2}, {"R1": 2}, {"R1": 2}]
 
 
 @pytest.mark.parametrize("seed", few(range(40), 8))

@@ -29,7 +29,7 @@ from heuristics import (
 from heuristics.policies.figure_1 import Listed, MarsOrder
 from heuristics.policies.serial import Serial
 from heuristics.registry import SET, SHARING
-from kvcore import BadInput, Batch, Instance, Machine, Request, objective_value, verify_schedule
+from kvcore import BadInput, Instance, Machine, Request, objective_value, verify_schedule
 from kvcore.metrics import completions, measures
 from tests.support.build import simple
 from tests.support.drawer import crowded_instance, draw_instance
@@ -163,14 +163,6 @@ def test_without_the_banker_two_requests_block_each_other() -> None:
     assert completions(trace_policy(instance, get_policy("fcfs"))) == {"A": 8, "B": 15}
 
 
-def test_a_segment_that_does_not_fit_beside_the_others_is_not_started() -> None:
-    """Also where everyone could still finish: A holds 3 in its call and claims 4, B's segment needs 4 of 6."""
-    requests = (simple("A", 1, 3, 1, duration=5, handling="preserve"), simple("B", 1, 4))
-    for memory, completion in ((6, 13), (7, 7)):
-        instance = Instance(machine=Machine(memory=memory, batch_requests=1), requests=requests)
-        assert completions(trace_policy(instance, get_policy("fcfs"))) == {"A": 9, "B": completion}
-
-
 def test_without_pause_running_requests_are_never_stopped() -> None:
     instance = builtin_instance("hindsight:n=14,M=30,seed=14")
     trace = trace_policy(instance, get_policy("sjf"))
@@ -179,32 +171,6 @@ def test_without_pause_running_requests_are_never_stopped() -> None:
         assert worked == list(range(worked[0], worked[0] + request.request.output))
     assert max(batch.device for batch in trace.batches) > 20
     assert max(batch.features.decode_requests for batch in trace.batches) > 2
-
-
-def test_without_hybrid_and_pause_prefills_in_parts_stay_alone() -> None:
-    machine = Machine(memory=40, batch_tokens=4, hybrid=False, pause=False)
-    requests = (simple("A", 9, 3), simple("B", 2, 3), simple("C", 2, 3))
-    works = [
-        batch.work for batch in run_policy(Instance(machine=machine, requests=requests), get_policy("sjf")).batches
-    ]
-    assert works[0] == {"B": 2, "C": 2}  # both are complete: afterwards both decode
-    assert works[3:6] == [{"A": 4}, {"A": 4}, {"A": 1}]
-
-
-def test_chunks_share_the_budgets() -> None:
-    machine = Machine(memory=None, batch_tokens=8, prefill_tokens=5, batch_requests=3)
-    requests = (simple("A", 1, 9), simple("B", 4, 2), simple("C", 7, 2), simple("D", 3, 2))
-    batches = run_policy(Instance(machine=machine, requests=requests), get_policy("fcfs")).batches
-    assert batches[0].work == {"A": 1, "B": 4}
-    assert batches[1].work == {"A": 1, "B": 1, "C": 5}
-    assert batches[2].work == {"A": 1, "C": 2, "D": 3}
-
-
-def test_a_returned_call_of_no_time_is_swapped_out_and_in_at_once() -> None:
-    request = simple("A", 2, 2, 2, duration=0, returns=1, handling="swap")
-    instance = Instance(machine=Machine(memory=8, host_memory=3), requests=(request,))
-    batches = run_policy(instance, get_policy("sjf")).batches
-    assert batches[2] == Batch(start=2, work={"A": 2}, swap_out={"A": 3}, swap_in={"A": 3})
 
 
 # --- who knows what (what is hidden decides nothing: test_online.py) ---------------------------------------------

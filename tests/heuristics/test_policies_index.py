@@ -160,25 +160,6 @@ def works(instance: Instance, name: str) -> list[dict[str, int]]:
     return [batch.work for batch in trace_policy(instance, get_policy(name)).expanded().batches]
 
 
-def test_r0_weighs_fast_batches_against_full_ones() -> None:
-    """A alone does all its work in 3 ticks, 1/3, and both together in 11, 2/11; but 10 of work in 11 beat 2 in 3."""
-    instance = by_tokens(1, simple("A", 2, 1), simple("B", 8, 1))
-    assert works(instance, "index:r0=0") == [{"A": 2}, {"B": 8}]
-    assert works(instance, "index:r0=1000") == [{"A": 2, "B": 8}]
-
-
-def test_the_rest_pauses_and_keeps_its_kv() -> None:
-    instance = by_tokens(1, simple("A", 9, 3), simple("B", 1, 1, arrival=5))
-    assert works(instance, "index:r0=0") == [{"A": 9}, {"B": 1}, {"A": 1}, {"A": 1}]
-
-
-def test_the_largest_work_left_is_evicted_only_when_memory_is_full() -> None:
-    instance = by_tokens(1, simple("A", 2, 3), simple("B", 2, 3), memory=6)
-    batches = run_policy(instance, get_policy("index:r0=1000")).batches
-    assert [batch.work for batch in batches] == [{"A": 2, "B": 2}, {"A": 1, "B": 1}, {"A": 1}, {"B": 4}]
-    assert [batch.drop for batch in batches] == [{}, {}, {"B": 3}, {}]
-
-
 def test_those_without_kv_join_in_groups() -> None:
     """A decode costs 2 whatever is in it: beside A, B alone loses 1 of it a batch, B and C lose 4/3."""
     cost = Cost((CostFunction(busy=2, any_prefill=10, tokens=1),))

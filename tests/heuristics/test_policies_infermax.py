@@ -10,46 +10,16 @@ import pytest
 from heuristics import Ranked, Unsuited, get_policy, run_policy, trace_policy
 from heuristics.policies.figure_1 import Fcfs, MarsOrder, RandomOrder, Sjf, SjfApi
 from heuristics.policies.rank import RankAsReleased
-from kvcore import Call, Instance, Request, Segment
+from kvcore import Instance, Request, Segment
 from kvcore.metrics import completions
 from tests.heuristics.test_compression import serving
-from tests.heuristics.test_policies_today import moves, request
+from tests.heuristics.test_policies_today import request
 from tests.heuristics.test_policies_today import serving as instance
 from tests.support.drawer import crowded_instance
 from tests.support.few import few
 from workloads.builtin import builtin_instance
 
-
-def works(given: Instance, policy: str, count: int) -> list[dict[str, int]]:
-    return [batch.work for batch in trace_policy(given, get_policy(policy)).expanded().batches[:count]]
-
-
 # --- Table 1 -----------------------------------------------------------------------------------------------------
-
-TABLE = {
-    # C = 6. A has prefilled in batch 0; B (4 tokens) and C (3) come at tick 1.
-    "vllm": [{"B": 4}, {"C": 3}, {"A": 1, "B": 1, "C": 1}],  # whole prefills, in batches of their own
-    "vllm-hy": [{"B": 4, "A": 1}, {"C": 3, "A": 1, "B": 1}, {"C": 1}],  # and decodes beside them
-    "sarathi-c": [{"A": 1, "B": 4, "C": 1}, {"A": 1, "B": 1, "C": 2}, {"C": 1}],  # C in parts of 1 and 2
-    "sarathi-nocp": [{"A": 1, "B": 4}, {"A": 1, "B": 1, "C": 3}, {"C": 1}],  # C whole: 1 token of 6 was left
-    "sarathi-nohy": [{"A": 1}, {"A": 1}, {"B": 4}, {"B": 1}, {"C": 3}],  # A to its end, then B, then C
-}
-
-
-@pytest.mark.parametrize("name", TABLE)
-def test_a_row_of_table_1(name: str) -> None:
-    given = instance(None, request("A", 3, 3), request("B", 4, 2, 1), request("C", 3, 2, 1), batch_tokens=6)
-    assert works(given, name, 1 + len(TABLE[name])) == [{"A": 3}, *TABLE[name]]
-
-
-def test_eviction_free_reserves_what_is_held_at_the_end() -> None:
-    """Both end with 2 + 4 - 1 = 5 tokens; memory is 8, so that vLLM starts both and evicts B at 4 + 4 = 8 tokens."""
-    given = instance(8, request("A", 2, 4), request("B", 2, 4))
-    evicting, free = (trace_policy(given, get_policy(name)) for name in ("vllm", "vllm-ef"))
-    assert [batch.drop for batch in evicting.expanded().batches] == [{}, {}, {}, {"B": 4}, {}]
-    assert completions(evicting) == {"A": 4, "B": 5}  # B refills 2 + 3 tokens, which generates its fourth
-    assert completions(free) == {"A": 4, "B": 8}
-    assert completions(trace_policy(instance(10, *given.requests), get_policy("vllm-ef"))) == {"A": 4, "B": 4}
 
 
 @pytest.mark.parametrize("name", ["vllm", "sarathi", "sarathi-c", "sarathi-nocp", "vllm-hy", "sarathi-nohy"])
@@ -66,15 +36,6 @@ def test_an_eviction_free_variant_never_evicts(name: str) -> None:
     assert evictions > 25
 
 
-def test_a_reservation_counts_while_the_call_preserves() -> None:
-    """A ends with 2 + 1 + 1 + 3 - 1 = 6 tokens. B, of 2 + 2 - 1 = 3, does not fit beside them in 8 during A's call."""
-    call = Call(duration=5, returns=1, handling="preserve")
-    a = Request(id="A", prompt=2, segments=(Segment(decode=1, call=call), Segment(decode=3)))
-    b = request("B", 2, 2, 1)
-    assert completions(trace_policy(instance(8, a, b), get_policy("sarathi-ef")))["B"] == 9 + 2
-    assert completions(trace_policy(instance(9, a, b), get_policy("sarathi-ef")))["B"] == 3
-
-
 @pytest.mark.parametrize("name", ["sarathi-c", "rank-i", "infermax", "srpt"])
 def test_who_evicts_says_where_it_cannot_run(name: str) -> None:
     with pytest.raises(Unsuited, match="it needs a machine with evict"):
@@ -84,25 +45,6 @@ def test_who_evicts_says_where_it_cannot_run(name: str) -> None:
 
 
 # --- one order for running and waiting requests ------------------------------------------------------------------
-
-
-def test_a_higher_rank_takes_what_it_needs() -> None:
-    """A (4 + 3) runs as B (2 + 1) comes. Rank_I: B first; A's next token finds 6 of 6 held, and A evicts itself."""
-    given = instance(6, request("A", 4, 3), request("B", 2, 1, 1))
-    by_prompt, by_arrival = (trace_policy(given, get_policy(name)) for name in ("rank-i", "rank-org"))
-    assert [(b.work, b.drop) for b in by_prompt.schedule.batches[1:3]] == [({"B": 2}, {"A": 4}), ({"A": 5}, {})]
-    assert completions(by_prompt) == {"A": 4, "B": 2}
-    assert completions(by_arrival) == {"A": 3, "B": 4}
-    assert completions(trace_policy(given, get_policy("rank-o"))) == {"A": 4, "B": 2}  # an output of 1 before 3
-
-
-def test_who_comes_later_is_evicted_only_if_that_makes_room() -> None:
-    """Rank_I: A takes 3 of 8; B (4) lacks 4 beside C, which holds 5 and comes last: C goes."""
-    enough = instance(8, request("A", 2, 4), request("C", 5, 3), request("B", 4, 2, 1))
-    assert moves(enough, "rank-i", 2) == [({"A": 2, "C": 5}, {}), ({"A": 1, "B": 4}, {"C": 5})]
-    # Rank_O: A takes 6 of 9; B (5) lacks 4 beside C, which holds 2: C stays, until A needs its memory
-    too_little = instance(9, request("A", 5, 3), request("C", 2, 6), request("B", 5, 4, 1))
-    assert moves(too_little, "rank-o", 3) == [({"A": 5, "C": 2}, {}), ({"A": 1, "C": 1}, {}), ({"A": 1}, {"C": 3})]
 
 
 @pytest.mark.parametrize("name", ["rank-org-as-released", "rank-o-as-released"])
@@ -122,55 +64,7 @@ def test_a_rank_as_released_does_not_ask_all_that_wait(name: str, monkeypatch: p
     assert asked[0] < 3 * len(made.schedule.batches)
 
 
-def test_a_rank_as_released_drops_nothing_in_vain() -> None:
-    """B keeps 4 of 6 in its call, from 1 to 10, and A (4) does not fit: C, which comes after it, goes on alone."""
-    first = Segment(decode=1, call=Call(duration=9, handling="preserve"))
-    b = Request(id="B", prompt=4, segments=(first, Segment(decode=1)))
-    given = instance(6, b, request("A", 4, 1, 1), request("C", 1, 2, 2))
-    assert moves(given, "rank-org-as-released", 3) == [({"B": 4}, {}), ({"C": 1}, {}), ({"C": 1}, {})]
-
-
-def test_srpt_on_one_machine() -> None:
-    """A has 4 of 5 tokens left as B comes with 2: B goes first. A third with 3 comes when A has 4, and goes before."""
-    given = instance(None, request("A", 1, 5), request("B", 1, 2, 1), request("C", 1, 3, 2), batch_requests=1)
-    assert completions(trace_policy(given, get_policy("srpt"))) == {"B": 3, "C": 6, "A": 10}
-
-
-# --- Section 6 ---------------------------------------------------------------------------------------------------
-
-
-def test_infermax_evicts_the_shortest() -> None:
-    """A (2) and B (5) decode once, to 9 of 9: then B, the longer, decodes, and A is dropped; Sarathi drops B."""
-    given = instance(9, request("A", 2, 4), request("B", 5, 4))
-    for name, work, drop in (("infermax", "B", {"A": 3}), ("sarathi-c", "A", {"B": 6})):
-        batch = trace_policy(given, get_policy(name)).expanded().batches[2]
-        assert (batch.work, batch.drop) == ({work: 1}, drop)
-
-
-def test_the_histogram_reserves_the_mean_of_its_bucket() -> None:
-    """R1 (4 + 3 - 1 = 6) is done at 3. Prompts of 4 to 7 share its bucket: R2 and R3 (5) are taken to end with 6."""
-    requests = request("R1", 4, 3), request("R2", 5, 2, 3), request("R3", 5, 2, 3)
-    assert works(instance(11, *requests), "infermax", 5)[3:] == [{"R2": 5, "R3": 5}, {"R2": 1}]
-    assert works(instance(11, *requests), "infermax-histogram", 6)[3:] == [{"R2": 5}, {"R2": 1}, {"R3": 5}]
-    assert works(instance(12, *requests), "infermax-histogram", 4)[3:] == [{"R2": 5, "R3": 5}]
-    other = request("R1", 4, 3), request("R2", 8, 2, 3), request("R3", 8, 2, 3)  # 8 has four digits: nothing is known
-    assert works(instance(17, *other), "infermax-histogram", 4)[3:] == [{"R2": 8, "R3": 8}]
-
-
 # --- references --------------------------------------------------------------------------------------------------
-
-
-def test_mc_sf_starts_as_soon_as_no_end_overflows() -> None:
-    """Both hold 2, 3, 4. Together 8 > 7 at the ends; one batch apart 4 + 3, and nothing happens in between."""
-    given = instance(7, request("A", 2, 3), request("B", 2, 3))
-    assert completions(trace_policy(given, get_policy("mc-sf"))) == {"A": 3, "B": 4}
-
-
-def test_the_areas_order_differently() -> None:
-    """Areas: A 1 x 4 + 6 = 10, B 8 x 2 + 1 = 17. B is the shorter. In 10, A (1, 2) beside B (8, 9) is 11 at once."""
-    given = instance(10, request("A", 1, 4), request("B", 8, 2))
-    assert completions(trace_policy(given, get_policy("mc-sf"))) == {"A": 5, "B": 2}
-    assert completions(trace_policy(given, get_policy("memory-area"))) == {"A": 4, "B": 6}
 
 
 def mc_sf_by_definition(given: Instance) -> dict[str, int]:

@@ -7,7 +7,7 @@ from fractions import Fraction
 import pytest
 from pydantic import ValidationError
 
-from heuristics import POLICIES, Plan, Unsuited, View, get_policy, run_policy, trace_policy
+from heuristics import POLICIES, Plan, View, get_policy, run_policy, trace_policy
 from heuristics.policies.sglang import SGLang
 from kvcore import Call, Instance, Machine, Request, Segment, verify_schedule
 from kvcore.instance import Coarsening
@@ -36,57 +36,7 @@ def test_in_a_coarse_instance_the_4096_tokens_are_blocks() -> None:
     assert moves(fine.replace(coarsening=grid), "sglang", 1) == [({"A": 1, "B": 1}, {})]
 
 
-# --- vLLM V1 -----------------------------------------------------------------------------------------------------
-
-
-def test_the_gate_asks_for_the_whole_prompt() -> None:
-    """C = 4, M = 10: A holds 5 after its first decode; B (6) finds 5 free, and room for its first chunk of 3."""
-    given = serving(10, request("A", 4, 3), request("B", 6, 1, 1), batch_tokens=4)
-    assert moves(given, "vllm-v1", 3) == [({"A": 4}, {}), ({"A": 1}, {}), ({"A": 1}, {})]
-    assert moves(given, "vllm-v1-first-chunk", 3) == [({"A": 4}, {}), ({"A": 1, "B": 3}, {}), ({"A": 1}, {"B": 3})]
-
-
-def test_the_last_admitted_is_preempted_to_the_front_and_none_is_admitted() -> None:
-    """M = 8: A and B hold 4 each; A's token takes B's memory. C (1) waits behind B, which needs 5 of the 3 left."""
-    given = serving(8, request("A", 4, 3), request("B", 4, 3), request("C", 1, 1, 1))
-    assert moves(given, "vllm-v1") == [
-        ({"A": 4, "B": 4}, {}), ({"A": 1}, {"B": 4}), ({"A": 1}, {}), ({"B": 5, "C": 1}, {}), ({"B": 1}, {}),
-    ]  # fmt: skip
-
-
-def test_freed_blocks_are_found_again_where_nobody_took_them() -> None:
-    """A calls with 4 tokens of KV. B, meanwhile, takes the memory of 2: in part, or of all where KV goes whole."""
-    a = Request(id="A", prompt=4, segments=(Segment(decode=1, call=Call(duration=2, returns=1)), Segment(decode=1)))
-    given = serving(8, a, request("B", 6, 1, 1), partial=True)
-    assert moves(given, "vllm-v1") == [({"A": 4}, {}), ({"B": 6}, {"A": 4}), ({"A": 6}, {})]
-    assert moves(given, "vllm-v1-cached") == [({"A": 4}, {}), ({"B": 6}, {"A": 2}), ({"A": 4}, {})]
-    whole = given.replace(machine=given.machine.replace(partial=False))
-    assert moves(whole, "vllm-v1-cached") == [({"A": 4}, {}), ({"B": 6}, {"A": 4}), ({"A": 6}, {})]
-
-
-def test_priority_preempts_the_least_weight_wherever_it_runs() -> None:
-    """A (weight 1) and B (weight 2) hold 4 of 8: A cannot go on, and goes itself; B takes its memory in that batch."""
-    given = serving(8, request("A", 4, 3), request("B", 4, 3, weight=2))
-    assert moves(given, "vllm-v1", 2)[1] == ({"A": 1}, {"B": 4})
-    assert moves(given, "vllm-v1-priority", 2)[1] == ({"B": 1}, {"A": 4})
-    queue = serving(None, request("A", 1, 9), request("B", 1, 1), request("C", 1, 1, weight=2), batch_requests=2)
-    assert set(moves(queue, "vllm-v1-priority")[0][0]) == {"C", "A"}
-
-
 # --- SGLang ------------------------------------------------------------------------------------------------------
-
-
-def test_a_prefill_runs_alone_and_before_decodes() -> None:
-    given = serving(None, request("A", 3, 3), request("B", 4, 2, 1))
-    assert moves(given, "sglang") == [({"A": 3}, {}), ({"B": 4}, {}), ({"A": 1, "B": 1}, {}), ({"A": 1}, {})]
-
-
-@pytest.mark.parametrize(("memory", "joins"), [(19, False), (20, True)])
-def test_admission_leaves_a_share_of_the_limits(memory: int, joins: bool) -> None:
-    """A runs with 4 of 10 tokens of KV, 9 left of its limit: B needs 4 + 5 + 1 < free 16 - 0.7 x 9, so 20 in all."""
-    a, b = request("A", 4, 9, max_new=10), request("B", 4, 5, 1, max_new=5)
-    work, _ = moves(serving(memory + 1, a, b), "sglang")[1]
-    assert (work == {"B": 4}) is joins
 
 
 def test_the_fewest_outputs_are_retracted_and_the_ratio_follows() -> None:
@@ -126,33 +76,6 @@ def test_the_ratio_falls_with_each_decode_repeated_or_not(compress: bool) -> Non
     assert policy.seen == pytest.approx(0.7 - 399 * (0.7 - 0.098) / 600)
     policy.lower(10**6)
     assert policy.ratio == pytest.approx(0.098)
-
-
-# --- TensorRT-LLM ------------------------------------------------------------------------------------------------
-
-
-def test_no_evict_reserves_prompt_and_limit() -> None:
-    """A may end with 4 + 6 tokens, B with 4 + 4: both start in 18, and only A in 17."""
-    requests = request("A", 4, 2, max_new=6), request("B", 4, 2, max_new=4)
-    assert moves(serving(18, *requests), "trtllm-no-evict")[0][0] == {"A": 4, "B": 4}
-    assert moves(serving(17, *requests), "trtllm-no-evict")[0][0] == {"A": 4}
-    fixed = serving(17, *requests, evict=False)
-    assert moves(fixed, "trtllm-no-evict")[0][0] == {"A": 4}
-    with pytest.raises(Unsuited, match="it needs a machine with evict"):
-        run_policy(fixed, get_policy("trtllm-max-utilization"))
-
-
-def test_max_utilization_pauses_the_last_started_and_keeps_its_place() -> None:
-    """M = 8: A and B hold 4 each; A's token pauses B, which waits before C, and comes back whole when A is done."""
-    given = serving(8, request("A", 4, 3), request("B", 4, 3), request("C", 3, 1, 1))
-    assert moves(given, "trtllm-max-utilization") == [
-        ({"A": 4, "B": 4}, {}), ({"A": 1}, {"B": 4}), ({"A": 1}, {}), ({"B": 5, "C": 3}, {}), ({"B": 1}, {}),
-    ]  # fmt: skip
-
-
-def test_chunks_end_at_a_block() -> None:
-    given = serving(None, request("A", 10, 1), batch_tokens=6, block=4)
-    assert [work for work, _ in moves(given, "trtllm-no-evict")] == [{"A": 4}, {"A": 6}]
 
 
 # --- the output limit --------------------------------------------------------------------------------------------

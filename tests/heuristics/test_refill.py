@@ -1,25 +1,10 @@
 """Refills beside what runs: by hand."""
 
 from heuristics import get_policy, trace_policy
-from kvcore import Cost
 from tests.support.build import instance, request
-from tests.support.served import served, work
 
-UNIT = Cost.unit()
 LONG, SHORT = 20, 5
 """Ticks of a call: more, and less, than 1.5 times the 7 in which both contexts are processed again."""
-
-
-def test_who_waits_processes_what_fits_beside_the_first():
-    """The first holds 6 at its end, so that 2 of 8 tokens are free: the second has two tokens then, and lacks three."""
-    trace = served("refill", (0, 4, 3), (0, 5, 3), memory=8, batch_tokens=2, evict=True, cost=UNIT)
-    both = [{"R0": 2}, {"R0": 2}, {"R0": 1, "R1": 1}, {"R0": 1, "R1": 1}]
-    assert work(trace) == [*both, {"R1": 2}, {"R1": 1}, {"R1": 1}, {"R1": 1}]
-
-
-def test_what_is_left_free_is_what_the_first_still_grows_by():
-    trace = served("refill", (0, 4, 3), (0, 5, 3), memory=7, batch_tokens=2, evict=True, cost=UNIT)
-    assert work(trace)[:5] == [{"R0": 2}, {"R0": 2}, {"R0": 1, "R1": 1}, {"R0": 1}, {"R1": 2}]
 
 
 def calls(duration):

@@ -64,26 +64,12 @@ def test_the_papers_rules_do_something_else() -> None:
 # --- the tiny instances that show each difference ----------------------------------------------------------------
 
 
-def test_1_the_released_chunk_counts_decodes() -> None:
-    """A decodes as B comes with 1,024 tokens."""
-    given = serving(None, request("A", 8, 4), request("B", 1024, 1, 1))
-    assert moves(given, "sarathi-serve")[1][0] == {"A": 1, "B": 511}
-    assert moves(given, "sarathi")[1][0] == {"A": 1, "B": 512}
-
-
 def test_2_released_mars_runs_first_come_first_served_whatever_the_phase() -> None:
     """A comes back with 900 tokens as B decodes: they take the whole batch, and B stalls."""
     a = build.request("A", 8, (1, 1, 900, "preserve"), 1)
     given = serving(None, a, request("B", 8, 9), batch_tokens=384)
     assert {"A": 384} in [work for work, _ in moves(given, "mars-as-released")]
     assert {"A": 383, "B": 1} in [work for work, _ in moves(given, "mars")]
-
-
-def test_3_the_released_ranking_evicts_for_what_does_not_fit() -> None:
-    """Rank_O: A takes 6 of 9; B (5) lacks 4 beside C, which holds 2 and comes last."""
-    given = serving(9, request("A", 5, 3), request("C", 2, 6), request("B", 5, 4, 1))
-    assert moves(given, "rank-o")[1] == ({"A": 1, "C": 1}, {})
-    assert moves(given, "rank-o-as-released")[1] == ({"A": 1}, {"C": 2})
 
 
 def test_4_nothing_is_admitted_while_a_swapped_request_waits() -> None:
@@ -142,30 +128,3 @@ def test_7_a_full_host_preserves(name: str) -> None:
     given = serving(100, build.request("A", 60, (1, 5, 0, "free"), 1), host_memory=10)
     [executed] = trace_policy(given, get_policy(name)).requests
     assert executed.calls[0].handling == "preserve"
-
-
-@pytest.mark.parametrize("name", ["sarathi-serve", "vllm", "vllm-vidur"])
-def test_8_a_released_decode_needs_a_free_block(name: str) -> None:
-    """Blocks of 4, 8 in all: A holds one, with room for its next token, and B the other: the last comer goes."""
-    given = serving(8, request("A", 2, 3), request("B", 2, 3), block=4)
-    assert moves(given, "sarathi")[1] == ({"A": 1, "B": 1}, {})
-    assert moves(given, name)[1] == ({"A": 1}, {"B": 2})
-
-
-def test_8_the_last_comer_is_evicted_though_its_prefill_was_cut() -> None:
-    """M = 13, C = 4: B has 8 reserved as A needs its sixth token."""
-    given = serving(13, request("A", 4, 6), request("B", 8, 1, 1), batch_tokens=4)
-    assert moves(given, "sarathi-serve")[1:4] == [({"A": 1, "B": 3}, {}), ({"A": 1}, {"B": 3}), ({"A": 1}, {})]
-
-
-@pytest.mark.parametrize("name", ["sarathi-serve", "vllm", "vllm-vidur"])
-def test_8_a_decode_with_room_in_its_block_needs_a_free_one_once_others_have_grown(name: str) -> None:
-    """Blocks of 4, 5 in all: A and B take the two that are free; C, which has room, is the last comer."""
-    given = serving(20, request("A", 4, 3), request("B", 4, 3), request("C", 2, 3), block=4)
-    assert moves(given, name)[1] == ({"A": 1, "B": 1}, {"C": 2})
-
-
-def test_9_a_last_chunk_of_one_token_is_a_decode_here() -> None:
-    """The phase is what the model says (docs/semantics.md): beside A's decode, B's last token takes none of P."""
-    given = serving(None, request("A", 1, 4), request("B", 4, 1, 1), prefill_tokens=3)
-    assert [work for work, _ in moves(given, "sarathi")][1:3] == [{"A": 1, "B": 3}, {"A": 1, "B": 1}]

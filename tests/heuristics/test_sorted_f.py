@@ -9,20 +9,9 @@ from itertools import combinations
 
 import pytest
 
-from heuristics import get_policy, trace_policy
 from heuristics.policies import sorted_f
 from heuristics.policies.sorted_f import least_f
-from hypotheses.small_instances import plain
-from kvcore.metrics import completions
 from tests.support.few import few
-
-
-def test_many_small_ones_go_before_a_short_large_one() -> None:
-    """M = 8: R1 (8, 1) alone has F = 1, R2 to R4 (1, 2) together 6 / 9: they hold 2 each at their end. R1 follows."""
-    given = plain([(8, 1), (1, 2), (1, 2), (1, 2)], 8)
-    ends = completions(trace_policy(given, get_policy("sorted-f")))
-    assert ends == {"R1": 3, "R2": 2, "R3": 2, "R4": 2}
-    assert completions(trace_policy(given, get_policy("mc-sf"))) == {"R1": 1, "R2": 3, "R3": 3, "R4": 3}
 
 
 def least_by_definition(outputs: list[int], held: list[int], memory: int) -> tuple[Fraction, int]:
@@ -64,9 +53,3 @@ def test_few_sets_are_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
     outputs = sorted((draw.randint(100, 900) for _ in range(60)), reverse=True)
     assert len(least_f(outputs, [draw.randint(100, 4000) for _ in outputs], 60_000)) == 32
     assert looked[0] < 5_000
-
-
-def test_the_next_set_is_chosen_when_the_first_has_started() -> None:
-    """M = 6. Sets: R1 and R2 (F = 2 / 4), R4 (2) before R3 (5); R5 is there when R4 starts, and makes the third (1)."""
-    given = plain([(2, 1), (2, 1), (2, 5), (5, 2), (1, 1, 1)], 6)
-    assert completions(trace_policy(given, get_policy("sorted-f"))) == {"R1": 1, "R2": 1, "R4": 3, "R5": 2, "R3": 8}

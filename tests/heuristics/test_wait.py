@@ -8,17 +8,6 @@ from heuristics import Unsuited, get_policy, run_policy
 from tests.heuristics.test_policies_today import moves, request, serving
 
 
-def test_a_type_is_in_a_batch_once_two_new_ones_wait() -> None:
-    """A waits for B, and both sit out until C and D have come. E, of another type, is alone until the last has come."""
-    first = request("A", 2, 4), request("B", 2, 4, 2), request("E", 1, 1, 3), request("C", 2, 4, 4)
-    given = serving(48, *first, request("D", 2, 4, 5), request("F", 9, 1, 6), evict=False)
-    assert moves(given, "wait:2,6") == [
-        ({"A": 2, "B": 2}, {}), ({"A": 1, "B": 1, "C": 2, "D": 2}, {}),
-        ({"A": 1, "B": 1, "C": 1, "D": 1, "E": 1, "F": 9}, {}), ({"A": 1, "B": 1, "C": 1, "D": 1}, {}),
-        ({"C": 1, "D": 1}, {}),
-    ]  # fmt: skip
-
-
 @pytest.mark.parametrize(
     ("limit", "message"),
     [

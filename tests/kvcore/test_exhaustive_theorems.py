@@ -2,7 +2,7 @@
 
 What is not here because it is false: an earlier arrival can raise every flow time (the baseline moves), and fewer
 returned tokens, or keeping KV instead of dropping it, can make the best schedule slower (see
-`test_more_to_compute_can_be_faster`).
+`SOLVED` of `test_exhaustive.py`).
 """
 
 from fractions import Fraction

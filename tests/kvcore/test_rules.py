@@ -21,23 +21,11 @@ from kvcore import (
     rules,
     verify_schedule,
 )
-from tests.support.build import batch, instance, request, schedule
+from tests.support.build import MOVES, batch, batches_of, instance, request, schedule
 from tests.support.second_referee import Outcome, Refusal, execute
 
 Row = tuple[dict[str, object], str, object]
 """What the machine has, a schedule, and what is said of it: None, handlings, or `rule batch request [words]`."""
-MOVES = {"-": "drop", ">": "swap_out", "<": "swap_in"}
-
-
-def batches(text: str) -> list[Batch]:
-    """Read batches, with `|` between them: start, then work `A2`, drops `-A2`, swaps out `>A2` and in `<A2`."""
-    made = []
-    for part in filter(None, map(str.split, text.split("|"))):
-        given: dict[str, dict[str, int]] = {name: {} for name in ("work", *MOVES.values())}
-        for move, id, tokens in (re.fullmatch(r"([-<>]?)([A-Z])(-?\d+)", item).groups() for item in part[1:]):
-            given[MOVES.get(move, "work")][id] = int(tokens)
-        made.append(Batch(start=int(part[0]), **given))
-    return made
 
 
 def passes(instance: Instance, *batches: Batch) -> Trace:
@@ -226,8 +214,8 @@ CASES: dict[str, tuple[list[Request], list[Row]]] = {
             ("-A3 A4", None), ("-A2 A3", None), ("-A1 <A1 A2", None), ("-A4 A4", "10 2 A"),
             ("-A1 <A2 A2", "10 2 A"))]),
     "R10: only requests that hold KV are moved": ([a(1, 1), b(1, 1)], [
-        (BOTH, "0 A1 | 1 B1", None), *((BOTH, f"0 {move}B1 A1 | 1 B1", "10 0 B") for move in MOVES)]),
-    "R10: an unknown request": ([a(1, 1)], [(EVICT, f"0 {what}X1 A1", "10 0 X") for what in ("", *MOVES)]),
+        (BOTH, "0 A1 | 1 B1", None), *((BOTH, f"0 {move}B1 A1 | 1 B1", "10 0 B") for move in "-<>")]),
+    "R10: an unknown request": ([a(1, 1)], [(EVICT, f"0 {what}X1 A1", "10 0 X") for what in MOVES]),
     "R10: a batch has work or a transfer": ([a(2, 2)], [
         (EVICT, "0 A2 | 1 >A2 | 2 <A2 | 3 A1", None), (EVICT, "0 | 1 A2 | 2 A1", "10 0 -"),
         (EVICT, "0 A2 | 1 -A2 | 2 A3", "10 1 -")]),
@@ -246,7 +234,7 @@ CASES: dict[str, tuple[list[Request], list[Row]]] = {
 def test_a_clause(clause: str) -> None:
     requests, rows = CASES[clause]
     for machine, text, said in rows:
-        made, steps = instance(*requests, **machine), batches(text)
+        made, steps = instance(*requests, **machine), batches_of(text)
         if said is None or not said[0].isdigit():
             trace = passes(made, *steps)
             assert said is None or handlings(trace) == {"A/1": said}

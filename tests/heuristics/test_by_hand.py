@@ -1,0 +1,341 @@
+"""Policies on instances that a reader schedules by hand: batch by batch, or who is done when.
+
+Requests: `id prompt decode.. [@arrival] [w weight] [n max_new] [ttft, latency or tpot of its SLO]`; a decode that ends
+with a call is `decode/duration+returns` and the first letter of a handling (free, if none). Of each policy the first
+batches, with work `A2`, drops `-A2`, swaps out `>A2` and in `<A2`, perhaps `start:`, or `*` for any; with `.` at the
+end they are all. Or completions, `A=4 B=7`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from heuristics import get_policy, trace_policy
+from kvcore import Batch, Cost, CostFunction, Instance, Machine
+from kvcore.metrics import completions
+from tests.support.build import moves_of, requests_of
+
+Row = tuple[str, dict[str, Any], dict[str, str]]
+ROOFLINE = ({"busy": 8, "decode_kv": 1}, {"tokens": 2})
+"""Weights of 8 ticks and the KV that is read, beside 2 ticks a token."""
+TOKENS = ({"busy": 2, "tokens": 1},)
+TICKS = ({"tokens": 1},)
+HINGED = ({"busy": 8, "tokens_above": {"knee": 3, "coefficient": 5}},)
+CUT = ({"tokens_above": {"knee": 2, "coefficient": 1}, "prefill_kv": 1},)
+TABLE_1 = "A 3 3; B 4 2 @1; C 3 2 @1"
+
+HAND: dict[str, Row] = {
+    # --- vLLM V1
+    # A holds 5 after its first decode; B (6) finds 5 free, and room for its first chunk of 3
+    "vllm-v1: the gate asks for the whole prompt": (
+        "A 4 3; B 6 1 @1", {"memory": 10, "batch_tokens": 4},
+        {"vllm-v1": "A4 | A1 | A1", "vllm-v1-first-chunk": "A4 | A1 B3 | A1 -B3"}),
+    # A and B hold 4 each; A's token takes B's memory. C (1) waits behind B, which needs 5 of the 3 left
+    "vllm-v1: the last admitted is preempted to the front, and none is admitted": (
+        "A 4 3; B 4 3; C 1 1 @1", {"memory": 8}, {"vllm-v1": "A4 B4 | A1 -B4 | A1 | B5 C1 | B1."}),
+    # A calls with 4 tokens of KV. B, meanwhile, takes the memory of 2: in part, or of all where KV goes whole
+    "vllm-v1: freed blocks are found again where nobody took them": (
+        "A 4 1/2+1 1; B 6 1 @1", {"memory": 8, "partial": True},
+        {"vllm-v1": "A4 | B6 -A4 | A6.", "vllm-v1-cached": "A4 | B6 -A2 | A4."}),
+    "vllm-v1: freed blocks go whole": (
+        "A 4 1/2+1 1; B 6 1 @1", {"memory": 8}, {"vllm-v1-cached": "A4 | B6 -A4 | A6."}),
+    # A (weight 1) and B (weight 2) hold 4 of 8: A cannot go on, and goes itself; B takes its memory in that batch
+    "vllm-v1: priority preempts the least weight wherever it runs": (
+        "A 4 3; B 4 3 w2", {"memory": 8}, {"vllm-v1": "* | A1 -B4", "vllm-v1-priority": "* | B1 -A4"}),
+    "vllm-v1: priority admits by weight": (
+        "A 1 9; B 1 1; C 1 1 w2", {"batch_requests": 2}, {"vllm-v1-priority": "C1 A1"}),
+    # C holds 7 in front of A, needs one of no blocks, and goes. A works on; B is not admitted since
+    "vllm-v1: one that preempts itself lets those after it go on": (
+        "A 3 3 @1 w2; B 2 1 @2 w2; C 5 4", {"memory": 10, "batch_tokens": 2, "batch_requests": 2},
+        {"vllm-v1-priority": "C2 | C2 | A1 C1 | A1 C1 | A1 C1 | A1 -C7",
+         "vllm-v1-priority-0.32": "C2 | C2 | A1 C1 | A1 C1 | A1 C1 | A1 B1 -C7"}),
+    # C (3) is preempted with a token of KV, then A ends: B takes that token all the same; C comes back with 3 missing
+    "vllm-v1: what an ended request leaves is taken after what was freed before": (
+        "B 6 5; A 1 2 @3; C 3 3 @3", {"memory": 12, "batch_tokens": 3, "partial": True},
+        {"vllm-v1-cached": "* | * | * | * | B1 A1 | B1 -C1 | C3"}),
+    # a fifth of 10 blocks (a null block counts) stays free as B joins A
+    "vllm-v1: settings": ("A 4 2; B 4 2", {"memory": 9}, {
+        "vllm-v1": "A4 B4", "vllm-v1:max_num_seqs=1": "A4", "vllm-v1:long_prefill_token_threshold=3": "A3 B3",
+        "vllm-v1:threshold=3,seqs=1": "A3", "vllm-v1:watermark=0.2": "A4"}),
+    "vllm-v1: a lone request has no threshold": ("A 4 2", {"memory": 9}, {
+        f"vllm-v1{more}": "A4" for more in ("", ":long_prefill_token_threshold=3", ":threshold=3,seqs=1",
+                                            ":watermark=0.2")}),
+    # A prefills in batch 0, so B, which comes in it, is held until batch 3; with C left behind, the next is not
+    "vllm-v1: prefills are batches apart": (
+        "A 2 9; B 2 9 @1; C 2 9 @1", {"batch_tokens": 3},
+        {"vllm-v1:prefill_schedule_interval=3": "A2 | A1 | A1 | A1 B2 | A1 B1 C1"}),
+    # after five batches both hold 10 of 20. B decodes, so A's last prompt token is held, and B preempts itself. Nobody
+    # decodes then: A goes on. B, alone, prefills its 11 tokens at once; with caching it lost only the one that A took
+    "vllm-v1: after a step that only preempts prefills are held anew": (
+        "A 11 1; B 10 2", {"memory": 20, "batch_tokens": 40, "batch_requests": 2, "partial": True}, {
+            f"{name}:threshold=2,prefill_schedule_interval=2": " | ".join(["A2 B2"] * 5) + f" | A1 -B{lost} | B{again}."
+            for name, lost, again in (("vllm-v1", 10, 11), ("vllm-v1-priority", 10, 11), ("vllm-v1-async", 10, 11),
+                                      ("vllm-v1-cached", 1, 2))}),
+    # A frees 3 tokens, then B 5. C (9) takes all of A and the end of B, which comes back to the other 3. C ends;
+    # in vLLM A takes the other 3 of B first, as they were freed before the 9 of C
+    "cached: the longest freed goes first from its end": (
+        "A 3 1/20 1; B 4 2/30 1; C 9 1 @2", {"memory": 12, "partial": True}, {
+            "vllm-v1-cached": "A3 B4 | B1 | C9 -A3 -B2 | A4 -B3 | B6.",
+            "trtllm-max-utilization-cached": "A3 B4 | B1 | C9 -A3 -B2 | A4 | B3."}),
+    # of 6 tokens in blocks of 4, vLLM and SGLang find 4; TensorRT-LLM, which reuses blocks in part, all
+    "cached: an incomplete block is not found again": (
+        "A 6 1/2+1 1", {"memory": 40, "block": 4, "partial": True}, {
+            "vllm-v1-cached": "A6 | A4 -A2.", "sglang-cached": "A6 | A4 -A2.", "trtllm-no-evict-cached": "A6 | A2."}),
+    # --- SGLang
+    "sglang: a prefill runs alone and before decodes": ("A 3 3; B 4 2 @1", {}, {"sglang": "A3 | B4 | A1 B1 | A1."}),
+    # A runs with 4 of 10 tokens of KV, 9 left of its limit: B needs 4 + 5 + 1 < free 16 - 0.7 x 9, so 20 in all
+    **{f"sglang: admission leaves a share of the limits, M = {memory}": (
+        "A 4 9 n10; B 4 5 @1 n5", {"memory": memory}, {"sglang": f"A4 | {then}"})
+       for memory, then in ((20, "A1"), (21, "B4"))},
+    # A may yet generate 9. B's 4 + 5 + 1 are less than 17 - 0.7 x 9, and not less than 17 - 9
+    "sglang: requests of fixed length keep their whole limits free": (
+        "A 4 9 n10; B 4 5 @1 n5", {"memory": 21}, {"sglang": "* | B4", "sglang:ignore_eos=1": "* | A1"}),
+    # A (3, limit 12) is clipped to 8 - 3 - 1 - 1 = 3; B's 1 + 1 + 1 fit beside 0.7 of it in the 5 left
+    "sglang: the limit is what memory has beside the pages of the prompt": (
+        "A 3 3 n12; B 1 1 n1", {"memory": 8, "prefill_tokens": 16}, {"sglang": "A3 | B1"}),
+    # P = 2: J's second chunk leaves K no token. K is prefilled in the next batch, and not after R has left
+    "sglang: a cut prompt that takes all of a batch does not close the queue": (
+        "R 1 3 n3; J 4 2 @1 n2; K 1 1 @1 n1", {"memory": 11, "prefill_tokens": 2},
+        {"sglang": "R1 | J2 | J2 | K1 | R1 J1"}),
+    # --- TensorRT-LLM
+    # A may end with 4 + 6 tokens, B with 4 + 4: both start in 18, and only A in 17, evict or not
+    **{f"trtllm: no-evict reserves prompt and limit, {machine}": (
+        "A 4 2 n6; B 4 2 n4", machine, {"trtllm-no-evict": first})
+       for machine, first in (
+           ({"memory": 18}, "A4 B4"), ({"memory": 17}, "A4"), ({"memory": 17, "evict": False}, "A4"))},
+    # A and B hold 4 each; A's token pauses B, which waits before C, and comes back whole when A is done
+    "trtllm: max-utilization pauses the last started and keeps its place": (
+        "A 4 3; B 4 3; C 3 1 @1", {"memory": 8}, {"trtllm-max-utilization": "A4 B4 | A1 -B4 | A1 | B5 C3 | B1."}),
+    "trtllm: chunks end at a block": ("A 10 1", {"batch_tokens": 6, "block": 4}, {"trtllm-no-evict": "A4 | A6."}),
+    # --- planned as the batch before starts
+    # B comes in batch 0, as batch 1 is planned already: it is in batch 2
+    "async: what happens in a batch is seen one batch later": ("A 2 4; B 1 1 @1", {}, {
+        "vllm-v1": "A2 | A1 B1 | A1 | A1.", "vllm-v1-async": "A2 | A1 | A1 B1 | A1.",
+        "sglang-overlap": "A2 | A1 | B1 | A1 | A1."}),
+    # B (5) waits for the 5 of A, which ends in batch 1; C decodes on
+    "async: one that ends holds its memory for another batch": ("A 4 2; C 1 4; B 5 1", {"memory": 9}, {
+        "vllm-v1": "* | * | C1 B5 | C1.", "vllm-v1-async": "* | * | C1 | C1 B5."}),
+    # only A's end makes room for B, and no other request runs
+    "async: an empty plan waits for the end of the batch": ("A 2 2 n2; B 3 1 n1", {"memory": 4}, {
+        "vllm-v1-async": "A2 | A1 | B3.", "sglang-overlap": "A2 | A1 | B3."}),
+    # --- where released code differs from papers (docs/fidelity.md)
+    "1: the released chunk counts decodes": (
+        "A 8 4; B 1024 1 @1", {}, {"sarathi-serve": "* | A1 B511", "sarathi": "* | A1 B512"}),
+    # Rank_O: A takes 6 of 9; B (5) lacks 4 beside C, which holds 2 and comes last
+    "3: the released ranking evicts for what does not fit": (
+        "A 5 3; C 2 6; B 5 4 @1", {"memory": 9}, {"rank-o": "* | A1 C1", "rank-o-as-released": "* | A1 -C2"}),
+    # blocks of 4, 8 in all: A holds one, with room for its next token, and B the other: the last comer goes
+    "8: a released decode needs a free block": ("A 2 3; B 2 3", {"memory": 8, "block": 4}, {
+        "sarathi": "* | A1 B1", **dict.fromkeys(("sarathi-serve", "vllm", "vllm-vidur"), "* | A1 -B2")}),
+    # C = 4: B has 8 reserved as A needs its sixth token
+    "8: the last comer is evicted though its prefill was cut": (
+        "A 4 6; B 8 1 @1", {"memory": 13, "batch_tokens": 4}, {"sarathi-serve": "* | A1 B3 | A1 -B3 | A1"}),
+    # blocks of 4, 5 in all: A and B take the two that are free; C, which has room, is the last comer
+    "8: a decode with room in its block needs a free one once others have grown": (
+        "A 4 3; B 4 3; C 2 3", {"memory": 20, "block": 4},
+        dict.fromkeys(("sarathi-serve", "vllm", "vllm-vidur"), "* | A1 B1 -C2")),
+    # the phase is what the model says: beside A's decode, B's last token takes none of P
+    "9: a last chunk of one token is a decode here": (
+        "A 1 4; B 4 1 @1", {"prefill_tokens": 3}, {"sarathi": "* | A1 B3 | A1 B1"}),
+    # --- INFERMAX
+    # Table 1, C = 6: A has prefilled in batch 0; B (4 tokens) and C (3) come at tick 1
+    "table 1": (TABLE_1, {"batch_tokens": 6}, {
+        "vllm": "A3 | B4 | C3 | A1 B1 C1",  # whole prefills, in batches of their own
+        "vllm-hy": "A3 | B4 A1 | C3 A1 B1 | C1",  # and decodes beside them
+        "sarathi-c": "A3 | A1 B4 C1 | A1 B1 C2 | C1",  # C in parts of 1 and 2
+        "sarathi-nocp": "A3 | A1 B4 | A1 B1 C3 | C1",  # C whole: 1 token of 6 was left
+        "sarathi-nohy": "A3 | A1 | A1 | B4 | B1 | C3"}),  # A to its end, then B, then C
+    # both end with 2 + 4 - 1 = 5 tokens; memory is 8, so that vLLM starts both and evicts B at 4 + 4 = 8 tokens
+    "eviction-free reserves what is held at the end": ("A 2 4; B 2 4", {"memory": 8}, {
+        "vllm": "A2 B2 | A1 B1 | A1 B1 | A1 -B4 | B5.", "vllm-ef": "A=4 B=8"}),
+    "eviction-free starts what fits": ("A 2 4; B 2 4", {"memory": 10}, {"vllm-ef": "A=4 B=4"}),
+    # A ends with 2 + 1 + 1 + 3 - 1 = 6 tokens. B, of 2 + 2 - 1 = 3, does not fit beside them in 8 during A's call
+    **{f"a reservation counts while the call preserves, M = {memory}": (
+        "A 2 1/5+1p 3; B 2 2 @1", {"memory": memory}, {"sarathi-ef": done})
+       for memory, done in ((8, "A=9 B=11"), (9, "A=9 B=3"))},
+    # A (4 + 3) runs as B (2 + 1) comes. Rank_I: B first; A's next token finds 6 of 6 held, and A evicts itself
+    "a higher rank takes what it needs": ("A 4 3; B 2 1 @1", {"memory": 6}, {
+        "rank-i": "A4 | B2 -A4 | A5 | A1.", "rank-org": "A=3 B=4", "rank-o": "A=4 B=2"}),
+    # Rank_I: A takes 3 of 8; B (4) lacks 4 beside C, which holds 5 and comes last: C goes
+    "who comes later is evicted if that makes room": (
+        "A 2 4; C 5 3; B 4 2 @1", {"memory": 8}, {"rank-i": "A2 C5 | A1 B4 -C5"}),
+    # Rank_O: A takes 6 of 9; B (5) lacks 4 beside C, which holds 2: C stays, until A needs its memory
+    "and only then": ("A 5 3; C 2 6; B 5 4 @1", {"memory": 9}, {"rank-o": "A5 C2 | A1 C1 | A1 -C3"}),
+    # B keeps 4 of 6 in its call, from 1 to 10, and A (4) does not fit: C, which comes after it, goes on alone
+    "a rank as released drops nothing in vain": (
+        "B 4 1/9p 1; A 4 1 @1; C 1 2 @2", {"memory": 6}, {"rank-org-as-released": "B4 | C1 | C1"}),
+    # A has 4 of 5 tokens left as B comes with 2: B goes first. A third with 3 comes when A has 4, and goes before
+    "srpt on one machine": ("A 1 5; B 1 2 @1; C 1 3 @2", {"batch_requests": 1}, {"srpt": "B=3 C=6 A=10"}),
+    # A (2) and B (5) decode once, to 9 of 9: then B, the longer, decodes, and A is dropped; Sarathi drops B
+    "infermax evicts the shortest": (
+        "A 2 4; B 5 4", {"memory": 9}, {"infermax": "* | * | B1 -A3", "sarathi-c": "* | * | A1 -B6"}),
+    # R (4 + 3 - 1 = 6) is done at 3. Prompts of 4 to 7 share its bucket: S and T (5) are taken to end with 6
+    "the histogram reserves the mean of its bucket": ("R 4 3; S 5 2 @3; T 5 2 @3", {"memory": 11}, {
+        "infermax": "* | * | * | S5 T5 | S1 -T5", "infermax-histogram": "* | * | * | S5 | S1 | T5"}),
+    "the histogram, with room": (
+        "R 4 3; S 5 2 @3; T 5 2 @3", {"memory": 12}, {"infermax-histogram": "* | * | * | S5 T5"}),
+    # 8 has four binary digits: nothing is known
+    "the histogram of another bucket": (
+        "R 4 3; S 8 2 @3; T 8 2 @3", {"memory": 17}, {"infermax-histogram": "* | * | * | S8 T8"}),
+    # both hold 2, 3, 4. Together 8 > 7 at the ends; one batch apart 4 + 3, and nothing happens in between
+    "mc-sf starts as soon as no end overflows": ("A 2 3; B 2 3", {"memory": 7}, {"mc-sf": "A=3 B=4"}),
+    # areas: A 1 x 4 + 6 = 10, B 8 x 2 + 1 = 17. B is the shorter. In 10, A (1, 2) beside B (8, 9) is 11 at once
+    "the areas order differently": (
+        "A 1 4; B 8 2", {"memory": 10}, {"mc-sf": "A=5 B=2", "memory-area": "A=4 B=6"}),
+    # --- Sorted-F
+    # A (8, 1) alone has F = 1, B to D (1, 2) together 6 / 9: they hold 2 each at their end. A follows
+    "many small ones go before a short large one": (
+        "A 8 1; B 1 2; C 1 2; D 1 2", {"memory": 8, "chunked": False, "pause": False, "evict": False},
+        {"sorted-f": "A=3 B=2 C=2 D=2", "mc-sf": "A=1 B=3 C=3 D=3"}),
+    # sets: A and B (F = 2 / 4), D (2) before C (5); E is there when D starts, and makes the third (1)
+    "the next set is chosen when the first has started": (
+        "A 2 1; B 2 1; C 2 5; D 5 2; E 1 1 @1", {"memory": 6, "chunked": False, "pause": False, "evict": False},
+        {"sorted-f": "A=1 B=1 D=3 E=2 C=8"}),
+    # --- SLAI: ticks of a second
+    # A's token at 1 is due again at 9, less 5 batches: at 4. In a memory that is 97 % full, from then on 10 early
+    **{f"a decode waits until it is due, M = {memory}": (
+        "A 8 4 tpot8; B 3000 1 @1 tpot8", {"memory": memory}, {"slai": f"A8 | B512 | B512 | B512 | A1 B511 | {then}"})
+       for memory, then in ((None, "B512"), (3100, "A1 B511"))},
+    # C (5) and D (4) come together; there is room, or a place, for one beside A
+    **{f"the shortest prompt is admitted first, {machine}": (
+        "A 4 2; C 5 1 @1; D 4 1 @1", machine, {"slai": "A4 | A1 D4 | C5."})
+       for machine in ({"memory": 9, "batch_requests": 9}, {"memory": 40, "batch_requests": 2})},
+    # B holds or has reserved 8, A needs its sixth token. B finds room again when A is done
+    "a decode evicts the prefill that was cut": (
+        "A 4 6; B 8 1 @1", {"memory": 13, "batch_tokens": 4},
+        {"slai": "A4 | A1 B3 | A1 -B3 | A1 | A1 | A1 | B4 | B4."}),
+    # M = 8 is full when A, which was due first, needs its next token
+    "a decode that lacks a block evicts itself": (
+        "A 3 4; B 3 4", {"memory": 8}, {"slai": "A3 B3 | A1 B1 | B1 -A4 | B1 | A5 | A1."}),
+    # --- WAIT
+    # A waits for B, and both sit out until C and D have come. E, of another type, is alone until the last has come
+    "a type is in a batch once two new ones wait": (
+        "A 2 4; B 2 4 @2; E 1 1 @3; C 2 4 @4; D 2 4 @5; F 9 1 @6", {"memory": 48, "evict": False},
+        {"wait:2,6": "A2 B2 | A1 B1 C2 D2 | A1 B1 C1 D1 E1 F9 | A1 B1 C1 D1 | C1 D1."}),
+    # --- refills beside what runs
+    # the first holds 6 at its end, so that 2 of 8 tokens are free: the second has two tokens then, and lacks three
+    "who waits processes what fits beside the first": (
+        "A 4 3; B 5 3", {"memory": 8, "batch_tokens": 2},
+        {"refill": "A2 | A2 | A1 B1 | A1 B1 | B2 | B1 | B1 | B1."}),
+    "what is left free is what the first still grows by": (
+        "A 4 3; B 5 3", {"memory": 7, "batch_tokens": 2}, {"refill": "A2 | A2 | A1 B1 | A1 | B2"}),
+    # --- the deadline rule
+    # 0.7 times 4 ticks are less than a batch of one, which takes 3; at the end all are as late as each other
+    "the latest to end goes first with the next that waits": (
+        "A 1 1; B 1 1; C 1 4", {"memory": 99, "cost": TOKENS}, {"deadline:token=4": "A1 C1 | C1 | C1 | B1 | C1."}),
+    "a far target makes batches long": (
+        "A 1 1; B 1 1; C 1 3", {"memory": 99, "cost": TOKENS}, {"deadline:flow=1000,token=1": "A1 B1 C1 | C1 | C1."}),
+    # four tokens for the weights; the longer of two first; beside its decode (8 + 4 ticks) go five tokens
+    "up to the knee all decode and prefill goes by the latest end": (
+        "A 6 1; B 4 3", {"memory": 99, "cost": ROOFLINE}, {"deadline:token=50": "B4 | B1 A5 | B1 A1."}),
+    "without memory for both the earlier end waits": (
+        "A 5 3; B 5 5", {"memory": 9, "cost": TOKENS}, {"deadline": "B5 | B1 | B1 | B1 | B1 | A5 | A1 | A1."}),
+    # A keeps 2 of 3 during its call, from 4 to 14; B (2), which comes at 5, waits for its end
+    "none of those that wait fits": (
+        "A 2 1/10p 1; B 2 1 @5", {"memory": 3, "cost": TOKENS}, {"deadline": "0:A2 | 14:A1 | 17:B2."}),
+    # --- first tokens before all else
+    # of prompts of 1, 1 and 9: two tokens in 4 ticks are better than one in 3, or three in 13
+    "the shortest prompts go first and alone": (
+        "A 9 1; B 1 2; C 1 1", {"memory": 99, "cost": TOKENS}, {"first-tokens": "B1 C1 | A9 | B1."}),
+    "what decodes is evicted for a first token": (
+        "A 3 4; B 8 1 @6", {"memory": 8, "cost": TOKENS}, {"first-tokens": "A3 | A1 | 8:B8 -A4 | 18:A5 | A1."}),
+    # it counts as a decode, but B does not evict A for it, which would go on for ever; then B does
+    "the last token of a prompt comes before what waits": (
+        "A 2 2; B 5 1", {"memory": 6, "block": 3, "batch_tokens": 1, "cost": TOKENS},
+        {"first-tokens": "A1 | A1 | B1 -A2 | B1 | B1 | B1 | B1 | A1 | A1 | A1."}),
+    # --- the knee
+    # four tokens for the weights; beside A's decode at 4 the batch lasts 8 + 4: 12 / 2 tokens, so five of B. The last
+    # token of B counts as a decode, which reads 10
+    "prefill lasts as long as the weights and the KV": (
+        "A 4 3; B 11 1", {"memory": 99, "cost": ROOFLINE}, {"knee": "0:A4 | 8:A1 B5 | 20:A1 B5 | 33:B1."}),
+    "a prefill that ends leaves the rest to the next": (
+        "A 1 1; B 2 1; C 9 1", {"memory": 99, "cost": ROOFLINE}, {"knee": "A1 B2 C1"}),
+    "a hinge is a knee too": ("A 7 1", {"memory": 99, "cost": HINGED}, {"knee": "A3 | A3 | A1."}),
+    "one linear function has no knee": (
+        "A 7 1; B 9 1", {"memory": 99, "cost": ({"busy": 8, "tokens": 2}, {"swap_out_tokens": 3})}, {"knee": "A7 B9."}),
+    # B's call keeps 8 of 12 tokens up to tick 51; A holds the other 4, and a batch that evicts it alone is none
+    "a decode waits where only a call holds what it lacks": (
+        "A 1 8; B 8 1/50p 1", {"memory": 12}, {"knee": "* | * | * | 3:A1 | 51:B1 -A4"}),
+    # the second half of each prompt takes longer than the first of the other, and only one has room
+    "prefills that are cut do not evict each other for ever": (
+        "A 4 1; B 4 1", {"memory": 4, "cost": CUT}, {"knee": "A2 | A2 | B2 | B2."}),
+    # --- on time
+    # 3 + 4 + 5 ticks do not end by 8; without the 4 of B the others do. Each has a batch of its own
+    "first tokens go by due time and the longest is set aside": (
+        "A 5 1 ttft8; B 4 1 ttft7; C 3 1 ttft3", {"memory": 99, "batch_requests": 1, "cost": TICKS},
+        {"on-time": "C3 | B4 | A5."}),
+    "a weight keeps a long one": (
+        "A 5 1 ttft8 w9; B 4 1 ttft7; C 3 1 ttft3", {"memory": 99, "batch_requests": 1, "cost": TICKS},
+        {"on-time": "C3 | A5 | B4."}),
+    # A is late even alone; B comes while it has not begun, and decodes alone
+    "late requests work when nothing is on time": (
+        "A 9 3 ttft5; B 2 3 ttft5", {"memory": 99, "batch_tokens": 4, "cost": TICKS}, 
+        {"on-time": "B2 | B1 | B1 | A4 | A4 | A1 | A1 | A1."}),
+    # A has 32 ticks for 8 tokens. The others take a tick each, so a batch may last 25 ticks, less what is rounded
+    "prefill leaves the decodes their time": (
+        "A 1 9 tpot4; B 30 1 @1 ttft90", {"memory": 99, "cost": TICKS}, 
+        {"on-time": "A1 | A1 B23 | A1 | A1 | A1 | A1 | A1 | A1 | A1 B1 | B6."}),
+    # A has 64 ticks for 8 tokens, a batch takes 2 at the least: 0.9 of 8 ticks, its own token and 6 of B
+    "with a knee a batch lasts for most of the least pace": (
+        "A 1 9 tpot8; B 30 1 @1 ttft90", {"memory": 99, "cost": ({"busy": 2}, {"tokens": 1})},
+        {"on-time": "A1 | A1 B6 | A1 B6 | A1 B6 | A1 B6 | A1 B6 | A1 | A1 | A1."}),
+    # B waits beside A for C, until half of its 8 ticks are over, its own two included; then both go at once
+    "first tokens wait for others": (
+        "A 1 9 tpot9; B 2 1 @1 ttft8; C 2 1 @2 ttft9", {"memory": 99, "cost": TICKS},
+        {"on-time": "A1 | A1 B2 | A1 C2 | A1 | A1 | A1 | A1 | A1 | A1.",
+         "on-time:wait=0.5": "A1 | A1 | A1 | A1 B2 C2 | A1 | A1 | A1 | A1 | A1."}),
+    # A is due 6 ticks after its first token at 2. At 4 it has time for the prompt of B, and ends at 7
+    "the next token counts from the first": (
+        "A 2 4 tpot2; B 2 4 tpot9", {"memory": 99, "batch_requests": 1, "cost": TICKS},
+        {"on-time": "A2 | A1 | A1 | B2 | A1 | B1 | B1 | B1."}),
+    # --- the index rule
+    # A alone does all its work in 3 ticks, 1/3, and both together in 11, 2/11; but 10 of work in 11 beat 2 in 3
+    "r0 weighs fast batches against full ones": ("A 2 1; B 8 1", {"cost": ({"busy": 1, "tokens": 1},)}, {
+        "index:r0=0": "A2 | B8.", "index:r0=1000": "A2 B8."}),
+    "the rest pauses and keeps its KV": (
+        "A 9 3; B 1 1 @5", {"cost": ({"busy": 1, "tokens": 1},)}, {"index:r0=0": "A9 | B1 | A1 | A1."}),
+    "the largest work left is evicted only when memory is full": (
+        "A 2 3; B 2 3", {"memory": 6, "cost": ({"busy": 1, "tokens": 1},)},
+        {"index:r0=1000": "A2 B2 | A1 B1 | A1 -B3 | B4."}),
+    # --- Figure 1's rule
+    "chunks share the budgets": (
+        "A 1 9; B 4 2; C 7 2; D 3 2", {"batch_tokens": 8, "prefill_tokens": 5, "batch_requests": 3, "evict": False},
+        {"fcfs": "A1 B4 | A1 B1 C5 | A1 C2 D3"}),
+    # B and C are complete: afterwards both decode
+    "without hybrid and pause prefills in parts stay alone": (
+        "A 9 3; B 2 3; C 2 3",
+        {"memory": 40, "batch_tokens": 4, "hybrid": False, "pause": False, "evict": False},
+        {"sjf": "B2 C2 | * | * | A4 | A4 | A1"}),
+    "a returned call of no time is swapped out and in at once": (
+        "A 2 2/0+1s 2", {"memory": 8, "host_memory": 3, "evict": False}, {"sjf": "* | * | 2:A2 >A3 <A3"}),
+    # also where everyone could still finish: A holds 3 in its call and claims 4, B's segment needs 4 of 6
+    **{f"a segment that does not fit beside the others is not started, M = {memory}": (
+        "A 1 3/5p 1; B 1 4", {"memory": memory, "batch_requests": 1, "evict": False}, {"fcfs": f"A=9 B={done}"})
+       for memory, done in ((6, 13), (7, 7))},
+}  # fmt: skip
+
+
+def parts_of(batch: Batch) -> dict[str, dict[str, int]]:
+    return {name: dict(getattr(batch, name)) for name in ("work", "drop", "swap_out", "swap_in")}
+
+
+@pytest.mark.parametrize("what", HAND)
+def test_by_hand(what: str) -> None:
+    requests, machine, expected = HAND[what]
+    given = {"evict": True, "memory": None} | machine
+    cost = tuple(CostFunction(**each) for each in given.pop("cost", ({"busy": 1},)))
+    made = Instance(machine=Machine(**given), cost=Cost(cost), requests=requests_of(requests))
+    for policy, text in expected.items():
+        trace = trace_policy(made, get_policy(policy))
+        if "=" in text:
+            done = dict(item.split("=") for item in text.split())
+            assert completions(trace) == {id: int(tick) for id, tick in done.items()}, policy
+            continue
+        found, parts = trace.expanded().batches, text.rstrip(".").split("|")
+        assert len(found) == len(parts) if text.endswith(".") else len(found) >= len(parts), policy
+        for part, batch in zip(parts, found, strict=False):
+            start, _, moves = part.strip().rpartition(":")
+            assert moves == "*" or parts_of(batch) == moves_of(moves), (policy, found)
+            assert not start or int(start) == batch.start, (policy, found)
