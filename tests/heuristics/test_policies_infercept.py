@@ -321,14 +321,8 @@ def test_each_runs_where_types_differ_and_predictions_are_wrong(name: str) -> No
         of = serving(seed)
         typed = tuple(r.replace(id=r.id.replace("a-", "chat-").replace("b-", "math-")) for r in of.requests)
         of = of.replace(requests=typed)
-        believed = tuple(
-            r.replace(segments=tuple(
-                s if s.call is None else s.replace(call=s.call.replace(duration=2 * s.call.duration))
-                for s in r.segments
-            ))
-            for r in typed
-        )  # fmt: skip
-        trace = trace_policy(of, get_policy(name), predictions=of.replace(requests=believed))
+        believed = of.with_calls(lambda call: call.replace(duration=2 * call.duration))
+        trace = trace_policy(of, get_policy(name), predictions=believed)
         assert len(completions(trace)) == len(typed)
 
 

@@ -10,7 +10,7 @@ import pytest
 from heuristics import Ranked, Unsuited, get_policy, run_policy, trace_policy
 from heuristics.policies.figure_1 import Fcfs, MarsOrder, RandomOrder, Sjf, SjfApi
 from heuristics.policies.rank import RankAsReleased
-from kvcore import Instance, Request, Segment
+from kvcore import Instance, Request
 from kvcore.metrics import completions
 from tests.heuristics.test_compression import serving
 from tests.heuristics.test_policies_today import request
@@ -152,15 +152,10 @@ def scarce(seed: int) -> Instance:
     )
 
 
-def with_handlings(given: Instance, draw: random.Random) -> list[Request]:
+def with_handlings(given: Instance, draw: random.Random) -> tuple[Request, ...]:
     """Return the requests, their calls handled at random, and no swap that the host cannot hold."""
     handlings = ["preserve", "discard", "free"] + ["swap"] * (given.machine.host_memory is None)
-
-    def handled(segment: Segment) -> Segment:
-        call = segment.call
-        return segment.replace(call=call and call.replace(handling=draw.choice(handlings)))
-
-    return [r.replace(segments=tuple(map(handled, r.segments))) for r in given.requests]
+    return given.with_calls(lambda call: call.replace(handling=draw.choice(handlings))).requests
 
 
 @pytest.mark.parametrize("seeds", [few(range(300), 30)])

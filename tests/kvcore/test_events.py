@@ -57,7 +57,7 @@ def check(profile, seeds):
 
 @pytest.mark.parametrize("profile", PROFILES)
 def test_the_search_stays_below_the_optimum_and_ends_at_it(profile):
-    ended, free = check(profile, few(range(101, 401), 150))
+    ended, free = check(profile, few(range(101, 401), 100))
     assert ended >= 1
     assert free >= 1
 
