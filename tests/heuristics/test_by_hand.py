@@ -24,6 +24,9 @@ TOKENS = ({"busy": 2, "tokens": 1},)
 TICKS = ({"tokens": 1},)
 HINGED = ({"busy": 8, "tokens_above": {"knee": 3, "coefficient": 5}},)
 CUT = ({"tokens_above": {"knee": 2, "coefficient": 1}, "prefill_kv": 1},)
+BESIDE = ({"busy": 4, "tokens": 1}, {"swap_out_tokens": 2, "swap_in_tokens": 2})
+ADDED = ({"busy": 4, "tokens": 1, "swap_out_tokens": 2, "swap_in_tokens": 2},)
+ALONE = {"host_memory": 0, "batch_tokens": 8, "partial": True, "cost": BESIDE}
 TABLE_1 = "A 3 3; B 4 2 @1; C 3 2 @1"
 
 HAND: dict[str, Row] = {
@@ -271,11 +274,11 @@ HAND: dict[str, Row] = {
         {"on-time": "C3 | A5 | B4."}),
     # A is late even alone; B comes while it has not begun, and decodes alone
     "late requests work when nothing is on time": (
-        "A 9 3 ttft5; B 2 3 ttft5", {"memory": 99, "batch_tokens": 4, "cost": TICKS}, 
+        "A 9 3 ttft5; B 2 3 ttft5", {"memory": 99, "batch_tokens": 4, "cost": TICKS},
         {"on-time": "B2 | B1 | B1 | A4 | A4 | A1 | A1 | A1."}),
     # A has 32 ticks for 8 tokens. The others take a tick each, so a batch may last 25 ticks, less what is rounded
     "prefill leaves the decodes their time": (
-        "A 1 9 tpot4; B 30 1 @1 ttft90", {"memory": 99, "cost": TICKS}, 
+        "A 1 9 tpot4; B 30 1 @1 ttft90", {"memory": 99, "cost": TICKS},
         {"on-time": "A1 | A1 B23 | A1 | A1 | A1 | A1 | A1 | A1 | A1 B1 | B6."}),
     # A has 64 ticks for 8 tokens, a batch takes 2 at the least: 0.9 of 8 ticks, its own token and 6 of B
     "with a knee a batch lasts for most of the least pace": (
@@ -290,6 +293,66 @@ HAND: dict[str, Row] = {
     "the next token counts from the first": (
         "A 2 4 tpot2; B 2 4 tpot9", {"memory": 99, "batch_requests": 1, "cost": TICKS},
         {"on-time": "A2 | A1 | A1 | B2 | A1 | B1 | B1 | B1."}),
+    # --- InferCept: a batch of B tokens takes 4 + B ticks. A's prompt takes 12 ticks and a part of the next, with B's:
+    # its call starts at 24, at 10 tokens. Beside a decode go chunks of 7, two for A; one adds 12 - 5 = 7 ticks
+    # A returns at 2; B (4 tokens of 6) runs until 3, and C waits since 1. A refills 3, and C needs 4: one fits
+    "vanilla discard requeues at the end, improved discard at the old place": (
+        "A 2 1/1 2; B 4 2 @1; C 4 1 @1", {"memory": 6},
+        {"vllm": "A=6 B=3 C=4", "improved-discard": "A=5 B=3 C=6"}),
+    # 4 of KV as the call starts at 2; it returns a token at 4, so that 2 are to process. A host of 3 is too small
+    "preserve": ("A 3 2/2+1 1", {"host_memory": 9}, {"preserve": "A3 | A1 | 4:A2."}),
+    "swap": ("A 3 2/2+1 1", {"host_memory": 4}, {"swap": "A3 | A1 | 2:>A4 | 4:A2 <A4."}),
+    "swap without a host": ("A 3 2/2+1 1", {"host_memory": 3}, {"swap": "A3 | A1 | 4:A6 -A4."}),
+    # A returns at 3 with 4 tokens to prefill, C holds 2, and 1 is free: C goes on, and A waits
+    "a running request is evicted only where that gives enough memory": (
+        "A 5 2/1+3p 1; B 1 3/1p 1; C 1 1/1p 2", {"memory": 12, "host_memory": 0}, dict.fromkeys(
+            ("vllm", "vllm-hy", "rank-org", "rank-o", "improved-discard", "preserve", "swap", "srpt"),
+            "* | * | * | C1")),
+    # discard: 2 x 12 x 10 / 2 + 2 x 7 x 6 = 204 token-ticks; preserve: 10 T
+    **{f"of preserve and discard the lesser waste is taken, T = {ticks}, {how}": (
+        f"A 10 1/{ticks} 1; B 6 60", ALONE | more, {"infercept": f"A8 | A2 B6 | {then}"})
+       for how, more in (("no host", {}), ("swaps added", {"host_memory": None, "cost": ADDED}))
+       for ticks, then in ((20, "24:B1 | B1 | B1 | B1 | A1 B1"), (21, "24:B1 -A10"))},
+    # a batch of B's decode takes 5 ticks and gives it a token: 10 x 5 k > 120 + 14 (6 + k) from k = 6 on, at 54
+    **{f"with the elapsed time it is dropped once it has waited that long, {ticks}": (
+        f"A 10 1/{ticks} 1; B 6 60", ALONE, {"infercept-elapsed": f"* | * | B1 | B1 | B1 | B1 | B1 | B1 | {then}"})
+       for ticks, then in ((100, "54:B1 -A10"), (30, "54:A1 B1"))},
+    # with blocks of 4, A's 10 tokens leave from the back: 2, of a block begun; a limit of 2 takes no 4
+    "blocks are freed whole": (
+        "A 10 1/20 1; B 6 60", ALONE | {"host_memory": None, "block": 4},
+        {"infercept": "* | * | B1 >A2 | B1 | B1 | B1 | A1 B1 <A2"}),
+    **{f"a machine without partial swaps whole, {hides} are hidden": (
+        "A 10 1/20 1; B 6 60", ALONE | {"host_memory": None, "partial": False, "cost": cost}, {"infercept": expected})
+       for hides, cost, expected in (
+           (2, BESIDE, "* | * | B1 | B1 | B1 | B1 | A1 B1"),
+           (10, ({"busy": 4, "tokens": 1}, {"divisor": 2, "swap_out_tokens": 1, "swap_in_tokens": 1}),
+            "* | * | B1 >A10 | B1 | B1 | B1 | A1 B1 <A10"))},
+    "a host without room": (
+        "A 10 1/21 1; B 6 60", ALONE | {"host_memory": 3}, {"infercept": "* | * | B1 >A2 | B1 >A1 | B1 | B1 | B1"}),
+    # X (4 tokens) and Y (5) call at once, beside B: one chunk for each, 12 x 4 / 2 against 12 x 5 / 2
+    "the greater waste is swapped first": (
+        "X 4 1/90 1; Y 5 1/90 1; B 1 60", ALONE | {"host_memory": None, "batch_tokens": 10},
+        {"infercept-swap": "* | B1 -Y5 >X2", "infercept": "* | B1 -X4 >Y2"}),
+    # A refills 11 (10, and the token it generated)
+    "chunks fill the batch beside the decodes": (
+        "A 10 1/5 1; B 6 60", ALONE, {"infercept-chunked-discard": "* | * | B1 -A10 | B1 A7 | B1 A4"}),
+    # R = 1, c = 10 - 1 = 9, n = 0. Discard: l (R + l): 20 and 30, less than 4 x 90 and 5 x 90. X is dropped, Y is the
+    # target: for B's ninth token Y loses its last
+    "as released all are dropped but the worst, and that is swapped on demand": (
+        "X 4 1/90 1; Y 5 1/90 1; B 1 12", ALONE | {"host_memory": None, "batch_tokens": 10, "memory": 13},
+        {"infercept-as-released":
+         "* | 14:B1 -X4 | B1 | B1 | B1 | B1 | B1 | B1 | 49:B1 >Y1 | B1 >Y1 | B1 >Y1 | 64:B1 >Y1"}),
+    # discard wastes 30; preserve 5 T, less from T = 6 on down. The target: there is no host, so all of it goes
+    **{f"as released what wastes less for the rest of its call is kept, {ticks}": (
+        f"Y 5 1/{ticks} 1; B 1 9; C 4 9", ALONE | {"batch_tokens": 10, "memory": 14},
+        {"infercept-as-released": f"* | B1 C1 | {then}"})
+       for ticks, then in ((2, "20:Y1 B1"), (90, "20:B1 C1 | B1 C1 -Y5"))},
+    # at 45, B's 15 x 5 is more than 5 x (8 + 5). Y returns at 60, with 3 tokens on the host. Nobody waits: all 5 are
+    # dropped, and it refills 6 when B has ended
+    "as released the oldest on the host is recomputed if nobody waits": (
+        "Y 5 1/50 1; B 1 12", ALONE | {"host_memory": None, "batch_tokens": 10, "memory": 13},
+        {"infercept-as-released":
+         "* | B1 | B1 | B1 | B1 | B1 | B1 | B1 | 45:B1 >Y1 | B1 >Y1 | B1 >Y1 | 60:B1 -Y5 | 65:Y6."}),
     # --- the index rule
     # A alone does all its work in 3 ticks, 1/3, and both together in 11, 2/11; but 10 of work in 11 beat 2 in 3
     "r0 weighs fast batches against full ones": ("A 2 1; B 8 1", {"cost": ({"busy": 1, "tokens": 1},)}, {

@@ -96,7 +96,7 @@ def test_what_is_hidden_changes_nothing_that_was_decided(name: str) -> None:
                 ran += 1
                 different += seen[1]
     assert ran >= (25 if ALL else 8)
-    assert different >= (10 if ALL else 3), "the changes hardly ever matter"
+    assert different >= (10 if ALL else 2), "the changes hardly ever matter"
 
 
 class Peeking(Unified):

@@ -20,8 +20,6 @@ from workloads.generators import generate
 
 WORK = {"busy": 4, "tokens": 1}
 BESIDE = Cost((CostFunction(**WORK), CostFunction(swap_out_tokens=2, swap_in_tokens=2)))
-ADDED = Cost((CostFunction(**WORK, swap_out_tokens=2, swap_in_tokens=2),))
-"""A batch of B tokens takes F(B) = 4 + B ticks, a token moved 2 ticks: beside the work, or added to it."""
 
 
 def free(id: str, prompt: int, decode: int, duration: int, *more: int, returns: int = 0, arrival: int = 0) -> Request:
@@ -47,67 +45,7 @@ def two(duration: int, **more: object) -> Instance:
     return instance(free("A", 10, 1, duration), request("B", 6, 60), **more)  # type: ignore[arg-type]
 
 
-# --- the handlings of Section 3.2 ----------------------------------------------------------------------------------
-
-
-def test_vanilla_discard_requeues_at_the_end_and_improved_discard_at_the_old_place() -> None:
-    """A returns at 2; B (4 tokens of 6) runs until 3, and C waits since 1. A refills 3, and C needs 4: one fits."""
-    of = instance(
-        free("A", 2, 1, 1, 2), request("B", 4, 2, arrival=1), request("C", 4, 1, arrival=1), cost=Cost.unit(), memory=6
-    )
-    assert completions(trace_policy(of, get_policy("vllm"))) == {"A": 6, "B": 3, "C": 4}
-    assert completions(trace_policy(of, get_policy("improved-discard"))) == {"A": 5, "B": 3, "C": 6}
-
-
-def test_preserve_and_swap_by_hand() -> None:
-    """Prompt 3 and 2 tokens: 4 of KV as the call starts at 2; it returns a token at 4, so that 2 are to process."""
-
-    def alone(name: str, host: int) -> tuple[Batch, ...]:
-        return batches(name, instance(free("A", 3, 2, 2, returns=1), cost=Cost.unit(), host_memory=host))[2:]
-
-    assert alone("preserve", 9) == (Batch(start=4, work={"A": 2}),)
-    assert alone("swap", 4) == (
-        Batch(start=2, work={}, swap_out={"A": 4}), Batch(start=4, work={"A": 2}, swap_in={"A": 4})
-    )  # fmt: skip
-    assert alone("swap", 3) == (Batch(start=4, work={"A": 6}, drop={"A": 4}),)  # the host is too small
-
-
-@pytest.mark.parametrize(
-    "name", ["vllm", "vllm-hy", "rank-org", "rank-o", "improved-discard", "preserve", "swap", "srpt"]
-)
-def test_a_running_request_is_evicted_only_where_that_gives_enough_memory(name: str) -> None:
-    """A returns at 3 with 4 tokens to prefill, C holds 2, and 1 is free: C goes on, and A waits."""
-    of = instance(
-        request("A", 5, (2, 1, 3, "preserve"), 1), request("B", 1, (3, 1, 0, "preserve"), 1),
-        request("C", 1, (1, 1, 0, "preserve"), 2), cost=Cost.unit(), memory=12, batch_tokens=None,
-    )  # fmt: skip
-    assert (batches(name, of)[3].work, batches(name, of)[3].drop) == ({"C": 1}, {})
-
-
 # --- the wastes, equations (2), (4), (5) -----------------------------------------------------------------------------
-
-
-def test_of_preserve_and_discard_the_lesser_waste_is_taken() -> None:
-    """One runs, with 6 tokens: chunks of 8 - 1 = 7, two for A's 10. F(8) = 12, and a chunk adds 12 - F(1) = 7.
-
-    Discard: 2 * 12 * 10 / 2 + 2 * 7 * 6 = 204 token-ticks. Preserve: 10 T.
-    """
-    assert [handlings(trace_policy(two(t), get_policy("infercept")))["A/1"] for t in (20, 21)] == [
-        "preserve",
-        "discard",
-    ]
-    first = batches("infercept", two(21))[2]
-    assert (first.start, first.work, first.drop) == (24, {"B": 1}, {"A": 10})
-
-
-def test_with_the_elapsed_time_it_is_dropped_once_it_has_waited_that_long() -> None:
-    """A batch of B's decode takes 5 ticks and gives it a token: before the k-th, 10 * 5 k against 120 + 14 (6 + k).
-
-    36 k > 204 from k = 6 on, at tick 54.
-    """
-    dropped = [batch.start for batch in batches("infercept-elapsed", two(100)) if batch.drop]
-    assert dropped == [24 + 6 * 5]
-    assert handlings(trace_policy(two(30), get_policy("infercept-elapsed"))) == {"A/1": "preserve"}
 
 
 def test_the_profile_is_the_mean_of_the_calls_that_have_returned() -> None:
@@ -151,26 +89,6 @@ def test_as_many_tokens_are_swapped_as_the_batch_hides() -> None:
     assert all(b.duration == 4 + b.features.tokens for b in trace.batches)  # no transfer was waited for
 
 
-def test_blocks_are_freed_whole_and_a_machine_without_partial_swaps_whole() -> None:
-    """With blocks of 4, A's 10 tokens leave from the back: 2, of a block begun; a limit of 2 takes no 4."""
-    outs = [b.swap_out for b in batches("infercept", two(20, host_memory=None, block=4)) if b.swap_out]
-    assert outs == [{"A": 2}]
-    assert not any(b.swap_out for b in batches("infercept", two(20, host_memory=None, partial=False)))
-    cheap = Cost((CostFunction(**WORK), CostFunction(divisor=2, swap_out_tokens=1, swap_in_tokens=1)))  # 5 ticks: 10
-    outs = [
-        b.swap_out for b in batches("infercept", two(20, host_memory=None, partial=False, cost=cheap)) if b.swap_out
-    ]
-    assert outs == [{"A": 10}]
-
-
-def test_a_host_without_room_and_transfers_that_nothing_hides_leave_the_choice_of_waste() -> None:
-    assert [b.swap_out for b in batches("infercept", two(21, host_memory=3)) if b.swap_out] == [{"A": 2}, {"A": 1}]
-    assert handlings(trace_policy(two(21, host_memory=None, cost=ADDED), get_policy("infercept"))) == {"A/1": "discard"}
-    assert handlings(trace_policy(two(20, host_memory=None, cost=ADDED), get_policy("infercept"))) == {
-        "A/1": "preserve"
-    }
-
-
 def test_the_limit_of_the_6b_model() -> None:
     """A full batch takes 10 + 384 * 0.0463 = 27.78 ms, in which 694 tokens of 0.04 ms move; one decode: 251."""
     cost = get_cost("infercept-6b").make()
@@ -182,22 +100,7 @@ def test_the_limit_of_the_6b_model() -> None:
     )
 
 
-def test_the_greater_waste_is_swapped_first() -> None:
-    """X (4 tokens) and Y (5) call at once, beside B: chunks of 7, one for each; 12 * 4 / 2 against 12 * 5 / 2."""
-    of = instance(free("X", 4, 1, 90), free("Y", 5, 1, 90), request("B", 1, 60), host_memory=None, batch_tokens=10)
-    first = {name: next(b for b in batches(name, of) if b.swap_out) for name in ("infercept-swap", "infercept")}
-    assert first["infercept-swap"].swap_out == {"X": 2}
-    assert first["infercept"].swap_out == {"Y": 2}
-    assert first["infercept"].drop == {"X": 4}  # the limit is used up: 6 * 4 + 9 * 1 < 90 * 4
-
-
 # --- the steps of Section 5.2 ----------------------------------------------------------------------------------------
-
-
-def test_chunks_fill_the_batch_beside_the_decodes() -> None:
-    """A is dropped at 24 and refills 11 (10, and the token it generated) in chunks of 8 - 1."""
-    work = [b.work for b in batches("infercept-chunked-discard", two(5)) if "A" in b.work][2:]
-    assert work == [{"B": 1, "A": 7}, {"B": 1, "A": 4}]
 
 
 @pytest.mark.parametrize(("id", "handling"), [("chat-1", "discard"), ("ve-1", "preserve"), ("x", "preserve")])
@@ -224,49 +127,6 @@ def test_by_duration(name: str, expected: list[str]) -> None:
 
 
 # --- as released -----------------------------------------------------------------------------------------------------
-
-
-def test_as_released_drops_all_candidates_but_the_worst_and_swaps_that_on_demand() -> None:
-    """X (4 tokens) and Y (5) call at 14, of long calls. B runs, with R = 1: c = 10 - 1 = 9, n = 0, so l = C.
-
-    Discard: l (R + l): 4 * 5 = 20 and 5 * 6 = 30, less than the calls' 4 * 90 and 5 * 90. X is dropped, Y is the
-    target. Memory is 13: Y's 5, and B's, which reaches 8 without harm; for its ninth token Y loses its last.
-    """
-    of = instance(
-        free("X", 4, 1, 90), free("Y", 5, 1, 90), request("B", 1, 12), host_memory=None, batch_tokens=10, memory=13
-    )
-    run = batches("infercept-as-released", of)
-    assert [(b.start, b.drop) for b in run if b.drop] == [(14, {"X": 4})]
-    outs = [(b.start, b.work, b.swap_out) for b in run if b.swap_out]
-    assert outs == [(14 + 5 * k, {"B": 1}, {"Y": 1}) for k in (7, 8, 9, 10)]
-
-
-def test_as_released_keeps_what_wastes_less_for_the_rest_of_its_call() -> None:
-    """Alone, of 5 tokens beside B's 1: discard wastes 30; preserve 5 T, less from T = 6 on down."""
-
-    def only(duration: int) -> list[str]:
-        of = instance(free("Y", 5, 1, duration), request("B", 1, 9), request("C", 4, 9), host_memory=0,
-                      batch_tokens=10, memory=14)  # fmt: skip
-        return sorted(handlings(trace_policy(of, get_policy("infercept-as-released"))).values())
-
-    assert only(2) == ["preserve"]
-    assert only(90) == ["discard"]  # the target: there is no host, so all of it goes as memory lacks
-
-
-def test_as_released_the_oldest_on_the_host_is_recomputed_if_nobody_waits() -> None:
-    """Y (5 tokens) calls at 10 beside B, which lacks a token at 45, 50 and 55; at 45, 15 * 5 is more than 5 * (8 + 5).
-
-    Y returns at 60, with 3 tokens on the host. Nobody waits, so that all 5 are dropped; it refills 6 when B has ended.
-    """
-    of = instance(free("Y", 5, 1, 50), request("B", 1, 12), host_memory=None, batch_tokens=10, memory=13)
-    run = batches("infercept-as-released", of)
-    assert [(b.start, b.swap_out, b.drop) for b in run if b.swap_out or b.drop] == [
-        (45, {"Y": 1}, {}),
-        (50, {"Y": 1}, {}),
-        (55, {"Y": 1}, {}),
-        (60, {}, {"Y": 5}),
-    ]
-    assert (run[-1].start, run[-1].work) == (65, {"Y": 6})
 
 
 def test_the_released_budgets() -> None:
