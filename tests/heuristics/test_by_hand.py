@@ -3,7 +3,7 @@
 Requests: `id prompt decode.. [@arrival] [w weight] [n max_new] [ttft, latency or tpot of its SLO]`; a decode that ends
 with a call is `decode/duration+returns` and the first letter of a handling (free, if none). Of each policy the first
 batches, with work `A2`, drops `-A2`, swaps out `>A2` and in `<A2`, perhaps `start:`, or `*` for any; with `.` at the
-end they are all. Or completions, `A=4 B=7`.
+end they are all. Or completions, `A=4 B=7`, or how calls are handled, `A/1=swap`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import pytest
 
 from heuristics import get_policy, trace_policy
 from kvcore import Batch, Cost, CostFunction, Instance, Machine
-from kvcore.metrics import completions
+from kvcore.metrics import completions, handlings
 from tests.support.build import moves_of, requests_of
 
 Row = tuple[str, dict[str, Any], dict[str, str]]
@@ -26,6 +26,7 @@ HINGED = ({"busy": 8, "tokens_above": {"knee": 3, "coefficient": 5}},)
 CUT = ({"tokens_above": {"knee": 2, "coefficient": 1}, "prefill_kv": 1},)
 BESIDE = ({"busy": 4, "tokens": 1}, {"swap_out_tokens": 2, "swap_in_tokens": 2})
 ADDED = ({"busy": 4, "tokens": 1, "swap_out_tokens": 2, "swap_in_tokens": 2},)
+SWAPPING = ({"busy": 1}, {"swap_out_tokens": 2, "swap_in_tokens": 2})
 ALONE = {"host_memory": 0, "batch_tokens": 8, "partial": True, "cost": BESIDE}
 TABLE_1 = "A 3 3; B 4 2 @1; C 3 2 @1"
 
@@ -353,6 +354,22 @@ HAND: dict[str, Row] = {
         "Y 5 1/50 1; B 1 12", ALONE | {"host_memory": None, "batch_tokens": 10, "memory": 13},
         {"infercept-as-released":
          "* | B1 | B1 | B1 | B1 | B1 | B1 | B1 | 45:B1 >Y1 | B1 >Y1 | B1 >Y1 | 60:B1 -Y5 | 65:Y6."}),
+    # --- MARS and AugServe
+    # 2 x 1 x 5 = 10 against 1 tick x (5 + 2 (9 - 5)) = 13 of a discard; 20 against 13
+    **{f"a free call is handled as wastes least, {ticks}": (
+        f"A 4 2/{ticks} 1", {"memory": 9, "host_memory": 0}, dict.fromkeys(("mars", "mars-fcfs", "lamps"), text))
+       for ticks, text in ((1, "A4 | A1 | 3:A1."), (2, "A4 | A1 | 4:A6 -A5."))},
+    # A and B hold 5 each after tick 2. B has more to do, and goes although A comes after it; in order of arrival A does
+    "who lacks memory evicts the largest score": ("B 3 6; A 3 4", {"memory": 10}, {
+        "mars": "A3 B3 | * | * | A1 -B5 | B6 | B1 | B1.", "mars-fcfs": "A3 B3 | * | * | B1 -A5 | B1 | B1 | A6."}),
+    # A calls with 5 tokens: 2 x 5 ticks to preserve, 1 x (5 + 9) to discard. B needs the tenth token in batch 2
+    "who runs takes the memory of a free call that was preserved": (
+        "A 5 1/2 1; B 4 4", {"memory": 10, "host_memory": 0}, {"augserve": "A5 B4 | B1 | B1 -A5 | B1 | A6."}),
+    # a batch that adds 2: 2 x 2 x 6 x 2 = 48 token-ticks of a swap as printed against 6 x 9 = 54; with the 6 tokens
+    # that are there 144. A discard, 3 ticks in chunks of 2 at 10 tokens or more, is 18 where nobody else runs
+    "as printed a swap looks cheap": (
+        "B 1 60; A 4 3/9 1 @30", {"memory": 60, "host_memory": 60, "batch_tokens": 2, "cost": SWAPPING},
+        {"augserve": "A/1=preserve", "augserve-as-printed": "A/1=swap"}),
     # --- the index rule
     # A alone does all its work in 3 ticks, 1/3, and both together in 11, 2/11; but 10 of work in 11 beat 2 in 3
     "r0 weighs fast batches against full ones": ("A 2 1; B 8 1", {"cost": ({"busy": 1, "tokens": 1},)}, {
@@ -393,8 +410,8 @@ def test_by_hand(what: str) -> None:
     for policy, text in expected.items():
         trace = trace_policy(made, get_policy(policy))
         if "=" in text:
-            done = dict(item.split("=") for item in text.split())
-            assert completions(trace) == {id: int(tick) for id, tick in done.items()}, policy
+            found = handlings(trace) if "/" in text else completions(trace)
+            assert {key: str(value) for key, value in found.items()} == dict(item.split("=") for item in text.split())
             continue
         found, parts = trace.expanded().batches, text.rstrip(".").split("|")
         assert len(found) == len(parts) if text.endswith(".") else len(found) >= len(parts), policy

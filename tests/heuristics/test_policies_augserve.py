@@ -6,10 +6,10 @@ from fractions import Fraction
 
 import pytest
 
-from heuristics import Job, Plan, View, get_policy, run_policy, trace_policy
+from heuristics import Job, Plan, View, run_policy, trace_policy
 from heuristics.policies.augserve import AugServe
 from kvcore import Cost, CostFunction, Instance, Machine, Request
-from kvcore.metrics import completions, handlings
+from kvcore.metrics import completions
 from tests.heuristics.test_compression import serving
 from tests.heuristics.test_policies_mars import stream_of_small_ones
 from tests.support.build import simple
@@ -110,30 +110,6 @@ def test_paused_memory_counts_with_gamma() -> None:
         policy = Valued(target_max=20, beta_high=Fraction(5, 4), gamma=gamma)
         run_policy(Instance(machine=Machine(memory=40, evict=True), requests=(request, other)), policy)
         assert limit in policy.limits
-
-
-def test_a_running_request_takes_the_memory_of_a_preserved_free_call() -> None:
-    """A calls with 5 tokens: 2 x 5 ticks to preserve, 1 x (5 + 9) to discard. B needs the tenth token in batch 2."""
-    requests = (simple("A", 5, 1, 1, duration=2), simple("B", 4, 4))
-    instance = Instance(machine=Machine(memory=10, host_memory=0, evict=True), requests=requests)
-    trace = trace_policy(instance, AugServe())
-    assert [batch.drop for batch in trace.schedule.batches[:3]] == [{}, {}, {"A": 5}]
-    assert handlings(trace) == {"A/1": "discard"}
-    assert completions(trace) == {"A": 5, "B": 4}
-
-
-def test_as_printed_a_swap_looks_cheap() -> None:
-    """(6) with N = 2: 2 x 2 x 6 x 2 = 48 token-ticks against 6 x 9 = 54; with the 6 tokens that are there: 144.
-
-    A discard, 3 ticks in chunks of 2 at 10 tokens or more, is 3 x 6 = 18 where nobody else runs; so B does.
-    """
-    machine = Machine(memory=60, host_memory=60, batch_tokens=2, evict=True)
-    requests = (simple("B", 1, 60), simple("A", 4, 3, 1, duration=9, arrival=30))
-    chosen = {
-        policy.name: handlings(trace_policy(Instance(machine=machine, cost=SWAPPING, requests=requests), policy))
-        for policy in map(get_policy, ("augserve", "augserve-as-printed"))
-    }
-    assert chosen == {"augserve": {"A/1": "preserve"}, "augserve-as-printed": {"A/1": "swap"}}
 
 
 PARAMETERS = [

@@ -60,20 +60,6 @@ def test_without_scheduling_figure_1_is_in_order_of_arrival() -> None:
     assert completions(trace)["R1"] == PUBLISHED["FCFS"].completions["R1"] == 8
 
 
-@pytest.mark.parametrize(
-    ("duration", "handling"),
-    [
-        (1, "preserve"),  # 2 x 1 x 5 = 10 against 1 tick x (5 + 2 (9 - 5)) = 13 of a discard
-        (2, "discard"),  # 20 against 13
-    ],
-)
-def test_a_free_call_is_handled_as_wastes_least(duration: int, handling: str) -> None:
-    machine = Machine(memory=9, host_memory=0, evict=True)
-    instance = Instance(machine=machine, requests=(simple("A", 4, 2, 1, duration=duration),))
-    for policy in (Mars(), Mars(ranked=False), Mars(10, new_may_starve=False)):
-        assert handlings(trace_policy(instance, policy)) == {"A/1": handling}
-
-
 def test_the_handling_is_chosen_by_predictions_and_kept() -> None:
     machine = Machine(memory=9, host_memory=0, evict=True)
     long = Instance(machine=machine, requests=(simple("A", 4, 2, 1, duration=2),))
@@ -111,18 +97,6 @@ def test_a_starving_request_stays_first_until_it_is_done() -> None:
     done = {limit: completions(trace_policy(instance, Mars(threshold=limit)))["big"] for limit in (1, 10**6)}
     # starving from batch 1 on: it runs in batches 2 and 3, returns at 5, and refills when s1 is done
     assert done[1] < 10 < done[10**6]
-
-
-def test_a_request_that_lacks_memory_evicts_the_largest_score() -> None:
-    """A and B hold 5 each after tick 2. B has more to do, and is evicted although A stands after it.
-
-    It has generated 3 tokens, and goes on with the 4th when A is done: 4 + 3 = 7. In order of arrival A is evicted, and
-    goes on with its 4th token when B is done: 6 + 1 = 7.
-    """
-    machine = Machine(memory=10, evict=True)
-    instance = Instance(machine=machine, requests=(simple("B", 3, 6), simple("A", 3, 4)))
-    assert completions(trace_policy(instance, Mars())) == {"A": 4, "B": 7}
-    assert completions(trace_policy(instance, Mars(ranked=False))) == {"B": 6, "A": 7}
 
 
 def test_patience() -> None:
