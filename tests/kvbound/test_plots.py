@@ -178,18 +178,12 @@ def test_host_memory_is_drawn_where_it_is_used() -> None:
     assert ax.get_legend() is None
 
 
-def test_no_limit_no_line() -> None:
-    ax = memory(one_request(3))
+@pytest.mark.parametrize(("limit", "named"), [({}, []), ({"memory": 10**6}, ["↑ memory 1,000,000"])])
+def test_no_limit_is_no_line_and_one_far_above_the_curve_does_not_flatten_it(limit, named) -> None:
+    ax = memory(one_request(3, **limit))
     assert line(ax, "memory limit") is None
-    assert [text.get_text() for text in ax.texts] == []
-    assert ax.get_ylim()[1] > 3
-
-
-def test_a_limit_far_above_the_curve_is_named_but_does_not_flatten_it() -> None:
-    ax = memory(one_request(3, memory=10**6))
-    assert line(ax, "memory limit") is None
-    assert [text.get_text() for text in ax.texts] == ["↑ memory 1,000,000"]
-    assert ax.get_ylim()[1] < 10
+    assert [text.get_text() for text in ax.texts] == named
+    assert 3 < ax.get_ylim()[1] < 10
 
 
 def test_memory_is_drawn_from_zero_where_the_first_batch_starts_later() -> None:
@@ -281,11 +275,6 @@ def test_rows_are_labelled_again_where_they_are_others() -> None:
     assert shown == [["R1", "R2", "R3"], [], ["R1"]]
 
 
-def test_nothing_to_compare() -> None:
-    with pytest.raises(BadInput, match="no schedule to draw"):
-        compare_schedules([])
-
-
 # --- files -----------------------------------------------------------------------------------------------------------
 
 
@@ -307,13 +296,8 @@ def test_the_same_bytes_in_another_process_which_loads_no_pyplot() -> None:
         "print(hashlib.sha256(plots.render(plots.compare_schedules(columns()))).hexdigest())\n"
         "assert 'matplotlib.pyplot' not in sys.modules\n"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        cwd=ROOT,
-        env={**os.environ, "PYTHONHASHSEED": "7"},
-        capture_output=True,
-        text=True,
-    )
+    env = os.environ | {"PYTHONHASHSEED": "7"}
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, env=env, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert done.stdout.strip() == hashlib.sha256(render(compare_schedules(columns()))).hexdigest()
 
@@ -416,33 +400,32 @@ def test_rungs_are_sorted_and_measured_against_the_optimum() -> None:
     assert bottom > 4 > 0 > top
 
 
-def test_against_a_lower_bound_a_ratio_is_at_most() -> None:
-    ax = ladder([row("fcfs", 35), row(None, None, 28, status="bound-only", formulation="area"), row("sjf", 31, 20)])
-    assert texts(ax) == ["lower bound 28", "31 ≤ ×1.107", "35 ≤ ×1.250", "bound 28"]
+LADDERS = {
+    "against a lower bound a ratio is at most": (
+        [row("fcfs", 35), row(None, None, 28, status="bound-only", formulation="area"), row("sjf", 31, 20)],
+        ["lower bound 28", "31 ≤ ×1.107", "35 ≤ ×1.250", "bound 28"]),
+    "a bound over too few batches is none": (
+        [row("model", 34, 33, horizon={"sufficient": False}), row("fcfs", 35)], ["no bound is proved", "34 ", "35 "]),
+    "a bound over enough batches": (
+        [row("model", 34, 33, horizon={"sufficient": True}), row("fcfs", 35)],
+        ["lower bound 33", "34 ≤ ×1.030", "35 ≤ ×1.061"]),
+    "a bound of zero gives no ratio": ([row("fcfs", 3, 0, objective="late-requests")], ["lower bound 0", "3 "]),
+}  # fmt: skip
 
 
-def test_a_bound_over_too_few_batches_is_none() -> None:
-    short = row("model", 34, 33, horizon={"sufficient": False})
-    assert texts(ladder([short, row("fcfs", 35)]))[0] == "no bound is proved"
-    assert texts(ladder([short | {"horizon": {"sufficient": True}}, row("fcfs", 35)]))[0] == "lower bound 33"
+@pytest.mark.parametrize("what", LADDERS)
+def test_ratios_of_a_ladder(what: str) -> None:
+    rows, expected = LADDERS[what]
+    assert texts(ladder(rows)) == expected
 
 
 def test_rows_on_another_instance_are_a_group_of_their_own() -> None:
     free = {"instance_sha256": "free", "group": "free calls"}
-    ax = ladder(
-        [
-            row("fcfs", 35, 30),
-            row("keep", 29, 29, certified_bound=27, proved_by="search", **free),
-            row("drop", 33, label="dropping", **free),
-        ]
-    )
+    claimed = row("keep", 29, 29, certified_bound=27, proved_by="search", **free)
+    ax = ladder([row("fcfs", 35, 30), claimed, row("drop", 33, label="dropping", **free)])
     assert texts(ax) == [
-        "lower bound 30",
-        "35 ≤ ×1.167",
-        "free calls: optimum, claimed by search: 29",
-        "29 ×1",
-        "33 ×1.138",
-    ]
+        "lower bound 30", "35 ≤ ×1.167", "free calls: optimum, claimed by search: 29", "29 ×1", "33 ×1.138",
+    ]  # fmt: skip
     assert list(ax.get_yticks()) == [1, 4, 5]
     assert [label.get_text() for label in ax.get_yticklabels()] == ["fcfs", "keep", "dropping"]
 
@@ -469,11 +452,9 @@ def test_a_value_that_dwarfs_the_others_is_at_the_edge() -> None:
     assert ax.get_lines()[-1].get_xdata()[0] == pytest.approx(1.1 * 35)
 
 
-def test_a_bound_of_zero_gives_no_ratio() -> None:
-    assert texts(ladder([row("fcfs", 3, 0, objective="late-requests")])) == ["lower bound 0", "3 "]
-
-
-def test_rows_that_make_no_ladder() -> None:
+def test_what_is_not_drawn() -> None:
+    with pytest.raises(BadInput, match="no schedule to draw"):
+        compare_schedules([])
     with pytest.raises(BadInput, match="share one objective, these have none"):
         ladder([])
     with pytest.raises(BadInput, match="share one objective, these have makespan, total-flow-time"):
