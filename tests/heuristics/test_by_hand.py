@@ -8,6 +8,7 @@ end they are all. Or completions, `A=4 B=7`, or how calls are handled, `A/1=swap
 
 from __future__ import annotations
 
+from fractions import Fraction
 from typing import Any
 
 import pytest
@@ -21,6 +22,7 @@ Row = tuple[str, dict[str, Any], dict[str, str]]
 ROOFLINE = ({"busy": 8, "decode_kv": 1}, {"tokens": 2})
 """Weights of 8 ticks and the KV that is read, beside 2 ticks a token."""
 TOKENS = ({"busy": 2, "tokens": 1},)
+DEAR = ({"busy": 1, "decode_kv": 9}, {"tokens": 1})
 TICKS = ({"tokens": 1},)
 HINGED = ({"busy": 8, "tokens_above": {"knee": 3, "coefficient": 5}},)
 CUT = ({"tokens_above": {"knee": 2, "coefficient": 1}, "prefill_kv": 1},)
@@ -89,10 +91,12 @@ HAND: dict[str, Row] = {
             "vllm-v1-cached": "A6 | A4 -A2.", "sglang-cached": "A6 | A4 -A2.", "trtllm-no-evict-cached": "A6 | A2."}),
     # --- SGLang
     "sglang: a prefill runs alone and before decodes": ("A 3 3; B 4 2 @1", {}, {"sglang": "A3 | B4 | A1 B1 | A1."}),
-    # A runs with 4 of 10 tokens of KV, 9 left of its limit: B needs 4 + 5 + 1 < free 16 - 0.7 x 9, so 20 in all
-    **{f"sglang: admission leaves a share of the limits, M = {memory}": (
-        "A 4 9 n10; B 4 5 @1 n5", {"memory": memory}, {"sglang": f"A4 | {then}"})
-       for memory, then in ((20, "A1"), (21, "B4"))},
+    # A runs with 4 of 10 tokens of KV, 9 left of its limit: B needs 4 + 5 + 1 < free - share x 9
+    **{f"sglang: admission leaves a share of the limits, {name}, M = {memory}": (
+        "A 4 9 n10; B 4 5 @1 n5", {"memory": memory}, {name: f"A4 | {then}"})
+       for name, joins in (("sglang", 21), ("sglang:ratio=0.7", 21), ("sglang:ratio=0.5", 19),
+                           ("sglang:conservativeness=0.5", 18))
+       for memory, then in ((joins - 1, "A1"), (joins, "B4"))},
     # A may yet generate 9. B's 4 + 5 + 1 are less than 17 - 0.7 x 9, and not less than 17 - 9
     "sglang: requests of fixed length keep their whole limits free": (
         "A 4 9 n10; B 4 5 @1 n5", {"memory": 21}, {"sglang": "* | B4", "sglang:ignore_eos=1": "* | A1"}),
@@ -127,9 +131,20 @@ HAND: dict[str, Row] = {
     # --- where released code differs from papers (docs/fidelity.md)
     "1: the released chunk counts decodes": (
         "A 8 4; B 1024 1 @1", {}, {"sarathi-serve": "* | A1 B511", "sarathi": "* | A1 B512"}),
+    # A comes back with 900 tokens as B decodes: they take the whole batch, and B stalls
+    "2: released MARS runs first come, first served, whatever the phase": (
+        "A 8 1/1+900p 1; B 8 9", {"batch_tokens": 384},
+        {"mars-as-released": "* | B1 | A384 | A384 | A133 B1", "mars": "* | B1 | B1 A383 | B1 A383 | B1 A135"}),
     # Rank_O: A takes 6 of 9; B (5) lacks 4 beside C, which holds 2 and comes last
     "3: the released ranking evicts for what does not fit": (
         "A 5 3; C 2 6; B 5 4 @1", {"memory": 9}, {"rank-o": "* | A1 C1", "rank-o-as-released": "* | A1 -C2"}),
+    # A (60) is on the host as B (70) runs and C (10) comes: C waits for A
+    "4: nothing is admitted while a swapped request waits": (
+        "A 60 1/1s 1; B 70 5 @1; C 10 1 @3", {"memory": 100, "host_memory": 100},
+        {"swap": "A=7 B=6 C=8", "vllm": "A=8 B=7 C=4"}),
+    # A calls for 5 s with 60 tokens
+    "7: a full host preserves": ("A 60 1/5 1", {"memory": 100, "host_memory": 10}, {
+        "infercept-hs": "A/1=preserve", "infercept-hb": "A/1=preserve"}),
     # blocks of 4, 8 in all: A holds one, with room for its next token, and B the other: the last comer goes
     "8: a released decode needs a free block": ("A 2 3; B 2 3", {"memory": 8, "block": 4}, {
         "sarathi": "* | A1 B1", **dict.fromkeys(("sarathi-serve", "vllm", "vllm-vidur"), "* | A1 -B2")}),
@@ -202,6 +217,10 @@ HAND: dict[str, Row] = {
     **{f"a decode waits until it is due, M = {memory}": (
         "A 8 4 tpot8; B 3000 1 @1 tpot8", {"memory": memory}, {"slai": f"A8 | B512 | B512 | B512 | A1 B511 | {then}"})
        for memory, then in ((None, "B512"), (3100, "A1 B511"))},
+    # a tenth of a second counts. At 0.02 s a tick, A is due 5 ticks after its token, less 5 batches, so at once
+    **{f"without a limit on TPOT, {tick} s a tick": (
+        "A 8 2; B 3000 1 @1", {"tick": tick}, {"slai": f"A8 | {then}"})
+       for tick, then in (("1/50", "A1 B511"), ("1/60", "B512 | A1 B511"))},
     # C (5) and D (4) come together; there is room, or a place, for one beside A
     **{f"the shortest prompt is admitted first, {machine}": (
         "A 4 2; C 5 1 @1; D 4 1 @1", machine, {"slai": "A4 | A1 D4 | C5."})
@@ -225,7 +244,18 @@ HAND: dict[str, Row] = {
         {"refill": "A2 | A2 | A1 B1 | A1 B1 | B2 | B1 | B1 | B1."}),
     "what is left free is what the first still grows by": (
         "A 4 3; B 5 3", {"memory": 7, "batch_tokens": 2}, {"refill": "A2 | A2 | A1 B1 | A1 | B2"}),
+    # a call of more, and of less, than 1.5 times the 7 ticks in which both contexts are processed again
+    **{f"KV makes room in a long call and stays in a short one, {ticks}": (
+        f"A 70 1/{ticks} 1; B 18 60", {"memory": 80, "batch_tokens": 16},
+        {"refill": f"* | * | * | * | A6 B10 | {then}", "refill:patience=0": "* | * | * | * | A6 B10 | 5:B8 -A70"})
+       for ticks, then in ((20, "5:B8 -A70"), (5, "10:A1 -B10"))},
+    "of those who make room the last goes first": (
+        "A 1 9; B 2 9; C 1 2 @2", {"memory": 12, "batch_tokens": 8},
+        {"refill": "* | * | A1 B1 C1 | A1 B1 C1 | A1 B1 | A1 | A1 -B6 | A1 B3 | A1 | B4 | B1 | B1 | B1."}),
     # --- the deadline rule
+    # C ends 50 ticks later than its tokens say
+    "calls to come count": (
+        "A 1 3; B 1 9; C 1 1/50 1", {"memory": 99, "cost": TOKENS}, {"deadline:token=4": "C1 B1"}),
     # 0.7 times 4 ticks are less than a batch of one, which takes 3; at the end all are as late as each other
     "the latest to end goes first with the next that waits": (
         "A 1 1; B 1 1; C 1 4", {"memory": 99, "cost": TOKENS}, {"deadline:token=4": "A1 C1 | C1 | C1 | B1 | C1."}),
@@ -249,7 +279,20 @@ HAND: dict[str, Row] = {
     "the last token of a prompt comes before what waits": (
         "A 2 2; B 5 1", {"memory": 6, "block": 3, "batch_tokens": 1, "cost": TOKENS},
         {"first-tokens": "A1 | A1 | B1 -A2 | B1 | B1 | B1 | B1 | A1 | A1 | A1."}),
+    # refills of 7 and 10 in parts: each has room for all that it knows before it begins
+    "refills after calls do not evict each other for ever": (
+        "A 4 3/3 1; B 5 2/0 1", {"memory": 12, "host_memory": 0, "prefill_tokens": 3, "cost": TOKENS},
+        {"first-tokens":
+         "A3 | A1 | B3 | B2 | A1 B1 | B3 -B6 | B3 | A1 -B6 | B3 -A6 | B3 | B1 | A3 | A3 | A1."}),
     # --- the knee
+    # with R0 = 0 the one with least left goes alone; with a large R0 both go, as they share the weights
+    "decodes that delay the others too much pause": ("A 1 2; B 1 30", {"memory": 99, "cost": DEAR}, {
+        "knee:means=0": "A1 | A1 B1 | B1"}),
+    "decodes share the weights": ("A 1 2; B 1 30", {"memory": 99, "cost": ROOFLINE}, {
+        "knee:means=99": "A1 B1 | A1 B1"}),
+    # C has 9 of 12 tokens when the decodes need the memory; all of it is computed again at the end
+    "where memory lacks the prefill goes first": ("A 2 9; B 2 9; C 12 1 @1", {"memory": 20, "cost": ROOFLINE}, {
+        "knee": "* | A1 B1 C4 | A1 B1 C5 | A1 B1 | A1 B1 -C9 | * | * | * | * | C4 | C4 | C4."}),
     # four tokens for the weights; beside A's decode at 4 the batch lasts 8 + 4: 12 / 2 tokens, so five of B. The last
     # token of B counts as a decode, which reads 10
     "prefill lasts as long as the weights and the KV": (
@@ -285,6 +328,14 @@ HAND: dict[str, Row] = {
     "with a knee a batch lasts for most of the least pace": (
         "A 1 9 tpot8; B 30 1 @1 ttft90", {"memory": 99, "cost": ({"busy": 2}, {"tokens": 1})},
         {"on-time": "A1 | A1 B6 | A1 B6 | A1 B6 | A1 B6 | A1 B6 | A1 | A1 | A1."}),
+    # A and B have their first token at 8, which is late for A, which pauses; C and B need 7 of 15, and 9 are held
+    "first tokens evict late requests": (
+        "A 4 6 ttft5; B 4 6 latency90; C 6 1 @9 ttft8", {"memory": 15, "host_memory": 0, "cost": TICKS},
+        {"on-time": "A4 B4 | 8:B1 | 9:B1 C6 -A4 | B1 | B1 | B1 | A5 | A1 | A1 | A1 | A1."}),
+    # both have 5 tokens to go by 40; B's call of 20 ticks makes it the more urgent
+    "calls take from the time": (
+        "A 2 6 latency40; B 2 2/20 4 latency40", {"memory": 99, "host_memory": 0, "batch_requests": 1, "cost": TICKS},
+        {"on-time": "B2 | A2 | B1 | A1 -B3 | A1 | A1 | A1 | A1 | 25:B4 | B1 | B1 | 31:B1."}),
     # B waits beside A for C, until half of its 8 ticks are over, its own two included; then both go at once
     "first tokens wait for others": (
         "A 1 9 tpot9; B 2 1 @1 ttft8; C 2 1 @2 ttft9", {"memory": 99, "cost": TICKS},
@@ -337,6 +388,12 @@ HAND: dict[str, Row] = {
     # A refills 11 (10, and the token it generated)
     "chunks fill the batch beside the decodes": (
         "A 10 1/5 1; B 6 60", ALONE, {"infercept-chunked-discard": "* | * | B1 -A10 | B1 A7 | B1 A4"}),
+    # thresholds of 4 and 7 s, at half a second a tick
+    **{f"a handling by duration, {ticks} ticks": (
+        f"A 10 1/{ticks} 1; B 6 60", ALONE | {"host_memory": None, "tick": "1/2"},
+        {f"infercept-{name}": f"A/1={how}" for name, how in zip(("hs", "hd", "hb"), hows.split(), strict=True)})
+       for ticks, hows in ((7, "preserve preserve preserve"), (8, "swap preserve swap"), (13, "swap preserve swap"),
+                           (14, "swap discard discard"))},
     # R = 1, c = 10 - 1 = 9, n = 0. Discard: l (R + l): 20 and 30, less than 4 x 90 and 5 x 90. X is dropped, Y is the
     # target: for B's ninth token Y loses its last
     "as released all are dropped but the worst, and that is swapped on demand": (
@@ -406,7 +463,8 @@ def test_by_hand(what: str) -> None:
     requests, machine, expected = HAND[what]
     given = {"evict": True, "memory": None} | machine
     cost = tuple(CostFunction(**each) for each in given.pop("cost", ({"busy": 1},)))
-    made = Instance(machine=Machine(**given), cost=Cost(cost), requests=requests_of(requests))
+    tick = Fraction(given.pop("tick", 1))
+    made = Instance(machine=Machine(**given), cost=Cost(cost), requests=requests_of(requests), tick_seconds=tick)
     for policy, text in expected.items():
         trace = trace_policy(made, get_policy(policy))
         if "=" in text:

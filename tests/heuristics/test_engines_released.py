@@ -90,14 +90,3 @@ def test_after_a_retraction_those_that_stay_are_in_its_order() -> None:
     lost = next(k for k, (_, drop) in enumerate(batches) if drop)
     assert [*batches[lost - 1][0]] == ["A", "B", "C"]
     assert ([*batches[lost][0]], [*batches[lost][1]]) == (["B", "A"], ["C"])
-
-
-# --- settings, by hand -------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(("name", "joins"), [("ratio=0.7", 21), ("ratio=0.5", 19), ("conservativeness=0.5", 18)])
-def test_the_share_of_the_limits_that_sglang_keeps_free(name: str, joins: int) -> None:
-    """A holds 4 and may generate 9 more. B joins where 4 + 5 + 1 are less than M - 4 - share x 9."""
-    a, b = request("A", 4, 9, max_new=10), request("B", 4, 5, 1, max_new=5)
-    first = [memory for memory in range(15, 24) if moves(serving(memory, a, b), f"sglang:{name}", 2)[1][0] == {"B": 4}]
-    assert first[0] == joins

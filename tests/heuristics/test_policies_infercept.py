@@ -109,23 +109,6 @@ def test_long_running_types_discard(id: str, handling: str) -> None:
     assert handlings(trace_policy(of, get_policy("infercept-heuristic"))) == {f"{id}/1": handling}
 
 
-@pytest.mark.parametrize(
-    ("name", "expected"),
-    [
-        ("infercept-hs", ["preserve", "swap", "swap", "swap"]),
-        ("infercept-hd", ["preserve", "preserve", "preserve", "discard"]),
-        ("infercept-hb", ["preserve", "swap", "swap", "discard"]),
-    ],
-)
-def test_by_duration(name: str, expected: list[str]) -> None:
-    """Thresholds of 4 and 7 s, at ticks of half a second: calls of 3.5, 4, 6.5 and 7 s."""
-    found = []
-    for duration in (7, 8, 13, 14):
-        of = two(duration, host_memory=None).replace(tick_seconds=Fraction(1, 2))
-        found.append(handlings(trace_policy(of, get_policy(name)))["A/1"])
-    assert found == expected
-
-
 # --- as released -----------------------------------------------------------------------------------------------------
 
 

@@ -14,10 +14,8 @@ from costmodels import INFERMAX_7B, infermax_7b
 from heuristics import Plan, View, get_policy, trace_policy
 from heuristics.policies.mars_as_released import MarsAsReleased
 from kvcore import Instance, verify_schedule
-from kvcore.metrics import completions
 from kvcore.referee import InvalidSchedule
-from tests.heuristics.test_policies_today import moves, request, serving
-from tests.support import build
+from tests.heuristics.test_policies_today import request, serving
 
 RELEASED = Path(__file__).parent / "released"
 RUNS = {
@@ -64,23 +62,6 @@ def test_the_papers_rules_do_something_else() -> None:
 # --- the tiny instances that show each difference ----------------------------------------------------------------
 
 
-def test_2_released_mars_runs_first_come_first_served_whatever_the_phase() -> None:
-    """A comes back with 900 tokens as B decodes: they take the whole batch, and B stalls."""
-    a = build.request("A", 8, (1, 1, 900, "preserve"), 1)
-    given = serving(None, a, request("B", 8, 9), batch_tokens=384)
-    assert {"A": 384} in [work for work, _ in moves(given, "mars-as-released")]
-    assert {"A": 383, "B": 1} in [work for work, _ in moves(given, "mars")]
-
-
-def test_4_nothing_is_admitted_while_a_swapped_request_waits() -> None:
-    """M = 100: A (60) is on the host as B (70) runs and C (10) comes: C waits for A."""
-    a = build.request("A", 60, (1, 1, 0, "swap"), 1)
-    given = serving(100, a, request("B", 70, 5, 1), request("C", 10, 1, 3), host_memory=100)
-    done = completions(trace_policy(given, get_policy("swap")))
-    assert done["C"] > done["B"]
-    assert completions(trace_policy(given, get_policy("vllm")))["C"] < done["B"]
-
-
 class Watched(MarsAsReleased):
     """MARS as released, with the requests that starved."""
 
@@ -120,11 +101,3 @@ def test_6_a_victim_does_not_come_back_in_the_same_batch(name: str) -> None:
     batches = (*schedule.batches[:3], released, *schedule.batches[4:])
     with pytest.raises(InvalidSchedule, match="R4 is broken in batch 3, request B"):
         verify_schedule(given, schedule.model_copy(update={"batches": batches}))
-
-
-@pytest.mark.parametrize("name", ["infercept-hs", "infercept-hb"])
-def test_7_a_full_host_preserves(name: str) -> None:
-    """A calls for 5 s with 60 tokens, the host takes 10."""
-    given = serving(100, build.request("A", 60, (1, 5, 0, "free"), 1), host_memory=10)
-    [executed] = trace_policy(given, get_policy(name)).requests
-    assert executed.calls[0].handling == "preserve"

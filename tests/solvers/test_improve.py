@@ -15,12 +15,12 @@ from kvcore.metrics import OBJECTIVES, completions
 from kvcore.referee import verify_schedule
 from solvers.improve import OTHERS, WITH_CALLS, ImproveOptions, _Improvement, first_policies, improve, other_policies
 from tests.heuristics.test_compression import serving
-from tests.heuristics.test_knee import ROOFLINE
 from tests.support.build import simple
 from tests.support.drawer import crowded_instance
 from tests.support.few import few
 from workloads.builtin import builtin_instance
 
+ROOFLINE = Cost((CostFunction(busy=8, decode_kv=1), CostFunction(tokens=2)))
 LINEAR = Cost((CostFunction(divisor=2, busy=9, tokens=3, decode_kv=1),))
 
 
@@ -185,13 +185,12 @@ def test_nothing_is_prepared_once_the_time_is_over(monkeypatch) -> None:
 
 def test_knee_and_on_time_are_starts_and_neighbours() -> None:
     """With one round left after the start, the value is that of the policy; with more, its parameters change."""
-    roofline = Cost((CostFunction(busy=8, decode_kv=1), CostFunction(tokens=2)))
-    instance = serving(5).replace(cost=roofline)
+    instance = serving(5).replace(cost=ROOFLINE)
     assert first_policies(instance, "total-flow-time")[0] == first_policies(instance, "makespan")[0] == "knee"
     assert first_policies(instance.replace(cost=LINEAR), "total-flow-time")[0] == "index"
     assert improve(instance, rounds=0).policy == "knee"
     assert improve(instance, "late-requests", rounds=0).policy == "on-time"
     found = improve(instance, rounds=60)
     assert found.value <= improve(instance, rounds=0).value
-    changed = [improve(serving(seed).replace(cost=roofline), rounds=8).policy for seed in few(range(12), 8)]
+    changed = [improve(serving(seed).replace(cost=ROOFLINE), rounds=8).policy for seed in few(range(12), 8)]
     assert any(name is not None and name.startswith("knee:means=") for name in changed)
