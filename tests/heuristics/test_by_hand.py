@@ -166,6 +166,9 @@ HAND: dict[str, Row] = {
         "sarathi-c": "A3 | A1 B4 C1 | A1 B1 C2 | C1",  # C in parts of 1 and 2
         "sarathi-nocp": "A3 | A1 B4 | A1 B1 C3 | C1",  # C whole: 1 token of 6 was left
         "sarathi-nohy": "A3 | A1 | A1 | B4 | B1 | C3"}),  # A to its end, then B, then C
+    # B's only prompt token is a batch by itself, although A could decode; then both decode
+    "a prefill of one token is not repeated": (
+        "A 3 4; B 1 4 @1", {"memory": 20, "host_memory": 0}, {"vllm-ef": "A3 | B1 | A1 B1"}),
     # both end with 2 + 4 - 1 = 5 tokens; memory is 8, so that vLLM starts both and evicts B at 4 + 4 = 8 tokens
     "eviction-free reserves what is held at the end": ("A 2 4; B 2 4", {"memory": 8}, {
         "vllm": "A2 B2 | A1 B1 | A1 B1 | A1 -B4 | B5.", "vllm-ef": "A=4 B=8"}),
@@ -436,6 +439,11 @@ HAND: dict[str, Row] = {
     "the largest work left is evicted only when memory is full": (
         "A 2 3; B 2 3", {"memory": 6, "cost": ({"busy": 1, "tokens": 1},)},
         {"index:r0=1000": "A2 B2 | A1 B1 | A1 -B3 | B4."}),
+    # 3 + 2 + 1 tokens; 3 + 1; 3 + 3, so that the next group waits for the end of the first
+    **{f"groups start as early as memory allows, {name}, M = {memory}": (
+        "A 1 3; B 1 3; C 1 3; D 1 3", {"memory": memory}, {f"staggered:{name}": done})
+       for name, memory, done in (("1,1", 6, "A=3 B=4 C=5 D=6"), ("1,1", 4, "A=3 B=5 C=7 D=9"),
+                                  ("2,2", 6, "A=3 B=3 C=6 D=6"), ("1,3", 6, "A=3 B=6 C=9 D=12"))},
     # --- Figure 1's rule
     "chunks share the budgets": (
         "A 1 9; B 4 2; C 7 2; D 3 2", {"batch_tokens": 8, "prefill_tokens": 5, "batch_requests": 3, "evict": False},

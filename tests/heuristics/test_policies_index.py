@@ -182,23 +182,6 @@ def test_the_mean_work() -> None:
     assert mean_work(by_tokens(1, simple("A", 2, 2), simple("B", 4, 4))) == pytest.approx((3 + 7) / 2, rel=1e-3)
 
 
-@pytest.mark.parametrize(
-    ("name", "memory", "starts"),
-    [
-        ("staggered:1,1", 6, [0, 1, 2, 3]),  # 3 + 2 + 1 tokens
-        ("staggered:1,1", 4, [0, 2, 4, 6]),  # 3 + 1
-        ("staggered:2,2", 6, [0, 0, 3, 3]),  # 3 + 3: the next group waits for the end of the first
-        ("staggered:1,3", 6, [0, 3, 6, 9]),
-    ],
-)
-def test_groups_start_as_early_as_memory_allows(name: str, memory: int, starts: list[int]) -> None:
-    requests = tuple(simple(f"R{i}", 1, 3) for i in range(4))
-    instance = Instance(machine=Machine(memory=memory, evict=True), requests=requests)
-    long, short = (trace_policy(instance, get_policy(name), compress=compress) for compress in (False, True))
-    assert [request.spans[0].batch for request in long.requests] == starts
-    assert short.expanded().batches == long.schedule.batches
-
-
 @pytest.mark.parametrize(("number", "prompt", "output", "memory"), [(40, 1, 16, 90), (64, 4, 16, 200), (30, 1, 4, 50)])
 def test_planned_starts_keep_memory_full_to_the_end(number: int, prompt: int, output: int, memory: int) -> None:
     plan = rates(number, prompt, output, memory)

@@ -7,7 +7,7 @@ from fractions import Fraction
 import pytest
 from pydantic import ValidationError
 
-from heuristics import POLICIES, Plan, View, get_policy, run_policy, trace_policy
+from heuristics import POLICIES, Plan, Unsuited, View, get_policy, run_policy, trace_policy
 from heuristics.policies.sglang import SGLang
 from kvcore import Call, Instance, Machine, Request, Segment, verify_schedule
 from kvcore.instance import Coarsening
@@ -101,3 +101,24 @@ def test_they_run_with_kv_that_calls_must_keep(name: str) -> None:
     a = Request(id="A", prompt=3, segments=(Segment(decode=1, call=call), Segment(decode=3)))
     given = serving(8, a, a.replace(id="C", arrival=1), request("B", 5, 3, 1))
     verify_schedule(given, run_policy(given, get_policy(name)))
+
+
+# --- WAIT --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("limit", "message"),
+    [
+        ({"memory": 17}, "2 of each of 1 types at every stage need 18 of memory, and the machine has 17"),
+        ({"batch_tokens": 7}, "need 8 of batch_tokens, and the machine has 7; take a smaller threshold"),
+        ({"prefill_tokens": 3}, "need 4 of prefill_tokens, and the machine has 3"),
+        ({"batch_requests": 5}, "need 6 of batch_requests, and the machine has 5"),
+    ],
+)
+def test_what_a_full_batch_needs_must_be_there(limit: dict[str, int], message: str) -> None:
+    """N = 2 of type (2, 3): 2 (2 + 3 + 4) tokens of KV; a batch of 2 (2 + 1 + 1) tokens, 4 of prompts, 6 requests."""
+    pair = request("A", 2, 3), request("B", 2, 3)
+    given = serving(18, *pair, batch_tokens=8, prefill_tokens=4, batch_requests=6, evict=False)
+    assert len(moves(given, "wait:2,2")) == 3
+    with pytest.raises(Unsuited, match=f"^policy wait:2,2 cannot run on .*: .*{message}"):
+        run_policy(given.replace(machine=given.machine.replace(**limit)), get_policy("wait:2,2"))
