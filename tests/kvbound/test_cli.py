@@ -257,7 +257,7 @@ def test_a_solver_that_is_installed_but_broken_is_not_available(monkeypatch, tmp
 
 
 def test_better_than_answers_yes_and_no():
-    for given, target, said in (("30", "30", "yes"), ("29", "29", "no"), ("10%:fcfs", "63/2", "yes")):
+    for given, target, said in (("30", "59/2", "yes"), ("29", "57/2", "no"), ("10%:fcfs", "63/2", "yes")):
         row = rows_of("solve", "mars-figure1", "--better-than", given)
         assert row["better_than"] == {"target": target, "answer": said}
 
