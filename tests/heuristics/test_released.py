@@ -1,4 +1,4 @@
-"""Our schedulers against what released simulators did, batch for batch; and where released code differs from papers."""
+"""Our policies against what released schedulers and simulators did, batch for batch; where released code differs."""
 
 from __future__ import annotations
 
@@ -11,50 +11,76 @@ from pathlib import Path
 import pytest
 
 from costmodels import INFERMAX_7B, infermax_7b
-from heuristics import Plan, View, get_policy, trace_policy
+from heuristics import Plan, PolicyError, View, get_policy, trace_policy
 from heuristics.policies.mars_as_released import MarsAsReleased
-from kvcore import Instance, verify_schedule
+from heuristics.policies.vllm_v1 import VllmV1
+from kvcore import Instance, Machine, verify_schedule
 from kvcore.referee import InvalidSchedule
-from tests.heuristics.test_policies_today import request, serving
+from tests.heuristics.test_policies_today import moves, request, serving
+from tests.support import build
 
 RELEASED = Path(__file__).parent / "released"
-RUNS = {
-    "vllm": "infermax-vllm",
-    "vllm-ef": "infermax-vllm-ef",
-    "sarathi-serve": "infermax-sarathi",
-    "sarathi-serve-ef": "infermax-sarathi-ef",
-    "vllm-vidur": "vidur-vllm",
-}
+SIMULATED = INFERMAX_7B.replace(memory=10_000)
 
 
-def released_requests() -> Instance:
-    """The 48 requests, on the machine of the runs."""
-    with (RELEASED / "requests.csv").open() as file:
-        requests = tuple(
-            request(row["request"], int(row["prompt_tokens"]), int(row["output_tokens"]))
+def served(requests: str, machine: Machine) -> Instance:
+    """The requests of a file, on this machine; ids are their numbers."""
+    with (RELEASED / f"{requests}.csv").open() as file:
+        made = tuple(
+            request(
+                row["request"], int(row["prompt_tokens"]), int(row["output_tokens"]),
+                int(Fraction(row["arrival_s"]) * 10**9), weight=int(row.get("weight", 1)),
+                max_new=int(row["max_new"]) if "max_new" in row else None,
+            )
             for row in csv.DictReader(file)
-        )
-    machine = INFERMAX_7B.replace(memory=10_000)
-    return Instance(machine=machine, cost=infermax_7b(), tick_seconds=Fraction(1, 10**9), requests=requests)
+        )  # fmt: skip
+    return Instance(machine=machine, cost=infermax_7b(), tick_seconds=Fraction(1, 10**9), requests=made)
+
+
+def engine(**limits: int) -> Machine:
+    return Machine(block=16, evict=True, **limits)
+
+
+RUNS = {
+    "vllm": ("infermax-vllm", SIMULATED), "vllm-ef": ("infermax-vllm-ef", SIMULATED),
+    "sarathi-serve": ("infermax-sarathi", SIMULATED), "sarathi-serve-ef": ("infermax-sarathi-ef", SIMULATED),
+    "vllm-vidur": ("vidur-vllm", SIMULATED),
+    "vllm-v1": ("vllm-0.33", engine(memory=9600, batch_tokens=2048, batch_requests=256)),
+    "vllm-v1-first-chunk": ("vllm-0.33-first-chunk", engine(memory=6400, batch_tokens=512, batch_requests=64)),
+    "vllm-v1-priority": ("vllm-0.33-priority", engine(memory=6400, batch_tokens=1024, batch_requests=64)),
+    "sglang": ("sglang-0.5.23", engine(memory=9600, prefill_tokens=2048, batch_requests=256)),
+}  # fmt: skip
+
+
+def pairs(text: str) -> list[tuple[str, int]]:
+    return [(id, int(tokens)) for id, _, tokens in (item.partition(":") for item in text.split())]
 
 
 @pytest.mark.parametrize("policy", RUNS)
-def test_a_policy_does_what_the_released_simulator_did(policy: str) -> None:
-    """Batch for batch; a start may be later by the rounding of each batch before it to whole nanoseconds."""
-    given = released_requests()
+def test_a_policy_does_what_was_released(policy: str) -> None:
+    """Of an engine: start, requests, tokens and order of every batch, and whose KV was lost.
+
+    A simulator says requests and tokens; a start may be later by the rounding of each batch before it to nanoseconds.
+    """
+    name, machine = RUNS[policy]
+    simulated = machine is SIMULATED
+    given = served("requests" if simulated else f"{name}.requests", machine)
     batches = trace_policy(given, get_policy(policy)).expanded().batches
-    with gzip.open(RELEASED / f"{RUNS[policy]}.csv.gz", "rt") as file:
+    with gzip.open(RELEASED / f"{name}.csv.gz", "rt") as file:
         rows = list(csv.DictReader(file))
-    assert len(rows) == len(batches) > 1800
+    assert len(rows) == len(batches) > (1800 if simulated else 700)
     for k, (row, batch) in enumerate(zip(rows, batches, strict=True)):
-        did = {id: int(tokens) for id, _, tokens in (item.partition(":") for item in row["work"].split())}
-        assert did == batch.work, k
-        assert -1 <= batch.start - Fraction(row["start_s"]) / given.tick_seconds <= k + 1
+        late, work = batch.start - Fraction(row["start_s"]) * 10**9, pairs(row["work"])
+        if simulated:
+            assert (-1 <= late <= k + 1, dict(work)) == (True, batch.work), k
+        else:
+            lost = pairs(row["preempted"])
+            assert (late, work, lost) == (0, [*batch.work.items()], [*batch.drop.items()]), k
 
 
 def test_the_papers_rules_do_something_else() -> None:
     """The text's Sarathi gives prefills 512 tokens beside any decodes: it needs a batch less here."""
-    given = released_requests()
+    given = served("requests", SIMULATED)
     assert len(trace_policy(given, get_policy("sarathi")).expanded().batches) == 1804
     assert len(trace_policy(given, get_policy("vllm")).expanded().batches) == 1801
 
@@ -101,3 +127,29 @@ def test_6_a_victim_does_not_come_back_in_the_same_batch(name: str) -> None:
     batches = (*schedule.batches[:3], released, *schedule.batches[4:])
     with pytest.raises(InvalidSchedule, match="R4 is broken in batch 3, request B"):
         verify_schedule(given, schedule.model_copy(update={"batches": batches}))
+
+
+# --- vLLM, by hand -----------------------------------------------------------------------------------------------
+
+
+def test_a_batch_that_takes_part_of_a_preempted_requests_kv_cannot_admit_it() -> None:
+    """M = 12, C = 8: B holds 3 that stay, of which A's token takes 1. vLLM admits B in that batch; R4 forbids it."""
+    c = build.request("C", 1, (5, 1, 2, "free"), 3)
+    given = serving(12, request("A", 1, 6), request("B", 3, 4, 3), c, batch_tokens=8, partial=True)
+    policy = VllmV1().called("admits", "", cached=True)
+    assert moves(given, "vllm-v1-cached", 6)[5] == ({"A": 1}, {"B": 1})
+    vars(policy)["may_join"] = lambda job, plan: True
+    with pytest.raises(PolicyError, match="R4"):
+        trace_policy(given, policy)
+
+
+# --- SGLang, by hand ---------------------------------------------------------------------------------------------
+
+
+def test_after_a_retraction_those_that_stay_are_in_its_order() -> None:
+    """M = 56: all have as many outputs; C (prompt 3) goes first, and of the others B (1) stays before A (2)."""
+    three = request("A", 2, 20, max_new=20), request("B", 1, 20, max_new=20), request("C", 3, 20, 1, max_new=20)
+    batches = moves(serving(56, *three), "sglang")
+    lost = next(k for k, (_, drop) in enumerate(batches) if drop)
+    assert [*batches[lost - 1][0]] == ["A", "B", "C"]
+    assert ([*batches[lost][0]], [*batches[lost][1]]) == (["B", "A"], ["C"])
