@@ -398,7 +398,7 @@ def test_light_load_pays_for_speed():
     assert rung.bound > 1.01 * Alone().value(late, FLOW)
 
 
-def test_slots_that_are_passed_by_are_counted_first() -> None:
+def test_slots_that_are_passed_by_are_counted_first():
     """Each turn passes all slots by: 300 of 64 pieces took seconds that nobody had counted."""
     instance = alike(1, 5, 200, 10**9, CostFunction(busy=100, tokens=1, divisor=100), batch_requests=4)
     proof = Speed(

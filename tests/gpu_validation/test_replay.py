@@ -1,7 +1,5 @@
 """What a replay reports: the measured clock, the errors, the ranking and the gains, with planted times."""
 
-from __future__ import annotations
-
 import random
 from fractions import Fraction
 

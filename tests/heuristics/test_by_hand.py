@@ -6,15 +6,13 @@ batches, with work `A2`, drops `-A2`, swaps out `>A2` and in `<A2`, perhaps `sta
 end they are all. Or completions, `A=4 B=7`, or how calls are handled, `A/1=swap`.
 """
 
-from __future__ import annotations
-
 from fractions import Fraction
 from typing import Any
 
 import pytest
 
 from heuristics import get_policy, trace_policy
-from kvcore import Batch, Cost, CostFunction, Instance, Machine
+from kvcore import Cost, CostFunction, Instance, Machine
 from kvcore.metrics import completions, handlings
 from tests.support.build import moves_of, requests_of
 
@@ -32,7 +30,7 @@ SWAPPING = ({"busy": 1}, {"swap_out_tokens": 2, "swap_in_tokens": 2})
 ALONE = {"host_memory": 0, "batch_tokens": 8, "partial": True, "cost": BESIDE}
 TABLE_1 = "A 3 3; B 4 2 @1; C 3 2 @1"
 
-HAND: dict[str, Row] = {
+HAND = {
     # --- vLLM V1
     # A holds 5 after its first decode; B (6) finds 5 free, and room for its first chunk of 3
     "vllm-v1: the gate asks for the whole prompt": (
@@ -462,12 +460,12 @@ HAND: dict[str, Row] = {
 }  # fmt: skip
 
 
-def parts_of(batch: Batch) -> dict[str, dict[str, int]]:
+def parts_of(batch):
     return {name: dict(getattr(batch, name)) for name in ("work", "drop", "swap_out", "swap_in")}
 
 
 @pytest.mark.parametrize("what", HAND)
-def test_by_hand(what: str) -> None:
+def test_by_hand(what):
     requests, machine, expected = HAND[what]
     given = {"evict": True, "memory": None} | machine
     cost = tuple(CostFunction(**each) for each in given.pop("cost", ({"busy": 1},)))

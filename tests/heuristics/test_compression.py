@@ -10,7 +10,7 @@ from tests.support.build import request
 from tests.support.few import ALL, few
 
 
-def serving(seed: int) -> Instance:
+def serving(seed):
     """A small instance in which memory is scarce, decodes are long, and everything may be evicted."""
     draw = random.Random(seed)
     block = draw.choice([1, 1, 4])
@@ -36,7 +36,7 @@ def serving(seed: int) -> Instance:
 
 
 @pytest.mark.parametrize("name", POLICIES)
-def test_what_is_repeated_is_what_would_be_decided(name: str) -> None:
+def test_what_is_repeated_is_what_would_be_decided(name):
     """Every policy gives the same schedule, written out, whether or not the engine may repeat batches unasked."""
     ran = repeated = 0
     for seed in few(range(60), 7):

@@ -1,7 +1,5 @@
 """InferCept's policies: equations and budgets worked by hand, and what the paper says of them."""
 
-from __future__ import annotations
-
 from fractions import Fraction
 
 import pytest
@@ -11,7 +9,7 @@ from heuristics import Unsuited, get_policy, run_policy, trace_policy
 from heuristics.policies.infercept import InferceptProfiled, forward, hidden
 from heuristics.policies.infercept_as_released import InferceptAsReleased
 from heuristics.registry import FAMILIES
-from kvcore import Batch, Cost, CostFunction, Features, Instance, Machine, Request, measures
+from kvcore import Cost, CostFunction, Features, Instance, Machine, measures
 from kvcore.metrics import completions, handlings
 from tests.heuristics.test_compression import serving
 from tests.support.build import request
@@ -22,40 +20,40 @@ WORK = {"busy": 4, "tokens": 1}
 BESIDE = Cost((CostFunction(**WORK), CostFunction(swap_out_tokens=2, swap_in_tokens=2)))
 
 
-def free(id: str, prompt: int, decode: int, duration: int, *more: int, returns: int = 0, arrival: int = 0) -> Request:
+def free(id, prompt, decode, duration, *more, returns=0, arrival=0):
     """A request that decodes, calls, and decodes `more` (or 1)."""
     return request(id, prompt, (decode, duration, returns, "free"), *(more or (1,)), arrival=arrival)
 
 
-def instance(*requests: Request, cost: Cost = BESIDE, **machine: object) -> Instance:
+def instance(*requests, cost=BESIDE, **machine):
     """Eight tokens a batch (the saturation point), no host, and all that a scheduler may do, unless given."""
     given = {"memory": None, "host_memory": 0, "batch_tokens": 8, "evict": True, "partial": True} | machine
-    return Instance(machine=Machine(**given), cost=cost, requests=requests)  # type: ignore[arg-type]
+    return Instance(machine=Machine(**given), cost=cost, requests=requests)
 
 
-def batches(name: str, of: Instance) -> tuple[Batch, ...]:
+def batches(name, of):
     return trace_policy(of, get_policy(name)).expanded().batches
 
 
-def two(duration: int, **more: object) -> Instance:
+def two(duration, **more):
     """A's call starts at 24, at 10 tokens, as B, of 6, has its first token.
 
     A's prompt of 10 takes a batch of 8, of F(8) = 12 ticks, and 2 in the next; B's prompt of 6 is beside them: 24.
     """
-    return instance(free("A", 10, 1, duration), request("B", 6, 60), **more)  # type: ignore[arg-type]
+    return instance(free("A", 10, 1, duration), request("B", 6, 60), **more)
 
 
 # --- the wastes, equations (2), (4), (5) -----------------------------------------------------------------------------
 
 
-def test_the_profile_is_the_mean_of_the_calls_that_have_returned() -> None:
+def test_the_profile_is_the_mean_of_the_calls_that_have_returned():
     """chat-1 calls for 40 ticks, as A above. The call of the second, of as many tokens, starts at 110.
 
     B has 6 tokens and 13 more then: discard wastes 120 + 14 * 19 = 386, less than 10 * 40. Of math nothing is known:
     10 * 5 k exceeds 120 + 14 (19 + k) from k = 11 on, and the call lasts 26 ticks.
     """
 
-    def second(id: str) -> tuple[list[int], dict[str, tuple[int, int]]]:
+    def second(id):
         policy = InferceptProfiled()
         of = instance(free("chat-1", 10, 1, 40), request("B", 6, 60), free(id, 10, 1, 26, arrival=90))
         run = trace_policy(of, policy).expanded().batches
@@ -65,7 +63,7 @@ def test_the_profile_is_the_mean_of_the_calls_that_have_returned() -> None:
     assert second("math-2") == ([], {"chat": (1, 40), "math": (1, 30)})
 
 
-def test_what_it_believes_of_calls_decides() -> None:
+def test_what_it_believes_of_calls_decides():
     """A call of 21 that is believed to last 20 is preserved."""
     true, believed = two(21), two(20)
     assert any(batch.drop for batch in run_policy(true, get_policy("infercept")).batches)
@@ -75,7 +73,7 @@ def test_what_it_believes_of_calls_decides() -> None:
 # --- swaps within the budget, Section 4.1 ----------------------------------------------------------------------------
 
 
-def test_as_many_tokens_are_swapped_as_the_batch_hides() -> None:
+def test_as_many_tokens_are_swapped_as_the_batch_hides():
     """B's decode takes 5 ticks, which hide 2 tokens of 2 ticks: A's 10 take five batches out, and five back."""
     of = two(60, host_memory=None)
     trace = trace_policy(of, get_policy("infercept"))
@@ -89,7 +87,7 @@ def test_as_many_tokens_are_swapped_as_the_batch_hides() -> None:
     assert all(b.duration == 4 + b.features.tokens for b in trace.batches)  # no transfer was waited for
 
 
-def test_the_limit_of_the_6b_model() -> None:
+def test_the_limit_of_the_6b_model():
     """A full batch takes 10 + 384 * 0.0463 = 27.78 ms, in which 694 tokens of 0.04 ms move; one decode: 251."""
     cost = get_cost("infercept-6b").make()
     assert hidden(cost, forward(384, 50)) == 694
@@ -104,7 +102,7 @@ def test_the_limit_of_the_6b_model() -> None:
 
 
 @pytest.mark.parametrize(("id", "handling"), [("chat-1", "discard"), ("ve-1", "preserve"), ("x", "preserve")])
-def test_long_running_types_discard(id: str, handling: str) -> None:
+def test_long_running_types_discard(id, handling):
     of = instance(free(id, 10, 1, 5), request("B", 6, 60))
     assert handlings(trace_policy(of, get_policy("infercept-heuristic"))) == {f"{id}/1": handling}
 
@@ -112,7 +110,7 @@ def test_long_running_types_discard(id: str, handling: str) -> None:
 # --- as released -----------------------------------------------------------------------------------------------------
 
 
-def test_the_released_budgets() -> None:
+def test_the_released_budgets():
     """6B: 0.00462 * 384 + 108.99 = 110.76 tokens come back for nothing, 494.76 go out."""
     policy = InferceptAsReleased()
     assert (round(float(policy.base_in), 2), round(float(policy.base_out), 2)) == (110.76, 494.76)
@@ -122,14 +120,14 @@ def test_the_released_budgets() -> None:
 
 
 @pytest.fixture(scope="module")
-def mixture() -> Instance:
+def mixture():
     model, minutes = get_cost("infercept-6b"), Fraction(3 if ALL else 1)
     arrivals = {"rate": Fraction(3), "minutes": minutes, "seed": 1}
     return generate("infercept", **arrivals, machine=GPT_J_6B, cost=model.make(), tick=model.tick)
 
 
 @pytest.mark.slow
-def test_infercept_wastes_least(mixture: Instance) -> None:
+def test_infercept_wastes_least(mixture):
     """InferCept has less of the memory wasted than each of what it is compared with (Sections 5.1 and 5.2)."""
     waste = {
         name: measures(trace_policy(mixture, get_policy(name)))["waste"]["total"]
@@ -140,7 +138,7 @@ def test_infercept_wastes_least(mixture: Instance) -> None:
     )
 
 
-def test_no_work_waits_for_a_swap_of_infercept(mixture: Instance) -> None:
+def test_no_work_waits_for_a_swap_of_infercept(mixture):
     """Swaps are hidden (Section 4.1): a batch with work lasts as long as without its moves."""
     trace = trace_policy(mixture, get_policy("infercept"))
     work = mixture.cost.functions[0]
@@ -149,7 +147,7 @@ def test_no_work_waits_for_a_swap_of_infercept(mixture: Instance) -> None:
     assert all(b.duration == -(-work.value(b.features) // work.divisor) for b in busy)
 
 
-def test_online_estimates_do_not_see_durations() -> None:
+def test_online_estimates_do_not_see_durations():
     """The same is decided up to the moment at which the first call ends in one of the two."""
     for name in ("infercept-elapsed", "infercept-profiled"):
         longer, shorter = (batches(name, two(duration, host_memory=None)) for duration in (90, 50))
@@ -158,7 +156,7 @@ def test_online_estimates_do_not_see_durations() -> None:
 
 
 @pytest.mark.parametrize("name", [policy.name for policy in FAMILIES["InferCept"]])
-def test_each_runs_where_types_differ_and_predictions_are_wrong(name: str) -> None:
+def test_each_runs_where_types_differ_and_predictions_are_wrong(name):
     """The instances of the tests of repetition, with the types of the mixture and calls believed twice as long."""
     for seed in few(range(25)):
         of = serving(seed)
@@ -170,6 +168,6 @@ def test_each_runs_where_types_differ_and_predictions_are_wrong(name: str) -> No
 
 
 @pytest.mark.parametrize("name", [policy.name for policy in FAMILIES["InferCept"]])
-def test_a_machine_without_evictions_is_refused(name: str) -> None:
+def test_a_machine_without_evictions_is_refused(name):
     with pytest.raises(Unsuited, match="it needs a machine with evict"):
         run_policy(two(5, evict=False, memory=100), get_policy(name))

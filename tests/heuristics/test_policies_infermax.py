@@ -1,16 +1,12 @@
 """INFERMAX's schedulers and the references, batch by batch by hand; Figure 1's rule against its plain statement."""
 
-from __future__ import annotations
-
 import random
-from typing import Any
 
 import pytest
 
-from heuristics import Ranked, Unsuited, get_policy, run_policy, trace_policy
+from heuristics import Unsuited, get_policy, run_policy, trace_policy
 from heuristics.policies.figure_1 import Fcfs, MarsOrder, RandomOrder, Sjf, SjfApi
 from heuristics.policies.rank import RankAsReleased
-from kvcore import Instance, Request
 from kvcore.metrics import completions
 from tests.heuristics.test_compression import serving
 from tests.heuristics.test_policies_today import request
@@ -23,7 +19,7 @@ from workloads.builtin import builtin_instance
 
 
 @pytest.mark.parametrize("name", ["vllm", "sarathi", "sarathi-c", "sarathi-nocp", "vllm-hy", "sarathi-nohy"])
-def test_an_eviction_free_variant_never_evicts(name: str) -> None:
+def test_an_eviction_free_variant_never_evicts(name):
     """So it also runs where the machine does not evict; its row of the table evicts in some of these."""
     free, rows = get_policy(f"{name}-ef"), get_policy(name)
     evictions = 0
@@ -37,7 +33,7 @@ def test_an_eviction_free_variant_never_evicts(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["sarathi-c", "rank-i", "infermax", "srpt"])
-def test_who_evicts_says_where_it_cannot_run(name: str) -> None:
+def test_who_evicts_says_where_it_cannot_run(name):
     with pytest.raises(Unsuited, match="it needs a machine with evict"):
         run_policy(instance(9, request("A", 2, 2), evict=False), get_policy(name))
     with pytest.raises(Unsuited, match="it needs a machine with pause"):
@@ -48,11 +44,11 @@ def test_who_evicts_says_where_it_cannot_run(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["rank-org-as-released", "rank-o-as-released"])
-def test_a_rank_as_released_does_not_ask_all_that_wait(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_rank_as_released_does_not_ask_all_that_wait(name, monkeypatch):
     """Once all that come after one that waits are evicted, only those that fit in what is free are asked."""
     asked, ask = [0], RankAsReleased._let_in
 
-    def counted(self: RankAsReleased, *of: Any) -> bool:
+    def counted(self, *of):
         asked[0] += 1
         return ask(self, *of)
 
@@ -67,11 +63,11 @@ def test_a_rank_as_released_does_not_ask_all_that_wait(name: str, monkeypatch: p
 # --- references --------------------------------------------------------------------------------------------------
 
 
-def mc_sf_by_definition(given: Instance) -> dict[str, int]:
+def mc_sf_by_definition(given):
     """Batch by batch: try the shortest first, and walk through all batches to come; unit batches, nobody stops."""
     left = sorted(given.requests, key=lambda r: (r.output, r.arrival, given.index[r.id]))
-    active: dict[str, tuple[int, Request]] = {}
-    ends: dict[str, int] = {}
+    active = {}
+    ends = {}
     now = 0
     while len(ends) < len(given.requests):
         for candidate in [r for r in left if r.arrival <= now]:
@@ -90,7 +86,7 @@ def mc_sf_by_definition(given: Instance) -> dict[str, int]:
     return ends
 
 
-def test_mc_sf_is_what_its_definition_says() -> None:
+def test_mc_sf_is_what_its_definition_says():
     """In the theory's model: unit batches without budgets, and no machine that evicts or pauses."""
     draw = random.Random(7)
     for seed in few(range(120), 6):
@@ -105,7 +101,7 @@ def test_mc_sf_is_what_its_definition_says() -> None:
         assert completions(trace_policy(given, get_policy("mc-sf"))) == mc_sf_by_definition(given), seed
 
 
-def test_a_random_order_is_drawn_once_and_from_its_seed() -> None:
+def test_a_random_order_is_drawn_once_and_from_its_seed():
     given = instance(6, *(request(f"R{i}", 2, 4) for i in range(6)), batch_requests=1)
     ends = [completions(trace_policy(given, get_policy(name))) for name in ("random", "random", "random:0", "random:7")]
     assert ends[0] == ends[1] == ends[2]
@@ -117,7 +113,7 @@ def test_a_random_order_is_drawn_once_and_from_its_seed() -> None:
 
 
 @pytest.mark.parametrize("policy", [Fcfs, Sjf, SjfApi, MarsOrder])
-def test_repeated_batches_are_those_that_would_be_decided(policy: type[Ranked]) -> None:
+def test_repeated_batches_are_those_that_would_be_decided(policy):
     """On scarce and on ample memory, with all switches and handlings."""
     repeated = 0
     for seed in few(range(40), 6):
@@ -131,7 +127,7 @@ def test_repeated_batches_are_those_that_would_be_decided(policy: type[Ranked]) 
     assert repeated > 15
 
 
-def scarce(seed: int) -> Instance:
+def scarce(seed):
     """Up to 40 requests in the memory of a few, all handlings, tight budgets and hosts, on machines that pause."""
     draw = random.Random(seed)
     given = crowded_instance(seed, 40) if seed % 2 else serving(seed)
@@ -152,7 +148,7 @@ def scarce(seed: int) -> Instance:
     )
 
 
-def with_handlings(given: Instance, draw: random.Random) -> tuple[Request, ...]:
+def with_handlings(given, draw):
     """Return the requests, their calls handled at random, and no swap that the host cannot hold."""
     handlings = ["preserve", "discard", "free"] + ["swap"] * (given.machine.host_memory is None)
     return given.with_calls(lambda call: call.replace(handling=draw.choice(handlings))).requests
@@ -160,7 +156,7 @@ def with_handlings(given: Instance, draw: random.Random) -> tuple[Request, ...]:
 
 @pytest.mark.parametrize("seeds", [few(range(300), 30)])
 @pytest.mark.parametrize("policy", [Fcfs, Sjf, SjfApi, MarsOrder, RandomOrder])
-def test_who_waits_for_memory_waits_while_decodes_go_on(policy: type[Ranked], seeds: range) -> None:
+def test_who_waits_for_memory_waits_while_decodes_go_on(policy, seeds):
     """On instances in which many wait for scarce memory: batches are repeated although others could work."""
     waited = 0
     for seed in seeds:

@@ -1,13 +1,11 @@
 """The engines of today, batch by batch by hand."""
 
-from __future__ import annotations
-
 from fractions import Fraction
 
 import pytest
 from pydantic import ValidationError
 
-from heuristics import POLICIES, Plan, Unsuited, View, get_policy, run_policy, trace_policy
+from heuristics import POLICIES, Unsuited, get_policy, run_policy, trace_policy
 from heuristics.policies.sglang import SGLang
 from kvcore import Call, Instance, Machine, Request, Segment, verify_schedule
 from kvcore.instance import Coarsening
@@ -15,19 +13,19 @@ from kvcore.instance import Coarsening
 Moves = list[tuple[dict[str, int], dict[str, int]]]
 
 
-def request(id: str, prompt: int, output: int, arrival: int = 0, **more: int) -> Request:
-    return Request(id=id, arrival=arrival, prompt=prompt, segments=(Segment(decode=output),), **more)  # type: ignore[arg-type]
+def request(id, prompt, output, arrival=0, **more):
+    return Request(id=id, arrival=arrival, prompt=prompt, segments=(Segment(decode=output),), **more)
 
 
-def serving(memory: int | None, *requests: Request, **machine: int | bool) -> Instance:
-    return Instance(machine=Machine(memory=memory, **{"evict": True, **machine}), requests=requests)  # type: ignore[arg-type]
+def serving(memory, *requests, **machine):
+    return Instance(machine=Machine(memory=memory, **{"evict": True, **machine}), requests=requests)
 
 
-def moves(given: Instance, policy: str, count: int = 99) -> Moves:
+def moves(given, policy, count=99):
     return [(batch.work, batch.drop) for batch in trace_policy(given, get_policy(policy)).expanded().batches[:count]]
 
 
-def test_in_a_coarse_instance_the_4096_tokens_are_blocks() -> None:
+def test_in_a_coarse_instance_the_4096_tokens_are_blocks():
     """Blocks of 1,024 tokens: 4 are assumed of each output, beside a prompt of 1. Memory for 13 holds two, not one."""
     grid = Coarsening(direction="restrict", block_tokens=1024, slot_ticks=1024, fine_tick_seconds=Fraction(1))
     fine = serving(13, request("A", 1, 2), request("B", 1, 2), request("C", 1, 2))
@@ -39,7 +37,7 @@ def test_in_a_coarse_instance_the_4096_tokens_are_blocks() -> None:
 # --- SGLang ------------------------------------------------------------------------------------------------------
 
 
-def test_the_fewest_outputs_are_retracted_and_the_ratio_follows() -> None:
+def test_the_fewest_outputs_are_retracted_and_the_ratio_follows():
     """Limits of 20: B joins A at M = 39, as only 0.7 of what A may yet generate is kept free; both end with 21.
 
     They hold 19 + 20 as A has generated 19 tokens and B 18. B goes; r is then (19 + 20) / (20 + 1), and so 1.
@@ -48,7 +46,7 @@ def test_the_fewest_outputs_are_retracted_and_the_ratio_follows() -> None:
     class Watched(SGLang):
         ratio_after = 0.0
 
-        def decide(self, view: View, plan: Plan) -> None:
+        def decide(self, view, plan):
             super().decide(view, plan)
             if plan.dropped:
                 self.ratio_after = self.ratio
@@ -61,11 +59,11 @@ def test_the_fewest_outputs_are_retracted_and_the_ratio_follows() -> None:
 
 
 @pytest.mark.parametrize("compress", [True, False])
-def test_the_ratio_falls_with_each_decode_repeated_or_not(compress: bool) -> None:
+def test_the_ratio_falls_with_each_decode_repeated_or_not(compress):
     """A prefills at 0 and decodes 399 times before B comes; later it would have fallen to its least."""
 
     class Watched(SGLang):
-        def observe(self, view: View, plan: Plan) -> None:
+        def observe(self, view, plan):
             super().observe(view, plan)
             if view.now == 400:
                 assert [job.id for job in view.arrived] == ["B"]
@@ -81,12 +79,12 @@ def test_the_ratio_falls_with_each_decode_repeated_or_not(compress: bool) -> Non
 # --- the output limit --------------------------------------------------------------------------------------------
 
 
-def test_a_limit_below_the_output_is_refused() -> None:
+def test_a_limit_below_the_output_is_refused():
     with pytest.raises(ValidationError, match="segment 1 decodes 5, more than its max_new"):
         request("A", 1, 5, max_new=4)
 
 
-def test_an_instance_without_limits_keeps_its_hash() -> None:
+def test_an_instance_without_limits_keeps_its_hash():
     given = serving(8, request("A", 4, 3))
     assert "max_new" not in given.to_json()
     limited = given.replace(requests=(request("A", 4, 3, max_new=3),))
@@ -95,7 +93,7 @@ def test_an_instance_without_limits_keeps_its_hash() -> None:
 
 
 @pytest.mark.parametrize("name", [name for name in POLICIES if name.startswith(("vllm-v1", "sglang", "trtllm"))])
-def test_they_run_with_kv_that_calls_must_keep(name: str) -> None:
+def test_they_run_with_kv_that_calls_must_keep(name):
     """Preserved KV is held through the call, by order; what waits with it may lose it where the machine evicts."""
     call = Call(duration=4, returns=1, handling="preserve")
     a = Request(id="A", prompt=3, segments=(Segment(decode=1, call=call), Segment(decode=3)))
@@ -115,7 +113,7 @@ def test_they_run_with_kv_that_calls_must_keep(name: str) -> None:
         ({"batch_requests": 5}, "need 6 of batch_requests, and the machine has 5"),
     ],
 )
-def test_what_a_full_batch_needs_must_be_there(limit: dict[str, int], message: str) -> None:
+def test_what_a_full_batch_needs_must_be_there(limit, message):
     """N = 2 of type (2, 3): 2 (2 + 3 + 4) tokens of KV; a batch of 2 (2 + 1 + 1) tokens, 4 of prompts, 6 requests."""
     pair = request("A", 2, 3), request("B", 2, 3)
     given = serving(18, *pair, batch_tokens=8, prefill_tokens=4, batch_requests=6, evict=False)

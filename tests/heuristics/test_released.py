@@ -1,7 +1,5 @@
 """Our policies against what released schedulers and simulators did, batch for batch; where released code differs."""
 
-from __future__ import annotations
-
 import csv
 import gzip
 from fractions import Fraction
@@ -11,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from costmodels import INFERMAX_7B, infermax_7b
-from heuristics import Plan, PolicyError, View, get_policy, trace_policy
+from heuristics import PolicyError, get_policy, trace_policy
 from heuristics.policies.mars_as_released import MarsAsReleased
 from heuristics.policies.vllm_v1 import VllmV1
 from kvcore import Instance, Machine, verify_schedule
@@ -23,7 +21,7 @@ RELEASED = Path(__file__).parent / "released"
 SIMULATED = INFERMAX_7B.replace(memory=10_000)
 
 
-def served(requests: str, machine: Machine) -> Instance:
+def served(requests, machine):
     """The requests of a file, on this machine; ids are their numbers."""
     with (RELEASED / f"{requests}.csv").open() as file:
         made = tuple(
@@ -37,7 +35,7 @@ def served(requests: str, machine: Machine) -> Instance:
     return Instance(machine=machine, cost=infermax_7b(), tick_seconds=Fraction(1, 10**9), requests=made)
 
 
-def engine(**limits: int) -> Machine:
+def engine(**limits):
     return Machine(block=16, evict=True, **limits)
 
 
@@ -52,12 +50,12 @@ RUNS = {
 }  # fmt: skip
 
 
-def pairs(text: str) -> list[tuple[str, int]]:
+def pairs(text):
     return [(id, int(tokens)) for id, _, tokens in (item.partition(":") for item in text.split())]
 
 
 @pytest.mark.parametrize("policy", RUNS)
-def test_a_policy_does_what_was_released(policy: str) -> None:
+def test_a_policy_does_what_was_released(policy):
     """Of an engine: start, requests, tokens and order of every batch, and whose KV was lost.
 
     A simulator says requests and tokens; a start may be later by the rounding of each batch before it to nanoseconds.
@@ -78,7 +76,7 @@ def test_a_policy_does_what_was_released(policy: str) -> None:
             assert (late, work, lost) == (0, [*batch.work.items()], [*batch.drop.items()]), k
 
 
-def test_the_papers_rules_do_something_else() -> None:
+def test_the_papers_rules_do_something_else():
     """The text's Sarathi gives prefills 512 tokens beside any decodes: it needs a batch less here."""
     given = served("requests", SIMULATED)
     assert len(trace_policy(given, get_policy("sarathi")).expanded().batches) == 1804
@@ -93,17 +91,17 @@ class Watched(MarsAsReleased):
 
     starved: set[int]
 
-    def start(self, view: View) -> None:
+    def start(self, view):
         super().start(view)
         self.starved = set()
 
-    def observe(self, view: View, plan: Plan) -> None:
+    def observe(self, view, plan):
         super().observe(view, plan)
         self.starved |= self.promoted
 
 
 @pytest.mark.parametrize(("memory", "waits", "starves"), [(7, [3, 1, 0], False), (6, [5, 0, 0], True)])
-def test_5_released_starvation_counts_what_is_waited_on_end(memory: int, waits: list[int], starves: bool) -> None:
+def test_5_released_starvation_counts_what_is_waited_on_end(memory, waits, starves):
     """C is evicted once or twice. A wait of more than 3 batches on end makes it starve, not 3 and 1."""
     policy = Watched(threshold=3)
     given = serving(memory, request("A", 2, 4), request("B", 2, 4), request("C", 2, 4))
@@ -113,7 +111,7 @@ def test_5_released_starvation_counts_what_is_waited_on_end(memory: int, waits: 
 
 
 @pytest.mark.parametrize("name", ["infercept", "infercept-as-released"])
-def test_6_a_victim_does_not_come_back_in_the_same_batch(name: str) -> None:
+def test_6_a_victim_does_not_come_back_in_the_same_batch(name):
     """M = 8, C = 3: A's token takes B's memory, and leaves 2 of each free. The release lets B prefill 2 at once.
 
     Here rule R4 forbids that, and C (1) waits behind B.
@@ -132,7 +130,7 @@ def test_6_a_victim_does_not_come_back_in_the_same_batch(name: str) -> None:
 # --- vLLM, by hand -----------------------------------------------------------------------------------------------
 
 
-def test_a_batch_that_takes_part_of_a_preempted_requests_kv_cannot_admit_it() -> None:
+def test_a_batch_that_takes_part_of_a_preempted_requests_kv_cannot_admit_it():
     """M = 12, C = 8: B holds 3 that stay, of which A's token takes 1. vLLM admits B in that batch; R4 forbids it."""
     c = build.request("C", 1, (5, 1, 2, "free"), 3)
     given = serving(12, request("A", 1, 6), request("B", 3, 4, 3), c, batch_tokens=8, partial=True)
@@ -146,7 +144,7 @@ def test_a_batch_that_takes_part_of_a_preempted_requests_kv_cannot_admit_it() ->
 # --- SGLang, by hand ---------------------------------------------------------------------------------------------
 
 
-def test_after_a_retraction_those_that_stay_are_in_its_order() -> None:
+def test_after_a_retraction_those_that_stay_are_in_its_order():
     """M = 56: all have as many outputs; C (prompt 3) goes first, and of the others B (1) stays before A (2)."""
     three = request("A", 2, 20, max_new=20), request("B", 1, 20, max_new=20), request("C", 3, 20, 1, max_new=20)
     batches = moves(serving(56, *three), "sglang")

@@ -1,7 +1,5 @@
 """Whatever is wrong with a file is said in one clear line; what is written is read back equal."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os
@@ -10,14 +8,11 @@ import random
 import re
 import tracemalloc
 from collections import deque
-from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from fractions import Fraction
-from pathlib import Path
-from typing import Any
 
 import pytest
-from pydantic import BaseModel, ValidationError
+from pydantic import ValidationError
 
 from kvcore import BadInput, Batch, Instance, Machine, Request, Schedule, Segment, Slo, verify_schedule
 from kvcore.certificates import Certificate
@@ -32,11 +27,11 @@ from workloads.builtin import builtin_instance
 DELETE = object()
 
 
-def mars_json() -> Any:
+def mars_json():
     return json.loads(mars().to_json())
 
 
-def changed(*path: Any, to: Any) -> str:
+def changed(*path, to):
     """The text of the MARS instance with the value at `path` replaced, added or deleted."""
     document = mars_json()
     place = document
@@ -49,7 +44,7 @@ def changed(*path: Any, to: Any) -> str:
     return json.dumps(document)
 
 
-def bad(text: str, message: str, model: type[BaseModel] = Instance) -> str:
+def bad(text, message, model=Instance):
     """Assert that reading the text fails with one short line that holds the message (taken literally)."""
     with pytest.raises(BadInput, match=re.escape(message)) as caught:
         parse(model, text, "file.json")
@@ -57,7 +52,7 @@ def bad(text: str, message: str, model: type[BaseModel] = Instance) -> str:
 
 
 @contextmanager
-def at_most(size: int) -> Iterator[None]:
+def at_most(size):
     """Assert that no more bytes are taken inside of the block."""
     tracemalloc.start()
     try:
@@ -67,7 +62,7 @@ def at_most(size: int) -> Iterator[None]:
         tracemalloc.stop()
 
 
-def one_line(line: str) -> str:
+def one_line(line):
     assert line.startswith("file.json: ")
     assert line.isprintable(), line
     assert len(line) < 500, len(line)
@@ -85,7 +80,7 @@ POSITIVES = [*(("machine", name) for name in ("memory", "block", "batch_tokens",
 
 
 @pytest.mark.parametrize("path", COUNTS + POSITIVES, ids=lambda path: str(path[-1]))
-def test_integers_are_integers_in_their_range(path: tuple[Any, ...]) -> None:
+def test_integers_are_integers_in_their_range(path):
     for value, shown in (
         (True, "true"), (1.0, "1.0"), ("1", '"1"'), (1.5, "1.5"), (1e400, None), (float("nan"), None),
     ):  # fmt: skip
@@ -99,12 +94,12 @@ def test_integers_are_integers_in_their_range(path: tuple[Any, ...]) -> None:
 
 
 @pytest.mark.parametrize("switch", ["hybrid", "chunked", "evict", "partial", "pause"])
-def test_switches_are_booleans(switch: str) -> None:
+def test_switches_are_booleans(switch):
     for value in (0, 1, "true", None):
         bad(changed("machine", switch, to=value), f"machine.{switch}: must be a valid boolean")
 
 
-def test_limits_may_be_null_and_nothing_else_may() -> None:
+def test_limits_may_be_null_and_nothing_else_may():
     for limit in ("memory", "host_memory", "batch_tokens", "prefill_tokens", "batch_requests"):
         assert getattr(parse(Instance, changed("machine", limit, to=None), "x").machine, limit) is None
     for path in (("machine", "block"), ("requests", 0, "prompt"), ("name",), ("requests",), ("cost",)):
@@ -148,11 +143,11 @@ ONE_FAULT = [
 
 
 @pytest.mark.parametrize(("path", "value", "message"), ONE_FAULT, ids=lambda value: str(value)[:20])
-def test_one_fault_is_named(path: tuple[Any, ...], value: Any, message: str) -> None:
+def test_one_fault_is_named(path, value, message):
     bad(changed(*path, to=value), message)
 
 
-def test_what_is_nearly_a_fault_is_read() -> None:
+def test_what_is_nearly_a_fault_is_read():
     assert parse(Instance, changed("requests", 0, "id", to="Anfrage 1 für Zoë"), "x").requests[0].id[-3:] == "Zoë"
     assert parse(Instance, changed("machine", "batch_tokens", to=2), "x").machine.prefill_limit == 1
 
@@ -161,9 +156,7 @@ def test_what_is_nearly_a_fault_is_read() -> None:
     ("text", "why"),
     [("[{}, {}]", "file.json: must be an object"), ('{"x": [{}, {}]}', "file.json: x: unknown key")],
 )
-def test_pydantic_is_not_shown_what_it_would_refuse_whole_of_a_large_file(
-    text: str, why: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_pydantic_is_not_shown_what_it_would_refuse_whole_of_a_large_file(text, why, monkeypatch):
     """It makes objects of what it refuses: 50 bytes for each byte of a file of empty objects."""
     monkeypatch.setattr("kvcore.files.LARGE", 0)
     monkeypatch.setattr(Schedule, "model_validate_json", None)
@@ -171,7 +164,7 @@ def test_pydantic_is_not_shown_what_it_would_refuse_whole_of_a_large_file(
         parse(Schedule, text, "file.json")
 
 
-def test_a_duplicate_key() -> None:
+def test_a_duplicate_key():
     text = changed("machine", "memory", to=6)
     bad(text.replace('"memory": 6', '"memory": 6, "memory": 7'), "the key 'memory' stands twice in one object")
     many = ",".join(f'"k{i}":1' for i in range(100_000))
@@ -182,12 +175,12 @@ def test_a_duplicate_key() -> None:
 # --- what the instance forbids -----------------------------------------------------------------------------------
 
 
-def one_request(machine: dict[str, Any], **request: Any) -> str:
+def one_request(machine, **request):
     request = {"id": "A", "prompt": 4, "segments": [{"decode": 1}]} | request
     return json.dumps({"machine": {"memory": None} | machine, "requests": [request]})
 
 
-def calling(handling: str, returns: int = 2) -> list[dict[str, Any]]:
+def calling(handling, returns=2):
     return [{"decode": 2, "call": {"duration": 1, "returns": returns, "handling": handling}}, {"decode": 1}]
 
 
@@ -217,21 +210,21 @@ NEVER = [
 
 
 @pytest.mark.parametrize(("machine", "request_", "why", "repair"), NEVER)
-def test_what_can_never_fit_names_its_rules_and_the_least_repair(machine, request_, why, repair) -> None:
+def test_what_can_never_fit_names_its_rules_and_the_least_repair(machine, request_, why, repair):
     line = bad(one_request(machine, **request_), why)
     assert line.startswith("file.json: request A can never fit: ")
     assert line.endswith(why)
     parse(Instance, one_request(machine | repair, **request_), "x")
 
 
-def test_other_handlings_fit() -> None:
+def test_other_handlings_fit():
     for handling in ("preserve", "swap", "free"):
         machine = {"batch_tokens": 7, "chunked": False, "host_memory": None}
         parse(Instance, one_request(machine, segments=calling(handling)), "x")
     parse(Instance, one_request({"host_memory": 4}, segments=calling("free")), "x")
 
 
-def test_the_smallest_conflict_is_one_request_or_one_call_of_it() -> None:
+def test_the_smallest_conflict_is_one_request_or_one_call_of_it():
     """Of several requests and calls, the line names the one to blame; with another handling, all is well."""
     calls = [*calling("free")[:1], *calling("swap")]
     fine = {"id": "B", "prompt": 1, "segments": [{"decode": 1}]}
@@ -258,13 +251,13 @@ LARGE = f"its numerator and denominator are at most {LIMIT}"
      ("1" * 10**6, LONG), (10**400, LARGE), (f"1/{LIMIT + 1}", LARGE)],
     ids=lambda value: str(value)[:12],
 )  # fmt: skip
-def test_what_is_no_positive_fraction(value: Any, message: str) -> None:
+def test_what_is_no_positive_fraction(value, message):
     bad(changed("tick_seconds", to=value), f"tick_seconds: {message}")
     if value is not None:
         bad(changed("requests", 0, "slo", to={"tpot": value}), f"requests[0].slo.tpot: {message}")
 
 
-def test_fractions_in_text_are_exact() -> None:
+def test_fractions_in_text_are_exact():
     for text, value in (("3/2", Fraction(3, 2)), ("6/4", Fraction(3, 2)), ("2", Fraction(2)), (2, Fraction(2))):
         assert parse(Instance, changed("tick_seconds", to=text), "x").tick_seconds == value
     assert parse(Instance, changed("tick_seconds", to=f"{LIMIT}/{LIMIT - 1}"), "x").tick_seconds > 1
@@ -296,16 +289,16 @@ def test_fractions_in_text_are_exact() -> None:
     ],
     ids=lambda value: value[:14] if isinstance(value, str) else value.__name__,
 )
-def test_what_is_no_json_object(model: type[BaseModel], text: str, message: str) -> None:
+def test_what_is_no_json_object(model, text, message):
     assert "sys." not in bad(text, message, model)
 
 
-def test_a_number_beyond_floating_point() -> None:
+def test_a_number_beyond_floating_point():
     text = changed("machine", "memory", to=6)
     bad(text.replace('"memory": 6', '"memory": 1e400'), "machine.memory: must be a valid integer")
 
 
-def test_every_truncation_of_a_file() -> None:
+def test_every_truncation_of_a_file():
     text = mars().to_json(indent=None)
     for length in range(0, len(text), 7):
         bad(text[:length], "not JSON")
@@ -314,14 +307,14 @@ def test_every_truncation_of_a_file() -> None:
 # --- files -------------------------------------------------------------------------------------------------------
 
 
-def refused(path: Path, message: str) -> None:
+def refused(path, message):
     for reader in (read_instance, read_schedule):
         with pytest.raises(BadInput, match=re.escape(message)) as caught:
             reader(path)
         one_line(str(caught.value).replace(str(path), "file.json"))
 
 
-def test_files_that_cannot_be_read_or_hold_no_text(tmp_path: Path) -> None:
+def test_files_that_cannot_be_read_or_hold_no_text(tmp_path):
     refused(tmp_path / "none.json", "cannot be read: No such file or directory")
     refused(tmp_path, "cannot be read: Is a directory")
     path = tmp_path / "file"
@@ -333,7 +326,7 @@ def test_files_that_cannot_be_read_or_hold_no_text(tmp_path: Path) -> None:
         refused(path, message)
 
 
-def test_a_huge_file_is_refused_without_reading_it(tmp_path: Path) -> None:
+def test_a_huge_file_is_refused_without_reading_it(tmp_path):
     path = tmp_path / "huge.json"
     path.touch()
     os.truncate(path, 2**30)
@@ -341,7 +334,7 @@ def test_a_huge_file_is_refused_without_reading_it(tmp_path: Path) -> None:
         refused(path, "larger than 256 MiB")
 
 
-def test_a_file_of_exactly_the_limit_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_of_exactly_the_limit_is_read(tmp_path, monkeypatch):
     monkeypatch.setattr("kvcore.files.MAX_BYTES", 2**20)
     path = tmp_path / "file.json"
     path.write_text(" " * 2**20)
@@ -351,12 +344,12 @@ def test_a_file_of_exactly_the_limit_is_read(tmp_path: Path, monkeypatch: pytest
     assert MAX_BYTES == 256 * 2**20
 
 
-def test_a_certificate_may_be_smaller_only() -> None:
+def test_a_certificate_may_be_smaller_only():
     with pytest.raises(BadInput, match=r"c\.json: larger than 64 MiB, which is the most that is read of such a file"):
         parse(Certificate, " " * (64 * 2**20 + 1), "c.json")
 
 
-def test_standard_input(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_standard_input(monkeypatch, tmp_path):
     path = tmp_path / "file.json"
     path.write_text(mars().to_json())
     with path.open() as stream:
@@ -369,7 +362,7 @@ def test_standard_input(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None
             read_instance("-")
 
 
-def test_writing_is_whole_or_not_at_all(tmp_path: Path) -> None:
+def test_writing_is_whole_or_not_at_all(tmp_path):
     target = tmp_path / "out.json"
     write_text(target, "{}")
     assert target.read_text() == "{}\n"
@@ -397,7 +390,7 @@ UNITS = {
 
 
 @pytest.mark.parametrize("what", [*UNITS, "entries of one batch", "keys of one file", "digits"])
-def test_reading_takes_memory_in_proportion_to_the_file(what: str) -> None:
+def test_reading_takes_memory_in_proportion_to_the_file(what):
     """About 20 bytes for a byte of the file."""
     if what in UNITS:
         text = (UNITS[what] * (2**18 // len(UNITS[what])))[:-1]
@@ -413,7 +406,7 @@ def test_reading_takes_memory_in_proportion_to_the_file(what: str) -> None:
 
 
 @pytest.mark.parametrize(("header", "row"), [("a,b", "1,2"), ("a,b,c,d", ",,,1"), ("a,b", "12.5,tool")])
-def test_reading_a_table_takes_no_memory(tmp_path: Path, header: str, row: str) -> None:
+def test_reading_a_table_takes_no_memory(tmp_path, header, row):
     path = tmp_path / "table.csv"
     path.write_text(header + "\n" + f"{row}\n" * 20_000)
     with at_most(2**18):
@@ -421,7 +414,7 @@ def test_reading_a_table_takes_no_memory(tmp_path: Path, header: str, row: str) 
     assert (last.line, last.text("b")) == (20_001, row.split(",")[1])
 
 
-def test_a_part_of_a_batch_that_is_left_out_stays_empty() -> None:
+def test_a_part_of_a_batch_that_is_left_out_stays_empty():
     batch = Batch(start=0, work={"R1": 1})
     with pytest.raises(TypeError, match="a batch is not changed: make another one"):
         batch.drop["R1"] = 1
@@ -429,30 +422,30 @@ def test_a_part_of_a_batch_that_is_left_out_stays_empty() -> None:
     assert pickle.loads(pickle.dumps(batch)) == batch
 
 
-def test_a_small_file_takes_no_memory_for_a_large_one(tmp_path: Path) -> None:
+def test_a_small_file_takes_no_memory_for_a_large_one(tmp_path):
     write_text(tmp_path / "i.json", mars().to_json())
     with at_most(2**20):
         read_instance(tmp_path / "i.json")
 
 
-def test_a_bound_is_no_division_by_zero() -> None:
+def test_a_bound_is_no_division_by_zero():
     proof = {"kind": "alone"}
     text = json.dumps({"instance_sha256": "0" * 64, "objective": "makespan", "bound": "5/0", "proof": proof})
     bad(text, "bound: String should match pattern '^-?[0-9]+(/0*[1-9][0-9]*)?$' (it is \"5/0\")", Certificate)
 
 
-def test_the_first_of_thousands_of_unknown_keys_is_named() -> None:
+def test_the_first_of_thousands_of_unknown_keys_is_named():
     keys = "".join(f',"k{k}":0' for k in range(2000))
     bad('{"instance_sha256":"x","batches":[]' + keys + "}", "k0: unknown key", Schedule)
 
 
-def schedule_json(**batch: Any) -> str:
+def schedule_json(**batch):
     batches = [{"start": 0, "work": {"R1": 1}} | batch]
     return json.dumps({"instance_sha256": mars().sha256, "batches": batches})
 
 
 @pytest.mark.parametrize("what", ["work", "drop", "swap_out", "swap_in"])
-def test_bad_tokens_in_a_schedule(what: str) -> None:
+def test_bad_tokens_in_a_schedule(what):
     for value in (True, 1.0, "1", None, [1]):
         bad(schedule_json(**{what: {"R1": value}}), f"batches[0].{what}.R1: must be a valid integer", Schedule)
     bad(schedule_json(**{what: {"R1": 10**16}}), f"batches[0].{what}.R1: must be less than", Schedule)
@@ -461,7 +454,7 @@ def test_bad_tokens_in_a_schedule(what: str) -> None:
     bad(schedule_json(**{what: {"x" * 201: 1}}), "must have at most 200 characters", Schedule)
 
 
-def test_bad_batches_in_a_schedule() -> None:
+def test_bad_batches_in_a_schedule():
     bad(schedule_json(start=0.5), "batches[0].start: must be a valid integer (it is 0.5)", Schedule)
     bad(schedule_json(start=None), "batches[0].start: must be a valid integer (it is null)", Schedule)
     bad(schedule_json(start=10**60 + 1), f"batches[0].start: must be less than or equal to {10**60} (it is ", Schedule)
@@ -472,11 +465,11 @@ def test_bad_batches_in_a_schedule() -> None:
     bad(mars().to_json(), "format: must be 'kvbound-schedule'", Schedule)
 
 
-def test_negative_numbers_in_a_schedule_are_for_the_referee() -> None:
+def test_negative_numbers_in_a_schedule_are_for_the_referee():
     assert parse(Schedule, schedule_json(start=-1, work={"R1": -3}), "x").batches[0].work == {"R1": -3}
 
 
-def test_a_schedule_for_another_instance() -> None:
+def test_a_schedule_for_another_instance():
     other = builtin_instance("hindsight:n=3,M=10,seed=1")
     with pytest.raises(BadInput, match=r"the schedule is for another instance \(its instance_sha256 is [0-9a-f]{12}"):
         verify_schedule(other, MARS.schedule(mars()))
@@ -488,7 +481,7 @@ def test_a_schedule_for_another_instance() -> None:
 # --- round trips and the hash ------------------------------------------------------------------------------------
 
 
-def test_what_is_written_is_read_back_equal(tmp_path: Path) -> None:
+def test_what_is_written_is_read_back_equal(tmp_path):
     path = tmp_path / "file.json"
     for seed in range(40):
         draw = random.Random(seed)
@@ -501,7 +494,7 @@ def test_what_is_written_is_read_back_equal(tmp_path: Path) -> None:
         assert read_schedule(path) == schedule
 
 
-def test_names_beyond_ascii_are_read_back_equal(tmp_path: Path) -> None:
+def test_names_beyond_ascii_are_read_back_equal(tmp_path):
     instance = Instance(
         name="größer ≥ 1 😀",
         tick_seconds=Fraction(1, 3),
@@ -512,13 +505,13 @@ def test_names_beyond_ascii_are_read_back_equal(tmp_path: Path) -> None:
     assert read_instance(tmp_path / "file.json") == instance
 
 
-def reordered(value: Any) -> Any:
+def reordered(value):
     if isinstance(value, dict):
         return {key: reordered(value[key]) for key in reversed(value)}
     return [reordered(item) for item in value] if isinstance(value, list) else value
 
 
-def without_defaults(value: Any) -> Any:
+def without_defaults(value):
     """Leave out every null, false or zero and the other defaults of the MARS instance (not what has no default)."""
     defaults = {"hybrid": True, "chunked": True, "pause": True, "block": 1, "weight": 1, "divisor": 1, "version": 1,
                 "tick_seconds": "1", "format": "kvbound-instance"}  # fmt: skip
@@ -530,7 +523,7 @@ def without_defaults(value: Any) -> Any:
     return {key: without_defaults(item) for key, item in kept.items()}
 
 
-def test_the_hash_does_not_depend_on_how_the_file_is_written() -> None:
+def test_the_hash_does_not_depend_on_how_the_file_is_written():
     document = mars_json()
     shorter = without_defaults(document)
     assert len(json.dumps(shorter)) < len(json.dumps(document)) / 2
@@ -540,14 +533,14 @@ def test_the_hash_does_not_depend_on_how_the_file_is_written() -> None:
         assert parse(Instance, variant, "x").sha256 == mars().sha256
 
 
-def test_the_hash_is_that_of_the_canonical_json() -> None:
+def test_the_hash_is_that_of_the_canonical_json():
     for instance in (mars(), *(draw_instance(random.Random(seed)) for seed in range(5))):
         document = json.loads(instance.to_json())
         canonical = json.dumps(document, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
         assert instance.sha256 == hashlib.sha256(canonical.encode("ascii")).hexdigest()
 
 
-def leaves(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[tuple[Any, ...], Any]]:
+def leaves(value, path=()):
     if isinstance(value, dict | list):
         for key, item in value.items() if isinstance(value, dict) else enumerate(value):
             yield from leaves(item, (*path, key))
@@ -555,7 +548,7 @@ def leaves(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[tuple[Any, 
         yield path, value
 
 
-def another(document: Any, path: tuple[Any, ...], value: Any) -> Instance:
+def another(document, path, value):
     """The instance with the value at `path` replaced by another one that is valid there."""
     for other in (7, 2, True, False, None, "free", "other", {"ttft": 3}, {"knee": 1, "coefficient": 1}):
         place = copy = json.loads(json.dumps(document))
@@ -570,7 +563,7 @@ def another(document: Any, path: tuple[Any, ...], value: Any) -> Instance:
     raise AssertionError(f"nothing else is valid at {path}")
 
 
-def test_the_hash_changes_with_any_value() -> None:
+def test_the_hash_changes_with_any_value():
     roomy = {"memory": 60, "host_memory": 60, "batch_tokens": 9, "prefill_tokens": 8}
     document = mars_json() | {"machine": mars_json()["machine"] | roomy}
     fixed = ("format", "version", "call", "coarsening")
@@ -594,12 +587,12 @@ def test_the_hash_changes_with_any_value() -> None:
         (lambda: Batch(start="0"), "valid integer"),
     ],
 )
-def test_nouns_made_in_python_are_checked_alike(make: Any, message: str) -> None:
+def test_nouns_made_in_python_are_checked_alike(make, message):
     with pytest.raises(ValidationError, match=message):
         make()
 
 
-def test_replace_forgets_what_was_cached() -> None:
+def test_replace_forgets_what_was_cached():
     before = mars()
     assert before.sha256 != before.replace(name="other").sha256
     assert before.replace(requests=before.requests[:1]).index == {"R1": 0}

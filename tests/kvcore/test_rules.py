@@ -1,7 +1,5 @@
 """Every clause of the rules R1 to R11: a schedule exactly at the boundary passes, one unit beyond it is refused."""
 
-from __future__ import annotations
-
 import gc
 import re
 
@@ -9,12 +7,8 @@ import pytest
 
 from kvcore import (
     BadInput,
-    Batch,
     CostFunction,
-    Instance,
     InvalidSchedule,
-    Request,
-    Trace,
     decode_stream,
     handlings,
     measures,
@@ -28,12 +22,12 @@ Row = tuple[dict[str, object], str, object]
 """What the machine has, a schedule, and what is said of it: None, handlings, or `rule batch request [words]`."""
 
 
-def passes(instance: Instance, *batches: Batch) -> Trace:
+def passes(instance, *batches):
     assert isinstance(execute(instance, schedule(instance, *batches)), Outcome)
     return verify_schedule(instance, schedule(instance, *batches))
 
 
-def refused(instance: Instance, *batches: Batch, rule: int, at: int, who: str | None) -> str:
+def refused(instance, *batches, rule, at, who):
     """Assert that exactly this rule is named, in this batch, with this request; return the line that says so."""
     named = "" if who is None else f", request {who}"
     with pytest.raises(InvalidSchedule, match=rf"^the [a-z ]+ rule R{rule} is broken in batch {at}{named}: ") as caught:
@@ -46,11 +40,11 @@ def refused(instance: Instance, *batches: Batch, rule: int, at: int, who: str | 
     return str(caught.value)
 
 
-def a(prompt: int, *segments: int | tuple[int, int, int, str], **more: int) -> Request:
+def a(prompt, *segments, **more):
     return request("A", prompt, *segments, **more)
 
 
-def b(prompt: int, *segments: int | tuple[int, int, int, str], **more: int) -> Request:
+def b(prompt, *segments, **more):
     return request("B", prompt, *segments, **more)
 
 
@@ -59,7 +53,7 @@ WHOLE, BOTH = {"chunked": False}, {"evict": True, "partial": True}
 ABC = [request(id, 1, 1) for id in "ABC"]
 HELD_ON = "0 A3 | 1 >A3 B2 | 2 <A3 | 6 -B2 A1 | 7 B3"
 IN_AND_OUT = "0 A2 B2 | 1 >A2 >B2 | 3 <A2 <B2 A1 B1"
-CASES: dict[str, tuple[list[Request], list[Row]]] = {
+CASES = {
     "R1: the first batch starts at 0 or later": ([a(2, 1)], [
         (NO, "0 A2", None), (NO, "7 A2", None), (NO, "-1 A2", "1 0 - time starts at 0")]),
     "R1: a batch starts when the one before ends or later": ([a(3, 2)], [
@@ -231,7 +225,7 @@ CASES: dict[str, tuple[list[Request], list[Row]]] = {
 
 
 @pytest.mark.parametrize("clause", CASES)
-def test_a_clause(clause: str) -> None:
+def test_a_clause(clause):
     requests, rows = CASES[clause]
     for machine, text, said in rows:
         made, steps = instance(*requests, **machine), batches_of(text)
@@ -244,7 +238,7 @@ def test_a_clause(clause: str) -> None:
 
 
 @pytest.mark.parametrize("enabled", [True, False])
-def test_the_garbage_collector_is_left_as_it_was(enabled: bool):
+def test_the_garbage_collector_is_left_as_it_was(enabled):
     one = instance(request("A", 1, 1))
     (gc.enable if enabled else gc.disable)()
     try:
