@@ -110,9 +110,9 @@ def test_a_search_that_goes_on_is_the_same_as_one_that_does_not_stop():
         search = EventSearch(tiny, objective, 5000)
         for states in (1, 2, 5, 9, 40, 300):
             stopped, at_once = search.run(states), find(tiny, objective, states)
-            assert (stopped.bound, stopped.is_optimum) == (at_once.bound, at_once.is_optimum)
+            assert (stopped.bound, stopped.is_found) == (at_once.bound, at_once.is_optimum)
         assert search.run().bound == find(tiny, objective, 5000).bound
-    assert EventSearch(MARS, "makespan", 100).run(50, lambda: True).states == 1
+    assert EventSearch(MARS, "makespan", 100).run(50, lambda: True).labels == 1
 
 
 def test_long_batches_and_hinges():
