@@ -145,7 +145,7 @@ MUTANTS = {
         lambda supply, self, prices: supply - int(np.maximum(self.graphs.limits, 0) @ prices[:, 0])),
     "values": after(slot_dual, "values", lambda values, *_: values + 1),
     "time after the last slot": after(PricedRequests, "after", lambda last, *_: last + 1),
-    "what ends is free": after(LocalGraphs, "_ends", lambda *_: False),
+    "what ends is free": after(LocalGraphs, "_ends", lambda ends, *_: ends & False),
     "all weigh the same": after(LocalGraphs, "rate_of", lambda rate, *_: min(rate, 1)),
     "calls take no time": after(
         LocalGraphs, "_timed", lambda request, *_: request.with_calls(lambda call: call.replace(duration=0))),

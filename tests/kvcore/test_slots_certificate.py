@@ -14,6 +14,7 @@ from kvcore import OBJECTIVES
 from kvcore.certificates import InvalidCertificate, SlotPrices, Slots, certify, verify_certificate
 from kvcore.certificates.budget import Budget
 from kvcore.certificates.slot_graph import LocalGraphs
+from kvcore.certificates.slot_kernels import find
 from kvcore.certificates.slot_search import SlotSearch, Vector
 from kvcore.certificates.slots import MOST_TRIES
 from kvcore.cost import Cost, CostFunction
@@ -209,3 +210,13 @@ def test_the_values_of_many_slots_are_counted():
     search = SlotSearch(LocalGraphs(instance, "makespan"), 60_000, 1, Budget(work=3 * 10**7))
     with pytest.raises(InvalidCertificate, match="the values of states would take too long to check"):
         search.add(proof.prices[0].vector())
+
+
+def test_states_are_found_by_their_keys_where_hashes_collide():
+    keys = np.array([*np.ndindex(4, 4, 4)], np.int32)
+    table = np.full(128, -1, np.int32)
+    for i, key in enumerate(keys):
+        place = find(keys, table, key)
+        assert table[place] == -1
+        table[place] = i
+    assert [table[find(keys, table, key)] for key in keys] == [*range(64)]
