@@ -44,6 +44,7 @@ from heuristics.policies.mars import Mars
 from heuristics.policies.mars_as_released import MarsAsReleased
 from heuristics.policies.mc_sf import McSf, MemoryArea
 from heuristics.policies.on_time import OnTime
+from heuristics.policies.prefix_eviction import Belady, TailLru
 from heuristics.policies.rank import RANKINGS, RankAsReleased, Ranking, Srpt
 from heuristics.policies.refill import Refill
 from heuristics.policies.serial import Serial
@@ -90,7 +91,7 @@ FAMILIES: dict[str, tuple[Policy, ...]] = {
 
 POLICIES: dict[str, Policy] = {policy.name: policy for family in FAMILIES.values() for policy in family}
 
-SHARING: dict[str, Policy] = {policy.name: policy for policy in (VllmV1Prefix(), *VLLM_V1_PREFIX)}
+SHARING: dict[str, Policy] = {policy.name: policy for policy in (VllmV1Prefix(), *VLLM_V1_PREFIX, Belady(), TailLru())}
 """Policies for requests that share contents, which all others decline."""
 
 SET = {name: policy for name, policy in (POLICIES | SHARING).items() if policy.settings} | {"wait": Wait()}

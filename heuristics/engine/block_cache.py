@@ -1,7 +1,8 @@
 """The physical blocks of an engine's prefix cache."""
 
 from collections import OrderedDict, deque
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from typing import Any
 
 
 class BlockCache:
@@ -13,6 +14,7 @@ class BlockCache:
         self.content: list[Hashable] = []  # None: nothing to be found again
         self.named: dict[Hashable, dict[int, None]] = {}
         self.gone: set[Hashable] = set()  # contents of which a block was lost since the set was cleared
+        self.rank: Callable[[Any], Any] | None = None  # of contents: the least goes first
         self._empty: deque[int] = deque()
         self._kept: OrderedDict[int, None] = OrderedDict()
 
@@ -46,11 +48,17 @@ class BlockCache:
                 self.holders.append(0)
                 self.content.append(None)
             else:
-                block, _ = self._kept.popitem(last=False)
+                block = self._next()
+                del self._kept[block]
                 self.unname([block])
             self.holders[block] = 1
             taken.append(block)
         return taken
+
+    def _next(self) -> int:
+        if (rank := self.rank) is None:
+            return next(iter(self._kept))
+        return min(self._kept, key=lambda block: rank(self.content[block]))
 
     def hold(self, blocks: Sequence[int]) -> None:
         """Add a holder to blocks that were found."""

@@ -41,6 +41,7 @@ class VllmV1Prefix(VllmV1):
         super().start(view)
         self.memory = BlockCache(LIMIT if view.machine.block_limit is None else view.machine.block_limit)
         self.paths: dict[int, list[Block]] = {}
+        self.depths: dict[Block, int] = {}
         self.blocks: dict[int, list[int]] = {}  # physical ones of the running requests,
         self.named: dict[int, int] = {}  # how many of them, from the first, have been named,
         self.done: dict[int, int] = {}  # and the tokens computed with the latest plan
@@ -81,9 +82,14 @@ class VllmV1Prefix(VllmV1):
         ]
         for _, job in sorted(come, key=itemgetter(0)):
             self.places[job.index] = next(self.counter)
-            if job.index not in self.paths:
-                self.paths[job.index] = [(part.node, k) for part in job.path for k in range(part.blocks)]
             self.queue(job)
+
+    def path(self, job: Job) -> list[Block]:
+        """Return the blocks of a request's path."""
+        if job.index not in self.paths:
+            path = self.paths[job.index] = [(part.node, k) for part in job.path for k in range(part.blocks)]
+            self.depths.update((block, k) for k, block in enumerate(path))
+        return self.paths[job.index]
 
     def go_on(self, plan: Plan) -> bool:
         self.left, self.preempted, at = plan.tokens_left, 0, 0
@@ -125,7 +131,7 @@ class VllmV1Prefix(VllmV1):
 
     def _release(self, job: Job) -> None:
         """Free a request's blocks."""
-        path, complete = self.paths[job.index], self.done[job.index] // self.machine.block
+        path, complete = self.path(job), self.done[job.index] // self.machine.block
         self.memory.gone.update(path[self.named[job.index] : complete])
         self.memory.give(self.blocks.pop(job.index))
 
@@ -136,7 +142,7 @@ class VllmV1Prefix(VllmV1):
         most = min(self.machine.batch_requests or LIMIT, self.max_num_seqs)
         while self.waiting and len(self.running) < most and self.left:
             job = self.waiting[0]
-            found = self.memory.find(self.paths[job.index][: (job.known - 1) // self.machine.block])
+            found = self.memory.find(self.path(job)[: (job.known - 1) // self.machine.block])
             kept = 0 if self.may_join(job, plan) else self.lost[job]
             at = max(len(found) * self.machine.block, kept)
             tokens = min(job.known - at, self.most, self.left)
@@ -167,7 +173,7 @@ class VllmV1Prefix(VllmV1):
         self._name_blocks(job, min(self.done[job.index], job.known - unknown))
 
     def _name_blocks(self, job: Job, tokens: int) -> None:
-        path, start = self.paths[job.index], self.named[job.index]
+        path, start = self.path(job), self.named[job.index]
         for k in range(start, min(tokens // self.machine.block, len(path))):
             self.memory.name(self.blocks[job.index][k], path[k])
             self.named[job.index] = k + 1
@@ -177,7 +183,7 @@ class VllmV1Prefix(VllmV1):
         plan.dropped.update((job.id, tokens) for job, tokens in self.lost.items() if tokens)
         block, completed, unnamed = self.machine.block, set[Block](), set[Block]()
         for job in self.running:
-            path, done = self.paths[job.index], self.done[job.index]
+            path, done = self.path(job), self.done[job.index]
             before = (done - plan.work.get(job.id, 0)) // block
             completed.update(path[before : done // block])
             unnamed.update(path[self.named[job.index] : before])
