@@ -23,7 +23,7 @@ class Belady(VllmV1Prefix):
     def start(self, view: View) -> None:
         super().start(view)
         self.uses: dict[Block, dict[int, int]] = defaultdict(dict)  # by request: when it will look for the block
-        self.memory.rank = self.rank
+        self.memory.rank = self.keeping
 
     def decide(self, view: View, plan: Plan) -> None:
         for job in (*view.arrived, *(() if self.places else view.to_come())):
@@ -40,7 +40,7 @@ class Belady(VllmV1Prefix):
         for block in self.path(job)[: (job.known - 1) // self.machine.block]:
             self.uses[block][job.index] = time
 
-    def rank(self, block: Block) -> tuple[int, int]:
+    def keeping(self, block: Block) -> tuple[int, int]:
         """Return the order in which blocks go: by next use, then by depth, the largest first."""
         times = [time for index, time in self.uses[block].items() if index not in self.blocks]
         return -min(times, default=LIMIT), -self.depths[block]
@@ -65,13 +65,13 @@ class TailLru(VllmV1Prefix):
     def start(self, view: View) -> None:
         super().start(view)
         self.contexts: dict[Block, int] = {}  # the most tokens of a context with the block
-        self.memory.rank = self.rank
+        self.memory.rank = self.keeping
 
     def _release(self, job: Job) -> None:
         for block in self.path(job)[: self.done[job.index] // self.machine.block]:
             self.contexts[block] = max(self.contexts.get(block, 0), job.known)
         super()._release(job)
 
-    def rank(self, block: Block) -> bool:
+    def keeping(self, block: Block) -> bool:
         """Return whether a block is among those that are kept."""
         return self.depths[block] * self.machine.block < self.contexts[block] + self.estimate - self.budget
