@@ -32,6 +32,19 @@ def test_equal_hashes_after_equal_prompts_are_shared(tmp_path):
     assert [each.path for each in found.requests] == [("9", 2), ("1", 2), None, ("8/2", 4), ("1", 4)]
 
 
+def test_a_chat_goes_on_from_its_parent_by_its_hashes(tmp_path):
+    path = tmp_path / "qwen.jsonl"
+    rows = ((1, -1, 0.5, 40, [1, 2, 3]), (2, -1, 1, 20, [7, 8]), (3, 1, 9.25, 70, [1, 2, 4, 5, 6]))
+    keys = ("chat_id", "parent_chat_id", "timestamp", "input_length", "hash_ids")
+    path.write_text(
+        "".join(json.dumps(dict(zip(keys, row, strict=True)) | {"output_length": 9}) + "\n" for row in rows)
+    )
+    columns = "arrival=timestamp,prompt=input_length,decode=output_length,id=chat_id,contents=hash_ids:16"
+    found = read(path, columns, block=16)
+    assert found.contents == (Node(id="1", blocks=4), Node(id="7", blocks=1))
+    assert [(each.id, each.path) for each in found.requests] == [("1", ("1", 2)), ("2", ("7", 1)), ("3", ("1", 4))]
+
+
 def test_a_csv_file_has_hashes_with_spaces_between_them(tmp_path):
     path = tmp_path / "t.csv"
     path.write_text("in,out,hash_ids\n" + "".join(f"{k},1,{' '.join(map(str, ids))}\n" for k, ids in ROWS))
