@@ -257,7 +257,7 @@ class _Life:
         tokens = 1 if room.machine.chunked else missing
         use = use_of(tokens, decodes, not decodes)
         lacks = np.any([budget[which] < getattr(use, column) for column, budget in left.items()], axis=0)
-        if not room.machine.hybrid and left is room.left:
+        if not room.machine.hybrid and left is room.left:  # beside a batch
             lacks |= room.other["decode" if decodes else "prefill"][which]
         none = room.machine.blocks(held + tokens) > blocks + room.machine.blocks(period.device)
         memory, budgets = int(ticks[none].sum()), int(ticks[lacks & ~none].sum())
