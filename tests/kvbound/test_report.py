@@ -13,7 +13,7 @@ import pytest
 
 from kvbound.comparison import compare as compare_policies
 from kvbound.report import chart, page
-from kvbound.report.chart import WORK, Bar, bars_of
+from kvbound.report.chart import Bar, bars_of
 from kvbound.timeline import Interval, timeline
 from kvcore import verify_schedule
 from tests.support.browser import Browser, find_browser
@@ -23,6 +23,7 @@ from tests.support.mars_schedules import PUBLISHED, mars
 from tests.support.random_schedules import random_trace
 from workloads.builtin import builtin_instance
 
+WORK = ("prefill", "decode", "recompute")
 HOSTILE = ("<script>alert(1)</script>", '"><img src=x onerror=alert(1)>', "</style></svg>&amp;", "ünï '\"` ${1}")
 
 

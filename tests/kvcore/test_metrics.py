@@ -18,12 +18,14 @@ from kvcore import (
     objective_value,
     verify_schedule,
 )
-from kvcore.account import memory_waste
+from kvcore.account import account, memory_waste
 from kvcore.instance import Request, Segment, alike
 from kvcore.metrics import SUMS, is_late, scale_of, weight
 from kvcore.trace import RequestTrace
 from tests.support.build import batch, instance, request, schedule
+from tests.support.few import few
 from tests.support.mars_schedules import PUBLISHED, mars
+from tests.support.random_schedules import random_trace
 
 # Two requests, blocks of 2, D = the larger of 2 (if anybody works) and the tokens swapped. What each tick holds:
 #
@@ -124,6 +126,22 @@ def test_the_first_token_is_that_of_the_last_chunk_of_the_prompt() -> None:
     one = instance(request("A", 3, 2))
     trace = verify_schedule(one, schedule(one, batch(0, A=1), batch(5, A=2), batch(6, A=1)))
     assert objective_value(trace, "total-ttft") == 6
+
+
+@pytest.mark.parametrize("seed", few(range(90)))
+def test_the_periods_of_a_request_tile_its_life_and_have_its_kv_and_steps(seed):
+    trace = random_trace(seed)
+    boundaries = {each.start: trace.states(j) for j, each in enumerate(trace.batches)}
+    for row, periods in account(trace):
+        ends = [period.end for period in periods]
+        assert [period.start for period in periods] == [row.request.arrival, *ends[:-1]]
+        assert ends[-1] == row.completion
+        assert [step for period in periods if period.work for step in period.work.steps()] == row.steps
+        for period in periods:
+            if period.kind in ("ready", "call") and period.end in boundaries:
+                state = boundaries[period.end][row.request.id]
+                assert (period.device, period.host) == (state.device, state.host)
+                assert period.known == state.known or period.kind == "call"
 
 
 UNIT, FOUR = {"busy": 1}, {"busy": 4}
