@@ -26,7 +26,7 @@ from kvcore.certificates import (
 )
 from kvcore.certificates.certificate import HORIZON
 from kvcore.errors import BadInput, MissingTool
-from kvcore.features import CALLS, FLOWS, MACHINES, NOTHING, OBJECTIVES, REQUESTS, RULES, Takes
+from kvcore.features import CALLS, FLOWS, MACHINES, NOTHING, OBJECTIVES, REQUESTS, RULES, Feature, Takes
 from kvcore.instance import Instance
 from kvcore.schedule import Schedule
 from solvers.messages import SolveJob, label
@@ -209,7 +209,8 @@ IMPROVE = Way("improve", Solver("improve", "nothing: policies with other paramet
 MODELS = [Way(of, by, "solver", run="solvers.milp:run", horizon="", takes=Takes(RULES | OBJECTIVES),
               counts=by is _GUROBI)
           for of in ("batch-bigm", "batch-bigm:plain") for by in (_HIGHS, _GUROBI)]
-CP_SAT = Way("cp-sat", _CP_SAT, "solver", run="solvers.cp_sat:run", horizon="", takes=Takes(RULES | OBJECTIVES))
+CP_SAT = Way("cp-sat", _CP_SAT, "solver", run="solvers.cp_sat:run", horizon="",
+             takes=Takes(RULES | OBJECTIVES | {Feature.SHARED}))
 SLOT_FLOW = Way("arc-flow", _CP_SAT, "solver", run="solvers.slot_flow.solve:run",
                 horizon="every schedule below the best value known is a flow over the ticks looked at",
                 takes=Takes(MACHINES | REQUESTS | CALLS | FLOWS), too_large="solvers.slot_flow.scope:too_large",

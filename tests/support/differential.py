@@ -7,6 +7,7 @@ from typing import NamedTuple
 from formulations.horizon import sufficient_batches
 from kvcore import OBJECTIVES, Call, Cost, Instance, Machine, Request, Schedule, Segment, Slo
 from kvcore.cost import CostFunction
+from tests.support.contents import with_contents
 from tests.support.drawer import tiny_instance
 from tests.support.exhaustive import TooManyStates, exhaustive_optimum
 
@@ -92,9 +93,16 @@ def made(name):
 
 
 def drawn(seed):
-    """Return the instance and the objective of a seed; objectives take turns, and so do unit and other costs."""
-    if isinstance(seed, str):
+    """Return the instance and the objective of a seed; objectives take turns, and so do unit and other costs.
+
+    That of "shared 12" is that of 12 with contents.
+    """
+    if seed in MADE:
         return made(seed)
+    if isinstance(seed, str):
+        number = int(seed.removeprefix("shared "))
+        instance, objective = drawn(number)
+        return with_contents(random.Random(number), instance), objective
     draw = random.Random(seed)
     fixed = dict(SIZES)
     for stress in draw.sample(STRESSED, draw.choice((0, 1, 2))):
@@ -144,8 +152,10 @@ def traits(asked):
         found |= {call.handling for call in request.calls}
         found |= {"returns"} if any(call.returns for call in request.calls) else set()
         found |= {"arrival"} if request.arrival else set()
+        found |= {"a path", f"same_batch {machine.same_batch}"} if request.path else set()
         if asked.objective == "late-requests" and request.slo is not None:
             found |= {f"slo {name}" for name, value in request.slo if value is not None}
+    found |= {move for batch in asked.schedule.batches for move in ("reuse", "forget") if getattr(batch, move)}
     return found
 
 
@@ -160,3 +170,5 @@ TRAITS = (
     | {f"{objective}, {cost} cost" for objective in NAMES for cost in ("unit", "other")}
 )
 """What every method has to be asked about, unless it declines it."""
+SHARED = {"a path", "same_batch True", "same_batch False", "reuse", "forget"}
+"""What a method that takes contents has to be asked about, too."""
