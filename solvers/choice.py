@@ -11,6 +11,7 @@ from solvers.messages import SolveOptions
 from solvers.ways import (
     BOUND,
     CONFIGURATIONS,
+    ENUMERATION,
     EVENTS,
     IMPROVE,
     SLOT_DUAL,
@@ -24,6 +25,7 @@ WHY = {
     CONFIGURATIONS: "every request runs from start to end, so that its start says all",
     SLOTS: "batches last one tick, and few requests have few joint states; what it proves is certified",
     EVENTS: "few requests have few joint states at batch boundaries; what it proves is certified",
+    ENUMERATION: "requests share contents, which the enumeration of states takes; what it proves is certified",
     SLOT_DUAL: "prices of slots prove what a search over them does not reach",
     BOUND: "no exact search takes it, but lower bounds scale",
 }
@@ -60,7 +62,7 @@ def choose(
     if not why and not fitting:
         raise BadInput(f"no way takes {instance.name}: {min(reasons, key=len)}")
     if not why:
-        return _race(fitting, instance)
+        return _race(fitting, instance, objective)
     if why == SEARCH and not fitting:
         raise BadInput(f"search: {'; '.join(reasons)}")
     if reasons and why != SEARCH:
@@ -103,7 +105,7 @@ def _named(names: Sequence[str]) -> list[Way]:
     return list(dict.fromkeys(labels[name] for name in names))
 
 
-def _race(provers: tuple[Way, ...], instance: Instance) -> Choice:
+def _race(provers: tuple[Way, ...], instance: Instance, objective: str) -> Choice:
     """All that may prove, in turns, beside what finds schedules: at once if none is exact."""
     if provers[0] is EVENTS and most_options(instance) > EventOptions.given().most_options:
         others = (way for way in provers if way not in (BOUND, EVENTS))
@@ -114,5 +116,7 @@ def _race(provers: tuple[Way, ...], instance: Instance) -> Choice:
     head_start = SolveOptions.given().head_start if len(provers) > 1 else 0.0
     turns = " and ".join(way.what for way in provers)
     after = f"after {head_start} s " if head_start else ""
+    if IMPROVE.declines(instance, objective):
+        return Choice((provers,), why, named=False)
     why = f"{why}; beside {turns}, in turns, {after}{IMPROVE.what} runs"
     return Choice((provers, (IMPROVE,)), why, named=False, head_start=head_start)

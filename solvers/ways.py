@@ -13,6 +13,7 @@ import kvcore
 from kvcore.certificates import (
     Alone,
     Configurations,
+    Enumeration,
     Events,
     Fresh,
     InvalidCertificate,
@@ -168,6 +169,11 @@ EVENTS = Way("events", Solver("events", "optimal, by a search over batch boundar
              drops="nothing, but schedules are looked at only as far as the time allows",
              what="the search over batch boundaries",
              horizon="the search goes through states, whatever the number of batches")
+ENUMERATION = Way("enumeration", Solver("enumeration", "optimal, by an enumeration that the checker runs again"),
+                  "certificate", "bounds.enumeration:propose_enumeration", takes=Enumeration.takes,
+                  drops="nothing, but states are looked at only as far as the time allows",
+                  what="the enumeration of states with contents",
+                  horizon="the search goes through states, whatever the number of batches")
 SLOTS = Way("slots", Solver("slots", "optimal, by a search over slots that the checker runs again"),
             "certificate", "bounds.slot_solver:propose_slots", takes=Slots.takes, slows=True,
             what="the search over slots",
@@ -194,6 +200,7 @@ CERTIFYING = (
     _relaxation("pairs", proposes="bounds.task:propose_pairs", takes=Pairs.takes,
                 drops="all but two requests at a time, and what is processed again"),
     EVENTS,
+    ENUMERATION,
     SLOT_DUAL,
     SLOTS,
     CONFIGURATIONS,

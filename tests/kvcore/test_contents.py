@@ -385,7 +385,7 @@ def test_the_second_referee_reads_the_one_spelling_and_proves_nothing() -> None:
         read(THREE, contents=backwards[:1])
     claim = {"format": "kvbound-certificate", "version": 1, "instance_sha256": THREE.sha256, "objective": "makespan",
              "bound": "0", "proof": {"kind": "alone"}}  # fmt: skip
-    with pytest.raises(check.NotChecked, match="bounds of requests that share contents are not checked"):
+    with pytest.raises(check.NotChecked, match="where requests share contents, enumeration alone is checked"):
         check.verify_certificate(read(THREE), claim)
 
 

@@ -1,0 +1,319 @@
+"""Every state that the rules allow, the cheapest first, with contents: the value reached is a lower bound.
+
+A state at a batch boundary is the local state of each request, the resident blocks of each node, and, for the largest
+flow time, the tick. After it comes every batch that may start at once, or a wait up to the next arrival or return
+(`events.py`, *Starts*: forgets and reuses say nothing of ticks). Left out without losing an optimum:
+
+* **Symmetry**: requests that differ in their ids alone may change places.
+* **Retained blocks**: of two states with equal local states, one that costs no more and has at least the other's
+  resident blocks is as good. What follows the other may follow it: its first batch also forgets the blocks beyond
+  those that stay there. The other lacks them, so no request holds them; what stays is the same, and so is all that
+  comes. So of the forgets that a batch can make, only those that leave most are tried.
+
+* **Swaps there and back**: with `pause`, in a batch with work, KV goes out and comes back only if a call orders it. The
+  net move is allowed where both are, beside the same moves but forgets of blocks that come back at once; it leads to
+  the same state, and costs no more. (Both excuse a pause, and make a batch of drops.)
+
+States come in the order of their value plus the least that is left of each request: a batch for every token still to
+generate, of the least ticks of one that generates, and its calls. Wherever the search stops, a schedule's way on from
+the states seen leads through one that waits, and no schedule is better than the least of those.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cache
+from itertools import count, product
+from math import inf
+from operator import add, le
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple
+
+from pydantic import Field
+
+from kvcore.certificates.budget import Budget, InvalidCertificate, Work
+from kvcore.certificates.options import DUE, WINDOW, WORKED, Load, LocalState, Option, RequestOptions
+from kvcore.certificates.proof import Proof
+from kvcore.cost import Features
+from kvcore.features import RULES, SUMS, Feature, Takes
+from kvcore.instance import Instance, alike
+from kvcore.limits import DEVICE, limits_of
+from kvcore.metrics import SUMS as SUM
+from kvcore.metrics import Value, least_value, scale_of, weight
+
+MOST_STATES, MOST_BLOCKS = 300_000, 1000
+FEATURES = [name for name in Load._fields if name in Features._fields]
+
+
+class Enumeration(Proof):
+    """Look at the first `states` states by their lower bounds, or all up to an optimum."""
+
+    kind: Literal["enumeration"] = "enumeration"
+    takes: ClassVar = Takes(RULES | SUMS | {Feature.MAKESPAN, Feature.BUSY, Feature.LONGEST, Feature.SHARED})
+    states: Annotated[int, Field(ge=1, le=MOST_STATES)]
+
+    def prove(self, instance: Instance, objective: str, budget: Budget) -> Value:
+        """Return the lower bound after this many states."""
+        return EnumerationSearch(instance, objective, budget).run(self.states).bound
+
+    @property
+    def why(self) -> str:
+        """The argument."""
+        return f"all batches that the rules allow were tried, the cheapest states first, {self.states} at the most"
+
+
+class Choice(NamedTuple):
+    """What a request does in a batch."""
+
+    option: Option
+    reuse: int
+    held: tuple[int, ...]
+    """Blocks of its path after drops and swap_outs, after swap_ins, after the reuse, and at the end."""
+    use: tuple[int, ...]
+    """Of `LIMITS`; of blocks, the private ones."""
+    in_vain: bool
+    """Whether it swaps KV out and in, and need not."""
+
+
+class Step(NamedTuple):
+    """A batch: its start, what each request does, and by node the blocks resident before and after the forgets."""
+
+    start: int
+    picks: tuple[Choice, ...]
+    resident: tuple[int, ...]
+    kept: tuple[int, ...]
+
+
+class State(NamedTuple):
+    """A state, and how it was reached."""
+
+    value: int
+    tick: int
+    row: tuple[LocalState, ...]
+    resident: tuple[int, ...]
+    before: State | None = None
+    step: Step | None = None
+
+
+@dataclass(frozen=True)
+class Seen:
+    """A bound after so many states, and the state that attains it, if it is the optimum."""
+
+    bound: Value
+    states: int
+    optimum: State | None
+
+
+class EnumerationSearch:
+    """The search on one instance for one objective; requests stand beside those that are alike."""
+
+    def __init__(self, instance: Instance, objective: str, budget: Budget) -> None:
+        if sum(node.blocks for node in instance.contents) > MOST_BLOCKS:
+            raise InvalidCertificate(f"an enumeration takes at most {MOST_BLOCKS} blocks of contents")
+        groups = alike(instance.requests)
+        self.instance, self.objective, self.budget = instance, objective, budget
+        self.order = [i for places in groups for i in places]
+        self.requests = [instance.requests[i] for i in self.order]
+        self.group = [k for k, places in enumerate(groups) for _ in places]
+        self.rules = [RequestOptions(instance.machine, request) for request in self.requests]
+        self.nodes = [node.id for node in instance.contents]
+        self.sizes = [node.blocks for node in instance.contents]
+        self.above = [None if node.parent is None else self.nodes.index(node.parent) for node in instance.contents]
+        self.parts = [[(self.nodes.index(part.node), part) for part in instance.parts[i]] for i in self.order]
+        self.paths = [[(node, k) for node, part in parts for k in range(part.blocks)] for parts in self.parts]
+        self.limits = limits_of(instance.machine, inf)
+        self.scale = scale_of(instance.requests, objective)
+        self.rates = [int(self.scale * weight(r, objective)) if objective in SUM else 0 for r in self.requests]
+        self.least = instance.cost.duration(Features(busy=1, tokens=1, generated=1))
+        self.choices, self.ahead = cache(self._choices), cache(self._ahead)
+        self.ends: dict[Any, list[tuple[int, tuple[int, ...]]]] = {}
+        self.heap: list[tuple[int, int, State]] = []
+        self.number, self.seen = count(), 0
+        self.push(State(0, 0, tuple(rules.start() for rules in self.rules), (0,) * len(self.nodes)))
+
+    def run(self, states: int, stops: Callable[[], bool] = lambda: False) -> Seen:
+        """Go on until this many states were seen, an optimum comes next, or `stops` says so. Raises InvalidCertificate.
+
+        Before it raises, what was seen stays proved.
+        """
+        while True:
+            bound, _, state = self.heap[0]
+            if (state.value, state.resident) not in self.ends[self.key(state)]:  # another is as good
+                heapq.heappop(self.heap)
+                continue
+            optimum = state if all(map(RequestOptions.is_done, self.rules, state.row)) else None
+            if optimum or self.seen >= states or stops():
+                return Seen(least_value(Fraction(bound, self.scale), self.objective), self.seen, optimum)
+            following = [*self.following(state)]
+            self.seen += 1
+            heapq.heappop(self.heap)
+            for each in following:
+                self.push(each)
+
+    # --- states --------------------------------------------------------------------------------------------------
+
+    def key(self, state: State) -> Any:
+        """Return what decides what may follow, besides resident blocks."""
+        row = sorted(zip(self.group, state.row, strict=True))
+        return (state.tick if self.objective == "max-flow-time" else 0, *row)
+
+    def push(self, state: State) -> None:
+        """Let a state wait, unless one is as good; forget those that it is as good as."""
+        ends = self.ends.setdefault(self.key(state), [])
+        if any(value <= state.value and all(map(le, state.resident, resident)) for value, resident in ends):
+            return
+        size = 600 + 150 * len(state.row) + 10 * len(state.resident)
+        self.budget.spend("the states of an enumeration", Work.look, size * (self.seen + len(self.heap)))
+        ends[:] = [end for end in ends if state.value > end[0] or not all(map(le, end[1], state.resident))]
+        ends.append((state.value, state.resident))
+        heapq.heappush(self.heap, (self.bound(state), -next(self.number), state))
+
+    def is_over(self, i: int, local: LocalState) -> bool:
+        """Whether the objective looks at a request no more."""
+        rules = self.rules[i]
+        return rules.has_first_token(local) if self.objective == "total-ttft" else rules.is_done(local)
+
+    def _ahead(self, i: int, local: LocalState) -> int:
+        if self.is_over(i, local):
+            return 0
+        if self.objective == "total-ttft":
+            return self.least
+        segments = self.requests[i].segments[local.segment :]
+        calls = [] if self.objective == "busy-time" else [s.call.duration for s in segments if s.call is not None]
+        return self.least * (sum(segment.decode for segment in segments) - local.generated) + sum(calls)
+
+    def bound(self, state: State) -> int:
+        """Return a lower bound on the value of what follows."""
+        ahead = [self.ahead(i, local) for i, local in enumerate(state.row)]
+        if self.objective == "busy-time":
+            return state.value + max(ahead)
+        ticks = [each + local.wait if each else 0 for each, local in zip(ahead, state.row, strict=True)]
+        if self.objective == "makespan":
+            return state.tick + max(ticks)
+        if self.objective == "max-flow-time":
+            ages = (state.tick + k - r.arrival for k, r in zip(ticks, self.requests, strict=True) if k)
+            return max(state.value, *ages, 0)
+        waits = [0 if self.rules[i].has_first_token(local) else local.wait for i, local in enumerate(state.row)]
+        return state.value + sum(rate * (k - wait) for rate, k, wait in zip(self.rates, ticks, waits, strict=True) if k)
+
+    def after(self, state: State, row: Sequence[LocalState], ticks: int, resident: tuple[int, ...], step: Any) -> State:
+        """Return the state so many ticks later; `row` has the ends of options."""
+        value, tick = state.value, state.tick + ticks
+        now = tuple(local.after(ticks) for local in row)
+        if self.objective in ("makespan", "busy-time"):
+            value += ticks if step or self.objective == "makespan" else 0
+        for i, (old, new) in enumerate(zip(state.row, now, strict=True)):
+            if self.objective == "max-flow-time" and self.is_over(i, new) > self.is_over(i, old):
+                value = max(value, tick - self.requests[i].arrival)
+            if not self.is_over(i, old):
+                value += self.rates[i] * max(0, ticks - (0 if self.rules[i].has_first_token(old) else old.wait))
+        return State(value, tick, now, resident, state, step)
+
+    def following(self, state: State) -> Iterator[State]:
+        """Yield the states after a wait, or a batch."""
+        if waits := [local.wait for local in state.row if local.wait]:
+            yield self.after(state, state.row, min(waits), state.resident, None)
+        for picks in self.batches(state.row):
+            total = Load(*map(sum, zip(*(pick.option.load for pick in picks), strict=True)))
+            decodes, prefills = total.decode_requests > 0, total.prefill_requests > 0
+            if not total.acts or (decodes and prefills and not self.instance.machine.hybrid):
+                continue
+            if total.tokens and self.instance.machine.pause and any(pick.in_vain for pick in picks):
+                continue
+            features = Features(
+                busy=int(decodes or prefills), any_decode=int(decodes), any_prefill=int(prefills),
+                **{name: getattr(total, name) for name in FEATURES},
+            )  # fmt: skip
+            ticks, ends = self.instance.cost.duration(features), [pick.option.end for pick in picks]
+            for resident, kept in self.residents(picks, state.resident):
+                yield self.after(state, ends, ticks, resident, Step(state.tick, picks, state.resident, kept))
+
+    # --- batches -------------------------------------------------------------------------------------------------
+
+    def batches(
+        self, row: Sequence[LocalState], picks: tuple[Choice, ...] = (), used: Sequence[int] = (), first: int = 0
+    ) -> Iterator[tuple[Choice, ...]]:
+        """Yield what requests may do together; none of them an option before that of its like in the same state."""
+        i = len(picks)
+        if i == len(row):
+            yield picks
+            return
+        is_alike = i + 1 < len(row) and (self.group[i], row[i]) == (self.group[i + 1], row[i + 1])
+        for k, choice in enumerate(self.choices(self.group[i], row[i])[first:], first):
+            self.budget.spend("the batches of an enumeration", Work.look)
+            use = tuple(map(add, used or (0,) * len(choice.use), choice.use))
+            if all(map(le, use, self.limits)):
+                yield from self.batches(row, (*picks, choice), use, k if is_alike else 0)
+
+    def _choices(self, group: int, local: LocalState) -> list[Choice]:
+        """R12: a reuse ends with a block of the path, before the token that generates, in a batch with work."""
+        i, rules = self.group.index(group), self.rules[self.group.index(group)]
+        if rules.is_done(local):
+            return [self.choice(i, Option(0, 0, 0, 0, Load(), local), 0, (0, 0, 0, 0), False)]
+        block, found, known = self.instance.machine.block, [], rules.known(local)
+        self.budget.spend("the options of requests", Work.look * rules.tries(local))
+        for drop, out, back in rules.moves(local):
+            from_host = min(local.host, drop)
+            kept, host = local.device - (drop - from_host) - out, local.host - from_host + out - back
+            device, evicted = kept + back, drop or out
+            works = not local.wait and not host and (not evicted or local.mark in (WINDOW, DUE))  # R2, R4
+            most = min(len(self.paths[i]) * block, known - 1)
+            reused = range(device // block * block + block, most + 1, block) if works else ()
+            for there in (device, *reused):
+                rests = there == device and (evicted or local.mark != WORKED)  # R5: without `pause` it goes on
+                missing = known - there
+                sizes = range(1 if rules.machine.chunked else missing, missing + 1) if works else ()  # R3
+                for work in (*((0,) if rests else ()), *sizes):
+                    self.budget.spend("the options of requests", Work.look)
+                    option = rules.option(local, (drop, out, back), there, host, work)
+                    if rules.fits(option.load):
+                        in_vain, tokens = bool(out and back) and local.mark != DUE, (kept, device, there, there + work)
+                        found.append(self.choice(i, option, there - device, tokens, in_vain))
+        return found
+
+    def choice(self, i: int, option: Option, reuse: int, tokens: Sequence[int], in_vain: bool) -> Choice:
+        """Return a choice; `tokens` are on the device at each stage."""
+        held = tuple(min(k // self.instance.machine.block, len(self.paths[i])) for k in tokens)
+        shared = option.load.shared
+        return Choice(option, reuse, held, (shared[DEVICE] - held[3], *shared[DEVICE + 1 :]), in_vain)
+
+    def residents(
+        self, picks: Sequence[Choice], resident: Sequence[int]
+    ) -> list[tuple[tuple[int, ...], tuple[int, ...]]]:
+        """R6, R12: what is resident at the end of a batch, and after its forgets: of the former, those that are most.
+
+        With more kept, more is there at the end, and what may be kept may be kept together, if that is no more there.
+        """
+        stages = [[0] * len(self.nodes) for _ in range(3)]
+        for parts, pick in zip(self.parts, picks, strict=True):
+            for node, part in parts:
+                for stage, held in zip(stages, (pick.held[0], pick.held[1], pick.held[3]), strict=True):
+                    stage[node] = max(stage[node], part.of(held))
+        private, found = sum(pick.use[DEVICE] for pick in picks), []
+        for kept in product(*map(lambda most, held: range(most, held - 1, -1), resident, stages[0])):
+            self.budget.spend("the forgets of an enumeration", Work.look)
+            there = tuple(map(max, kept, stages[1]))
+            ends = tuple(map(max, there, stages[2]))
+            if (
+                private + sum(ends) <= self.limits[DEVICE] and self.is_closed(kept) and self.may_reuse(picks, there)
+                and not any(all(map(le, ends, other)) for other, _ in found)
+            ):  # fmt: skip
+                found.append((ends, kept))
+        return found
+
+    def is_closed(self, kept: Sequence[int]) -> bool:
+        """R12: whether the block before each resident one is resident."""
+        return all(
+            above is None or not blocks or kept[above] == self.sizes[above]
+            for blocks, above in zip(kept, self.above, strict=True)
+        )
+
+    def may_reuse(self, picks: Sequence[Choice], there: Sequence[int]) -> bool:
+        """R12: whether what is reused is there, or completed by work."""
+        blocks = {(node, k) for node, most in enumerate(there) for k in range(most)}
+        for path, pick in zip(self.paths, picks, strict=True):
+            if self.instance.machine.same_batch and pick.option.work:
+                blocks.update(path[pick.held[2] : pick.held[3]])
+        return all(blocks.issuperset(path[: p.held[2]]) for path, p in zip(self.paths, picks, strict=True) if p.reuse)
