@@ -8,7 +8,6 @@ from collections.abc import Callable
 from fractions import Fraction
 from typing import Any
 
-from kvcore.contents import Part
 from kvcore.cost import CostFunction, Features
 from kvcore.errors import BadInput, MissingTool
 from kvcore.instance import Instance, Request
@@ -31,7 +30,7 @@ class _RequestVariables:
     after swap_ins; `filled[j]`: at the end.
     """
 
-    def __init__(self, request: Request, path: tuple[Part, ...]) -> None:
+    def __init__(self, request: Request, path: tuple[Any, ...]) -> None:
         self.request, self.path = request, path
         self.blocks = sum(part.blocks for part in path)
         self.outputs = [sum(s.decode for s in request.segments[: k + 1]) for k in range(len(request.segments))]
