@@ -13,21 +13,40 @@ from kvcore.errors import BadInput
 from kvcore.referee import verify_schedule
 from kvcore.schedule import Batch, Schedule
 
-FIRST_STATES = 1000
+FIRST_STATES, LOOKS = 1000, 10_000
 
 
 def propose_enumeration(task: Task) -> Iterator[Proposal | Schedule]:
     """Return the proofs of ever more states, and a schedule of least value. Raises BadInput without contents."""
     if not task.instance.contents:
         raise BadInput("enumeration is for requests that share contents; without them events sees more")
-    return _proofs(task, EnumerationSearch(task.instance, task.objective, Budget()))
+    return _proofs(task, EnumerationSearch(task.instance, task.objective, _TimedBudget(task)))
+
+
+class _TimedBudget(Budget):
+    """A checker's, until the deadline."""
+
+    def __init__(self, task: Task) -> None:
+        super().__init__()
+        self.task, self.looks = task, 0
+
+    def spend(self, what: str, work: int, memory: int = 0) -> None:
+        super().spend(what, work, memory)
+        self.looks += 1
+        if not memory and self.looks % LOOKS == 0 and self.task.stops():  # not while states are added
+            raise TimeoutError
 
 
 def _proofs(task: Task, search: EnumerationSearch) -> Iterator[Proposal | Schedule]:
     states = FIRST_STATES
     with suppress(InvalidCertificate):  # it would take too long to check
         while states <= MOST_STATES and not task.is_over():
-            seen = search.run(states, lambda: search.seen % 200 == 0 and task.stops())
+            try:
+                seen = search.run(states)
+            except TimeoutError:
+                seen = search.run(0)
+                if not seen.states:
+                    raise BadInput("enumeration: there is no time for the batches of one state") from None
             yield Proposal(Enumeration(states=max(1, seen.states)), seen.bound)
             if seen.optimum is not None:
                 schedule = schedule_of(search, seen.optimum)

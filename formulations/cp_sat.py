@@ -26,8 +26,8 @@ class _RequestVariables:
     """Variables of one request; index j is the batch, index k the segment.
 
     `generated[j]`, `ended[k][j]`, `resident[j]`, `host[j]`: before batch j. `device[j]`, `offloaded[j]`: after its
-    moves. `known[j]` is S at t_j. `kept[j]`, `back[j]`: blocks by part of the path, held after drops and swap_outs, and
-    after swap_ins; `filled[j]`: at the end.
+    moves. `known[j]` is S at t_j. `kept[j]`, `back[j]`, `filled[j]`: blocks by part of the path, held after drops and
+    swap_outs, after swap_ins, at the end.
     """
 
     def __init__(self, request: Request, path: tuple[Any, ...]) -> None:
@@ -391,8 +391,8 @@ class CpSat:
     def rule_12_reuse(self) -> None:
         """R12: reuse >= 1 implies work, m' = b q, and a source: m' <= b times the blocks of the path that are there.
 
-        With `same_batch` also a worker: its m' < m' <= its m' + c, as far as both paths go together. What is below its
-        own m' is there, or has such a source in turn.
+        With `same_batch` also a worker: its m' < m' <= its m' + c, as far as both paths go. What is below its own m' is
+        there, or has such a source.
         """
         b = self.machine.block
         for part in (part for part in self.parts if part.path):

@@ -213,7 +213,7 @@ BOUND = _relaxation("bound", takes=Alone.takes, plans=True, endless=True, what="
 IMPROVE = Way("improve", Solver("improve", "nothing: policies with other parameters and priorities find schedules"),
               None, run="solvers.improve:run", takes=Alone.takes, plans=True, endless=True,
               what="the search among policies", horizon="it proves nothing")
-MODELS = [Way(of, by, "solver", run="solvers.milp:run", horizon="", takes=Takes(RULES | OBJECTIVES),
+MODELS = [Way(of, by, "solver", run="solvers.milp:run", horizon="", takes=Takes(RULES | OBJECTIVES | {Feature.SHARED}),
               counts=by is _GUROBI)
           for of in ("batch-bigm", "batch-bigm:plain") for by in (_HIGHS, _GUROBI)]
 CP_SAT = Way("cp-sat", _CP_SAT, "solver", run="solvers.cp_sat:run", horizon="",

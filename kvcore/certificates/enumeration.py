@@ -1,28 +1,27 @@
-"""Every state that the rules allow, the cheapest first, with contents: the value reached is a lower bound.
+"""All states with contents, the cheapest first: the value reached is a lower bound.
 
-A state at a batch boundary is the local state of each request, the resident blocks of each node, and, for the largest
-flow time, the tick. After it comes every batch that may start at once, or a wait up to the next arrival or return
+A state is the local state of each request at a batch boundary, the resident blocks of each node, and, for the largest
+flow time, the tick. Every batch follows that may start at once, or a wait for the next arrival or return
 (`events.py`, *Starts*: forgets and reuses say nothing of ticks). Left out without losing an optimum:
 
 * **Symmetry**: requests that differ in their ids alone may change places.
-* **Retained blocks**: of two states with equal local states, one that costs no more and has at least the other's
-  resident blocks is as good. What follows the other may follow it: its first batch also forgets the blocks beyond
-  those that stay there. The other lacks them, so no request holds them; what stays is the same, and so is all that
-  comes. So of the forgets that a batch can make, only those that leave most are tried.
+* **Retained blocks**: of states with equal local states, one that costs no more and has all of another's resident
+  blocks is as good. What follows the other may follow it: its first batch forgets its further blocks, too, which no
+  request holds. Of the best ends of a state, one with the fewest batches meets no state that it is as good as. So of
+  the forgets of a batch, only those that leave most are tried.
 
 * **Swaps there and back**: with `pause`, in a batch with work, KV goes out and comes back only if a call orders it. The
-  net move is allowed where both are, beside the same moves but forgets of blocks that come back at once; it leads to
-  the same state, and costs no more. (Both excuse a pause, and make a batch of drops.)
+  net move is allowed where both are, leads to the same state, and costs no more. (Both excuse a pause, and make a
+  batch of drops.)
 
-States come in the order of their value plus the least that is left of each request: a batch for every token still to
-generate, of the least ticks of one that generates, and its calls. Wherever the search stops, a schedule's way on from
-the states seen leads through one that waits, and no schedule is better than the least of those.
+States come in the order of their value plus the least that is left of a request: its calls, and a batch for each token,
+of the least ticks of one that generates. Wherever the search stops, no schedule is better than the state that is next.
 """
 
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cache
@@ -131,52 +130,46 @@ class EnumerationSearch:
         self.ends: dict[Any, list[tuple[int, tuple[int, ...]]]] = {}
         self.heap: list[tuple[int, int, State]] = []
         self.number, self.seen = count(), 0
-        self.push(State(0, 0, tuple(rules.start() for rules in self.rules), (0,) * len(self.nodes)))
+        self._push(State(0, 0, tuple(rules.start() for rules in self.rules), (0,) * len(self.nodes)))
 
-    def run(self, states: int, stops: Callable[[], bool] = lambda: False) -> Seen:
-        """Go on until this many states were seen, an optimum comes next, or `stops` says so. Raises InvalidCertificate.
-
-        Before it raises, what was seen stays proved.
-        """
+    def run(self, states: int) -> Seen:
+        """Go on until this many states were seen, or an optimum comes next."""
         while True:
             bound, _, state = self.heap[0]
-            if (state.value, state.resident) not in self.ends[self.key(state)]:  # another is as good
+            if (state.value, state.resident) not in self.ends[self._key(state)]:  # another is as good
                 heapq.heappop(self.heap)
                 continue
             optimum = state if all(map(RequestOptions.is_done, self.rules, state.row)) else None
-            if optimum or self.seen >= states or stops():
+            if optimum or self.seen >= states:
                 return Seen(least_value(Fraction(bound, self.scale), self.objective), self.seen, optimum)
-            following = [*self.following(state)]
+            following = [*self._following(state)]
             self.seen += 1
             heapq.heappop(self.heap)
             for each in following:
-                self.push(each)
+                self._push(each)
 
     # --- states --------------------------------------------------------------------------------------------------
 
-    def key(self, state: State) -> Any:
-        """Return what decides what may follow, besides resident blocks."""
+    def _key(self, state: State) -> Any:
         row = sorted(zip(self.group, state.row, strict=True))
         return (state.tick if self.objective == "max-flow-time" else 0, *row)
 
-    def push(self, state: State) -> None:
-        """Let a state wait, unless one is as good; forget those that it is as good as."""
-        ends = self.ends.setdefault(self.key(state), [])
+    def _push(self, state: State) -> None:
+        ends = self.ends.setdefault(self._key(state), [])
         if any(value <= state.value and all(map(le, state.resident, resident)) for value, resident in ends):
             return
         size = 600 + 150 * len(state.row) + 10 * len(state.resident)
         self.budget.spend("the states of an enumeration", Work.look, size * (self.seen + len(self.heap)))
         ends[:] = [end for end in ends if state.value > end[0] or not all(map(le, end[1], state.resident))]
         ends.append((state.value, state.resident))
-        heapq.heappush(self.heap, (self.bound(state), -next(self.number), state))
+        heapq.heappush(self.heap, (self._bound(state), -next(self.number), state))
 
-    def is_over(self, i: int, local: LocalState) -> bool:
-        """Whether the objective looks at a request no more."""
+    def _is_over(self, i: int, local: LocalState) -> bool:
         rules = self.rules[i]
         return rules.has_first_token(local) if self.objective == "total-ttft" else rules.is_done(local)
 
     def _ahead(self, i: int, local: LocalState) -> int:
-        if self.is_over(i, local):
+        if self._is_over(i, local):
             return 0
         if self.objective == "total-ttft":
             return self.least
@@ -184,8 +177,7 @@ class EnumerationSearch:
         calls = [] if self.objective == "busy-time" else [s.call.duration for s in segments if s.call is not None]
         return self.least * (sum(segment.decode for segment in segments) - local.generated) + sum(calls)
 
-    def bound(self, state: State) -> int:
-        """Return a lower bound on the value of what follows."""
+    def _bound(self, state: State) -> int:
         ahead = [self.ahead(i, local) for i, local in enumerate(state.row)]
         if self.objective == "busy-time":
             return state.value + max(ahead)
@@ -198,24 +190,24 @@ class EnumerationSearch:
         waits = [0 if self.rules[i].has_first_token(local) else local.wait for i, local in enumerate(state.row)]
         return state.value + sum(rate * (k - wait) for rate, k, wait in zip(self.rates, ticks, waits, strict=True) if k)
 
-    def after(self, state: State, row: Sequence[LocalState], ticks: int, resident: tuple[int, ...], step: Any) -> State:
-        """Return the state so many ticks later; `row` has the ends of options."""
+    def _after(
+        self, state: State, row: Sequence[LocalState], ticks: int, resident: tuple[int, ...], step: Any
+    ) -> State:
         value, tick = state.value, state.tick + ticks
         now = tuple(local.after(ticks) for local in row)
         if self.objective in ("makespan", "busy-time"):
             value += ticks if step or self.objective == "makespan" else 0
         for i, (old, new) in enumerate(zip(state.row, now, strict=True)):
-            if self.objective == "max-flow-time" and self.is_over(i, new) > self.is_over(i, old):
+            if self.objective == "max-flow-time" and self._is_over(i, new) > self._is_over(i, old):
                 value = max(value, tick - self.requests[i].arrival)
-            if not self.is_over(i, old):
+            if not self._is_over(i, old):
                 value += self.rates[i] * max(0, ticks - (0 if self.rules[i].has_first_token(old) else old.wait))
         return State(value, tick, now, resident, state, step)
 
-    def following(self, state: State) -> Iterator[State]:
-        """Yield the states after a wait, or a batch."""
+    def _following(self, state: State) -> Iterator[State]:
         if waits := [local.wait for local in state.row if local.wait]:
-            yield self.after(state, state.row, min(waits), state.resident, None)
-        for picks in self.batches(state.row):
+            yield self._after(state, state.row, min(waits), state.resident, None)
+        for picks in self._batches(state.row):
             total = Load(*map(sum, zip(*(pick.option.load for pick in picks), strict=True)))
             decodes, prefills = total.decode_requests > 0, total.prefill_requests > 0
             if not total.acts or (decodes and prefills and not self.instance.machine.hybrid):
@@ -227,15 +219,14 @@ class EnumerationSearch:
                 **{name: getattr(total, name) for name in FEATURES},
             )  # fmt: skip
             ticks, ends = self.instance.cost.duration(features), [pick.option.end for pick in picks]
-            for resident, kept in self.residents(picks, state.resident):
-                yield self.after(state, ends, ticks, resident, Step(state.tick, picks, state.resident, kept))
+            for resident, kept in self._residents(picks, state.resident):
+                yield self._after(state, ends, ticks, resident, Step(state.tick, picks, state.resident, kept))
 
     # --- batches -------------------------------------------------------------------------------------------------
 
-    def batches(
+    def _batches(
         self, row: Sequence[LocalState], picks: tuple[Choice, ...] = (), used: Sequence[int] = (), first: int = 0
     ) -> Iterator[tuple[Choice, ...]]:
-        """Yield what requests may do together; none of them an option before that of its like in the same state."""
         i = len(picks)
         if i == len(row):
             yield picks
@@ -245,13 +236,12 @@ class EnumerationSearch:
             self.budget.spend("the batches of an enumeration", Work.look)
             use = tuple(map(add, used or (0,) * len(choice.use), choice.use))
             if all(map(le, use, self.limits)):
-                yield from self.batches(row, (*picks, choice), use, k if is_alike else 0)
+                yield from self._batches(row, (*picks, choice), use, k if is_alike else 0)
 
     def _choices(self, group: int, local: LocalState) -> list[Choice]:
-        """R12: a reuse ends with a block of the path, before the token that generates, in a batch with work."""
         i, rules = self.group.index(group), self.rules[self.group.index(group)]
         if rules.is_done(local):
-            return [self.choice(i, Option(0, 0, 0, 0, Load(), local), 0, (0, 0, 0, 0), False)]
+            return [self._choice(i, Option(0, 0, 0, 0, Load(), local), 0, (0, 0, 0, 0), False)]
         block, found, known = self.instance.machine.block, [], rules.known(local)
         self.budget.spend("the options of requests", Work.look * rules.tries(local))
         for drop, out, back in rules.moves(local):
@@ -270,22 +260,18 @@ class EnumerationSearch:
                     option = rules.option(local, (drop, out, back), there, host, work)
                     if rules.fits(option.load):
                         in_vain, tokens = bool(out and back) and local.mark != DUE, (kept, device, there, there + work)
-                        found.append(self.choice(i, option, there - device, tokens, in_vain))
+                        found.append(self._choice(i, option, there - device, tokens, in_vain))
         return found
 
-    def choice(self, i: int, option: Option, reuse: int, tokens: Sequence[int], in_vain: bool) -> Choice:
-        """Return a choice; `tokens` are on the device at each stage."""
+    def _choice(self, i: int, option: Option, reuse: int, tokens: Sequence[int], in_vain: bool) -> Choice:
         held = tuple(min(k // self.instance.machine.block, len(self.paths[i])) for k in tokens)
         shared = option.load.shared
         return Choice(option, reuse, held, (shared[DEVICE] - held[3], *shared[DEVICE + 1 :]), in_vain)
 
-    def residents(
+    def _residents(
         self, picks: Sequence[Choice], resident: Sequence[int]
     ) -> list[tuple[tuple[int, ...], tuple[int, ...]]]:
-        """R6, R12: what is resident at the end of a batch, and after its forgets: of the former, those that are most.
-
-        With more kept, more is there at the end, and what may be kept may be kept together, if that is no more there.
-        """
+        # Two that may be kept may be kept together, if no more is there at the end: those with most come first.
         stages = [[0] * len(self.nodes) for _ in range(3)]
         for parts, pick in zip(self.parts, picks, strict=True):
             for node, part in parts:
@@ -297,21 +283,19 @@ class EnumerationSearch:
             there = tuple(map(max, kept, stages[1]))
             ends = tuple(map(max, there, stages[2]))
             if (
-                private + sum(ends) <= self.limits[DEVICE] and self.is_closed(kept) and self.may_reuse(picks, there)
+                private + sum(ends) <= self.limits[DEVICE] and self._is_closed(kept) and self._may_reuse(picks, there)
                 and not any(all(map(le, ends, other)) for other, _ in found)
             ):  # fmt: skip
                 found.append((ends, kept))
         return found
 
-    def is_closed(self, kept: Sequence[int]) -> bool:
-        """R12: whether the block before each resident one is resident."""
+    def _is_closed(self, kept: Sequence[int]) -> bool:
         return all(
             above is None or not blocks or kept[above] == self.sizes[above]
             for blocks, above in zip(kept, self.above, strict=True)
         )
 
-    def may_reuse(self, picks: Sequence[Choice], there: Sequence[int]) -> bool:
-        """R12: whether what is reused is there, or completed by work."""
+    def _may_reuse(self, picks: Sequence[Choice], there: Sequence[int]) -> bool:
         blocks = {(node, k) for node, most in enumerate(there) for k in range(most)}
         for path, pick in zip(self.paths, picks, strict=True):
             if self.instance.machine.same_batch and pick.option.work:

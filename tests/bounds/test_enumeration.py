@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 from contextlib import suppress
+from math import inf
 from unittest.mock import patch
 
 import pytest
@@ -12,14 +13,14 @@ import pytest
 import solvers
 from bounds.enumeration import propose_enumeration
 from bounds.task import Proposal, Task
-from kvcore import BadInput, Instance, Request, objective_value, verify_schedule
+from kvcore import BadInput, Instance, objective_value, verify_schedule
 from kvcore.certificates import Certificate, Enumeration, InvalidCertificate, certify, verify_certificate
 from kvcore.certificates.budget import Budget
 from kvcore.metrics import Value
 from kvcore.schedule import Batch, Schedule
 from library import check
 from tests.support.build import request
-from tests.support.contents import TOKENS, shared
+from tests.support.contents import IDLE, TOKENS, shared
 from tests.support.drawer import tiny_instance
 from tests.support.exhaustive import exhaustive_optimum
 from tests.support.few import few
@@ -31,17 +32,6 @@ def solved(instance: Instance, objective: str) -> tuple[Schedule, Certificate]:
     """Return the schedule and the last certificate of the enumeration."""
     *_, (proof, bound), schedule = propose_enumeration(Task(instance, objective))
     return schedule, certify(instance, objective, proof, bound)
-
-
-def waiting(id: str, arrival: int, path: bool = True) -> Request:
-    return request(id, 3, 1, arrival=arrival, path=("xy", 2) if path else None)
-
-
-IDLE = shared(
-    waiting("A", 0), waiting("B", 3, path=False), waiting("C", 4), waiting("D", 5),
-    tree=(("xy", None, 2),), cost=TOKENS, memory=3, batch_requests=1,
-)  # fmt: skip
-"""Prompts of 3 tokens, a tick each: B would take the memory in which the others find their prefix."""
 
 
 def test_an_optimum_idles_to_keep_a_prefix() -> None:
@@ -134,6 +124,19 @@ def test_what_it_declines() -> None:
     for budget, why in ((Budget(work=100), "too long"), (Budget(memory=100), "too much memory")):
         with pytest.raises(InvalidCertificate, match=f"of an enumeration would take {why} to check|requests .* {why}"):
             Enumeration(states=9).checked(IDLE, "makespan", budget)
+
+
+def test_a_deadline_ends_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    for looks, words in ((1, "no time for the batches of one state"), (400, None)):
+        monkeypatch.setattr("bounds.enumeration.LOOKS", looks)
+        found = propose_enumeration(Task(IDLE, "total-flow-time", deadline=inf))
+        monkeypatch.setattr(Task, "stops", lambda task: True)
+        if words:
+            with pytest.raises(BadInput, match=words):
+                next(found)
+        else:
+            proof, bound = next(found)
+            assert proof.value(IDLE, "total-flow-time") == bound < 11
 
 
 def test_a_search_that_stops_early_proves_less() -> None:
