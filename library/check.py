@@ -1155,7 +1155,7 @@ class Search:
             each = zip(prices, self.lines, strict=True)
             yield max(ceil(column[k] + line["base"] * most + line["prefill"] * filled) for column, line in each)
 
-    def bound(self, execution: Execution) -> int:
+    def bound(self, execution: Execution) -> Amount:
         """No schedule from here on is below it: of each request alone, and of all together."""
         if self.objective == "late-requests":
             return sum(self.is_late(i, state, execution.clock) for i, state in enumerate(execution.states.values()))
@@ -1202,7 +1202,7 @@ class Search:
         """
         return (execution.clock if self.objective == "max-flow-time" else 0), *sorted(self.rows(execution))
 
-    def rank(self, execution: Execution) -> tuple[int, int]:
+    def rank(self, execution: Execution) -> tuple[Amount, int]:
         """The bound; of as many late requests, the earlier state."""
         return self.bound(execution), execution.clock if self.objective == "late-requests" else 0
 

@@ -277,7 +277,7 @@ class EnumerationSearch:
             for node, part in parts:
                 for stage, held in zip(stages, (pick.held[0], pick.held[1], pick.held[3]), strict=True):
                     stage[node] = max(stage[node], part.of(held))
-        private, found = sum(pick.use[DEVICE] for pick in picks), []
+        private, found = sum(p.use[DEVICE] for p in picks), list[tuple[tuple[int, ...], tuple[int, ...]]]()
         for kept in product(*map(lambda most, held: range(most, held - 1, -1), resident, stages[0])):
             self.budget.spend("the forgets of an enumeration", Work.look)
             there = tuple(map(max, kept, stages[1]))
