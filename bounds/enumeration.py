@@ -1,4 +1,4 @@
-"""The enumeration of states with contents (`kvcore/certificates/enumeration.py`) as a way to solve."""
+"""The enumeration of states with contents as a way to solve."""
 
 from __future__ import annotations
 
@@ -17,15 +17,13 @@ FIRST_STATES, LOOKS = 1000, 10_000
 
 
 def propose_enumeration(task: Task) -> Iterator[Proposal | Schedule]:
-    """Return the proofs of ever more states, and a schedule of least value. Raises BadInput without contents."""
+    """Return proofs of ever more states, and an optimum. Raises BadInput without contents."""
     if not task.instance.contents:
         raise BadInput("enumeration is for requests that share contents; without them events sees more")
     return _proofs(task, EnumerationSearch(task.instance, task.objective, _TimedBudget(task)))
 
 
 class _TimedBudget(Budget):
-    """A checker's, until the deadline."""
-
     def __init__(self, task: Task) -> None:
         super().__init__()
         self.task, self.looks = task, 0

@@ -72,7 +72,7 @@ class Contents:
             yield self.whole[i, j] - m <= most * (1 - reuse)
 
     def reuse_begins(self) -> Rows:
-        """R12: begins <= reuse <= begins + holds: KV appears with fresh work, or by reuse."""
+        """R12: begins <= reuse <= begins + holds."""
         for (i, j), reuse in self.reuse.items():
             yield self.begins[i, j] <= reuse
             yield reuse <= self.begins[i, j] + self.program.holds(i, j)

@@ -16,8 +16,8 @@ class Chain:
 
     `context[q]` is A_q: the KV resident when token q is generated, whatever happened before; A_0 = 0. `ends[k]` is the
     last token of segment k. After token q-1, at least `least_tokens[q]` tokens are processed in at least `steps[q]`
-    batches, and the last generates token q; `waits[q]` ticks of a call lie between the two. Of the first `reusable`
-    tokens, those of a path, all but one may be reused.
+    batches, and the last generates token q; `waits[q]` ticks of a call lie between the two. A path has `reusable`
+    tokens.
     """
 
     def __init__(self, machine: Machine, request: Request, reusable: int = 0) -> None:

@@ -333,7 +333,7 @@ class CpSat:
     # --- contents ------------------------------------------------------------------------------------------------
 
     def on_path(self, part: _RequestVariables, tokens: Any) -> list[Any]:
-        """Held blocks of each part of a path: max(0, min(floor(tokens / b) - blocks before it, its blocks))."""
+        """Of each part of a path max(0, min(floor(tokens / b) - blocks before, blocks))."""
         found: list[Any] = []
         if part.path:
             b, most = self.machine.block, part.request.peak // self.machine.block
@@ -348,10 +348,7 @@ class CpSat:
         return found
 
     def contents(self) -> None:
-        """By node: kept = r - forget, there = max(kept, held after swap_ins), r[j+1] = max(there, held at the end).
-
-        At the start r = 0; forgets are made in used batches.
-        """
+        """By node: kept = r - forget, there = max(kept, held after swap_ins), r[j+1] = max(there, held at the end)."""
         nodes = self.instance.contents
         self.resident = [{node.id: self.model.new_constant(0) for node in nodes}]
         self.kept: list[dict[str, Any]] = []
@@ -391,9 +388,9 @@ class CpSat:
     def rule_12_reuse(self) -> None:
         """R12: reuse >= 1 implies work, m' = b q, and a source: m' <= b times the blocks of the path that are there.
 
-        With `same_batch` also a worker: its m' < m' <= its m' + c, as far as both paths go. What is below its own m' is
-        there, or has such a source.
+        With `same_batch` also a worker: its m' < m' <= its m' + c, as far as both paths go.
         """
+        # What is below the worker's own m' is there, or has such a source in turn.
         b = self.machine.block
         for part in (part for part in self.parts if part.path):
             for j in self.batches:

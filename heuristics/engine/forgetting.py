@@ -1,4 +1,4 @@
-"""Schedules of an instance without its contents as schedules with them: nothing is reused."""
+"""Schedules without contents as schedules with them."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ def without_contents(instance: Instance) -> Instance:
 
 
 def forgetting(instance: Instance, schedule: Schedule) -> Trace:
-    """Return the trace with contents of a schedule without, which has no `repeat`: all that nobody holds is forgotten.
+    """Return the trace with contents of a schedule without them (and `repeat`): what nobody holds is forgotten.
 
-    What is resident is then at most what was private, and all else is as before.
+    What is resident is at most what was private.
     """
     execution, batches = Execution(instance), list[Batch]()
     for batch in schedule.batches:

@@ -47,7 +47,7 @@ FEATURES = [name for name in Load._fields if name in Features._fields]
 
 
 class Enumeration(Proof):
-    """Look at the first `states` states by their lower bounds, or all up to an optimum."""
+    """Look at the first `states` states, or all up to an optimum."""
 
     kind: Literal["enumeration"] = "enumeration"
     takes: ClassVar = Takes(RULES | SUMS | {Feature.MAKESPAN, Feature.BUSY, Feature.LONGEST, Feature.SHARED})
@@ -64,20 +64,20 @@ class Enumeration(Proof):
 
 
 class Choice(NamedTuple):
-    """What a request does in a batch."""
+    """Of a request in a batch."""
 
     option: Option
     reuse: int
     held: tuple[int, ...]
     """Blocks of its path after drops and swap_outs, after swap_ins, after the reuse, and at the end."""
     use: tuple[int, ...]
-    """Of `LIMITS`; of blocks, the private ones."""
+    """Of `LIMITS`; private blocks alone."""
     in_vain: bool
-    """Whether it swaps KV out and in, and need not."""
+    """It need not swap out and in."""
 
 
 class Step(NamedTuple):
-    """A batch: its start, what each request does, and by node the blocks resident before and after the forgets."""
+    """A batch: what each request does, and the blocks by node before and after the forgets."""
 
     start: int
     picks: tuple[Choice, ...]
@@ -98,7 +98,7 @@ class State(NamedTuple):
 
 @dataclass(frozen=True)
 class Seen:
-    """A bound after so many states, and the state that attains it, if it is the optimum."""
+    """A bound after some states, and an optimum."""
 
     bound: Value
     states: int
@@ -106,7 +106,7 @@ class Seen:
 
 
 class EnumerationSearch:
-    """The search on one instance for one objective; requests stand beside those that are alike."""
+    """The search; like requests stand side by side."""
 
     def __init__(self, instance: Instance, objective: str, budget: Budget) -> None:
         if sum(node.blocks for node in instance.contents) > MOST_BLOCKS:

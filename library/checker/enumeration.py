@@ -16,10 +16,7 @@ from library.checker.referee import MOVES, Execution, State
 
 
 def enumerated(instance: Box, proof: Box, objective: str) -> Amount:
-    """Kind `enumeration`: everything that the referee takes, with contents, from states that may lead below the claim.
-
-    What the file says of the search is not looked at.
-    """
+    """Kind `enumeration`: as `events`, with contents."""
     if len(instance.requests) > 32:
         raise NotChecked("more than 32 requests are not searched")
     return explore(instance, proof, SharingSearch(instance, objective))
@@ -36,7 +33,7 @@ class SharingSearch(Search):
         self.least = duration(instance.cost, {"busy": 1, "tokens": 1, "generated": 1})
 
     def soonest(self, i: int, state: State, clock: int) -> tuple[int, int]:
-        """The first and the last token: each takes a batch, of the least ticks of one that generates."""
+        """The first and the last token, each after a batch of the least ticks."""
         if state.first is not None and state.done is not None:
             return state.first, state.done
         token = max(clock, state.ready) + self.least
@@ -82,7 +79,7 @@ class SharingSearch(Search):
             yield from self.forgetting(execution, Box(zip((*MOVES, "work", "reuse"), amounts, strict=True)))
 
     def forgetting(self, execution: Execution, batch: Box) -> Iterator[Execution | None]:
-        """What may be after a batch, by what it forgets: more only where less breaks R6, or leaves other blocks."""
+        """What may follow a batch: it forgets more only where less breaks R6."""
         held, found = Counter[str](), list[Execution]()
         for id, state in execution.states.items():
             m = state.m - max(0, batch.drop.get(id, 0) - state.h) - batch.swap_out.get(id, 0)
