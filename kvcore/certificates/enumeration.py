@@ -86,7 +86,7 @@ class Step(NamedTuple):
 
 
 class State(NamedTuple):
-    """A state, and how it was reached."""
+    """A state, and how it came."""
 
     value: int
     tick: int
