@@ -7,6 +7,7 @@ from typing import NamedTuple
 from formulations.horizon import sufficient_batches
 from kvcore import OBJECTIVES, Call, Cost, Instance, Machine, Request, Schedule, Segment, Slo
 from kvcore.cost import CostFunction
+from tests.support.contents import with_contents
 from tests.support.drawer import COMMON, tiny_instance, traits_of
 from tests.support.exhaustive import TooManyStates, exhaustive_optimum
 
@@ -79,9 +80,16 @@ def made(name):
 
 
 def drawn(seed):
-    """Return the instance and the objective of a seed; objectives take turns, and so do unit and other costs."""
-    if isinstance(seed, str):
+    """Return the instance and the objective of a seed; objectives take turns, and so do unit and other costs.
+
+    That of "shared 12" is that of 12 with contents.
+    """
+    if seed in MADE:
         return made(seed)
+    if isinstance(seed, str):
+        number = int(seed.removeprefix("shared "))
+        instance, objective = drawn(number)
+        return with_contents(random.Random(number), instance), objective
     draw = random.Random(seed)
     fixed = dict(SIZES)
     for stress in draw.sample(STRESSED, draw.choice((0, 1, 2))):
@@ -118,10 +126,13 @@ def questions(seeds):
 
 
 def traits(asked):
-    """Return what a question exercises, in words: its objective and cost, and what its instance has."""
+    """Return what a question exercises, in words: its objective, cost and moves, and what its instance has."""
     instance, cost = asked.instance, "unit" if asked.instance.cost.always_one_tick else "other"
     slos = asked.objective == "late-requests"
     found = {trait for trait in traits_of(instance) if slos or not trait.startswith("slo ")}
+    if any(request.path for request in instance.requests):
+        found |= {"a path", f"same_batch {instance.machine.same_batch}"}
+    found |= {move for batch in asked.schedule.batches for move in ("reuse", "forget") if getattr(batch, move)}
     return found | {asked.objective, f"{cost} cost", f"{asked.objective}, {cost} cost"}
 
 
@@ -131,3 +142,5 @@ TRAITS = (
     | {f"{more}{cost} cost" for more in ("", *(f"{n}, " for n in NAMES)) for cost in ("unit", "other")}
 )
 """What every method has to be asked about, unless it declines it."""
+SHARED = {"a path", "same_batch True", "same_batch False", "reuse", "forget"}
+"""What a method that takes contents has to be asked about, too."""
