@@ -13,8 +13,6 @@ from kvcore.errors import BadInput
 from kvcore.referee import verify_schedule
 from kvcore.schedule import Batch, Schedule
 
-FIRST_STATES, LOOKS = 1000, 10_000
-
 
 def propose_enumeration(task: Task) -> Iterator[Proposal | Schedule]:
     """Return proofs of ever more states, and an optimum. Raises BadInput without contents."""
@@ -24,6 +22,8 @@ def propose_enumeration(task: Task) -> Iterator[Proposal | Schedule]:
 
 
 class _TimedBudget(Budget):
+    every = 10_000  # between looks at the clock
+
     def __init__(self, task: Task) -> None:
         super().__init__()
         self.task, self.looks = task, 0
@@ -31,12 +31,12 @@ class _TimedBudget(Budget):
     def spend(self, what: str, work: int, memory: int = 0) -> None:
         super().spend(what, work, memory)
         self.looks += 1
-        if not memory and self.looks % LOOKS == 0 and self.task.stops():  # not while states are added
+        if not memory and self.looks % self.every == 0 and self.task.stops():  # not while states are added
             raise TimeoutError
 
 
 def _proofs(task: Task, search: EnumerationSearch) -> Iterator[Proposal | Schedule]:
-    states = FIRST_STATES
+    states = 1000
     with suppress(InvalidCertificate):  # it would take too long to check
         while states <= MOST_STATES and not task.is_over():
             try:

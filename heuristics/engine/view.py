@@ -18,7 +18,7 @@ class View:
     `arrived`, `called`, `returned` and `ended` are since the policy was last asked, so that it can keep queues of its
     own; `jobs`, `ready` and `must_work` are made on demand. `machine` and `cost` are the instance's, `now` is the tick
     at which the batch will start, `batch` its number (from 0), `tick_seconds` and `block_tokens` what a tick and a
-    token of a coarse instance stand for.
+    token of a coarse instance stand for. `to_come()` gives those that will arrive, to a clairvoyant policy.
     """
 
     machine: Machine

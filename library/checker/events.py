@@ -218,7 +218,7 @@ def options_of(state: State, execution: Execution, whole: bool = False) -> Itera
 def takes_whole(instance: Box, objective: str) -> bool:
     """Whether all or all but one of the tokens that a request lacks, or one on no KV, are the only parts to be tried.
 
-    kvcore/certificates/splits.py says when, and proves it.
+    kvcore/certificates/splits.py says when.
     """
     machine, peaks = instance.machine, [peak(one) for one in instance.requests]
     cost, k = instance.cost[0], 1 if machine.partial else max(peaks)

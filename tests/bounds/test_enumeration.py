@@ -128,7 +128,7 @@ def test_what_it_declines() -> None:
 
 def test_a_deadline_ends_it(monkeypatch: pytest.MonkeyPatch) -> None:
     for looks, words in ((1, "no time for the batches of one state"), (400, None)):
-        monkeypatch.setattr("bounds.enumeration.LOOKS", looks)
+        monkeypatch.setattr("bounds.enumeration._TimedBudget.every", looks)
         found = propose_enumeration(Task(IDLE, "total-flow-time", deadline=inf))
         monkeypatch.setattr(Task, "stops", lambda task: True)
         if words:

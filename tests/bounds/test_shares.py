@@ -110,7 +110,7 @@ PLANTED = {
         p._replace(release=p.release + (1 << bits)) for p in pieces(self, work, bits, *others)]),
     "packed too tight": (Steps, "_packed", lambda _: lambda self, blocks: np.where(
         blocks > 0, self.packs * self.machine.block_limit, 0)),
-    "discarded though kept": cleared("kept", 0),
+    "discarded though kept": cleared("start", 0),
 }  # fmt: skip
 
 
@@ -130,7 +130,7 @@ def test_a_refill_may_be_cheaper_than_a_decode(monkeypatch):
     instance = lone(cost, evict=True).replace(requests=(request("R2", 1, 2), request("R1", 1, 1)))
     value, _ = exhaustive_optimum(instance, "busy-time")
     assert value == rounded(WHOLE.value(instance, "busy-time"), "busy-time") == 4
-    plant(monkeypatch, *cleared("drops", False))
+    plant(monkeypatch, *cleared("low", 2**30))
     assert WHOLE.value(instance, "busy-time") > value
 
 

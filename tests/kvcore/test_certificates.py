@@ -20,6 +20,7 @@ from kvcore.certificates import (
     verify_certificate,
 )
 from kvcore.certificates.least import least_batches
+from kvcore.certificates.prefixes import Prefix
 from kvcore.files import parse
 from solvers.ways import CERTIFYING
 from tests.fuzz import bounds, certificates
@@ -105,7 +106,7 @@ def test_alone_counts_as_chains_do(profile):
     for seed in range(30):
         instance = tiny_instance(seed, **PROFILES[profile])
         for chain in chains(instance):
-            assert least_batches(instance.machine, chain.request) == (chain.steps[1], chain.batches)
+            assert least_batches(instance.machine, chain.request, Prefix()) == (chain.steps[1], chain.batches)
         times = [least_times(instance, chain) for chain in chains(instance)]
         assert Alone().value(instance, "max-flow-time") == max(time[-1] for time in times)
         assert Alone().value(instance, "total-ttft") == sum(time[1] for time in times)

@@ -21,7 +21,6 @@ ROOT = Path(__file__).parents[2]
 CONSTANTS = {
     "bounds/clock.py: CLOCK": "the clock's end of a limit in processor seconds: tells no search what to do",
     "bounds/clock.py: SECOND": "the unit of counted work",
-    "bounds/clock.py: LOOK, SLICE, PROOF, MOVE, PIVOT, TRY": "measured work of each: others would count another time",
     "bounds/just_in_time_kernels.py: MOST_OPTIONS": "room for all options there can be",
     "bounds/speed_kernels.py: FAR": "stands for infinity",
     "solvers/gurobi.py: SIZE_LIMIT": "of the licence inside Gurobi's wheel",
