@@ -9,7 +9,6 @@ flow time, the tick. Every batch follows that may start at once, or a wait for t
   blocks is as good. What follows the other may follow it: its first batch forgets its further blocks, too, which no
   request holds. Of the best ends of a state, one with the fewest batches meets no state that it is as good as. So of
   the forgets of a batch, only those that leave most are tried.
-
 * **Swaps there and back**: with `pause`, in a batch with work, KV goes out and comes back only if a call orders it. The
   net move is allowed where both are, leads to the same state, and costs no more. (Both excuse a pause, and make a
   batch of drops.)

@@ -105,11 +105,6 @@ def test_solve_is_optimal_by_the_certificate_alone() -> None:
     assert (certified.status, certified.proved_by) == ("optimal", "enumeration")
 
 
-def test_late_requests_have_no_proof() -> None:
-    with pytest.raises(BadInput, match=r"^no way takes instance: .* is not proved with shared prefixes"):
-        solvers.solve(IDLE, "late-requests")
-
-
 def test_what_it_declines() -> None:
     plain = tiny_instance(0)
     with pytest.raises(
