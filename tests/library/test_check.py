@@ -26,6 +26,7 @@ from library import Library, check
 from solvers.ways import WAYS
 from tests.bounds.test_configuration_search import priced
 from tests.fuzz.certificates import WORTHLESS, both, differ
+from tests.support.contents import IDLE
 from tests.support.drawer import PROFILES, tiny_instance
 from tests.support.exhaustive import exhaustive_optimum
 from tests.support.few import few
@@ -89,6 +90,8 @@ def test_both_check_a_certificate_of_each_kind(kind):
     instance, objective = builtin_instance("hindsight:n=4,M=12,seed=0"), OBJECTIVE_OF.get(kind, "total-flow-time")
     if kind == "late-windows":
         instance = instance.replace(requests=tuple(one.replace(slo=Slo(latency=8)) for one in instance.requests))
+    if kind == "enumeration":
+        instance = IDLE
     if kind in ("prices", "tree"):
         proof = (random_prices if kind == "prices" else random_tree)(random.Random(0), instance)
     else:
