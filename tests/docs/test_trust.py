@@ -1,15 +1,11 @@
 """docs/trust.md names the files that a proof of each kind rests on: all that its first file imports, and no more."""
 
-from __future__ import annotations
-
 import ast
 import json
 import re
-from collections.abc import Iterator
 from contextlib import suppress
 from itertools import product
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -22,7 +18,7 @@ PAGE = (ROOT / "docs" / "trust.md").read_text(encoding="utf-8")
 SHARED = set(re.findall(r"`(kvcore/[\w/]+\.py)`", PAGE.partition("## What all share")[2].partition("\n## ")[0]))
 LISTS = {"kvcore/__init__.py", "kvcore/certificates/__init__.py"}
 FILE = re.compile(r"`([\w/]+(?:\.py|/))`")
-ROWS: list[tuple[str, list[str]]] = []
+ROWS = []
 for row in PAGE.partition("## What all share")[0].splitlines():
     if FILE.search(row) and row[0] == "|":
         claim, files = row.split("|")[1:3]
@@ -36,7 +32,7 @@ for row in PAGE.partition("## What all share")[0].splitlines():
         ROWS.append((claim.strip(), FILE.findall(files) + above))
 
 
-def imports(file: str) -> Iterator[str]:
+def imports(file):
     """Yield the files of the project that a file imports, but the packages that only list all there is."""
     for node in ast.walk(ast.parse((ROOT / file).read_text(encoding="utf-8"))):
         if isinstance(node, ast.ImportFrom) and node.module:
@@ -45,9 +41,9 @@ def imports(file: str) -> Iterator[str]:
             yield from (name for name in names if (ROOT / name).is_file() and name not in LISTS)
 
 
-def rests_on(file: str) -> set[str]:
+def rests_on(file):
     """Return the file and all that it imports, directly or not, besides what all share."""
-    found: set[str] = set()
+    found = set()
     left = [file]
     while left:
         name = left.pop()
@@ -57,7 +53,7 @@ def rests_on(file: str) -> set[str]:
     return found
 
 
-def test_every_kind_of_proof_has_a_row() -> None:
+def test_every_kind_of_proof_has_a_row():
     files = (ROOT / "kvcore" / "certificates").rglob("*.py")
     kinds = {kind for path in files for kind in re.findall(r'kind: Literal\["([\w-]+)"', path.read_text())}
     named = {kind for claim, _ in ROWS if claim.startswith("certificate") for kind in re.findall("`(.+?)`", claim)}
@@ -66,7 +62,7 @@ def test_every_kind_of_proof_has_a_row() -> None:
 
 
 @pytest.mark.parametrize(("claim", "files"), ROWS, ids=[claim for claim, _ in ROWS])
-def test_a_proof_rests_on_the_files_that_the_page_names(claim: str, files: list[str]) -> None:
+def test_a_proof_rests_on_the_files_that_the_page_names(claim, files):
     found = rests_on(files[0])
     covered = {
         name: {one for one in found if one == name or (name.endswith("/") and one.startswith(name))} for name in files
@@ -75,13 +71,13 @@ def test_a_proof_rests_on_the_files_that_the_page_names(claim: str, files: list[
     assert [name for name, ones in covered.items() if not ones] == [], f"{claim}: the page names these for nothing"
 
 
-def test_the_table_of_claims_with_one_checker() -> None:
+def test_the_table_of_claims_with_one_checker():
     """Whatever kvbound proves of two requests and `library/check.py` does not look at is in the table, and no more."""
     ones = tuple(Request(id=id, prompt=1, slo=Slo(latency=1), segments=(Segment(decode=2),)) for id in "AB")
     both = Instance(machine=Machine(memory=2, chunked=False, pause=False), requests=ones)
-    whole: dict[str, Any] = {"functions": (1024, 0), "memory": 1024}
+    whole = {"functions": (1024, 0), "memory": 1024}
     prices, windows = kinds.Prices(scale=1, slots=1), kinds.LateWindows(**whole)
-    proofs: list[kinds.Proof] = [
+    proofs = [
         kinds.Alone(), kinds.Shares(**whole), windows, kinds.LateTail(within=0, proof=windows), prices,
         kinds.Tree(prices=(prices,), nodes=(kinds.Leaf(prices=0),)), kinds.Fresh(labels=9), kinds.Pairs(),
         kinds.Speed(**whole, slot=1, scale=1, price=(1, 1), within=2), kinds.Events(states=99),
@@ -90,7 +86,7 @@ def test_the_table_of_claims_with_one_checker() -> None:
         kinds.SlotDual(scale=1, prices=kinds.SlotPrices()),
     ]  # fmt: skip
     assert {proof.kind for proof in proofs} == check.KINDS.keys() - {"exhaustive"}
-    alone: dict[str, set[str]] = {}
+    alone = {}
     for proof, objective in product(proofs, (*OBJECTIVES, "p99-ttft")):
         with suppress(kinds.InvalidCertificate, BadInput):
             kinds.certify(both, objective, proof)

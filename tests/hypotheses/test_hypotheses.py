@@ -1,16 +1,12 @@
 """Hypotheses: verdicts, their exit codes and records, and every shipped one with its counterexample."""
 
-from __future__ import annotations
-
 import json
 import operator
 import signal
-from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 from fractions import Fraction
 from itertools import islice
-from pathlib import Path
 from unittest import mock
 
 import pytest
@@ -41,33 +37,33 @@ QUICK = (
 SMALL = enumerated("three instances", lambda: [plain([(1, n)], 9) for n in (3, 1, 2)])
 
 
-def hypothesis(predicate, family: Family = SMALL, states: str = "proved") -> Hypothesis:
+def hypothesis(predicate, family=SMALL, states="proved"):
     return Hypothesis("a claim", "a test", states, family, predicate)
 
 
-def test_a_whole_family_that_holds_is_a_proof() -> None:
+def test_a_whole_family_that_holds_is_a_proof():
     verdict = check("x", hypothesis(lambda case: Fraction(case.instance.requests[0].output)))
     assert (verdict.verdict, verdict.held, verdict.largest, verdict.as_stated) == ("proved", 3, 3, True)
 
 
-def test_a_part_of_a_family_proves_nothing() -> None:
+def test_a_part_of_a_family_proves_nothing():
     verdict = check("x", hypothesis(lambda case: None), take=2)
     assert (verdict.verdict, verdict.held, verdict.as_stated) == ("no counterexample", 2, True)
 
 
-def test_a_drawn_family_proves_nothing() -> None:
+def test_a_drawn_family_proves_nothing():
     family = Family("two", lambda: [plain([(1, 1)], 9), plain([(1, 2)], 9)])
     assert check("x", hypothesis(lambda case: None, family, "no counterexample")).verdict == "no counterexample"
 
 
-def test_the_smallest_counterexample_is_found_wherever_it_is_listed() -> None:
+def test_the_smallest_counterexample_is_found_wherever_it_is_listed():
     verdict = check("x", hypothesis(lambda case: Fails("bad") if case.instance.requests[0].output > 1 else None))
     assert (verdict.verdict, verdict.held, verdict.as_stated) == ("refuted", 1, False)
     assert verdict.failing[0].requests[0].output == 2
 
 
-def test_what_is_not_decided_is_counted() -> None:
-    def one_is_open(case: Case) -> None:
+def test_what_is_not_decided_is_counted():
+    def one_is_open(case):
         if case.instance.requests[0].output == 2:
             raise Undecided("open")
 
@@ -75,13 +71,13 @@ def test_what_is_not_decided_is_counted() -> None:
     assert (verdict.verdict, verdict.held, verdict.undecided, verdict.as_stated) == ("undecided", 2, 1, False)
 
 
-def test_a_limit_leaves_it_undecided() -> None:
+def test_a_limit_leaves_it_undecided():
     assert check("x", hypothesis(lambda case: None), time_limit=-1).verdict == "undecided"
     with pytest.raises(Undecided, match="not solved within the limits"):
         Case((plain([(1, 2)], 9),), deadline=0).optimum()
 
 
-def test_what_cannot_be_finished_is_undecided(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_cannot_be_finished_is_undecided(monkeypatch):
     hard = listed("hindsight:n=10,M=30,seed=3")
     monkeypatch.setattr("solvers.exact.EXACT", EXACT[:2])  # the third would prove it
     monkeypatch.setattr("bounds.clock.time", Clock())
@@ -90,7 +86,7 @@ def test_what_cannot_be_finished_is_undecided(monkeypatch: pytest.MonkeyPatch) -
     assert (verdict.verdict, verdict.undecided) == ("undecided", 1)
 
 
-def test_absent_data_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_absent_data_is_said(monkeypatch):
     monkeypatch.delenv("KVBOUND_DATA", raising=False)
     family = Family("real", lambda: pytest.fail("it was read"), data=True)
     verdict = check("x", hypothesis(lambda case: None, family, "no counterexample"))
@@ -106,19 +102,19 @@ def test_absent_data_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
         ({"family": Family("drawn", list)}, "only a family of which all instances are listed can prove"),
     ],
 )
-def test_a_bad_hypothesis_is_refused(changes: dict[str, object], message: str) -> None:
+def test_a_bad_hypothesis_is_refused(changes, message):
     good = {"statement": "a", "source": "b", "states": "proved", "family": SMALL, "predicate": lambda case: None}
     with pytest.raises(BadInput, match=message):
         Hypothesis(**(good | changes))
 
 
-def test_policies_that_cannot_run_have_no_value() -> None:
+def test_policies_that_cannot_run_have_no_value():
     case = Case((plain([(1, 2)], 9),))
     assert case.policy("infermax") is None
     assert case.policy("fcfs").value == case.optimum().value == 2
 
 
-def test_list_schedules_are_what_the_referee_says() -> None:
+def test_list_schedules_are_what_the_referee_says():
     instance = plain([(1, 2), (2, 2), (2, 5), (2, 5)], 6)
     for starts in (earliest_starts(instance, (3, 1, 0, 2)), best_starts_in_order(instance)):
         trace = verify_schedule(instance, starting_at(instance, starts))
@@ -126,7 +122,7 @@ def test_list_schedules_are_what_the_referee_says() -> None:
     assert earliest_starts(instance, (3, 1, 0, 2), in_order=True) == [5, 0, 5, 0]
 
 
-def test_a_counterexample_is_saved_so_that_verify_accepts_it(tmp_path: Path) -> None:
+def test_a_counterexample_is_saved_so_that_verify_accepts_it(tmp_path):
     verdict = check("mars-figure1-free", shipped()["mars-figure1-free"])
     save(verdict, tmp_path)
     shown = json.loads((tmp_path / "mars-figure1-free" / "counterexample.json").read_text())["shown_by"]
@@ -147,11 +143,11 @@ def test_a_counterexample_is_saved_so_that_verify_accepts_it(tmp_path: Path) -> 
     assert b"an earlier one" not in {file.read_bytes() for file in place.iterdir()}
 
 
-def ended_after(writes: int) -> Callable[[Path, str], None]:
+def ended_after(writes):
     """Return a writer of files that is killed after some."""
     left = [writes]
 
-    def write(path: Path, text: str) -> None:
+    def write(path, text):
         left[0] -= 1
         if left[0] < 0:
             raise KeyboardInterrupt
@@ -160,7 +156,7 @@ def ended_after(writes: int) -> Callable[[Path, str], None]:
     return write
 
 
-def test_every_shipped_hypothesis_has_a_source_and_a_record() -> None:
+def test_every_shipped_hypothesis_has_a_source_and_a_record():
     rows = {row["hypothesis"]: row for row in read_records()}
     assert list(rows) == list(shipped())
     assert len(rows) >= 24
@@ -171,18 +167,18 @@ def test_every_shipped_hypothesis_has_a_source_and_a_record() -> None:
         assert rows[name]["verdict"] in (loaded.states, CLAIMED.get(loaded.states))
 
 
-def test_the_page_is_what_the_records_say() -> None:
+def test_the_page_is_what_the_records_say():
     assert PAGE.read_text(encoding="utf-8") == page(read_records())
 
 
-def test_refuted_ones_and_only_they_have_a_counterexample() -> None:
+def test_refuted_ones_and_only_they_have_a_counterexample():
     fail = ("refuted", CLAIMED["refuted"])
     refuted = [row["hypothesis"] for row in read_records() if row["verdict"] in fail]
     assert sorted(refuted) == sorted(folder.name for folder in COUNTEREXAMPLES.iterdir() if folder.is_dir())
 
 
 @pytest.mark.parametrize("folder", sorted(f.name for f in COUNTEREXAMPLES.iterdir() if f.is_dir()))
-def test_counterexamples_are_accepted_by_referee_and_checker(folder: str) -> None:
+def test_counterexamples_are_accepted_by_referee_and_checker(folder):
     place = COUNTEREXAMPLES / folder
     shown = json.loads((place / "counterexample.json").read_text(encoding="utf-8"))["shown_by"]
     assert shown
@@ -196,34 +192,34 @@ def test_counterexamples_are_accepted_by_referee_and_checker(folder: str) -> Non
 
 
 @pytest.mark.parametrize("name", QUICK)
-def test_quick_ones_give_their_records_again(name: str) -> None:
+def test_quick_ones_give_their_records_again(name):
     assert_as_recorded(name)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name in shipped() if name not in QUICK and not name.startswith("real-")])
-def test_the_others_give_their_records_again(name: str) -> None:
+def test_the_others_give_their_records_again(name):
     assert_as_recorded(name)
 
 
-def assert_as_recorded(name: str) -> None:
+def assert_as_recorded(name):
     record = next(row for row in read_records() if row["hypothesis"] == name)
     assert kept(check(name, shipped()[name]).row()) == record
 
 
-def first_of(family: Family) -> Family:
+def first_of(family):
     """Return a family of the first case alone."""
     return replace(family, items=lambda: list(islice(family.items(), 1)))
 
 
-def by_a_policy(instance: Instance, objective: str, time_limit: float) -> Result:
+def by_a_policy(instance, objective, time_limit):
     """Stand in for an exact search: what the best policy makes is claimed to be optimal."""
     held = Result(instance, objective, best_schedule(instance, objective)[1])
     return replace(held, bound=held.value, bound_kind="search", proved_by="a test", horizon=Horizon(0, True, "a test"))
 
 
 @pytest.mark.parametrize("name", shipped())
-def test_the_command_judges_the_first_case_of_each(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_command_judges_the_first_case_of_each(name, monkeypatch):
     """The smallest may come late in a family of thousands. `mc-sf-average` asks for eight optima, and seconds."""
     monkeypatch.delenv("KVBOUND_DATA", raising=False)
     loaded = shipped()[name]
@@ -242,7 +238,7 @@ def test_the_command_judges_the_first_case_of_each(name: str, monkeypatch: pytes
     assert loaded.states not in ("proved", "no counterexample") or row["held"] == 1
 
 
-def write(path: Path, states: str, predicate: str) -> Path:
+def write(path, states, predicate):
     path.write_text(
         "from hypotheses import Fails, Hypothesis, listed\n"
         f"HYPOTHESIS = Hypothesis('a claim', 'a test', {states!r}, listed('mars-figure1'), lambda case: {predicate})\n"
@@ -250,14 +246,14 @@ def write(path: Path, states: str, predicate: str) -> Path:
     return path
 
 
-def test_the_command_says_whether_the_verdict_is_the_stated_one(tmp_path: Path) -> None:
+def test_the_command_says_whether_the_verdict_is_the_stated_one(tmp_path):
     held = write(tmp_path / "held.py", "proved", "None")
     assert "held" in kvbound("check", held).stdout
     wrong = write(tmp_path / "wrong.py", "refuted", "None")
     assert "refuted (differs)" in kvbound("check", wrong, code=1).stdout
 
 
-def test_the_record_of_the_command(tmp_path: Path) -> None:
+def test_the_record_of_the_command(tmp_path):
     failing = write(tmp_path / "it_fails.py", "refuted", "Fails('no', [case.policy('fcfs'), case.optimum()])")
     rows = json.loads(kvbound("check", failing, "--out", tmp_path / "out", "--json", "-").stdout)["rows"]
     assert len(rows) == 1
@@ -278,7 +274,7 @@ def test_the_record_of_the_command(tmp_path: Path) -> None:
         ("HYPOTHESES = {}", "it defines no HYPOTHESIS"),
     ],
 )
-def test_a_bad_file_is_one_line(text: str | None, message: str, tmp_path: Path) -> None:
+def test_a_bad_file_is_one_line(text, message, tmp_path):
     file = tmp_path / "bad.py"
     if text is not None:
         file.write_text(text)
@@ -287,7 +283,7 @@ def test_a_bad_file_is_one_line(text: str | None, message: str, tmp_path: Path) 
     assert error.count("\n") == 1
 
 
-def test_a_file_may_hold_several_claims(tmp_path: Path) -> None:
+def test_a_file_may_hold_several_claims(tmp_path):
     file = write(tmp_path / "both.py", "proved", "None")
     file.write_text(file.read_text() + "HYPOTHESES = {'one': HYPOTHESIS, 'two': HYPOTHESIS}\n")
     rows = json.loads(kvbound("check", file, "--json", "-").stdout)["rows"]
@@ -296,7 +292,7 @@ def test_a_file_may_hold_several_claims(tmp_path: Path) -> None:
         load(file)
 
 
-def test_ctrl_c_writes_what_was_found(tmp_path: Path) -> None:
+def test_ctrl_c_writes_what_was_found(tmp_path):
     stopped = tmp_path / "stopped.py"
     write(stopped, "proved", "stop()")
     stopped.write_text("def stop():\n    raise KeyboardInterrupt\n" + stopped.read_text())
@@ -305,9 +301,7 @@ def test_ctrl_c_writes_what_was_found(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_while_the_search_runs_ends_the_check(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: signal.Signals
-) -> None:
+def test_a_signal_while_the_search_runs_ends_the_check(tmp_path, monkeypatch, number):
     """It is not an answer to the hypothesis, nor a reason to go on."""
     monkeypatch.setattr("bounds.slot_solver.propose_slots", lambda *_: signal.raise_signal(number))
     monkeypatch.setattr("hypotheses.optima._FOUND", {})
@@ -317,7 +311,7 @@ def test_a_signal_while_the_search_runs_ends_the_check(
     assert (row["undecided"], row["interrupted"]) == (0, True)
 
 
-def test_an_output_folder_that_is_a_file_is_refused(tmp_path: Path) -> None:
+def test_an_output_folder_that_is_a_file_is_refused(tmp_path):
     (tmp_path / "file").write_text("")
     assert "not a folder" in kvbound("check", "mars-rank", "--out", tmp_path / "file", code=2).stderr
 
@@ -326,10 +320,10 @@ def test_an_output_folder_that_is_a_file_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.fixture
-def uncertified(monkeypatch: pytest.MonkeyPatch) -> None:
+def uncertified(monkeypatch):
     """Let no certificate be found."""
 
-    def word(instance: Instance, objective: str, time_limit: float) -> Result:
+    def word(instance, objective, time_limit):
         return replace(exact(instance, objective), certificate=None, bound_kind="search", proved_by="a search")
 
     monkeypatch.setattr("hypotheses.optima._FOUND", {})
@@ -337,7 +331,7 @@ def uncertified(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("uncertified")
-def test_what_rests_on_a_claim_is_not_proved() -> None:
+def test_what_rests_on_a_claim_is_not_proved():
     verdict = check("x", hypothesis(lambda case: case.optimum() and None))
     assert (verdict.verdict, verdict.claimed, verdict.as_stated) == ("claimed to hold", 3, True)
     assert "3 by an optimum that is claimed" in page([verdict.row()])
@@ -345,8 +339,8 @@ def test_what_rests_on_a_claim_is_not_proved() -> None:
 
 
 @pytest.mark.usefixtures("uncertified")
-def test_what_fails_by_a_claim_is_not_refuted_unless_schedules_show_it() -> None:
-    def fails(case: Case) -> Fails:
+def test_what_fails_by_a_claim_is_not_refuted_unless_schedules_show_it():
+    def fails(case):
         return Fails("no", [case.optimum()])
 
     verdict = check("x", hypothesis(fails, states="refuted"))
@@ -362,8 +356,8 @@ def test_what_fails_by_a_claim_is_not_refuted_unless_schedules_show_it() -> None
 
 
 @pytest.mark.usefixtures("uncertified")
-def test_a_failure_that_is_certain_is_shown_before_one_by_a_claim() -> None:
-    def fails(case: Case) -> Fails:
+def test_a_failure_that_is_certain_is_shown_before_one_by_a_claim():
+    def fails(case):
         if case.instance.requests[0].output == 1:
             return Fails("claimed", [case.optimum()])
         return Fails("certain")
@@ -373,6 +367,6 @@ def test_a_failure_that_is_certain_is_shown_before_one_by_a_claim() -> None:
     assert (verdict.verdict, verdict.fails.why, verdict.failed, verdict.claimed) == ("refuted", "certain", 3, 1)
 
 
-def test_a_file_that_ends_the_program_is_an_error(tmp_path: Path) -> None:
+def test_a_file_that_ends_the_program_is_an_error(tmp_path):
     (tmp_path / "ends.py").write_text("raise SystemExit(0)\n")
     assert "ends.py: SystemExit: 0" in kvbound("check", tmp_path / "ends.py", code=2).stderr

@@ -1,14 +1,11 @@
 """What is not listed is declined; and of what is listed, the drawer of each kind of proof has met each two together."""
 
-from __future__ import annotations
-
 import json
 import random
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from itertools import combinations
-from typing import Any, get_args
+from typing import get_args
 from unittest.mock import patch
 
 import pytest
@@ -37,17 +34,16 @@ from kvcore.certificates import (
 )
 from kvcore.certificates.certificate import rounded
 from kvcore.certificates.fresh import most_fee
-from kvcore.certificates.proof import Proof
 from kvcore.cost import Cost, CostFunction, OwnCost
 from kvcore.errors import BadInput
-from kvcore.features import CALLS, NAMED, NOTHING, RULES, Feature, Takes, features
+from kvcore.features import CALLS, NAMED, NOTHING, RULES, Feature, features
 from kvcore.features import OBJECTIVES as WHOLE
 from kvcore.instance import Call, Instance, Machine, Node, Request, Segment, Slo
-from kvcore.metrics import FLOWS, OBJECTIVES, SUMS, Value, scale_of, tail_of
+from kvcore.metrics import FLOWS, OBJECTIVES, SUMS, scale_of, tail_of
 from library import check
 from solvers import neighbourhoods, steering
 from solvers.choice import choose
-from solvers.ways import BOUND, ENUMERATION, WAYS, Way
+from solvers.ways import BOUND, ENUMERATION, WAYS
 from tests.bounds.test_tails import NAMES
 from tests.fuzz.certificates import differ
 from tests.kvcore import test_fresh as of_fresh
@@ -87,54 +83,54 @@ EVERY = {Enumeration: 3, Events: 9, Fresh: 2}
 """Of how many proofs `library/check.py` looks at one, as it would look at the others in the same way."""
 
 
-def tiny(objectives: Sequence[str], **fixed: Any) -> Callable[[int], Drawn]:
+def tiny(objectives, **fixed):
     """Return what draws an instance of each profile in turn, with each objective in turn."""
 
-    def draw(seed: int) -> Drawn:
+    def draw(seed):
         profile = [*PROFILES.values()][seed % len(PROFILES)]
         return tiny_instance(seed, **profile | fixed), objectives[seed // len(PROFILES) % len(objectives)]
 
     return draw
 
 
-def in_turn(*kinds: Callable[[int], Drawn]) -> Callable[[int], Drawn]:
+def in_turn(*kinds):
     return lambda seed: kinds[seed % len(kinds)](seed // len(kinds))
 
 
-def with_slos(instance: Instance, draw: random.Random) -> Instance:
+def with_slos(instance, draw):
     """Return the instance with SLOs that the objective does not see, for about half of its requests."""
     drawn = (tiny_instance(draw.randrange(10**6), slo=True).requests[0].slo for _ in instance.requests)
     requests = (r.replace(slo=draw.choice((r.slo, slo))) for r, slo in zip(instance.requests, drawn, strict=True))
     return instance.replace(requests=tuple(requests))
 
 
-def sharing(seed: int) -> Drawn:
+def sharing(seed):
     instance, objective = tiny(ENUMERATED, calls=(0, 0, 1))(seed)
     return with_contents(random.Random(seed), instance) if seed % 8 else instance, objective
 
 
-def starting(seed: int) -> Drawn:
+def starting(seed):
     draw, online = random.Random(seed), seed % 2 > 0
     instance = rigid(seed, online=online)
     machine = instance.machine.replace(partial=draw.random() < 0.5, host_memory=draw.choice((0, 3, None)))
     return with_slos(instance.replace(machine=machine), draw), draw.choice(STARTS[: 2 if online else 3])
 
 
-def ordered(kind: Callable[[int], Instance]) -> Callable[[int], Drawn]:
+def ordered(kind):
     return lambda seed: (kind(seed), SUMS[seed % len(SUMS)])
 
 
-def urgently(seed: int) -> Drawn:
+def urgently(seed):
     return urgent(tiny_instance(seed, **MANY), random.Random(seed)), LATE
 
 
 ENUMERATED = [name for name in OBJECTIVES if name != LATE]
 
 
-def on_paths(kind: Callable[[int], Drawn]) -> Callable[[int], Drawn]:
+def on_paths(kind):
     """Return what draws an instance as it is, then the next one with contents that requests share."""
 
-    def draw(seed: int) -> Drawn:
+    def draw(seed):
         instance, objective = kind(seed)
         return with_contents(random.Random(seed), instance), objective
 
@@ -142,7 +138,7 @@ def on_paths(kind: Callable[[int], Drawn]) -> Callable[[int], Drawn]:
 
 
 priced = in_turn(tiny(FLOWS, **PRICEABLE), tiny(FLOWS, cost="unit", calls=0, evict=False, partial=True))
-DRAWERS: dict[type[Proof], Callable[[int], Drawn]] = {
+DRAWERS = {
     Alone: on_paths(tiny([*OBJECTIVES, *NAMES])),
     Shares: on_paths(tiny([*OBJECTIVES])),
     LateWindows: on_paths(urgently),
@@ -160,7 +156,7 @@ DRAWERS: dict[type[Proof], Callable[[int], Drawn]] = {
 }
 
 
-def fresh(draw: random.Random, instance: Instance) -> Iterator[Fresh]:
+def fresh(draw, instance):
     for memory in (False, True):
         for k in range(len(instance.cost.functions)):
             most = most_fee(instance, k)
@@ -168,9 +164,9 @@ def fresh(draw: random.Random, instance: Instance) -> Iterator[Fresh]:
             yield Fresh(function=k, fee=draw.choice((0, most)), memory=memory, labels=draw.randint(1, 40))
 
 
-def proofs(kind: type[Proof], draw: random.Random, instance: Instance, objective: str, best: Value) -> Iterator[Proof]:
+def proofs(kind, draw, instance, objective, best):
     """Yield proofs of a kind with random numbers."""
-    drawers: dict[type[Proof], Callable[[], Proof]] = {
+    drawers = {
         Alone: Alone,
         Pairs: Pairs,
         Shares: lambda: Shares(**random_division(draw, instance),
@@ -209,12 +205,12 @@ def proofs(kind: type[Proof], draw: random.Random, instance: Instance, objective
                 yield random_proof(instance, objective, draw).replace(target=max(1, target), tries=10**6)
 
 
-def truth(instance: Instance, objective: str) -> Value:
+def truth(instance, objective):
     find = exhaustive_optimum if tail_of(objective) is None else least_percentile
     return find(instance, objective, max_states=MOST)[0]
 
 
-def second(proof: Proof, instance: Instance, objective: str, best: Value) -> list[Value]:
+def second(proof, instance, objective, best):
     """What `library/check.py` proves, if it takes the proof; AssertionError if that is more than the optimum."""
     data, found = check.read_instance(json.loads(instance.to_json())), []
     for claim in (best, best + 1):
@@ -228,7 +224,7 @@ def second(proof: Proof, instance: Instance, objective: str, best: Value) -> lis
     return found
 
 
-def refute(kind: type[Proof], seed: int, instance: Instance, objective: str, seen: Counter[str]) -> bool:
+def refute(kind, seed, instance, objective, seen):
     """Whether some proof was taken; AssertionError if one is above the optimum."""
     best, taken = truth(instance, objective), 0
     for k, proof in enumerate(proofs(kind, random.Random(seed), instance, objective, best)):
@@ -251,12 +247,12 @@ def refute(kind: type[Proof], seed: int, instance: Instance, objective: str, see
 EXCLUSIVE = (frozenset(WHOLE | {Feature.PERCENTILE}), frozenset({Feature.PAUSE, Feature.NO_PAUSE}))
 
 
-def together(some: Iterable[Feature]) -> set[frozenset[Feature]]:
+def together(some):
     """Return the features, and each two of them."""
     return {frozenset(pair) for size in (1, 2) for pair in combinations(some, size)}
 
 
-def to_meet(takes: Takes) -> set[frozenset[Feature]]:
+def to_meet(takes):
     """Return the features that are taken, and each two of them that are taken and do not exclude each other."""
     never = {frozenset(pair) for group in EXCLUSIVE for pair in combinations(group, 2)}
     for one, other in takes.apart:
@@ -264,12 +260,12 @@ def to_meet(takes: Takes) -> set[frozenset[Feature]]:
     return together(takes.features) - never
 
 
-def named(kind: type[Proof]) -> str:
+def named(kind):
     return str(kind.model_fields["kind"].default)
 
 
 @pytest.mark.parametrize("kind", DRAWERS, ids=named)
-def test_each_two_features_that_a_proof_takes_were_met_together(kind: type[Proof]) -> None:
+def test_each_two_features_that_a_proof_takes_were_met_together(kind):
     """Instances that have something new are compared with their optimum, until nothing is left."""
     left, drawer, seen = to_meet(kind.takes), DRAWERS[kind], Counter[str]()
     enough = 10 if kind in SEARCHES else 100 if ALL else 50
@@ -312,13 +308,13 @@ NEWS = pytest.mark.parametrize(("new", "words"), [(NEW, WORDS), (SHARED, PREFIXE
 TAKEN = {LateWindows: LATE, LateTail: "p99-ttft"}
 
 
-def test_all_kinds_of_proofs_are_here() -> None:
+def test_all_kinds_of_proofs_are_here():
     assert set(get_args(get_args(AnyProof)[0])) == set(DRAWERS)
 
 
 @NEWS
 @pytest.mark.parametrize("kind", DRAWERS, ids=named)
-def test_what_is_new_is_declined_by_each_proof(kind: type[Proof], new: Instance, words: str) -> None:
+def test_what_is_new_is_declined_by_each_proof(kind, new, words):
     objective = TAKEN.get(kind, "total-flow-time")
     if words in kind.takes.features:
         new, words = new.replace(machine=NEW.machine), WORDS
@@ -328,7 +324,7 @@ def test_what_is_new_is_declined_by_each_proof(kind: type[Proof], new: Instance,
         proof.value(new, objective)
 
 
-def test_a_proof_inside_another_is_asked_too(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_proof_inside_another_is_asked_too(monkeypatch):
     proof = LateTail(within=1, proof=Events(states=10))
     monkeypatch.setattr(Events, "takes", NOTHING)
     with pytest.raises(InvalidCertificate, match=r"^events is not proved with memory, .* SLOs and late-requests$"):
@@ -336,7 +332,7 @@ def test_a_proof_inside_another_is_asked_too(monkeypatch: pytest.MonkeyPatch) ->
 
 
 @NEWS
-def test_the_checker_declines_what_a_proposer_forgot(new: Instance, words: str) -> None:
+def test_the_checker_declines_what_a_proposer_forgot(new, words):
     made = certify(new, "total-flow-time", Pairs(), 2)
     with pytest.raises(InvalidCertificate, match=f"^pairs is not proved with {words}$"):
         verify_certificate(new, made)
@@ -344,7 +340,7 @@ def test_the_checker_declines_what_a_proposer_forgot(new: Instance, words: str) 
 
 @NEWS
 @pytest.mark.parametrize("way", WAYS.values(), ids=lambda way: way.label)
-def test_what_is_new_is_declined_by_each_way(way: Way, new: Instance, words: str) -> None:
+def test_what_is_new_is_declined_by_each_way(way, new, words):
     if words in way.takes.features:
         new, words = new.replace(machine=NEW.machine), WORDS
     for objective in [*OBJECTIVES, "p50-ttft"]:
@@ -354,12 +350,12 @@ def test_what_is_new_is_declined_by_each_way(way: Way, new: Instance, words: str
         assert words in declined
 
 
-def test_no_way_takes_a_new_field() -> None:
+def test_no_way_takes_a_new_field():
     with pytest.raises(BadInput, match=f"^no way takes instance: .* is not proved with {WORDS}$"):
         choose(NEW, "makespan", "auto", "auto")
 
 
-def test_an_enumeration_and_bounds_take_shared_prefixes() -> None:
+def test_an_enumeration_and_bounds_take_shared_prefixes():
     chosen = choose(SHARED, "makespan", "auto", "auto")
     assert chosen.lanes == ((ENUMERATION, BOUND),)
     assert choose(SHARED, LATE, "auto", "auto").lanes == ((BOUND,),)
@@ -367,12 +363,12 @@ def test_an_enumeration_and_bounds_take_shared_prefixes() -> None:
 
 @NEWS
 @pytest.mark.parametrize("name", POLICIES)
-def test_what_is_new_is_declined_by_each_policy(name: str, new: Instance, words: str) -> None:
+def test_what_is_new_is_declined_by_each_policy(name, new, words):
     with pytest.raises(Unsuited, match=f"^policy {name} cannot run on instance: it is not made for {words}$"):
         run_policy(new, POLICIES[name])
 
 
-def test_what_is_new_is_declined_by_searches_for_schedules() -> None:
+def test_what_is_new_is_declined_by_searches_for_schedules():
     plain, new = Machine(memory=4, evict=True), NewMachine(memory=4, evict=True)
     for asked, taken in (
         (PLAIN.replace(machine=plain), True), (PLAIN.replace(machine=new), False),
@@ -393,11 +389,11 @@ def test_what_is_new_is_declined_by_searches_for_schedules() -> None:
     ],
     ids=["a field of a request", "a handling"],
 )  # fmt: skip
-def test_what_else_is_new(changes: dict[str, Any]) -> None:
+def test_what_else_is_new(changes):
     assert Feature.UNNAMED in features(PLAIN.model_copy(update=changes), "makespan")
 
 
-def test_every_field_is_named_and_none_that_is_gone() -> None:
+def test_every_field_is_named_and_none_that_is_gone():
     nouns = (Instance, Machine, Request, Slo, Segment, Call, CostFunction)
     for noun, table in zip(nouns, NAMED, strict=True):
         assert table.keys() == noun.model_fields.keys(), noun.__name__
@@ -405,12 +401,12 @@ def test_every_field_is_named_and_none_that_is_gone() -> None:
     assert {*Feature} == RULES | WHOLE | {Feature.PERCENTILE, Feature.OWN_COST, Feature.SHARED, Feature.UNNAMED}
 
 
-def test_the_first_rules_are_closed() -> None:
+def test_the_first_rules_are_closed():
     """A feature that is new goes into the `takes` of each that is proved with it, not into what all have."""
     assert len(RULES) == 27
 
 
-def test_a_cost_of_batches_of_one_tick_has_no_features() -> None:
+def test_a_cost_of_batches_of_one_tick_has_no_features():
     unit, two = Cost((CostFunction(busy=1), CostFunction(busy=2, divisor=2))), Cost((CostFunction(tokens=1),) * 2)
     assert features(PLAIN.replace(cost=unit), "makespan") == features(PLAIN, "makespan")
     more = features(PLAIN.replace(cost=two), "makespan") - features(PLAIN, "makespan")
@@ -418,7 +414,7 @@ def test_a_cost_of_batches_of_one_tick_has_no_features() -> None:
     assert Feature.OWN_COST in features(PLAIN.replace(cost=OwnCost(lambda features: 1)), "makespan")
 
 
-def test_two_that_are_taken_apart_only() -> None:
+def test_two_that_are_taken_apart_only():
     assert Prices.takes.missing({Feature.PARTIAL}) is None
     assert Prices.takes.missing({Feature.EVICT}) is None
     assert Prices.takes.missing({Feature.PARTIAL, Feature.EVICT}) == "partial and evict"

@@ -1,7 +1,5 @@
 """Objectives and measures against values worked out by hand, and the published schedules of MARS."""
 
-from __future__ import annotations
-
 from fractions import Fraction
 from itertools import product
 
@@ -12,7 +10,6 @@ from kvcore import (
     BadInput,
     CostFunction,
     Slo,
-    Trace,
     handlings,
     measures,
     objective_value,
@@ -41,7 +38,7 @@ from tests.support.random_schedules import random_trace
 WASTE = {"calls": 2 * 4 + 1 * 4, "queued": 1 * 2 + 3 * 2 + 3 * 2, "transfer": 3 * 4, "recomputation": 2 * 4}
 
 
-def by_hand(slo_a: Slo | None = None, slo_b: Slo | None = None) -> Trace:
+def by_hand(slo_a=None, slo_b=None):
     a = request("A", 3, (1, 4, 1, "free"), 1, slo=slo_a)
     b = request("B", 2, 2, arrival=1, weight=3, slo=slo_b)
     cost = CostFunction(busy=2), CostFunction(swap_out_tokens=1, swap_in_tokens=1)
@@ -50,7 +47,7 @@ def by_hand(slo_a: Slo | None = None, slo_b: Slo | None = None) -> Trace:
     return verify_schedule(two, schedule(two, batch(0, A=3), batch(2, B=2), *moves, batch(14, B=3)))
 
 
-def test_objectives_by_hand() -> None:
+def test_objectives_by_hand():
     assert {name: objective_value(by_hand(), name) for name in OBJECTIVES} == {
         "makespan": 16, "busy-time": 2 + 2 + 3 + 3 + 2 + 2, "total-flow-time": 13 + 15, "max-flow-time": 15,
         "weighted-flow-time": 1 * 13 + 3 * 15, "total-ttft": 2 + (4 - 1), "late-requests": 0,
@@ -59,7 +56,7 @@ def test_objectives_by_hand() -> None:
 
 
 @pytest.mark.parametrize("objective", SUMS)
-def test_a_sum_adds_up_the_times_of_requests_at_their_rates(objective: str) -> None:
+def test_a_sum_adds_up_the_times_of_requests_at_their_rates(objective):
     times = (2, 3) if objective == "total-ttft" else (13, 15)
     rates = [weight(request, objective) for request in by_hand().instance.requests]
     value = objective_value(by_hand(), objective)
@@ -67,7 +64,7 @@ def test_a_sum_adds_up_the_times_of_requests_at_their_rates(objective: str) -> N
     assert all((rate * scale_of(by_hand().instance.requests, objective)).denominator == 1 for rate in rates)
 
 
-def test_measures_of_each_request_by_hand() -> None:
+def test_measures_of_each_request_by_hand():
     names = ("flow_time", "tpot", "normalized_latency")
     given = {"A": (13, 2, False, (13, 9), ("11", "7"), ("13/2", "9/2")),
              "B": (16, 3, False, (15, 15), ("12", "12"), ("15/2", "15/2"))}  # fmt: skip
@@ -79,7 +76,7 @@ def test_measures_of_each_request_by_hand() -> None:
     }  # fmt: skip
 
 
-def test_measures_of_the_whole_by_hand() -> None:
+def test_measures_of_the_whole_by_hand():
     report = measures(by_hand(slo_b=Slo(latency=14)))
     assert report["waste"] == WASTE | {"total": 12 + 14 + 12 + 8}
     assert (report["throughput"], report["goodput"]) == ("1/4", "1/16")
@@ -89,7 +86,7 @@ def test_measures_of_the_whole_by_hand() -> None:
     assert handlings(by_hand()) == {"A/1": "swap"}
 
 
-def test_memory_curve_by_hand() -> None:
+def test_memory_curve_by_hand():
     curve = [(0, 4), (2, 6), (4, 6), (5, 2), (8, 6), (11, 6), (13, 0), (14, 4), (16, 0)]
     assert by_hand().memory_curve() == curve
 
@@ -103,7 +100,7 @@ def test_memory_curve_by_hand() -> None:
         ("normalized_latency", Fraction(13, 2), Fraction(6499, 1000)),
     ],
 )
-def test_a_request_at_its_slo_is_not_late_and_one_above_it_is(slo: str, at: int, below: int) -> None:
+def test_a_request_at_its_slo_is_not_late_and_one_above_it_is(slo, at, below):
     assert objective_value(by_hand(Slo(**{slo: at})), "late-requests") == 0
     assert objective_value(by_hand(Slo(**{slo: below})), "late-requests") == 1
     late = measures(by_hand(Slo(**{slo: below}), Slo(latency=0)))
@@ -111,18 +108,18 @@ def test_a_request_at_its_slo_is_not_late_and_one_above_it_is(slo: str, at: int,
     assert late["goodput"] == "0"
 
 
-def test_a_request_that_misses_two_slos_is_late_once() -> None:
+def test_a_request_that_misses_two_slos_is_late_once():
     assert objective_value(by_hand(Slo(ttft=0, latency=0)), "late-requests") == 1
 
 
-def test_a_single_output_has_no_time_per_output_token() -> None:
+def test_a_single_output_has_no_time_per_output_token():
     one = instance(request("A", 2, 1, slo=Slo(tpot=Fraction(1, 1000))))
     trace = verify_schedule(one, schedule(one, batch(0, A=2)))
     assert measures(trace)["requests"]["A"]["tpot"] is None
     assert objective_value(trace, "late-requests") == 0
 
 
-def test_the_first_token_is_that_of_the_last_chunk_of_the_prompt() -> None:
+def test_the_first_token_is_that_of_the_last_chunk_of_the_prompt():
     one = instance(request("A", 3, 2))
     trace = verify_schedule(one, schedule(one, batch(0, A=1), batch(5, A=2), batch(6, A=1)))
     assert objective_value(trace, "total-ttft") == 6
@@ -166,7 +163,7 @@ WASTED = {
 
 
 @pytest.mark.parametrize("what", WASTED)
-def test_waste_by_hand(what: str) -> None:
+def test_waste_by_hand(what):
     handling, cost, steps, expected = WASTED[what]
     requests = request("A", 3, (1, 2, 0, handling), 1), request("B", 2, 2)
     two = instance(*requests, cost=(CostFunction(**cost),), partial=True)
@@ -178,7 +175,7 @@ def test_waste_by_hand(what: str) -> None:
     assert handling != "swap" or [b.duration for b in trace.batches] == [4, 4, 7]
 
 
-def test_swapped_tokens_are_counted_each_time() -> None:
+def test_swapped_tokens_are_counted_each_time():
     one = instance(request("A", 4, (1, 9, 0, "free"), 1), partial=True)
     steps = batch(0, A=4), batch(1, out={"A": 3}), batch(2, back={"A": 1}), batch(3, out={"A": 2})
     trace = verify_schedule(one, schedule(one, *steps, batch(10, back={"A": 4}, A=1)))
@@ -187,12 +184,12 @@ def test_swapped_tokens_are_counted_each_time() -> None:
     assert report["tokens_recomputed"] == 0
 
 
-def test_an_unknown_objective_is_refused() -> None:
+def test_an_unknown_objective_is_refused():
     with pytest.raises(BadInput, match="no objective is called 'speed'; there are makespan, busy-time"):
         objective_value(by_hand(), "speed")
 
 
-def test_the_states_at_a_boundary_that_is_none() -> None:
+def test_the_states_at_a_boundary_that_is_none():
     with pytest.raises(IndexError, match=r"boundary 7 is not in 0\.\.6"):
         by_hand().states(7)
     with pytest.raises(IndexError, match="boundary -1"):
@@ -202,16 +199,16 @@ def test_the_states_at_a_boundary_that_is_none() -> None:
 # --- MARS, Figure 1 ----------------------------------------------------------------------------------------------
 
 
-def memory_per_tick(trace: Trace) -> list[int]:
+def memory_per_tick(trace):
     curve = dict(trace.memory_curve())
-    memory: list[int] = []
+    memory = []
     for tick in range(max(curve)):
         memory.append(curve.get(tick, memory[-1] if memory else 0))
     return memory
 
 
 @pytest.mark.parametrize("strategy", list(PUBLISHED))
-def test_the_published_schedules_of_mars(strategy: str) -> None:
+def test_the_published_schedules_of_mars(strategy):
     published = PUBLISHED[strategy]
     trace = verify_schedule(mars(), published.schedule(mars()))
     assert {request.request.id: request.completion for request in trace.requests} == published.completions
@@ -219,13 +216,13 @@ def test_the_published_schedules_of_mars(strategy: str) -> None:
     assert handlings(trace) == {"R1/1": "preserve", "R2/1": "discard", "R3/1": "swap"}
 
 
-def test_the_published_averages_of_mars() -> None:
+def test_the_published_averages_of_mars():
     means = {name: Fraction(sum(published.completions.values()), 3) for name, published in PUBLISHED.items()}
     assert means == {"FCFS": Fraction(35, 3), "SJF": Fraction(31, 3), "SJF+API": 11, "MARS": 10}
 
 
-def test_the_memory_rows_differ_from_the_published_ones_only_where_a_drop_waits() -> None:
-    def differences(strategy: str) -> list[int]:
+def test_the_memory_rows_differ_from_the_published_ones_only_where_a_drop_waits():
+    def differences(strategy):
         pairs = zip(PUBLISHED[strategy].published_memory, PUBLISHED[strategy].memory, strict=True)
         return [tick for tick, (theirs, ours) in enumerate(pairs) if theirs != ours]
 
@@ -236,7 +233,7 @@ def test_the_memory_rows_differ_from_the_published_ones_only_where_a_drop_waits(
 
 
 @pytest.mark.parametrize("output", [1, 2, 5])
-def test_a_request_is_late_exactly_if_it_exceeds_its_ticks(output: int) -> None:
+def test_a_request_is_late_exactly_if_it_exceeds_its_ticks(output):
     averages = (None, Fraction(1, 3), Fraction(3, 2), Fraction(7))
     late = 0
     for ttft, latency, tpot, normalized in product((None, 0, 4), (None, 6), averages, averages):
@@ -251,14 +248,14 @@ def test_a_request_is_late_exactly_if_it_exceeds_its_ticks(output: int) -> None:
     assert late
 
 
-def test_requests_of_one_shape_differ_in_their_ids_only() -> None:
+def test_requests_of_one_shape_differ_in_their_ids_only():
     one = Request(id="A", prompt=2, segments=(Segment(decode=1),))
     requests = [one, one.replace(id="B", weight=2), one.replace(id="C")]
     assert alike(requests) == [[0, 2], [1]]
     assert one.shape == requests[2].shape != requests[1].shape
 
 
-def test_waste_beyond_64_bits() -> None:
+def test_waste_beyond_64_bits():
     """Between batches that are 10^14 ticks apart, 10^5 tokens and those generated since wait: sums are exact."""
     a, far = request("A", 10**5, 4), 10**14
     long = instance(a)

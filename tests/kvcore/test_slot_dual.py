@@ -24,12 +24,12 @@ MARS = builtin_instance("mars-figure1")
 FLOW = "total-flow-time"
 
 
-def drawn(seed: int) -> tuple[Instance, str]:
+def drawn(seed):
     profile = [*PROFILES.values()][seed % len(PROFILES)]
     return tiny_instance(seed, **profile | {"cost": "unit"}), SUMS[seed // len(PROFILES) % len(SUMS)]
 
 
-def theirs(instance: Instance, objective: str, proof: SlotDual) -> object:
+def theirs(instance, objective, proof):
     """Return what `library/check.py` finds that the proof gives."""
     check.spent[0] = 0
     made = certify(instance, objective, proof)
@@ -38,7 +38,7 @@ def theirs(instance: Instance, objective: str, proof: SlotDual) -> object:
     return check.slot_dual(read, check.proof(document["proof"], "proof"), objective)
 
 
-def test_two_requests_by_hand() -> None:
+def test_two_requests_by_hand():
     """Memory for one of two requests of a token; with price 1 in slot 0 each pays 2: the sum is 2 + 2 - 1."""
     one = Request(id="A", prompt=1, segments=(Segment(decode=1),))
     instance = Instance(machine=Machine(memory=1), requests=(one, one.replace(id="B")))
@@ -49,7 +49,7 @@ def test_two_requests_by_hand() -> None:
 
 
 @pytest.mark.parametrize(("evict", "flow"), [(False, 5), (True, 4)])
-def test_prices_of_an_eviction_by_hand(evict: bool, flow: int) -> None:
+def test_prices_of_an_eviction_by_hand(evict, flow):
     """Three tokens, and a slot 1 in which a block costs 9: who evicts there ends in slot 3, who does not, in slot 4."""
     request = Request(id="A", prompt=2, segments=(Segment(decode=3),))
     machine = Machine(memory=4, host_memory=0, evict=evict)
@@ -58,7 +58,7 @@ def test_prices_of_an_eviction_by_hand(evict: bool, flow: int) -> None:
     assert proof.value(instance, FLOW) == theirs(instance, FLOW, proof) == 2 * flow - 9 * 4
 
 
-def test_a_state_is_merged_into_one_that_stands() -> None:
+def test_a_state_is_merged_into_one_that_stands():
     """Without `pause`, a as good as b and b as good as c, both ways, leave a and c apart where c holds less."""
     question = next(each for each in asked() if each.seed == 34)
     proof = SlotDual(scale=3, prices=SlotPrices())
@@ -68,7 +68,7 @@ def test_a_state_is_merged_into_one_that_stands() -> None:
 
 
 @pytest.mark.parametrize("rows", [1, 3000])
-def test_values_are_found_in_pieces(monkeypatch: pytest.MonkeyPatch, rows: int) -> None:
+def test_values_are_found_in_pieces(monkeypatch, rows):
     whole = {}
     for seed, bytes_ in product(range(20), (slot_dual.ROWS_BYTES, rows)):
         monkeypatch.setattr(slot_dual, "ROWS_BYTES", bytes_)
@@ -77,7 +77,7 @@ def test_values_are_found_in_pieces(monkeypatch: pytest.MonkeyPatch, rows: int) 
         assert whole.setdefault(seed, bound) == bound
 
 
-def test_many_requests_that_are_alike_share_a_graph() -> None:
+def test_many_requests_that_are_alike_share_a_graph():
     crowd = MARS.replace(requests=tuple(MARS.requests[0].replace(id=str(i), arrival=i % 7) for i in range(500)))
     requests = PricedRequests(crowd, FLOW)
     assert len(requests.local.start) == 1
@@ -94,24 +94,24 @@ def test_many_requests_that_are_alike_share_a_graph() -> None:
         (SlotDual(scale=1, prices=SlotPrices(device=(2**50,) * 2000)), "sums could exceed 64 bits"),
     ],
 )
-def test_what_is_no_proof(proof: SlotDual, message: str) -> None:
+def test_what_is_no_proof(proof, message):
     with pytest.raises(InvalidCertificate, match=message):
         proof.value(MARS.replace(machine=MARS.machine.replace(host_memory=None)), FLOW)
 
 
-def test_a_limit_that_cannot_bind_counts_where_it_is_priced() -> None:
+def test_a_limit_that_cannot_bind_counts_where_it_is_priced():
     roomy = MARS.replace(machine=MARS.machine.replace(memory=99, host_memory=99))
     proof = SlotDual(scale=1, prices=SlotPrices(device=(1, 2), host=(0, 1), tokens=(1,)))
     assert proof.value(roomy, FLOW) == theirs(roomy, FLOW, proof)
 
 
 @pytest.mark.parametrize(("objective", "message"), [("makespan", "makespan"), ("p99-ttft", "percentiles")])
-def test_objectives_that_are_no_sums_are_declined(objective: str, message: str) -> None:
+def test_objectives_that_are_no_sums_are_declined(objective, message):
     with pytest.raises(InvalidCertificate, match=f"slot-dual is not proved with {message}"):
         SlotDual(scale=1, prices=SlotPrices()).value(MARS, objective)
 
 
-def test_the_options_of_a_huge_request_are_counted_before_they_are_looked_at() -> None:
+def test_the_options_of_a_huge_request_are_counted_before_they_are_looked_at():
     huge = Instance(
         machine=Machine(memory=10**9), requests=(Request(id="A", prompt=10**8, segments=(Segment(decode=1),)),)
     )
@@ -122,7 +122,7 @@ def test_the_options_of_a_huge_request_are_counted_before_they_are_looked_at() -
 # --- planted errors ---------------------------------------------------------------------------------------------------
 
 
-def proves_wrongly(question: tuple[Instance, str, object]) -> bool:
+def proves_wrongly(question):
     """Whether random prices prove more than the optimum, or not what `library/check.py` finds."""
     instance, objective, optimum = question
     for seed in range(4):
@@ -159,7 +159,7 @@ MUTANTS = {
 }  # fmt: skip
 
 
-def test_planted_errors_are_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_planted_errors_are_caught(monkeypatch):
     """The last two are asked of limits that seldom bind."""
     questions = [(each.instance, each.objective, each.optimum) for each in asked()
                  if SlotDual.takes.why_not("slot-dual", each.instance, each.objective) is None]  # fmt: skip

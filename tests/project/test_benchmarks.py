@@ -1,7 +1,5 @@
 """Each `python -m benchmarks..` runs, on its smallest case; a new one needs a function here."""
 
-from __future__ import annotations
-
 import json
 import sys
 from collections.abc import Callable
@@ -24,7 +22,7 @@ Run = Callable[[pytest.MonkeyPatch], object]
 
 
 @pytest.mark.parametrize("name", registry.BENCHMARKS)
-def test_each_benchmark_gives_rows(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_benchmark_gives_rows(name, tmp_path, monkeypatch):
     monkeypatch.delenv("KVBOUND_DATA", raising=False)
     monkeypatch.setattr(referee, "BATCHES", 20)
     monkeypatch.setattr(library, "CHOSEN", ("mars-figure1",))
@@ -42,18 +40,18 @@ def test_each_benchmark_gives_rows(name: str, tmp_path: Path, monkeypatch: pytes
     assert {row["benchmark"] for row in rows} == {name}
 
 
-def test_what_is_no_benchmark_is_refused() -> None:
+def test_what_is_no_benchmark_is_refused():
     with pytest.raises(SystemExit, match=r"no benchmark is called nothing; there are referee, hour"):
         registry.main(["nothing"])
 
 
-def compare_libraries(monkeypatch: pytest.MonkeyPatch) -> None:
+def compare_libraries(monkeypatch):
     record = str(FOLDER / "records" / "library.jsonl")
     library.main([record, record, "profile.svg"])
     assert "<svg" in Path("profile.svg").read_text()
 
 
-def measure_options(monkeypatch: pytest.MonkeyPatch) -> None:
+def measure_options(monkeypatch):
     monkeypatch.setattr(options, "RUNS", Path("runs/options.csv"))
     monkeypatch.setattr(options, "RECORD", Path("record.csv"))
     monkeypatch.setattr(options, "SEEDS", range(2))
@@ -63,7 +61,7 @@ def measure_options(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "mars-figure1" in Path("runs/options.csv").read_text()
 
 
-def beside_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
+def beside_bounds(monkeypatch):
     for name, given in {
         "RECORD": Path("engines.jsonl"),
         "WORKLOADS": {"short": ("generate fixed --n 2 --rate 1 --prompt 64 --output 2", 1.0)},
@@ -76,7 +74,7 @@ def beside_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
     assert 0 < row["total-flow-time"]["bound"] <= row["total-flow-time"]["best"]
 
 
-def write_the_worst(monkeypatch: pytest.MonkeyPatch) -> None:
+def write_the_worst(monkeypatch):
     for name in ("WORST_OBJECTIVES", "WORST_POLICIES", "WORST_SIZES"):
         monkeypatch.setattr(worst, name, getattr(worst, name)[:1])
     whole = worst.whole_rows
@@ -84,13 +82,13 @@ def write_the_worst(monkeypatch: pytest.MonkeyPatch) -> None:
     assert worst.page().count(f"| {worst.WORST_POLICIES[0]} |") == 2
 
 
-def ask_engines(monkeypatch: pytest.MonkeyPatch) -> None:
+def ask_engines(monkeypatch):
     """Our policy stands in for vLLM, which is not at hand."""
 
     class Vllm:
         name = "vLLM"
 
-        def __init__(self, folder: Path) -> None:
+        def __init__(self, folder):
             self.run = lambda instance, policy: engines.ours(instance, policy)[0]
 
     monkeypatch.setattr(engines, "Vllm", Vllm)
@@ -99,14 +97,14 @@ def ask_engines(monkeypatch: pytest.MonkeyPatch) -> None:
     engines.main()
 
 
-def compile_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
+def compile_kernels(monkeypatch):
     pytest.importorskip("triton", reason="the kernels need PyTorch and Triton")
     from benchmarks import compiled
 
     assert [source.name for source in compiled.others()]
 
 
-def agree(monkeypatch: pytest.MonkeyPatch) -> None:
+def agree(monkeypatch):
     pytest.importorskip("torch", reason="the engine needs PyTorch")
     from benchmarks import agreement
 
@@ -123,7 +121,7 @@ def beside_single_methods(monkeypatch):
     assert row["bound"] <= row["value"]
 
 
-RUNS: dict[str, Run] = {
+RUNS = {
     "benchmarks": lambda monkeypatch: registry.machine(),
     "benchmarks.library": compare_libraries,
     "benchmarks.options": measure_options,
@@ -137,6 +135,6 @@ RUNS: dict[str, Run] = {
 
 
 @pytest.mark.parametrize("module", MODULES)
-def test_each_module_runs(module: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_module_runs(module, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     RUNS[module](monkeypatch)

@@ -1,7 +1,5 @@
 """Sweeps: what a study says, what its cells give, and that nothing that is finished is lost or done again."""
 
-from __future__ import annotations
-
 import csv
 import io
 import json
@@ -14,9 +12,7 @@ import sys
 import time
 from dataclasses import replace
 from fractions import Fraction
-from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import psutil
 import pytest
@@ -39,12 +35,12 @@ MARS = '[[instances]]\nbuiltin = "mars-figure1"\n'
 FCFS = '[[policies]]\nnames = ["fcfs"]\n'
 
 
-def study_cells(text: str, folder: Path) -> list[Cell]:
+def study_cells(text, folder):
     (folder / "s.toml").write_text(text, encoding="utf-8")
     return cells_of(read_study(folder / "s.toml"), folder)
 
 
-def mars_cell(run: str = "fcfs", **given: Any) -> Cell:
+def mars_cell(run="fcfs", **given):
     instance = builtin_instance("mars-figure1")
     options = {"predictions": "exact", "seed": 0}
     return Cell("m", instance.name, instance, "total-flow-time", "as-given", "policy", run, options, **given)
@@ -98,13 +94,13 @@ def mars_cell(run: str = "fcfs", **given: Any) -> Cell:
         (MARS + "[[solvers]]\ntime_limit = 0\n", "solvers[0].time_limit"),
     ],
 )
-def test_a_wrong_study_is_one_clear_line(text: str, message: str, tmp_path: Path) -> None:
+def test_a_wrong_study_is_one_clear_line(text, message, tmp_path):
     with pytest.raises(BadInput, match=re.escape(message)) as caught:
         study_cells(text, tmp_path)
     assert str(caught.value).isprintable()
 
 
-def test_axes_multiply() -> None:
+def test_axes_multiply():
     assert values("n", "3..5") == [3, 4, 5]
     assert values("n", "siso+lilo") == ["siso+lilo"]
     assert points({"a": [1, 2], "b": "0..1", "c": 7}) == [
@@ -135,7 +131,7 @@ label = "long"
 """
 
 
-def test_the_grid_has_every_combination_once(tmp_path: Path) -> None:
+def test_the_grid_has_every_combination_once(tmp_path):
     cells = study_cells(GRID, tmp_path)
     assert len(cells) == 2 * (2 * 5 * 2 * 2 + 2) * (2 * 2 * 2 + 2)
     assert len({cell.key for cell in cells}) == len(cells)
@@ -148,7 +144,7 @@ def test_the_grid_has_every_combination_once(tmp_path: Path) -> None:
     assert [cell.key for cell in again[: len(cells)]] == [cell.key for cell in cells]
 
 
-def test_the_key_is_of_all_that_the_result_depends_on(tmp_path: Path) -> None:
+def test_the_key_is_of_all_that_the_result_depends_on(tmp_path):
     cell, mine = mars_cell(), write_policies(tmp_path)
     others = [mars_cell("sjf"), replace(cell, options={"seed": 1}), replace(cell, objective="makespan"),
               replace(cell, handling="free"), replace(cell, instance=builtin_instance("mars-like")),
@@ -163,7 +159,7 @@ def test_the_key_is_of_all_that_the_result_depends_on(tmp_path: Path) -> None:
 # --- what a cell gives
 
 
-def test_a_cell_gives_the_row_of_the_interface() -> None:
+def test_a_cell_gives_the_row_of_the_interface():
     cell = mars_cell()
     policy = run_cell(cell)
     solved = run_cell(replace(cell, kind="solver", run="s", options={"time_limit": 1e6}))
@@ -173,7 +169,7 @@ def test_a_cell_gives_the_row_of_the_interface() -> None:
     assert policy["instance_sha256"] == solved["instance_sha256"] == builtin_instance("mars-figure1").sha256
 
 
-def test_a_drawn_instance_that_does_not_fit_is_a_failed_cell(tmp_path: Path) -> None:
+def test_a_drawn_instance_that_does_not_fit_is_a_failed_cell(tmp_path):
     cells = study_cells(MARS + "machine = { memory = [2, 6] }\n" + FCFS, tmp_path)
     rows = [run_cell(cell) for cell in cells]
     assert [row["stopped"] for row in rows] == ["declined", "ended"]
@@ -181,14 +177,14 @@ def test_a_drawn_instance_that_does_not_fit_is_a_failed_cell(tmp_path: Path) -> 
     assert rows[0]["instance_sha256"] is None
 
 
-def fake_row(value: int | str | None, bound: int | str | None = None, **more: Any) -> dict[str, Any]:
+def fake_row(value, bound=None, **more):
     horizon = {"sufficient": more.pop("sufficient", True)}
     return {"label": "a", "run": "p", "objective": "o", "handling_mode": "as-given", "options": {}, "value": value,
             "instance_sha256": "x", "bound": bound, "certified_bound": None, "horizon": horizon,
             "status": "feasible", **more}  # fmt: skip
 
 
-def test_ratios_are_to_the_best_proved_bound_of_the_same_instance() -> None:
+def test_ratios_are_to_the_best_proved_bound_of_the_same_instance():
     rows = [
         fake_row(12), fake_row(9), fake_row(12, instance_sha256="y"), fake_row(None, error="why"),
         fake_row(9, 8, run="s"), fake_row(10, 9, run="s"), fake_row(90, 80, run="s", sufficient=False),
@@ -203,7 +199,7 @@ def test_ratios_are_to_the_best_proved_bound_of_the_same_instance() -> None:
     assert solver.ratios == [1, Fraction(10, 9), 10]
 
 
-def test_bounds_alone_give_ratios(tmp_path: Path) -> None:
+def test_bounds_alone_give_ratios(tmp_path):
     text = (
         MARS + FCFS + '[[bounds]]\nmethod = "alone"\n[[bounds]]\nmethod = "pairs"\nlabel = "by two"\nwork = 9000000\n'
     )
@@ -216,7 +212,7 @@ def test_bounds_alone_give_ratios(tmp_path: Path) -> None:
     assert (alone.run, pairs.run, pairs.failed) == ("bound by alone", "by two", 0)
 
 
-def test_a_value_below_a_bound_stops_the_sweep(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_value_below_a_bound_stops_the_sweep(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(Contradiction, match="p has 8, and s proves 9; one of the two is wrong"):
         summarise([fake_row(8), fake_row(9, 9, run="s")])
@@ -224,7 +220,7 @@ def test_a_value_below_a_bound_stops_the_sweep(tmp_path: Path, monkeypatch: pyte
     assert {file.name for file in folder.iterdir()} == {"value.json", "bound.json"}
 
 
-def test_a_contradiction_in_a_cell_stops_the_sweep(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_contradiction_in_a_cell_stops_the_sweep(tmp_path, monkeypatch):
     monkeypatch.setattr(
         "sweeps.run.run_locally", lambda cells, _: ((c, c.failure("a < b", "contradiction")) for c in cells)
     )
@@ -237,7 +233,7 @@ def test_a_contradiction_in_a_cell_stops_the_sweep(tmp_path: Path, monkeypatch: 
     assert run_cell(replace(mars_cell("auto"), kind="solver", options={"time_limit": 3}))["stopped"] == "contradiction"
 
 
-def test_other_code_is_another_cell(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_other_code_is_another_cell(monkeypatch):
     before = mars_cell().key
     monkeypatch.setattr("sweeps.cell.code_version", lambda: "mended")
     assert mars_cell().key != before
@@ -246,7 +242,7 @@ def test_other_code_is_another_cell(monkeypatch: pytest.MonkeyPatch) -> None:
 # --- the database
 
 
-def test_a_row_is_there_once_it_is_added(tmp_path: Path) -> None:
+def test_a_row_is_there_once_it_is_added(tmp_path):
     cell, path = mars_cell(), tmp_path / "r.sqlite"
     row = run_cell(cell) | {"bound": 2**70}
     with Store(path, resume=False) as store:
@@ -263,7 +259,7 @@ def test_a_row_is_there_once_it_is_added(tmp_path: Path) -> None:
         assert (store.finished(), store.rows([cell.key, "other"])) == ({cell.key}, [row])
 
 
-def test_a_database_is_only_gone_on_with_if_one_says_so(tmp_path: Path) -> None:
+def test_a_database_is_only_gone_on_with_if_one_says_so(tmp_path):
     (tmp_path / "r.sqlite").write_text("something else entirely, and long enough to be read as a header")
     with pytest.raises(
         BadInput, match=r"r.sqlite is there already: go on with it with --resume, or give another --out"
@@ -273,19 +269,19 @@ def test_a_database_is_only_gone_on_with_if_one_says_so(tmp_path: Path) -> None:
         Store(tmp_path / "r.sqlite", resume=True)
 
 
-def test_what_a_label_stands_for_is_printable(tmp_path: Path) -> None:
+def test_what_a_label_stands_for_is_printable(tmp_path):
     family = '[[instances]]\nfiles = ["a\\u001b[31m.json"]\nlabel = "{file}, {load}"\n'
     (tmp_path / "a\x1b[31m.json").write_text(builtin_instance("mars-figure1").to_json())
     assert [cell.label for cell in study_cells(family + FCFS, tmp_path)] == ["a?[31m.json, 1"]
 
 
-def with_row(path: Path, *cells: Cell) -> None:
+def with_row(path, *cells):
     with Store(path, resume=path.exists()) as store:
         for cell in cells:
             store.add(cell, run_cell(cell))
 
 
-def test_a_database_is_no_folder_no_pipe_and_has_its_lock(tmp_path: Path) -> None:
+def test_a_database_is_no_folder_no_pipe_and_has_its_lock(tmp_path):
     os.mkfifo(tmp_path / "pipe")
     (tmp_path / "a.sqlite.lock").mkdir()
     os.mkfifo(tmp_path / "b.sqlite.lock")
@@ -295,19 +291,19 @@ def test_a_database_is_no_folder_no_pipe_and_has_its_lock(tmp_path: Path) -> Non
     assert not (tmp_path / "a.sqlite").exists()
 
 
-def test_a_link_to_a_database_has_the_same_lock(tmp_path: Path) -> None:
+def test_a_link_to_a_database_has_the_same_lock(tmp_path):
     with_row(tmp_path / "r.sqlite", mars_cell())
     (tmp_path / "link.sqlite").symlink_to("r.sqlite")
     with Store(tmp_path / "r.sqlite", resume=True), pytest.raises(BadInput, match="another sweep is writing to it"):
         Store(tmp_path / "link.sqlite", resume=True)
 
 
-def test_a_full_disk_keeps_what_is_finished(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_keeps_what_is_finished(tmp_path, monkeypatch):
     """The most pages that SQLite may use stand for those of the disk."""
     path, first, second = tmp_path / "r.sqlite", mars_cell(), mars_cell("sjf")
     opened = Store._open
 
-    def on_a_small_disk(store: Store) -> sqlite3.Connection:
+    def on_a_small_disk(store):
         database = opened(store)
         database.execute("PRAGMA max_page_count = 10")
         return database
@@ -323,7 +319,7 @@ def test_a_full_disk_keeps_what_is_finished(tmp_path: Path, monkeypatch: pytest.
         assert store.finished() == {first.key}
 
 
-def test_a_damaged_database_is_one_line(tmp_path: Path) -> None:
+def test_a_damaged_database_is_one_line(tmp_path):
     path, cell = tmp_path / "r.sqlite", mars_cell()
     with_row(path, cell)
     data = bytearray(path.read_bytes())
@@ -346,7 +342,7 @@ def test_a_damaged_database_is_one_line(tmp_path: Path) -> None:
     ],
     ids=str,
 )
-def test_a_row_that_is_no_result_is_one_line(row: Any, why: str, tmp_path: Path) -> None:
+def test_a_row_that_is_no_result_is_one_line(row, why, tmp_path):
     path, cell = tmp_path / "r.sqlite", mars_cell()
     with_row(path, cell)
     text = row if isinstance(row, str) else json.dumps(run_cell(cell) | row)
@@ -361,7 +357,7 @@ def test_a_row_that_is_no_result_is_one_line(row: Any, why: str, tmp_path: Path)
 # --- processes that die
 
 
-def test_failing_cells_are_recorded_and_the_rest_goes_on(tmp_path: Path) -> None:
+def test_failing_cells_are_recorded_and_the_rest_goes_on(tmp_path):
     write_policies(tmp_path)
     more = "limit = 1e6\nmemory_limit = 500\n"
     study = write_study(tmp_path, "Raises", "Dies", "Greedy", "mars", "Slow", count=1, more=more)
@@ -375,7 +371,7 @@ def test_failing_cells_are_recorded_and_the_rest_goes_on(tmp_path: Path) -> None
     assert stops["Greedy"] == ("memory limit", "ended above 500 MiB, the memory limit of a cell")
 
 
-def test_a_cell_that_hangs_ends_at_its_limit(tmp_path: Path) -> None:
+def test_a_cell_that_hangs_ends_at_its_limit(tmp_path):
     write_policies(tmp_path)
     study = write_study(tmp_path, "Hangs", count=1, more="limit = 1.0\n")
     row = json.loads(kvbound("sweep", study, "--json", "-", code=3).stdout)["rows"][0]
@@ -386,11 +382,11 @@ LOADERS = int(sys.platform == "linux")
 """Processes of which workers are copies."""
 
 
-def started(study: Path, *arguments: str) -> subprocess.Popen[bytes]:
+def started(study, *arguments):
     return subprocess.Popen([sys.executable, "-m", "kvbound", "sweep", str(study), *arguments])
 
 
-def stored(study: Path) -> list[tuple[str, str]]:
+def stored(study):
     """Return the rows of the database as they are at this moment: key and time."""
     database = study.with_suffix(".sqlite")
     if not database.exists():
@@ -400,14 +396,12 @@ def stored(study: Path) -> list[tuple[str, str]]:
         return reader.execute("SELECT key, row FROM cells").fetchall() if ("cells",) in tables else []
 
 
-def wait_for(what: Any) -> None:
+def wait_for(what):
     while not what():
         time.sleep(0.02)
 
 
-def kill_in_the_middle(
-    study: Path, least: int, *arguments: str, jobs: int, sign: signal.Signals = signal.SIGKILL
-) -> None:
+def kill_in_the_middle(study, least, *arguments, jobs, sign=signal.SIGKILL):
     """Start a sweep, kill it while cells are held, `least` rows or more after the last one, and see its workers end.
 
     All rows but those of the held cells are written by then, however slow the machine.
@@ -416,7 +410,7 @@ def kill_in_the_middle(
     allow(study.parent, least)
     process = started(study, f"--jobs={jobs}", *arguments)
 
-    def busy() -> bool:
+    def busy():
         workers[:] = psutil.Process(process.pid).children(recursive=True)
         ended = runs(study.parent) - earlier - jobs
         all_run = len(workers) == jobs + LOADERS
@@ -430,7 +424,7 @@ def kill_in_the_middle(
 
 
 @pytest.mark.parametrize(("count", "jobs", "kills"), [(12, 1, 1), pytest.param(80, 2, 6, marks=pytest.mark.slow)])
-def test_a_killed_sweep_goes_on_where_it_was(tmp_path: Path, count: int, jobs: int, kills: int) -> None:
+def test_a_killed_sweep_goes_on_where_it_was(tmp_path, count, jobs, kills):
     write_policies(tmp_path)
     study = write_study(tmp_path, "Slow", count=count)
     for kill in range(kills):
@@ -447,7 +441,7 @@ def test_a_killed_sweep_goes_on_where_it_was(tmp_path: Path, count: int, jobs: i
 
 @pytest.mark.slow
 @pytest.mark.parametrize("sign", [signal.SIGINT, signal.SIGTERM])
-def test_ctrl_c_ends_a_sweep_and_keeps_what_is_finished(tmp_path: Path, sign: signal.Signals) -> None:
+def test_ctrl_c_ends_a_sweep_and_keeps_what_is_finished(tmp_path, sign):
     write_policies(tmp_path)
     study = write_study(tmp_path, "Slow", count=40)
     kill_in_the_middle(study, 3, jobs=2, sign=sign)
@@ -457,7 +451,7 @@ def test_ctrl_c_ends_a_sweep_and_keeps_what_is_finished(tmp_path: Path, sign: si
 
 
 @pytest.mark.slow
-def test_solves_end_with_a_killed_sweep(tmp_path: Path) -> None:
+def test_solves_end_with_a_killed_sweep(tmp_path):
     study = tmp_path / "study.toml"
     study.write_text(
         '[[instances]]\nbuiltin = "hindsight-benchmark"\n[[solvers]]\ntime_limit = 100\nmemory_limit = 1000\n'
@@ -472,7 +466,7 @@ def test_solves_end_with_a_killed_sweep(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_closing_ends_the_workers() -> None:
+def test_closing_ends_the_workers():
     running = run_locally([mars_cell(), mars_cell("sjf")], jobs=1)
     next(running)
     loaders = psutil.Process().children()
@@ -485,7 +479,7 @@ def test_closing_ends_the_workers() -> None:
 # --- the command
 
 
-def test_the_command_resumes_retries_and_exports(tmp_path: Path) -> None:
+def test_the_command_resumes_retries_and_exports(tmp_path):
     study, out = tmp_path / "s.toml", tmp_path / "all.csv"
     study.write_text(MARS + '[[policies]]\nnames = ["fcfs", "vllm"]\n')
     assert "2 cells, 2 of them run now, 1 failed" in kvbound("sweep", study).stdout
@@ -500,7 +494,7 @@ def test_the_command_resumes_retries_and_exports(tmp_path: Path) -> None:
     ]  # fmt: skip
 
 
-def test_exports_that_cannot_be_made_are_refused_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_exports_that_cannot_be_made_are_refused_at_once(tmp_path, monkeypatch):
     study = tmp_path / "s.toml"
     study.write_text(MARS + FCFS)
     assert "give a name that ends in .csv or .parquet" in kvbound("sweep", study, "--export", "a.xls", code=2).stderr
@@ -510,11 +504,11 @@ def test_exports_that_cannot_be_made_are_refused_at_once(tmp_path: Path, monkeyp
     assert not study.with_suffix(".sqlite").exists()
 
 
-def without(monkeypatch: pytest.MonkeyPatch, module: str) -> None:
+def without(monkeypatch, module):
     monkeypatch.setitem(sys.modules, module, None)
 
 
-def test_parquet_holds_the_same(tmp_path: Path) -> None:
+def test_parquet_holds_the_same(tmp_path):
     parquet = pytest.importorskip("pyarrow.parquet")
     text = 'objectives = ["makespan", "normalized-latency"]\n' + MARS + '[[policies]]\nnames = ["fcfs", "vllm"]\n'
     cells = study_cells(text, tmp_path)
@@ -537,37 +531,37 @@ def test_parquet_holds_the_same(tmp_path: Path) -> None:
 class FakeDask:
     """Stands in for `distributed`: carries out cells at once, in this process, except as its future's status says."""
 
-    def __init__(self, statuses: list[str], version: str = "") -> None:
+    def __init__(self, statuses, version=""):
         self.statuses, self.version, self.loop = statuses, version or code_version(), "the client's"
 
-    def Client(self, address: str, **_: Any) -> FakeDask:  # noqa: N802 - its name there
+    def Client(self, address, **_):  # noqa: N802 - its name there
         if not address.startswith("tcp://"):
             raise OSError("timed out")
         return self
 
-    def __enter__(self) -> FakeDask:
+    def __enter__(self):
         return self
 
-    def __exit__(self, *_: object) -> None: ...
+    def __exit__(self, *_): ...
 
-    def run(self, function: Any) -> dict[str, str]:
+    def run(self, function):
         return {"w": self.version}
 
-    def submit(self, function: Any, cell: Cell, **_: Any) -> Any:
+    def submit(self, function, cell, **_):
         future = SimpleNamespace(status=self.statuses.pop(0), result=lambda: run_cell(cell))
         future.exception = lambda: RuntimeError("killed 3 of them")
         return Hashable(future)
 
-    def as_completed(self, futures: list[Any], loop: str) -> list[Any]:
+    def as_completed(self, futures, loop):
         return futures
 
 
 class Hashable:
-    def __init__(self, future: Any) -> None:
+    def __init__(self, future):
         self.__dict__.update(vars(future))
 
 
-def test_a_cell_that_kills_dask_workers_is_a_failed_cell(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_cell_that_kills_dask_workers_is_a_failed_cell(monkeypatch):
     monkeypatch.setattr(sweeps.cluster, "dask", lambda: FakeDask(["finished", "error"]))
     rows = [row for _, row in run_on_cluster([mars_cell(), mars_cell("sjf")], "tcp://a:1")]
     assert [row["stopped"] for row in rows] == ["ended", "crashed"]
@@ -582,15 +576,13 @@ def test_a_cell_that_kills_dask_workers_is_a_failed_cell(monkeypatch: pytest.Mon
         (FakeDask([], "9"), "tcp://a:1", "its workers have kvbound {'9'}, this is "),
     ],
 )
-def test_what_is_wrong_with_a_cluster(
-    fake: FakeDask, address: str, message: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_is_wrong_with_a_cluster(fake, address, message, monkeypatch):
     monkeypatch.setattr(sweeps.cluster, "dask", lambda: fake)
     with pytest.raises(BadInput, match=message):
         list(run_on_cluster([mars_cell()], address))
 
 
-def test_without_dask_a_cluster_is_a_missing_tool(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_dask_a_cluster_is_a_missing_tool(tmp_path, monkeypatch):
     without(monkeypatch, "distributed")
     (tmp_path / "s.toml").write_text(MARS + FCFS)
     said = kvbound("sweep", tmp_path / "s.toml", "--cluster", "tcp://127.0.0.1:1", code=4).stderr
@@ -599,13 +591,13 @@ def test_without_dask_a_cluster_is_a_missing_tool(tmp_path: Path, monkeypatch: p
         sweeps.cluster.dask()
 
 
-def dask_process(module: str, *arguments: str) -> subprocess.Popen[bytes]:
+def dask_process(module, *arguments):
     command = [sys.executable, "-m", "distributed.cli." + module, *arguments, "--no-dashboard"]
     return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)
 
 
 @pytest.mark.slow
-def test_a_cluster_that_loses_a_worker_finishes_the_sweep(tmp_path: Path) -> None:
+def test_a_cluster_that_loses_a_worker_finishes_the_sweep(tmp_path):
     pytest.importorskip("distributed")
     write_policies(tmp_path)
     allow(tmp_path, 5)
