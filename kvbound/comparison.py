@@ -132,22 +132,13 @@ class Comparison:
 
     def rows(self) -> list[dict[str, Any]]:
         """Return a JSON-ready row per schedule, with its ratio to each optimum's bound as an exact fraction."""
-        rows = [(run.label, run.row) for run in self.policies]
-        rows += [
-            (
-                f"{title(optimum)}, {SHORT[kind]}",
-                optimum.to_json() | ({} if optimum.trace is None else {"measures": summary(optimum.trace)}),
-            )
-            for kind, optimum in self.optima.items()
-        ]
-        return [
-            {
-                "label": label,
-                **row,
-                "ratio_to_bound": {kind: _ratio(row["value"], optimum) for kind, optimum in self.optima.items()},
-            }
-            for label, row in rows
-        ]
+        rows = [{"label": run.label, **run.row} for run in self.policies]
+        for kind, optimum in self.optima.items():
+            measured = {} if optimum.trace is None else {"measures": summary(optimum.trace)}
+            rows.append({"label": f"{title(optimum)}, {SHORT[kind]}", **optimum.to_json(), **measured})
+        for row in rows:
+            row["ratio_to_bound"] = {kind: _ratio(row["value"], optimum) for kind, optimum in self.optima.items()}
+        return rows
 
     def summary(self, rows: list[dict[str, Any]]) -> Cells:
         """Return the table of values, a row for each schedule."""
