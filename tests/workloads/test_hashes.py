@@ -67,7 +67,7 @@ B,main,2,9,250,5,192,1,1
 """A's third input has changed after 64 tokens, its fourth is short, too; B's second row gave no answer."""
 
 
-def test_inputs_of_agents_share_what_they_have_in_common_with_the_row_before(tmp_path: Path) -> None:
+def test_inputs_of_agents_share_what_they_have_in_common_with_the_row_before(tmp_path):
     path = tmp_path / "agents.csv"
     path.write_text(AGENTS)
     found = read_agent_traces(path, machine=Machine(memory=1000, block=32), contents=True)

@@ -31,8 +31,8 @@ class Turn(NamedTuple):
 def turns_of(draw: random.Random, *, systems: int = 4, examples: int = 4, turns: int = 4) -> Iterator[Turn]:
     """Yield turns of conversations without end; a conversation has `turns` on average.
 
-    The k-th of `systems` prompts is 1/k as likely as the first, and so are the `examples` that may follow it. BadInput:
-    one of these is below 1.
+    The k-th of `systems` prompts, and of the `examples` after it, is 1/k as likely as the first. BadInput: one is below
+    1.
     """
     for name, value in (("systems", systems), ("examples", examples), ("turns", turns)):
         if value < 1:

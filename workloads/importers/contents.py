@@ -45,7 +45,7 @@ class Hashes(NamedTuple):
 
 
 class Input(NamedTuple):
-    """The last input of a request, and its tokens in common with that of an earlier one, in whole `PIECE`s."""
+    """Tokens of a request's last input, and those in common with an earlier one."""
 
     tokens: int
     earlier: str | None = None
@@ -53,12 +53,12 @@ class Input(NamedTuple):
 
 
 class Inputs(NamedTuple):
-    """Inputs by request, each after the earlier one that it goes on from."""
+    """Inputs by request, each after its earlier one."""
 
     of: dict[str, Input]
 
     def share(self, instance: Instance, source: str) -> tuple[Instance, str]:
-        """Return the instance with inputs as contents, and a note on what they share. Raises BadInput."""
+        """Return the instance with inputs as contents, and a note. Raises BadInput."""
         block = instance.machine.block
         if PIECE % block:
             raise BadInput(f"{source}: inputs are compared by {PIECE} tokens; give a --block-size that divides {PIECE}")

@@ -128,8 +128,8 @@ class TraceLayout:
     """The columns of a trace, and what presets need besides.
 
     `label` names the session of a row from the columns `others`, `order` numbers its rows 0, 1, ..; with `call_before`
-    a call stands in the row after it; `least_returns` may be below 0, which counts as 0. `common` has the tokens that
-    an input has in common with the row before: where some of that row's are changed, a new request begins.
+    a call stands in the row after it; `least_returns` may be below 0, which counts as 0. `common` has the tokens in
+    common with the row before; where it lacks some of that row's, a request begins.
     """
 
     columns: Mapping[str, Column]
