@@ -1,4 +1,4 @@
-"""KV that a cache keeps for the request itself."""
+"""What requests share, and KV that a cache keeps for the request itself."""
 
 from itertools import count
 
@@ -30,3 +30,14 @@ def own(instance: Instance) -> Instance:
             nodes.append(last)
         requests.append(request.replace(path=None if last is None else (last.id, last.blocks)))
     return instance.replace(contents=tuple(nodes), requests=tuple(requests))
+
+
+def what_is_shared(instance: Instance) -> str:
+    """Say how many of the prompts' tokens, in whole blocks, begin an earlier prompt or context."""
+    seen, shared = dict[str, int](), 0
+    for request, parts in zip(instance.requests, instance.parts, strict=True):
+        for part in parts:
+            shared += min(seen.get(part.node, 0), part.of(request.prompt // instance.machine.block))
+            seen[part.node] = max(seen.get(part.node, 0), part.blocks)
+    tokens = sum(request.prompt for request in instance.requests)
+    return f"{100 * shared * instance.machine.block / tokens:.1f} % of all prompt tokens begin an earlier context, too"

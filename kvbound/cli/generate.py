@@ -18,7 +18,7 @@ from kvcore.instance import Instance, Request
 from kvcore.parameters import fraction, optional_fraction
 from kvcore.stream import write_instance
 from workloads.generators import KINDS, MOST, Workload, instance_of
-from workloads.generators.prefixes import what_is_shared
+from workloads.own import what_is_shared
 
 CHUNK = 1000  # requests that are held at a time
 

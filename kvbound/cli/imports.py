@@ -33,6 +33,7 @@ from workloads.coarsen import coarsen
 from workloads.importers import Imported, Selection, contended_machine, infercept_requests, read_map, read_requests
 from workloads.importers.agent_traces import LAYOUT as AGENTS_LAYOUT
 from workloads.importers.agent_traces import MACHINE as AGENTS_MACHINE
+from workloads.importers.agent_traces import SHARING as AGENTS_SHARING
 from workloads.importers.azure import COLUMNS as AZURE
 from workloads.importers.azure import MACHINE as TRACE_MACHINE
 from workloads.importers.selection import KEYS, TraceLayout
@@ -179,7 +180,11 @@ def azure(file: FileArgument, asked: Asked) -> tuple[Imported, Machine]:
 
 
 @_imports("agent-traces")
-def agent_traces(file: FileArgument, asked: Asked) -> tuple[Imported, Machine]:
+def agent_traces(
+    file: FileArgument,
+    asked: Asked,
+    contents: Annotated[bool, typer.Option("--contents", help="with what inputs have in common")] = False,
+) -> tuple[Imported, Machine]:
     """Read sessions of coding agents: each a request with a call between its rows. `--memory` is required.
 
     `--take` draws, as `--sample` does.
@@ -188,7 +193,8 @@ def agent_traces(file: FileArgument, asked: Asked) -> tuple[Imported, Machine]:
         raise BadInput(
             "name the memory that you use, in tokens (--memory): contexts of coding agents reach 880,000 tokens"
         )
-    return asked.read(file, AGENTS_LAYOUT, AGENTS_MACHINE, "agent-traces", selection=asked.selection(draws=True))
+    layout = AGENTS_SHARING if contents else AGENTS_LAYOUT
+    return asked.read(file, layout, AGENTS_MACHINE, "agent-traces", selection=asked.selection(draws=True))
 
 
 @_imports("infercept")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,7 +13,8 @@ from kvcore.instance import Node
 from tests.support.build import instance, request
 from tests.support.commands import kvbound
 from workloads.generators import generate
-from workloads.generators.prefixes import Part, Turn, what_is_shared, with_parts
+from workloads.generators.prefixes import Part, Turn, with_parts
+from workloads.own import what_is_shared
 
 MACHINE = Machine(memory=100_000, block=16, evict=True)
 
@@ -58,5 +60,6 @@ def test_the_command_writes_contents_and_says_what_is_shared(tmp_path: Path) -> 
 
 @pytest.mark.parametrize("name", ["systems", "examples", "turns"])
 def test_counts_are_positive(name: str) -> None:
+    given: dict[str, Any] = {name: 0}
     with pytest.raises(BadInput, match=f"--{name} is at least 1, not 0"):
-        generate("prefixes", n=2, **{name: 0})
+        generate("prefixes", n=2, **given)

@@ -31,8 +31,8 @@ class Turn(NamedTuple):
 def turns_of(draw: random.Random, *, systems: int = 4, examples: int = 4, turns: int = 4) -> Iterator[Turn]:
     """Yield turns of conversations without end; a conversation has `turns` on average.
 
-    The k-th of `systems` prompts is 1/k as likely as the first, and so are the `examples` that may follow it. BadInput:
-    one of these is below 1.
+    The k-th of `systems` prompts, and of the `examples` after it, is 1/k as likely as the first. BadInput: one is below
+    1.
     """
     for name, value in (("systems", systems), ("examples", examples), ("turns", turns)):
         if value < 1:
@@ -74,14 +74,3 @@ def with_parts(instance: Instance, turns: Iterable[Turn]) -> Instance:
                 path, before = (part.id, blocks), before + blocks
         requests.append(request.replace(path=path))
     return instance.replace(contents=tuple(nodes.values()), requests=tuple(requests))
-
-
-def what_is_shared(instance: Instance) -> str:
-    """Say how many of the prompts' tokens, in whole blocks, begin an earlier prompt or context."""
-    seen, shared = dict[str, int](), 0
-    for request, parts in zip(instance.requests, instance.parts, strict=True):
-        for part in parts:
-            shared += min(seen.get(part.node, 0), part.of(request.prompt // instance.machine.block))
-            seen[part.node] = max(seen.get(part.node, 0), part.blocks)
-    tokens = sum(request.prompt for request in instance.requests)
-    return f"{100 * shared * instance.machine.block / tokens:.1f} % of all prompt tokens begin an earlier context, too"

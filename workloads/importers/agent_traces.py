@@ -5,6 +5,7 @@ Source: recordings of callanjfox/kv-cache-tester; columns in `docs/data.md`.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 
@@ -32,6 +33,7 @@ LAYOUT = TraceLayout(
     },
     label=_label, others=("trace_id", "agent"), order="seq", call_before=True,
 )  # fmt: skip
+SHARING = replace(LAYOUT, common="common_prefix_prev_tokens")
 
 
 def read_agent_traces(
@@ -41,6 +43,7 @@ def read_agent_traces(
     take: int | None = None,
     seed: int = 0,
     drop_too_long: bool = False,
+    contents: bool = False,
     tick: Fraction = TICK,
     cost: Cost = Cost.unit(),
 ) -> Instance:
@@ -48,12 +51,14 @@ def read_agent_traces(
 
     The rows of a session (`trace_id`, `agent`) are the segments of a request (`docs/data.md`). With `drop_too_long`,
     requests that do not fit the memory are left out; the instance's name counts them. With `take`, that many are drawn
-    without replacement by `random.Random(seed).sample`.
+    without replacement by `random.Random(seed).sample`. With `contents`, a request also ends where its input is
+    changed, and shares with the one before what `common_prefix_prev_tokens` says.
 
     BadInput: the file is not such a table (with line and column), a request does not fit, or an argument is out of
     range.
     """
     drawn = Selection(sample=take, seed=seed)
     fitting = machine if drop_too_long else None
-    trace = read_requests(path, LAYOUT, kind="agent-traces", selection=drawn, tick=tick, machine=fitting)
+    layout = SHARING if contents else LAYOUT
+    trace = read_requests(path, layout, kind="agent-traces", selection=drawn, tick=tick, machine=fitting)
     return trace.instance(machine, tick, cost)

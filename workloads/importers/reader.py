@@ -16,7 +16,7 @@ from kvcore.errors import BadInput
 from kvcore.files import valid
 from kvcore.instance import LIMIT, Call, Instance, Machine, Request, Segment
 from workloads.arrivals import arrivals
-from workloads.importers.contents import Hashes, hashes
+from workloads.importers.contents import PIECE, Hashes, Input, Inputs, hashes
 from workloads.importers.jsonl import read_jsonl
 from workloads.importers.selection import SHARED, Selection, TraceLayout, read_map
 
@@ -41,6 +41,7 @@ class Turn(NamedTuple):
     returns: int | None = None
     latency: Fraction | None = None
     hashes: Sequence[str] = ()
+    common: int = 0
 
 
 Run = Turn | list[Turn]
@@ -55,7 +56,7 @@ class Imported:
     name: str
     requests: Iterable[Request]
     notes: list[str] = field(default_factory=list)
-    hashes: Hashes | None = None
+    hashes: Hashes | Inputs | None = None
 
     def instance(self, machine: Machine | MachineFor, tick: Fraction, cost: Cost) -> Instance:
         """Return all requests as an instance; BadInput if one does not fit."""
@@ -123,6 +124,7 @@ class _Reader:
         self.notes: list[str] = []
         column = layout.columns.get("contents")
         self.hashes = None if column is None else Hashes(int(column.unit or 1), {})
+        self.inputs = Inputs({}) if layout.common else None
 
     def read(self, selection: Selection, rate: Fraction | None, machine: Machine | None) -> Imported:
         timed = "arrival" in self.layout.columns
@@ -160,7 +162,7 @@ class _Reader:
         if shared:
             self.notes.append(f"{', '.join(shared[:4])} not used: prefixes that requests share are computed for each")
         requests = self._requests((runs[k] for k in kept), ticks, selection)
-        return Imported(self.source, name, requests, self.notes, self.hashes)
+        return Imported(self.source, name, requests, self.notes, self.hashes or self.inputs)
 
     # --- rows ---------------------------------------------------------------------------------------------------------
 
@@ -214,6 +216,7 @@ class _Reader:
             call=None if call is None else row.ticks(keys["call"].name, call, self.tick),
             returns=None if returns is None else row.whole(returns, layout.least_returns),
             latency=layout.seconds(row, "latency"),
+            common=row.whole(layout.common, 0) if layout.common else 0,
         )
 
     def _limit(self, row: Row, output: int) -> int | None:
@@ -244,15 +247,23 @@ class _Reader:
             self._check_order(label, turns)
         else:
             turns.sort(key=lambda turn: turn.seconds)
-        begin = 0
+        begin, earlier, last = 0, None, 0
         for k, turn in enumerate([*turns, None]):
-            shrank = turn and k > begin and not self.explicit and turn.prompt < turns[k - 1].prompt
+            shrank = turn and k > begin and not self.explicit and self._shrank(turns[k - 1], turn)
             if turn and turn.decode and not shrank:
                 continue
             if k > begin:
                 first, name = turns[begin], label if self.explicit else f"{label}/{begin}"
+                if self.inputs is not None:
+                    common = min(turn.common for turn in turns[last + 1 : begin + 1]) if earlier else 0
+                    self.inputs.of[first.id or name] = Input(turns[k - 1].prompt, earlier, common)
+                    earlier, last = first.id or name, k - 1
                 yield [first._replace(id=first.id or name), *turns[begin + 1 : k]]
             begin = k if turn and turn.decode else k + 1
+
+    def _shrank(self, before: Turn, turn: Turn) -> bool:
+        changed = self.inputs is not None and turn.common // PIECE < before.prompt // PIECE
+        return changed or turn.prompt < before.prompt
 
     def _check_order(self, label: str, turns: list[Turn]) -> None:
         order, lines = self.layout.order or "", dict[int, int]()

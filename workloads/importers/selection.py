@@ -128,7 +128,8 @@ class TraceLayout:
     """The columns of a trace, and what presets need besides.
 
     `label` names the session of a row from the columns `others`, `order` numbers its rows 0, 1, ..; with `call_before`
-    a call stands in the row after it; `least_returns` may be below 0, which counts as 0.
+    a call stands in the row after it; `least_returns` may be below 0, which counts as 0. `common` has the tokens in
+    common with the row before; where it lacks some of that row's, a request begins.
     """
 
     columns: Mapping[str, Column]
@@ -137,6 +138,7 @@ class TraceLayout:
     order: str | None = None
     call_before: bool = False
     least_returns: int = 0
+    common: str | None = None
 
     @property
     def sessions(self) -> bool:
@@ -146,7 +148,7 @@ class TraceLayout:
     @property
     def names(self) -> list[str]:
         """All columns read, each once."""
-        order = [self.order] if self.order else []
+        order = [name for name in (self.order, self.common) if name]
         return list(dict.fromkeys([*self.others, *order, *(column.name for column in self.columns.values())]))
 
     @property
