@@ -141,7 +141,9 @@ class SlotSolver:
         if self.objective in SUMS:
             rates = [int(self.local.graphs.rate[start]) for start in self.local.start]
             return int(sum(c * r * t for c, r, t in zip(self.local.counts, rates, ticks, strict=True)))
-        return max(ticks if self.objective == "max-flow-time" else [a + self.local.origin for a in self.local.alone])
+        return int(
+            max(ticks if self.objective == "max-flow-time" else [a + self.local.origin for a in self.local.alone])
+        )
 
     def ascend_root(self, search: SlotSearch, rounds: int) -> int:
         """Add the first vector, sought in `rounds`, to the search, and return its bound."""

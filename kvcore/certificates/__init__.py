@@ -40,6 +40,7 @@ schedule can exceed it; elsewhere `None` (no limit) is never a number.
 * `events.TOP`: 2^60 for no limit and no target. Each count of an option is below 2^53, of at most 32 requests. States
   whose bound is as high are left out, and no more is proved.
 * `events.LARGE`: a step adds less than 2^58 to a label, else refused; so labels stay below 2^61.
+* `enumeration.EnumerationSearch.limits`: infinity for no limit. Only compared.
 * `fresh_kernels.LARGE`: 2^58 for no limit and no target. A step adds no more than its batch, and moves of all
   contexts; all steps together, times all rates, are below, else refused.
 * `request_graph.RequestGraph.least`: `far`, at most 2^60. The least that is left, cut off, is no more than uncut, and
@@ -61,6 +62,7 @@ from kvcore.certificates.certificate import (
     verify_certificate,
 )
 from kvcore.certificates.configurations import Configurations
+from kvcore.certificates.enumeration import Enumeration
 from kvcore.certificates.events import Events
 from kvcore.certificates.fresh import Fresh
 from kvcore.certificates.late_windows import LateWindows
@@ -80,6 +82,7 @@ __all__ = [
     "Branch",
     "Certificate",
     "Configurations",
+    "Enumeration",
     "Events",
     "Fresh",
     "InvalidCertificate",
