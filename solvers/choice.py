@@ -78,9 +78,9 @@ def _wanted(formulation: str, solver: str, ways: list[str]) -> tuple[Sequence[Wa
         if (formulation, solver) != ("auto", "auto"):
             raise BadInput("name ways, or a formulation and a solver, not both")
         return _named(ways), "these ways were asked for"
-    formulations = list(dict.fromkeys(of for of, _ in WAYS))
-    if formulation not in ("auto", *TOGETHER, *formulations):
-        raise unknown("formulation", formulation, ["auto", *formulations])
+    formulations = ["auto", *TOGETHER, *dict.fromkeys(of for of, _ in WAYS)]
+    if formulation not in formulations:
+        raise unknown("formulation", formulation, formulations)
     if solver not in ("auto", *SOLVERS):
         raise unknown("solver", solver, ["auto", *SOLVERS])
     if formulation == solver == "auto":

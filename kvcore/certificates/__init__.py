@@ -25,7 +25,7 @@ schedule can exceed it; elsewhere `None` (no limit) is never a number.
 * `slot_dual`: sums in 64 bits. No state holds, and no option takes, more than a limit: a value is at most the rate
   times the time of the fastest way and all payments for the limits, below 2^59, else refused.
 * `slot_dual.PricedRequests.left`: 2^16 ticks where a request cannot be over. It takes no fewer.
-* `slot_kernels.NEVER`: 2^60 for a state that cannot be over in time. Never summed.
+* `slot_kernels.NEVER`: 2^60 for a state that cannot be over in time. No value is more.
 * `configurations._network`: 1 for starts before release or when they no longer pay. Without a start that costs 0 or
   more the way fits and costs no more.
 * `configurations._network`: last tick. After it every start costs at least its price: a way that goes on costs no less.
@@ -43,8 +43,8 @@ schedule can exceed it; elsewhere `None` (no limit) is never a number.
 * `enumeration.EnumerationSearch.limits`: infinity for no limit. Only compared.
 * `fresh_kernels.LARGE`: 2^58 for no limit and no target. A step adds no more than its batch, and moves of all
   contexts; all steps together, times all rates, are below, else refused.
-* `local_graph.LocalGraph.least`: `far`, at most 2^56. The least that is left, cut off, is no more than uncut, and falls
-  by no more than an option takes. A share with 2^60 or more in a tick is left out.
+* `request_graph.RequestGraph.least`: `far`, at most 2^60. The least that is left, cut off, is no more than uncut, and
+  falls by no more than an option takes. A share with 2^60 or more in a tick is left out.
 * `one_machine.largest`, `chains.settled`: 0 where there is nothing. No value is less.
 * `chains.longest_batch`: every feature at its largest. Work and swaps of a request are at most its peak, each once in a
   batch; pairs c^2 + 2cm <= (m + c)^2.

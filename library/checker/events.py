@@ -43,7 +43,7 @@ def explore(instance: Box, proof: Box, search: Search) -> Amount:
                 raise NotChecked(f"it claims {proof.claim}; so far it is known that no schedule is below {known[0]}")
             if following is not None:
                 key, rank = search.key(following), search.rank(following)
-                if rank < min((proof.claim,), least.get(key, (inf,))):
+                if rank[0] < proof.claim and (key not in least or rank < least[key]):
                     spend(500 * len(instance.requests), "its states")
                     least[key] = rank
                     heapq.heappush(waiting, (rank, -tried, following))

@@ -144,7 +144,7 @@ def test_every_column_is_bounded(formulation):
 
 
 def test_a_trait_that_was_never_asked_is_noticed():
-    assert missing(Counter(dict.fromkeys(TRAITS - {"partial True"}, 1))) == {"partial True"}
+    assert missing(Counter(dict.fromkeys(TRAITS - {"switch partial=True"}, 1))) == {"switch partial=True"}
 
 
 @pytest.mark.slow

@@ -58,9 +58,7 @@ def test_each_exact_search_certifies_the_worked_example(formulation):
     assert verify_certificate(MARS, result.certificate) == 29
 
 
-CLAIMS = {
-    "batch-bigm": (MARS, "total-flow-time", 29, "solver", "events"),
-}
+CLAIMS = {"batch-bigm": (MARS, "total-flow-time", 29, "solver", "events")}
 
 
 @pytest.mark.parametrize("formulation", CLAIMS)
@@ -520,8 +518,9 @@ def test_a_crashing_worker_is_one_clear_line(monkeypatch):
 
 
 def test_options_that_make_no_sense_are_refused():
-    with pytest.raises(BadInput, match="highs does not solve slots; slots can"):
-        solvers.solve(MARS, formulation="slots", solver="highs")
+    for formulation, solver in (("slots", "slots"), ("cp-sat", "cp-sat")):
+        with pytest.raises(BadInput, match=f"highs does not solve {formulation}; {solver} can"):
+            solvers.solve(MARS, formulation=formulation, solver="highs")
     with pytest.raises(BadInput, match="no objective is called 'x'"):
         solvers.solve(MARS, "x")
 
