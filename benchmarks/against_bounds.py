@@ -3,8 +3,6 @@
 Each case is written to `benchmarks/records/engines.jsonl` as it ends; one that is there is not run again.
 """
 
-from __future__ import annotations
-
 import json
 from fractions import Fraction
 from pathlib import Path

@@ -115,9 +115,7 @@ class Model:
     def parameters(self) -> int:
         """All parameters: matrices, biases, norms, embeddings, experts."""
         embeddings = (0 if self.tied else self.head_matrix) + self.positions * self.width
-        every = 0 if self.experts is None else self.experts.count
-        experts = self.expert_matrices(every) + self._expert_biases(every)
-        return self.read_parameters - self.expert_matrices() - self._expert_biases() + experts + embeddings
+        return self._numbers(0 if self.experts is None else self.experts.count) + embeddings
 
     @property
     def read_parameters(self) -> int:
@@ -125,16 +123,21 @@ class Model:
 
         Of experts those of one token: all tokens of a batch may choose the same.
         """
-        norm = self.width * (2 if self.norm_bias else 1)
-        norms = (self.layers * self.norms + 1) * norm
-        head_bias = self.vocabulary if self.head_bias else 0
+        return self._numbers(None)
+
+    def _numbers(self, routed: int | None) -> int:
+        """Return the parameters without embeddings, with so many routed experts a layer."""
+        norms = (self.layers * self.norms + 1) * self.width * (2 if self.norm_bias else 1)
         attention = (self.heads + 2 * self.kv_heads) * self.head_width + self.width
         hidden = (2 if self.gated else 1) * self.hidden + self.width
-        each = attention * self.attention_bias + hidden * self.hidden_bias + self.extras
-        biases = self.layers * each + self._expert_biases()
-        if self.experts is not None and self.experts.router_bias:
-            biases += self.expert_layers * self.experts.count
-        return self.layer_matrices + biases + self.head_matrix + norms + head_bias
+        biases = self.layers * (attention * self.attention_bias + hidden * self.hidden_bias + self.extras)
+        biases += self.vocabulary * self.head_bias
+        if (experts := self.experts) is not None:
+            count = experts.shared + (experts.active if routed is None else routed)
+            each = count * (2 * experts.width + self.width) * experts.bias + experts.count * experts.router_bias
+            biases += self.expert_layers * each
+        matrices = self.layer_matrices - self.expert_matrices() + self.expert_matrices(routed)
+        return matrices + self.head_matrix + norms + biases
 
     @property
     def weight_bytes(self) -> int:
@@ -146,26 +149,16 @@ class Model:
 
         BadInput for too few or too many experts.
         """
-        if routed is None:
-            return self._bytes(self.read_parameters, self.expert_matrices())
-        if self.experts is None or not self.experts.active <= routed <= self.experts.count:
+        if routed is not None and (self.experts is None or not self.experts.active <= routed <= self.experts.count):
             some = "no experts" if self.experts is None else f"{self.experts.active} to {self.experts.count} of them"
             raise BadInput(f"experts_read={routed}: a batch of {self.name} reads {some} a layer")
-        matrices = self.expert_matrices(routed)
-        more = matrices - self.expert_matrices() + self._expert_biases(routed) - self._expert_biases()
-        return self._bytes(self.read_parameters + more, matrices)
+        return self._bytes(self._numbers(routed), self.expert_matrices(routed))
 
     def _bytes(self, numbers: int, experts: int) -> int:
         saved = Fraction((16 - self.bits) * self.dense_matrices)
         if self.experts is not None:
             saved += (16 - self.experts.bits) * experts
         return ceil((16 * numbers - saved) / 8)
-
-    def _expert_biases(self, routed: int | None = None) -> int:
-        if self.experts is None or not self.experts.bias:
-            return 0
-        count = self.experts.shared + (self.experts.active if routed is None else routed)
-        return self.expert_layers * count * (2 * self.experts.width + self.width)
 
     def check_plain(self) -> None:
         """Raise BadInput if the engine's decoder lacks a part of it."""

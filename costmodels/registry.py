@@ -15,15 +15,12 @@ from kvcore.errors import unknown
 
 NANOSECOND, TENTH_MICROSECOND = Fraction(1, 10**9), Fraction(1, 10**7)
 DECODE_STEP = Fraction(1, 40)
+SIMULATOR, BENCHMARK = "INFERMAX's released simulator", "InferCept's released benchmark"
 
 COSTS: dict[str, CostModel] = {
     "unit": CostModel(Cost.unit, DECODE_STEP, None, "every batch lasts one tick, 25 ms", "theory"),
-    "infermax-7b": CostModel(
-        infermax_7b, NANOSECOND, INFERMAX_7B, "Llama-2-7B on an A100, linear", "INFERMAX's released simulator"
-    ),
-    "infermax-70b": CostModel(
-        infermax_70b, NANOSECOND, INFERMAX_70B, "Llama-2-70B on four A100, linear", "INFERMAX's released simulator"
-    ),
+    "infermax-7b": CostModel(infermax_7b, NANOSECOND, INFERMAX_7B, "Llama-2-7B on an A100, linear", SIMULATOR),
+    "infermax-70b": CostModel(infermax_70b, NANOSECOND, INFERMAX_70B, "Llama-2-70B on four A100, linear", SIMULATOR),
     "infermax-7b-floor": CostModel(
         lambda: infermax_7b(floor=True), NANOSECOND, INFERMAX_7B,
         "Llama-2-7B on an A100, linear above a measured floor", "INFERMAX's simulator; the floor is of Vidur's profile",
@@ -34,20 +31,18 @@ COSTS: dict[str, CostModel] = {
         "INFERMAX's simulator; the floor is computed, not measured",
     ),
     "infercept-6b": CostModel(
-        infercept_6b, TENTH_MICROSECOND, GPT_J_6B, "GPT-J-6B on an A100, swaps beside the work",
-        "InferCept's released benchmark",
+        infercept_6b, TENTH_MICROSECOND, GPT_J_6B, "GPT-J-6B on an A100, swaps beside the work", BENCHMARK
     ),
     "infercept-6b-sync": CostModel(
         lambda: infercept_6b(overlapped=False), TENTH_MICROSECOND, GPT_J_6B, "the same, swaps before the work",
-        "InferCept's released benchmark",
+        BENCHMARK,
     ),
     "infercept-13b": CostModel(
-        infercept_13b, TENTH_MICROSECOND, VICUNA_13B, "Vicuna-13B on two A100, swaps beside the work",
-        "InferCept's released benchmark",
+        infercept_13b, TENTH_MICROSECOND, VICUNA_13B, "Vicuna-13B on two A100, swaps beside the work", BENCHMARK
     ),
     "infercept-13b-sync": CostModel(
         lambda: infercept_13b(overlapped=False), TENTH_MICROSECOND, VICUNA_13B, "the same, swaps before the work",
-        "InferCept's released benchmark",
+        BENCHMARK,
     ),
 }  # fmt: skip
 

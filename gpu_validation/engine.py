@@ -154,7 +154,7 @@ class Engine:
         """
         self.reserve([plan])
         replay = _Replay(self, plan, keep_logits, poison, check)
-        loaded = self._load(plan, teacher is None, keep_logits, self.captures)
+        loaded = self._load(plan, teacher is None, keep_logits)
         known = loaded.known if teacher is None else teacher
         self._history[: len(known)].copy_(known)
         self._random = False
@@ -188,7 +188,7 @@ class Engine:
             self._random = True
         known = torch.from_numpy(plan.history(self.model.vocabulary, self.seed))
         self._history[: len(known)].copy_(known)
-        [step] = self._upload(plan, True, False, self.captures)
+        [step] = self._upload(plan, True, False)
         replay = _Replay(self, plan)
         self.clock.synchronize()
         warm_up = WARM_UP[self.device.type]
@@ -198,17 +198,17 @@ class Engine:
 
     # --- before the clock starts ---------------------------------------------------------------------------------
 
-    def _load(self, plan: EnginePlan, writes: bool, keeps: bool, graphs: bool) -> _Loaded:
+    def _load(self, plan: EnginePlan, writes: bool, keeps: bool) -> _Loaded:
         """Return the plan on the device; the last ones are kept. `writes`: generated tokens go to the history."""
-        key = (id(plan), writes, keeps and graphs, graphs)
+        key = (id(plan), writes, keeps and self.captures, self.captures)
         if key not in self._loaded:
             known = torch.from_numpy(plan.history(self.model.vocabulary, self.seed)).to(self.device)
             if len(self._loaded) == KEPT:
                 del self._loaded[next(iter(self._loaded))]
-            self._loaded[key] = _Loaded(plan, known, self._upload(plan, writes, keeps, graphs))
+            self._loaded[key] = _Loaded(plan, known, self._upload(plan, writes, keeps))
         return self._loaded[key]
 
-    def _upload(self, plan: EnginePlan, writes: bool, keeps: bool, graphs: bool) -> list[_Step]:
+    def _upload(self, plan: EnginePlan, writes: bool, keeps: bool) -> list[_Step]:
         steps = []
         for batch in plan.batches:
             places, sampled = batch.places(plan.width), batch.sampled()
@@ -219,7 +219,7 @@ class Engine:
             put = [torch.from_numpy(row).to(self.device) for row in rows]
             parts = min(PARTS, self.model.layers) if batch.work_after_back and self._streams is not None else 1
             steps.append(_Step(batch, put[0], Inputs(put[0], put[1], put[2], put[3], layout), put[4], parts))
-            if graphs and batch.work:
+            if self.captures and batch.work:
                 self._last = steps[-1].graph = BatchGraph(partial(self.forward, steps[-1]), self._last, keeps, parts)
         return steps
 
@@ -276,7 +276,7 @@ class _Replay:
             self.cache.host[batch.freed_host] = float("nan")
         if batch.out:
             if checked:
-                self._note(batch.out)
+                self._sums |= zip(self._tokens_of(batch.out), self.cache.checksums(batch.out), strict=True)
             self.swapper.start(batch.out, True)
         if checked:
             self.engine.clock.synchronize()
@@ -289,9 +289,6 @@ class _Replay:
                 self._compare(batch.back)
         for block, offset in batch.tails if self.poison else ():
             self.cache.pool[block, ..., offset:, :] = float("nan")
-
-    def _note(self, pieces: list[Piece]) -> None:
-        self._sums |= zip(self._tokens_of(pieces), self.cache.checksums(pieces), strict=True)
 
     def _compare(self, pieces: list[Piece]) -> None:
         for (request, position), after in zip(self._tokens_of(pieces), self.cache.checksums(pieces), strict=True):

@@ -8,7 +8,7 @@ import os
 import random
 from collections.abc import Callable
 from fractions import Fraction
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 
 from costmodels.registry import get_cost
@@ -52,21 +52,11 @@ def _sessions(trace: Instance, seed: int, count: int, least: int = 1) -> tuple[R
     return tuple(request.replace(arrival=0) for request in random.Random(seed).sample(few, count))
 
 
-def _coarse(name: str, trace: Instance, requests: tuple[Request, ...], size: int) -> Instance:
-    fine = trace.replace(name=name, requests=requests)
+def _coarse(name: str, trace: str, pick: Callable[[Instance], tuple[Request, ...]], size: int) -> Instance:
+    fine = _trace(trace).replace(name=name, requests=pick(_trace(trace)))
     coarse = coarsen(fine, block_tokens=size, slot_ticks=size)
     largest = max(request.peak for request in coarse.requests)
     return with_machine(coarse, memory=-(-3 * largest // 2), host_memory=0).replace(name=name)
-
-
-def _conversation_slice(seed: int) -> Instance:
-    trace = _trace(CONVERSATIONS)
-    return _coarse(f"conversations-{seed}", trace, _conversations(trace, seed, 6), 64)
-
-
-def _session_slice(seed: int) -> Instance:
-    trace = _trace(AGENTS)
-    return _coarse(f"agents-{seed}", trace, _sessions(trace, seed, 3, least=2), 1024)
 
 
 def _long_mixture(seed: int) -> Instance:
@@ -90,8 +80,10 @@ Kind = dict[str, tuple[str, Callable[[int], Instance]]]
 SMALL: Kind = {
     "mixture": ("4 requests of the InferCept mixture, blocks of 64 tokens, slots of 1.6 s",
                 lambda seed: infercept_slice(_file(MIXTURE), 4, seed)),
-    "conversations": ("6 Azure conversations in a row, blocks of 64 tokens, slots of 1.6 s", _conversation_slice),
-    "agents": ("3 sessions of coding agents, blocks of 1,024 tokens, slots of 25.6 s", _session_slice),
+    "conversations": ("6 Azure conversations in a row, blocks of 64 tokens, slots of 1.6 s", lambda seed: _coarse(
+        f"conversations-{seed}", CONVERSATIONS, partial(_conversations, seed=seed, count=6), 64)),
+    "agents": ("3 sessions of coding agents, blocks of 1,024 tokens, slots of 25.6 s", lambda seed: _coarse(
+        f"agents-{seed}", AGENTS, partial(_sessions, seed=seed, count=3, least=2), 1024)),
 }  # fmt: skip
 LONG: Kind = {
     "mixture": ("32 requests of the InferCept mixture, 2 a second, memory 8,192", _long_mixture),

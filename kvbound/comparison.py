@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Literal
 
-from heuristics.registry import AnyPolicy
+from heuristics.registry import SHARING, AnyPolicy
 from kvbound import tables
 from kvbound.explanation import Explained, explain_all
 from kvbound.plots.frame import DRAWABLE, check_drawable
@@ -68,7 +68,7 @@ def compare(
     (`kv.read_run`, `kv.read_schedule`): InvalidSchedule if one breaks a rule. Without `traces` only the best policy's
     schedule is kept, which saves most of the memory; others cannot be drawn.
     """
-    usual = USUAL if instance.machine.evict else USUAL_WITHOUT_EVICTION
+    usual = (*SHARING, *USUAL) if instance.contents else USUAL if instance.machine.evict else USUAL_WITHOUT_EVICTION
     names = usual if policies is None else policy_names(policies) if isinstance(policies, str) else policies
     outside = outside_schedules(instance, schedules or {}, objective, window)
     limit, time_limit = math.inf if time_limit is None else time_limit, 60 if time_limit is None else time_limit
@@ -132,22 +132,13 @@ class Comparison:
 
     def rows(self) -> list[dict[str, Any]]:
         """Return a JSON-ready row per schedule, with its ratio to each optimum's bound as an exact fraction."""
-        rows = [(run.label, run.row) for run in self.policies]
-        rows += [
-            (
-                f"{title(optimum)}, {SHORT[kind]}",
-                optimum.to_json() | ({} if optimum.trace is None else {"measures": summary(optimum.trace)}),
-            )
-            for kind, optimum in self.optima.items()
-        ]
-        return [
-            {
-                "label": label,
-                **row,
-                "ratio_to_bound": {kind: _ratio(row["value"], optimum) for kind, optimum in self.optima.items()},
-            }
-            for label, row in rows
-        ]
+        rows = [{"label": run.label, **run.row} for run in self.policies]
+        for kind, optimum in self.optima.items():
+            measured = {} if optimum.trace is None else {"measures": summary(optimum.trace)}
+            rows.append({"label": f"{title(optimum)}, {SHORT[kind]}", **optimum.to_json(), **measured})
+        for row in rows:
+            row["ratio_to_bound"] = {kind: _ratio(row["value"], optimum) for kind, optimum in self.optima.items()}
+        return rows
 
     def summary(self, rows: list[dict[str, Any]]) -> Cells:
         """Return the table of values, a row for each schedule."""

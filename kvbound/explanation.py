@@ -1,14 +1,8 @@
 """Where the time of a schedule and of its requests goes: exact parts that add up (docs/explain.md defines them).
 
-**A batch** of D ticks: transfers get D less its duration without them. Of the rest, recomputation gets the share of
-tokens processed before. The remainder goes to the terms of the largest function (the first of equals), in proportion to
-their values, in millionths of a tick, rounded so that they add up. Where one function of the work has `busy` and
-another has not (a roofline), what is not fixed in the one is memory traffic, and the other is compute throughout.
-
-**A request** that is ready and neither works nor is swapped waits for memory if it does not fit beside the batch; else
-for the budgets (tokens, requests, one phase) without room for a token of it (for all that is ahead of it, without
-`chunked`); else for nothing. One that becomes ready during a batch waits for its end. KV that this batch drops counts
-as kept.
+A batch is split by the terms of the largest function (the first of equals), in millionths of a tick, rounded so that
+they add up. A request waits for budgets without room for a token of it (for all that is ahead of it, without
+`chunked`). One that becomes ready during a batch waits for its end. KV that a batch drops counts as kept in it.
 """
 
 from __future__ import annotations
@@ -16,23 +10,24 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from itertools import groupby
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from kvcore.account import Period, account
 from kvcore.cost import Cost, CostFunction, Features
-from kvcore.limits import BUDGETS, Use, use_of
+from kvcore.limits import BUDGETS, use_of
 from kvcore.metrics import SUMS, Value, busy_time, makespan, objective_value, weight
 from kvcore.schedule import Batch
-from kvcore.trace import BatchTrace, CallTrace, RequestTrace, Step, Trace
+from kvcore.trace import BatchTrace, Trace
 
 PARTS = ("fixed", "compute", "memory traffic", "recompute", "transfers", "idle: ready", "idle: calls", "idle: arrivals")
 """Parts of the time up to the last completion."""
 BOUND = ("fixed", "compute", "memory traffic", "transfers")  # a batch by what gets most of it
 SPENT = ("work", "recompute", "calls", "transfers", "memory", "budgets", "batch under way", "nothing")
 """Parts of a request's time; it waits for the last four."""
+KINDS = {"call": "calls", "transfer": "transfers"}  # else as periods have them
 SHARE = 10**6  # a tick in the parts of which batches are split
 SWAPS = ("swap_out_tokens", "swap_in_tokens", "swap_outs", "swap_ins")
 FIXED = ("busy", "any_decode", "any_prefill")
@@ -76,11 +71,10 @@ def explain(trace: Trace) -> Explanation:
 
     Running time: linear in the batches and in the steps of the requests.
     """
-    recomputed = [0] * len(trace.batches)
-    room = _Room(trace)
-    lives = [_Life(request, room) for request in trace.requests]
-    for request in trace.requests:
-        for step in request.steps:
+    recomputed, room = [0] * len(trace.batches), _Room(trace)
+    requests = {request.request.id: _Life(periods, room).spent for request, periods in account(trace)}
+    for span in (span for request in trace.requests for span in request.spans if span.recomputed):
+        for step in span.steps():
             recomputed[step.batch] += step.recomputed
     parts, bound = dict.fromkeys(PARTS, 0), dict.fromkeys(BOUND, 0)
     for batch, again in zip(trace.batches, recomputed, strict=True):
@@ -90,13 +84,11 @@ def explain(trace: Trace) -> Explanation:
             refill = 0 if part == "transfers" else share * again // (batch.features.tokens or 1)
             parts[part] += share - refill
             parts["recompute"] += refill
-    ready = _covered(trace, (span for life in lives for span in life.ready))
-    alive = _covered(trace, (span for life in lives for span in (*life.ready, *life.calls)))
-    idle = makespan(trace) - busy_time(trace)
+    ready, alive, idle = *room.idle(), makespan(trace) - busy_time(trace)
     ticks = (ready, alive - ready, idle - alive)
     exact = {part: Fraction(share, SHARE) for part, share in parts.items()}
     exact |= {part: Fraction(time) for part, time in zip(PARTS[-3:], ticks, strict=True)}
-    return Explanation(exact, bound, {life.request.request.id: life.spent for life in lives})
+    return Explanation(exact, bound, requests)
 
 
 def first_difference(ours: Trace, theirs: Trace) -> Difference | None:
@@ -189,23 +181,6 @@ def _terms(cost: Cost, function: CostFunction, features: Features) -> Iterator[t
         yield rest, function.value(features) - sum(c * features[k] for k, c in function.terms)
 
 
-def _covered(trace: Trace, spans: Iterable[tuple[int, int]]) -> int:
-    """Return the ticks between batches in which at least one of the spans goes on."""
-    gaps = zip([0, *(batch.end for batch in trace.batches)], [batch.start for batch in trace.batches], strict=False)
-    events = sorted(
-        (tick, change, kind)
-        for kind, all_of in enumerate((spans, gaps))
-        for span in all_of
-        for tick, change in zip(span, (1, -1), strict=True)
-    )
-    open_spans, last, total = [0, 0], 0, 0
-    for tick, change, kind in events:
-        total += tick - last if all(open_spans) else 0
-        open_spans[kind] += change
-        last = tick
-    return total
-
-
 Ints = NDArray[np.int64]
 
 
@@ -219,11 +194,27 @@ class _Room:
         of = dict(zip(Features._fields, features, strict=True))
         use = use_of(of["tokens"], of["decode_requests"], of["prefill_requests"])
         self.left = {limit.column: _left(limit.of(machine), getattr(use, limit.column)) for limit in BUDGETS}
+        nothing = np.zeros(len(batches) + 1, dtype=np.int64)
+        self.unused = {limit.column: _left(limit.of(machine), nothing) for limit in BUDGETS}
         self.other = {"decode": of["prefill_requests"] > 0, "prefill": of["decode_requests"] > 0}
         self.blocks = _left(machine.memory, np.array([batch.device for batch in batches])) // machine.block
         after = np.array([0, *(batch.device_after for batch in batches)])
         self.between = _left(machine.memory, after) // machine.block
         """Blocks free before each batch, and after the last."""
+        self.gaps: Ints = np.array([0, *self.ends[:-1]])
+        self.since = {kind: self.starts.copy() for kind in ("ready", "call")}
+        """From when on, in the gap before each batch, a request is ready or in a call."""
+
+    def note(self, period: Period) -> None:
+        """Note a period between batches: in each gap it lasts to the end, or another follows."""
+        first, last = (int(k) for k in np.searchsorted(self.starts, (period.start, period.end)))
+        since = self.since[period.kind][first : last + 1]
+        np.minimum(since, np.maximum(self.gaps[first : last + 1], period.start), out=since)
+
+    def idle(self) -> tuple[int, int]:
+        """Return the ticks between batches in which a request is ready, and ready or in a call."""
+        ready, call = self.since.values()
+        return int((self.starts - ready).sum()), int((self.starts - np.minimum(ready, call)).sum())
 
 
 def _left(limit: int | None, used: Ints) -> Ints:
@@ -231,90 +222,45 @@ def _left(limit: int | None, used: Ints) -> Ints:
 
 
 class _Life:
-    """`spent` by `SPENT`, and when a request was in calls, and ready between batches."""
+    """What a request's time was `spent` on, by `SPENT`."""
 
-    def __init__(self, request: RequestTrace, room: _Room) -> None:
-        self.request = request
-        self.room = room
-        self.spent = dict.fromkeys(SPENT, 0)
-        self.calls = [(call.start, call.end) for call in request.calls]
-        self.ready: list[tuple[int, int]] = []
-        self.known, self.device, self.host = request.request.prompt, 0, 0
-        self.now = self.since = request.request.arrival  # accounted up to now; ready since then
-        calls = {call.batch: call for call in request.calls}
-        for j, group in groupby(request.levels(), key=lambda level: level.event.batch):
-            self._until(j)
-            events, devices, hosts = zip(*group, strict=True)
-            if isinstance(events[-1], Step):
-                self._work(events[-1], calls.get(j))
-            elif self.since <= self.now and any(move.kind != "drop" for move in events):
-                self.spent["transfers"] += int(room.ends[j]) - self.now
-                self.now = int(room.ends[j])
-            elif self.since <= self.now:
-                self._wait(j, j + 1, self.device - devices[-1])
-            self.device, self.host = devices[-1], hosts[-1]
+    def __init__(self, periods: Iterable[Period], room: _Room) -> None:
+        self.room, self.spent = room, dict.fromkeys(SPENT, 0)
+        for period in periods:
+            if period.kind in room.since:
+                room.note(period)
+            if period.kind == "ready":
+                self._wait(period)
+            else:
+                self.spent[KINDS.get(period.kind, period.kind)] += period.end - period.start
 
-    def _work(self, step: Step, call: CallTrace | None) -> None:
-        end = int(self.room.ends[step.batch])
-        self.spent["recompute" if step.recomputed else "work"] += end - self.now
-        self.known += step.generated
-        self.now = self.since = end
-        if call is not None:
-            self.since = call.end
-            self.known += self.request.request.calls[call.segment].returns
+    def _wait(self, period: Period) -> None:
+        """Count the batch under way, batches, the gaps before each, and the one at the end."""
+        room, now, held = self.room, period.start, period.device + period.host
+        first, last = (int(k) for k in np.searchsorted(room.starts, (period.start, period.end)))
+        if first and room.ends[first - 1] > now:
+            now = int(room.ends[first - 1])
+            self.spent["batch under way"] += now - period.start
+        kept = first < last and period.before != held  # KV that the first batch drops counts
+        for batches, kv in ((slice(first, first + kept), period.before), (slice(first + kept, last), held)):
+            if batches.start < batches.stop:
+                ticks = room.ends[batches] - room.starts[batches]
+                self._count(ticks, room.blocks[batches], room.left, batches, kv, period)
+        befores, afters = np.array([now, *room.ends[first:last]]), np.array([*room.starts[first:last], period.end])
+        gaps = slice(first, last + 1)
+        self._count(afters - befores, room.between[gaps], room.unused, gaps, held, period)
 
-    def _until(self, j: int) -> None:
-        """Count the time up to the start of batch j: the call, the batch under way, and the rest."""
-        room, start = self.room, int(self.room.starts[j])
-        if self.since > self.now:
-            self.spent["calls"] += min(start, self.since) - self.now
-            self.now = min(start, self.since)
-        if self.now == start:
-            return
-        k = int(np.searchsorted(room.starts, self.now))
-        if k and room.ends[k - 1] > self.now:
-            end = int(room.ends[k - 1])
-            self.spent["batch under way"] += end - self.now
-            self.now = end
-        self._wait(k, j, 0)
-        if self.now < start:
-            self._idle(j, np.array([self.now]), np.array([start]))
-            self.now = start
-
-    def _wait(self, first: int, last: int, dropped: int) -> None:
-        """Count waiting in batches from `first` up to `last`, and in the gaps before each."""
-        if first == last:
-            return
-        room, batches = self.room, slice(first, last)
-        need, use, phase = self._need()
-        lacks = np.any([left[batches] < getattr(use, column) for column, left in room.left.items()], axis=0)
-        if not room.machine.hybrid:
-            lacks |= room.other[phase][batches]
-        none = need > room.blocks[batches] + room.machine.blocks(self.device - dropped)
-        self._count(room.ends[batches] - room.starts[batches], none, lacks)
-        befores = np.concatenate(([self.now], room.ends[first : last - 1]))
-        self._idle(first, befores, room.starts[batches])
-        self.now = int(room.ends[last - 1])
-
-    def _idle(self, first: int, starts: Ints, ends: Ints) -> None:
-        need, use, _ = self._need()
-        machine = self.room.machine
-        none = need > self.room.between[first : first + len(starts)] + machine.blocks(self.device)
-        lacks = any((most := limit.of(machine)) is not None and getattr(use, limit.column) > most for limit in BUDGETS)
-        self._count(ends - starts, none, np.full(len(starts), lacks))
-        self.ready += [(int(a), int(b)) for a, b in zip(starts, ends, strict=True) if a < b]
-
-    def _count(self, ticks: Ints, none: NDArray[np.bool_], lacks: NDArray[np.bool_]) -> None:
+    def _count(self, ticks: Ints, blocks: Ints, left: dict[str, Ints], which: slice, held: int, period: Period) -> None:
+        """Count ticks with so many blocks free, and so much left of each budget; `held` is the KV that counts."""
+        room, missing = self.room, period.known - held
+        decodes = held > 0 and missing == 1
+        tokens = 1 if room.machine.chunked else missing
+        use = use_of(tokens, decodes, not decodes)
+        lacks = np.any([budget[which] < getattr(use, column) for column, budget in left.items()], axis=0)
+        if not room.machine.hybrid and left is room.left:  # beside a batch
+            lacks |= room.other["decode" if decodes else "prefill"][which]
+        none = room.machine.blocks(held + tokens) > blocks + room.machine.blocks(period.device)
         memory, budgets = int(ticks[none].sum()), int(ticks[lacks & ~none].sum())
         self.spent["memory"] += memory
         self.spent["budgets"] += budgets
         self.spent["nothing"] += int(ticks.sum()) - memory - budgets
-
-    def _need(self) -> tuple[int, Use, str]:
-        """Return the blocks with which it could work, its use of budgets, and the phase."""
-        held = self.device + self.host
-        left = self.known - held
-        phase = "decode" if held and left == 1 else "prefill"
-        tokens = 1 if self.room.machine.chunked else left
-        use = use_of(tokens, phase == "decode", phase == "prefill")
-        return self.room.machine.blocks(held + tokens), use, phase

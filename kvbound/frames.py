@@ -6,12 +6,11 @@ import csv
 import re
 from collections.abc import Callable, Iterable, Mapping
 from fractions import Fraction
-from importlib import import_module
 from io import StringIO
 from typing import Any
 
 from kvbound.comparison import Comparison
-from kvcore.errors import BadInput, MissingTool
+from kvcore.errors import BadInput, needed
 from kvcore.files import write_text
 from kvcore.metrics import Value, flow_time, ttft
 from kvcore.result import LogEntry, Result, Rung
@@ -51,10 +50,7 @@ def to_dataframe(thing: Trace | Result | Comparison | Sweep | Rows, view: str | 
     if chosen not in views:
         raise BadInput(f"a {type(thing).__name__} has no table {chosen!r}; it has {', '.join(views)}")
     rows = [{key: cell for key, cell in row.items() if key not in NESTED} for row in views[chosen](thing)]
-    try:
-        pandas = import_module("pandas")
-    except ImportError:
-        raise MissingTool("tables need pandas, which is not installed: pip install 'kvbound[pandas]'") from None
+    pandas = needed("pandas", "tables need pandas", "'kvbound[pandas]'")
     frame = pandas.json_normalize(rows)
     for name in frame:
         cells = [row.get(name) for row in rows]
@@ -71,10 +67,9 @@ def write_rows(file: str, rows: Rows) -> None:
     """Write rows of `simulate` or `compare` as CSV or, by the name, as parquet (MissingTool: pandas or pyarrow)."""
     flat = [_row(row) for row in rows]
     if file.endswith(".parquet"):
-        try:
-            to_dataframe(flat).to_parquet(file)
-        except ImportError:
-            raise MissingTool("parquet needs pyarrow, which is not installed: pip install pyarrow") from None
+        frame = to_dataframe(flat)
+        needed("pyarrow", "parquet needs pyarrow", "pyarrow")
+        frame.to_parquet(file)
         return
     lines = csv.DictWriter(text := StringIO(), list(dict.fromkeys(key for row in flat for key in row)))
     lines.writeheader()

@@ -160,24 +160,19 @@ def explained_cells(rows: Sequence[Explained], units: Units) -> list[Cells]:
     spent = [kind for kind in SPENT if any(row.found.spent[kind] for row in rows)]
     calls = any(row.found.spent["calls"] for row in rows) and any(row.ratio is not None for row in rows)
     until = [f"until the last completion, {units.time}", "all", *parts, "batches, bound by"]
-    requests = [
-        f"of all requests, {units.time}",
-        "all",
-        *(WAITS.get(kind, kind) for kind in spent),
-        *(["over the bound, without calls"] if calls else []),
-    ]
-    return [
-        Cells(until, [
-            [row.label, units.text(sum(row.found.parts.values())), *(units.text(row.found.parts[p]) for p in parts),
-             ", ".join(f"{count:,} {part}" for part, count in row.found.batches.items() if count)]
-            for row in rows
-        ], range(1, len(until))),
-        Cells(requests, [
-            [row.label, units.text(sum(row.found.spent.values())), *(units.text(row.found.spent[k]) for k in spent),
-             *([None if row.ratio is None else f"{float(row.ratio):.4g}"] if calls else [])]
-            for row in rows
-        ], range(1, len(requests))),
-    ]  # fmt: skip
+    requests = [f"of all requests, {units.time}", "all", *(WAITS.get(kind, kind) for kind in spent)]
+    requests += ["over the bound, without calls"] * calls
+    times, waits = [], []
+    for row in rows:
+        bound = ", ".join(f"{count:,} {part}" for part, count in row.found.batches.items() if count)
+        times.append([row.label, *_whole(row.found.parts, parts, units), bound])
+        ratio = None if row.ratio is None else f"{float(row.ratio):.4g}"
+        waits.append([row.label, *_whole(row.found.spent, spent, units), *[ratio] * calls])
+    return [Cells(until, times, range(1, len(until))), Cells(requests, waits, range(1, len(requests)))]
+
+
+def _whole(parts: Mapping[str, Value], names: Sequence[str], units: Units) -> list[str]:
+    return [units.text(sum(parts.values())), *(units.text(parts[name]) for name in names)]
 
 
 def differences(rows: Sequence[Explained], units: Units) -> list[str]:

@@ -3,7 +3,8 @@
 from itertools import groupby
 from typing import Literal, NamedTuple
 
-from kvcore.trace import BatchTrace, CallTrace, RequestTrace, Step, Trace
+from kvcore.account import Period, account
+from kvcore.trace import Trace
 
 Kind = Literal[
     "prefill", "decode", "recompute", "transfer", "paused", "swapped-out", "waiting", "call-preserved",
@@ -29,56 +30,28 @@ def timeline(trace: Trace) -> dict[str, list[Interval]]:
     Those of one request tile [arrival, completion]; neighbours differ in kind. KV is counted after the moves of a
     batch, from its start on; a call that returns within a batch ends its interval there.
     """
-    return {request.request.id: _intervals(request, trace.batches) for request in trace.requests}
+    return {
+        id: [Interval(periods[0].start, periods[-1].end, kind) for kind, periods in row]
+        for id, row in activities(trace).items()
+    }
 
 
-def _intervals(trace: RequestTrace, batches: list[BatchTrace]) -> list[Interval]:
-    calls = {call.batch: call for call in trace.calls}
-    row = _Row(trace.request.arrival)
-    for j, group in groupby(trace.levels(), key=lambda level: level.event.batch):
-        row.wait(batches[j].start)
-        events, devices, hosts = zip(*group, strict=True)
-        if isinstance(events[-1], Step):
-            row.work(events[-1], batches[j].end, calls.get(j))
-        elif row.ready and any(move.kind != "drop" for move in events):
-            row.extend(batches[j].end, "transfer")
-        row.device, row.host = devices[-1], hosts[-1]
-    return row.intervals
+def activities(trace: Trace) -> dict[str, list[tuple[Kind, list[Period]]]]:
+    """Return the same with the periods of each interval."""
+    return {
+        request.request.id: [(kind, list(same)) for kind, same in groupby(periods, _kind)]
+        for request, periods in account(trace)
+    }
 
 
-class _Row:
-    def __init__(self, arrival: int) -> None:
-        self.now = arrival
-        self.intervals: list[Interval] = []
-        self.device = 0
-        self.host = 0
-        self.call: CallTrace | None = None  # the one started by the latest work
-
-    @property
-    def ready(self) -> bool:
-        return self.call is None or self.call.end <= self.now
-
-    def extend(self, end: int, kind: Kind) -> None:
-        if end <= self.now:
-            return
-        if self.intervals and self.intervals[-1].kind == kind:
-            self.intervals[-1] = self.intervals[-1]._replace(end=end)
-        else:
-            self.intervals.append(Interval(self.now, end, kind))
-        self.now = end
-
-    def wait(self, until: int) -> None:
-        if self.call is not None:
-            self.extend(min(until, self.call.end), self.kind_in(self.call))
-        self.extend(until, "paused" if self.device else "swapped-out" if self.host else "waiting")
-
-    def kind_in(self, call: CallTrace) -> Kind:
-        if self.device == call.held:
-            return "call-preserved"
-        if self.device + self.host == 0:
-            return "call-discarded"
-        return "call-swapped" if self.host == call.held else "call-mixed"
-
-    def work(self, step: Step, end: int, call: CallTrace | None) -> None:
-        self.extend(end, "recompute" if step.recomputed else step.phase)
-        self.call = call
+def _kind(period: Period) -> Kind:
+    device, host, call = period.device, period.host, period.call
+    if period.work is not None:
+        return period.work.phase if period.kind == "work" else "recompute"
+    if call is None:
+        return "transfer" if period.kind == "transfer" else "paused" if device else "swapped-out" if host else "waiting"
+    if device == call.held:
+        return "call-preserved"
+    if device + host == 0:
+        return "call-discarded"
+    return "call-swapped" if host == call.held else "call-mixed"

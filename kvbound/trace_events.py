@@ -5,13 +5,15 @@ drops (instants). Two counters follow the memory.
 """
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from fractions import Fraction
+from itertools import groupby
 from typing import Any
 
 import kvcore
+from kvcore.account import Period, account
 from kvcore.files import write_text
-from kvcore.trace import BatchTrace, RequestTrace, Step, Trace
+from kvcore.trace import BatchTrace, RequestTrace, Trace
 
 STEPS = 50_000  # up to this many batch steps of all requests, each is an event; beyond, decodes without a break are one
 BATCHES, TRANSFERS, FIRST = 1, 2, 3  # the threads of a process; those of the requests start at FIRST
@@ -44,9 +46,9 @@ def _events(trace: Trace, each: bool) -> Iterator[Event]:
     yield from _batches(trace, each)
     if any(request.moves for request in trace.requests):
         yield _name("thread_name", 0, TRANSFERS, "transfers")
-    for tid, request in enumerate(trace.requests, FIRST):
+    for tid, (request, periods) in enumerate(account(trace), FIRST):
         yield _name("thread_name", 0, tid, request.request.id)
-        yield from _work(trace, request, tid, each)
+        yield from _work(trace, periods, tid, each)
         yield from _calls(request, tid)
         yield from _moves(trace, request, tid)
     yield from _counter("device memory", trace.memory_curve())
@@ -68,23 +70,17 @@ def _batches(trace: Trace, each: bool) -> Iterator[Event]:
             number += together
 
 
-def _work(trace: Trace, request: RequestTrace, tid: int, each: bool) -> Iterator[Event]:
-    batches, joined = trace.batches, list[list[Step]]()
-    for step in request.steps:
-        before = joined[-1][-1] if joined else step
-        on = before.phase == step.phase == "decode" and batches[before.batch].end == batches[step.batch].start
-        if on and not each:
-            joined[-1].append(step)
-        else:
-            joined.append([step])
-    for steps in joined:
-        first, last = steps[0], steps[-1]
-        args = {"batch": first.batch, "tokens": sum(step.tokens for step in steps), "resident": first.resident,
-                "recomputed": sum(step.recomputed for step in steps)}  # fmt: skip
-        if first != last:
-            args["last_batch"] = last.batch
-        name = "recompute" if first.recomputed else first.phase
-        yield _complete(tid, name, "work", batches[first.batch].start, batches[last.batch].end, args)
+def _work(trace: Trace, periods: Iterable[Period], tid: int, each: bool) -> Iterator[Event]:
+    for decodes, some in groupby(periods, lambda period: period.work is not None and period.work.phase == "decode"):
+        steps = [step for period in some if period.work for step in period.work.steps()]
+        for together in [steps] if decodes and not each else [[step] for step in steps]:
+            first, last = together[0], together[-1]
+            args = {"batch": first.batch, "tokens": sum(step.tokens for step in together), "resident": first.resident,
+                    "recomputed": sum(step.recomputed for step in together)}  # fmt: skip
+            if first != last:
+                args["last_batch"] = last.batch
+            start, end = trace.batches[first.batch].start, trace.batches[last.batch].end
+            yield _complete(tid, "recompute" if first.recomputed else first.phase, "work", start, end, args)
 
 
 def _calls(request: RequestTrace, tid: int) -> Iterator[Event]:

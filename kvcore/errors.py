@@ -6,6 +6,8 @@ import os
 import traceback
 from collections.abc import Iterable
 from difflib import get_close_matches
+from importlib import import_module
+from typing import Any
 
 
 class BadInput(ValueError):
@@ -14,6 +16,14 @@ class BadInput(ValueError):
 
 class MissingTool(RuntimeError):
     """A missing solver or extra; the line says how to install it (exit code 4)."""
+
+
+def needed(module: str, what: str, install: str) -> Any:
+    """Return a module of an extra; MissingTool: it is not installed."""
+    try:
+        return import_module(module)
+    except ImportError:
+        raise MissingTool(f"{what}, which is not installed: pip install {install}") from None
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:

@@ -1,7 +1,5 @@
 """The folder of all records: read, checked, and improved."""
 
-from __future__ import annotations
-
 import csv
 import gzip
 import re
@@ -211,7 +209,7 @@ class Library:
                 assert held is not None  # for mypy: there is a gap
                 why = f"{objective} of {record.name}: a schedule has {best.value}, and a certificate {best.bound}"
                 raise contradiction(why, instance=instance, offer=offer, held=held)
-            record = record.with_best(objective, best)
+            record = record.replace(objectives=record.objectives | {objective: best})
             self._write(self._new(record, kind, objective), offer.to_json())
             self._keep(record)
             self._settle(record, kind, objective)

@@ -76,10 +76,6 @@ class Record(Noun):
     calls: Annotated[int, Field(ge=0)]
     objectives: Annotated[dict[Word, Best], Field(min_length=1)]
 
-    def with_best(self, objective: str, best: Best) -> Record:
-        """Return it with a better value or bound for an objective."""
-        return self.replace(objectives=self.objectives | {objective: best})
-
     def rows(self) -> list[dict[str, Any]]:
         """Return a JSON-ready row for each objective."""
         return [

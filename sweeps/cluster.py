@@ -5,10 +5,9 @@ import threading
 from collections.abc import Generator, Sequence
 from concurrent.futures import CancelledError
 from contextlib import suppress
-from importlib import import_module
 from typing import Any
 
-from kvcore.errors import BadInput, MissingTool
+from kvcore.errors import BadInput, needed
 from solvers.source import code_version
 from sweeps.cell import Cell, CellRow
 from sweeps.worker import CellWorker
@@ -19,10 +18,7 @@ _PER_THREAD = threading.local()
 
 def dask() -> Any:
     """Return the module `distributed`. MissingTool says how to install it."""
-    try:
-        return import_module("distributed")
-    except ImportError:
-        raise MissingTool("--cluster needs Dask, which is not installed: pip install 'kvbound[cluster]'") from None
+    return needed("distributed", "--cluster needs Dask", "'kvbound[cluster]'")
 
 
 def run_on_cluster(cells: Sequence[Cell], address: str) -> Generator[tuple[Cell, CellRow]]:

@@ -7,7 +7,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from kvcore.errors import BadInput, MissingTool
+from kvcore.errors import BadInput, needed
 from kvcore.files import write_bytes, write_text
 from sweeps.cell import CellRow
 from sweeps.store import FLAT
@@ -57,7 +57,4 @@ def _write_parquet(rows: Sequence[CellRow], target: str) -> None:
 
 
 def _arrow() -> Any:
-    try:
-        return import_module("pyarrow")
-    except ImportError:
-        raise MissingTool("Parquet needs pyarrow, which is not installed: pip install 'kvbound[sweep]'") from None
+    return needed("pyarrow", "Parquet needs pyarrow", "'kvbound[sweep]'")

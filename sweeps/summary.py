@@ -65,12 +65,9 @@ def best_bounds(rows: Iterable[CellRow]) -> dict[tuple[str | None, str], CellRow
     """Return the row of the largest proved bound, certified before claimed, by instance and objective."""
     best: dict[tuple[str | None, str], CellRow] = {}
     for row in filter(proved, rows):
-        best[_place(row)] = max(best.get(_place(row), row), row, key=_worth)
+        both = best.get(_place(row), row), row
+        best[_place(row)] = max(both, key=lambda one: (Fraction(one["bound"]), Fraction(one["certified_bound"] or 0)))
     return best
-
-
-def _worth(row: CellRow) -> tuple[Fraction, Fraction]:
-    return Fraction(row["bound"]), Fraction(row["certified_bound"] or 0)
 
 
 def run_name(row: CellRow) -> str:

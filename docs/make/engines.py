@@ -1,7 +1,5 @@
 """The page of engines beside certified bounds, and the small table of it that the README has."""
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 from collections.abc import Iterator, Sequence

@@ -48,13 +48,10 @@ def as_claimed(case: Case) -> Fails | None:
         again, moved = recomputed(case, instance), swapped(case, instance)
         context = instance.requests[0].prompt
         if (context <= 2048 and again.value >= moved.value) or (context >= 8192 and again.value < moved.value):
-            return Fails(f"{instance.name}: {_differ(context, again, moved)}", (again, moved))
+            first, second = (int(held.value) / 10**6 for held in (again, moved))
+            times = f"{first:.2f} ms with a recomputation, {second:.2f} ms with a swap"
+            return Fails(f"{instance.name}: at {context} tokens {times}", (again, moved))
     return None
-
-
-def _differ(context: int, again: Held, moved: Held) -> str:
-    first, second = (int(held.value) / 10**6 for held in (again, moved))
-    return f"at {context} tokens {first:.2f} ms with a recomputation, {second:.2f} ms with a swap"
 
 
 def elsewhere(case: Case) -> Fails | None:

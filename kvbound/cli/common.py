@@ -12,8 +12,10 @@ from rich.console import Console, ConsoleOptions, RenderResult
 from rich.table import Table
 from rich.text import Text
 
+from kvbound import tables
 from kvbound.cli import only_writes
-from kvbound.tables import Labelled, percent, standing, times_cells, value_columns, work_cells
+from kvbound.explanation import Explained
+from kvbound.tables import Labelled, percent, standing, value_columns
 from kvbound.units import Units
 from kvcore.errors import BadInput
 from kvcore.files import printable, read_schedule, write_text
@@ -136,13 +138,6 @@ def emit(target: str | None, payload: Any, show: Callable[[Console], None], *out
             show(people_console())
 
 
-def write_table(file: str, rows: Sequence[dict[str, Any]]) -> None:
-    """Write rows of `simulate` or `compare` as CSV, or as parquet by the name; MissingTool: that needs pyarrow."""
-    from kvbound.frames import write_rows
-
-    write_rows(file, rows)
-
-
 class AlignedTable:
     """A table for people, such as of `kvbound.tables.Cells`; `right` are the columns of numbers.
 
@@ -193,11 +188,20 @@ table = AlignedTable
 
 def show_measures(rows: Labelled, units: Units, console: Console, *, wide: bool) -> None:
     """Print the times, then throughput, waste and moves, by label."""
-    for cells in (times_cells(rows, units, wide=wide), work_cells(rows, units, wide=wide)):
+    for cells in (tables.times_cells(rows, units, wide=wide), tables.work_cells(rows, units, wide=wide)):
         console.print()
         console.print(table(*cells))
     if not wide:
         console.print("--wide shows more columns")
+
+
+def show_explained(rows: Sequence[Explained], told: Sequence[Explained], units: Units, console: Console) -> None:
+    """Print the parts of schedules' time, then how those `told` differ from the reference, and why."""
+    for cells in tables.explained_cells(rows, units):
+        console.print()
+        console.print(table(*cells))
+    for line in [*tables.differences(told, units), *tables.causes(told, units)]:
+        console.print(line, soft_wrap=True)
 
 
 def result_table(row: dict[str, Any], units: Units) -> AlignedTable:

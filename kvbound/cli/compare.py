@@ -8,16 +8,17 @@ import typer
 from rich.console import Console
 
 from kvbound.cli import EXIT_INTERRUPTED, common, only_writes
-from kvbound.cli.common import OUT, POLICY, emit, option, read_schedules, show_measures, table
+from kvbound.cli.common import OUT, POLICY, emit, option, read_schedules, show_explained, show_measures, table
 from kvbound.cli.progress import LiveLine, SolveProgress, drawing, load_instance
 from kvbound.cli.simulate import FEW
 from kvbound.cli.verify import show_invalid
 from kvbound.comparison import UNMEASURED, Comparison
 from kvbound.comparison import compare as compare_policies
 from kvbound.explanation import Explained
+from kvbound.frames import write_rows
 from kvbound.plots.frame import check_drawable
 from kvbound.simulation import policy_names
-from kvbound.tables import OVER, by_clock, causes, differences, explained_cells
+from kvbound.tables import OVER, by_clock
 from kvbound.trace_events import write_trace_events
 from kvbound.units import units_of
 from kvcore.files import check_writable, write_text
@@ -80,7 +81,7 @@ def compare(
     emit(
         json, {"rows": rows}, lambda console: show(comparison, console, explained, wide=wide),
         (trace, lambda file: write_trace_events(file, comparison.schedules())),
-        (csv, lambda file: common.write_table(file, comparison.rows())),
+        (csv, lambda file: write_rows(file, comparison.rows())),
         (plot, drawing(comparison.figure)), (ladder, drawing(comparison.draw_ladder)),
         (html, drawing(lambda file: write_text(file, comparison.report().html()))),
     )  # fmt: skip
@@ -105,10 +106,5 @@ def show(comparison: Comparison, console: Console, explained: Sequence[Explained
     console.print(OVER if comparison.optima else UNMEASURED, soft_wrap=True)
     for line in comparison.verdicts(_took):
         console.print(line, soft_wrap=True)
-    if not explained:
-        return
-    for cells in explained_cells(explained, units):
-        console.print()
-        console.print(table(*cells))
-    for line in [*differences(explained, units), *causes(explained, units)]:
-        console.print(line, soft_wrap=True)
+    if explained:
+        show_explained(explained, explained, units, console)

@@ -133,8 +133,7 @@ SETTING = {f"setting_{name}": each for name, each in SETTING_OPTIONS.items()}
 
 
 def _asked(values: dict[str, Any]) -> Asked:
-    setting = setting_of({name.removeprefix("setting_"): values.pop(name) for name in SETTING})
-    return Asked(setting, values)
+    return Asked(setting_of({name.removeprefix("setting_"): values.pop(name) for name in SETTING}), values)
 
 
 def _imports(name: str) -> Callable[[Callable[..., tuple[Imported, Machine | MachineFor]]], None]:
@@ -238,7 +237,8 @@ app.command("run")(run)
 
 def _write(trace: Imported, machine: Machine | MachineFor, asked: Asked) -> None:
     given, setting = asked.given, asked.setting
-    out, json, size = given["out"], given["json"], given["block"] or given["slot"]
+    out, json, block, slot = (given[name] for name in ("out", "json", "block", "slot"))
+    size = block or slot  # of both, if only one is given
     lost = list[str]()
     whole = size is not None or json is not None or trace.hashes is not None
     if not whole and isinstance(machine, Machine):  # nothing needs all requests at once
@@ -251,7 +251,7 @@ def _write(trace: Imported, machine: Machine | MachineFor, asked: Asked) -> None
     else:
         with LiveLine(f"reading {trace.source}"):
             fine = trace.instance(machine, setting.tick, setting.cost)
-        coarse = fine if size is None else _coarsen(fine, given)
+        coarse = fine if size is None else coarsen(fine, block_tokens=size, slot_ticks=slot or size)
         instance = with_handling(coarse, given["handling"])  # the choice of least waste sees the coarse machine
         write_text(out, instance.to_json())
         if out != "-":
@@ -263,12 +263,6 @@ def _write(trace: Imported, machine: Machine | MachineFor, asked: Asked) -> None
         lost += ["no --cost and no --memory: each batch lasts 25 ms, on a machine of ours (docs/costmodels.md)"]
     for line in lost:
         print(f"kvbound: {line}", file=sys.stderr)
-
-
-def _coarsen(instance: Instance, given: Mapping[str, Any]) -> Instance:
-    """Coarsen; block and slot are of one size if only one is given."""
-    block, slot = given["block"], given["slot"]
-    return coarsen(instance, block_tokens=block or slot, slot_ticks=slot or block)
 
 
 def _distorted(fine: Instance, coarse: Instance) -> Iterator[str]:

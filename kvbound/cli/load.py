@@ -1,7 +1,5 @@
 """`kvbound load`."""
 
-from __future__ import annotations
-
 from fractions import Fraction
 from functools import partial
 from typing import Annotated, Any

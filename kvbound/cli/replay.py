@@ -21,6 +21,7 @@ from kvbound.cli.progress import LiveLine, drawing, load_instance
 from kvbound.plots import plot_replay
 from kvbound.simulation import match_handling
 from kvbound.tables import percent, title
+from kvcore.cost_file import CostFile
 from kvcore.errors import BadInput
 from kvcore.files import check_writable, read_schedule
 from kvcore.instance import Instance
@@ -64,7 +65,8 @@ def replay(
     check_writable(plot, json)
     if check_objective(objective) not in TIMES:
         raise BadInput(f"replay measures times, not {objective}; choose one of {', '.join(TIMES)}")
-    shape = shape_of(model, cost, device)
+    file = None if cost is None or not cost.endswith(".json") else read_cost(cost)
+    shape = shape_of(model, file, cost, device)
     opened, kernels = get_backend(device, backend)
     from gpu_validation.measure import facts, watched
 
@@ -74,7 +76,7 @@ def replay(
         chosen = get_cost(cost)
         loaded = with_cost(given, chosen.make(), chosen.tick)
     where = facts(opened.device)
-    if not calibrate and (fitted := fitted_on(cost)) != where["device"]:
+    if not calibrate and (fitted := fitted_on(cost, file)) != where["device"]:
         typer.echo(f"note: the predicted times are of {fitted}, and this is {where['device']}: calibrate it", err=True)
     traces: dict[str, Trace] = {}
     for name in schedules:
@@ -87,7 +89,7 @@ def replay(
         traces[label] = trace
 
     if not calibrate:
-        for note in notes(cost, traces):
+        for note in notes(cost, file, traces):
             typer.echo(f"note: {note}", err=True)
     from gpu_validation.engine import Engine
     from gpu_validation.replay import execute, report
@@ -109,27 +111,26 @@ def replay(
     return EXIT_INTERRUPTED if len(replays[0].rounds) < rounds[0] else 0
 
 
-def shape_of(model: str | None, cost: str | None, device: str) -> Model:
+def shape_of(model: str | None, file: CostFile | None, cost: str | None, device: str) -> Model:
     """Return the named model, or that of the cost file, or the usual one of the device.
 
     BadInput where the cost file is of another model than the one named.
     """
-    measured = read_cost(cost).model if cost is not None and cost.endswith(".json") else None
+    measured = None if file is None else file.model
     if model is not None and measured not in (None, model):
         raise BadInput(f"{cost} was measured with {measured}, not with {model}; leave --model out, or calibrate it")
     return get_model(model or measured or ("small" if device == "cpu" else "llama-3.2-1b"))
 
 
-def fitted_on(cost: str | None) -> str:
+def fitted_on(cost: str | None, file: CostFile | None) -> str:
     """Return the device of a fitted cost, or what else the cost is."""
-    if cost is None or not cost.endswith(".json"):
+    if file is None:
         return f"the cost {cost}" if cost else "the instance's own cost"
-    return str((read_cost(cost).device or {}).get("device", f"{cost}, which names no device"))
+    return str((file.device or {}).get("device", f"{cost}, which names no device"))
 
 
-def notes(cost: str | None, traces: Mapping[str, Trace]) -> Iterator[str]:
+def notes(cost: str | None, file: CostFile | None, traces: Mapping[str, Trace]) -> Iterator[str]:
     """Say where batches differ from those of a fitted cost: larger ones, or in other blocks."""
-    file = read_cost(cost) if cost is not None and cost.endswith(".json") else None
     if file is None or not file.observations:
         return
     from gpu_validation.replay import beyond

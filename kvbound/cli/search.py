@@ -6,19 +6,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from rich.console import Console
 
-from kvbound.cli import EXIT_INTERRUPTED, EXIT_UNDECIDED, only_writes
-from kvbound.cli.common import (
-    OUT,
-    POLICY,
-    JsonOption,
-    ObjectiveOption,
-    TimeLimitOption,
-    WorkOption,
-    as_file,
-    emit,
-    option,
-    table,
-)
+from kvbound.cli import EXIT_INTERRUPTED, EXIT_UNDECIDED, common, only_writes
+from kvbound.cli.common import OUT, POLICY, as_file, emit, option, table
 from kvbound.cli.progress import LiveLine
 from kvbound.instance_text import SWITCHES, request_cells
 from kvcore.errors import BadInput, unknown
@@ -31,7 +20,7 @@ if TYPE_CHECKING:
 
 def search(
     policy: Annotated[str, option("NAME", "`kvbound policies` lists them; or FILE.py", *POLICY)],
-    objective: ObjectiveOption = "total-flow-time",
+    objective: common.ObjectiveOption = "total-flow-time",
     maximize: Annotated[str, option("ratio", "the policy's value over the optimum")] = "ratio",
     n: Annotated[int, option("N", "requests at most", "--n", min=1, max=8)] = 3,
     memory: Annotated[int, option("TOKENS", "of KV, at most", min=1, max=LIMIT)] = 8,
@@ -49,11 +38,11 @@ def search(
     batch_tokens: Annotated[int | None, option("TOKENS", "in a batch, at most", min=1, max=LIMIT)] = None,
     batch_requests: Annotated[int | None, option("N", "in a batch, at most", min=1, max=LIMIT)] = None,
     steps: Annotated[int, option("N", "instances tried where not all are", min=1)] = 2000,
-    time_limit: TimeLimitOption = None,
-    work: WorkOption = None,
+    time_limit: common.TimeLimitOption = None,
+    work: common.WorkOption = None,
     seed: Annotated[int, option("N", "of the annealing", min=0)] = 0,
     out: Annotated[str | None, option("I.json", "write the worst instance there", *OUT)] = None,
-    json: JsonOption = None,
+    json: common.JsonOption = None,
 ) -> int:
     """Look for the instance on which a policy is farthest from optimal."""
     from hypotheses.search import SearchSpace, search
@@ -69,7 +58,10 @@ def search(
     with LiveLine(f"searching against {policy}") as line:
         seen = search(
             family, policy, objective, seconds=time_limit, work=work, steps=steps, seed=seed,
-            progress=lambda seen, _: line.show(_progress(policy, seen)),
+            progress=lambda seen, _: line.show(
+                f"searching against {policy}: {'none yet' if seen.claim is None else in_words(seen.claim)}, "
+                f"{seen.looked} instances (Ctrl-C keeps the worst)"
+            ),
         )  # fmt: skip
     only_writes()
     return _report(family.to_json(), seen, out, json)
@@ -81,11 +73,6 @@ def switches_of(text: str) -> dict[str, bool]:
     if others := names - set(SWITCHES):
         raise unknown("switch", min(others), SWITCHES, "none")
     return {name: name in names for name in SWITCHES}
-
-
-def _progress(policy: str, seen: SearchRecord) -> str:
-    best = "none yet" if seen.claim is None else in_words(seen.claim)
-    return f"searching against {policy}: {best}, {seen.looked} instances (Ctrl-C keeps the worst)"
 
 
 def in_words(claim: Claim) -> str:

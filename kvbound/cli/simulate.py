@@ -9,10 +9,11 @@ from rich.console import Console
 from kvbound.cli import EXIT_INTERRUPTED, common, only_writes
 from kvbound.cli.common import POLICY, as_file, emit, option, show_measures, table
 from kvbound.cli.progress import LiveLine, load_instance
+from kvbound.frames import write_rows
 from kvbound.simulation import Simulation, policy_names, simulate_policies
 from kvbound.tables import handling_text, value_columns, why_not, without_calls, without_calls_column
 from kvbound.trace_events import write_trace_events
-from kvbound.units import Units, units_of
+from kvbound.units import units_of
 from kvcore.errors import BadInput
 from kvcore.files import check_writable
 from kvcore.instance import Instance
@@ -53,7 +54,7 @@ def simulate(
     emit(
         json, {"rows": [run.row for run in runs]}, lambda console: show_runs(console, runs, loaded, wide=wide),
         (schedule, as_file(runs[0].schedule if runs else None)), (trace, partial(write_trace_events, schedules=traced)),
-        (csv, lambda file: common.write_table(file, [run.row for run in runs])),
+        (csv, lambda file: write_rows(file, [run.row for run in runs])),
     )  # fmt: skip
     return EXIT_INTERRUPTED if interrupted else 0
 
@@ -71,7 +72,7 @@ def show_runs(console: Console, runs: Sequence[Simulation], instance: Instance, 
         (
             row["policy"], *(units.value(row[name], objective) for name in ("value", "mean")),
             *without_calls(row["value"], instance, objective),
-            *([_completions(row["completion"], units)] if few else ()),
+            *([", ".join(f"{id} {units.text(tick)}" for id, tick in row["completion"].items())] if few else ()),
             *([handling_text(row)] if few and calls else ()),
             *([why_not(row)] if failed else ()),
         )
@@ -81,7 +82,3 @@ def show_runs(console: Console, runs: Sequence[Simulation], instance: Instance, 
     measured = [(run.row["policy"], run.row["measures"]) for run in runs if "measures" in run.row]
     if not few and measured:
         show_measures(measured, units, console, wide=wide)
-
-
-def _completions(completion: dict[str, int], units: Units) -> str:
-    return ", ".join(f"{id} {units.text(tick)}" for id, tick in completion.items())

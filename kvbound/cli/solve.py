@@ -14,11 +14,11 @@ from rich.console import Console
 
 from kvbound import tables
 from kvbound.cli import EXIT_INTERRUPTED, EXIT_UNDECIDED, common, heard, only_writes
-from kvbound.cli.common import Output, as_file, emit, option, result_table, settings_of, table, write_all
+from kvbound.cli.common import Output, as_file, emit, option, result_table, table, write_all
 from kvbound.cli.progress import LiveLine, SolveProgress, drawing, load_instance
 from kvbound.cli.verify import show_invalid
 from kvbound.plots import compare_schedules, plot_log
-from kvbound.tables import because, between, by_clock, causes, differences, in_words
+from kvbound.tables import because, between, by_clock, in_words
 from kvbound.trace_events import write_trace_events
 from kvbound.units import units_of
 from kvcore.files import check_writable
@@ -76,7 +76,7 @@ def solve(
                 loaded, objective, ways=ways.split(","), formulation=formulation, solver=solver, handling=handling,
                 time_limit=time_limit, work=work, certify_limit=certify_limit, gap=gap, target=target, known=known,
                 warm_start=warm_start if known or start is None else start, threads=threads, seed=seed,
-                memory_limit=memory_limit, options=settings_of(option), progress=progress, event=event,
+                memory_limit=memory_limit, options=common.settings_of(option), progress=progress, event=event,
             )  # fmt: skip
     except InvalidSchedule as broken:
         return show_invalid(loaded, broken, json)
@@ -164,14 +164,10 @@ def show_others(others: Comparison, console: Console) -> None:
     explained = others.explained()
     console.print()
     console.print(table(*tables.calls_cells(best, rows, units, others.objective)))
-    for cells in tables.explained_cells(explained, units):
-        console.print()
-        console.print(table(*cells))
     worse = [row for row in rows if row["value"] is not None and Fraction(row["value"]) > Fraction(best["value"])]
     nearest = min(worse, key=lambda row: Fraction(row["value"]), default={"label": None})
     closest = [found for found in explained if found.label == nearest["label"]]
-    for line in [*differences(closest, units), *causes(closest, units)]:
-        console.print(line, soft_wrap=True)
+    common.show_explained(explained, closest, units, console)
 
 
 def exit_code(result: Result, gap: float | None) -> int:

@@ -66,12 +66,9 @@ def _groups(rows: Rows) -> list[_Group]:
     by_instance: dict[str, list[Row]] = {}
     for row in rows:
         by_instance.setdefault(row["instance_sha256"], []).append(row)
-    return [_Group(sorted(group, key=_worth), max(_bounds(group), default=None)) for group in by_instance.values()]
-
-
-def _worth(row: Row) -> tuple[bool, Fraction]:
-    value = _fraction(row["value"])
-    return value is None, value or Fraction(0)
+    for group in by_instance.values():
+        group.sort(key=lambda row: (row["value"] is None, Fraction(row["value"] or 0)))
+    return [_Group(group, max(_bounds(group), default=None)) for group in by_instance.values()]
 
 
 def _bounds(rows: Rows) -> Iterator[Fraction]:

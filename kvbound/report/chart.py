@@ -3,7 +3,6 @@
 An invisible area above a bar has the meaning in its attribute `data-tip`, which `report.js` shows.
 """
 
-from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import NamedTuple
@@ -14,13 +13,13 @@ from kvbound.plots.frame import Frame
 from kvbound.plots.gantt import LOOKS
 from kvbound.plots.style import Axes
 from kvbound.report.markup import inline, node
-from kvbound.timeline import Interval, Kind, timeline
+from kvbound.timeline import Kind, activities
 from kvbound.units import Units
+from kvcore.account import Period
 from kvcore.metrics import makespan
-from kvcore.trace import BatchTrace, RequestTrace, Trace
+from kvcore.trace import BatchTrace, Trace
 
 CELLS = 1_500  # batch steps of all requests up to which each is a bar; beyond, those without a break are one
-WORK = ("prefill", "decode", "recompute")
 
 
 class Bar(NamedTuple):
@@ -41,36 +40,24 @@ class Bar(NamedTuple):
 def bars_of(trace: Trace) -> dict[str, list[Bar]]:
     """Return the bars of every request; those of one request tile [arrival, completion], as in `timeline`."""
     each = sum(span.length for request in trace.requests for span in request.spans) <= CELLS
-    rows = timeline(trace)
     return {
-        request.request.id: list(_bars(request, trace.batches, rows[request.request.id], each))
-        for request in trace.requests
+        id: [bar for kind, periods in row for bar in _bars(kind, periods, trace.batches, each)]
+        for id, row in activities(trace).items()
     }
 
 
-def _bars(
-    request: RequestTrace, batches: Sequence[BatchTrace], intervals: Sequence[Interval], each: bool
-) -> Iterator[Bar]:
-    steps, levels = request.steps, list(request.levels())
-    starts = [batches[step.batch].start for step in steps]
-    ticks = [batches[level.event.batch].start for level in levels]
-    calls = [call.start for call in request.calls]
-    for start, end, kind in intervals:
-        k = bisect_right(ticks, start)
-        device, host = levels[k - 1][1:] if k else (0, 0)
-        if kind not in WORK:
-            call = bisect_right(calls, start) if kind.startswith("call") else None
-            yield Bar(start, end, kind, device, host, device, call=call)
-            continue
-        worked = steps[bisect_left(starts, start) : bisect_left(starts, end)]
-        for some in ([step] for step in worked) if each else (worked,):
-            first, last = some[0], some[-1]
-            began = batches[first.batch].start
-            yield Bar(
-                began, batches[last.batch].end, kind, first.resident + first.tokens,
-                levels[bisect_right(ticks, began) - 1][2], last.resident + last.tokens, (first.batch, last.batch),
-                sum(step.tokens for step in some), sum(step.recomputed for step in some),
-            )  # fmt: skip
+def _bars(kind: Kind, periods: Sequence[Period], batches: Sequence[BatchTrace], each: bool) -> Iterator[Bar]:
+    at, steps = periods[0], [step for period in periods if period.work for step in period.work.steps()]
+    if not steps:
+        call = None if at.call is None else at.call.segment + 1
+        yield Bar(at.start, periods[-1].end, kind, at.device, at.host, at.device, call=call)
+    for some in [[step] for step in steps] if each else [steps] * bool(steps):
+        first, last = some[0], some[-1]
+        yield Bar(
+            batches[first.batch].start, batches[last.batch].end, kind, first.resident + first.tokens, at.host,
+            last.resident + last.tokens, (first.batch, last.batch), sum(step.tokens for step in some),
+            sum(step.recomputed for step in some),
+        )  # fmt: skip
 
 
 MOST_BARS = 4_000  # a schedule of more bars is not drawn
@@ -136,7 +123,9 @@ def bar_in_words(bar: Bar, trace: Trace, units: Units) -> Iterator[str]:
     if bar.batches is not None:
         first, last = bar.batches
         recomputed = f", {bar.recomputed:,} of them processed before" if bar.recomputed else ""
-        yield f"{_batches(first, last)}: {_tokens(bar.tokens, units)}{recomputed}"
+        batches = f"batch {first:,}" if first == last else f"batches {first:,} to {last:,}"
+        kv = units.kv.replace("s", "", 1) if bar.tokens == 1 else units.kv
+        yield f"{batches}: {bar.tokens:,} {kv}{recomputed}"
     if bar.call is not None:
         yield f"call {bar.call}"
     grows = f" to {bar.last:,}" if bar.last != bar.device else ""
@@ -151,11 +140,3 @@ def bar_in_words(bar: Bar, trace: Trace, units: Units) -> Iterator[str]:
 def span_in_words(start: int, end: int, units: Units) -> str:
     """Write a time from tick to tick."""
     return f"{units.text(start)} to {units.spelled(end)}"
-
-
-def _batches(first: int, last: int) -> str:
-    return f"batch {first:,}" if first == last else f"batches {first:,} to {last:,}"
-
-
-def _tokens(tokens: int, units: Units) -> str:
-    return f"1 {units.kv.replace('s', '', 1)}" if tokens == 1 else f"{tokens:,} {units.kv}"

@@ -1,7 +1,5 @@
 """The report: one HTML file with schedules, values, bounds and proofs."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
