@@ -39,7 +39,7 @@ from solvers.ways import WAYS
 
 RUNS, RECORD = (Path(__file__).parent / folder / "options.csv" for folder in ("results", "records"))
 SEEDS = range(3)  # of runs at the defaults, whose spread is noise
-SECONDS = {"auto": 2.0, "bound": 2.0, "just-in-time": 7.0, "arc-flow": 2.0, "improve": 2.0}
+SECONDS = {"auto": 2.0, "bound": 2.0, "just-in-time": 7.0, "improve": 2.0}
 """Of a run of a way; 0.4 of any other. `auto` and `bound` share theirs, others get to their last options in it."""
 SLICES = "infercept-slice-k8-seed0-evict1", "infercept-slice-k16-seed0-evict0"
 CASES = {
@@ -54,7 +54,6 @@ CASES = {
     "late-tail": ("late-tail", "slo-toolbench-r8 for p90-flow-time", "slo-mixed-r4 for p90-ttft",
                   "azure-code-7b-0-100 for p90-ttft"),
     "slot-dual": ("slot-dual", "hindsight-n30-M30-seed0", "hindsight-benchmark-seed7", "infercept-sample-k4-evict0"),
-    "arc-flow": ("arc-flow", "mars-like-n8-seed0", "infercept-sample-k6-evict0", "mars-like-n12-seed0"),
     "improve": ("improve", "azure-code-7b-0-100", "hindsight-n30-M30-seed0", "mars-like-n20-seed0 for max-flow-time",
                 "equal-I16-O128 for total-flow-time", "slo-infercept-r8"),
     "steering": ("improve", "azure-code-70b-0-100", "azure-code-7b-0-100", "mix-siso-liso-32 for total-flow-time"),

@@ -11,8 +11,19 @@ CLOCK = 4.0
 """The limit by the clock over that in processor seconds."""
 SECOND = 10**6
 """Units of work that stand for a second."""
-LOOK, SLICE, PROOF, MOVE, PIVOT, TRY = 300, 200_000, 20_000, 5, 20, 0.1
-"""Units of work (docs/solving.md)."""
+
+
+class Units:
+    """Units of work that things take (docs/solving.md)."""
+
+    look = 300
+    slice = 200_000
+    proof = 20_000
+    token = 5
+    move = 5
+    pivot = 20
+    slot_try = 0.1
+    speed_step = 0.002
 
 
 @dataclass
@@ -32,7 +43,7 @@ def now() -> float:
     if limit is None or limit.units is None:
         is_late = limit is not None and time.monotonic() > limit.end
         return time.process_time() + 1e9 * is_late
-    limit.units += LOOK
+    limit.units += Units.look
     return limit.units / SECOND
 
 
@@ -45,7 +56,7 @@ def spend(units: float) -> None:
 
 def spend_pivots(pivots: float) -> None:
     """Count pivots of a linear program."""
-    spend(PIVOT * pivots)
+    spend(Units.pivot * pivots)
 
 
 def is_counted() -> bool:

@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from bounds import walks
 from bounds.bundle import Bundle, Evaluation, Vector, maximise
-from bounds.clock import TRY, now, spend
+from bounds.clock import Units, now, spend
 from bounds.rising_targets import Attempt, rising_targets
 from bounds.task import Proposal, Task
 from bounds.tuning import Options, option
@@ -284,7 +284,7 @@ class StartSolver:
         tries = int(min(most_tries, 200_000 * self.task.seconds_left))
         layers = Layers(self.made, 1000 if beam else None)
         outcome = self.made.run(target, tries, layers.look)
-        spend(50 * TRY * outcome.tries)
+        spend(50 * Units.slot_try * outcome.tries)
         proof = self.prices.replace(target=target, tries=outcome.tries) if outcome.proved and not beam else None
         jobs = None if outcome.cost is None else _jobs(layers.starts(outcome.end))
         found = None if jobs is None else schedule_of(self.instance, self.made.kinds, jobs)

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from itertools import chain, combinations
 
 from bounds.clock import now
-from bounds.task import Proposal, Task
+from bounds.task import Proposal, Task, spend_check
 from kvcore.certificates.budget import Budget
 from kvcore.certificates.shares import RESOURCES, UNIT, Shares
 from kvcore.certificates.steps import lines
@@ -25,6 +25,7 @@ def propose_shares(task: Task) -> Iterator[Proposal]:
             task.begin(count)
         elif began + seconds > task.deadline:
             return
+        spend_check(task.instance)
         value = proof.value(task.instance, task.objective)
         seconds = max(seconds, now() - began)
         if all(value > known for known, _ in tried):

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from bounds import slot_dual
-from bounds.clock import TRY, spend
+from bounds.clock import Units, spend
 from bounds.rising_targets import Attempt, rising_targets
 from bounds.slot_kernels import demand
 from bounds.subgradient import Floats, ascend
@@ -87,23 +87,19 @@ class SlotSolver:
 
     most_tries = MOST_TRIES
 
-    def __init__(
-        self, task: Task, options: SlotOptions | None = None, seed: int = 0, strict: bool = False,
-        local: LocalGraphs | None = None,
-    ) -> None:  # fmt: skip
-        """Raise BadInput where the search does not take the instance; `local` are graphs for other ends."""
+    def __init__(self, task: Task, options: SlotOptions | None = None, strict: bool = False) -> None:
+        """Raise BadInput where the search does not take the instance."""
         self.task, self.instance, self.objective = task, task.instance, task.objective
-        if local is None:
-            check_size(self.instance)
+        check_size(self.instance)
         self.options = options or SlotOptions.given()
         self.first_tries, self.more_tries, self.most_tries = (
             3_000_000,  # tries of the first searches: about a second
             8,  # so many times more tries get the next
             MOST_TRIES,
         )
-        self.draw = np.random.default_rng(seed)
+        self.draw = np.random.default_rng(0)
         try:
-            self.local = local or local_graphs(self.instance, self.objective, strict)
+            self.local = local_graphs(self.instance, self.objective, strict)
         except InvalidCertificate as error:
             raise BadInput(str(error)) from None
         self.unit = scale_of(self.instance.requests, self.objective)
@@ -212,7 +208,7 @@ class SlotSolver:
         most_tries = int(min(most_tries, 10_000_000 * self.task.seconds_left))
         layers = Layers(search, self._beam if beam else self._steer)
         outcome = search.run(MOST_STATES, most_tries, layers.look)
-        spend(TRY * outcome.tries)
+        spend(Units.slot_try * outcome.tries)
         return layers, replace(outcome, proved=outcome.proved and not beam)
 
     def search(self, target: int, most_tries: int, *, beam: bool = False) -> Attempt:
@@ -277,15 +273,11 @@ def check_size(instance: Instance) -> None:
     limits = SlotOptions.given()
     if len(instance.requests) > limits.most_requests:
         raise BadInput(f"slots are searched for at most {limits.most_requests} requests")
-    if (options := options_at_most(instance)) > limits.most_options:
+    waits = sum(request.arrival + request.call_time for request in instance.requests)
+    if (options := most_options(instance) + waits) > limits.most_options:
         raise BadInput(
             f"slots are searched where requests have few options, and these may have {options}; coarsen the instance"
         )
-
-
-def options_at_most(instance: Instance) -> int:
-    """Return about the most options of local graphs, ticks of waiting included."""
-    return most_options(instance) + sum(request.arrival + request.call_time for request in instance.requests)
 
 
 def propose_slots(task: Task) -> Iterator[Proposal | Schedule]:

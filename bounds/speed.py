@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from bounds.clock import now, spend
+from bounds.clock import Units, now, spend
 from bounds.shares import corners
 from bounds.speed_kernels import Fees, RequestWork, Shape, pay
 from bounds.task import Proposal, Task
@@ -18,9 +18,8 @@ from kvcore.certificates.budget import Budget
 from kvcore.certificates.one_machine import WorkPiece, run
 from kvcore.certificates.proof import InvalidCertificate
 from kvcore.certificates.shares import UNIT, PricedSteps
-from kvcore.certificates.speed import ONE, PricedLine, Speed
+from kvcore.certificates.speed import ONE, PricedLine, Speed, groups_of
 from kvcore.certificates.steps import Integers, lines
-from kvcore.instance import alike
 from kvcore.metrics import SUMS, weight
 
 Floats = npt.NDArray[np.float64]
@@ -73,7 +72,7 @@ def _propose(task: Task) -> Iterator[Proposal]:
 
 
 def _held(task: Task, proof: Speed) -> Proposal:
-    """For max-flow-time with the longest flow time that holds exactly, of a few ever shorter ones."""
+    """For max-flow-time, with the longest of a few flow times that holds exactly."""
     # up to six flow times are checked exactly
     for k in range(0 if task.objective in SUMS else 6):
         try:
@@ -106,7 +105,7 @@ class _Search:
         self._inflate()
 
     def ascend(self) -> None:
-        """Those for nothing shared too, if they rise higher in some rounds."""
+        """Those for nothing shared, if higher."""
         best, end = self.best, self.task.deadline
         several = None if best is None else self._several()
         if best is not None and several is not None:
@@ -179,7 +178,7 @@ class _Search:
                 pass
 
     def _try(self, division: Speed, inflated: float, gains: float = 1.0) -> bool:
-        """Whether these prices are enough better, and so taken; after the deadline only the first."""
+        """Whether these prices are enough better, and so taken."""
         if self.best is not None and now() > self.task.deadline:
             return False
         tried = Ascent(division, self.needs, inflated)
@@ -244,7 +243,7 @@ class Ascent:
         self.step = step / 2 if self.within else float(np.clip(risk, least, step))
 
     def refine(self, deadline: float) -> None:
-        """Order first tokens before the others, if the check stays short; else halve the slots."""
+        """Order first tokens, if the check stays short; else halve the slots."""
         if self.shape.ordered:
             return
         if self.ordered_by(deadline):
@@ -254,7 +253,7 @@ class Ascent:
             self._halve()
 
     def rise_finer(self, deadline: float) -> None:
-        """Raise prices, and halve the slots when they stall, while that gains and the check stays short."""
+        """Raise prices, and halve the slots when they stall."""
         before, options = 0.0, self.options
         while True:
             end = deadline - options.check_rounds * self.seconds
@@ -274,7 +273,7 @@ class Ascent:
         self._divided(np.repeat(self.best[0], 2, axis=1), 2)
 
     def _prolong(self) -> None:
-        """As many slots, at the mean price, as leave what is paid above the prices."""
+        """As many slots at the mean price as pay."""
         more = int(self.spare / self.shape.slot / self.price.mean())
         if more and self.value > self.shape.slot * (self.slots - 1):
             self._divided(np.pad(self.price, ((0, 0), (0, more)), "mean"), 1)
@@ -291,7 +290,7 @@ class Ascent:
         self.step = step
 
     def ordered_by(self, deadline: float, times: int = 1) -> bool:
-        """Whether the check with ordered first tokens, of `times` the work, ends by the deadline."""
+        """Whether a check of `times` the work ends by the deadline."""
         paid = self.value + self.shape.slot * self.best[0].sum()
         slots = paid / (self.work.rate @ self.work.requests) / self.shape.slot  # no request looks at more, in the mean
         slots = slots if self.within is None else self.value / self.shape.slot
@@ -301,7 +300,6 @@ class Ascent:
 
     def _evaluate(self) -> None:
         began = now()
-        spend(len(self.rows.parts) / 4)
         value, usage = self._above() if self.within is None else self._latest()
         momentum, taken = self.options.momentum, np.clip(usage / self.shape.slot, -1, 1)
         self.drift = momentum * self.drift + (1 - momentum) * taken
@@ -339,7 +337,7 @@ class Ascent:
         return proved or (now + above / self.slope, usage)
 
     def rise(self, rounds: int, deadline: float) -> None:
-        """Let prices follow the use of their slots, and fees the users, in ever smaller steps."""
+        """Let prices follow the use, and fees the users, in ever smaller steps."""
         reached = -np.inf
         for k in range(rounds):
             if k % 50 == 0:
@@ -365,7 +363,7 @@ class Ascent:
                 self._prolong()
 
     def proof(self, deadline: float) -> Speed:
-        """Return the best prices as a proof, to be checked by the deadline."""
+        """Return the best prices as a proof."""
         price, self.rows.parts = self.best
         whole, *others = (tuple(int(each) for each in row) for row in np.floor(price * self.options.scale))
         lines = [one.replace(price=row) for one, row in zip(self.division.lines, others, strict=True)]
@@ -396,7 +394,7 @@ class _Needs:
         division.spend(instance, count := Budget())
         task.begin(count)
         self.steps = PricedSteps(instance, division)
-        same = alike(instance.requests)
+        same = groups_of(instance)
         self.one = np.array([places[0] for places in same])
         chosen = [instance.requests[i] for i in self.one]
         self.requests = np.array([len(places) for places in same], float)
@@ -473,7 +471,7 @@ Served = tuple[WorkPiece, int, int]
 
 
 def _served(work: RequestWork, size: Floats) -> tuple[list[Served], Floats]:
-    """The pieces, in 1024ths of ticks, and how fast the price of each request falls."""
+    """The pieces, in 1024ths of ticks, and how fast prices fall."""
     falls = work.rate / size
     rank = np.argsort(np.argsort(-falls, kind="stable"))
     columns = (work.arrival * UNIT, rank, size * work.requests * UNIT, range(len(size)))
@@ -499,7 +497,7 @@ def _line_prices(served: list[Served], falls: Floats, slot: int, slots: int) -> 
 
 
 class Rows:
-    """The part of each request in the fixed part of batches, by slot from its arrival on; 1 in sum over a slot."""
+    """The part of each request in the fixed part of batches, by slot from its arrival on."""
 
     def __init__(self, work: RequestWork, shape: Shape, slots: int) -> None:
         self.work, self.shape, self.options = work, shape, SpeedOptions.given()
@@ -511,12 +509,12 @@ class Rows:
         self.parts, self.taken = np.zeros(len(self.owner)), np.zeros(len(self.owner))
 
     def fees(self, part: float) -> Fees:
-        """Return the fees of these parts, with nothing taken so far."""
+        """Return the fees of these parts."""
         self.taken[:] = 0
         return Fees(part, self.first, self.start, self.shape.fixed * self.parts, self.taken)
 
     def begin(self) -> None:
-        """Set the parts to the use, smoothed, and a little for all."""
+        """Set the parts to the use, smoothed."""
         smooth = np.convolve(self.taken, np.ones(self.options.smooth) / self.options.smooth)[
             self.options.smooth // 2 :
         ][: len(self.taken)]
@@ -524,7 +522,7 @@ class Rows:
         self.turn(0 * self.parts)
 
     def turn(self, pull: Floats) -> None:
-        """Let parts grow with their pull, at the cost of others; in shorter slots all may have been 0."""
+        """Let parts grow with their pull; in shorter slots all may have been 0."""
         self.parts = np.maximum(self.parts, 1e-99) * np.exp(np.minimum(pull, 100))
         self.parts /= np.bincount(self.slot, self.work.requests[self.owner] * self.parts)[self.slot]
 
@@ -565,5 +563,6 @@ def evaluate(
     """Return what requests take and pay (`within` a flow time: pay) above the prices, and a subgradient."""
     free, none = np.pad(price, ((0, 0), (0, 1))), np.zeros(len(work.arrival) + 1, np.int64)
     fees, usage = fees or Fees(0.0, none, none, np.zeros(0), np.zeros(0)), 0 * free
-    paid = pay(work, shape, fees, free, usage, -1.0 if within is None else within)
+    paid, steps = pay(work, shape, fees, free, usage, -1.0 if within is None else within)
+    spend(Units.speed_step * steps)
     return paid - shape.slot * price.sum(), usage[:, :-1] - shape.slot

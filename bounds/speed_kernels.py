@@ -81,7 +81,7 @@ class Speeds(NamedTuple):
 class Pieces(NamedTuple):
     """Pieces by row, sorted by cost: room and place (slot and piece) of each; number of pieces and room of a row.
 
-    Pieces of first tokens are of the slots before `done`.
+    Pieces of first tokens are of the slots before `done`. `steps` counts pieces that were moved or looked at.
     """
 
     cost: Any
@@ -90,6 +90,7 @@ class Pieces(NamedTuple):
     count: Any
     total: Any
     done: Any
+    steps: Any
 
 
 class Priced(NamedTuple):
@@ -153,6 +154,7 @@ def insert(pieces, row, price, more, where, need):
     while k > 0 and cost[k - 1] > price:
         cost[k], room[k], place[k] = cost[k - 1], room[k - 1], place[k - 1]
         k -= 1
+    pieces.steps[0] += 1 + n - k
     cost[k], room[k], place[k] = price, more, where
     n += 1
     total += more
@@ -174,6 +176,7 @@ def cheapest(pieces, row, need, others, more, m):
         if j < m:
             amount = min(left, more[j])
             paid, left = paid + amount * others[j], left - amount
+    pieces.steps[0] += 1 + k + m
     return FAR if left > 1e-9 * need else paid
 
 
@@ -278,6 +281,7 @@ def heaviest(given, i):
         after = max(0.0, over - pieces.room[HEAVY, k] / given.work.heavy[i])
         paid += given.work.extra[i] * (over * over - after * after) * pieces.cost[HEAVY, k]
         over = after
+    pieces.steps[0] += pieces.count[HEAVY]
     return paid
 
 
@@ -489,13 +493,14 @@ def pay_all(given, within):
 
 @allocating
 def pay(work, shape, fees, prices, usages, within):
-    """Return what `pay_all` does; prices and `usages` [lines, slots] have a last slot that is free."""
+    """Return what `pay_all` does, and the steps; prices and `usages` [lines, slots] have a last slot that is free."""
     rows, n, most = LINES + len(prices) - 1, len(shape.ratios), 4000  # pieces of a row, at most
     pieces = Pieces(
         np.empty((rows, most)), np.empty((rows, most)), np.empty((rows, most), np.int64),
-        np.zeros(rows, np.int64), np.zeros(rows), np.zeros(1, np.int64),
+        np.zeros(rows, np.int64), np.zeros(rows), np.zeros(1, np.int64), np.zeros(1, np.int64),
     )  # fmt: skip
     squares = fees.part + (1 - fees.part) * shape.ratios**2
     tail, head = Speeds(np.empty(n), np.empty(n), np.empty(n)), Speeds(np.empty(n), np.empty(n), np.empty(n))
     room = np.zeros(prices.shape[1]), np.empty(n), np.empty(n)
-    return pay_all(Priced(work, shape, fees, prices, usages, squares, tail, head, pieces, *room), within)
+    paid = pay_all(Priced(work, shape, fees, prices, usages, squares, tail, head, pieces, *room), within)
+    return paid, pieces.steps[0]

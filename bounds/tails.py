@@ -12,6 +12,7 @@ from bounds.late_windows import WindowSearch
 from bounds.task import Proposal, Task
 from bounds.tuning import Options, option
 from kvcore.certificates.alone import Alone
+from kvcore.certificates.events import Events
 from kvcore.certificates.proof import InvalidCertificate
 from kvcore.certificates.shares import Shares
 from kvcore.certificates.tail import LateTail
@@ -81,6 +82,8 @@ class _TailSearch:
         return Proposal(LateTail(within=within, proof=proof), self.low)
 
     def by_search(self) -> Iterator[Proposal | Schedule]:
+        if declined := Events.takes.why_not("events", self.late(self.low).instance, LATE):
+            raise BadInput(declined)
         while self.high is None or self.low < self.high:
             within = 2 * self.low if self.high is None else (self.low + int(self.high) - 1) // 2
             before = self.low, self.high

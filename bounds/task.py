@@ -56,7 +56,7 @@ class Task:
 
     def stops(self) -> bool:
         """Whether the deadline has passed, asked after each slice of a search over labels."""
-        clock.spend(clock.SLICE)
+        clock.spend(clock.Units.slice)
         return self.is_over()
 
     @property
@@ -70,6 +70,11 @@ class Task:
         left = max(0.0, self.end - now())
         if seconds > left:
             raise NoTime(seconds, left)
+
+
+def spend_check(instance: Instance) -> None:
+    """Count the work of a check that looks at each output token."""
+    clock.spend(clock.Units.proof + clock.Units.token * sum(request.output for request in instance.requests))
 
 
 class Proposal(NamedTuple):

@@ -5,19 +5,16 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
-from bounds.clock import is_counted, now
+from bounds.clock import now
 from kvcore.certificates import InvalidCertificate, read_certificate
-from kvcore.errors import BadInput, MissingTool
 from kvcore.files import read_schedule, write_text
 from kvcore.instance import Instance
 from kvcore.referee import InvalidSchedule
-from kvcore.result import Horizon, Result, Stop
-from solvers import solve
+from kvcore.result import Horizon, Result
 from solvers.exact import exact
 from solvers.source import code_version
 
-SOLVE_SECONDS, PATHS_SECONDS = 30.0, 120.0  # by the exact searches, and then by CP-SAT on the arc flow
-CERTIFY_SECONDS = 5.0  # what the certificate of one optimum may take
+SOLVE_SECONDS = 150.0  # for one optimum
 PROVED = ("optimal", "claimed")
 REMEMBERED = "an earlier run"
 _FOUND: dict[tuple[str, str], Result] = {}  # optima that were found, by the hash of the instance and the objective
@@ -26,11 +23,8 @@ _FOUND: dict[tuple[str, str], Result] = {}  # optima that were found, by the has
 def optimum(instance: Instance, objective: str, deadline: float) -> Result | None:
     """Return an optimum, certified or claimed; None if the limits strike.
 
-    It is from the exact searches or, where these take too long, CP-SAT on the arc flow, if that applies and is
-    installed. The folder KVBOUND_OPTIMA, if named, keeps schedules and certificates for later runs of this code; the
-    referee and the checker judge them.
-
-    Raises KeyboardInterrupt on Ctrl-C.
+    It is from the exact searches. The folder KVBOUND_OPTIMA, if named, keeps schedules and certificates for later runs
+    of this code; the referee and the checker judge them.
     """
     place = instance.sha256, objective
     if place not in _FOUND:
@@ -45,14 +39,6 @@ def _solved(instance: Instance, objective: str, deadline: float) -> Result | Non
     if (seconds := deadline - now()) <= 0:
         return None
     found = exact(instance, objective, time_limit=min(SOLVE_SECONDS, seconds))
-    if found.status not in PROVED and not is_counted() and (seconds := deadline - now()) > 0:
-        with suppress(BadInput, MissingTool):
-            found = solve(
-                instance, objective, ways=["arc-flow"], known={"exact": found.schedule} if found.schedule else {},
-                time_limit=min(PATHS_SECONDS, seconds), certify_limit=CERTIFY_SECONDS,
-            )  # fmt: skip
-    if found.stopped == Stop.INTERRUPTED:
-        raise KeyboardInterrupt
     if found.status not in PROVED:
         return None
     for kind, thing in (("certificate", found.certificate), ("schedule", found.schedule)):  # which is read first

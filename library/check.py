@@ -31,7 +31,7 @@ import re
 import sys
 import zlib
 from bisect import bisect, bisect_left
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from fractions import Fraction
@@ -306,7 +306,11 @@ ONLY_GIVEN: dict[str, Any] = {"max_new": None, "path": None, "same_batch": True,
 
 def given(each: Box) -> Box:
     """The keys of a file: those of ONLY_GIVEN, where they do not say the usual."""
-    return Box((key, value) for key, value in each.items() if key != "parts" and value != ONLY_GIVEN.get(key, ...))
+    return Box(
+        (key, value)
+        for key, value in each.items()
+        if key not in ("parts", "prefix") and value != ONLY_GIVEN.get(key, ...)
+    )
 
 
 def sha256(instance: Box) -> str:
@@ -418,12 +422,17 @@ def percentile(objective: str, times: Times) -> int:
 
 
 class Token(NamedTuple):
-    """An output token: A tokens resident when it comes; low to kept of them since the one before, `wait` ticks ago."""
+    """An output token: A tokens resident when it comes; low to own of them since the one before, `wait` ticks ago.
+
+    Work for a first token counts from `free` on. `lead` blocks are others'.
+    """
 
     A: int
-    kept: int
+    own: int
     low: int
     wait: int
+    free: int | None
+    lead: int
 
 
 Line = Mapping[str, Amount]
@@ -431,15 +440,19 @@ Least = Callable[[Token], Fraction]
 Job = tuple[Amount, Amount, Amount, int]
 
 
-def tokens_of(one: Box, drops: bool = False) -> list[Token]:
-    """The output tokens of a request, in order; `drops`: KV may leave at any time."""
+def tokens_of(one: Box, machine: Box) -> list[Token]:
+    """The output tokens of a request, in order."""
+    b = machine.block
     spend(20 * output(one), "its tokens")
-    result, A, kept, wait = [], one.prompt, 0, 0
-    drops = drops or any(segment.call.handling in ("discard", "free") for segment in one.segments[:-1])
+    result, before, A, kept, wait = list[Token](), 0, one.prompt, 0, 0
+    prefix = one.get("prefix") or Box(path=0, others=0, earlier=0, free=0)
+    drops = machine.evict or any(segment.call.handling in ("discard", "free") for segment in one.segments[:-1])
     for segment in one.segments:
         for _ in range(segment.decode):
-            result.append(Token(A, kept, 0 if drops else kept, wait))
-            A, kept, wait = A + 1, A, 0
+            hit = max(min(prefix.path, before), min(prefix.others, A - 1))
+            own, low, free = max(kept, hit // b * b), 0 if drops else kept, None if result else prefix.free
+            result.append(Token(A, own, low, wait, free, prefix.earlier // b))
+            before, A, kept, wait = A, A + 1, A, 0
         if after := segment.call:
             A, wait = A + after.returns, after.duration
             kept = 0 if after.handling == "discard" else kept
@@ -474,11 +487,11 @@ class Tariff:
     def cheapest(self, token: Token) -> Fraction:
         """The least that the work for a token costs, over all ways to generate it."""
         spend(50, "what tokens cost")
-        return Fraction(min(self.ways(token.A, token.kept, token.low)), self.unit) + self.packing(token.A)
+        return Fraction(min(self.ways(token)), self.unit) + self.packing(token)
 
     def last(self, token: Token) -> Fraction:
         """The least that the one batch costs which generates a token: a decode, or a prefill of all from m on."""
-        A, block = token.A, blocks(token.A, self.block)
+        A, block = token.A, self.held(token, token.A)
         ways = [{"tokens": 1, "decode_requests": 1, "decode_kv": A - 1}]
         if token.low < A - 1:  # KV may have been dropped, or there is more than one token to process
             refill = {"prefill": 1, "prefill_requests": 1}
@@ -486,36 +499,44 @@ class Tariff:
             ways += [refill | each | {"prefill_pairs": A * A - each["prefill_kv"] ** 2} for each in amounts]
         least = min(sum(price * way.get(name, 0) for name, price in self.prices.items()) for way in ways)
         each = sum(self.prices.get(name, 0) * amount for name, amount in (("generated", 1), ("block", block)))
-        return Fraction(least + each, self.unit) + self.packing(A)
+        return Fraction(least + each, self.unit) + self.packing(token)
 
-    def packing(self, tokens: int) -> Fraction:
-        """The price of `tokens` tokens by the dual feasible function u."""
+    def held(self, token: Token, tokens: int, times: int = 1) -> int:
+        """Its own blocks, at least, for tokens in several batches together."""
+        return max(0, blocks(tokens, self.block) - token.lead * times)
+
+    def packing(self, token: Token) -> Fraction:
+        """The price of the memory of its last batch by the dual feasible function u."""
         if not self.packed:
             return Fraction(0)
-        k, x = self.packs, Fraction(blocks(tokens, self.block), self.machine.memory // self.block)
+        k, x = self.packs, Fraction(self.held(token, token.A), self.machine.memory // self.block)
         return self.packed * (x if ((k + 1) * x).denominator == 1 else Fraction((k + 1) * x // 1, k))
 
-    def ways(self, A: int, kept: int, low: int) -> Iterator[int]:
+    def ways(self, token: Token) -> Iterator[int]:
         """The costs to generate a token by a decode (1) or by a prefill (0), from s tokens of KV on."""
         P, chunked, partial = self.P, self.machine.chunked, self.machine.partial
+        A, own, low, free = token.A, token.own, token.low, token.free
         for decodes in (1, 0):
             end = A - decodes  # where the prefills end
-            if decodes:
-                starts = {s for s in (low, kept) if s == end or chunked} if A > 1 else ()
+            if free is not None:
+                starts = {free} if not decodes or (chunked and A > 1) or own == end > 0 else ()
+            elif decodes:
+                starts = {s for s in (low, own) if s == end or chunked} if A > 1 else ()
             else:
-                most = min(kept, A - 2) if partial else kept
+                most = min(own, A - 2) if partial else own
                 starts = {s for s in (low, most) if low <= s and (s == 0 or s <= A - 2)}
             for s in starts:
-                count = -(-(end - kept) // P) if P else int(end > kept)  # prefills
+                count = -(-(end - own) // P) if P else int(end > own)  # prefills
                 count = count if decodes else max(1, count)
                 n = count - (not decodes)  # prefills before the last batch, and the KV after each of them, summed
                 held = n * end - (P or 0) * n * (n - 1 + 2 * (not decodes)) // 2
                 last = end if decodes and count else 0  # what the last prefill before a decode holds
+                rest = self.held(token, held - last, n - (last > 0))
                 amounts = {
                     "generated": 1, "batch": count + decodes, "tokens": A - s, "decode_requests": decodes,
                     "decode_kv": decodes * end, "prefill": count, "prefill_requests": count, "prefill_token": end - s,
-                    "prefill_kv": s * (count > 0), "prefill_pairs": end**2 - s**2,
-                    "block": sum(blocks(each, self.block) for each in (A, last, held - last)),
+                    "prefill_kv": s * (end > s) * (free is None), "prefill_pairs": end**2 - s**2,
+                    "block": self.held(token, A) + self.held(token, last) + rest,
                 }  # fmt: skip
                 yield sum(price * amounts[name] for name, price in self.prices.items())
 
@@ -533,7 +554,7 @@ class Work:
     def __init__(
         self, one: Box, machine: Box, ticks: Any, shares: Any, most: int | None = None, calls: bool = True
     ) -> None:
-        self.one, self.tokens = one, tokens_of(one, machine.evict)[:most]
+        self.one, self.tokens = one, tokens_of(one, machine)[:most]
         self.d: list[int] = [*map(ticks, self.tokens)]
         self.share: list[Fraction] = [*map(shares, self.tokens)]
         ends = list(accumulate(d + token.wait * calls for d, token in zip(self.d, self.tokens, strict=True)))
@@ -545,7 +566,7 @@ def least_step(instance: Box) -> int:
     """e: ticks that every batch with work lasts: one decode on the least KV, or the first token of a prefill."""
     shortest = min(one.prompt for one in instance.requests)
     decode = {"any_decode": 1, "decode_requests": 1, "generated": 1}
-    decode["decode_kv"] = max(1, shortest - instance.machine.chunked)
+    decode["decode_kv"] = max(1, shortest - (instance.machine.chunked or bool(instance.contents)))
     prefill = {"any_prefill": 1, "prefill_requests": 1, "prefill_pairs": 1}
     return min(duration(instance.cost, {"busy": 1, "tokens": 1, **work}) for work in (decode, prefill))
 
@@ -574,7 +595,7 @@ def served(jobs: Collection[Job]) -> Iterator[tuple[Amount, int, int, int, int]]
 
 def fresh_tokens(one: Box, most: int | None = None) -> list[tuple[int, int]]:
     """Of (`most`) output tokens of a request, the tokens processed for it for the first time, and the call after it."""
-    tokens = tokens_of(one)[:most]
+    tokens = tokens_of(one, Box(block=1, evict=False))[:most]
     befores, waits = [0, *(token.A for token in tokens)], [*(token.wait for token in tokens[1:]), 0]
     return [(token.A - before, wait) for before, token, wait in zip(befores, tokens, waits, strict=False)]
 
@@ -604,10 +625,12 @@ def alone(instance: Box, proof: Box, objective: str) -> Amount:
     smooth = [Box(function, tokens_above=None) for function in instance.cost]
     busy, times = [], []
     for one in instance.requests:
-        tokens, pairs = tokens_of(one, instance.machine.evict), max(1, one.prompt - 1) ** 2
-        batches = [blocks(token.A - token.kept, P) if P else 1 for token in tokens]
-        whole = dict.fromkeys(("busy", "any_prefill", "prefill_requests", "generated"), 1)
-        whole |= {"tokens": one.prompt, "prefill_pairs": pairs}
+        tokens = tokens_of(one, instance.machine)
+        free = tokens[0].free or 0
+        batches = [blocks(token.A - token.own, P) if P else 1 for token in tokens]
+        whole = {"busy": 1, "generated": 1, "tokens": one.prompt - free}
+        if one.prompt - free != 1 or not free:  # else it may be a decode
+            whole |= {"any_prefill": 1, "prefill_requests": 1, "prefill_pairs": max(1, (one.prompt - 1) ** 2 - free**2)}
         first = max(batches[0] * step, duration(smooth, whole))
         times.append((first, first + step * sum(batches[1:]) + sum(token.wait for token in tokens)))
         busy.append(step * sum(batches))
@@ -1131,7 +1154,7 @@ class Search:
         These are batches, prefills, prices by line, and parts of the memory by `packs`.
         """
         token, *others = self.works[i].tokens[generated:]
-        token = token._replace(kept=kept, low=0, wait=0)
+        token = token._replace(own=kept, low=0, wait=0, free=None)
         needs: list[Amount] = [sum(map(least, [token, *others])) for least in self.measures]
         return self.ticks(token), self.works[i].tail[generated], needs
 
@@ -2052,6 +2075,36 @@ def pair(one: Ticks, other: Ticks, room: float, alone: bool) -> int:
     return min(*ends, *(p * t + q * (t + m - v) for v, t in enumerate(row)))
 
 
+# --- What requests need not process themselves (docs/bounds.md, What others compute). ---------------------------------
+
+
+def note_prefixes(instance: Box) -> Box:
+    """The instance with each request's `prefix`, in tokens."""
+    if not instance.contents:
+        return instance
+    b, ones = instance.machine.block, sorted(instance.requests, key=lambda one: one.arrival)
+    paths = [[(id, place) for id, k in one.parts for place in range(k)] for one in ones]
+    spend(20 * sum(map(len, paths)), "its paths")
+    users = defaultdict(list)
+    for i, path in enumerate(paths):
+        for block in path:
+            users[block].append(i)
+    shortest = {block: min((ones[i].prompt - 1) // b for i in those) for block, those in users.items()}
+    for i, (one, path) in enumerate(zip(ones, paths, strict=True)):
+        not_charged = (
+            k + 1
+            for k, block in enumerate(path[: (one.prompt - 1) // b])
+            if users[block][0] != i or shortest[block] <= k
+        )
+        one["prefix"] = Box(
+            path=b * len(path),
+            others=b * sum(len(users[block]) > 1 for block in path),
+            earlier=b * sum(users[block][0] != i for block in path),
+            free=b * max(not_charged, default=0),
+        )
+    return Box(instance, machine=Box(instance.machine, partial=True))  # a drop and a reuse are like a drop of a part
+
+
 # --- Kinds `prices` and `tree` (docs/bounds.md, Prices of slots; kvcore/certificates/paths.py, evictions.py). ---------
 
 
@@ -2243,7 +2296,8 @@ class Division:
         self.line = {name: sum(map(mul, weights, (line[name] for line in lines))) for name in lines[0]}
         peaks = sum(peak(one) for one in instance.requests)
         L = limits_of(machine)["device"]
-        self.P = min(peaks, prefill_budget(machine) or peaks, L * machine.block if L else peaks)
+        held = L * machine.block if L and not instance.contents else peaks  # several may process what is held once
+        self.P = min(peaks, prefill_budget(machine) or peaks, held)
         self.limits = limits_of(machine) | {"prefill_tokens": self.P, "memory": L, "packing": L}
         self.part = {name: Fraction(proof[name], 1024) for name in PARTS}
         if sum(self.part.values()) > 1 or any(part and not self.limits[name] for name, part in self.part.items()):
@@ -2321,7 +2375,7 @@ def speed(instance: Box, proof: Box, objective: str) -> Amount:
     start, alike = min(one.arrival for one in instance.requests), dict[str, list[Box]]()
     total = -proof.slot * sum(sum(each.price) for each in (batches, *(row for row, _ in rows)))
     for one in instance.requests:
-        alike.setdefault(but_id(one), []).append(one)
+        alike.setdefault(one.id if instance.contents else but_id(one), []).append(one)
     for those, a in zip(alike.values(), parts_of_fixed(alike.values(), proof, start), strict=True):
         work = Work(those[0], instance.machine, ticks, tariff.least, most=MOST_OF.get(objective))
         if rows:  # only the last batch of tokens after the first is looked at
@@ -2585,6 +2639,7 @@ SEARCH = {
     "target": integer(1), "scale": integer(1, 2**30), "prices": [SLOTS], "strict": (switch, False),
     "states": integer(0, 4 * 10**6), "tries": integer(0, 10**9),
 }  # fmt: skip
+WITH_CONTENTS = {"alone", "shares", "late-windows", "late-tail", "speed"}
 none = check(lambda value: value == [], "an empty list: more is not checked here")
 
 
@@ -2651,7 +2706,10 @@ def prove(instance: Box, proof: Box, objective: str) -> Amount:
     function, _, objectives = KINDS[proof.kind]
     if (TAIL if tail_of(objective) else objective) not in objectives:
         raise NotChecked(f"a proof of kind {proof.kind} is not checked here for {objective}")
-    return function(instance, proof, objective)
+    kinds = {proof.kind, proof.get("proof", proof).kind}
+    if instance.contents and not kinds <= WITH_CONTENTS:
+        raise NotChecked(f"a proof of kind {' '.join(sorted(kinds - WITH_CONTENTS))} is not checked here with contents")
+    return function(note_prefixes(instance), proof, objective)
 
 
 def verify_certificate(instance: Box, data: Any) -> tuple[str, Amount]:
@@ -2661,8 +2719,6 @@ def verify_certificate(instance: Box, data: Any) -> tuple[str, Amount]:
     if certificate.instance_sha256 != sha256(instance):
         raise Broken("the certificate is for another instance (or for this one with its calls freed)")
     spent[0] = 0
-    if instance.contents:
-        raise NotChecked("bounds of requests that share contents are not checked")
     if sum(map(output, instance.requests)) > MOST_TOKENS:
         raise NotChecked(f"bounds of more than {MOST_TOKENS} output tokens are not checked")
     bound = prove(instance, Box(certificate.proof, claim=certificate.bound), objective)

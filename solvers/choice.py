@@ -29,7 +29,11 @@ WHY = {
 }
 """The proving ways in the order of their turns, and why."""
 
-SEARCH = "search was asked for: the exact searches over slots and events"
+TOGETHER = {
+    "search": ((SLOTS, EVENTS), "the exact searches over slots and events"),
+    "arc-flow": ((SLOTS, SLOT_DUAL), "prices of slots, and the search over slots, for the same paths of requests"),
+}
+"""Formulations that several ways stand for, those that take the instance."""
 
 
 @dataclass(frozen=True)
@@ -60,11 +64,9 @@ def choose(
     if not why and not fitting:
         raise BadInput(f"no way takes {instance.name}: {min(reasons, key=len)}")
     if not why:
-        return _race(fitting, instance)
-    if why == SEARCH and not fitting:
-        raise BadInput(f"search: {'; '.join(reasons)}")
-    if reasons and why != SEARCH:
-        raise BadInput(reasons[0])
+        return _race(fitting, instance, objective)
+    if reasons and not (fitting and formulation in TOGETHER):
+        raise BadInput(f"{formulation}: {'; '.join(reasons)}" if formulation in TOGETHER else reasons[0])
     lanes = [tuple(way for way in fitting if bool(way.proves) is proves) for proves in (True, False)]
     return Choice(tuple(lane for lane in lanes if lane), why)
 
@@ -75,21 +77,22 @@ def _wanted(formulation: str, solver: str, ways: list[str]) -> tuple[Sequence[Wa
             raise BadInput("name ways, or a formulation and a solver, not both")
         return _named(ways), "these ways were asked for"
     formulations = list(dict.fromkeys(of for of, _ in WAYS))
-    if formulation not in ("auto", "search", *formulations):
+    if formulation not in ("auto", *TOGETHER, *formulations):
         raise unknown("formulation", formulation, ["auto", *formulations])
     if solver not in ("auto", *SOLVERS):
         raise unknown("solver", solver, ["auto", *SOLVERS])
     if formulation == solver == "auto":
         return list(WHY), ""
-    if (formulation, solver) == ("search", "auto"):
-        return (SLOTS, EVENTS), SEARCH
+    together, what = TOGETHER.get(formulation, ((), ""))
+    if together and solver == "auto":
+        return together, f"{formulation} was asked for: {what}"
     fitting = [way for way in WAYS.values() if formulation in ("auto", way.formulation)]
     if found := next((way for way in fitting if solver in ("auto", way.solver.name)), None):
         if formulation == "auto":
             return [found], f"{solver} was asked for, {found.formulation} is what it solves"
         return [found], f"{formulation} was asked for, {found.solver.name} solves it"
-    others = " and ".join(way.solver.name for way in fitting or (SLOTS, EVENTS))
-    raise BadInput(f"{solver} does not solve {formulation}; {others} can")
+    others = [way.solver.name for way in fitting] or [way.formulation for way in together]
+    raise BadInput(f"{solver} does not solve {formulation}; {' and '.join(others)} can")
 
 
 def _named(names: Sequence[str]) -> list[Way]:
@@ -98,12 +101,14 @@ def _named(names: Sequence[str]) -> list[Way]:
         labels.setdefault(way.formulation, way)
         labels.setdefault(way.label, way)
     for name in names:
+        if name in TOGETHER:
+            raise BadInput(f"{name} is several ways: name {' or '.join(way.label for way in TOGETHER[name][0])}")
         if name not in labels:
             raise unknown("way", name, ["auto", *labels])
     return list(dict.fromkeys(labels[name] for name in names))
 
 
-def _race(provers: tuple[Way, ...], instance: Instance) -> Choice:
+def _race(provers: tuple[Way, ...], instance: Instance, objective: str) -> Choice:
     """All that may prove, in turns, beside what finds schedules: at once if none is exact."""
     if provers[0] is EVENTS and most_options(instance) > EventOptions.given().most_options:
         others = (way for way in provers if way not in (BOUND, EVENTS))
@@ -111,6 +116,8 @@ def _race(provers: tuple[Way, ...], instance: Instance) -> Choice:
     why = WHY[provers[0]]
     if CONFIGURATIONS in provers:  # other searches see less there
         provers = (CONFIGURATIONS, BOUND)
+    if IMPROVE.declines(instance, objective):
+        return Choice((provers,), why, named=False)
     head_start = SolveOptions.given().head_start if len(provers) > 1 else 0.0
     turns = " and ".join(way.what for way in provers)
     after = f"after {head_start} s " if head_start else ""

@@ -10,8 +10,8 @@ from typing import Any
 
 import bounds.task
 import kvcore
-from bounds.clock import PROOF, Timer, is_late, limited, now, spend
-from bounds.task import LadderOptions, NoTime, Proposal
+from bounds.clock import Timer, is_late, limited, now
+from bounds.task import LadderOptions, NoTime, Proposal, spend_check
 from kvcore.certificates import Certificate, InvalidCertificate, certify
 from kvcore.errors import BadInput, unknown
 from kvcore.files import valid
@@ -141,7 +141,7 @@ class _Turn:
         return interrupted
 
     def _check(self, proposal: Proposal, began: float) -> None:
-        spend(PROOF)
+        spend_check(self.task.instance)
         certificate = certify(self.task.instance, self.task.objective, *proposal)
         if self.rung.bound is None or certificate.value >= self.rung.bound:
             seconds, drops = now() - began, self.way.drops

@@ -25,7 +25,6 @@ GROUPS = {
     "just-in-time": "bounds.just_in_time:TimelyOptions",
     "late-tail": "bounds.tails:TailOptions",
     "slot-dual": "bounds.slot_dual:DualOptions",
-    "arc-flow": "solvers.slot_flow.solve:FlowOptions",
     "improve": "solvers.improve:ImproveOptions",
     "steering": "solvers.steering:SteeringOptions",
     "neighbourhoods": "solvers.neighbourhoods.scope:NeighbourhoodOptions",

@@ -26,7 +26,7 @@ from kvcore.certificates import (
 )
 from kvcore.certificates.certificate import HORIZON
 from kvcore.errors import BadInput, MissingTool
-from kvcore.features import CALLS, FLOWS, MACHINES, NOTHING, OBJECTIVES, REQUESTS, RULES, Takes
+from kvcore.features import NOTHING, OBJECTIVES, RULES, Feature, Takes
 from kvcore.instance import Instance
 from kvcore.schedule import Schedule
 from solvers.messages import SolveJob, label
@@ -115,8 +115,6 @@ class Way:
     """Whether its work can be counted."""
     takes: Takes = NOTHING
     """Features it is proved with."""
-    too_large: str = ""
-    """The function that says why an instance is more than it can hold, as MODULE:FUNCTION."""
 
     @property
     def label(self) -> str:
@@ -137,8 +135,7 @@ class Way:
     def declines(self, instance: Instance, objective: str) -> str | None:
         """Say why an instance and an objective are not for it; it may decline more once it runs."""
         if not self.proposes:
-            declined = self.takes.why_not(self.formulation, instance, objective)
-            return declined or (_loaded(self.too_large)(instance) if self.too_large else None)
+            return self.takes.why_not(self.formulation, instance, objective)
         try:
             self.proposals(bounds.task.Task(instance, objective, finds=True))
         except (BadInput, InvalidCertificate) as reason:
@@ -204,19 +201,15 @@ CERTIFYING = (
 BOUND = _relaxation("bound", takes=Alone.takes, plans=True, endless=True, what="the ladder of bounds")
 """All of them, one after another."""
 IMPROVE = Way("improve", Solver("improve", "nothing: policies with other parameters and priorities find schedules"),
-              None, run="solvers.improve:run", takes=Alone.takes, plans=True, endless=True,
-              what="the search among policies", horizon="it proves nothing")
+              None, run="solvers.improve:run", takes=Takes(RULES | OBJECTIVES | {Feature.PERCENTILE}),
+              plans=True, endless=True, what="the search among policies", horizon="it proves nothing")
 MODELS = [Way(of, by, "solver", run="solvers.milp:run", horizon="", takes=Takes(RULES | OBJECTIVES),
               counts=by is _GUROBI)
           for of in ("batch-bigm", "batch-bigm:plain") for by in (_HIGHS, _GUROBI)]
 CP_SAT = Way("cp-sat", _CP_SAT, "solver", run="solvers.cp_sat:run", horizon="", takes=Takes(RULES | OBJECTIVES))
-SLOT_FLOW = Way("arc-flow", _CP_SAT, "solver", run="solvers.slot_flow.solve:run",
-                horizon="every schedule below the best value known is a flow over the ticks looked at",
-                takes=Takes(MACHINES | REQUESTS | CALLS | FLOWS), too_large="solvers.slot_flow.scope:too_large",
-                counts=False)
 
 WAYS = {(way.formulation, way.solver.name): way for way in
-        (BOUND, *CERTIFYING, IMPROVE, *MODELS, CP_SAT, SLOT_FLOW)}
+        (BOUND, *CERTIFYING, IMPROVE, *MODELS, CP_SAT)}
 # fmt: on
 """Every way, by the names that `--formulation` and `--solver` take; the first of a formulation, or of a solver, is what
 either of them alone stands for."""

@@ -7,6 +7,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from bounds.clock import CLOCK, SECOND
 from costmodels import get_cost
 from heuristics import POLICIES, get_policy
 from heuristics.load import scaled
@@ -17,7 +18,7 @@ from kvcore.metrics import check_objective
 from kvcore.parameters import fraction
 from solvers.ways import CERTIFYING
 from sweeps.cell import Cell
-from sweeps.study import Instances, Scalar, Solvers, Study, points, values
+from sweeps.study import Bounds, Instances, Scalar, Solvers, Study, points, values
 from workloads.builtin import BUILTIN, builtin_instance
 from workloads.generators import KINDS, generate
 
@@ -37,7 +38,7 @@ class Drawn(NamedTuple):
 
 
 class GridMethod(NamedTuple):
-    """A policy, a solver or a bound with its options; `seconds` are its own limit."""
+    """A policy, a solver or a bound with its options; `seconds` are its own limit by the clock."""
 
     kind: Any
     name: str
@@ -81,7 +82,7 @@ def _solver(solver: Solvers) -> Iterator[GridMethod]:
     plain = solver.formulation if solver.solver == "auto" else f"{solver.formulation} on {solver.solver}"
     options = solver.model_dump(exclude={"label"})
     for seed in values("seed", solver.seed):
-        yield GridMethod("solver", solver.label or plain, options | {"seed": _whole("seed", seed)}, solver.time_limit)
+        yield GridMethod("solver", solver.label or plain, options | {"seed": _whole("seed", seed)}, _clock(solver))
 
 
 def _bounds(study: Study) -> Iterator[GridMethod]:
@@ -90,7 +91,11 @@ def _bounds(study: Study) -> Iterator[GridMethod]:
         if bound.method not in known:
             raise unknown("bound", bound.method, known)
         options = bound.model_dump(exclude={"label"})
-        yield GridMethod("bound", bound.label or f"bound by {bound.method}", options, bound.time_limit)
+        yield GridMethod("bound", bound.label or f"bound by {bound.method}", options, _clock(bound))
+
+
+def _clock(limits: Solvers | Bounds) -> float:
+    return CLOCK * (limits.time_limit if limits.work is None else limits.work / SECOND)
 
 
 def _instances(family: Instances, folder: Path) -> list[Drawn]:

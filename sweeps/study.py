@@ -16,6 +16,7 @@ from kvcore.instance import Name, Noun
 Scalar = bool | int | float | str
 Axis = Scalar | list[Scalar]  # one value, a list of values, or a range of whole numbers in text such as "0..49"
 Seconds = Annotated[float, Field(ge=0.1, le=10**7)]
+Work = Annotated[int, Field(ge=1)]
 Mebibytes = Annotated[int, Field(ge=100, le=10**7)]
 Names = Annotated[list[str], Field(min_length=1)]
 MOST_BYTES = 2**22  # a study file larger than this is refused before it is read
@@ -66,6 +67,7 @@ class Solvers(StudySection):
     formulation: str = "auto"
     solver: str = "auto"
     time_limit: Seconds = 60.0
+    work: Work | None = None
     gap: Annotated[float, Field(ge=0)] | None = None
     warm_start: str = "best"
     threads: Annotated[int, Field(ge=1)] = 1
@@ -79,6 +81,7 @@ class Bounds(StudySection):
 
     method: str = "auto"
     time_limit: Seconds = 60.0
+    work: Work | None = None
     label: Name | None = None  # what it is called in the summary ("bound by METHOD" unless given)
 
 

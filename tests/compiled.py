@@ -13,7 +13,6 @@ from heuristics import best_schedule
 from kvcore import BadInput, Cost, CostFunction, Instance, Machine, Request, Segment
 from solvers import dual_bound, neighbourhoods
 from solvers.improve import improve
-from solvers.slot_flow.arcs import arcs_below
 from workloads.builtin import builtin_instance
 
 FLOW = "total-flow-time"
@@ -57,9 +56,7 @@ def paths() -> None:
         instance = builtin_instance(name)
         neighbourhoods.improve(instance, FLOW, best_schedule(instance, FLOW)[1], seconds=1.0, seed=0, rounds=500)
     solver = slot_solver.SlotSolver(Task(instance, FLOW))
-    search = slot_solver.SlotSearch(solver.local, 10**4, 64)
-    solver.ascend_root(search, 1)
-    arcs_below(search, 10)
+    solver.ascend_root(slot_solver.SlotSearch(solver.local, 10**4, 64), 1)
 
 
 if __name__ == "__main__":

@@ -37,7 +37,7 @@ class LateWindows(Division):
     """
 
     kind: Literal["late-windows"] = "late-windows"
-    takes: ClassVar = Takes(RULES | {Feature.LATE})
+    takes: ClassVar = Takes(RULES | {Feature.LATE, Feature.SHARED})
     rows: Annotated[tuple[tuple[Tick, Tick, Weight, Weight], ...], Field(max_length=1_000_000)] = ()
 
     def prove(self, instance: Instance, objective: str, budget: Budget) -> Value:

@@ -16,7 +16,7 @@ from kvcore.certificates.one_machine import WorkPiece, largest, moments
 from kvcore.certificates.proof import InvalidCertificate, Proof
 from kvcore.certificates.steps import Integers, StepPrices, Steps, check_size, lines
 from kvcore.cost import Cost
-from kvcore.features import OBJECTIVES, RULES, Takes
+from kvcore.features import OBJECTIVES, RULES, Feature, Takes
 from kvcore.instance import LIMIT, Instance, Request
 from kvcore.metrics import Value, weight
 
@@ -93,7 +93,7 @@ class Shares(Division):
     """
 
     kind: Literal["shares"] = "shares"
-    takes: ClassVar = Takes(RULES | OBJECTIVES)
+    takes: ClassVar = Takes(RULES | OBJECTIVES | {Feature.SHARED})
     alone: Annotated[tuple[Proportion, ...], Field(max_length=1_000_000)] = ()
     windows: tuple[()] = ()
     """Always empty: a key of older files."""
@@ -131,10 +131,10 @@ class Shares(Division):
 def most_prefill(instance: Instance) -> int:
     """Return the most tokens prefilled in one batch: the budget, what the memory holds, or all there is.
 
-    A request in work has m tokens before and m + c after, at most its peak, so c of them are no more.
+    A request in work has m + c tokens after, at most its peak. With contents several may process what is held once.
     """
     machine = instance.machine
-    held = None if machine.block_limit is None else machine.block_limit * machine.block
+    held = None if machine.block_limit is None or instance.contents else machine.block_limit * machine.block
     peaks = sum(request.peak for request in instance.requests)
     return min(limit for limit in (machine.prefill_limit, held, peaks) if limit is not None)
 

@@ -75,15 +75,13 @@ class Reduced(NamedTuple):
 class LocalGraphs:
     """The local graphs of an instance for an objective.
 
-    `kinds` are requests that differ in their ids alone, with their count; `start` the first state of each. Where
-    `paced`, only states of as many tokens are compared: tokens keep their ticks.
+    `kinds` are requests that differ in their ids alone, with their count; `start` the first state of each.
     """
 
     def __init__(
-        self, instance: Instance, objective: str, strict: bool = False, *, paced: bool = False,
-        budget: Budget | None = None,
-    ) -> None:  # fmt: skip
-        self.paced, self.budget = paced, budget or Budget()
+        self, instance: Instance, objective: str, strict: bool = False, *, budget: Budget | None = None
+    ) -> None:
+        self.budget = budget or Budget()
         self.machine, self.objective, self.strict = instance.machine, objective, strict
         self.origin = 0 if objective == "busy-time" else instance.first_arrival
         self.limits = np.array(limits_of(self.machine, -1), np.int64)
@@ -270,7 +268,7 @@ class LocalGraphs:
             as_good = self._simulated(whole, step, start, stop)
             kept[whole.first[start] : whole.first[stop]] = self._kept(whole, start, stop, as_good)
         options, graphs = np.flatnonzero(kept), _with_options(whole, kept)
-        step = step if self.paced else np.zeros_like(step)
+        step = np.zeros_like(step)
         for start, stop in small:
             as_good = self.as_good[start] = self._simulated(graphs, step, start, stop)
             mutual = as_good & as_good.T

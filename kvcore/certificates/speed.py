@@ -55,7 +55,7 @@ class Speed(Division):
 
     The 1024ths `fee` of every price are not paid by speed: a request pays for its work, and in each batch for its part
     of the fixed part. `fees` weigh these parts: for each group of requests that differ in their ids only, in the order
-    of their first, in the slots from the arrival on, each request's weight.
+    of their first (with contents: each request), in the slots from the arrival on, each request's weight.
 
     For max-flow-time, `within` is a flow time in ticks with which all requests together would pay more than there is.
 
@@ -64,7 +64,7 @@ class Speed(Division):
     """
 
     kind: Literal["speed"] = "speed"
-    takes: ClassVar = Takes(RULES | SUMS | {Feature.LONGEST})
+    takes: ClassVar = Takes(RULES | SUMS | {Feature.LONGEST, Feature.SHARED})
     slot: Annotated[int, Field(ge=1, le=LIMIT)]
     scale: Annotated[int, Field(ge=1, le=2**40)]
     price: Series
@@ -89,7 +89,7 @@ class Speed(Division):
             row.spend(instance, budget)
         if any(len(line.price) > len(self.price) for line in self.lines):
             raise InvalidCertificate(f"a line has prices in more than {len(self.price)} slots")
-        groups = alike(instance.requests)
+        groups = groups_of(instance)
         if len(self.fees) not in (0, len(groups)):
             raise InvalidCertificate(f"there are fees of {len(self.fees)} groups of requests, not of {len(groups)}")
         budget.spend("fees", Work.weight * sum(map(len, self.fees)))
@@ -114,6 +114,11 @@ class Speed(Division):
         if self.within:
             return f"requests that all end within {self.within} ticks pay more for their work than all prices together"
         return f"at these prices of work in {len(self.price)} slots, no request finds a cheaper speed"
+
+
+def groups_of(instance: Instance) -> list[list[int]]:
+    """Return the requests of the same work; with contents each is apart."""
+    return [[i] for i in range(len(instance.requests))] if instance.contents else alike(instance.requests)
 
 
 Fees = dict[int, int]

@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from kvcore.certificates.budget import Most
 from kvcore.certificates.least import may_drop
+from kvcore.certificates.prefixes import Prefix, prefixes
 from kvcore.certificates.proof import InvalidCertificate
 from kvcore.cost import Cost, CostFunction
 from kvcore.instance import Instance, Request
@@ -87,11 +88,11 @@ def _hinge(f: CostFunction) -> Iterator[DurationLine]:
 class Steps:
     """All steps: request i has steps `first[i]` to `first[i + 1] - 1`.
 
-    `context` is the KV resident when the token is generated, at most `kept` of it since the token before. `waits` ticks
-    of a call lie between the two. Where `drops`, KV may be dropped in between.
+    `context` is the KV resident when the token is generated. Since the token before, `waits` ticks of a call ago, the
+    request processes what is beyond `own`, is charged from `start` on, and holds at least `low`.
 
-    `packs` is the k of the dual feasible function by which `StepPrices.packed` counts: of blocks that fit together
-    in the memory these counts add up to at most packs * blocks in all, and more than half of it counts as all if k = 1.
+    `packs` is the k of the dual feasible function of `StepPrices.packed`: counts of blocks that fit together add up to
+    at most packs * blocks in all.
 
     Raises InvalidCertificate for more than 10 million steps, or a request with more than 2^30 tokens of KV.
     """
@@ -102,33 +103,47 @@ class Steps:
         self.first = np.cumsum([0, *(_checked(request).output for request in requests)], dtype=np.int64)
         if self.first[-1] > Most.steps:
             raise InvalidCertificate(f"{self.first[-1]} output tokens are more than {Most.steps}")
-        self.context, self.kept, self.waits = np.empty((3, int(self.first[-1])), dtype=np.int64)
-        for request, start, stop in zip(requests, self.first, self.first[1:], strict=False):
-            self._fill(request, slice(int(start), int(stop)))
-        may = np.array([may_drop(self.machine, request) for request in requests])
-        self.drops = np.repeat(may, np.diff(self.first))
-        reach = self.context - self.kept
+        self.context, self.own, self.start, self.low, self.waits = np.empty((5, int(self.first[-1])), dtype=np.int64)
+        found = prefixes(instance)
+        for request, prefix, start, stop in zip(requests, found, self.first, self.first[1:], strict=False):
+            self._fill(request, prefix, slice(int(start), int(stop)))
+        earlier = [prefix.earlier // prefix.block for prefix in found]
+        self.earlier = np.repeat(np.array(earlier, dtype=np.int64), np.diff(self.first))
+        """Leading blocks in the memory of an earlier request."""
+        self.later = np.ones(len(self.context), dtype=bool)
+        self.later[self.first[:-1]] = False
         limit = self.machine.prefill_limit if self.machine.chunked else None
         self.limit = MOST_KV if limit is None else min(limit, MOST_KV)
-        self.batches = -(-reach // self.limit)
+        self.batches = -(-(self.context - self.own) // self.limit)
         """Least batches for the token."""
-        self.plain = (self.kept == self.context - 1) & (self.kept > 0)
-        """One decode suffices if no KV is dropped."""
+        self.decodes = ((self.own == self.context - 1) & (self.own > 0)) | (self.machine.chunked & (self.context > 1))
+        """Where a decode may generate it."""
+        partial = self.machine.partial or bool(instance.contents)
+        short = (self.own <= self.context - 2) | (partial & (self.low <= self.context - 2))
+        self.prefills = short | ~self.later
+        """Where a prefill may, from more than the least KV."""
 
-    def _fill(self, request: Request, span: slice) -> None:
+    def _fill(self, request: Request, prefix: Prefix, span: slice) -> None:
         grown = np.ones(request.output, dtype=np.int64)
-        waits, discarded, q = np.zeros_like(grown), [0], 0
+        waits, discarded, calls, q = np.zeros_like(grown), [0], [0], 0
         grown[0] = request.prompt
         for segment in request.segments[:-1]:
             call, q = segment.call, q + segment.decode
             if call is not None:
                 grown[q] += call.returns
                 waits[q] = call.duration
+                calls.append(q)
                 discarded += [q] if call.handling == "discard" else []
         context = np.cumsum(grown)
-        self.context[span], self.waits[span] = context, waits
-        self.kept[span] = np.concatenate(([0], context[:-1]))
-        self.kept[span][discarded] = 0
+        kept = np.concatenate(([0], context[:-1]))
+        before = kept[calls].tolist()
+        kept[discarded] = 0
+        self.context[span], self.waits[span], self.own[span] = context, waits, kept
+        self.low[span] = 0 if may_drop(self.machine, request) else kept
+        for q, held in zip(calls, before, strict=True):
+            self.own[span][q] = max(kept[q], prefix.reach(held, int(context[q])))
+        self.start[span] = self.own[span]
+        self.start[span][0] = prefix.free
 
     def sums(self, values: Integers) -> list[int]:
         """Return the sums of `values`, one for each step and none below 0, by request."""
@@ -136,13 +151,12 @@ class Steps:
         return [int(total) for total in np.add.reduceat(values, self.first[:-1])]
 
     def largest(self, values: Integers) -> int:
-        """Return a number above all such sums: in floating point, whose errors are far below a part in 2^20."""
+        """Return a number above all such sums, in floating point."""
         return int(np.add.reduceat(values.astype(float), self.first[:-1]).max() * (1 + 2**-20)) + 1
 
     def prefilled(self) -> int:
-        """Return the fewest prefilled tokens (with chunks, the last of a prefill may be a decode)."""
-        reach = (self.context - self.kept)[~self.plain]
-        return int(np.maximum(1, reach - 1).sum()) if self.machine.chunked else int(reach.sum())
+        """Return the fewest prefilled tokens."""
+        return int((self.context - self.start - self.decodes).sum())
 
     def most(self, prices: StepPrices) -> int:
         """Return a number that no way to do the work for a token costs."""
@@ -154,29 +168,25 @@ class Steps:
         return one + prices.prefill_pairs * peak**2 + prices.blocks * (parts + 1) * (peak + 1)
 
     def least(self, prices: StepPrices) -> Integers:
-        """Return the least price of the work for each token, over all ways to do it.
+        """Return the least price of the work for each token: by a decode or a prefill, from the most or the least KV.
 
-        The caller keeps `most(prices)` below 2^62. A token is generated by a decode (in one batch if all KV was kept,
-        else after prefills, which takes chunks), or by a prefill: of what was not kept, or of more.
+        The caller keeps `most(prices)` below 2^62.
         """
-        context, kept, machine, plain = self.context, self.kept, self.machine, self.plain
-        decodes = plain | (machine.chunked & (context > 1))
-        best = np.where(decodes, self._price(prices, kept, 1), MOST)
-        np.minimum(best, np.where(plain, MOST, self._price(prices, kept, 0)), out=best)
-        if self.drops.any():
-            nothing = np.zeros_like(kept)
-            np.minimum(best, np.where(self.drops & decodes, self._price(prices, nothing, 1), MOST), out=best)
-            np.minimum(best, np.where(self.drops, self._price(prices, nothing, 0), MOST), out=best)
-            if machine.partial:
-                short = np.where(plain, self._price(prices, np.maximum(context - 2, 0), 0), MOST)
-                np.minimum(best, np.where(self.drops, short, MOST), out=best)
+        context, low = self.context, self.low
+        best = np.where(self.decodes, self._price(prices, self.start, 1), MOST)
+        short = np.where(self.later, np.minimum(self.start, context - 2), self.start)
+        np.minimum(best, np.where(self.prefills, self._price(prices, short, 0), MOST), out=best)
+        less = self.later & (low < self.own)
+        if less.any():
+            several = less & self.machine.chunked
+            np.minimum(best, np.where(several, self._price(prices, low, 1), MOST), out=best)
+            np.minimum(best, np.where(less, self._price(prices, low, 0), MOST), out=best)
         return best
 
     def last(self, prices: StepPrices) -> Integers:
         """Return the least price of the one batch that generates each token after the first of a request.
 
-        It is a decode, or a prefill that begins with nothing or ends more than one token after its beginning. First
-        tokens have the price of all batches, as in `least`.
+        It is a decode, or a prefill of more than one token or from nothing. First tokens have that of `least`.
         """
         context = self.context
         both = prices.generated + prices.blocks * self._blocks(context) + prices.tokens
@@ -187,7 +197,7 @@ class Steps:
             prefill = (prices.tokens + prices.prefill_tokens) * (context - start) - prices.tokens
             prefill += prices.prefill_requests + prices.prefill_kv * start
             prefill += prices.prefill_pairs * (context**2 - start**2)
-            best = np.where(self.plain & ~self.drops, best, np.minimum(best, prefill))
+            best = np.where(self.low == context - 1, best, np.minimum(best, prefill))
         least = self.least(prices)
         later = np.minimum(least, both + best)
         later[self.first[:-1]] = least[self.first[:-1]]
@@ -196,16 +206,17 @@ class Steps:
     def _price(self, prices: StepPrices, start: Integers, last: int) -> Integers:
         """The price of all from `start` on once, the `last` (0 or 1) token of it by a decode.
 
-        Prefills that begin at `kept` come in the fewest parts, each of them as long as can be.
+        Prefills from `own` on come in the fewest, longest parts; of first tokens, perhaps by others, they read nothing.
         """
         end = self.context - last
-        parts = -(-(end - self.kept) // self.limit)
+        parts = -(-(end - self.own) // self.limit)
         total = prices.tokens * (self.context - start) + prices.generated + prices.prefill_requests * parts
         total += prices.prefill_tokens * (end - start) + prices.prefill_pairs * (end**2 - start**2)
-        total += prices.prefill_kv * np.where(end > start, start, 0)
+        total += prices.prefill_kv * np.where(self.later & (end > start), start, 0)
         if prices.blocks:
-            rest = np.maximum(0, parts - 1) * end - self.limit * (parts * (parts - 1) // 2)
-            total += prices.blocks * (np.where(parts > 0, self._blocks(end), 0) + self._blocks(rest))
+            others = np.maximum(0, parts - 1)
+            rest = others * end - self.limit * (parts * (parts - 1) // 2)
+            total += prices.blocks * (np.where(parts > 0, self._blocks(end), 0) + self._blocks(rest, others))
         if prices.packed:
             total += prices.packed * self._packed(self._blocks(self.context))
         if last:
@@ -213,8 +224,10 @@ class Steps:
             total += prices.blocks * self._blocks(self.context)
         return total
 
-    def _blocks(self, tokens: Integers) -> Integers:
-        return -(-tokens // min(self.machine.block, MOST_KV))
+    def _blocks(self, tokens: Integers, times: int | Integers = 1) -> Integers:
+        """The least blocks of its own for `tokens` held in several batches together."""
+        blocks = -(-tokens // min(self.machine.block, MOST_KV))
+        return np.asarray(np.maximum(0, blocks - times * self.earlier))
 
     def _packed(self, blocks: Integers) -> Integers:
         """Return packs * limit * u(blocks / limit), where u(x) = floor((k + 1) x) / k, or x if (k + 1) x is whole."""

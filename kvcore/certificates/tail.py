@@ -18,7 +18,7 @@ class LateTail(Proof):
     """With `within` ticks for each request, `proof` shows more late than the percentile leaves out."""
 
     kind: Literal["late-tail"] = "late-tail"
-    takes: ClassVar = Takes(RULES | {Feature.PERCENTILE})
+    takes: ClassVar = Takes(RULES | {Feature.PERCENTILE, Feature.SHARED})
     within: Tick
     proof: Annotated[Events | LateWindows, Field(discriminator="kind")]
 

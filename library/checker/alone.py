@@ -14,10 +14,12 @@ def alone(instance: Box, proof: Box, objective: str) -> Amount:
     smooth = [Box(function, tokens_above=None) for function in instance.cost]
     busy, times = [], []
     for one in instance.requests:
-        tokens, pairs = tokens_of(one, instance.machine.evict), max(1, one.prompt - 1) ** 2
-        batches = [blocks(token.A - token.kept, P) if P else 1 for token in tokens]
-        whole = dict.fromkeys(("busy", "any_prefill", "prefill_requests", "generated"), 1)
-        whole |= {"tokens": one.prompt, "prefill_pairs": pairs}
+        tokens = tokens_of(one, instance.machine)
+        free = tokens[0].free or 0
+        batches = [blocks(token.A - token.own, P) if P else 1 for token in tokens]
+        whole = {"busy": 1, "generated": 1, "tokens": one.prompt - free}
+        if one.prompt - free != 1 or not free:  # else it may be a decode
+            whole |= {"any_prefill": 1, "prefill_requests": 1, "prefill_pairs": max(1, (one.prompt - 1) ** 2 - free**2)}
         first = max(batches[0] * step, duration(smooth, whole))
         times.append((first, first + step * sum(batches[1:]) + sum(token.wait for token in tokens)))
         busy.append(step * sum(batches))

@@ -65,7 +65,7 @@ class Search:
         These are batches, prefills, prices by line, and parts of the memory by `packs`.
         """
         token, *others = self.works[i].tokens[generated:]
-        token = token._replace(kept=kept, low=0, wait=0)
+        token = token._replace(own=kept, low=0, wait=0, free=None)
         needs: list[Amount] = [sum(map(least, [token, *others])) for least in self.measures]
         return self.ticks(token), self.works[i].tail[generated], needs
 

@@ -128,7 +128,11 @@ ONLY_GIVEN: dict[str, Any] = {"max_new": None, "path": None, "same_batch": True,
 
 def given(each: Box) -> Box:
     """The keys of a file: those of ONLY_GIVEN, where they do not say the usual."""
-    return Box((key, value) for key, value in each.items() if key != "parts" and value != ONLY_GIVEN.get(key, ...))
+    return Box(
+        (key, value)
+        for key, value in each.items()
+        if key not in ("parts", "prefix") and value != ONLY_GIVEN.get(key, ...)
+    )
 
 
 def sha256(instance: Box) -> str:

@@ -33,6 +33,7 @@ from library.checker.fresh import fresh
 from library.checker.instance import RESOURCES, output, sha256
 from library.checker.objectives import AVERAGES, FLOWS, OBJECTIVES, PLAIN, RATES, TAIL, tail_of
 from library.checker.pairs import pairs
+from library.checker.prefixes import note_prefixes
 from library.checker.prices import slot_prices, tree
 from library.checker.shares import PARTS, shares
 from library.checker.slots import slots
@@ -66,6 +67,7 @@ SEARCH = {
     "target": integer(1), "scale": integer(1, 2**30), "prices": [SLOTS], "strict": (switch, False),
     "states": integer(0, 4 * 10**6), "tries": integer(0, 10**9),
 }  # fmt: skip
+WITH_CONTENTS = {"alone", "shares", "late-windows", "late-tail", "speed"}
 none = check(lambda value: value == [], "an empty list: more is not checked here")
 
 
@@ -132,7 +134,10 @@ def prove(instance: Box, proof: Box, objective: str) -> Amount:
     function, _, objectives = KINDS[proof.kind]
     if (TAIL if tail_of(objective) else objective) not in objectives:
         raise NotChecked(f"a proof of kind {proof.kind} is not checked here for {objective}")
-    return function(instance, proof, objective)
+    kinds = {proof.kind, proof.get("proof", proof).kind}
+    if instance.contents and not kinds <= WITH_CONTENTS:
+        raise NotChecked(f"a proof of kind {' '.join(sorted(kinds - WITH_CONTENTS))} is not checked here with contents")
+    return function(note_prefixes(instance), proof, objective)
 
 
 def verify_certificate(instance: Box, data: Any) -> tuple[str, Amount]:
@@ -142,8 +147,6 @@ def verify_certificate(instance: Box, data: Any) -> tuple[str, Amount]:
     if certificate.instance_sha256 != sha256(instance):
         raise Broken("the certificate is for another instance (or for this one with its calls freed)")
     spent[0] = 0
-    if instance.contents:
-        raise NotChecked("bounds of requests that share contents are not checked")
     if sum(map(output, instance.requests)) > MOST_TOKENS:
         raise NotChecked(f"bounds of more than {MOST_TOKENS} output tokens are not checked")
     bound = prove(instance, Box(certificate.proof, claim=certificate.bound), objective)

@@ -26,7 +26,8 @@ class Division:
         self.line = {name: sum(map(mul, weights, (line[name] for line in lines))) for name in lines[0]}
         peaks = sum(peak(one) for one in instance.requests)
         L = limits_of(machine)["device"]
-        self.P = min(peaks, prefill_budget(machine) or peaks, L * machine.block if L else peaks)
+        held = L * machine.block if L and not instance.contents else peaks  # several may process what is held once
+        self.P = min(peaks, prefill_budget(machine) or peaks, held)
         self.limits = limits_of(machine) | {"prefill_tokens": self.P, "memory": L, "packing": L}
         self.part = {name: Fraction(proof[name], 1024) for name in PARTS}
         if sum(self.part.values()) > 1 or any(part and not self.limits[name] for name, part in self.part.items()):

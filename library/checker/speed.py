@@ -36,7 +36,7 @@ def speed(instance: Box, proof: Box, objective: str) -> Amount:
     start, alike = min(one.arrival for one in instance.requests), dict[str, list[Box]]()
     total = -proof.slot * sum(sum(each.price) for each in (batches, *(row for row, _ in rows)))
     for one in instance.requests:
-        alike.setdefault(but_id(one), []).append(one)
+        alike.setdefault(one.id if instance.contents else but_id(one), []).append(one)
     for those, a in zip(alike.values(), parts_of_fixed(alike.values(), proof, start), strict=True):
         work = Work(those[0], instance.machine, ticks, tariff.least, most=MOST_OF.get(objective))
         if rows:  # only the last batch of tokens after the first is looked at

@@ -16,12 +16,17 @@ from library.checker.instance import WORK, blocks, duration, most_prefill, outpu
 
 
 class Token(NamedTuple):
-    """An output token: A tokens resident when it comes; low to kept of them since the one before, `wait` ticks ago."""
+    """An output token: A tokens resident when it comes; low to own of them since the one before, `wait` ticks ago.
+
+    Work for a first token counts from `free` on. `lead` blocks are others'.
+    """
 
     A: int
-    kept: int
+    own: int
     low: int
     wait: int
+    free: int | None
+    lead: int
 
 
 Line = Mapping[str, Amount]
@@ -29,15 +34,19 @@ Least = Callable[[Token], Fraction]
 Job = tuple[Amount, Amount, Amount, int]
 
 
-def tokens_of(one: Box, drops: bool = False) -> list[Token]:
-    """The output tokens of a request, in order; `drops`: KV may leave at any time."""
+def tokens_of(one: Box, machine: Box) -> list[Token]:
+    """The output tokens of a request, in order."""
+    b = machine.block
     spend(20 * output(one), "its tokens")
-    result, A, kept, wait = [], one.prompt, 0, 0
-    drops = drops or any(segment.call.handling in ("discard", "free") for segment in one.segments[:-1])
+    result, before, A, kept, wait = list[Token](), 0, one.prompt, 0, 0
+    prefix = one.get("prefix") or Box(path=0, others=0, earlier=0, free=0)
+    drops = machine.evict or any(segment.call.handling in ("discard", "free") for segment in one.segments[:-1])
     for segment in one.segments:
         for _ in range(segment.decode):
-            result.append(Token(A, kept, 0 if drops else kept, wait))
-            A, kept, wait = A + 1, A, 0
+            hit = max(min(prefix.path, before), min(prefix.others, A - 1))
+            own, low, free = max(kept, hit // b * b), 0 if drops else kept, None if result else prefix.free
+            result.append(Token(A, own, low, wait, free, prefix.earlier // b))
+            before, A, kept, wait = A, A + 1, A, 0
         if after := segment.call:
             A, wait = A + after.returns, after.duration
             kept = 0 if after.handling == "discard" else kept
@@ -72,11 +81,11 @@ class Tariff:
     def cheapest(self, token: Token) -> Fraction:
         """The least that the work for a token costs, over all ways to generate it."""
         spend(50, "what tokens cost")
-        return Fraction(min(self.ways(token.A, token.kept, token.low)), self.unit) + self.packing(token.A)
+        return Fraction(min(self.ways(token)), self.unit) + self.packing(token)
 
     def last(self, token: Token) -> Fraction:
         """The least that the one batch costs which generates a token: a decode, or a prefill of all from m on."""
-        A, block = token.A, blocks(token.A, self.block)
+        A, block = token.A, self.held(token, token.A)
         ways = [{"tokens": 1, "decode_requests": 1, "decode_kv": A - 1}]
         if token.low < A - 1:  # KV may have been dropped, or there is more than one token to process
             refill = {"prefill": 1, "prefill_requests": 1}
@@ -84,36 +93,44 @@ class Tariff:
             ways += [refill | each | {"prefill_pairs": A * A - each["prefill_kv"] ** 2} for each in amounts]
         least = min(sum(price * way.get(name, 0) for name, price in self.prices.items()) for way in ways)
         each = sum(self.prices.get(name, 0) * amount for name, amount in (("generated", 1), ("block", block)))
-        return Fraction(least + each, self.unit) + self.packing(A)
+        return Fraction(least + each, self.unit) + self.packing(token)
 
-    def packing(self, tokens: int) -> Fraction:
-        """The price of `tokens` tokens by the dual feasible function u."""
+    def held(self, token: Token, tokens: int, times: int = 1) -> int:
+        """Its own blocks, at least, for tokens in several batches together."""
+        return max(0, blocks(tokens, self.block) - token.lead * times)
+
+    def packing(self, token: Token) -> Fraction:
+        """The price of the memory of its last batch by the dual feasible function u."""
         if not self.packed:
             return Fraction(0)
-        k, x = self.packs, Fraction(blocks(tokens, self.block), self.machine.memory // self.block)
+        k, x = self.packs, Fraction(self.held(token, token.A), self.machine.memory // self.block)
         return self.packed * (x if ((k + 1) * x).denominator == 1 else Fraction((k + 1) * x // 1, k))
 
-    def ways(self, A: int, kept: int, low: int) -> Iterator[int]:
+    def ways(self, token: Token) -> Iterator[int]:
         """The costs to generate a token by a decode (1) or by a prefill (0), from s tokens of KV on."""
         P, chunked, partial = self.P, self.machine.chunked, self.machine.partial
+        A, own, low, free = token.A, token.own, token.low, token.free
         for decodes in (1, 0):
             end = A - decodes  # where the prefills end
-            if decodes:
-                starts = {s for s in (low, kept) if s == end or chunked} if A > 1 else ()
+            if free is not None:
+                starts = {free} if not decodes or (chunked and A > 1) or own == end > 0 else ()
+            elif decodes:
+                starts = {s for s in (low, own) if s == end or chunked} if A > 1 else ()
             else:
-                most = min(kept, A - 2) if partial else kept
+                most = min(own, A - 2) if partial else own
                 starts = {s for s in (low, most) if low <= s and (s == 0 or s <= A - 2)}
             for s in starts:
-                count = -(-(end - kept) // P) if P else int(end > kept)  # prefills
+                count = -(-(end - own) // P) if P else int(end > own)  # prefills
                 count = count if decodes else max(1, count)
                 n = count - (not decodes)  # prefills before the last batch, and the KV after each of them, summed
                 held = n * end - (P or 0) * n * (n - 1 + 2 * (not decodes)) // 2
                 last = end if decodes and count else 0  # what the last prefill before a decode holds
+                rest = self.held(token, held - last, n - (last > 0))
                 amounts = {
                     "generated": 1, "batch": count + decodes, "tokens": A - s, "decode_requests": decodes,
                     "decode_kv": decodes * end, "prefill": count, "prefill_requests": count, "prefill_token": end - s,
-                    "prefill_kv": s * (count > 0), "prefill_pairs": end**2 - s**2,
-                    "block": sum(blocks(each, self.block) for each in (A, last, held - last)),
+                    "prefill_kv": s * (end > s) * (free is None), "prefill_pairs": end**2 - s**2,
+                    "block": self.held(token, A) + self.held(token, last) + rest,
                 }  # fmt: skip
                 yield sum(price * amounts[name] for name, price in self.prices.items())
 
@@ -131,7 +148,7 @@ class Work:
     def __init__(
         self, one: Box, machine: Box, ticks: Any, shares: Any, most: int | None = None, calls: bool = True
     ) -> None:
-        self.one, self.tokens = one, tokens_of(one, machine.evict)[:most]
+        self.one, self.tokens = one, tokens_of(one, machine)[:most]
         self.d: list[int] = [*map(ticks, self.tokens)]
         self.share: list[Fraction] = [*map(shares, self.tokens)]
         ends = list(accumulate(d + token.wait * calls for d, token in zip(self.d, self.tokens, strict=True)))
@@ -143,7 +160,7 @@ def least_step(instance: Box) -> int:
     """e: ticks that every batch with work lasts: one decode on the least KV, or the first token of a prefill."""
     shortest = min(one.prompt for one in instance.requests)
     decode = {"any_decode": 1, "decode_requests": 1, "generated": 1}
-    decode["decode_kv"] = max(1, shortest - instance.machine.chunked)
+    decode["decode_kv"] = max(1, shortest - (instance.machine.chunked or bool(instance.contents)))
     prefill = {"any_prefill": 1, "prefill_requests": 1, "prefill_pairs": 1}
     return min(duration(instance.cost, {"busy": 1, "tokens": 1, **work}) for work in (decode, prefill))
 
@@ -172,7 +189,7 @@ def served(jobs: Collection[Job]) -> Iterator[tuple[Amount, int, int, int, int]]
 
 def fresh_tokens(one: Box, most: int | None = None) -> list[tuple[int, int]]:
     """Of (`most`) output tokens of a request, the tokens processed for it for the first time, and the call after it."""
-    tokens = tokens_of(one)[:most]
+    tokens = tokens_of(one, Box(block=1, evict=False))[:most]
     befores, waits = [0, *(token.A for token in tokens)], [*(token.wait for token in tokens[1:]), 0]
     return [(token.A - before, wait) for before, token, wait in zip(befores, tokens, waits, strict=False)]
 

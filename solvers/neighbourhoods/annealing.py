@@ -1,10 +1,10 @@
-"""Better schedules by destroy and repair (`docs/arc_flow.md`)."""
+"""Better schedules by destroy and repair (`docs/solving.md`)."""
 
 from collections.abc import Iterator
 
 import numpy as np
 
-from bounds.clock import MOVE, now, spend
+from bounds.clock import Units, now, spend
 from kvcore.errors import BadInput
 from kvcore.instance import Instance
 from kvcore.metrics import objective_value
@@ -27,12 +27,11 @@ def improve(
     *,
     seconds: float,
     seed: int,
-    target: int | None = None,
     rounds: int | None = None,
 ) -> Schedule:
     """Return a schedule that the referee passes, at least as good as `schedule`.
 
-    The search ends after `seconds`, or at the value `target`; with `rounds`, after these moves, and is deterministic.
+    The search ends after `seconds`; with `rounds`, after these moves, and is deterministic.
     Compiling and writing the schedule are not counted.
 
     Raises:
@@ -44,7 +43,7 @@ def improve(
         raise BadInput(f"improving schedules does not go with {reason}; use the schedule as it is")
     given = verify_schedule(instance, schedule)
     run = Annealing(given, objective, seed)
-    run.run(seconds, rounds, target)
+    run.run(seconds, rounds)
     try:
         found = schedule_of(instance, run.arrays, run.best_plan, run.best_count)
     except InvalidSchedule:  # an eviction in a slot that is no batch
@@ -70,21 +69,14 @@ class Annealing:
         destroy_repair.seed_draws(seed)
         self._anneal(0, 1.0, 1.0)
 
-    def value(self) -> float:
-        """Return the objective of the best schedule, less what does not depend on the schedule."""
-        arrays = self.arrays
-        return self.best - float(arrays.rate @ arrays.arrival)
-
-    def run(self, seconds: float, rounds: int | None, target: int | None) -> None:
-        """Search until time is up, `rounds` moves are made, or the value is at most `target`."""
+    def run(self, seconds: float, rounds: int | None) -> None:
+        """Search until time is up, or `rounds` moves are made."""
         hot, cold, soft = self.options.hot, self.options.cold, 0.8  # the part in which memory may be exceeded
         if is_rigid(self.arrays):
             hot = cold
             self._soften(soft * seconds, rounds and int(soft * rounds))
             seconds, rounds = (1 - soft) * seconds, rounds and rounds - int(soft * rounds)
         for moves, share, then in steps(seconds, rounds):
-            if target is not None and self.value() <= target + 1e-6:
-                break
             self._anneal(moves, hot * (cold / hot) ** share, hot * (cold / hot) ** then)
 
     def _insert_anew(self) -> None:
@@ -132,6 +124,6 @@ def steps(seconds: float, rounds: int | None) -> Iterator[tuple[int, float, floa
     while (passed := now() - began) < seconds:
         if passed:  # a coarse clock may not have moved
             moves = int(made / passed * min(look, seconds - passed)) + 1
-        spend(MOVE * moves)
+        spend(Units.move * moves)
         yield moves, passed / seconds, min(1.0, (passed + look) / seconds)
         made += moves

@@ -11,7 +11,7 @@ from unittest import mock
 
 from formulations.horizon import sufficient_batches
 from heuristics import best_schedule, get_policy, run_policy
-from kvcore import BadInput, Schedule, objective_value, verify_schedule
+from kvcore import Schedule, objective_value, verify_schedule
 from kvcore.certificates.events import EventSearch
 from kvcore.certificates.splits import whole_prefills
 from kvcore.metrics import Value, tail_of
@@ -178,14 +178,10 @@ def by_models(case: Case, value: Value, batches: int, seen: Counter[str], draw: 
 
 
 def check_cp_sat(case: Case, seen: Counter[str]) -> None:
-    """CP-SAT, which cannot be loaded beside HiGHS, in a process of its own: over paths, and over batches."""
+    """CP-SAT, which cannot be loaded beside HiGHS, in a process of its own."""
     from formulations.cp_sat import CpSat, cp_model
 
     value, schedule = optimum(case, 500)
-    if WAYS["arc-flow", "cp-sat"].declines(case.instance, case.objective) is None:
-        with contextlib.suppress(BadInput):  # too many options
-            by_task(case, value, "arc-flow", "cp-sat")
-            seen["method arc-flow"] += 1
     if len(schedule.batches) > 7:
         raise Skip
     program, solver = CpSat(case.instance, case.objective, len(schedule.batches)), cp_model.CpSolver()
@@ -209,4 +205,4 @@ REACH = (
     | {"poor start"}
 )
 PART = Part("optima", make, check, REACH)
-CP_SAT = Part("cp-sat", make, check_cp_sat, NEEDED | {"method arc-flow"})
+CP_SAT = Part("cp-sat", make, check_cp_sat, NEEDED)

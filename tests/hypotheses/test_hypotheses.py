@@ -11,7 +11,6 @@ from dataclasses import replace
 from fractions import Fraction
 from itertools import islice
 from pathlib import Path
-from typing import NoReturn
 from unittest import mock
 
 import pytest
@@ -24,7 +23,7 @@ from hypotheses.predicates import compared, optimal, run
 from hypotheses.small_instances import best_starts_in_order, earliest_starts, flow_time, plain, starting_at
 from hypotheses.verdict import CLAIMED
 from kvcore.certificates import read_certificate, verify_certificate
-from kvcore.errors import BadInput, MissingTool
+from kvcore.errors import BadInput
 from kvcore.files import read_instance, read_schedule, write_text
 from kvcore.instance import Instance
 from kvcore.metrics import objective_value
@@ -33,7 +32,6 @@ from kvcore.result import Horizon, Result
 from solvers.exact import EXACT, exact
 from tests.support.clock import Clock
 from tests.support.commands import kvbound, run_kvbound
-from tests.support.exhaustive import exhaustive_optimum
 
 QUICK = (
     "mars-figure1-order", "mars-figure1-free", "mars-rank", "restarting-gains-nothing", "fcfs-unbounded",
@@ -83,23 +81,11 @@ def test_a_limit_leaves_it_undecided() -> None:
         Case((plain([(1, 2)], 9),), deadline=0).optimum()
 
 
-@pytest.mark.slow
-def test_where_the_search_is_too_long_the_arc_flow_decides(monkeypatch: pytest.MonkeyPatch) -> None:
-    pytest.importorskip("ortools")
-    monkeypatch.setattr("hypotheses.optima.SOLVE_SECONDS", 0)
-    held = Case((plain([(1, 2), (2, 4), (1, 3)], 5),)).optimum()
-    assert held.value == exhaustive_optimum(held.instance, "total-flow-time")[0]
-
-
 def test_what_cannot_be_finished_is_undecided(monkeypatch: pytest.MonkeyPatch) -> None:
-    def missing(*_: object, **__: object) -> NoReturn:
-        raise MissingTool("cp-sat is not installed")
-
     hard = listed("hindsight:n=10,M=30,seed=3")
     monkeypatch.setattr("solvers.exact.EXACT", EXACT[:2])  # the third would prove it
     monkeypatch.setattr("bounds.clock.time", Clock())
     monkeypatch.setattr("hypotheses.optima.exact", exact)
-    monkeypatch.setattr("hypotheses.optima.solve", missing)
     verdict = check("x", hypothesis(lambda case: case.optimum() and None, hard))
     assert (verdict.verdict, verdict.undecided) == ("undecided", 1)
 

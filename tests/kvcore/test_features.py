@@ -46,7 +46,7 @@ from kvcore.metrics import FLOWS, OBJECTIVES, SUMS, Value, scale_of, tail_of
 from library import check
 from solvers import neighbourhoods, steering
 from solvers.choice import choose
-from solvers.ways import WAYS, Way
+from solvers.ways import BOUND, WAYS, Way
 from tests.bounds.test_tails import NAMES
 from tests.fuzz.certificates import differ
 from tests.kvcore import test_fresh as of_fresh
@@ -55,6 +55,7 @@ from tests.kvcore.test_configurations import random_proof
 from tests.kvcore.test_late_windows import LATE, MANY, urgent
 from tests.kvcore.test_slots_certificate import drawn as slotted
 from tests.support.build import instance, request
+from tests.support.contents import with_contents
 from tests.support.drawer import PROFILES, tiny_instance
 from tests.support.exhaustive import TooManyStates, exhaustive_optimum, least_percentile
 from tests.support.few import ALL
@@ -120,13 +121,23 @@ def urgently(seed: int) -> Drawn:
     return urgent(tiny_instance(seed, **MANY), random.Random(seed)), LATE
 
 
+def on_paths(kind: Callable[[int], Drawn]) -> Callable[[int], Drawn]:
+    """Return what draws an instance as it is, then the next one with contents that requests share."""
+
+    def draw(seed: int) -> Drawn:
+        instance, objective = kind(seed)
+        return with_contents(random.Random(seed), instance), objective
+
+    return in_turn(kind, draw)
+
+
 priced = in_turn(tiny(FLOWS, **PRICEABLE), tiny(FLOWS, cost="unit", calls=0, evict=False, partial=True))
 DRAWERS: dict[type[Proof], Callable[[int], Drawn]] = {
-    Alone: tiny([*OBJECTIVES, *NAMES]),
-    Shares: tiny([*OBJECTIVES]),
-    LateWindows: urgently,
-    LateTail: lambda seed: (tiny_instance(seed, **MANY), NAMES[seed % len(NAMES)]),
-    Speed: tiny([*SUMS, "max-flow-time"]),
+    Alone: on_paths(tiny([*OBJECTIVES, *NAMES])),
+    Shares: on_paths(tiny([*OBJECTIVES])),
+    LateWindows: on_paths(urgently),
+    LateTail: on_paths(lambda seed: (tiny_instance(seed, **MANY), NAMES[seed % len(NAMES)])),
+    Speed: on_paths(tiny([*SUMS, "max-flow-time"])),
     Pairs: tiny(SUMS, cost="unit"),
     Prices: priced,
     Tree: priced,
@@ -193,7 +204,7 @@ def second(proof: Proof, instance: Instance, objective: str, best: Value) -> lis
     """What `library/check.py` proves, if it takes the proof; AssertionError if that is more than the optimum."""
     data, found = check.read_instance(json.loads(instance.to_json())), []
     for claim in (best, best + 1):
-        with suppress(check.Bad, check.Broken), patch.object(check, "MOST_STEPS", STEPS):
+        with suppress(check.Bad, check.Broken, check.NotChecked), patch.object(check, "MOST_STEPS", STEPS):
             read = check.proof(json.loads(proof.model_dump_json()), "proof")
             check.spent[0] = 0
             bound = check.prove(data, check.Box(read, claim=claim), objective)
@@ -281,9 +292,8 @@ NEW = PLAIN.replace(machine=NewMachine(memory=4, **RIGID))
 ALIKE = tuple(request(id, 1, 1, path=("a", 1)) for id in "AB")
 SHARED = PLAIN.replace(contents=(Node(id="a", blocks=1),), requests=ALIKE)
 WORDS = "a field that no feature names"
-NEWS = pytest.mark.parametrize(
-    ("new", "words"), [(NEW, WORDS), (SHARED, "shared prefixes")], ids=["a new field", "contents"]
-)
+PREFIXES = "shared prefixes"
+NEWS = pytest.mark.parametrize(("new", "words"), [(NEW, WORDS), (SHARED, PREFIXES)], ids=["a new field", "contents"])
 TAKEN = {LateWindows: LATE, LateTail: "p99-ttft"}
 
 
@@ -295,6 +305,8 @@ def test_all_kinds_of_proofs_are_here() -> None:
 @pytest.mark.parametrize("kind", DRAWERS, ids=named)
 def test_what_is_new_is_declined_by_each_proof(kind: type[Proof], new: Instance, words: str) -> None:
     objective = TAKEN.get(kind, "total-flow-time")
+    if words in kind.takes.features:
+        new, words = new.replace(machine=NEW.machine), WORDS
     proof = next(proofs(kind, random.Random(0), PLAIN, objective, 2))
     proof.value(PLAIN, objective)
     with pytest.raises(InvalidCertificate, match=f"^{named(kind)} is not proved with {words}$"):
@@ -310,21 +322,31 @@ def test_a_proof_inside_another_is_asked_too(monkeypatch: pytest.MonkeyPatch) ->
 
 @NEWS
 def test_the_checker_declines_what_a_proposer_forgot(new: Instance, words: str) -> None:
-    made = certify(new, "total-flow-time", Alone(), 2)
-    with pytest.raises(InvalidCertificate, match=f"^alone is not proved with {words}$"):
+    made = certify(new, "total-flow-time", Pairs(), 2)
+    with pytest.raises(InvalidCertificate, match=f"^pairs is not proved with {words}$"):
         verify_certificate(new, made)
 
 
 @NEWS
 @pytest.mark.parametrize("way", WAYS.values(), ids=lambda way: way.label)
 def test_what_is_new_is_declined_by_each_way(way: Way, new: Instance, words: str) -> None:
+    if words in way.takes.features:
+        new, words = new.replace(machine=NEW.machine), WORDS
     for objective in [*OBJECTIVES, "p50-ttft"]:
         declined = way.declines(new, objective)
         assert declined is not None
         assert declined.startswith(f"{way.formulation} is not proved with ")
         assert words in declined
-    with pytest.raises(BadInput, match=f"^no way takes instance: .* is not proved with {words}$"):
-        choose(new, "makespan", "auto", "auto")
+
+
+def test_no_way_takes_a_new_field() -> None:
+    with pytest.raises(BadInput, match=f"^no way takes instance: .* is not proved with {WORDS}$"):
+        choose(NEW, "makespan", "auto", "auto")
+
+
+def test_only_bounds_take_shared_prefixes() -> None:
+    chosen = choose(SHARED, "makespan", "auto", "auto")
+    assert chosen.lanes == ((BOUND,),)
 
 
 @NEWS

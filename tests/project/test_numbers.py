@@ -4,7 +4,7 @@ import ast
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-MOST = 80
+MOST = 73
 """May only shrink; the aim is 30."""
 
 

@@ -1,9 +1,8 @@
 """Every program returns, from random and optimal schedules, one of its reduced space that is valid and no worse."""
 
-from contextlib import suppress
 from fractions import Fraction
 from functools import cache
-from itertools import accumulate, pairwise, zip_longest
+from itertools import pairwise
 from pathlib import Path
 from random import Random
 
@@ -25,24 +24,19 @@ from kvcore import (
     objective_value,
     verify_schedule,
 )
-from kvcore.certificates.slot_graph import LocalGraphs
 from kvcore.cost import TokensAbove
-from kvcore.metrics import FLOWS
 from kvcore.schedule import Schedule
-from solvers.slot_flow.late import late_segments as late_machine
 from tests.fuzz.draw import tiny
 from tests.reductions.drops import few_batches
 from tests.reductions.early import closed, early
 from tests.reductions.exchange import ends_in_order, exchanged, is_in_order
 from tests.reductions.first_tokens import soon_done
-from tests.reductions.lives import held, is_path, lives, schedule_of_lives, works
 from tests.reductions.parts import MOVES, late, schedule_of
 from tests.reductions.prefills import is_whole, whole_prefills
-from tests.reductions.segments import late_segments
 from tests.reductions.transfers import joined
 from tests.reductions.waits import at_once, without_waits
 from tests.reductions.windows import put_off
-from tests.support.drawer import draw_instance, tiny_instance
+from tests.support.drawer import draw_instance
 from tests.support.exhaustive import TooManyStates, exhaustive_optimum
 from tests.support.few import ALL, few
 from tests.support.random_schedules import random_schedule
@@ -211,69 +205,6 @@ def test_whole_prefills():
         joined += not is_whole(instance, schedule)
         gone += compared_drops(instance, schedule)
     assert min(joined, gone) >= (5 if ALL else 1)
-
-
-# --- late segments -------------------------------------------------------------------------------------------------
-
-SLOTTED = {"partial": False, "hybrid": True, "cost": "unit"}
-GAPS = {"arrival": (0, 0, 2, 6, 9), "duration": (0, 0, 1, 4, 7), "returns": (0, 1, 3), "block": (1, 2, 3)}
-NO_BUDGETS = {"batch_tokens": None, "prefill_tokens": None, "batch_requests": None}
-WIDE = {"batch_requests": None, "prefill_tokens": None, "batch_tokens": (None, 4, 6, 8)}
-CHUNKS = {"batch_requests": None, "prompt": (2, 3, 4, 5, 6), "batch_tokens": (3, 4, 5), "chunked": True}
-
-
-def slotted(seeds, **fixed):
-    """Yield instances from the corners of late segments, with random and optimal schedules."""
-    for seed in seeds:
-        draw = Random(seed)
-        corner = draw.choice([{}, GAPS]) | draw.choice([{}, {"handling": "free"}]) | SLOTTED
-        corner |= draw.choice([{}, WIDE, CHUNKS, NO_BUDGETS | {"pause": False}]) | fixed
-        instance = tiny_instance(seed, **{"pause": True} | corner)
-        yield instance, random_schedule(draw, instance, carriers=draw.choice([0.0, 0.3]))
-        yield instance, random_schedule(draw, instance)
-        with suppress(TooManyStates):
-            yield instance, exhaustive_optimum(instance, draw.choice(FLOWS), max_states=600)[1]
-
-
-def are_paths(local, found):
-    """Whether all lives are paths that do in each slot, as a batch, what they do, and fit together in each."""
-    for slot in zip_longest(*(held(life, range(max(life) + 1)) for life in found.values()), fillvalue=(0, 0, 0)):
-        blocks, hosted = (sum(local.machine.blocks(device) for _, device, _ in slot), sum(host for *_, host in slot))
-        assert blocks <= (blocks if local.machine.memory is None else local.machine.block_limit)
-        assert hosted <= (hosted if local.machine.host_memory is None else local.machine.host_memory)
-    lives_of, kinds = list(found.values()), enumerate(local.groups.values())
-    return all(is_path(local, kind, lives_of[i]) for kind, group in kinds for i in group)
-
-
-def fresh_tokens(request, life):
-    """Yield (slot, tokens) that no batch before can have processed (`tokens_so_far`)."""
-    towards = iter(works(request, life))
-    for segment, first in zip(request.segments, [request.prompt, *(c.returns + 1 for c in request.calls)], strict=True):
-        yield from ((next(towards)[-1].slot, 1 if generated else first) for generated in range(segment.decode))
-
-
-def test_late_segments():
-    """Each tick may be a batch. Tokens that are processed for the first time keep to the budgets up to each slot."""
-    changed = {(evict, pause): 0 for evict in (False, True) for pause in (False, True)}
-    limited = 0
-    for instance, schedule in slotted(few(range(600), 10)):
-        machine, wide = instance.machine, late_machine(instance)
-        if wide is None:
-            continue
-        before, found = lives(instance, schedule), late_segments(instance, schedule)
-        no_worse(wide, schedule, schedule_of_lives(wide, found), FLOWS, of=instance)
-        local = LocalGraphs(wide, FLOWS[0])
-        assert are_paths(local, found)
-        if machine.batch_tokens is not None:
-            slots, tokens = zip(
-                *sorted(x for r in instance.requests for x in fresh_tokens(r, found[r.id])), strict=True
-            )
-            so_far = zip(slots, accumulate(tokens), strict=True)
-            assert all(processed <= machine.batch_tokens * (t + 1) for t, processed in so_far)
-            limited += 1
-        changed[machine.evict, machine.pause] += not are_paths(local, before)
-    assert min(changed.values()) >= (5 if ALL else 1)
-    assert limited >= 5
 
 
 def split_prefill(cost, tpot):

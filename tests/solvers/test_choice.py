@@ -61,11 +61,8 @@ def test_says_why():
 
 def test_a_named_solver_is_taken_at_its_word():
     assert choose(MARS, "makespan", "auto", "highs").lanes[0][0].label == "batch-bigm on highs"
-    assert choose(MARS, FLOW, "arc-flow", "auto").lanes[0][0].label == "arc-flow on cp-sat"
     with pytest.raises(BadInput, match="cp-sat does not solve batch-bigm; highs and gurobi can"):
         choose(MARS, "makespan", "batch-bigm", "cp-sat")
-    with pytest.raises(BadInput, match="arc-flow is not proved with makespan"):
-        choose(MARS, "makespan", "arc-flow", "auto")
 
 
 def test_search_means_the_exact_searches():
@@ -79,10 +76,25 @@ def test_search_means_the_exact_searches():
         choose(MARS, FLOW, "search", "highs")
 
 
+def test_arc_flow_means_prices_and_searches_over_the_same_paths():
+    """It was a program on CP-SAT; the name stays."""
+    assert [way.label for way in choose(MARS, FLOW, "arc-flow", "auto").lanes[0]] == ["slots", "slot-dual"]
+    many = choose(builtin_instance("mars-like:n=40"), FLOW, "arc-flow", "auto")
+    assert [[way.label for way in lane] for lane in many.lanes] == [["slot-dual"]]
+    with pytest.raises(BadInput, match=r"arc-flow: slots is not proved with late-requests; slot-dual is not proved"):
+        choose(MARS, "late-requests", "arc-flow", "auto")
+    with pytest.raises(BadInput, match="cp-sat does not solve arc-flow; slots and slot-dual can"):
+        choose(MARS, FLOW, "arc-flow", "cp-sat")
+    with pytest.raises(BadInput, match="arc-flow is several ways: name slots or slot-dual"):
+        choose(MARS, FLOW, "auto", "auto", ["arc-flow"])
+    result = solvers.solve(MARS, formulation="arc-flow")
+    assert (result.value, result.status, result.formulation) == (29, "optimal", "slots")
+
+
 def test_ways_that_are_named_run():
-    choice = choose(MARS, FLOW, "auto", "auto", ["improve", "bound", "batch-bigm", "arc-flow on cp-sat"])
+    choice = choose(MARS, FLOW, "auto", "auto", ["improve", "bound", "batch-bigm", "cp-sat"])
     assert [[way.label for way in lane] for lane in choice.lanes] == [
-        ["bound", "batch-bigm on highs", "arc-flow on cp-sat"], ["improve"]
+        ["bound", "batch-bigm on highs", "cp-sat"], ["improve"]
     ]  # fmt: skip
     assert [len(choose(MARS, FLOW, "auto", "auto", [name]).lanes) for name in ("improve", "slots")] == [1, 1]
     for names, why in (

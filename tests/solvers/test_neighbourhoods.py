@@ -78,14 +78,15 @@ def test_no_limit_is_exceeded_on_the_way(profile):
     for instance, objective, start, _ in questions(profile, few(range(60, 70))):
         run = Annealing(verify_schedule(instance, start), objective, 0)
         for _ in range(5):
-            run.run(NEVER, 40, None)
+            run.run(NEVER, 40)
             room = run.arrays.room(run.slots)
             for plan, count in zip(run.plan, run.count, strict=True):
                 use(room, instance.machine.block, plan, count, -1)
             assert (room == run.room).all()
             assert room.min() >= 0
             found = schedule_of(instance, run.arrays, run.best_plan, run.best_count)
-            assert float(value(instance, found, objective)) <= run.value() + 1e-6
+            least = run.best - float(run.arrays.rate @ run.arrays.arrival)
+            assert float(value(instance, found, objective)) <= least + 1e-6
 
 
 def test_calls_are_handled_in_every_way():
@@ -119,12 +120,10 @@ def test_the_same_for_the_same_seed_and_rounds():
     assert one != other
 
 
-def test_stops_at_the_target_and_at_the_time_limit():
+def test_stops_at_the_time_limit():
     instance = builtin_instance("hindsight-benchmark:seed=2")
     _, start, trace = best_schedule(instance, FLOW)
     before = objective_value(trace, FLOW)
-    reached = improve(instance, FLOW, start, seconds=NEVER, seed=0, target=before - 1)
-    assert value(instance, reached) < before
     at_once = improve(instance, FLOW, start, seconds=0, seed=0)  # all inserted anew, no move
     assert value(instance, at_once) <= before
 

@@ -27,7 +27,6 @@ CONSTANTS = {
     "solvers/gurobi.py: SIZE_LIMIT": "of the licence inside Gurobi's wheel",
     "solvers/gurobi.py: _MODEL_TOO_LARGE": "Gurobi's number of an error",
     "solvers/neighbourhoods/scope.py: MOST_TOKENS": "no sum of 64 bits overflows",
-    "solvers/slot_flow/arc_kernels.py: IDLE": "stands for the option of a tick between batches",
     "solvers/steering_kernels.py: CLOSE": "what rounding of floats may add to a batch",
     "solvers/messages.py: NO_TIME_LIMIT": "stands for infinity, in seconds",
 }

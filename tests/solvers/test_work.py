@@ -1,5 +1,6 @@
 """A limit in counted work: all but the times is the same on every run, with any number of workers."""
 
+from contextlib import suppress
 from json import loads
 from types import SimpleNamespace
 
@@ -14,6 +15,7 @@ from kvcore.errors import BadInput
 from kvcore.result import Stop
 from solvers.dual_bound import best_bound
 from solvers.improve import improve
+from solvers.ways import CERTIFYING
 from tests.support.commands import run_kvbound
 from workloads.builtin import builtin_instance
 
@@ -76,6 +78,19 @@ def test_a_limit_within_counted_work_is_counted():
         assert (limit, now() >= WORK / clock.SECOND) == (2.0, True)
 
 
+@pytest.mark.parametrize("way", [way.formulation for way in CERTIFYING])
+def test_no_bound_takes_a_tenth_and_two_million_units_more(way):
+    with limited(1.0, 3 * WORK) as limit, suppress(BadInput):
+        best_bound(BIG, method=way, time_limit=limit)
+        assert 0 < now() <= 1.1 * limit + 2
+
+
+def test_improve_takes_no_tenth_and_two_million_units_more():
+    with limited(1.0, 3 * WORK) as limit:
+        improve(BIG, seconds=limit)
+        assert 0 < now() <= 1.1 * limit + 2
+
+
 def test_a_way_whose_work_is_not_counted_is_not_tried():
     with pytest.raises(BadInput, match="batch-bigm on highs is not tried: its work cannot be counted"):
         solvers.solve(MARS, formulation="batch-bigm", solver="highs", work=WORK)
@@ -86,9 +101,9 @@ def test_a_way_whose_work_is_not_counted_is_not_tried():
 
 def test_a_look_at_the_clock_is_work_where_work_is_counted():
     with limited(1.0, 10**6) as limit:
-        assert (limit, now()) == (1.0, clock.LOOK / clock.SECOND)
+        assert (limit, now()) == (1.0, clock.Units.look / clock.SECOND)
         spend(10**6)
-        assert now() == 1 + 2 * clock.LOOK / clock.SECOND
+        assert now() == 1 + 2 * clock.Units.look / clock.SECOND
     assert not clock.is_counted()
 
 

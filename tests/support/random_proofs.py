@@ -28,9 +28,8 @@ from kvcore.certificates.late_windows import deadlines
 from kvcore.certificates.shares import UNIT
 from kvcore.certificates.slot_dual import PricedRequests
 from kvcore.certificates.slot_graph import LocalGraphs
-from kvcore.certificates.speed import ONE
+from kvcore.certificates.speed import ONE, groups_of
 from kvcore.certificates.steps import lines
-from kvcore.instance import alike
 from kvcore.limits import LIMITS
 from kvcore.metrics import tail_of
 
@@ -134,7 +133,7 @@ def random_speed(draw: random.Random, instance: Instance) -> Speed:
         ordered=draw.random() < 0.5, cells=draw.choice([1, 1, 2, 3, 7]),
         fee=draw.choice([0, UNIT, draw.randint(0, UNIT)]),
         fees=tuple(tuple(draw.randint(0, 9) for _ in range(draw.randint(0, slots + 1)))
-                   for _ in alike(instance.requests)) if draw.random() < 0.7 else (),
+                   for _ in groups_of(instance)) if draw.random() < 0.7 else (),
     )  # fmt: skip
 
 

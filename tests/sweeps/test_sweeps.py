@@ -142,7 +142,7 @@ def test_the_grid_has_every_combination_once(tmp_path: Path) -> None:
     assert {cell.label for cell in cells} == {
         "fixed", *(f"n={n} memory={m} load={load}" for n in (2, 3) for m in (12, 14) for load in ("1/2", 2))
     }  # fmt: skip
-    assert {cell.limit for cell in cells} == {600, 605, 609}
+    assert {cell.limit for cell in cells} == {600, 620, 636}
     again = study_cells(GRID + MARS.replace("mars-figure1", "hindsight") + "parameters = { n = 2, M = 12, seed = 0 }",
                         tmp_path)  # fmt: skip
     assert [cell.key for cell in again[: len(cells)]] == [cell.key for cell in cells]
@@ -204,12 +204,15 @@ def test_ratios_are_to_the_best_proved_bound_of_the_same_instance() -> None:
 
 
 def test_bounds_alone_give_ratios(tmp_path: Path) -> None:
-    text = MARS + FCFS + '[[bounds]]\nmethod = "alone"\n[[bounds]]\nmethod = "pairs"\nlabel = "by two"\n'
+    text = (
+        MARS + FCFS + '[[bounds]]\nmethod = "alone"\n[[bounds]]\nmethod = "pairs"\nlabel = "by two"\nwork = 9000000\n'
+    )
     rows = [run_cell(cell) for cell in study_cells(text, tmp_path)]
     policy, alone, pairs = summarise(rows)
     assert rows[1]["status"] == "bound-only"
     assert rows[1]["bound"] < rows[2]["bound"]
     assert policy.ratios == [Fraction(rows[0]["value"], rows[2]["bound"])]
+    assert (rows[1]["options"]["work"], rows[2]["options"]["work"]) == (None, 9_000_000)
     assert (alone.run, pairs.run, pairs.failed) == ("bound by alone", "by two", 0)
 
 

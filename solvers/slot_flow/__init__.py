@@ -1,1 +1,0 @@
-"""Requests as a flow through their local graphs: prices fix steps, CP-SAT solves the rest."""
