@@ -114,6 +114,15 @@ def agree(monkeypatch: pytest.MonkeyPatch) -> None:
     assert agreement.main() == 0
 
 
+def beside_single_methods(monkeypatch: pytest.MonkeyPatch) -> None:
+    from benchmarks import side_by_side
+
+    monkeypatch.setattr(side_by_side, "CASES", {"five": "generate fixed --n 2 --prompt 8 --output 2 --memory 128"})
+    (row,) = side_by_side.rows(10_000, [])
+    assert row["bound_ratio"] >= 0.9
+    assert row["bound"] <= row["value"]
+
+
 RUNS: dict[str, Run] = {
     "benchmarks": lambda monkeypatch: registry.machine(),
     "benchmarks.library": compare_libraries,
@@ -123,6 +132,7 @@ RUNS: dict[str, Run] = {
     "benchmarks.engines": ask_engines,
     "benchmarks.compiled": compile_kernels,
     "benchmarks.agreement": agree,
+    "benchmarks.side_by_side": beside_single_methods,
 }
 
 
