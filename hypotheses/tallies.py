@@ -15,7 +15,7 @@ from hypotheses.case import Case, Fails, Held, Undecided, ratio
 from hypotheses.hypothesis import Predicate
 from hypotheses.predicates import Make
 from hypotheses.small_instances import with_machine
-from kvcore.instance import Handling, Instance, Request
+from kvcore.instance import Handling, Request
 from kvcore.metrics import Value
 
 Index = Callable[[Request], int]
@@ -140,7 +140,9 @@ def falls_with_memory(one: Make, other: Make, factors: Sequence[Fraction]) -> Pr
     def judge(case: Case) -> Fails | str:
         means, parts, everything = [], [], list[tuple[Held, ...]]()
         for factor in factors:
-            sized = [_sized(instance, factor) for instance in case.instances]
+            largest = [max(request.peak for request in instance.requests) for instance in case.instances]
+            pairs = zip(case.instances, largest, strict=True)
+            sized = [with_machine(instance, memory=ceil(factor * peak)) for instance, peak in pairs]
             rows, left = _tried(Case(tuple(sized), case.deadline), (one, other))
             means.append(sum(ratio(*row) for row in rows) / len(rows))
             parts.append(f"{float(means[-1] - 1):.2%} at {float(factor):g}{left}")
@@ -150,11 +152,6 @@ def falls_with_memory(one: Make, other: Make, factors: Sequence[Fraction]) -> Pr
         return said if means == sorted(means, reverse=True) else Fails(said, worst, None, (worst[0].instance,))
 
     return judge
-
-
-def _sized(instance: Instance, factor: Fraction) -> Instance:
-    largest = max(request.peak for request in instance.requests)
-    return with_machine(instance, memory=ceil(factor * largest))
 
 
 def _tried(case: Case, makes: tuple[Make, ...]) -> tuple[list[tuple[Held, ...]], str]:

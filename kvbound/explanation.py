@@ -251,7 +251,7 @@ class _Life:
         self._count(afters - befores, room.between[gaps], room.unused, gaps, held, period)
 
     def _count(self, ticks: Ints, blocks: Ints, left: dict[str, Ints], which: slice, held: int, period: Period) -> None:
-        """Count ticks by the blocks free and by what is left of each budget; `held` is the KV that counts."""
+        """Count ticks by the blocks that are free and the budgets that are left; `held` is the KV that counts."""
         room, missing = self.room, period.known - held
         decodes = held > 0 and missing == 1
         tokens = 1 if room.machine.chunked else missing

@@ -29,7 +29,8 @@ def write_table(library: Library) -> None:
 
 def page(library: Library) -> str:
     """Return the table as Markdown."""
-    words = _words(library)
+    proofs = (row for row in library.tried("proved", "bound") if row["proved"] == "1")
+    words = {(row["name"], row["objective"], row["bound"]): row["run"] for row in proofs}
     rows = [
         row
         | {
@@ -66,11 +67,6 @@ def _counts(rows: Sequence[dict[str, Any]]) -> tuple[object, ...]:
         sum(bool(row["word"]) for row in rows),
         *(map(_percent, (median(gaps), max(gaps))) if gaps else ("-", "-")),
     )
-
-
-def _words(library: Library) -> dict[tuple[str, str, str], str]:
-    proofs = (row for row in library.tried("proved", "bound") if row["proved"] == "1")
-    return {(row["name"], row["objective"], row["bound"]): row["run"] for row in proofs}
 
 
 def _policies(library: Library) -> Iterator[str]:

@@ -107,10 +107,9 @@ def _instances(family: Instances, folder: Path) -> list[Drawn]:
 
 
 def _points(family: Instances) -> list[Point]:
-    if family.builtin is not None and family.builtin not in BUILTIN:
-        raise BadInput(f"builtin = {family.builtin!r}: there are {', '.join(BUILTIN)}")
-    if family.generate is not None and family.generate not in KINDS:
-        raise BadInput(f"generate = {family.generate!r}: there are {', '.join(KINDS)}")
+    for key, given, known in (("builtin", family.builtin, BUILTIN), ("generate", family.generate, KINDS)):
+        if given is not None and given not in known:
+            raise BadInput(f"{key} = {given!r}: there are {', '.join(known)}")
     machine = {f"machine.{name}": axis for name, axis in family.machine.items()}
     files: dict[str, Any] = {} if family.files is None else {"file": family.files}
     return points({**files, **family.parameters, **machine, "load": family.load})

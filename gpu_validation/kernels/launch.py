@@ -12,11 +12,6 @@ INTERPRETED: bool = triton.knobs.runtime.interpret
 INDICES = ("tables", "starts", "lengths", "work", "slots", "positions")  # hold indices, of any alignment
 
 
-def accumulator(dtype: torch.dtype) -> torch.dtype:
-    """Return the type of sums of numbers of this type."""
-    return torch.float64 if dtype == torch.float64 else torch.float32
-
-
 def numeric(dtype: torch.dtype) -> dict[str, Any]:
     """Return the two parameters that most kernels have.
 

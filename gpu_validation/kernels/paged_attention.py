@@ -16,7 +16,7 @@ import triton.language as tl
 from torch import Tensor
 
 from gpu_validation.backend import Layout
-from gpu_validation.kernels.launch import INDICES, INTERPRETED, accumulator, numeric
+from gpu_validation.kernels.launch import INDICES, INTERPRETED, numeric
 from gpu_validation.kernels.variants import Variant
 
 LOG2_E = 1.4426950408889634
@@ -167,7 +167,8 @@ def attend(query: Tensor, kv: Tensor, layout: Layout, scale: float, out: Tensor)
     _, _, kv_heads, block, width = kv.shape
     variant, items, heads = layout.variant, len(layout.work), query.shape[1]
     where = (layout.starts, layout.lengths, layout.work)
-    split_rows, sums = items * layout.splits * heads if variant.split else 0, accumulator(query.dtype)
+    split_rows = items * layout.splits * heads if variant.split else 0
+    sums = torch.promote_types(query.dtype, torch.float32)
     parts = [torch.empty(size, dtype=sums, device=query.device) for size in ((split_rows, width), (split_rows,))]
     strides = (query.stride(0), kv.stride(0), layout.tables.stride(0))
     constants = attention_constants(variant, kv_heads, heads // kv_heads, width, block) | numeric(query.dtype)

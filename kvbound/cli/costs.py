@@ -88,17 +88,15 @@ def _show(facts: dict[str, Any], fit: FitReport | None, console: Console) -> Non
     console.print(f"a tick is {facts['tick_seconds']} s; {exact}")
     functions = facts["microseconds"]
     names = list(dict.fromkeys(name for function in functions for name in function))
-    rows = [(name, *(_number(function.get(name)) for function in functions)) for name in names]
+    rows = [
+        (name, *(f"{function[name]:.6g}" if name in function else None for function in functions)) for name in names
+    ]
     console.print("a batch takes the largest of these sums, in microseconds:")
     numbered = [f"function {k}" for k in range(1, len(functions) + 1)]
     console.print(table(("feature", *numbered), rows, right=range(1, len(functions) + 1)))
     if fit is not None:
         console.print(f"\nfitted as {fit.shape}, {100 * fit.share_held_out:g} % of each kind of batch held out:")
         console.print(fit_table(fit))
-
-
-def _number(value: float | None) -> str | None:
-    return None if value is None else f"{value:.6g}"
 
 
 def fit_table(fit: FitReport) -> AlignedTable:

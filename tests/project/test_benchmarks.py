@@ -112,7 +112,7 @@ def agree(monkeypatch):
     assert agreement.main() == 0
 
 
-def beside_single_methods(monkeypatch):
+def beside_single_methods(monkeypatch: pytest.MonkeyPatch) -> None:
     from benchmarks import side_by_side
 
     monkeypatch.setattr(side_by_side, "CASES", {"five": "generate fixed --n 2 --prompt 8 --output 2 --memory 128"})
@@ -121,7 +121,7 @@ def beside_single_methods(monkeypatch):
     assert row["bound"] <= row["value"]
 
 
-RUNS = {
+RUNS: dict[str, Run] = {
     "benchmarks": lambda monkeypatch: registry.machine(),
     "benchmarks.library": compare_libraries,
     "benchmarks.options": measure_options,
