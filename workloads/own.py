@@ -33,7 +33,7 @@ def own(instance: Instance) -> Instance:
 
 
 def what_is_shared(instance: Instance) -> str:
-    """Say how many of the prompts' tokens, in whole blocks, begin an earlier prompt or context."""
+    """Say what share of prompt tokens begins an earlier context."""
     seen, shared = dict[str, int](), 0
     for request, parts in zip(instance.requests, instance.parts, strict=True):
         for part in parts:

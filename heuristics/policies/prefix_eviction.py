@@ -1,4 +1,4 @@
-"""Other orders in which a prefix cache forgets: by the next use, and by what a first token can wait for."""
+"""Other orders in which a prefix cache forgets."""
 
 from collections import defaultdict
 from typing import ClassVar
@@ -23,31 +23,29 @@ class Belady(VllmV1Prefix):
     def start(self, view: View) -> None:
         super().start(view)
         self.uses: dict[Block, dict[int, int]] = defaultdict(dict)  # by request: when it will look for the block
-        self.memory.rank = self.keeping
+        self.memory.rank = self._keeping
 
     def decide(self, view: View, plan: Plan) -> None:
         for job in (*view.arrived, *(() if self.places else view.to_come())):
-            self.expect(job, job.arrival)
+            self._expect(job, job.arrival)
         for job in view.called:
-            self.expect(job, job.call_end or 0)
+            self._expect(job, job.call_end or 0)
         for job in view.ended:
             for block in self.path(job):
                 self.uses[block].pop(job.index, None)
         super().decide(view, plan)
 
-    def expect(self, job: Job, time: int) -> None:
-        """Note that a request will look for its known blocks."""
+    def _expect(self, job: Job, time: int) -> None:
         for block in self.path(job)[: (job.known - 1) // self.machine.block]:
             self.uses[block][job.index] = time
 
-    def keeping(self, block: Block) -> tuple[int, int]:
-        """Return the order in which blocks go: by next use, then by depth, the largest first."""
+    def _keeping(self, block: Block) -> tuple[int, int]:
         times = [time for index, time in self.uses[block].items() if index not in self.blocks]
         return -min(times, default=LIMIT), -self.depths[block]
 
 
 class TailLru(VllmV1Prefix):
-    """As vllm-v1-prefix, but first goes what the next prompt of a context can lose and still be short enough.
+    """As vllm-v1-prefix, but first goes what the next prompt of a context can compute again.
 
     A context of L tokens keeps L + `estimate` - `budget` of them; what follows goes first, then the longest free.
 
@@ -65,13 +63,12 @@ class TailLru(VllmV1Prefix):
     def start(self, view: View) -> None:
         super().start(view)
         self.contexts: dict[Block, int] = {}  # the most tokens of a context with the block
-        self.memory.rank = self.keeping
+        self.memory.rank = self._keeping
 
     def _release(self, job: Job) -> None:
         for block in self.path(job)[: self.done[job.index] // self.machine.block]:
             self.contexts[block] = max(self.contexts.get(block, 0), job.known)
         super()._release(job)
 
-    def keeping(self, block: Block) -> bool:
-        """Return whether a block is among those that are kept."""
+    def _keeping(self, block: Block) -> bool:
         return self.depths[block] * self.machine.block < self.contexts[block] + self.estimate - self.budget

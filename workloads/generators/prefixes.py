@@ -29,7 +29,7 @@ class Turn(NamedTuple):
 
 
 def turns_of(draw: random.Random, *, systems: int = 4, examples: int = 4, turns: int = 4) -> Iterator[Turn]:
-    """Yield turns of conversations without end; a conversation has `turns` on average.
+    """Yield turns of conversations without end, `turns` of each on average.
 
     The k-th of `systems` prompts, and of the `examples` after it, is 1/k as likely as the first. BadInput: one is below
     1.

@@ -51,8 +51,8 @@ def read_agent_traces(
 
     The rows of a session (`trace_id`, `agent`) are the segments of a request (`docs/data.md`). With `drop_too_long`,
     requests that do not fit the memory are left out; the instance's name counts them. With `take`, that many are drawn
-    without replacement by `random.Random(seed).sample`. With `contents`, a request also ends where its input is
-    changed, and shares with the one before what `common_prefix_prev_tokens` says.
+    without replacement by `random.Random(seed).sample`. With `contents`, they share what `common_prefix_prev_tokens`
+    says, and end where an input is changed.
 
     BadInput: the file is not such a table (with line and column), a request does not fit, or an argument is out of
     range.

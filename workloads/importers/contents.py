@@ -21,7 +21,7 @@ class Hashes(NamedTuple):
     of: dict[str, Sequence[str]]
 
     def share(self, instance: Instance, source: str) -> tuple[Instance, str]:
-        """Return the instance with prompts as contents, and a note on what they share. Raises BadInput."""
+        """Return the instance with prompts as contents, and a note. Raises BadInput."""
         block = instance.machine.block
         if self.tokens % block:
             raise BadInput(
