@@ -11,7 +11,7 @@ from math import comb, prod
 
 import numpy as np
 
-from bounds import event_kernels, just_in_time
+from bounds import event_kernels, just_in_time, traced
 from bounds.task import Proposal, Task, most_options
 from bounds.tuning import Options, option
 from kvcore.certificates import frontier, labels
@@ -119,9 +119,9 @@ def _proofs(task: Task, upper: Value | None) -> Iterator[Proposal | Schedule]:
     while searches:
         for search in searches[:]:
             found = search.run(states, task.stops if states > options.first_states else (lambda: False))
-            proof = Events(states=found.states, target=search.target, free_drops=search.free_drops)
+            proof = Events(states=found.labels, target=search.target, free_drops=search.free_drops)
             yield Proposal(proof, found.bound)
-            schedule = scheduled(search) if found.is_optimum else None
+            schedule = scheduled(search) if found.is_found else None
             if schedule is not None and not (search.free_drops and refused(task.instance, schedule)):
                 verify_schedule(task.instance, schedule)
                 yield schedule
@@ -129,7 +129,7 @@ def _proofs(task: Task, upper: Value | None) -> Iterator[Proposal | Schedule]:
             known = [value for value in (upper, task.news()) if value is not None]
             if task.is_over() or (known and found.bound >= min(known)):
                 return
-            if found.is_over or found.states == MOST_STATES:
+            if found.is_over or found.labels == MOST_STATES:
                 searches.remove(search)
         if states == options.first_states and task.objective in RELAXED:
             searches.insert(0, _search(task, upper, free_drops=True))
@@ -145,7 +145,7 @@ def narrowed(search: EventSearch, width: int, stops: Callable[[], bool] = lambda
     followed = np.zeros(int(search.frontier.labels.left[0]) + 1, dtype=np.int64)
     problem = event_kernels.Narrow(search.setting, width, followed)
     end = labels.run(event_kernels.search, problem, search.frontier, search.most, stops)
-    return scheduled(search) if end.code == labels.FOUND else None
+    return scheduled(search) if end.is_found else None
 
 
 def scheduled(search: EventSearch) -> Schedule:
@@ -155,7 +155,7 @@ def scheduled(search: EventSearch) -> Schedule:
     """
     s, f, order, requests = search.setting, search.frontier, search.order, search.instance.requests
     ids, calls = list(order), dict.fromkeys(order, 0)
-    path = labels.path(f.labels, int(f.labels.heap[0]))
+    path = traced.path(f.labels, int(f.labels.heap[0]))
     busy = search.objective == "busy-time"
     now = max(request.arrival for request in requests) if busy else 0
     batches, child = [], f.start.copy()

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from math import inf
 
 from bounds.task import Proposal, Task
+from bounds.traced import path
 from bounds.tuning import Options, option
 from formulations.timing import start_early
-from kvcore.certificates.fresh import MOST_LABELS, Fresh, FreshSearch, can_bind, chain_of, check_size, most_fee
-from kvcore.certificates.labels import path
+from kvcore.certificates.fresh import MOST_LABELS, Fresh, FreshSearch, chain_of, check_size, most_fee
 from kvcore.instance import Instance
 from kvcore.referee import InvalidSchedule
 from kvcore.schedule import Batch, Schedule
@@ -47,13 +47,21 @@ def _proofs(task: Task) -> Iterator[Proposal | Schedule]:
             proof = Fresh(function=k, fee=fee, memory=memory, labels=look.labels, target=search.target)
             yield Proposal(proof, look.bound)
             with suppress(InvalidSchedule):  # it may take memory, or a budget, that there is not
-                if look.is_complete:
+                if look.is_found:
                     yield in_order(instance, order_of(search))
             if task.is_over():
                 return
             if look.is_over or labels == MOST_LABELS:
                 del searches[k, fee, memory]
         labels = min(labels * 4, MOST_LABELS)
+
+
+def can_bind(instance: Instance) -> bool:
+    """Return whether contexts may not fit together."""
+    machine = instance.machine
+    if machine.memory is None:
+        return False
+    return sum(machine.blocks(request.peak) for request in instance.requests) > machine.memory // machine.block
 
 
 def order_of(search: FreshSearch) -> list[list[int]]:

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from bounds import just_in_time_kernels as kernels
 from bounds.fresh import order_of
+from bounds.traced import path
 from bounds.tuning import Options, option
 from kvcore.certificates import labels
 from kvcore.certificates.events import TOP, line_of
@@ -107,7 +108,7 @@ def search_near(
     """
     alone = instance.replace(machine=instance.machine.replace(host_memory=0))
     fresh = FreshSearch(alone, objective, _main(instance), 1_000_000, upper, memory=True, room_parts=2)
-    if not fresh.run(stops=stops).is_complete:
+    if not fresh.run(stops=stops).is_found:
         return
     order = order_of(fresh)
     for made in {alone.sha256: alone, instance.sha256: instance}.values():
@@ -136,7 +137,7 @@ def _kept(length: NDArray[np.int64], order: Sequence[Sequence[int]]) -> NDArray[
 
 def _schedule(instance: Instance, p: kernels.Chains, f: kernels.Steps, end: int) -> Schedule:
     batches, ids = list[Batch](), [request.id for request in instance.requests]
-    for at in labels.path(f.labels, end)[1:]:
+    for at in path(f.labels, end)[1:]:
         columns = f.moves[at].T.tolist()
         moves = {kind: {id: k for id, k in zip(ids, column, strict=True) if k}
                  for kind, column in zip(("drop", "swap_out", "swap_in", "work"), columns, strict=True)}  # fmt: skip

@@ -141,7 +141,9 @@ class SlotSolver:
         if self.objective in SUMS:
             rates = [int(self.local.graphs.rate[start]) for start in self.local.start]
             return int(sum(c * r * t for c, r, t in zip(self.local.counts, rates, ticks, strict=True)))
-        return max(ticks if self.objective == "max-flow-time" else [a + self.local.origin for a in self.local.alone])
+        return int(
+            max(ticks if self.objective == "max-flow-time" else [a + self.local.origin for a in self.local.alone])
+        )
 
     def ascend_root(self, search: SlotSearch, rounds: int) -> int:
         """Add the first vector, sought in `rounds`, to the search, and return its bound."""
@@ -154,7 +156,7 @@ class SlotSolver:
             start = start[:, : search.slots]
             vector = self._ascend(search, 0, search.start[None, :], np.zeros(1), start, rounds, 20, 0.7)
             self.root = vector.prices / self.options.scale
-            search.replace(vector)
+            _restart(search, vector)
         rows, later = search.at([0], 0)
         if (rows[0, search.start] >= NEVER).any():
             return search.goal + 1 - self.local.base()
@@ -266,6 +268,15 @@ class SlotSolver:
         rows, later = search.at(chosen, search.tick)
         best = int((rows[:, key].sum(axis=1) - later).argmax())
         return search.vectors[chosen[best]].prices / self.options.scale
+
+
+def _restart(search: SlotSearch, vector: Vector) -> None:
+    """Begin anew with a first vector in place of all."""
+    search.vectors.clear()
+    search.later.clear()
+    search.values.clear()
+    search.graphs, search.slots = search.reduced.graphs._replace(deadline=search.deadline), int(search.deadline.max())
+    search.add(vector)
 
 
 def check_size(instance: Instance) -> None:

@@ -12,6 +12,7 @@ from typing import Any
 import pyomo.environ as pyo
 
 from formulations.big_m_clocks import Starts, TickClock, make_clock
+from formulations.big_m_contents import Contents
 from formulations.big_m_cost import BatchCost
 from formulations.big_m_letters import Letters, Rows
 from formulations.big_m_values import schedule_of, set_values
@@ -46,9 +47,10 @@ class BigM(Letters):
         super().__init__(instance, objective, upper_bound, as_is)
         self.add_letters(make_clock(self, batches))
         self.clock.add_letters()
-        self.cost = BatchCost(self)
+        self.cost, self.contents = BatchCost(self), Contents(self)
         self._add_objective()
-        self.rows = self.constraints() | _named(*self.clock.constraints(), *self.cost.constraints())
+        parts = (self.clock, self.cost, self.contents)
+        self.rows = self.constraints() | _named(*(rows for part in parts for rows in part.constraints()))
 
     def constraints(self) -> dict[str, Callable[[], Rows]]:
         """Return the constraints by name, without those of clock and cost."""
@@ -192,7 +194,7 @@ class BigM(Letters):
             yield self.machine.block * blocks >= self.processed(i, j)
 
     def device_memory(self) -> Rows:
-        """(4), R6: sum of (m' + c) <= M, or sum of the blocks held <= floor(M / b)."""
+        """(4), R6: sum of (m' + c) <= M, or sum of the blocks held <= floor(M / b); blocks of contents count once."""
         limit = self.machine.block_limit
         if limit is None:
             return
@@ -201,7 +203,8 @@ class BigM(Letters):
                 held = sum(self.blocks_held[i, j] for i in self.requests)
             else:
                 held = sum(self.processed(i, j) for i in self.requests)
-            yield held <= limit * self.room[j]
+            shared = self.contents.resident(j) - sum(self.contents.private(i, j) for i in self.requests)
+            yield held + shared <= limit * self.room[j]
 
     def host_memory(self) -> Rows:
         """R7: sum of h <= H; not in idle slots, on which an ordered swap may fall before it is made."""
@@ -256,15 +259,16 @@ class BigM(Letters):
     # --- KV that moves -------------------------------------------------------------------------------------------
 
     def holding(self) -> Rows:
-        """hold[j] = hold[j-1] - drop_all + fresh - ends: KV appears with a fresh work only, and goes by drop or end."""
+        """hold[j] = hold[j-1] - drop_all + fresh + begins - ends: KV appears by work or reuse, goes by drop or end."""
         for i, j in self.every:
             before, fresh, works = self.holds(i, j), self.fresh[i, j], self.w[i, j]
-            yield self.hold[i, j] == before + fresh - (self.done(i, j) - self.done(i, j - 1))
+            begins = self.contents.begins[i, j]
+            yield self.hold[i, j] == before + fresh + begins - (self.done(i, j) - self.done(i, j - 1))
             yield before >= 0
-            yield before + fresh <= 1
+            yield before + fresh + begins <= 1
             yield fresh <= works
-            yield works - fresh <= before
-            kv = self.resident(i, j) + self.h[i, j]
+            yield works - fresh - begins <= before
+            kv = self.resident(i, j) - self.reused[i, j] + self.h[i, j]
             yield kv <= self.most_m[i, j] * before
             if self.machine.partial:
                 yield kv >= before
@@ -399,8 +403,11 @@ class BigM(Letters):
     def warm_start(self, trace: Trace) -> bool:
         """Give every variable its value in a refereed schedule; False if the model does not contain it.
 
-        It is started early (but for TPOT), and identical requests end in order (not with `as_is`).
+        With contents it is not tried. It is started early (but for TPOT), and identical requests end in order (not with
+        `as_is`).
         """
+        if self.instance.contents:
+            return False
         early = trace if self.paced else start_early(self.instance, trace.schedule.batches)
         return set_values(self, early)
 
@@ -409,7 +416,7 @@ class BigM(Letters):
 
         Raises InvalidSchedule if rounding gives none.
         """
-        return schedule_of(self)
+        return schedule_of(self, self.contents.there)
 
 
 def _named(*rows: Callable[[], Rows]) -> dict[str, Callable[[], Rows]]:

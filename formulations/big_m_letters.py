@@ -102,7 +102,7 @@ class Letters:
     def may_extend(self, i: int) -> bool:
         """Whether request i may prefill on top of resident KV."""
         returns = any(call.returns for call in self.chains[i].request.calls)
-        return self.machine.chunked or self.machine.partial or returns
+        return self.machine.chunked or self.machine.partial or returns or self.chains[i].reusable > 0
 
     # --- variables -----------------------------------------------------------------------------------------------
 
@@ -165,6 +165,8 @@ class Letters:
         self.swap_in = self.binary("swap_in", swaps)
         self.swapped_out = self.letter("swapped_out", swaps, self.peak, amounts)
         self.swapped_in = self.letter("swapped_in", swaps, self.peak, amounts)
+        shared = [ij for ij in self.every if self.chains[ij[0]].reusable]
+        self.reused = self.letter("reused", shared, self.peak)
         self.h = self.letter("h", swaps, self.peak)
         self.host = self.binary("host", swaps)
 
@@ -248,7 +250,7 @@ class Letters:
 
     def resident(self, i: int, j: int) -> Any:
         """m': device tokens after the moves of batch j."""
-        return self.remaining(i, j) + self.swapped_in[i, j]
+        return self.remaining(i, j) + self.swapped_in[i, j] + self.reused[i, j]
 
     def processed(self, i: int, j: int) -> Any:
         """Device tokens after the work of batch j: m' + c."""

@@ -21,12 +21,16 @@ State = Letter
 """A value for each letter of one request in one batch."""
 
 
-def schedule_of(program: Letters) -> Schedule:
-    """Return the schedule that the variables describe; moves of an idle slot belong to the next batch."""
+def schedule_of(program: Letters, there: Letter) -> Schedule:
+    """Return the schedule that the variables describe; moves of an idle slot belong to the next batch.
+
+    `there`: whether a block of contents is resident at the end of a batch.
+    """
     requests = [(i, request.id) for i, request in enumerate(program.instance.requests)]
     batches: list[Batch] = []
     ends: list[int] = []
     early: dict[str, Counter[str]] = {kind: Counter() for kind in MOVES}
+    resident = set[tuple[str, int]]()
     for j in program.batches:
         work = {id: n for i, id in requests if (n := rounded(program.c[i, j]))}
         moves = {kind: early[kind] + Counter({id: moved(program, kind, i, j) for i, id in requests}) for kind in MOVES}
@@ -34,6 +38,10 @@ def schedule_of(program: Letters) -> Schedule:
             early = moves
         elif work or moves["swap_out"] or moves["swap_in"]:
             made = {kind: dict(amounts) for kind, amounts in moves.items()}
+            made["reuse"] = {id: n for i, id in requests if (n := rounded(program.reused[i, j]))}
+            stays = {(id, k) for id, k, batch in there if batch == j and rounded(there[id, k, batch])}
+            made["forget"] = dict(Counter(id for id, _ in resident - stays))
+            resident = stays
             batches.append(Batch.model_validate({"start": 0, "work": work, **made}))
             if program.paced and isinstance(program.clock, TickClock):
                 ends.append(program.clock.end_tick(j))

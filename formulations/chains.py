@@ -16,26 +16,31 @@ class Chain:
 
     `context[q]` is A_q: the KV resident when token q is generated, whatever happened before; A_0 = 0. `ends[k]` is the
     last token of segment k. After token q-1, at least `least_tokens[q]` tokens are processed in at least `steps[q]`
-    batches, and the last generates token q; `waits[q]` ticks of a call lie between the two.
+    batches, and the last generates token q; `waits[q]` ticks of a call lie between the two. A path has `reusable`
+    tokens.
     """
 
-    def __init__(self, machine: Machine, request: Request) -> None:
+    def __init__(self, machine: Machine, request: Request, reusable: int = 0) -> None:
         self.machine = machine
         self.request = request
+        self.reusable = reusable
         self.outputs = request.output
         self.ends = list(accumulate(segment.decode for segment in request.segments))
         self.context = [0, request.prompt]
-        self.steps = [0, chunks(machine, request.prompt)]
-        self.least_tokens = [0, request.prompt]
+        self.least_tokens = [0, self._processed(request.prompt, 0)]
+        self.steps = [0, chunks(machine, self.least_tokens[1])]
         self.waits = [0, 0]
         calls = dict(zip(self.ends, request.calls, strict=False))
         for q in range(2, self.outputs + 1):
             call = calls.get(q - 1)
             self.context.append(self.context[-1] + 1 + (0 if call is None else call.returns))
             discarded = call is not None and call.handling == "discard"
-            self.least_tokens.append(self.context[q] - (0 if discarded else self.context[q - 1]))
+            self.least_tokens.append(self._processed(self.context[q], 0 if discarded else self.context[q - 1]))
             self.steps.append(chunks(machine, self.least_tokens[q]))
             self.waits.append(0 if call is None else call.duration)
+
+    def _processed(self, context: int, kept: int) -> int:
+        return context - min(context - 1, max(kept, self.reusable))
 
     @cached_property
     def batches(self) -> int:
@@ -106,7 +111,8 @@ def apart(instance: Instance, all_chains: list[Chain]) -> list[Chain]:
 
 def chains(instance: Instance) -> list[Chain]:
     """Return the chain of each request."""
-    return [Chain(instance.machine, request) for request in instance.requests]
+    block, each = instance.machine.block, zip(instance.requests, instance.parts, strict=True)
+    return [Chain(instance.machine, one, block * sum(part.blocks for part in parts)) for one, parts in each]
 
 
 def may_drop(machine: Machine, request: Request) -> bool:
@@ -139,7 +145,7 @@ def least_batch(instance: Instance) -> int:
 def least_work(instance: Instance) -> int:
     """Return the least ticks of a batch with work: one decode, or the start of one prefill."""
     prompt = min(request.prompt for request in instance.requests)
-    read = max(1, prompt - 1) if instance.machine.chunked else prompt
+    read = max(1, prompt - 1) if instance.machine.chunked or instance.contents else prompt
     decode = Features(busy=1, any_decode=1, tokens=1, generated=1, decode_requests=1, decode_kv=read)
     prefill = Features(busy=1, any_prefill=1, tokens=1, prefill_requests=1, prefill_pairs=1)
     return min(instance.cost.duration(decode), instance.cost.duration(prefill))
@@ -164,7 +170,9 @@ def _linear(function: CostFunction, features: Features) -> int:
 def least_times(instance: Instance, chain: Chain) -> list[int]:
     """Return the least ticks from the arrival to the end of the batch that generates token q, for each."""
     step = least_work(instance)
-    first = max(chain.steps[1] * step, least_prefill(instance.cost, chain.request.prompt))
+    first = chain.steps[1] * step
+    if not chain.reusable:
+        first = max(first, least_prefill(instance.cost, chain.request.prompt))
     times = [0, first]
     for q in range(2, chain.outputs + 1):
         times.append(times[-1] + chain.waits[q] + chain.steps[q] * step)

@@ -26,11 +26,13 @@ class _RequestVariables:
     """Variables of one request; index j is the batch, index k the segment.
 
     `generated[j]`, `ended[k][j]`, `resident[j]`, `host[j]`: before batch j. `device[j]`, `offloaded[j]`: after its
-    moves. `known[j]` is S at t_j.
+    moves. `known[j]` is S at t_j. `kept[j]`, `back[j]`, `filled[j]`: blocks by part of the path, held after drops and
+    swap_outs, after swap_ins, at the end.
     """
 
-    def __init__(self, request: Request) -> None:
-        self.request = request
+    def __init__(self, request: Request, path: tuple[Any, ...]) -> None:
+        self.request, self.path = request, path
+        self.blocks = sum(part.blocks for part in path)
         self.outputs = [sum(s.decode for s in request.segments[: k + 1]) for k in range(len(request.segments))]
         self.generated: list[Any] = []
         self.ended: list[list[Any]] = [[] for _ in request.segments]
@@ -45,6 +47,10 @@ class _RequestVariables:
         self.offloaded: list[Any] = []
         self.moved: dict[str, list[Any]] = {"drop": [], "swap_out": [], "swap_in": []}
         self.moves: dict[str, list[Any]] = {"drop": [], "swap_out": [], "swap_in": []}
+        self.reused: list[Any] = []
+        self.kept: list[list[Any]] = []
+        self.back: list[list[Any]] = []
+        self.filled: list[list[Any]] = []
         self.tokens: list[Any] = []
         self.works: list[Any] = []
         self.generates: list[Any] = []
@@ -74,7 +80,7 @@ class CpSat:
         self.longest_batch = self._longest_batch()
         self.latest = self._latest(upper_bound)
         self.time()
-        self.parts = [_RequestVariables(request) for request in instance.requests]
+        self.parts = list(map(_RequestVariables, instance.requests, instance.parts))
         for part in self.parts:
             self.progress(part)
             self.calls(part)
@@ -84,6 +90,9 @@ class CpSat:
             self.rule_9_handling(part)
             self.rule_5_no_pause(part)
         self.batch_is_not_empty()
+        self.contents()
+        self.rule_12_forget()
+        self.rule_12_reuse()
         self.rule_5_budgets()
         self.rule_5_one_phase()
         self.rule_6_device_memory()
@@ -212,9 +221,9 @@ class CpSat:
     # --- moves and work ------------------------------------------------------------------------------------------
 
     def moving(self, part: _RequestVariables) -> None:
-        """R10: m' = m - (drop - from_host) - out + back, h' = h - from_host + out - back, from_host = min(h, drop).
+        """R10: m' = m - (drop - from_host) - out + back + reuse, h' = h - from_host + out - back.
 
-        R8 without `partial`: a move that is made takes all that is there.
+        Here from_host = min(h, drop). R8 without `partial`: a move that is made takes all that is there.
         """
         most = part.request.peak
         part.resident, part.host = [self.model.new_constant(0)], [self.model.new_constant(0)]
@@ -222,7 +231,8 @@ class CpSat:
             drop, out, back = (self.integer(most) for _ in range(3))
             from_host, device, host = self.integer(most), self.integer(most), self.integer(most)
             self.model.add_min_equality(from_host, [part.host[j], drop])
-            self.model.add(device == part.resident[j] - (drop - from_host) - out + back)
+            part.reused.append(self.integer(most) if part.path else 0)
+            self.model.add(device == part.resident[j] - (drop - from_host) - out + back + part.reused[j])
             self.model.add(host == part.host[j] - from_host + out - back)
             self.model.add(drop <= part.resident[j] + part.host[j])
             self.model.add(out <= part.resident[j] - (drop - from_host))
@@ -241,6 +251,8 @@ class CpSat:
                 part.moves[kind].append(made)
             part.device.append(device)
             part.offloaded.append(host)
+            part.kept.append(self.on_path(part, part.resident[j] - (drop - from_host) - out))
+            part.back.append(self.on_path(part, device - part.reused[j]))
             part.resident.append(self.integer(most))
             part.host.append(host)
 
@@ -318,6 +330,88 @@ class CpSat:
                     self.model.add_bool_or(~made, *licences[kind])
                 self.model.add_bool_or(~made, ~part.works[j], *licences[kind])
 
+    # --- contents ------------------------------------------------------------------------------------------------
+
+    def on_path(self, part: _RequestVariables, tokens: Any) -> list[Any]:
+        """Of each part of a path max(0, min(floor(tokens / b) - blocks before, blocks))."""
+        found: list[Any] = []
+        if part.path:
+            b, most = self.machine.block, part.request.peak // self.machine.block
+            full = self.integer(most)
+            self.model.add(b * full <= tokens)
+            self.model.add(b * full >= tokens - (b - 1))
+            for each in part.path:
+                above, within = self.integer(most), self.integer(each.blocks)
+                self.model.add_max_equality(above, [full - each.before, 0])
+                self.model.add_min_equality(within, [above, each.blocks])
+                found.append(within)
+        return found
+
+    def contents(self) -> None:
+        """By node: kept = r - forget, there = max(kept, held after swap_ins), r[j+1] = max(there, held at the end)."""
+        nodes = self.instance.contents
+        self.resident = [{node.id: self.model.new_constant(0) for node in nodes}]
+        self.kept: list[dict[str, Any]] = []
+        self.there: list[dict[str, Any]] = []
+        for part in self.parts:
+            part.filled = [self.on_path(part, part.device[j] + part.tokens[j]) for j in self.batches]
+        for j in self.batches:
+            for stage in (self.kept, self.there, self.resident):
+                stage.append({node.id: self.integer(node.blocks) for node in nodes})
+            for node in (node.id for node in nodes):
+                kept, there = self.kept[j][node], self.there[j][node]
+                self.model.add(kept <= self.resident[j][node])
+                self.model.add(kept == self.resident[j][node]).only_enforce_if(~self.used[j])
+                self.model.add_max_equality(there, [kept, *self._held(node, "back", j)])
+                self.model.add_max_equality(self.resident[j + 1][node], [there, *self._held(node, "filled", j)])
+
+    def _held(self, node: str, stage: str, j: int) -> list[Any]:
+        return [
+            blocks
+            for part in self.parts
+            for each, blocks in zip(part.path, getattr(part, stage)[j], strict=True)
+            if each.node == node
+        ]
+
+    def rule_12_forget(self) -> None:
+        """R12: kept >= blocks held after drops and swap_outs; kept >= 1 implies that the parent keeps all it has."""
+        sizes = {node.id: node.blocks for node in self.instance.contents}
+        for j in self.batches:
+            for node in self.instance.contents:
+                kept = self.kept[j][node.id]
+                for blocks in self._held(node.id, "kept", j):
+                    self.model.add(kept >= blocks)
+                if node.parent is not None:
+                    some = self.holds(kept >= 1, kept == 0)
+                    self.model.add(self.kept[j][node.parent] == sizes[node.parent]).only_enforce_if(some)
+
+    def rule_12_reuse(self) -> None:
+        """R12: reuse >= 1 implies work, m' = b q, and a source: m' <= b times the blocks of the path that are there.
+
+        With `same_batch` also a worker: its m' < m' <= its m' + c, as far as both paths go.
+        """
+        # What is below the worker's own m' is there, or has such a source in turn.
+        b = self.machine.block
+        for part in (part for part in self.parts if part.path):
+            for j in self.batches:
+                reuses = self.holds(part.reused[j] >= 1, part.reused[j] == 0)
+                self.model.add_implication(reuses, part.works[j])
+                self.model.add(part.device[j] == b * self.integer(part.blocks)).only_enforce_if(reuses)
+                sources = [self.boolean()]
+                there = [self.integer(each.blocks) for each in part.path]
+                for each, blocks in zip(part.path, there, strict=True):
+                    self.model.add(blocks <= self.there[j][each.node])
+                self.model.add(part.device[j] <= b * sum(there)).only_enforce_if(sources[0])
+                for other in self.parts if self.machine.same_batch else ():
+                    both = zip(part.path, other.path, strict=False)
+                    common = sum(min(one.blocks, two.blocks) for one, two in both if one.node == two.node)
+                    if other is not part and common:
+                        sources.append(source := self.boolean())
+                        self.model.add(other.device[j] <= part.device[j] - 1).only_enforce_if(source)
+                        self.model.add(part.device[j] <= other.device[j] + other.tokens[j]).only_enforce_if(source)
+                        self.model.add(part.device[j] <= b * common).only_enforce_if(source)
+                self.model.add_bool_or(~reuses, *sources)
+
     # --- batches -------------------------------------------------------------------------------------------------
 
     def batch_is_not_empty(self) -> None:
@@ -354,7 +448,10 @@ class CpSat:
             self.model.add_bool_or(~part.works[j - 1], part.works[j], *ended, *evicted)
 
     def rule_6_device_memory(self) -> None:
-        """R6: sum of (m' + c) <= M, or sum of blocks <= floor(M / b) with b blocks >= m' + c."""
+        """R6: sum of (m' + c) <= M, or sum of blocks <= floor(M / b) with b blocks >= m' + c.
+
+        Blocks on paths count once: sum of (blocks - filled) + sum over nodes of r[j+1].
+        """
         limit = self.machine.block_limit
         if limit is None:
             return
@@ -365,7 +462,8 @@ class CpSat:
                 for block, tokens in zip(blocks, held, strict=True):
                     self.model.add(self.machine.block * block >= tokens)
                 held = blocks
-            self.model.add(sum(held) <= limit)
+            private = sum(held) - sum(sum(part.filled[j]) for part in self.parts)
+            self.model.add(private + sum(self.resident[j + 1].values()) <= limit)
 
     def rule_7_host_memory(self) -> None:
         """R7: sum of h' <= H."""
@@ -481,6 +579,8 @@ class CpSat:
                 self.model.add_hint(part.tokens[j], batch.work.get(id, 0))
                 for kind in ("drop", "swap_out", "swap_in"):
                     self.model.add_hint(part.moved[kind][j], getattr(batch, kind).get(id, 0))
+                if part.path:
+                    self.model.add_hint(part.reused[j], batch.reuse.get(id, 0))
         for j in self.batches[len(trace.schedule.batches) :]:
             self.model.add_hint(self.used[j], False)
 
@@ -493,6 +593,9 @@ class CpSat:
                     kind: {p.request.id: n for p in self.parts if (n := value(p.moved[kind][j]))}
                     for kind in ("drop", "swap_out", "swap_in")
                 }
+                moves["reuse"] = {p.request.id: n for p in self.parts if p.path and (n := value(p.reused[j]))}
+                gone = {node: value(self.resident[j][node]) - value(kept) for node, kept in self.kept[j].items()}
+                moves["forget"] = {node: n for node, n in gone.items() if n}
                 work = {p.request.id: n for p in self.parts if (n := value(p.tokens[j]))}
                 batches.append(Batch.model_validate({"start": value(self.start[j]), "work": work, **moves}))
         return Schedule(instance_sha256=self.instance.sha256, batches=tuple(batches))

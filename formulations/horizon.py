@@ -66,15 +66,15 @@ def by_work(instance: Instance, objective: str, upper_bound: Value) -> Horizon |
     Only calls (`discard`, `free`) lose KV, each at most once and at most the context at its start. Each piece of work
     processes a token at least, or without `chunked` generates one. Without swaps every batch has work.
 
-    With swaps this holds for busy-time: a batch that only transfers joins the next one, its moves first, in net
-    amounts. Memory after the moves is that of the next batch (R6, R7). No call starts in a batch without work, so an
-    ordered move stays in the first batch after its call; KV that comes back at once makes both moves there. Each
-    feature is at most the sum of the two, and ceil and max are subadditive.
+    With swaps this holds for busy-time without contents: a batch that only transfers joins the next one, its moves
+    first, in net amounts. Memory after the moves is that of the next batch (R6, R7). No call starts in a batch without
+    work, so an ordered move stays in the first batch after its call; KV that comes back at once makes both moves there.
+    Each feature is at most the sum of the two, and ceil and max are subadditive.
     """
     if instance.machine.evict:
         return None
     transfers = any(may_swap(instance, request) for request in instance.requests)
-    if transfers and objective != "busy-time":
+    if transfers and (objective != "busy-time" or instance.contents):
         return None
     batches = sum(most_work(chain) for chain in chains(instance))
     merged = ", and batches that only transfer can be merged into the next" if transfers else ""
@@ -90,7 +90,7 @@ def by_first_tokens(instance: Instance, objective: str, upper_bound: Value) -> H
     the requests one after another: each refills at most its peak, which generates a token, and then takes its least
     batches.
     """
-    if objective != "total-ttft":
+    if objective != "total-ttft" or instance.contents:
         return None
     machine, all_chains = instance.machine, chains(instance)
     most = max(chain.request.peak for chain in all_chains)
@@ -163,15 +163,17 @@ def fixed_part(instance: Instance, function: CostFunction) -> int:
 def least_total(instance: Instance, function: CostFunction) -> int:
     """Return the least that tokens and requests add to f, over a complete schedule.
 
-    Each request processes its least tokens, generates its outputs and prefills once, with at least (prompt - 1)^2 pairs
-    (its last token may be a decode). A later token with context A comes from a decode that reads A - 1, or from a
-    prefill of c >= 2 tokens with A^2 - (A - c)^2 >= 2A - 1 pairs. These are different pieces of work, so they add up.
+    Each request processes its least tokens, generates its outputs and, without a path, prefills once, with at least
+    (prompt - 1)^2 pairs (its last token may be a decode). Another token with context A comes from a decode that reads
+    A - 1, or from a prefill of c >= 2 tokens with A^2 - (A - c)^2 >= 2A - 1 pairs. These are different pieces of work,
+    so they add up.
     """
     total = 0
     for chain in chains(instance):
         total += function.tokens * chain.tokens + function.generated * chain.outputs
-        total += function.prefill_requests + function.prefill_pairs * max(1, (chain.request.prompt - 1) ** 2)
-        for context in chain.context[2:]:
+        if not chain.reusable:
+            total += function.prefill_requests + function.prefill_pairs * max(1, (chain.request.prompt - 1) ** 2)
+        for context in chain.context[1 if chain.reusable else 2 :]:
             decode = function.decode_requests + function.decode_kv * (context - 1)
             total += min(decode, function.prefill_requests + function.prefill_pairs * (2 * context - 1))
     return total

@@ -43,8 +43,8 @@ def is_paced(instance: Instance, objective: str) -> bool:
 
 
 def drops_need_batches(instance: Instance) -> bool:
-    """Whether a batch made for drops alone may pay: `evict`, `pause`, no host memory."""
-    return refill_pays(instance) or (needs_chunks(instance) and not instance.machine.partial)
+    """Whether a batch made for drops alone may pay: `evict`, `pause`, no host memory. With contents it may."""
+    return bool(instance.contents) or refill_pays(instance) or (needs_chunks(instance) and not instance.machine.partial)
 
 
 def refill_pays(instance: Instance) -> bool:

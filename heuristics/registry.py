@@ -44,6 +44,7 @@ from heuristics.policies.mars import Mars
 from heuristics.policies.mars_as_released import MarsAsReleased
 from heuristics.policies.mc_sf import McSf, MemoryArea
 from heuristics.policies.on_time import OnTime
+from heuristics.policies.prefix_eviction import Belady, TailLru
 from heuristics.policies.rank import RANKINGS, RankAsReleased, Ranking, Srpt
 from heuristics.policies.refill import Refill
 from heuristics.policies.serial import Serial
@@ -55,6 +56,7 @@ from heuristics.policies.staggered import Staggered
 from heuristics.policies.trtllm import VARIANTS as TRTLLM
 from heuristics.policies.vllm_v1 import VARIANTS as VLLM_V1
 from heuristics.policies.vllm_v1 import VllmV1
+from heuristics.policies.vllm_v1_prefix import VARIANTS as VLLM_V1_PREFIX
 from heuristics.policies.vllm_v1_prefix import VllmV1Prefix
 from heuristics.policies.wait import Wait
 from kvcore.errors import BadInput, did_you_mean
@@ -89,10 +91,10 @@ FAMILIES: dict[str, tuple[Policy, ...]] = {
 
 POLICIES: dict[str, Policy] = {policy.name: policy for family in FAMILIES.values() for policy in family}
 
-SHARING: dict[str, Policy] = {policy.name: policy for policy in (VllmV1Prefix(),)}
+SHARING: dict[str, Policy] = {policy.name: policy for policy in (VllmV1Prefix(), *VLLM_V1_PREFIX, Belady(), TailLru())}
 """Policies for requests that share contents, which all others decline."""
 
-SET = {name: policy for name, policy in POLICIES.items() if policy.settings} | {"wait": Wait()}
+SET = {name: policy for name, policy in (POLICIES | SHARING).items() if policy.settings} | {"wait": Wait()}
 """Policies whose names may give numbers, by the word before the colon."""
 
 BY_COST = sorted(POLICIES.values(), key=lambda p: (p.name != "serial", isinstance(p, Ranked), p.knows != "online"))

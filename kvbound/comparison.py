@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Literal
 
-from heuristics.registry import AnyPolicy
+from heuristics.registry import SHARING, AnyPolicy
 from kvbound import tables
 from kvbound.explanation import Explained, explain_all
 from kvbound.plots.frame import DRAWABLE, check_drawable
@@ -68,7 +68,7 @@ def compare(
     (`kv.read_run`, `kv.read_schedule`): InvalidSchedule if one breaks a rule. Without `traces` only the best policy's
     schedule is kept, which saves most of the memory; others cannot be drawn.
     """
-    usual = USUAL if instance.machine.evict else USUAL_WITHOUT_EVICTION
+    usual = (*SHARING, *USUAL) if instance.contents else USUAL if instance.machine.evict else USUAL_WITHOUT_EVICTION
     names = usual if policies is None else policy_names(policies) if isinstance(policies, str) else policies
     outside = outside_schedules(instance, schedules or {}, objective, window)
     limit, time_limit = math.inf if time_limit is None else time_limit, 60 if time_limit is None else time_limit

@@ -11,6 +11,7 @@ from solvers.messages import SolveOptions
 from solvers.ways import (
     BOUND,
     CONFIGURATIONS,
+    ENUMERATION,
     EVENTS,
     IMPROVE,
     SLOT_DUAL,
@@ -24,6 +25,7 @@ WHY = {
     CONFIGURATIONS: "every request runs from start to end, so that its start says all",
     SLOTS: "batches last one tick, and few requests have few joint states; what it proves is certified",
     EVENTS: "few requests have few joint states at batch boundaries; what it proves is certified",
+    ENUMERATION: "requests share contents, which the enumeration of states takes; what it proves is certified",
     SLOT_DUAL: "prices of slots prove what a search over them does not reach",
     BOUND: "no exact search takes it, but lower bounds scale",
 }
@@ -76,9 +78,9 @@ def _wanted(formulation: str, solver: str, ways: list[str]) -> tuple[Sequence[Wa
         if (formulation, solver) != ("auto", "auto"):
             raise BadInput("name ways, or a formulation and a solver, not both")
         return _named(ways), "these ways were asked for"
-    formulations = list(dict.fromkeys(of for of, _ in WAYS))
-    if formulation not in ("auto", *TOGETHER, *formulations):
-        raise unknown("formulation", formulation, ["auto", *formulations])
+    formulations = ["auto", *TOGETHER, *dict.fromkeys(of for of, _ in WAYS)]
+    if formulation not in formulations:
+        raise unknown("formulation", formulation, formulations)
     if solver not in ("auto", *SOLVERS):
         raise unknown("solver", solver, ["auto", *SOLVERS])
     if formulation == solver == "auto":

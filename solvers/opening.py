@@ -1,12 +1,14 @@
 """A solve before any worker: quick bounds, and schedules of policies."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 
 from bounds.clock import Timer, now
 from heuristics import BY_COST, Policy, PolicyError, Unsuited, get_policy, trace_policy
+from heuristics.engine.forgetting import forgetting, without_contents
 from kvcore.errors import BadInput
+from kvcore.features import Feature
 from kvcore.referee import verify_schedule
 from kvcore.schedule import Schedule
 from kvcore.trace import Trace
@@ -95,7 +97,7 @@ class Opening:
 
             policy, error = self.policies[0], None
             try:
-                self.hold(trace_policy(self.job.instance, policy, go_on=in_time), policy.name, holds)
+                self.hold(self.trace(policy, in_time), policy.name, holds)
             except (PolicyError, Unsuited) as why:
                 error = why
                 if isinstance(why, PolicyError) and not in_time():
@@ -103,14 +105,20 @@ class Opening:
             self.ran.append(self.policies.pop(0).name)
         return error
 
+    def trace(self, policy: Policy, go_on: Callable[[], bool]) -> Trace:
+        """Run a policy; one that knows no contents, without them."""
+        instance = self.job.instance
+        if not instance.contents or Feature.SHARED in policy.takes.features:
+            return trace_policy(instance, policy, go_on=go_on)
+        return forgetting(instance, trace_policy(without_contents(instance), policy, go_on=go_on).expanded())
+
     def finish(self) -> None:
         """Hold the fastest policy's schedule after an interrupt that came before any, if it takes seconds only."""
         timer, most = Timer(), SolveOptions.given().longest_wait
         for policy in BY_COST if self.held.incumbent.value is None else ():
             if policy.why_not(self.job.instance.machine) is None:
                 with suppress(PolicyError, Unsuited, KeyboardInterrupt):
-                    made = trace_policy(self.job.instance, policy, go_on=lambda: timer.seconds < most)
-                    self.hold(made, policy.name)
+                    self.hold(self.trace(policy, lambda: timer.seconds < most), policy.name)
                 return
 
     def close(self) -> None:

@@ -13,6 +13,7 @@ import kvcore
 from kvcore.certificates import (
     Alone,
     Configurations,
+    Enumeration,
     Events,
     Fresh,
     InvalidCertificate,
@@ -165,6 +166,11 @@ EVENTS = Way("events", Solver("events", "optimal, by a search over batch boundar
              drops="nothing, but schedules are looked at only as far as the time allows",
              what="the search over batch boundaries",
              horizon="the search goes through states, whatever the number of batches")
+ENUMERATION = Way("enumeration", Solver("enumeration", "optimal, by an enumeration that the checker runs again"),
+                  "certificate", "bounds.enumeration:propose_enumeration", takes=Enumeration.takes,
+                  drops="nothing, but states are looked at only as far as the time allows",
+                  what="the enumeration of states with contents",
+                  horizon="the search goes through states, whatever the number of batches")
 SLOTS = Way("slots", Solver("slots", "optimal, by a search over slots that the checker runs again"),
             "certificate", "bounds.slot_solver:propose_slots", takes=Slots.takes, slows=True,
             what="the search over slots",
@@ -191,6 +197,7 @@ CERTIFYING = (
     _relaxation("pairs", proposes="bounds.task:propose_pairs", takes=Pairs.takes,
                 drops="all but two requests at a time, and what is processed again"),
     EVENTS,
+    ENUMERATION,
     SLOT_DUAL,
     SLOTS,
     CONFIGURATIONS,
@@ -203,10 +210,11 @@ BOUND = _relaxation("bound", takes=Alone.takes, plans=True, endless=True, what="
 IMPROVE = Way("improve", Solver("improve", "nothing: policies with other parameters and priorities find schedules"),
               None, run="solvers.improve:run", takes=Takes(RULES | OBJECTIVES | {Feature.PERCENTILE}),
               plans=True, endless=True, what="the search among policies", horizon="it proves nothing")
-MODELS = [Way(of, by, "solver", run="solvers.milp:run", horizon="", takes=Takes(RULES | OBJECTIVES),
+MODELS = [Way(of, by, "solver", run="solvers.milp:run", horizon="", takes=Takes(RULES | OBJECTIVES | {Feature.SHARED}),
               counts=by is _GUROBI)
           for of in ("batch-bigm", "batch-bigm:plain") for by in (_HIGHS, _GUROBI)]
-CP_SAT = Way("cp-sat", _CP_SAT, "solver", run="solvers.cp_sat:run", horizon="", takes=Takes(RULES | OBJECTIVES))
+CP_SAT = Way("cp-sat", _CP_SAT, "solver", run="solvers.cp_sat:run", horizon="",
+             takes=Takes(RULES | OBJECTIVES | {Feature.SHARED}))
 
 WAYS = {(way.formulation, way.solver.name): way for way in
         (BOUND, *CERTIFYING, IMPROVE, *MODELS, CP_SAT)}

@@ -15,15 +15,22 @@ from heuristics import get_policy, trace_policy
 from heuristics.engine.job import Job
 from heuristics.engine.plan import Plan
 from heuristics.policies.vllm_v1 import VllmV1
+from heuristics.policies.vllm_v1_prefix import VllmV1Prefix
 from kvcore import Call, Instance, Machine, Request, Segment
+from kvcore.instance import Node
+from workloads.own import own
 
 
-def workload(seed: int, *, calls: bool, weights: bool) -> Instance:
-    """Return 2 to 14 requests on a machine whose memory holds one to four of the largest."""
+def workload(seed: int, *, calls: bool, weights: bool, shared: bool) -> Instance:
+    """Return 2 to 14 requests on a machine whose memory holds one to four of the largest.
+
+    Those that are `shared` have paths in a tree, near the ends of their prompts, beyond them too.
+    """
     draw = random.Random(seed)
     block, scale = draw.choice((1, 2, 4, 16)), draw.choice((1, 1, 2, 4))
     scale *= max(1, block // 2)
     arrivals, now, requests = draw.choice(("zero", "poisson", "bursts")), 0, []
+    tree = [draw.choice((k - 1, k - 1, draw.randint(-1, k - 1))) for k in range(draw.randint(1, 12))] if shared else []
     for number in range(draw.randint(2, 14)):
         if arrivals == "poisson":
             now += int(draw.expovariate(1 / draw.choice((1, 3, 8))))
@@ -36,23 +43,36 @@ def workload(seed: int, *, calls: bool, weights: bool) -> Instance:
             )
             for decode in (decodes[1:] if calls else ())
         ]
-        requests.append(
-            Request(
-                id=f"r{number}", arrival=now, prompt=draw.randint(1, draw.choice((4, 12, 30)) * scale),
-                weight=draw.randint(1, 3) if weights else 1, segments=(*segments, Segment(decode=decodes[0])),
-            )
-        )  # fmt: skip
+        prompt = draw.randint(1, draw.choice((4, 12, 30)) * scale)
+        weight = draw.randint(1, 3) if weights else 1
+        path = branch(tree, draw.randint(-1, len(tree) - 1)) if shared else []
+        if path and draw.random() < 0.7:
+            prompt = max(1, len(path) * block + draw.choice((0, 0, 1, draw.randint(-2 * block, 3 * block))))
+        request = Request(
+            id=f"r{number}", arrival=now, prompt=prompt, weight=weight, segments=(*segments, Segment(decode=decodes[0]))
+        )
+        path = path[: request.peak // block]
+        requests.append(request.replace(path=(f"n{path[-1]}", 1) if path else None))
     peaks = [-(-one.peak // block) for one in requests]
     blocks = draw.randint(max(peaks), max(max(peaks), min(sum(peaks), max(peaks) * draw.choice((1, 2, 4)))))
     machine = Machine(
         memory=blocks * block, block=block, batch_tokens=draw.choice((4, 8, 16, 32, 64, 256)) * draw.choice((1, scale)),
         batch_requests=draw.choice((2, 3, 5, 8, 256)), evict=True, partial=True,
     )  # fmt: skip
-    return Instance(name=f"seed {seed}", machine=machine, requests=tuple(requests))
+    nodes = tuple(
+        Node(id=f"n{k}", parent=None if parent < 0 else f"n{parent}", blocks=1) for k, parent in enumerate(tree)
+    )
+    made = Instance(name=f"seed {seed}", machine=machine, requests=tuple(requests), contents=nodes)
+    return own(made) if shared else made
 
 
-def ours(instance: Instance, policy: VllmV1) -> tuple[list[Step], set[int]]:
-    """Return the policy's batches, and those in which R4 made a request wait."""
+def branch(tree: list[int], node: int) -> list[int]:
+    """Return the way from a root to a node."""
+    return [*branch(tree, tree[node]), node] if node >= 0 else []
+
+
+def ours(instance: Instance, policy: VllmV1) -> tuple[list[Step], set[int], bool]:
+    """Return the policy's batches, those in which R4 made a request wait, and whether any reuses."""
     held, policy = set[int](), copy(policy)
     may_join = policy.may_join
 
@@ -64,7 +84,8 @@ def ours(instance: Instance, policy: VllmV1) -> tuple[list[Step], set[int]]:
 
     vars(policy)["may_join"] = asked
     batches = trace_policy(instance, policy, compress=False).schedule.batches
-    return [Step(one.start, [*one.work.items()], dict(one.drop)) for one in batches], held
+    steps = [Step(one.start, [*one.work.items()], dict(one.drop)) for one in batches]
+    return steps, held, any(one.reuse for one in batches)
 
 
 def difference(theirs: list[Step], mine: list[Step], *, lost: bool) -> int | None:
@@ -91,10 +112,11 @@ def main() -> None:
         parser.error(f"there is no vllm/v1 in {given.vllm}")
     engine = Vllm(given.vllm)
     lost = not (given.calls or policy.cached or policy.ahead)
-    equal = preempting = by_r4 = 0
+    equal = preempting = by_r4 = reusing = 0
     for seed in range(given.first, given.first + given.seeds):
-        instance = workload(seed, calls=given.calls, weights=policy.priority)
-        theirs, (mine, held) = engine.run(instance, policy), ours(instance, policy)
+        instance = workload(seed, calls=given.calls, weights=policy.priority, shared=isinstance(policy, VllmV1Prefix))
+        theirs, (mine, held, reuses) = engine.run(instance, policy), ours(instance, policy)
+        reusing += reuses
         at = difference(theirs, mine, lost=lost)
         equal += at is None
         preempting += any(step.lost for step in theirs)
@@ -103,7 +125,8 @@ def main() -> None:
             print(f"seed {seed}, batch {at}: {engine.name} {theirs[at : at + 1]}, {policy.name} {mine[at : at + 1]}")
     with_calls = " with calls" if given.calls else ""
     print(
-        f"{engine.name} and {policy.name}: {equal} of {given.seeds} workloads{with_calls} equal, {preempting} preempt; "
+        f"{engine.name} and {policy.name}: {equal} of {given.seeds} workloads{with_calls} equal, {preempting} preempt, "
+        f"{reusing} reuse; "
         f"{by_r4} differ where R4 makes a request wait, {given.seeds - equal - by_r4} otherwise"
     )
 

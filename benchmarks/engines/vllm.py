@@ -33,12 +33,23 @@ class Step(NamedTuple):
 
 
 class Life:
-    """Where a request is: its segment, and its tokens so far."""
+    """Where a request is: its segment, and its tokens so far: the same ones where contents are."""
 
-    def __init__(self, request: Request, number: int) -> None:
+    def __init__(self, request: Request, number: int, path: list[int], block: int) -> None:
         self.request, self.segment, self.number = request, 0, number
-        self.tokens = [number * 10**7 + k for k in range(request.prompt)]
+        self.path, self.block = path, block
+        self.tokens: list[int] = []
         self.known = request.prompt  # with the token of a batch that still runs
+        self.grow(request.prompt)
+
+    def grow(self, tokens: int) -> list[int]:
+        """Add its next tokens, and return them."""
+        start = len(self.tokens)
+        for k in range(start, start + tokens):
+            block, place = divmod(k, self.block)
+            shared = self.path[block] * self.block + place if block < len(self.path) else (self.number + 1) * 10**7 + k
+            self.tokens.append(shared)
+        return self.tokens[start:]
 
 
 class _Log(logging.LoggerAdapter[logging.Logger]):
@@ -153,10 +164,18 @@ class _Run:
     def __init__(self, engine: Vllm, instance: Instance, policy: VllmV1) -> None:
         self.engine, self.instance, self.policy = engine, instance, policy
         self.scheduler = engine.scheduler(instance, policy)
-        self.lives = {one.id: Life(one, number) for number, one in enumerate(instance.requests)}
+        names: dict[tuple[str, int], int] = {}
+        paths = [
+            [names.setdefault((part.node, k), len(names)) for part in parts for k in range(part.blocks)]
+            for parts in instance.parts
+        ]
+        self.lives = {
+            one.id: Life(one, number, path, instance.machine.block)
+            for number, (one, path) in enumerate(zip(instance.requests, paths, strict=True))
+        }
         self.events = [(life.request.arrival, 0, life.number, id) for id, life in self.lives.items()]
         heapify(self.events)
-        self.place, self.token = count(), count(10**12)
+        self.place = count()
         self.running: list[tuple[Any, dict[str, bool], int]] = []  # planned: output, who generates, end
         self.lost: dict[str, int] = {}
         self.hasher = None
@@ -232,7 +251,7 @@ class _Run:
         """Give the scheduler the tokens of the earliest batch, and return when it ended."""
         output, generates, end = self.running.pop(0)
         ids = [*output.num_scheduled_tokens]
-        sampled = [[next(self.token)] if generates[id] else [] for id in ids]
+        sampled = [self.lives[id].grow(generates[id]) for id in ids]
         self.scheduler.update_from_output(
             output,
             Loose(
@@ -242,12 +261,11 @@ class _Run:
         )  # fmt: skip
         for id, given in zip(ids, sampled, strict=True):
             life = self.lives[id]
-            life.tokens += given
             if not given or id in self.scheduler.requests:
                 continue
             call = life.request.segments[life.segment].call
             if call is not None:
-                life.tokens += [next(self.token) for _ in range(call.returns)]
+                life.grow(call.returns)
                 life.known += call.returns
                 life.segment += 1
                 heappush(self.events, (end + call.duration, 1, life.number, id))

@@ -46,6 +46,7 @@ PROGRAMS: dict[str, tuple[ConstraintClass, ...]] = {
         ConstraintClass("big_m_clocks.py", "Slots", "The clock of slots"),
         ConstraintClass("big_m_clocks.py", "Starts", "The clock of start times"),
         ConstraintClass("big_m_cost.py", "BatchCost", "Cost of a batch"),
+        ConstraintClass("big_m_contents.py", "Contents", "Contents that requests share"),
         ConstraintClass("tightening/tokens.py", "", "Tightening: tokens"),
         ConstraintClass("tightening/memory.py", "", "Tightening: memory and order"),
         ConstraintClass("tightening/times.py", "", "Tightening: times"),

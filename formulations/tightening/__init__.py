@@ -31,7 +31,9 @@ ROWS: tuple[Callable[[BigM], Rows], ...] = (
 
 
 def tighten(program: BigM) -> None:
-    """Tighten a program that is not written yet."""
+    """Tighten a program that is not written yet; none of this is shown with contents."""
+    if program.instance.contents:
+        return
     for narrow in NARROW:
         narrow(program)
     program.rows |= {rows.__name__: partial(rows, program) for rows in ROWS}

@@ -9,13 +9,13 @@ from heuristics.engine.view import View
 
 
 class PlansAhead(ServingEngine):
-    """With `ahead`, batch n + 1 is planned when batch n starts, so that the device never waits for the scheduler.
+    """With `ahead`, batch n + 1 is planned when batch n starts.
 
-    That plan does not see what happens while batch n runs: arrivals, calls that end, and requests that end or call in
-    batch n. Such a request gets no further token, as its length is the engine's stop (`max_tokens`). It still counts as
-    running, and holds its memory, until batch n + 1 starts. Where the plan is empty, the engine plans again at the end
-    of batch n. Not modelled: a stop that only the model's output shows (EOS), for which the engine computes one more
-    token; a request that an empty plan preempts keeps its KV.
+    It does not see arrivals, calls that end, and requests that end or call while batch n runs. Such a request gets no
+    further token, as its length is the engine's stop (`max_tokens`). It still counts as running, and holds its memory,
+    until batch n + 1 starts. Where the plan is empty, the engine plans again at the end of batch n. Not modelled: a
+    stop that only the model's output shows (EOS), for which the engine computes one more token; a request that an empty
+    plan preempts keeps its KV.
 
     A subclass gives `step`, which plans a batch.
     """

@@ -1,7 +1,8 @@
 """The physical blocks of an engine's prefix cache."""
 
 from collections import OrderedDict, deque
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from typing import Any
 
 
 class BlockCache:
@@ -12,6 +13,8 @@ class BlockCache:
         self.holders: list[int] = []
         self.content: list[Hashable] = []  # None: nothing to be found again
         self.named: dict[Hashable, dict[int, None]] = {}
+        self.gone: set[Hashable] = set()  # contents of which a block was lost since the set was cleared
+        self.rank: Callable[[Any], Any] | None = None  # of contents: the least goes first
         self._empty: deque[int] = deque()
         self._kept: OrderedDict[int, None] = OrderedDict()
 
@@ -20,9 +23,18 @@ class BlockCache:
         """Blocks that can be taken."""
         return len(self._empty) + self.new + len(self._kept)
 
-    def find(self, content: Hashable) -> int | None:
-        """Return the first block of a content."""
-        return next(iter(self.named.get(content, ())), None)
+    def find(self, contents: Iterable[Hashable]) -> list[int]:
+        """Return each content's first block, up to a content without."""
+        found = []
+        for content in contents:
+            if content not in self.named:
+                break
+            found.append(next(iter(self.named[content])))
+        return found
+
+    def held(self, blocks: Iterable[int]) -> int:
+        """Count the held ones."""
+        return sum(self.holders[block] > 0 for block in blocks)
 
     def take(self, count: int) -> list[int]:
         """Take free blocks, which lose their contents."""
@@ -36,15 +48,17 @@ class BlockCache:
                 self.holders.append(0)
                 self.content.append(None)
             else:
-                block, _ = self._kept.popitem(last=False)
-                content = self.content[block]
-                del self.named[content][block]
-                if not self.named[content]:
-                    del self.named[content]
-                self.content[block] = None
+                block = self._next()
+                del self._kept[block]
+                self.unname([block])
             self.holders[block] = 1
             taken.append(block)
         return taken
+
+    def _next(self) -> int:
+        if (rank := self.rank) is None:
+            return next(iter(self._kept))
+        return min(self._kept, key=lambda block: rank(self.content[block]))
 
     def hold(self, blocks: Sequence[int]) -> None:
         """Add a holder to blocks that were found."""
@@ -58,6 +72,15 @@ class BlockCache:
         if self.content[block] is None:
             self.content[block] = content
             self.named.setdefault(content, {})[block] = None
+
+    def unname(self, blocks: Iterable[int]) -> None:
+        """Take blocks their contents."""
+        for block in blocks:
+            content, self.content[block] = self.content[block], None
+            self.gone.add(content)
+            del self.named[content][block]
+            if not self.named[content]:
+                del self.named[content]
 
     def give(self, blocks: Sequence[int]) -> None:
         """Take a holder from a request's blocks, the last first."""

@@ -191,6 +191,7 @@ class _Simulation:
             returned=[self.jobs[position] for position in returned],
             ended=ended,
             present=self.present.values(),
+            to_come=lambda: [*self.to_come] if self.policy.knows == "clairvoyant" else [],
             continuing=lambda: [self.jobs[state.position] for state in self.execution.continuing],
             **self.grid,
         )

@@ -31,6 +31,7 @@ class View:
     ended: list[Job] = field(default_factory=list)  # those that were done since then
     present: Iterable[Job] = ()  # those that have arrived and are not done, in order of arrival
     continuing: Callable[[], list[Job]] = list
+    to_come: Callable[[], list[Job]] = list  # those that will arrive, for a clairvoyant policy
     tick_seconds: Fraction = Fraction(1)  # seconds of a tick, for rules that are given in seconds
     block_tokens: int = 1  # fine tokens for which a token of a coarse instance stands
 

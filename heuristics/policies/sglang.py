@@ -17,7 +17,7 @@ class SGLang(PlansAhead):
     """A batch prefills if any request can, and otherwise every running request decodes.
 
     *Prefill*: a cut prompt goes on first. Then waiting requests, first come first served, while fewer than
-    `batch_requests` (and C) run, and each fits beside the tokens that may yet be generated: with A tokens free, tokens
+    `batch_requests` (and C) run, and each fits beside tokens yet to come: with A tokens free, tokens
     + min(max_new left, 4096) + 1 page < A - offset, the offset being r times min(max_new left, 4096) of the running
     requests, plus the tokens (in pages), min(max_new, 4096) and a page of each that this batch has admitted. Where
     nothing runs, the first is admitted anyway. One that fails, or takes the last of A, stops the admission until a
@@ -30,7 +30,7 @@ class SGLang(PlansAhead):
     of equal ones the longest prompt; they go to the end of the queue, the others stay in this order. Then r is their
     generated tokens, and 20 each, over their limits. Otherwise r falls with each decode from 0.7 times
     `schedule_conservativeness`, at most 1, to 0.14 of that; it is the first again when nothing is there. A cut prompt
-    is retracted last: the engine would fail there.
+    is retracted last.
 
     With `ignore_eos` (radix cache on) all requests are of fixed length, and r is 1. With `ahead`, the loop is the
     overlapped one: outputs are counted without the running batch's token; if the next tokens do not fit beside requests

@@ -19,14 +19,14 @@ class VllmV1(PlansAhead):
     A running request gets the blocks of these only. Where they lack, the last running request is preempted: its KV is
     freed, and it goes to the front of the queue. A step that preempts admits none. Otherwise the head of the queue is
     admitted while there are tokens, fewer than `batch_requests` run, and all its known tokens fit in the free blocks
-    (`gate`; without it, its first chunk). Only the chunk is allocated.
+    (`gate`; without it, its first chunk).
 
     `cached` is prefix caching, for the request itself. With `priority`, larger weights go first, in the queue and at
     the preemption, and then those that came first. One that preempts itself ends the step for those after it up to 0.32
     (`ends_step`); since 0.33.0 they go on. With `ahead`, the scheduling is asynchronous.
 
-    Not modelled: KV shared between requests. A preempted request that finds part of its KV again, in a batch that takes
-    another part of it, is admitted by vLLM and waits here (R4).
+    Not modelled: KV shared between requests (`vllm-v1-prefix`). A request that finds part of its KV, in a batch that
+    takes another part, waits here (R4).
 
     Guarantee: nothing is known. Running time: O(r) a batch, r running; O(n) a preemption.
     Source: vLLM 0.33.0, vllm/v1/core/sched/scheduler.py, with which it agrees batch for batch (benchmarks/engines);

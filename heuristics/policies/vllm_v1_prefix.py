@@ -7,27 +7,28 @@ from typing import ClassVar
 from heuristics.engine.block_cache import BlockCache
 from heuristics.engine.job import Job
 from heuristics.engine.plan import Plan
-from heuristics.engine.policy import Policy
 from heuristics.engine.view import View
+from heuristics.policies.vllm_v1 import VllmV1
 from kvcore.features import RULES, Feature, Takes
 from kvcore.instance import LIMIT, Machine
 
 Block = tuple[str, int]
 
 
-class VllmV1Prefix(Policy):
+class VllmV1Prefix(VllmV1):
     """As vllm-v1, with a prefix cache: an admitted request finds the full blocks of its path still in memory.
 
-    It processes its last token itself. Blocks that a chunk completes are found at once, also in the same batch. Freed
-    blocks stay until memory is needed: the longest free go first, a request's from its end. Blocks beyond a path are
-    never found; `kv.own(instance)` puts all on it.
+    It processes its last token itself. Blocks that a chunk completes are found at once, also in the same batch; with
+    `ahead`, once their tokens are known. Freed blocks stay until memory is needed: the longest free go first, a
+    request's from its end. Blocks beyond a path are never found; `kv.own(instance)` puts all on it. One preempted and
+    admitted again before a batch keeps its KV (R4), in vLLM whole blocks. With `priority`, vLLM also
+    finds blocks that a preemption has kept from being computed.
 
     Guarantee: nothing is known. Running time: O(blocks) a batch. Source: vLLM 0.33.0, vllm/v1/core/kv_cache_manager.py.
     """
 
     name = "vllm-v1-prefix"
-    free_calls = "own"
-    needs = ("hybrid", "chunked", "pause", "evict")
+    cached = True
     takes: ClassVar[Takes] = Takes(
         (RULES | {Feature.OWN_COST, Feature.SHARED}) - {Feature.PREFILL_TOKENS, Feature.PRESERVE, Feature.SWAP}
     )
@@ -37,113 +38,164 @@ class VllmV1Prefix(Policy):
         return reason or (None if machine.same_batch else "it needs a machine with same_batch")
 
     def start(self, view: View) -> None:
-        self.block, self.most = view.machine.block, view.machine.batch_requests or LIMIT
-        self.cache = BlockCache(LIMIT if view.machine.block_limit is None else view.machine.block_limit)
-        self.running: list[Job] = []
-        self.waiting: list[Job] = []
-        self.held: dict[int, list[int]] = {}  # physical blocks of the running requests
-        self.done: dict[int, int] = {}  # their computed tokens
+        super().start(view)
+        self.memory = BlockCache(LIMIT if view.machine.block_limit is None else view.machine.block_limit)
         self.paths: dict[int, list[Block]] = {}
+        self.depths: dict[Block, int] = {}
+        self.blocks: dict[int, list[int]] = {}  # physical ones of the running requests,
+        self.named: dict[int, int] = {}  # how many of them, from the first, have been named,
+        self.done: dict[int, int] = {}  # and the tokens computed with the latest plan
         self.lost: dict[Job, int] = {}  # tokens to be dropped with the next batch
-        self.resident: set[Block] = set()  # in the model, up to the next batch
-        self.completed: set[Block] = set()  # by that batch
-        self.batch = 0
+        self.resident: set[Block] = set()  # in the model, when the next batch has ended
 
     def decide(self, view: View, plan: Plan) -> None:
-        self._observe(view)
-        self.preempted = False
-        self._go_on(plan)
-        while not self.preempted and self.waiting and plan.tokens_left - sum(plan.work.values()) > 0:
-            if len(self.running) >= self.most or not self._admit(self.waiting[0], plan):
-                break
+        if view.batch > self._batch:
+            self.lost.clear()
+        super().decide(view, plan)
         if plan.work:
             self._move(plan)
 
+    def step(self, view: View, plan: Plan) -> None:
+        super().step(view, plan)
+        while self.preempted and not plan.work and not self.stale:
+            super().step(view, plan)
+
+    def decode_on(self, plan: Plan) -> bool:
+        return False
+
+    def steady(self, view: View, plan: Plan) -> int:
+        return 1
+
     # --- the queues --------------------------------------------------------------------------------------------------
 
-    def _observe(self, view: View) -> None:
-        if view.batch > self.batch:  # the batch that was decided has been executed
-            self.batch = view.batch
-            self.lost.clear()
-            self.resident |= self.completed
-            self.completed = set()
-        for job in self.running:
-            self.done[job.index] = job.device
-        ends = {job.index for job in view.ended}
-        for job in sorted((*view.ended, *view.called), key=self.running.index):
-            self.running.remove(job)
-            self.cache.give(self.held.pop(job.index))
-            if job.index not in ends and job.handling == "free" and job.device:
-                self.lost[job] = job.device
+    def observe(self, view: View, plan: Plan) -> None:
+        self._batch = view.batch
+        left = {job.index for job in (*view.ended, *view.called)}
+        for job in [job for job in self.running if self.ahead or job.index in left]:
+            self._name_blocks(job, self.done[job.index] - plan.work.get(job.id, 0))
+            if job.index in left:
+                self.running.remove(job)
+                self._release(job)
+        self.lost |= {job: job.device for job in view.called if job.handling == "free"}
         come = [
             (job.arrival if job.call_ended is None else job.call_ended, job) for job in (*view.arrived, *view.returned)
         ]
         for _, job in sorted(come, key=itemgetter(0)):
-            if job.index not in self.paths:
-                self.paths[job.index] = [(part.node, k) for part in job.path for k in range(part.blocks)]
-            self.waiting.append(job)
+            self.places[job.index] = next(self.counter)
+            self.queue(job)
 
-    def _go_on(self, plan: Plan) -> None:
-        k, left = 0, plan.tokens_left
-        while k < len(self.running) and left:
-            job = self.running[k]
-            tokens = min(job.known - self.done[job.index], left)
-            while (need := self._lacking(job, tokens)) > self.cache.free and not self._preempt_last(job):
-                pass
-            if job not in self.running:
-                return
-            self.held[job.index] += self.cache.take(need)
-            self._work(job, tokens, plan)
-            left -= tokens
-            k += 1
+    def path(self, job: Job) -> list[Block]:
+        """Return the blocks of a request's path."""
+        if job.index not in self.paths:
+            path = self.paths[job.index] = [(part.node, k) for part in job.path for k in range(part.blocks)]
+            self.depths.update((block, k) for k, block in enumerate(path))
+        return self.paths[job.index]
+
+    def go_on(self, plan: Plan) -> bool:
+        self.left, self.preempted, at = plan.tokens_left, 0, 0
+        self.defers = self.early and any(job.index not in self.chunks for job in self.running)
+        while at < len(self.running) and self.left:
+            job = self.running[at]
+            if job.index in self.leaving or (self.defers and job.index in self.chunks):
+                at += 1
+                continue
+            self.prefills |= job.index in self.chunks
+            tokens = min(job.known - self.done[job.index], self.most, self.left)
+            while job.index in self.blocks and self._lacking(job, tokens) > self.memory.free:
+                self.preempted += 1
+                victim = self.victim(self.running)
+                at -= self.running.index(victim) < at
+                self.preempt(victim, plan)
+            if job.index in self.blocks:
+                self._work(job, tokens, plan)
+                at += 1
+            elif self.ends_step:
+                break
+        return not self.preempted
 
     def _lacking(self, job: Job, tokens: int) -> int:
-        return max(0, -(-(self.done[job.index] + tokens) // self.block) - len(self.held[job.index]))
+        return max(0, self.machine.blocks(self.done[job.index] + tokens) - len(self.blocks[job.index]))
 
-    def _preempt_last(self, job: Job) -> bool:
-        """Preempt the last running request; return whether it is this one."""
-        victim = self.running.pop()
-        self.preempted = True
-        self.cache.give(self.held.pop(victim.index))
-        self.lost[victim] = self.done[victim.index]
-        self.waiting.insert(0, victim)
-        return victim is job
+    def preempt(self, job: Job, plan: Plan) -> None:
+        self.running.remove(job)
+        taken = plan.work.pop(job.id, 0)
+        self.left += taken
+        self.done[job.index] -= taken
+        complete = self.done[job.index] // self.machine.block
+        self.memory.unname(self.blocks[job.index][complete : self.named[job.index]])
+        self.named[job.index] = min(self.named[job.index], complete)
+        self._release(job)
+        if job.index not in self.leaving:
+            self.lost[job] = self.done[job.index]
+            self.queue(job, front=True)
 
-    def _admit(self, job: Job, plan: Plan) -> bool:
-        found: list[int] = []
-        for content in self.paths[job.index][: (job.known - 1) // self.block]:
-            block = self.cache.find(content)
-            if block is None:
+    def _release(self, job: Job) -> None:
+        """Free a request's blocks."""
+        path, complete = self.path(job), self.done[job.index] // self.machine.block
+        self.memory.gone.update(path[self.named[job.index] : complete])
+        self.memory.give(self.blocks.pop(job.index))
+
+    def may_join(self, job: Job, plan: Plan) -> bool:
+        return job not in self.lost or job.handling in ("free", "discard")
+
+    def admit(self, plan: Plan) -> None:
+        most = min(self.machine.batch_requests or LIMIT, self.max_num_seqs)
+        while self.waiting and len(self.running) < most and self.left:
+            job = self.waiting[0]
+            found = self.memory.find(self.path(job)[: (job.known - 1) // self.machine.block])
+            kept = 0 if self.may_join(job, plan) else self.lost[job]
+            at = max(len(found) * self.machine.block, kept)
+            tokens = min(job.known - at, self.most, self.left)
+            needed = self.machine.blocks(job.known if self.gate else at + tokens) - self.memory.held(found)
+            fits = needed + (self.reserve if self.running else 0) <= self.memory.free
+            if not fits or (self.defers and job.known - at > 1):
                 break
-            found.append(block)
-        at = len(found) * self.block
-        tokens = min(job.known - at, plan.tokens_left - sum(plan.work.values()))
-        loose = sum(not self.cache.holders[block] for block in found)
-        if -(-job.known // self.block) - len(found) + loose > self.cache.free:
-            return False
-        self.cache.hold(found)
-        self.held[job.index] = found + self.cache.take(-(-(at + tokens) // self.block) - len(found))
-        self.done[job.index] = at
-        self.running.append(self.waiting.pop(0))
-        self._work(job, tokens, plan)
-        if at:
-            plan.reused[job.id] = at
-        return True
+            self.prefills |= job.known - at > 1
+            self.running.append(self.waiting.pop(0))
+            self.memory.hold(found)
+            self.blocks[job.index], self.named[job.index], self.done[job.index] = found, len(found), at
+            if kept:
+                del self.lost[job]
+            if at > kept:
+                plan.reused[job.id] = at - kept
+            self._work(job, tokens, plan)
+        self.backlog = bool(self.waiting) if not self.defers else self.backlog
 
     # --- the batch ---------------------------------------------------------------------------------------------------
 
     def _work(self, job: Job, tokens: int, plan: Plan) -> None:
-        """Let a request process tokens, and name the blocks that they complete."""
+        self.blocks[job.index] += self.memory.take(self._lacking(job, tokens))
         plan.work[job.id] = tokens
-        done, path = self.done[job.index], self.paths[job.index]
-        for k in range(done // self.block, min((done + tokens) // self.block, len(path))):
-            self.cache.name(self.held[job.index][k], path[k])
-            self.completed.add(path[k])
+        self.left -= tokens
+        self.done[job.index] += tokens
+        unknown = self.stale and job.worked and job.index not in self.chunks  # the token of the batch that runs
+        (self.chunks.add if self.done[job.index] < job.known else self.chunks.discard)(job.index)
+        self._name_blocks(job, min(self.done[job.index], job.known - unknown))
+
+    def _name_blocks(self, job: Job, tokens: int) -> None:
+        path, start = self.path(job), self.named[job.index]
+        for k in range(start, min(tokens // self.machine.block, len(path))):
+            self.memory.name(self.blocks[job.index][k], path[k])
+            self.named[job.index] = k + 1
 
     def _move(self, plan: Plan) -> None:
-        for job, tokens in self.lost.items():
-            if tokens:
-                plan.dropped[job.id] = tokens
-        gone = {content for content in self.resident if content not in self.cache.named}
-        self.resident -= gone
+        """Drop and forget what the engine has given away."""
+        plan.dropped.update((job.id, tokens) for job, tokens in self.lost.items() if tokens)
+        block, completed, unnamed = self.machine.block, set[Block](), set[Block]()
+        for job in self.running:
+            path, done = self.path(job), self.done[job.index]
+            before = (done - plan.work.get(job.id, 0)) // block
+            completed.update(path[before : done // block])
+            unnamed.update(path[self.named[job.index] : before])
+        gone = (self.resident & self.memory.gone).difference(self.memory.named, unnamed)
+        self.memory.gone.clear()
+        self.resident = (self.resident - gone) | completed
         plan.forgotten.update(Counter(node for node, _ in gone))
+
+
+VARIANTS = (
+    VllmV1Prefix().called("vllm-v1-prefix-priority", "As vllm-v1-prefix; larger weights first", priority=True),
+    VllmV1Prefix().called(
+        "vllm-v1-prefix-async", "As vllm-v1-prefix; a batch is planned as the one before it starts", ahead=True
+    ),
+)

@@ -6,6 +6,7 @@ from itertools import chain, islice
 from typing import Annotated, Any
 
 import typer
+from rich.console import Console
 
 from costmodels import GPT_J_6B
 from kvbound.cli.common import InstanceOutOption, JsonOption, emit, option
@@ -16,7 +17,8 @@ from kvcore.files import check_writable
 from kvcore.instance import Instance, Request
 from kvcore.parameters import fraction, optional_fraction
 from kvcore.stream import write_instance
-from workloads.generators import KINDS, Workload, instance_of
+from workloads.generators import KINDS, MOST, Workload, instance_of
+from workloads.generators.prefixes import what_is_shared
 
 CHUNK = 1000  # requests that are held at a time
 
@@ -35,6 +37,9 @@ def generate(
     prompt: Annotated[int | None, option("TOKENS", "fixed: of each request (1024)", min=1)] = None,
     output: Annotated[int | None, option("TOKENS", "fixed: of each request (1024)", min=1)] = None,
     mix: Annotated[str | None, option("A+B", "infermax-mix: its two groups (siso+lilo)")] = None,
+    systems: Annotated[int | None, option("N", "prefixes: system prompts (4)", min=1)] = None,
+    examples: Annotated[int | None, option("N", "prefixes: examples after each (4)", min=1)] = None,
+    turns: Annotated[int | None, option("N", "prefixes: mean of a conversation (4)", min=1)] = None,
     slo_ttft: Annotated[str | None, option("S", "every request: seconds to its first token")] = None,
     slo_normalized: Annotated[str | None, option("S", "every request: seconds of latency a token generated")] = None,
     handling: CallHandlingOption = None,
@@ -43,6 +48,7 @@ def generate(
     """Draw a workload as the papers describe theirs."""
     check_writable(out, json)
     parameters: dict[str, Any] = {"prompt": prompt, "output": output, "mix": mix}
+    parameters |= {"systems": systems, "examples": examples, "turns": turns}
     parameters["share"] = None if share is None else fraction("--share", share, zero=True)
     workload = Workload(
         kind, n=n, seed=seed, tick=setting.tick,
@@ -56,20 +62,30 @@ def generate(
     def instance(requests: tuple[Request, ...]) -> Instance:
         return with_handling(instance_of(workload, machine, setting.cost, requests), handling)
 
-    write_requests(out, workload.requests(), instance, json)
+    write_requests(out, workload.requests(), instance, json, MOST if kind == "prefixes" else CHUNK)
 
 
 def write_requests(
-    out: str, requests: Iterable[Request], instance: Callable[[tuple[Request, ...]], Instance], json: str | None = None
+    out: str,
+    requests: Iterable[Request],
+    instance: Callable[[tuple[Request, ...]], Instance],
+    json: str | None = None,
+    chunk: int = CHUNK,
 ) -> None:
-    """Write requests as they come, in one file; `instance` makes one of CHUNK at a time."""
+    """Write requests as they come, in one file; `instance` makes one of `chunk` at a time."""
     left = iter(requests)
-    chunks = map(instance, iter(lambda: tuple(islice(left, CHUNK)), ()))
+    chunks = map(instance, iter(lambda: tuple(islice(left, chunk)), ()))
     first = next(chunks)
+
+    def show(console: Console) -> None:
+        show_head(first, sha256, sizes, console)
+        if first.contents:
+            console.print(what_is_shared(first))
+
     with LiveLine(f"writing {out}"):
         sha256, sizes = write_instance(
             out, first, (request for part in chain([first], chunks) for request in part.requests)
         )
     if out != "-":
         payload = {"instance": first.name, "instance_sha256": sha256, "sizes": asdict(sizes)}
-        emit(json, payload, lambda console: show_head(first, sha256, sizes, console))
+        emit(json, payload, show)

@@ -25,7 +25,7 @@ schedule can exceed it; elsewhere `None` (no limit) is never a number.
 * `slot_dual`: sums in 64 bits. No state holds, and no option takes, more than a limit: a value is at most the rate
   times the time of the fastest way and all payments for the limits, below 2^59, else refused.
 * `slot_dual.PricedRequests.left`: 2^16 ticks where a request cannot be over. It takes no fewer.
-* `slot_kernels.NEVER`: 2^60 for a state that cannot be over in time. Never summed.
+* `slot_kernels.NEVER`: 2^60 for a state that cannot be over in time. No value is more.
 * `configurations._network`: 1 for starts before release or when they no longer pay. Without a start that costs 0 or
   more the way fits and costs no more.
 * `configurations._network`: last tick. After it every start costs at least its price: a way that goes on costs no less.
@@ -40,10 +40,11 @@ schedule can exceed it; elsewhere `None` (no limit) is never a number.
 * `events.TOP`: 2^60 for no limit and no target. Each count of an option is below 2^53, of at most 32 requests. States
   whose bound is as high are left out, and no more is proved.
 * `events.LARGE`: a step adds less than 2^58 to a label, else refused; so labels stay below 2^61.
+* `enumeration.EnumerationSearch.limits`: infinity for no limit. Only compared.
 * `fresh_kernels.LARGE`: 2^58 for no limit and no target. A step adds no more than its batch, and moves of all
   contexts; all steps together, times all rates, are below, else refused.
-* `local_graph.LocalGraph.least`: `far`, at most 2^56. The least that is left, cut off, is no more than uncut, and falls
-  by no more than an option takes. A share with 2^60 or more in a tick is left out.
+* `request_graph.RequestGraph.least`: `far`, at most 2^60. The least that is left, cut off, is no more than uncut, and
+  falls by no more than an option takes. A share with 2^60 or more in a tick is left out.
 * `one_machine.largest`, `chains.settled`: 0 where there is nothing. No value is less.
 * `chains.longest_batch`: every feature at its largest. Work and swaps of a request are at most its peak, each once in a
   batch; pairs c^2 + 2cm <= (m + c)^2.
@@ -61,6 +62,7 @@ from kvcore.certificates.certificate import (
     verify_certificate,
 )
 from kvcore.certificates.configurations import Configurations
+from kvcore.certificates.enumeration import Enumeration
 from kvcore.certificates.events import Events
 from kvcore.certificates.fresh import Fresh
 from kvcore.certificates.late_windows import LateWindows
@@ -80,6 +82,7 @@ __all__ = [
     "Branch",
     "Certificate",
     "Configurations",
+    "Enumeration",
     "Events",
     "Fresh",
     "InvalidCertificate",

@@ -13,6 +13,7 @@ from pydantic import Field
 import kvcore
 from kvcore.certificates.alone import Alone
 from kvcore.certificates.configurations import Configurations
+from kvcore.certificates.enumeration import Enumeration
 from kvcore.certificates.events import Events
 from kvcore.certificates.fresh import Fresh
 from kvcore.certificates.late_windows import LateWindows
@@ -37,6 +38,7 @@ FINEST = 10**18
 AnyProof = Annotated[
     Alone
     | Configurations
+    | Enumeration
     | Events
     | Fresh
     | LateWindows

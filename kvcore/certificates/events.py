@@ -45,7 +45,6 @@ those that follow it. So no schedule is better than the state that comes next, w
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from math import ceil
 from operator import mul
@@ -57,8 +56,8 @@ from pydantic import Field
 from kvcore.certificates import frontier, labels
 from kvcore.certificates.budget import Budget
 from kvcore.certificates.frontier import LARGEST, LAST, LATE, SUM, Problem
-from kvcore.certificates.labels import NO
-from kvcore.certificates.local_graph import DECODES, PREFILLS, SWAPPED, TOKENS, TOO_LARGE, LocalGraph, local_graph
+from kvcore.certificates.labels import NO, End
+from kvcore.certificates.local_graph import DECODES, PREFILLS, SWAPPED, TOKENS, TOO_LARGE, LocalGraph
 from kvcore.certificates.options import Load
 from kvcore.certificates.proof import InvalidCertificate, Proof
 from kvcore.certificates.splits import whole_prefills
@@ -105,17 +104,6 @@ class Events(Proof):
         return f"all batches that {rules} were tried, the cheapest states first, {self.states} at the most"
 
 
-@dataclass(frozen=True)
-class Outcome:
-    """A bound, and whether it is the optimum."""
-
-    bound: Value
-    states: int
-    is_optimum: bool
-    is_over: bool
-    """Whether more states prove no more."""
-
-
 class EventSearch:
     """The search on one instance for one objective."""
 
@@ -136,7 +124,7 @@ class EventSearch:
         self.requests = [requests[i] for i in self.order]
         groups = [k for k, places in enumerate(kinds) for _ in places]
         whole = whole_prefills(instance, objective) and not free_drops  # whose proof needs the rules as they are
-        self.graph = graph or local_graph(instance.machine, self.requests, groups, whole, free_drops, budget)
+        self.graph = graph or LocalGraph(instance.machine, self.requests, groups, whole, free_drops, budget)
         self.setting = setting(instance, objective, self.requests, groups, self.graph, self.target)
         memory = states * (40 * len(groups) + 108)
         budget.spend(f"a search of {states} states", STATE_WORK * states, memory)
@@ -149,7 +137,7 @@ class EventSearch:
         s, f = self.setting, self.frontier
         f.label[0] = 0
         for j, request in enumerate(self.requests):
-            local, aging = self.graph.start[j], s.objective == LARGEST or max(s.slo[j, :2]) != NO
+            local, aging = self.graph.start[s.group[j]], s.objective == LARGEST or max(s.slo[j, :2]) != NO
             late = s.objective == LATE and frontier.is_late(s, j, local, request.arrival, 0, NO, False)
             f.rows[0, j] = local, request.arrival, frontier.MISSED if late else 0 if aging else NO, NO
             f.label[0] += late
@@ -159,7 +147,7 @@ class EventSearch:
         f.labels.left[0] = sum(request.output for request in self.requests)
         labels.begin(f.labels, s.target)
 
-    def run(self, states: int | None = None, stops: Callable[[], bool] = lambda: False) -> Outcome:
+    def run(self, states: int | None = None, stops: Callable[[], bool] = lambda: False) -> End:
         """Go on until this many states were seen, the search is over, or `stops` says so."""
         s, f = self.setting, self.frontier
         end = labels.run(frontier.search, s, f, min(states or self.most, self.most), stops)
@@ -167,8 +155,8 @@ class EventSearch:
             raise AssertionError("what is left at the least fell by more than a batch adds")
         rates = [s.low + int(rate) if s.objective == SUM else 0 for rate in s.rate]
         waited = sum(rate * request.arrival for rate, request in zip(rates, self.requests, strict=True))
-        bound = Fraction(end.reached - waited, scale_of(self.requests, self.objective))
-        return Outcome(least_value(bound, self.objective), end.labels, end.code == labels.FOUND, end.is_over)
+        bound = Fraction(end.bound - waited, scale_of(self.requests, self.objective))
+        return end._replace(bound=least_value(bound, self.objective))
 
 
 def _seen(request: Request, objective: str) -> Request:
@@ -223,8 +211,8 @@ def setting(
     columns = graph.use, graph.load[:, [DECODES, PREFILLS]], graph.load[:, SWAPPED].sum(axis=1), graph.load @ linear.T
     return Problem(
         first=graph.first, load=np.column_stack(columns), to=graph.to, away=graph.away,
-        touches=graph.moves.any(axis=1), kept=graph.kept, ready=graph.ready,
-        alike=graph.left if graph.empty.any() else graph.ready, empty=graph.empty,
+        touches=graph.moves.any(axis=1), kept=graph.kept, ready=graph.wait,
+        alike=graph.left if graph.empty.any() else graph.wait, empty=graph.empty,
         arriving=graph.arriving, begun=graph.begun, left=graph.left, over=over, ticks=ticks,
         to_done=to_done, to_first=to_first, shares=shares, unit=unit, work=work, tail=tail, fixed_costs=fixed,
         limits=limits, hybrid=machine.hybrid, group=np.array(groups, dtype=np.int64),

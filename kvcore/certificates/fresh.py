@@ -57,7 +57,6 @@ to R, and none more than R less the l of the others: one of the children happene
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from fractions import Fraction
 from itertools import accumulate
 from math import ceil
@@ -68,7 +67,7 @@ from pydantic import Field
 
 from kvcore.certificates import fresh_kernels as kernels
 from kvcore.certificates.budget import Budget
-from kvcore.certificates.labels import FOUND, begin, run
+from kvcore.certificates.labels import End, begin, run
 from kvcore.certificates.proof import InvalidCertificate, Proof
 from kvcore.features import RULES, SUMS, Takes
 from kvcore.instance import Instance, Request
@@ -114,18 +113,6 @@ class Fresh(Proof):
         return f"each token is processed once at the least: {self.labels} orders of batches were tried, the best first"
 
 
-@dataclass(frozen=True)
-class Outcome:
-    """What a search came to."""
-
-    bound: Value
-    labels: int
-    is_over: bool
-    """Whether more labels prove no more."""
-    is_complete: bool
-    """Whether the next label is an order of all batches."""
-
-
 class FreshSearch:
     """The search on one instance, for one objective and cost function."""
 
@@ -153,12 +140,12 @@ class FreshSearch:
         f.labels.left[0], f.labels.bound[0] = self.jobs.length.sum(), kernels.least(self.jobs, f, 0)
         begin(f.labels, self.jobs.target)
 
-    def run(self, labels: int | None = None, stops: Callable[[], bool] = lambda: False) -> Outcome:
+    def run(self, labels: int | None = None, stops: Callable[[], bool] = lambda: False) -> End:
         """Go on until there are this many labels, the search is over, or `stops` says so."""
         most = min(labels or self.most, self.most)
         end = run(kernels.search, self.jobs, self.orders, most, stops)
-        bound = (Fraction(end.reached, self.divisor) - self.before) / self.unit
-        return Outcome(least_value(bound, self.objective), end.labels, end.is_over, end.code == FOUND)
+        bound = (Fraction(end.bound, self.divisor) - self.before) / self.unit
+        return end._replace(bound=least_value(bound, self.objective))
 
 
 def check_size(instance: Instance) -> None:
@@ -167,14 +154,6 @@ def check_size(instance: Instance) -> None:
         raise InvalidCertificate(f"orders of fresh work take {MOST_REQUESTS} requests at the most")
     if sum(request.output for request in instance.requests) > MOST_TOKENS:
         raise InvalidCertificate(f"orders of fresh work take {MOST_TOKENS} tokens to generate at the most")
-
-
-def can_bind(instance: Instance) -> bool:
-    """Return whether contexts may not fit together."""
-    machine = instance.machine
-    if machine.memory is None:
-        return False
-    return sum(machine.blocks(request.peak) for request in instance.requests) > machine.memory // machine.block
 
 
 def most_fee(instance: Instance, function: int) -> int:

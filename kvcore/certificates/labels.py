@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from kvcore.compiled import compiled, inlined
+from kvcore.metrics import Value
 
 NO = -1
 ROWS, HEAP, TRIED, FREE, MOST, MOST_TRIED, TARGET = range(7)
@@ -46,11 +47,16 @@ class Labels(NamedTuple):
 
 
 class End(NamedTuple):
-    """How a search ended: no end is below `reached`, which takes this many labels to say."""
+    """How a search ended: no end is below `bound`, which takes this many labels to say."""
 
     code: int
-    reached: int
+    bound: Value
     labels: int
+
+    @property
+    def is_found(self) -> bool:
+        """Whether the next label is an end."""
+        return self.code == FOUND
 
     @property
     def is_over(self) -> bool:
@@ -88,14 +94,6 @@ def run(search: Any, p: Any, f: Any, most: int, stops: Callable[[], bool], slice
     reached = target if code == EMPTY else min(target, int(x.bound[x.heap[0]]))
     needed = max(rows, -(-tried // TRIES)) if code in (EMPTY, FOUND, PAUSED) else most
     return End(code, reached, max(1, min(most, needed)))
-
-
-def path(x: Labels, at: int) -> list[int]:
-    """Return the rows from the first label to one."""
-    rows = [at]
-    while x.parent[rows[-1]] != NO:
-        rows.append(int(x.parent[rows[-1]]))
-    return rows[::-1]
 
 
 def searching(expand: Any) -> Any:

@@ -154,6 +154,10 @@ class RequestOptions:
             return not (drop or swap_out) and not (swap_in and handling == "preserve")
         return self.machine.evict or not (drop or swap_out)
 
+    def left(self, state: LocalState) -> int:
+        """Return the tokens still to generate."""
+        return sum(segment.decode for segment in self.request.segments[state.segment :]) - state.generated
+
     def known(self, state: LocalState) -> int:
         """Return the tokens known of a ready request."""
         return self.request.known[state.segment] + state.generated

@@ -64,7 +64,7 @@ class PricedRequests:
         self.local.graphs = self.local.graphs._replace(limits=limits)
         reduced = self.local.reduced
         self.graphs = reduced.graphs._replace(deadline=np.full_like(reduced.graphs.deadline, NEVER))
-        self.left = np.minimum(self.local.left[reduced.state], MOST_SLOTS)
+        self.left = np.minimum(self.local.ticks[reduced.state], MOST_SLOTS)
         starts = np.repeat(reduced.start, self.local.counts).tolist()
         arrivals = [instance.requests[i].arrival - origin for i in self.local.members]
         self.counts = Counter(zip(starts, arrivals, strict=True))

@@ -1,9 +1,9 @@
-"""The local graphs of `slots`: each kind of request on its own, tick by tick; and which states are as good.
+"""The graph of `slots`, by tick, and which states are as good.
 
-A step is a tick: an option of a batch (`options.py`), or idling between batches. Left out is only what a simulation,
-computed here, shows to be no better.
+Left out is only what a simulation, computed here, shows to be no better.
 """
 
+from collections.abc import Iterable
 from functools import cached_property
 from itertools import pairwise
 from typing import Any, NamedTuple
@@ -11,10 +11,11 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from kvcore.certificates.budget import Budget, Looked
-from kvcore.certificates.options import LocalState, Option, RequestOptions
+from kvcore.certificates.budget import Budget
+from kvcore.certificates.options import Load, LocalState, Option, RequestOptions
 from kvcore.certificates.proof import InvalidCertificate
-from kvcore.certificates.slot_kernels import NEVER, kept_options, nearer, simulation
+from kvcore.certificates.request_graph import RequestGraph
+from kvcore.certificates.slot_kernels import NEVER, kept_options, simulation
 from kvcore.instance import Instance, Request
 from kvcore.limits import DEVICE, HOST, SHARED, limits_of
 from kvcore.metrics import SUMS, scale_of, weight
@@ -24,8 +25,8 @@ Integers = npt.NDArray[np.int64]
 MOST_STATES, MOST_OPTIONS = 200_000, 2_000_000
 MOST_COMPARED, MOST_PAIRS = 2**31, 2**28
 """Most pairs of options, and of states, of one kind; above, no simulation is computed."""
-REACH_WORK, KEEP_WORK, COMPARE_WORK = 4, 6, 6
-"""Work of an option in a sweep, two options of a state, a compared pair."""
+KEEP_WORK, COMPARE_WORK = 6, 6
+"""Work of two options of a state, and of a compared pair."""
 OF_OPTIONS = ("use", "acts", "decodes", "prefills", "ends")
 MOST_SLOTS, MOST_RATE = 2**16, 2**40
 
@@ -72,16 +73,12 @@ class Reduced(NamedTuple):
     start: Integers
 
 
-class LocalGraphs:
-    """The local graphs of an instance for an objective.
-
-    `kinds` are requests that differ in their ids alone, with their count; `start` the first state of each.
-    """
+class LocalGraphs(RequestGraph):
+    """The graph of an instance for an objective; requests that differ in their ids alone are one kind."""
 
     def __init__(
         self, instance: Instance, objective: str, strict: bool = False, *, budget: Budget | None = None
     ) -> None:
-        self.budget = budget or Budget()
         self.machine, self.objective, self.strict = instance.machine, objective, strict
         self.origin = 0 if objective == "busy-time" else instance.first_arrival
         self.limits = np.array(limits_of(self.machine, -1), np.int64)
@@ -93,28 +90,33 @@ class LocalGraphs:
         self.members = [i for group in self.groups.values() for i in group]
         """Places of requests in the instance, by kind."""
         self.counts = np.array([len(group) for group in self.groups.values()])
-        self.states: list[LocalState] = []
-        self.options: list[Option] = []
-        self.start: list[int] = []
-        self.graphs = self._build(instance)
-        bounds = [*self.start, len(self.states)]
-        self.spans = list(pairwise(bounds))
+        scale = scale_of(instance.requests, objective)
+        rates = [self.rate_of(request, scale) for request in self.groups]
+        if max(rates) >= MOST_RATE:
+            raise InvalidCertificate("its weights are too large: sums could exceed 64 bits")
+        super().__init__(self.machine, self.groups, budget, by_tick=True)
+        self.spans = list(pairwise([*self.start.tolist(), len(self.states)]))
+        self.graphs = self._graphs(np.repeat(rates, np.diff(self.spans).ravel()))
         self.as_good: dict[int, Any] = {}
         """By start of a kind: which states are as good."""
         self.merged = np.arange(len(self.states))
         """The representative of each, after `reduced`."""
-        self.left = self._least_ticks()
+        self.ticks = self.least(np.ones(len(self.to), np.int64), self.graphs.over, NEVER, pause=1)
         """The least ticks of each state until its request is over, alone."""
-        self.alone = [int(self.left[start]) for start in self.start]
+        self.alone = self.ticks[self.start].tolist()
         if max(self.alone) > MOST_SLOTS:
             raise InvalidCertificate(f"slots take at most {MOST_SLOTS} ticks")
 
-    def _least_ticks(self) -> Integers:
-        left, fell = np.where(self.graphs.over, 0, NEVER), True
-        while fell:
-            self.budget.spend("the ticks of requests alone", REACH_WORK * (len(self.states) + len(self.options)))
-            fell = nearer(self.graphs, left)
-        return left
+    def allowed(self, rules: RequestOptions, state: LocalState) -> Iterable[Option]:
+        """Return options that differ for a batch."""
+        if len(self.states) > MOST_STATES or len(self.options) > MOST_OPTIONS:
+            raise InvalidCertificate(
+                f"slots take at most {MOST_STATES} local states with {MOST_OPTIONS} options: coarsen the instance first"
+            )
+        found = dict[Any, Option]()
+        for option in super().allowed(rules, state):
+            found.setdefault((option.end, option.load.shared, _phases(option.load)), option)
+        return found.values()
 
     def _timed(self, request: Request) -> Request:
         """From the first arrival on; for busy-time, without any wait.
@@ -130,66 +132,29 @@ class LocalGraphs:
         """Return the cost of a tick in the target's unit."""
         return int(weight(request, self.objective) * scale) if self.objective in SUMS else 0
 
-    def _build(self, instance: Instance) -> Graphs:
-        scale, looked = scale_of(instance.requests, self.objective), Looked(self.budget)
-        first, following, uses, flags, idle, held, over, done, rates = [0], [], [], [], [], [], [], [], []
-        for request in self.groups:
-            rules, ids = RequestOptions(self.machine, request), {}
-            self.start.append(len(self.states))
-            ids[rules.start()] = len(self.states)
-            self.states.append(rules.start())
-
-            def place(state: LocalState, ids: dict[LocalState, int] = ids) -> int:
-                if state not in ids:
-                    ids[state] = len(self.states)
-                    self.states.append(state)
-                return ids[state]
-
-            at, rate = self.start[-1], self.rate_of(request, scale)
-            if rate >= MOST_RATE:
-                raise InvalidCertificate("its weights are too large: sums could exceed 64 bits")
-            while at < len(self.states):
-                if len(self.states) > MOST_STATES or len(self.options) > MOST_OPTIONS:
-                    raise InvalidCertificate(
-                        f"slots take at most {MOST_STATES} local states with {MOST_OPTIONS} options: "
-                        "coarsen the instance first"
-                    )
-                state, found = self.states[at], dict[Any, Option]()
-                looked.take(rules.tries(state))
-                for option in rules.options(state):
-                    looked.take(1)
-                    load, to = option.load, place(option.end.after(1))
-                    use, ends = load.shared, self._ends(rules, state, option)
-                    flag = (load.acts, load.decode_requests > 0, load.prefill_requests > 0, ends)
-                    found.setdefault((to, use, flag), option)
-                self.options += found.values()
-                following += [to for to, _, _ in found]
-                uses += [use for _, use, _ in found]
-                flags += [flag for _, _, flag in found]
-                first.append(len(self.options))
-                idle.append(place(state.after(1)))
-                held.append((self.machine.blocks(state.device), state.host))
-                done.append(rules.is_done(state))
-                over.append(done[-1] or (self.objective == "total-ttft" and rules.has_first_token(state)))
-                rates.append(rate)
-                at += 1
-        acts, decodes, prefills, ends = np.array(flags, bool).T.copy()
-        blocks, host = np.array(held, np.int64).T.copy()
-        whole = [np.array(row, np.int64) for row in (first, following, uses, idle, rates)]
+    def _graphs(self, rate: Integers) -> Graphs:
+        done = self.left == 0
+        over = done | self.begun if self.objective == "total-ttft" else done
+        use = np.array([option.load.shared for option in self.options])
+        acts, decodes, prefills = np.array([_phases(option.load) for option in self.options]).T.copy()
+        blocks = np.array([self.machine.blocks(state.device) for state in self.states])
+        host = np.array([state.host for state in self.states])
         return Graphs(
-            whole[0], whole[1], whole[2], acts, decodes, prefills, ends, whole[3], blocks, host, np.array(over),
-            np.array(done), whole[4], np.zeros_like(whole[4]), self._binding(whole[0], whole[2]), self.machine.hybrid,
-            self.strict,
+            self.first, self.to, use, acts, decodes, prefills, self._ends(over), self.wait, blocks, host, over, done,
+            rate, np.zeros_like(rate), self._binding(use), self.machine.hybrid, self.strict,
         )  # fmt: skip
 
-    def _binding(self, first: Integers, use: Integers) -> Integers:
+    def _ends(self, over: Any) -> Any:
+        return over[self.to] & ~over[self.owner]
+
+    def _binding(self, use: Integers) -> Integers:
         """Limits that can bind (else -1).
 
         One cannot if all requests together never take so much; nor if no option takes more of it, in parts of the
         limit, than of another resource whose limit stays: then it is `implied` by that.
         """
         limit = self.limits.copy()
-        needed = self.counts @ np.maximum.reduceat(use, first[self.start])
+        needed = self.counts @ np.maximum.reduceat(use, self.first[self.start])
         rows = [[int(amount) for amount in row] for row in np.unique(use, axis=0)]
         for r in (*range(HOST + 1, SHARED), HOST, DEVICE):
             others = [q for q in range(len(limit)) if q != r and limit[q] > 0 and needed[r] > limit[r] >= 0]
@@ -212,11 +177,6 @@ class LocalGraphs:
             prices[q] += moved // self.limits[q] if prices.dtype == np.int64 else moved / self.limits[q]
         prices[self.graphs.limits < 0] = 0
         return prices
-
-    def _ends(self, rules: RequestOptions, state: LocalState, option: Option) -> bool:
-        if self.objective == "total-ttft":
-            return bool(option.load.generated) and not rules.has_first_token(state)
-        return rules.is_done(option.end) and not rules.is_done(state)
 
     def deadlines(self, target: int) -> list[int]:
         """Return the last tick at which each kind may be over in a schedule below the target.
@@ -328,6 +288,10 @@ def local_graphs(instance: Instance, objective: str, strict: bool, budget: Budge
         _LAST.clear()
         _LAST[key] = LocalGraphs(instance, objective, strict, budget=budget)
     return _LAST[key]
+
+
+def _phases(load: Load) -> tuple[bool, bool, bool]:
+    return load.acts, load.decode_requests > 0, load.prefill_requests > 0
 
 
 def _with_options(graphs: Graphs, kept: Any) -> Graphs:

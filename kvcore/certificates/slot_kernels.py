@@ -7,27 +7,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from kvcore.certificates.labels import mixed
 from kvcore.compiled import allocating, compiled
 from kvcore.limits import DEVICE, HOST, SHARED
 
 NEVER = 2**60
 """The request cannot be over in time. Never summed."""
-FULL = -1
-OUT_OF_TRIES, OUT_OF_STATES, COMPLETE = range(3)
-
-
-@compiled
-def nearer(graphs, left):
-    """Lower the ticks that each state may have `left` until its request is over; return whether any fell."""
-    fell = False
-    for i in range(len(left) - 1, -1, -1):
-        least = left[graphs.idle[i]]
-        for o in range(graphs.first[i], graphs.first[i + 1]):
-            least = min(least, left[graphs.next[o]])
-        if least + 1 < left[i]:
-            left[i] = least + 1
-            fell = True
-    return fell
+FULL, ZERO = -1, np.int64(0)
 
 
 @compiled
@@ -191,21 +177,12 @@ class Slot(NamedTuple):
 
 
 @compiled
-def hash_of(key):
-    """Return a hash of the states in `key`."""
-    h = np.uint64(1469598103934665603)
-    for i in range(len(key)):
-        h ^= np.uint64(key[i]) + np.uint64(0x9E3779B97F4A7C15) + (h << np.uint64(6)) + (h >> np.uint64(2))
-        h *= np.uint64(0xFF51AFD7ED558CCD)
-        h ^= h >> np.uint64(32)
-    return h
-
-
-@compiled
 def find(keys, table, key):
     """Return the place of `key` in the table, or of its gap (-1)."""
-    mask = np.uint64(len(table) - 1)
-    at = hash_of(key) & mask
+    at, mask = ZERO, len(table) - 1
+    for state in key:
+        at = mixed(at, state)
+    at &= mask
     while table[at] >= 0:
         equal = True
         for j in range(len(key)):
@@ -214,7 +191,7 @@ def find(keys, table, key):
                 break
         if equal:
             break
-        at = (at + np.uint64(1)) & mask
+        at = (at + 1) & mask
     return at
 
 

@@ -99,14 +99,6 @@ class SlotSearch:
             while self._tighten():
                 pass
 
-    def replace(self, vector: Vector) -> None:
-        """Begin anew with a first vector in place of all."""
-        self.vectors.clear()
-        self.later.clear()
-        self.values.clear()
-        self.graphs, self.slots = self.reduced.graphs._replace(deadline=self.deadline), int(self.deadline.max())
-        self.add(vector)
-
     def _supply(self, prices: Integers) -> Integers:
         each = np.maximum(self.graphs.limits, 0) @ prices
         return np.append(np.cumsum(each[::-1])[::-1], 0)

@@ -19,13 +19,18 @@ from library.checker.work import Line, Tariff, Work, lines_of, ticks_of
 def exhaustive(instance: Box, proof: Box, objective: str) -> Amount:
     """Kind `events`: everything that the referee takes, from the states on that may lead to less than the claim.
 
-    What the file says of the search is not looked at. Of states waiting, the one of the least bound comes next.
+    What the file says of the search is not looked at.
     """
     if len(instance.requests) > 32:
         raise NotChecked("more than 32 requests are not searched")
     if objective == "late-requests" and any((one.slo or {}).get("tpot") is not None for one in instance.requests):
         raise NotChecked("with a TPOT, waits that only make the first token late are not searched")
-    search, first = Search(instance, objective), Execution(instance)
+    return explore(instance, proof, Search(instance, objective))
+
+
+def explore(instance: Box, proof: Box, search: Search) -> Amount:
+    """The claim, or the optimum where that is less. Of states waiting, the one of the least bound comes next."""
+    first = Execution(instance)
     least = {search.key(first): search.rank(first)}  # of states that are as good as each other, the least
     waiting, tried = [(search.rank(first), 0, first)], 0
     while waiting and waiting[0][0][0] < proof.claim:
@@ -38,7 +43,7 @@ def exhaustive(instance: Box, proof: Box, objective: str) -> Amount:
                 raise NotChecked(f"it claims {proof.claim}; so far it is known that no schedule is below {known[0]}")
             if following is not None:
                 key, rank = search.key(following), search.rank(following)
-                if rank < min((proof.claim,), least.get(key, (inf,))):
+                if rank[0] < proof.claim and (key not in least or rank < least[key]):
                     spend(500 * len(instance.requests), "its states")
                     least[key] = rank
                     heapq.heappush(waiting, (rank, -tried, following))
@@ -84,7 +89,7 @@ class Search:
             each = zip(prices, self.lines, strict=True)
             yield max(ceil(column[k] + line["base"] * most + line["prefill"] * filled) for column, line in each)
 
-    def bound(self, execution: Execution) -> int:
+    def bound(self, execution: Execution) -> Amount:
         """No schedule from here on is below it: of each request alone, and of all together."""
         if self.objective == "late-requests":
             return sum(self.is_late(i, state, execution.clock) for i, state in enumerate(execution.states.values()))
@@ -131,7 +136,7 @@ class Search:
         """
         return (execution.clock if self.objective == "max-flow-time" else 0), *sorted(self.rows(execution))
 
-    def rank(self, execution: Execution) -> tuple[int, int]:
+    def rank(self, execution: Execution) -> tuple[Amount, int]:
         """The bound; of as many late requests, the earlier state."""
         return self.bound(execution), execution.clock if self.objective == "late-requests" else 0
 

@@ -9,6 +9,7 @@ from typing import Any
 from library.checker.alone import alone
 from library.checker.configurations import configurations
 from library.checker.dual import slot_dual
+from library.checker.enumeration import enumerated
 from library.checker.events import exhaustive
 from library.checker.files import (
     MOST_TOKENS,
@@ -67,7 +68,7 @@ SEARCH = {
     "target": integer(1), "scale": integer(1, 2**30), "prices": [SLOTS], "strict": (switch, False),
     "states": integer(0, 4 * 10**6), "tries": integer(0, 10**9),
 }  # fmt: skip
-WITH_CONTENTS = {"alone", "shares", "late-windows", "late-tail", "speed"}
+WITH_CONTENTS = {"alone", "enumeration", "shares", "late-windows", "late-tail", "speed"}
 none = check(lambda value: value == [], "an empty list: more is not checked here")
 
 
@@ -105,6 +106,7 @@ KINDS: dict[str, tuple[Callable[[Box, Box, str], Amount], dict[str, Any], tuple[
     "speed": (speed, SPEED, tuple(RATES)),
     "configurations": (configurations, CONFIGURATIONS, ("total-flow-time",)),
     "events": (exhaustive, EVENTS, (*PLAIN, "total-flow-time")),
+    "enumeration": (enumerated, {"states": integer(1)}, ("makespan", "busy-time", "max-flow-time", *RATES)),
     "fresh": (fresh, FRESH, tuple(RATES)),
     "pairs": (pairs, {}, tuple(RATES)),
     "slots": (slots, SEARCH, ("makespan", "busy-time", "max-flow-time", *RATES)),

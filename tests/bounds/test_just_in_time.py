@@ -23,13 +23,8 @@ def free(seed):
         pause=True, chunked=chunked, partial=not chunked or draw.random() < 0.5, block=1,
         host_memory=draw.choice((0, tiny.machine.memory)), batch_tokens=draw.choice((None, 4)) if chunked else None,
     )  # fmt: skip
-    requests = tuple(
-        one.replace(segments=tuple(part.replace(call=part.call and part.call.replace(handling="free"))
-                                   for part in one.segments))
-        for one in tiny.requests
-    )  # fmt: skip
     costs = (*tiny.cost.functions, CostFunction(swap_out_tokens=1, swap_in_tokens=draw.choice((1, 2))))
-    return tiny.replace(machine=machine, requests=requests, cost=Cost(costs))
+    return tiny.with_free_calls().replace(machine=machine, cost=Cost(costs))
 
 
 def found(seeds, max_states):

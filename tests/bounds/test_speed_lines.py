@@ -10,7 +10,7 @@ import pytest
 from bounds.speed import SpeedOptions, _Search
 from bounds.task import Task
 from kvcore import Cost, CostFunction, Instance, Machine, Request, Segment
-from kvcore.certificates import Alone, Speed, speed
+from kvcore.certificates import Alone, speed
 from kvcore.certificates.certificate import rounded
 from kvcore.metrics import SUMS
 from tests.bounds.test_speed import FLOW, NEVER, busy_instance, holds
@@ -23,7 +23,7 @@ SIZE, ALL = 25, 2_500
 OBJECTIVES = (*SUMS, FLOW, "max-flow-time")
 
 
-def roofline(draw: random.Random) -> Cost:
+def roofline(draw):
     """A line with weights to read and KV, and one of work, with a hinge now and then."""
     upto = draw.randint
     memory = {"busy": upto(2, 40), "decode_kv": upto(0, 9), "prefill_kv": upto(0, 9), "tokens": upto(0, 5)}
@@ -34,7 +34,7 @@ def roofline(draw: random.Random) -> Cost:
     return Cost(tuple(CostFunction(divisor=draw.choice([1, 3, 10]), **each) for each in (memory, compute)))
 
 
-def drawn(seed: int) -> Instance:
+def drawn(seed):
     """Every switch, calls, P below C, blocks, swaps: with a roofline, or transfers beside."""
     draw = random.Random(seed)
     if seed % 3 == 0:
@@ -45,7 +45,7 @@ def drawn(seed: int) -> Instance:
 
 
 @cache
-def cases(start: int) -> list[tuple[Instance, str, int, Speed]]:
+def cases(start):
     """Return instances with optima, and prices for their lines that rose a little."""
     found = []
     for seed in range(start, start + SIZE):
@@ -62,7 +62,7 @@ def cases(start: int) -> list[tuple[Instance, str, int, Speed]]:
     return found
 
 
-def above(start: int) -> tuple[list[tuple[str, int, object]], Counter[str]]:
+def above(start):
     """Return what exceeds the truth, and how often prices of lines prove more than what requests take alone."""
     found, seen, draw = [], Counter[str](), random.Random(start)
     for instance, objective, truth, proof in cases(start):
@@ -96,7 +96,7 @@ def test_a_planted_error_is_noticed(monkeypatch):
     assert above(0)[0]
 
 
-def crowd(n: int) -> Instance:
+def crowd(n):
     """Prompts that fill the line of compute, and decodes that read much KV, a request every 60 ticks."""
     cost = Cost((CostFunction(busy=30, decode_kv=1, tokens=1), CostFunction(tokens=10)))
     segments = (Segment(decode=6),)

@@ -1,10 +1,7 @@
 """Cost files: what is written is read, what is wrong is one line, and every command takes one."""
 
-from __future__ import annotations
-
 import json
 from fractions import Fraction
-from pathlib import Path
 
 import pytest
 
@@ -27,7 +24,7 @@ MEASURED = [
 MACHINE = Machine(memory=4096, block=16, host_memory=8192, batch_tokens=512, evict=True)
 
 
-def a_file() -> CostFile:
+def a_file():
     return cost_file(
         fit(MEASURED), name="bench", tick=TICK, machine=MACHINE, model="tiny",
         device={"name": "a device", "memory": 1024, "clock": 1.5}, versions={"torch": "2.11"}, observations=MEASURED,
@@ -35,13 +32,13 @@ def a_file() -> CostFile:
 
 
 @pytest.fixture(scope="module")
-def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def path(tmp_path_factory):
     path = tmp_path_factory.mktemp("costs") / "cost.json"
     write_cost(a_file(), path)
     return path
 
 
-def test_what_is_written_is_read(path: Path) -> None:
+def test_what_is_written_is_read(path):
     found = read_cost(path)
     assert found == a_file()
     assert found.observations == tuple(MEASURED)
@@ -49,14 +46,14 @@ def test_what_is_written_is_read(path: Path) -> None:
     assert found.fit.held_out.worst < 0.01
 
 
-def test_the_rounding_error_of_the_file_is_that_of_the_model(path: Path) -> None:
+def test_the_rounding_error_of_the_file_is_that_of_the_model(path):
     model = get_cost(str(path))
     assert 0 < model.rounding < 1e-6
     assert (model.make(), model.tick, model.machine, model.what) == (a_file().cost, TICK, MACHINE, "bench")
     assert model.source == str(path)
 
 
-def test_the_least_that_a_file_holds_is_a_cost_and_its_tick(tmp_path: Path) -> None:
+def test_the_least_that_a_file_holds_is_a_cost_and_its_tick(tmp_path):
     path = tmp_path / "small.json"
     path.write_text('{"tick_seconds": "1/1000", "cost": [{"busy": 3}]}')
     model = as_model(read_cost(path), "small")
@@ -84,7 +81,7 @@ def test_the_least_that_a_file_holds_is_a_cost_and_its_tick(tmp_path: Path) -> N
         ({"machine": {"memory": 0}}, "machine.memory: must be greater than or equal to 1"),
     ],
 )
-def test_what_is_wrong_with_a_file_is_one_line(path: Path, tmp_path: Path, change: dict, message: str) -> None:
+def test_what_is_wrong_with_a_file_is_one_line(path, tmp_path, change, message):
     bad = tmp_path / "bad.json"
     bad.write_text(json.dumps(json.loads(path.read_text()) | change))
     with pytest.raises(BadInput, match=message) as caught:
@@ -93,7 +90,7 @@ def test_what_is_wrong_with_a_file_is_one_line(path: Path, tmp_path: Path, chang
     assert "\n" not in str(caught.value)
 
 
-def test_no_file_and_no_json_are_one_line(tmp_path: Path) -> None:
+def test_no_file_and_no_json_are_one_line(tmp_path):
     with pytest.raises(BadInput, match=r"nothing.json: cannot be read: No such file"):
         get_cost(str(tmp_path / "nothing.json"))
     (tmp_path / "text.json").write_text("cost")
@@ -101,7 +98,7 @@ def test_no_file_and_no_json_are_one_line(tmp_path: Path) -> None:
         get_cost(str(tmp_path / "text.json"))
 
 
-def test_the_schema_accepts_a_file_and_refuses_a_bad_one(path: Path) -> None:
+def test_the_schema_accepts_a_file_and_refuses_a_bad_one(path):
     jsonschema = pytest.importorskip("jsonschema", reason="jsonschema is not installed")
     schema = json.loads(schema_text("cost.schema.json"))
     jsonschema.Draft202012Validator.check_schema(schema)
@@ -112,7 +109,7 @@ def test_the_schema_accepts_a_file_and_refuses_a_bad_one(path: Path) -> None:
             jsonschema.validate(good | change, schema)
 
 
-def test_every_command_takes_a_cost_file(path: Path, tmp_path: Path) -> None:
+def test_every_command_takes_a_cost_file(path, tmp_path):
     kvbound("generate", "fixed", "--n", 3, "--prompt", 40, "--output", 4, "--cost", path, "--out", tmp_path / "I.json")
     made = read_instance(tmp_path / "I.json")
     assert (made.cost, made.tick_seconds, made.machine) == (a_file().cost, TICK, MACHINE)
@@ -123,7 +120,7 @@ def test_every_command_takes_a_cost_file(path: Path, tmp_path: Path) -> None:
 # --- kvbound costs ---------------------------------------------------------------------------------------------------
 
 
-def test_costs_lists_everything() -> None:
+def test_costs_lists_everything():
     rows = json.loads(kvbound("costs", "--json", "-").stdout)
     assert [row["name"] for row in rows["rows"]] == list(COSTS)
     assert [row["name"] for row in rows["devices"]] == list(DEVICES)
@@ -132,14 +129,14 @@ def test_costs_lists_everything() -> None:
     assert all(name in shown for name in (*COSTS, *DEVICES, *MODELS))
 
 
-def test_one_cost_in_microseconds() -> None:
+def test_one_cost_in_microseconds():
     found = json.loads(kvbound("costs", "infermax-7b-floor", "--json", "-").stdout)
     assert [function["busy"] for function in found["microseconds"]] == [pytest.approx(2075.52), pytest.approx(9280)]
     assert (found["rounding_error"], found["machine"]["memory"], found["fit"]) == (0, 100_000, None)
     assert "the coefficients are exact" in kvbound("costs", "roofline:model=llama-3-8b,device=h100").stdout
 
 
-def test_a_fitted_cost_shows_its_errors(path: Path) -> None:
+def test_a_fitted_cost_shows_its_errors(path):
     found = json.loads(kvbound("costs", path, "--json", "-").stdout)
     assert found["fit"]["shape"] == a_file().fit.shape
     shown = kvbound("costs", path).stdout
@@ -148,11 +145,11 @@ def test_a_fitted_cost_shows_its_errors(path: Path) -> None:
         assert words in shown
 
 
-def test_an_unknown_cost_is_bad_usage() -> None:
+def test_an_unknown_cost_is_bad_usage():
     assert "no cost model is called 'a100'; there are unit" in kvbound("costs", "a100", code=2).stderr
 
 
-def test_a_hinge_is_shown_with_its_knee(tmp_path: Path) -> None:
+def test_a_hinge_is_shown_with_its_knee(tmp_path):
     file = CostFile(tick_seconds=TICK, cost=fit(MEASURED, shape="hinge").rounded(TICK).cost)
     write_cost(file, tmp_path / "hinge.json")
     shown = kvbound("costs", tmp_path / "hinge.json").stdout

@@ -1,9 +1,6 @@
 """Fits recover what made the numbers, within the error that they state, and state the error that there is."""
 
-from __future__ import annotations
-
 import random
-from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
 
@@ -25,23 +22,23 @@ ROOF = roofline_functions(MODELS["llama-3.2-1b"], replace(DEVICES["h200"], bandw
 ]
 
 
-def decode(n: int) -> Features:
+def decode(n):
     return Features(busy=1, any_decode=1, tokens=n, generated=n, decode_requests=n)
 
 
-def bent(n: int) -> float:
+def bent(n):
     """Return weights hiding 184 tokens of compute, 60 us of launches, and half a microsecond of head a token."""
     return max(0.575e-3, 0.575e-3 * n / 184) + 0.5e-6 * n + 60e-6
 
 
-def sizes(count: int) -> list[int]:
+def sizes(count):
     return sorted({round(4096 ** (k / (count - 1))) for k in range(count)})
 
 
 BENT = [Observation(decode(n), bent(n), "decode") for n in sizes(150)]
 
 
-def a_batch(draw: random.Random) -> tuple[Features, str]:
+def a_batch(draw):
     kind = draw.choice(["decode", "prefill", "mixed"])
     decodes = draw.choice([1, 2, 8, 32, 64, 128, 256]) if kind != "prefill" else 0
     kv = sum(draw.randint(1, 8192) for _ in range(decodes))
@@ -54,7 +51,7 @@ def a_batch(draw: random.Random) -> tuple[Features, str]:
     ), kind  # fmt: skip
 
 
-def batches(count: int, noise: float, seconds: Callable[[Features], float], seed: int = 3) -> list[Observation]:
+def batches(count, noise, seconds, seed=3):
     draw = random.Random(seed)
     made = []
     for _ in range(count):
@@ -63,11 +60,11 @@ def batches(count: int, noise: float, seconds: Callable[[Features], float], seed
     return made
 
 
-def roof(features: Features) -> float:
+def roof(features):
     return float(longest(ROOF, features))
 
 
-def swaps(way: str, count: int, token: float, move: float) -> list[Observation]:
+def swaps(way, count, token, move):
     draw = random.Random(f"{way} {count}")
     made = []
     for _ in range(count):
@@ -80,7 +77,7 @@ def swaps(way: str, count: int, token: float, move: float) -> list[Observation]:
 # --- the work --------------------------------------------------------------------------------------------------------
 
 
-def test_a_line_cannot_do_what_a_hinge_and_a_maximum_can() -> None:
+def test_a_line_cannot_do_what_a_hinge_and_a_maximum_can():
     """The shape of a forward pass: 13 % off on average for a line, a tenth of a percent for a hinge."""
     shapes = fit(BENT).report.shapes
     assert 0.10 < shapes["linear"].fitted.mean < 0.16
@@ -93,7 +90,7 @@ def test_a_line_cannot_do_what_a_hinge_and_a_maximum_can() -> None:
     assert 170 <= knee <= 200
 
 
-def test_the_hinge_recovers_the_coefficients() -> None:
+def test_the_hinge_recovers_the_coefficients():
     found = fit(BENT, shape="hinge", names=("busy", "tokens"))
     (function,) = found.functions
     assert float(function.seconds["busy"]) == pytest.approx(0.635e-3, rel=0.005)
@@ -103,7 +100,7 @@ def test_the_hinge_recovers_the_coefficients() -> None:
     assert abs(function.knee - 184) <= 1
 
 
-def test_a_maximum_recovers_a_noisy_roofline() -> None:
+def test_a_maximum_recovers_a_noisy_roofline():
     """Two percent of noise: the error held out is that noise, and against the truth it is a fraction of it."""
     found = fit(batches(900, 0.02, roof))
     assert found.report.shape == "max"
@@ -117,7 +114,7 @@ def test_a_maximum_recovers_a_noisy_roofline() -> None:
     assert max(off) < 0.03
 
 
-def test_a_bend_in_another_feature_than_tokens_is_found() -> None:
+def test_a_bend_in_another_feature_than_tokens_is_found():
     """All batches have 64 tokens; reading KV exceeds a millisecond of weights from 500,000 tokens of it on."""
     measured = [
         Observation(Features(busy=1, tokens=64, decode_requests=64, decode_kv=kv), max(1e-3, 2e-9 * kv), "decode")
@@ -128,7 +125,7 @@ def test_a_bend_in_another_feature_than_tokens_is_found() -> None:
     assert shapes["hinge"].fitted.mean > 0.02
 
 
-def test_the_slower_side_of_a_maximum_counts() -> None:
+def test_the_slower_side_of_a_maximum_counts():
     found = fit(batches(300, 0, roof), shape="max")
     assert len(found.functions) == 2
     for one in batches(50, 0, roof, seed=5):
@@ -136,7 +133,7 @@ def test_the_slower_side_of_a_maximum_counts() -> None:
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_no_coefficient_is_negative_and_rounding_keeps_to_its_bound(seed: int) -> None:
+def test_no_coefficient_is_negative_and_rounding_keeps_to_its_bound(seed):
     found = fit(batches(150, 0.1, roof, seed), seed=seed)
     assert all(seconds > 0 for function in found.functions for seconds in function.seconds.values())
     tick = Fraction(1, 10**9)
@@ -147,7 +144,7 @@ def test_no_coefficient_is_negative_and_rounding_keeps_to_its_bound(seed: int) -
         assert (1 - made.error) * exact <= made.cost.duration(one.features) < (1 + made.error) * exact + 1
 
 
-def test_least_squares_are_relative_and_scaled() -> None:
+def test_least_squares_are_relative_and_scaled():
     """A slow batch counts no more than a fast one; columns 10^9 apart are told apart."""
     features = np.array([Features(busy=1, tokens=n, prefill_pairs=n * n) for n in sizes(60)], dtype=float)
     seconds = 1e-4 + 1e-6 * features[:, 3] + 3e-11 * features[:, 9]
@@ -160,7 +157,7 @@ def test_least_squares_are_relative_and_scaled() -> None:
     assert float(skewed.seconds["busy"]) == pytest.approx(1, abs=1e-4)  # sum of 1/t over sum of 1/t^2
 
 
-def test_what_never_matters_is_left_out() -> None:
+def test_what_never_matters_is_left_out():
     features = np.array([Features(busy=1, tokens=n) for n in (1, 2, 4)], dtype=float)
     found = fit_function(["busy", "tokens"], features, np.array([1, 1 + 1e-9, 1 + 3e-9]))
     assert list(found.seconds) == ["busy"]
@@ -169,7 +166,7 @@ def test_what_never_matters_is_left_out() -> None:
 # --- transfers -------------------------------------------------------------------------------------------------------
 
 
-def test_transfers_are_recovered_each_way() -> None:
+def test_transfers_are_recovered_each_way():
     found = fit_transfers(swaps("out", 20, 7e-7, 2e-5) + swaps("in", 20, 8e-7, 3e-5))
     assert [{name: pytest.approx(float(s), rel=1e-6) for name, s in f.seconds.items()} for f in found] == [
         {"swap_out_tokens": 7e-7, "swap_outs": 2e-5}, {"swap_in_tokens": 8e-7, "swap_ins": 3e-5},
@@ -177,7 +174,7 @@ def test_transfers_are_recovered_each_way() -> None:
 
 
 @pytest.mark.parametrize(("how", "expected"), [("overlapped", max), ("sync", lambda work, moved: work + moved)])
-def test_work_and_transfers_together(how: str, expected: Callable[[float, float], float]) -> None:
+def test_work_and_transfers_together(how, expected):
     """Batches that do both are not fitted to, and their error says whether transfers are overlapped or added."""
     both = []
     for one in BENT[::10]:
@@ -196,7 +193,7 @@ def test_work_and_transfers_together(how: str, expected: Callable[[float, float]
     assert cost.duration(both[3].features) * 1e-9 == pytest.approx(both[3].seconds, rel=0.01)
 
 
-def test_a_direction_seen_only_beside_the_other_is_refused() -> None:
+def test_a_direction_seen_only_beside_the_other_is_refused():
     both = Observation(Features(swap_out_tokens=5, swap_outs=1, swap_in_tokens=5, swap_ins=1), 1e-3)
     with pytest.raises(BadInput, match="swap_in_tokens: no batch with transfers of this direction alone"):
         fit_transfers([*swaps("out", 3, 1e-6, 0), both])
@@ -207,7 +204,7 @@ def test_a_direction_seen_only_beside_the_other_is_refused() -> None:
 # --- what is held out, and errors ------------------------------------------------------------------------------------
 
 
-def test_each_label_is_held_out_alike_and_the_seed_decides() -> None:
+def test_each_label_is_held_out_alike_and_the_seed_decides():
     measured = [*batches(300, 0, roof), Observation(decode(1), 1.0, "once")]
     train, held = split(measured, 0.25, seed=1)
     assert len(train) + len(held) == len(measured)
@@ -221,7 +218,7 @@ def test_each_label_is_held_out_alike_and_the_seed_decides() -> None:
     assert split(measured, 0.25, seed=2) != (train, held)
 
 
-def test_held_out_batches_are_not_fitted_to() -> None:
+def test_held_out_batches_are_not_fitted_to():
     """A batch that is wrong by a factor of 1000 spoils the fit if fitted to, and only the error if held out."""
     _, held = split(BENT, 0.2, seed=0)
     spoiled = [Observation(o.features, o.seconds * (1000 if o is held[0] else 1), o.label) for o in BENT]
@@ -230,7 +227,7 @@ def test_held_out_batches_are_not_fitted_to() -> None:
     assert found.report.shapes["hinge"].fitted.worst < 0.01 < 0.9 < found.report.shapes["hinge"].held_out.worst
 
 
-def test_errors_are_what_they_say() -> None:
+def test_errors_are_what_they_say():
     made = errors(np.array([1.1, 1.8, 4.0]), np.array([1.0, 2.0, 4.0]))
     assert (made.count, made.mean, made.worst, made.bias) == (
         3,
@@ -244,7 +241,7 @@ def test_errors_are_what_they_say() -> None:
     assert errors(*table_of([])[1:] * 2) is None
 
 
-def test_nothing_held_out_chooses_by_what_was_fitted() -> None:
+def test_nothing_held_out_chooses_by_what_was_fitted():
     report = fit(BENT, held_out=0).report
     assert report.held_out is None
     assert report.shapes["linear"].held_out is None
@@ -261,10 +258,10 @@ def test_nothing_held_out_chooses_by_what_was_fitted() -> None:
         ({"observations": swaps("out", 9, 1, 1)}, "needs at least 2 batches that process tokens; 0 are left"),
     ],
 )
-def test_what_cannot_be_fitted_is_one_line(change: dict, message: str) -> None:
+def test_what_cannot_be_fitted_is_one_line(change, message):
     with pytest.raises(BadInput, match=message):
         fit(**{"observations": BENT, **change})
 
 
-def test_work_depends_on_no_transfer() -> None:
+def test_work_depends_on_no_transfer():
     assert set(Features._fields) - set(WORK) == {*MOVES["out"], *MOVES["in"]}

@@ -1,7 +1,5 @@
 """Schedules on the clock of measured batches, and instances at another cost."""
 
-from __future__ import annotations
-
 from fractions import Fraction
 
 import pytest
@@ -16,7 +14,7 @@ MARS = builtin_instance("mars-figure1")
 TRACE = trace_policy(MARS, get_policy("fcfs"))
 
 
-def test_batches_as_long_as_planned_end_when_planned() -> None:
+def test_batches_as_long_as_planned_end_when_planned():
     measured = retimed(TRACE, [batch.duration for batch in TRACE.batches])
     assert completions(measured) == {id: end * 10**9 for id, end in completions(TRACE).items()}
     assert measured.instance.tick_seconds == NANOSECOND
@@ -24,7 +22,7 @@ def test_batches_as_long_as_planned_end_when_planned() -> None:
         retimed(TRACE, [1.0])
 
 
-def test_at_a_shorter_tick_arrivals_and_calls_keep_their_seconds() -> None:
+def test_at_a_shorter_tick_arrivals_and_calls_keep_their_seconds():
     cost = Cost((CostFunction(busy=3),))
     made = with_cost(MARS, cost, Fraction(1, 2))
     assert (made.cost, made.tick_seconds) == (cost, Fraction(1, 2))

@@ -1,7 +1,5 @@
 """Models have as many parameters as were published; rooflines are their formula, counted pair by pair."""
 
-from __future__ import annotations
-
 import random
 from dataclasses import replace
 from fractions import Fraction
@@ -38,7 +36,7 @@ SCOUT = "layers=48,hidden_size=5120,heads=40,kv_heads=8,head_dim=128,intermediat
 MEASURED_H200 = replace(DEVICES["h200"], bandwidth=4300 * 10**9, flops=790 * 10**12)
 
 
-def batch(decodes: list[int], prefills: list[tuple[int, int]]) -> Features:
+def batch(decodes, prefills):
     """Return the features of decodes at these contexts m, and prefills (c, m); each generates a token."""
     return Features(
         busy=1, any_decode=int(bool(decodes)), any_prefill=int(bool(prefills)),
@@ -49,29 +47,29 @@ def batch(decodes: list[int], prefills: list[tuple[int, int]]) -> Features:
 
 
 @pytest.mark.parametrize("name", PUBLISHED)
-def test_parameters_are_those_published(name: str) -> None:
+def test_parameters_are_those_published(name):
     assert MODELS[name].parameters == PUBLISHED[name]
 
 
-def test_every_model_is_compared() -> None:
+def test_every_model_is_compared():
     assert set(MODELS) - set(PUBLISHED) - set(CARDS) == {"tiny", "small"}
     assert {name: MODELS[name].kv_bytes() // 1024 for name in KIB} == KIB
 
 
-def test_a_tied_embedding_is_read_and_an_untied_one_is_not() -> None:
+def test_a_tied_embedding_is_read_and_an_untied_one_is_not():
     tied, untied = MODELS["llama-3.2-1b"], MODELS["llama-3-8b"]
     assert tied.read_parameters == tied.parameters
     assert untied.read_parameters == untied.parameters - 128_256 * 4096
 
 
-def test_matrices_of_layers_are_counted_one_by_one() -> None:
+def test_matrices_of_layers_are_counted_one_by_one():
     """Tiny: queries and outputs 64 x 64, keys and values 64 x 32, three of 64 x 128, in two layers."""
     assert MODELS["tiny"].layer_matrices == 2 * (2 * 64 * 64 + 2 * 64 * 32 + 3 * 64 * 128)
 
 
 @pytest.mark.parametrize("name", ["tiny", "llama-3.2-1b", "opt-13b"])
 @pytest.mark.parametrize("seed", range(5))
-def test_a_roofline_is_its_formula_counted_pair_by_pair(name: str, seed: int) -> None:
+def test_a_roofline_is_its_formula_counted_pair_by_pair(name, seed):
     draw = random.Random(seed)
     model, device, t = MODELS[name], DEVICES["h100"], draw.choice([1, 2])
     decodes = [draw.randint(1, 90) for _ in range(draw.randint(0, 5))]
@@ -102,13 +100,13 @@ def test_a_roofline_is_its_formula_counted_pair_by_pair(name: str, seed: int) ->
         (batch([], [(2048, 6144)]), 7.482),
     ],
 )  # fmt: skip
-def test_floors_of_the_1b_at_measured_bandwidth(made: Features, milliseconds: float) -> None:
+def test_floors_of_the_1b_at_measured_bandwidth(made, milliseconds):
     """Worked out by hand from 4.3 TB/s and 790 TFLOP/s."""
     functions = roofline_functions(MODELS["llama-3.2-1b"], MEASURED_H200)
     assert float(longest(functions, made)) * 1000 == pytest.approx(milliseconds, abs=0.0015)
 
 
-def test_the_ridge_of_the_1b() -> None:
+def test_the_ridge_of_the_1b():
     """Without KV, 183 tokens and their logits hide behind the reading of the weights, and 184 do not."""
     memory, compute = roofline_functions(MODELS["llama-3.2-1b"], MEASURED_H200)[:2]
     weights = value_of(memory, tokens=0)
@@ -116,12 +114,12 @@ def test_the_ridge_of_the_1b() -> None:
     assert first == 184
 
 
-def value_of(function, **features: int) -> Fraction:
+def value_of(function, **features):
     return function.value(Features(busy=1, **features))
 
 
 @pytest.mark.parametrize("seed", range(10))
-def test_the_integer_cost_is_within_its_error(seed: int) -> None:
+def test_the_integer_cost_is_within_its_error(seed):
     draw = random.Random(seed)
     model = draw.choice(list(MODELS.values()))
     efficiency = Efficiency(Fraction(draw.randint(1, 997), 997), Fraction(4, 5), Fraction(2, 3))
@@ -136,7 +134,7 @@ def test_the_integer_cost_is_within_its_error(seed: int) -> None:
         assert (1 - made.rounding) * exact <= cost.duration(one) < (1 + made.rounding) * exact + 1
 
 
-def test_transfers_are_beside_the_work_or_in_both_functions() -> None:
+def test_transfers_are_beside_the_work_or_in_both_functions():
     model, device = MODELS["llama-3-8b"], DEVICES["h100"]
     work = batch([1000] * 10, [])
     moves = {"swap_out_tokens": 3000, "swap_in_tokens": 2000, "swap_outs": 2, "swap_ins": 1}
@@ -149,14 +147,14 @@ def test_transfers_are_beside_the_work_or_in_both_functions() -> None:
     assert longest(roofline_functions(model, device, 2), Features(**moves)) == 3000 * token / 2
 
 
-def test_a_part_of_the_peaks_takes_so_much_longer() -> None:
+def test_a_part_of_the_peaks_takes_so_much_longer():
     model, device, made = MODELS["llama-3-8b"], DEVICES["h100"], batch([100], [(4000, 0)])
     compute = compute_function(model, Fraction(device.flops)).value(made)
     reached = roofline_functions(model, device, efficiency=Efficiency(compute=Fraction(3, 4)))
     assert longest(reached, made) == compute / Fraction(3, 4)
 
 
-def test_memory_is_what_the_weights_leave() -> None:
+def test_memory_is_what_the_weights_leave():
     """0.9 x 80 GiB less 16.06 GB, at 128 KiB a token, in blocks of 16."""
     machine = get_cost("roofline:model=llama-3-8b,device=h100").machine
     free = 72 * 2**30 - 2 * 8_030_261_248
@@ -164,14 +162,14 @@ def test_memory_is_what_the_weights_leave() -> None:
     assert (machine.block, machine.host_memory, machine.batch_tokens, machine.evict) == (16, 0, 4096, True)
 
 
-def test_two_devices_hold_what_one_does_not() -> None:
+def test_two_devices_hold_what_one_does_not():
     """0.9 x 160 GiB less 141.1 GB is 13.51 GB: 2,577 blocks of 16 x 320 KiB."""
     assert kv_capacity(MODELS["llama-3-70b"], DEVICES["h100"].memory, 16, devices=2) == 41_232
     with pytest.raises(BadInput, match=r"llama-3-70b does not fit: its weights take 141.1 GB .* 77.3 GB for both"):
         kv_capacity(MODELS["llama-3-70b"], DEVICES["h100"].memory, 16)
 
 
-def test_all_parameters_of_a_name_are_read() -> None:
+def test_all_parameters_of_a_name_are_read():
     model = get_cost(
         "roofline:model=llama-3-8b,device=h100,tp=2,block=32,host=64,batch=512,transfers=sync,"
         "bandwidth=0.8,compute=3/4,link=.5,memory=0.85,tick=1e-6"
@@ -218,13 +216,13 @@ def test_all_parameters_of_a_name_are_read() -> None:
         ("roofline:model=llama-3-8b,device=h100,tick=1e-20", "take a longer tick"),
     ],
 )
-def test_what_is_wrong_with_a_name_is_one_line(name: str, message: str) -> None:
+def test_what_is_wrong_with_a_name_is_one_line(name, message):
     with pytest.raises(BadInput, match=message) as caught:
         get_cost(name)
     assert "\n" not in str(caught.value)
 
 
-def test_the_command_line_takes_a_roofline(tmp_path) -> None:
+def test_the_command_line_takes_a_roofline(tmp_path):
     file = tmp_path / "I.json"
     cost = "roofline:model=llama-3-8b,device=h100"
     kvbound("generate", "fixed", "--n", 3, "--prompt", 64, "--output", 8, "--cost", cost, "--out", file)
@@ -236,7 +234,7 @@ def test_the_command_line_takes_a_roofline(tmp_path) -> None:
     assert "leave --tick out" in failed.stderr
 
 
-def test_tables_have_no_holes() -> None:
+def test_tables_have_no_holes():
     for entry in [*DEVICES.values(), *MODELS.values()]:
         assert isinstance(entry, Device | Model)
         assert entry.source
@@ -244,7 +242,7 @@ def test_tables_have_no_holes() -> None:
 
 
 @pytest.mark.parametrize("name", CARDS)
-def test_experts_are_those_of_the_model_card(name: str) -> None:
+def test_experts_are_those_of_the_model_card(name):
     """The parts that a card counts differ a little: embeddings, the pictures of Llama 4."""
     model, (billions, active, gib) = MODELS[name], CARDS[name]
     assert model.parameters / 1e9 == pytest.approx(billions, rel=0.012)
@@ -252,7 +250,7 @@ def test_experts_are_those_of_the_model_card(name: str) -> None:
     assert model.weight_bytes / 2**30 == pytest.approx(gib, rel=0.012)
 
 
-def test_latent_kv_and_windows() -> None:
+def test_latent_kv_and_windows():
     """DeepSeek-V3: 512 + 64 numbers in 61 layers; gpt-oss-20b: 12 of 24 layers, 8 heads of width 64."""
     latent, windows = MODELS["deepseek-v3"], MODELS["gpt-oss-20b"]
     assert latent.kv_bytes() == 2 * 61 * (512 + 64)
@@ -261,7 +259,7 @@ def test_latent_kv_and_windows() -> None:
     assert windows.pair_operations == 4 * 64 * 64 * 12
 
 
-def test_more_experts_take_longer_to_read() -> None:
+def test_more_experts_take_longer_to_read():
     """Each more of gpt-oss-20b's experts, in 24 layers: three matrices of 2880 x 2880 at 4.25 bits, 8640 biases."""
     model = MODELS["gpt-oss-20b"]
     one = 24 * (3 * 2880 * 2880 * Fraction(17, 32) + 2 * 8640)
@@ -272,7 +270,7 @@ def test_more_experts_take_longer_to_read() -> None:
     assert Fraction(dict(read.terms)[0], read.divisor) == pytest.approx(model.read_bytes(32) / 3350, rel=1e-6)
 
 
-def test_a_shape_is_the_model_that_it_describes() -> None:
+def test_a_shape_is_the_model_that_it_describes():
     """Llama-3-8B in the names of config.json, and Llama 4 Scout with its experts."""
     by_name = get_cost("roofline:model=llama-3-8b,device=h100,tp=2")
     by_shape = get_cost(
@@ -293,7 +291,7 @@ def test_a_shape_is_the_model_that_it_describes() -> None:
     assert (shape.layer_matrices, shape.kv_bytes()) == (twin.layer_matrices, twin.kv_bytes())
 
 
-def test_the_engine_declines_what_its_decoder_lacks() -> None:
+def test_the_engine_declines_what_its_decoder_lacks():
     with pytest.raises(BadInput, match=r"deepseek-v3 has experts and latent KV and norms .* decoder has none"):
         MODELS["deepseek-v3"].check_plain()
     with pytest.raises(BadInput, match="gpt-j-6b has no gate in its feed-forward part"):

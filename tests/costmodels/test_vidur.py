@@ -1,10 +1,7 @@
 """Vidur's profiles are read strictly, and the real ones give the published numbers."""
 
-from __future__ import annotations
-
 import json
 from fractions import Fraction
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -25,17 +22,17 @@ LLAMA_2_7B, LLAMA_3_8B = "Llama-2-7b-hf", "Meta-Llama-3-8B"
 COLUMNS = (*TIMES, "time_stats.emb.median", *SHAPE, TOKENS, DEVICES)
 
 
-def profile(*rows: tuple[object, ...]) -> str:
+def profile(*rows):
     return "\n".join(",".join(map(str, row)) for row in (COLUMNS, *rows)) + "\n"
 
 
-def row(tokens: int, devices: int = 1, each: object = 0.25, shape: tuple[int, ...] = (32, 32, 4096, 11008)) -> tuple:
+def row(tokens, devices=1, each=0.25, shape=(32, 32, 4096, 11008)):
     return (*[each] * len(TIMES), 9.5, *shape, tokens, devices)
 
 
 @pytest.fixture
-def file(tmp_path: Path):
-    def write(text: str) -> Path:
+def file(tmp_path):
+    def write(text):
         path = tmp_path / "mlp.csv"
         path.write_text(text)
         return path
@@ -43,11 +40,11 @@ def file(tmp_path: Path):
     return write
 
 
-def measured(device: str, model: str) -> Path:
+def measured(device, model):
     return real(f"vidur_profiling/{device}_{model}_mlp.csv")
 
 
-def test_a_layer_is_the_sum_of_nine_medians(file) -> None:
+def test_a_layer_is_the_sum_of_nine_medians(file):
     """The embedding is in no layer; rows for other numbers of devices are another profile."""
     path = file(profile(row(8), row(1, each="1e-3"), row(8, devices=2, each=0.125)))
     found = read_vidur(path)
@@ -56,7 +53,7 @@ def test_a_layer_is_the_sum_of_nine_medians(file) -> None:
     assert read_vidur(path, 2).layer == ((8, Fraction(9, 8000)),)
 
 
-def test_observations_are_of_all_layers(file) -> None:
+def test_observations_are_of_all_layers(file):
     found = read_vidur(file(profile(row(8), row(15), row(16)))).observations(layers=32)
     assert [one.label for one in found] == ["8+", "8+", "16+"]
     assert found[0].features == Features(busy=1, tokens=8)
@@ -76,14 +73,14 @@ def test_observations_are_of_all_layers(file) -> None:
         (profile(row(1, devices=4)), "no layer is shared by 1 devices; there are 4"),
     ],
 )
-def test_a_bad_file_is_one_line(file, text: str, message: str) -> None:
+def test_a_bad_file_is_one_line(file, text, message):
     path = file(text)
     with pytest.raises(BadInput, match=message) as caught:
         read_vidur(path)
     assert str(caught.value).startswith(str(path))
 
 
-def test_the_command_writes_a_cost_that_other_commands_take(file, tmp_path) -> None:
+def test_the_command_writes_a_cost_that_other_commands_take(file, tmp_path):
     path = file(profile(*[row(n, each=max(0.03, 0.0003 * n)) for n in range(1, 1001, 9)]))
     out = tmp_path / "cost.json"
     done = kvbound("import", "vidur", path, "--out", out)
@@ -96,7 +93,7 @@ def test_the_command_writes_a_cost_that_other_commands_take(file, tmp_path) -> N
     assert json.loads((tmp_path / "I.json").read_text())["tick_seconds"] == "1/1000000000"
 
 
-def test_an_unknown_shape_needs_its_layers(file, tmp_path) -> None:
+def test_an_unknown_shape_needs_its_layers(file, tmp_path):
     path = file(profile(*[row(n, shape=(4, 4, 64, 96)) for n in range(1, 9)]))
     failed = kvbound("import", "vidur", path, "--out", tmp_path / "cost.json", code=2)
     assert "no known model has layers of this shape (4, 4, 64, 96); name their number (--layers)" in failed.stderr
@@ -116,7 +113,7 @@ def test_an_unknown_shape_needs_its_layers(file, tmp_path) -> None:
         ("a100", LLAMA_3_8B, 0.2376, 0.002066, 0.9998, 0.303),
     ],
 )
-def test_plain_least_squares_give_the_known_lines(device, model, fixed, token, r2, floor) -> None:
+def test_plain_least_squares_give_the_known_lines(device, model, fixed, token, r2, floor):
     layer = read_vidur(measured(device, model)).layer
     tokens, milliseconds = np.array([(n, float(1000 * seconds)) for n, seconds in layer]).T
     slope, start = np.polyfit(tokens, milliseconds, 1)
@@ -131,7 +128,7 @@ def test_plain_least_squares_give_the_known_lines(device, model, fixed, token, r
     ("device", "model", "linear", "bent"),
     [("a100", LLAMA_2_7B, 0.061, 0.032), ("h100", LLAMA_2_7B, 0.056, 0.051), ("a100", LLAMA_3_8B, 0.033, 0.026)],
 )
-def test_a_bend_halves_the_error_of_a_layer(device: str, model: str, linear: float, bent: float) -> None:
+def test_a_bend_halves_the_error_of_a_layer(device, model, linear, bent):
     """Mean errors held out. What is left are the steps of matrix multiplications, which no bend has."""
     report = fit(read_vidur(measured(device, model)).observations(), names=("busy", "tokens")).report
     assert report.shapes["linear"].held_out.mean == pytest.approx(linear, abs=0.001)
@@ -140,13 +137,13 @@ def test_a_bend_halves_the_error_of_a_layer(device: str, model: str, linear: flo
 
 
 @pytest.mark.data
-def test_the_floor_of_infermax_is_what_was_measured() -> None:
+def test_the_floor_of_infermax_is_what_was_measured():
     """One token: 9.28 ms in 32 layers, where the linear model has 2.14 ms; at 512 tokens both are the line."""
     layer = dict(read_vidur(measured("a100", LLAMA_2_7B)).layer)
     assert layer[1] * 1000 == Fraction(FLOOR_7B)
 
 
-def test_the_floor_counts_where_the_line_is_below_it() -> None:
+def test_the_floor_counts_where_the_line_is_below_it():
     plain, floored = (get_cost(name).make() for name in ("infermax-7b", "infermax-7b-floor"))
     one, many = Features(busy=1, tokens=1), Features(busy=1, tokens=512)
     assert plain.duration(one) == pytest.approx(32 * 1e6 * (0.00191 + 0.06486), abs=1)
@@ -157,7 +154,7 @@ def test_the_floor_counts_where_the_line_is_below_it() -> None:
     assert floored.duration(decode) == pytest.approx(LAYERS_7B * 1e6 * 0.29 + attention, abs=2)
 
 
-def test_the_floor_of_70b_is_its_weights_on_four_devices() -> None:
+def test_the_floor_of_70b_is_its_weights_on_four_devices():
     """Computed, not measured: weights over the bandwidth of four A100, a layer, without the logits."""
     from costmodels.devices import DEVICES as TABLE
 

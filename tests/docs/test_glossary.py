@@ -1,7 +1,5 @@
 """The names that a user meets are terms of the glossary."""
 
-from __future__ import annotations
-
 import inspect
 import re
 
@@ -15,14 +13,14 @@ PLAIN = frozenset(
 MEASURES = {"total", "weighted", "max", "time", "requests"}
 
 
-def terms() -> set[str]:
+def terms():
     """Return the words that stand in bold, in italics or as code in the glossary, in lower case."""
     text = re.sub(r"^\* ", "", (FOLDER / "glossary.md").read_text(encoding="utf-8").lower(), flags=re.MULTILINE)
     found = [word for groups in re.findall(r"\*\*(.+?)\*\*|\*(.+?)\*|`(.+?)`", text) for word in groups if word]
     return {part for word in found for part in (word, *re.split("[ ,-]+", word))}
 
 
-def test_every_public_class_is_named_by_terms() -> None:
+def test_every_public_class_is_named_by_terms():
     public = {name: getattr(kv, name) for name in dir(kv)}
     shown = [name for name, it in public.items() if inspect.isclass(it) and not issubclass(it, Exception)]
     assert len(shown) > 30
@@ -31,7 +29,7 @@ def test_every_public_class_is_named_by_terms() -> None:
     assert {word for word in words if not {word, f"{word}s"} & known} == set()
 
 
-def test_objectives_and_switches_are_terms() -> None:
+def test_objectives_and_switches_are_terms():
     switches = {name for name, field in kv.Machine.model_fields.items() if field.annotation is bool}
     assert len(switches) == 6
     words = {word for name in kv.OBJECTIVES for word in name.split("-")} - MEASURES

@@ -1,7 +1,5 @@
 """Every notebook is the twin of its script, shows what the script shows, and ends with one sentence that it checks."""
 
-from __future__ import annotations
-
 import re
 from copy import deepcopy
 from pathlib import Path
@@ -10,7 +8,6 @@ import jupytext
 import nbformat
 import pytest
 from nbclient.exceptions import CellExecutionError
-from nbformat import NotebookNode
 
 from docs.make.notebooks import (
     IMAGE,
@@ -31,29 +28,29 @@ NEEDS_TORCH = ROOT / "notebooks" / "06_does_the_model_tell_the_truth.py"
 AGAIN = "make notebooks writes the .ipynb anew"
 
 
-def name_of(script: Path) -> str:
+def name_of(script):
     return script.stem
 
 
-def cells(notebook: NotebookNode) -> list[tuple[str, str]]:
+def cells(notebook):
     return [(cell.cell_type, cell.source) for cell in notebook.cells]
 
 
-def twin_of(script: Path) -> NotebookNode:
+def twin_of(script):
     return nbformat.read(script.with_suffix(".ipynb"), as_version=4)
 
 
-def pictures(notebook: NotebookNode) -> int:
+def pictures(notebook):
     return sum(found == "a picture" or found.endswith("a picture</div>") for cell in said(notebook) for found in cell)
 
 
-def test_every_script_has_its_twin() -> None:
+def test_every_script_has_its_twin():
     assert len(SCRIPTS) >= 7
     assert [script.stem for script in SCRIPTS] == [file.stem for file in sorted((ROOT / "notebooks").glob("*.ipynb"))]
 
 
 @pytest.mark.parametrize("script", SCRIPTS, ids=name_of)
-def test_the_twins_say_the_same(script: Path) -> None:
+def test_the_twins_say_the_same(script):
     twin = twin_of(script)
     nbformat.validate(twin)
     assert cells(jupytext.read(script)) == cells(twin), AGAIN
@@ -62,7 +59,7 @@ def test_the_twins_say_the_same(script: Path) -> None:
 
 
 @pytest.mark.parametrize("script", SCRIPTS, ids=name_of)
-def test_a_notebook_asks_verifies_and_answers(script: Path) -> None:
+def test_a_notebook_asks_verifies_and_answers(script):
     notebook = jupytext.read(script)
     text, code = notebook.cells[0].source, [cell.source for cell in code_cells(notebook)]
     assert "**Question.**" in text
@@ -72,7 +69,7 @@ def test_a_notebook_asks_verifies_and_answers(script: Path) -> None:
 
 
 @pytest.mark.parametrize("script", SCRIPTS, ids=name_of)
-def test_a_twin_shows_what_no_machine_changes(script: Path) -> None:
+def test_a_twin_shows_what_no_machine_changes(script):
     twin = twin_of(script)
     assert said(twin)[-1][0].endswith(".\n")
     assert said(twin)[-1][0].count("\n") == 1
@@ -88,24 +85,24 @@ def test_a_twin_shows_what_no_machine_changes(script: Path) -> None:
 
 
 @pytest.mark.parametrize("script", SCRIPTS, ids=name_of)
-def test_the_index_lists_it(script: Path) -> None:
+def test_the_index_lists_it(script):
     index = (ROOT / "docs" / "notebooks.md").read_text(encoding="utf-8")
     assert f"(../notebooks/{script.stem}.ipynb)" in index
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("script", [script for script in SCRIPTS if script != NEEDS_TORCH], ids=name_of)
-def test_a_twin_is_fresh(script: Path) -> None:
+def test_a_twin_is_fresh(script):
     check_fresh(script)
 
 
-def check_fresh(script: Path) -> None:
+def check_fresh(script):
     """Run a script: it says what its twin says, and draws where that draws."""
     assert runs_here(script)
     assert said(kept(executed(jupytext.read(script)))) == said(twin_of(script)), AGAIN
 
 
-def test_a_stale_twin_is_seen() -> None:
+def test_a_stale_twin_is_seen():
     twin = twin_of(ROOT / "notebooks" / "02_when_eviction_is_optimal.py")
     for change in ("text", "picture"):
         stale = deepcopy(twin)
@@ -121,7 +118,7 @@ def test_a_stale_twin_is_seen() -> None:
     assert stale.metadata.code != digest(stale)
 
 
-def test_a_picture_in_a_table_is_kept_small() -> None:
+def test_a_picture_in_a_table_is_kept_small():
     import kvbound as kv
 
     html = kv.builtin_instance("mars-figure1")._repr_html_()
@@ -132,7 +129,7 @@ def test_a_picture_in_a_table_is_kept_small() -> None:
 
 
 @pytest.mark.slow
-def test_a_false_answer_fails() -> None:
+def test_a_false_answer_fails():
     notebook = jupytext.read(ROOT / "notebooks" / "01_mars_example.py")
     assert "mars == 10" in notebook.cells[-1].source
     notebook.cells[-1].source = notebook.cells[-1].source.replace("mars == 10", "mars == 11")

@@ -1,7 +1,5 @@
 """What docs/ generates is current, and the site builds without a warning and without the network."""
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess
@@ -27,29 +25,29 @@ AGAIN = "run: python -m docs.make"
 
 
 @pytest.mark.parametrize("name", texts())
-def test_a_generated_page_is_current(name: str) -> None:
+def test_a_generated_page_is_current(name):
     assert (FOLDER / name).read_text(encoding="utf-8") == texts()[name], AGAIN
 
 
-def picture(name: str):
+def picture(name):
     """A picture as a parameter; those of an optimum take a solve."""
     return pytest.param(name, marks=[pytest.mark.slow] if name in ("bound.svg", "gap.svg") else [])
 
 
 @pytest.mark.parametrize("name", [picture(name) for name in PICTURES])
-def test_a_picture_is_current(name: str) -> None:
+def test_a_picture_is_current(name):
     kept, drawn = (FOLDER / "images" / name).read_bytes(), PICTURES[name]()
     assert words(kept) == words(drawn), AGAIN
     if matplotlib.__version__.startswith(f"{MATPLOTLIB}."):
         assert kept == drawn, AGAIN
 
 
-def words(picture: bytes) -> list[str]:
+def words(picture):
     """The texts of a picture, which no version of matplotlib changes."""
     return re.findall(r"<text[^>]*>([^<]*)</text>", picture.decode())
 
 
-def test_a_measurement_has_a_date_and_a_command() -> None:
+def test_a_measurement_has_a_date_and_a_command():
     record = {"title": "Speed", "about": "", "command": "python -m benchmarks", "tables": []}
     with pytest.raises(ValueError, match="Speed: a measurement has a date and the command that makes it"):
         list(lists.lines(record))
@@ -59,7 +57,7 @@ def test_a_measurement_has_a_date_and_a_command() -> None:
 # --- the reference of constraints ------------------------------------------------------------------------------------
 
 
-def named(program: str) -> set[str]:
+def named(program):
     return {found.name for part in PROGRAMS[program] for found in constraints(ROOT, part)}
 
 
@@ -67,7 +65,7 @@ def named(program: str) -> set[str]:
     ("program", "objective"),
     [("batch-bigm", "total-flow-time"), ("batch-bigm", "busy-time"), ("batch-bigm:plain", "makespan")],
 )
-def test_the_reference_has_every_constraint_of_the_model(program: str, objective: str) -> None:
+def test_the_reference_has_every_constraint_of_the_model(program, objective):
     built = make(
         program,
         builtin_instance("infermax-figure15:I=1" if objective == "busy-time" else "mars-figure1"),
@@ -80,24 +78,24 @@ def test_the_reference_has_every_constraint_of_the_model(program: str, objective
     assert len(rows) >= 10
 
 
-def test_every_rule_is_in_the_constraint_program() -> None:
+def test_every_rule_is_in_the_constraint_program():
     rules = {rule for part in PROGRAMS["cp-sat"] for found in constraints(ROOT, part) for rule in found.rules}
     assert rules == {f"R{n}" for n in range(1, 12)}
 
 
 @pytest.mark.parametrize("program", PROGRAMS)
-def test_every_constraint_says_an_inequality(program: str) -> None:
+def test_every_constraint_says_an_inequality(program):
     for part in PROGRAMS[program]:
         for found in constraints(ROOT, part):
             assert re.search(r" [<>]?= | means | implies ", found.text), f"{found.owner}.{found.name} has no inequality"
 
 
-def test_every_equation_of_infermax_has_its_rows() -> None:
+def test_every_equation_of_infermax_has_its_rows():
     found = {number for part in PROGRAMS["batch-bigm"] for row in constraints(ROOT, part) for number in row.equations}
     assert found == {"(1)", "(2)", "(3)", "(4)", "(5)", "no number"}
 
 
-def write_class(folder: Path, docstring: str) -> None:
+def write_class(folder, docstring):
     (folder / "formulations").mkdir()
     (folder / "formulations" / "small.py").write_text(
         f"class Small:\n    def constraints(self):\n        return [self.late, self.early]\n\n"
@@ -105,20 +103,20 @@ def write_class(folder: Path, docstring: str) -> None:
     )
 
 
-def test_a_row_leads_to_its_method(tmp_path: Path) -> None:
+def test_a_row_leads_to_its_method(tmp_path):
     write_class(tmp_path, "'''(1), R3: x = 1.'''")
     late, early = constraints(tmp_path, ConstraintClass("small.py", "Small", "heading"))
     assert (late.name, late.line, late.rules, late.equations) == ("late", 8, ["R2"], [])
     assert (early.name, early.line, early.rules, early.equations) == ("early", 5, ["R3"], ["(1)"])
 
 
-def test_a_constraint_without_docstring_is_an_error(tmp_path: Path) -> None:
+def test_a_constraint_without_docstring_is_an_error(tmp_path):
     write_class(tmp_path, "pass")
     with pytest.raises(ValueError, match=r"formulations/small\.py: Small\.early is a constraint and has no docstring"):
         constraints(tmp_path, ConstraintClass("small.py", "Small", "heading"))
 
 
-def test_links_of_the_reference_lead_to_definitions() -> None:
+def test_links_of_the_reference_lead_to_definitions():
     links = re.findall(r"\[`(\w+)`\]\(\.\./(\S+)#L(\d+)\)", reference_page(ROOT))
     assert len(links) > 80
     for name, file, line in links:
@@ -128,7 +126,7 @@ def test_links_of_the_reference_lead_to_definitions() -> None:
 # --- the site --------------------------------------------------------------------------------------------------------
 
 
-def test_what_a_page_links_to_becomes_a_page() -> None:
+def test_what_a_page_links_to_becomes_a_page():
     text = "[a](../formulations/horizon.py#L3) [b](../tests) [c](bounds.md#x) [d](https://x.y/z.py) [e](../README.md)"
     assert hooks.outside("solving.md", text) == {"formulations/horizon.py", "tests", "README.md"}
     assert hooks.linked("solving.md", text) == (
@@ -144,7 +142,7 @@ def test_what_a_page_links_to_becomes_a_page() -> None:
     assert "* `index.md`" in hooks.listing("docs")
 
 
-def test_formulas_become_mathml() -> None:
+def test_formulas_become_mathml():
     pytest.importorskip("latex2mathml")
     shown = hooks.linked("bounds.md", "at $x_i < 2$, `$HOME` and `$a$b`:\n\n$$\\lceil y \\rceil$$")
     assert shown == "at `$x_i < 2$`, `$HOME` and `$a$b`:\n\n`$$\\lceil y \\rceil$$`"
@@ -155,7 +153,7 @@ def test_formulas_become_mathml() -> None:
     )
 
 
-def test_a_notebook_is_a_page_with_what_it_shows(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_notebook_is_a_page_with_what_it_shows(monkeypatch):
     monkeypatch.delenv("RUN_NOTEBOOKS", raising=False)
     page, *pictures = (made := hooks.notebook("notebooks/02_when_eviction_is_optimal.ipynb"))
     assert page == "source/notebooks/02_when_eviction_is_optimal.ipynb.md"
@@ -177,7 +175,7 @@ STATED = [
 
 
 @pytest.mark.parametrize(("said", "file", "found"), STATED)
-def test_the_start_page_says_what_was_proved(said: str, file: str, found: str) -> None:
+def test_the_start_page_says_what_was_proved(said, file, found):
     assert said in (FOLDER / "index.md").read_text(encoding="utf-8")
     assert found in (ROOT / file).read_text(encoding="utf-8")
 
@@ -185,14 +183,14 @@ def test_the_start_page_says_what_was_proved(said: str, file: str, found: str) -
 class Site(HTMLParser):
     """The ids of a page, what it loads, and where it leads."""
 
-    def __init__(self, page: Path) -> None:
+    def __init__(self, page):
         super().__init__()
-        self.ids: set[str] = set()
-        self.loads: list[str] = []
-        self.leads: list[str] = []
+        self.ids = set()
+        self.loads = []
+        self.leads = []
         self.feed(page.read_text(encoding="utf-8"))
 
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+    def handle_starttag(self, tag, attrs):
         given = dict(attrs)
         self.ids |= {value for key in ("id", "name") if (value := given.get(key))}
         loaded = given.get("src") or (given.get("href") if tag == "link" else None)
@@ -201,7 +199,7 @@ class Site(HTMLParser):
 
 
 @pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def site(tmp_path_factory):
     """The site, built where every connection is refused."""
     folder = tmp_path_factory.mktemp("site")
     nowhere = {f"{kind}_PROXY": "http://127.0.0.1:9" for kind in ("HTTP", "HTTPS", "ALL")}
@@ -215,14 +213,14 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.slow
-def test_the_site_has_every_page(site: Path) -> None:
+def test_the_site_has_every_page(site):
     pages = {path.relative_to(FOLDER).with_suffix(".html") for path in FOLDER.rglob("*.md")}
     assert [page for page in pages if not (site / page).is_file()] == []
     assert not list(site.rglob("*.py"))
 
 
 @pytest.mark.slow
-def test_the_site_loads_nothing_from_elsewhere(site: Path) -> None:
+def test_the_site_loads_nothing_from_elsewhere(site):
     for page in site.rglob("*.html"):
         for loaded in Site(page).loads:
             assert not urlsplit(loaded).netloc, f"{page.name} loads {loaded}"
@@ -231,7 +229,7 @@ def test_the_site_loads_nothing_from_elsewhere(site: Path) -> None:
 
 
 @pytest.mark.slow
-def test_every_link_of_the_site_leads_somewhere(site: Path) -> None:
+def test_every_link_of_the_site_leads_somewhere(site):
     pages = {page: Site(page) for page in site.rglob("*.html") if page.name != "404.html"}
     for page, found in pages.items():
         for link in (*found.leads, *found.loads):
@@ -246,7 +244,7 @@ def test_every_link_of_the_site_leads_somewhere(site: Path) -> None:
 
 
 @pytest.mark.slow
-def test_lists_and_code_are_no_paragraphs(site: Path) -> None:
+def test_lists_and_code_are_no_paragraphs(site):
     """GitHub begins a list without an empty line before it; what the site is made with does not."""
     for page in site.glob("*.html"):
         paragraphs = re.findall(r"<p>(.*?)</p>", page.read_text(encoding="utf-8"), flags=re.DOTALL)
@@ -254,7 +252,7 @@ def test_lists_and_code_are_no_paragraphs(site: Path) -> None:
 
 
 @pytest.mark.slow
-def test_the_code_of_a_constraint_is_a_page(site: Path) -> None:
+def test_the_code_of_a_constraint_is_a_page(site):
     reference = (site / "reference.html").read_text(encoding="utf-8")
     link = re.search(r'href="(source/formulations/big_m\.py\.html)#(line-0-\d+)"><code>token_generation', reference)
     assert link is not None
@@ -264,7 +262,7 @@ def test_the_code_of_a_constraint_is_a_page(site: Path) -> None:
 
 
 @pytest.mark.slow
-def test_the_search_works_from_the_disk(site: Path) -> None:
+def test_the_search_works_from_the_disk(site):
     index = (site / "search" / "search_index.js").read_text(encoding="utf-8")
     assert index.startswith("var __index = {")
     assert "mars-figure1" in index
@@ -273,7 +271,7 @@ def test_the_search_works_from_the_disk(site: Path) -> None:
 
 
 @pytest.mark.slow
-def test_the_site_shows_what_notebooks_show(site: Path) -> None:
+def test_the_site_shows_what_notebooks_show(site):
     pages = sorted((site / "source" / "notebooks").glob("*.ipynb.html"))
     assert len(pages) >= 6
     for page in pages:

@@ -26,6 +26,7 @@ from tests.fuzz.draw import NEEDED, PERCENTILES, objective, tiny
 from tests.fuzz.optima import count_case, optimum
 from tests.support.random_proofs import (
     random_dual,
+    random_enumeration,
     random_events,
     random_fresh,
     random_late_windows,
@@ -38,14 +39,14 @@ from tests.support.random_proofs import (
 )
 
 MUTANTS = 12
-KINDS = ("alone", "configurations", "events", "fresh", "late-tail", "late-windows", "pairs", "prices", "shares",
-         "slot-dual", "slots", "speed", "tree")  # fmt: skip
+KINDS = ("alone", "configurations", "enumeration", "events", "fresh", "late-tail", "late-windows", "pairs", "prices",
+         "shares", "slot-dual", "slots", "speed", "tree")  # fmt: skip
 STEPS = 3 * 10**6
 """Steps that `library/check.py` may take for a certificate."""
 WORTHLESS = "-999999999999"
 ROUNDED = ("late-windows", "prices", "speed", "tree")
 """Kinds of which kvbound proves a little less: it rounds to 1/scale, and leaves out parts after the last slot."""
-SEARCHED = ("configurations", "events", "fresh", "late-tail", "slots")
+SEARCHED = ("configurations", "enumeration", "events", "fresh", "late-tail", "slots")
 """Kinds of which one of the checkers may look further than the other."""
 HUGE = {"states": 2000, "labels": 2000, "slots": 5000, "tries": 10**6}
 """What some numbers are at the most, so that no check takes long."""
@@ -156,6 +157,7 @@ def random_proofs(case: Case, draw: Random, best: Value) -> Iterator[Any]:
         yield (proof := random_speed(draw, case.instance))
         yield with_lines(draw, case.instance, proof)
         yield random_events(draw)
+        yield random_enumeration(draw)
         yield random_fresh(draw, case.instance)
         yield random_late_windows(draw, case.instance)
     if Prices.takes.why_not("prices", case.instance, case.objective) is None:

@@ -16,10 +16,8 @@ from heuristics import get_policy, trace_policy
 from kvcore import OBJECTIVES, Cost, Instance, Request, Slo
 from kvcore.cost import CostFunction, TokensAbove
 from kvcore.metrics import makespan, tail_of
-from tests.support.drawer import FEATURES, RATIOS, SWITCHES, TINY, draw_instance
-from tests.support.like_requests import like_requests
+from tests.support.drawer import COMMON, FEATURES, RATIOS, SWITCHES, TINY, draw_instance, traits_of
 
-LIMITS = ("memory", "host_memory", "batch_tokens", "prefill_tokens", "batch_requests")
 PLAIN = {"evict": False, "partial": False, "hybrid": True, "pause": True, "cost": "unit"}
 """What programs over ways of requests, and prices of slots, ask for."""
 SCALE = 10**13
@@ -88,8 +86,6 @@ def tiny(draw: Random, corner: str | None = None, twins: float = 0.0) -> tuple[s
     corner = corner or draw.choice([*CORNERS, *3 * AIMED])
     if corner == "near":
         return corner, near(draw)
-    if corner == "alike" and draw.random() < 0.6:
-        return corner, like_requests(draw.randrange(2**30)).replace(name=corner)
     sizes = {} if draw.random() < 0.3 else SMALL
     made = drawn(draw, corner, sizes)
     return corner, twins_of(draw, made) if corner == "alike" else made
@@ -204,8 +200,8 @@ def objective(draw: Random, corner: str, tails: float = 0.0) -> str:
 
 def twins_of(draw: Random, made: Instance) -> Instance:
     """Return the instance with two to four requests of one or two kinds instead."""
-    cost = Cost((CostFunction(busy=draw.choice([1, 3, 30]), tokens=draw.randint(0, 3), decode_kv=draw.randint(0, 2),
-                              generated=draw.randint(0, 2), prefill_requests=draw.randint(0, 2)),))  # fmt: skip
+    rates = ("tokens", "decode_kv", "generated", "prefill_requests", "prefill_kv", "decode_requests")
+    cost = Cost((CostFunction(busy=draw.choice([1, 3, 10, 30]), **{name: draw.randint(0, 2) for name in rates}),))
     requests = tuple(draw.choice(made.requests[:2]).replace(id=f"R{i}", weight=1)
                      for i in range(1, draw.choice([2, 3, 4]) + 1))  # fmt: skip
     plain = NO_BUDGETS | {"hybrid": True, "pause": True} if draw.random() < 0.7 else {}
@@ -216,23 +212,16 @@ def twins_of(draw: Random, made: Instance) -> Instance:
 def traits(instance: Instance, objective: str | None = None) -> set[str]:
     """Return what a case exercises: objective, switches, limits, cost features, handlings and the like."""
     machine, lines, tail = instance.machine, instance.cost.functions, objective and tail_of(objective)
-    found = {f"switch {name}={getattr(machine, name)}" for name in SWITCHES}
-    found |= {f"limit {n}={'null' if getattr(machine, n) is None else 'some'}" for n in LIMITS}
-    found |= {f"feature {name}" for line in lines for name in FEATURES if getattr(line, name)}
+    found = traits_of(instance) | {f"feature {name}" for line in lines for name in FEATURES if getattr(line, name)}
     if tail:
         found.add(PERCENTILES[tail.spared(len(instance.requests)) > 0])
     elif objective is not None:
         found.add(f"objective {objective}")
-    for request in instance.requests:
-        found |= {f"handling {call.handling}" for call in request.calls}
-        found |= {f"slo {name}" for name, value in request.slo or () if value is not None}
     return found | {name for name, met in {
-        "block 1": machine.block == 1, "block > 1": machine.block > 1, "host 0": machine.host_memory == 0,
         "block 3, odd memory": machine.block == 3 and (machine.memory or 0) % 3,
         "divisor > 1": any(line.divisor > 1 for line in lines),
         "two cost functions": len(lines) > 1, "three cost functions": len(lines) > 2,
         "weight > 1": any(request.weight > 1 for request in instance.requests),
-        "arrival > 0": any(request.arrival for request in instance.requests),
         "arrival > 3": any(request.arrival > 3 for request in instance.requests),
         "call > 3": any(call.duration > 3 for request in instance.requests for call in request.calls),
         "four requests": len(instance.requests) == 4,
@@ -240,14 +229,8 @@ def traits(instance: Instance, objective: str | None = None) -> set[str]:
 
 
 PERCENTILES = ("percentile of all", "percentile that spares some")
-TRAITS = frozenset(
-    {f"objective {name}" for name in OBJECTIVES}
-    | {f"switch {name}={value}" for name in SWITCHES for value in (True, False)}
-    | {f"limit {name}={value}" for name in LIMITS for value in ("null", "some")}
-    | {f"feature {name}" for name in FEATURES}
-    | {f"handling {name}" for name in ("preserve", "discard", "swap", "free")}
-    | {f"slo {name}" for name in Slo.model_fields}
-    | {"block 1", "block > 1", "block 3, odd memory", "host 0", "divisor > 1", "two cost functions",
-       "three cost functions", "weight > 1", "arrival > 0", "arrival > 3", "call > 3", "four requests"}
-)  # fmt: skip
+TRAITS = COMMON | {f"objective {name}" for name in OBJECTIVES} | {f"feature {name}" for name in FEATURES} | {
+    "block 3, odd memory", "divisor > 1", "two cost functions", "three cost functions", "weight > 1", "arrival > 3",
+    "call > 3", "four requests",
+}  # fmt: skip
 NEEDED = TRAITS | {f"corner {name}" for name in (*CORNERS, "twin")}

@@ -36,37 +36,10 @@ BYTES = (b"\x00", b"\xff", b"\xc3(", b"\x1b[31m", b'"', b"{", b"}", b"[" * 300, 
          b"\\", b"\n", b"\r", b"{n:999999999999}", b"0..99999999", "é".encode(), "\u202e".encode(), b"=", b"'",
 )  # fmt: skip
 WEIRD = (
-    *(
-        "1e400",
-        "-0",
-        "NaN",
-        "inf",
-        "1e-400",
-        "0x10",
-        "1_000",
-        "\u0663",
-        "1,5",
-        "",
-        "  ",
-        "-5",
-        "1.5",
-        "\0",
-        '"',
-        "=1+1",
-    ),
-    *(
-        "9" * 400,
-        "1e18",
-        "2020-01-01T00:00:00Z",
-        "9999999999999999",
-        "1e15",
-        "1/3",
-        "true",
-        "null",
-        "[" * 995 + "]" * 995,
-    ),
-    *("9" * 5000, "\u001b[31m", "\ud800", "{}", "R1:" + "9" * 30, "R1", "R1:1 R1:1"),
-)
+    "1e400", "-0", "NaN", "inf", "1e-400", "0x10", "1_000", "\u0663", "1,5", "", "  ", "-5", "1.5", "\0", '"', "=1+1",
+    "9" * 400, "1e18", "2020-01-01T00:00:00Z", "9999999999999999", "1e15", "1/3", "true", "null",
+    "[" * 995 + "]" * 995, "9" * 5000, "\u001b[31m", "\ud800", "{}", "R1:" + "9" * 30, "R1", "R1:1 R1:1",
+)  # fmt: skip
 """What stands where a number should."""
 MAP = "arrival=time,prompt=input,decode=output,call=wait:ms,returns=back,session=user,weight=much"
 COLUMNS = [part.partition("=")[2].partition(":")[0] for part in MAP.split(",")]
@@ -249,8 +222,6 @@ def study(file: Path) -> tuple[object, str]:
     return 0, ""
 
 
-REACH = {f"{kind} {what}" for kind in KINDS for what in ("used", "refused")} - {"run used"} | {
-    "schedule invalid",
-    "certificate invalid",
-}
+REACH = {f"{kind} {what}" for kind in KINDS for what in ("used", "refused")} - {"run used"}
+REACH |= {"schedule invalid", "certificate invalid"}
 PART = Part("files", make, check, frozenset(REACH | {f"{kind} read back" for kind in MODELS}), tries=1500)

@@ -1,10 +1,7 @@
 """Replays on this CPU: the gate of their seconds, its record, and that each schedule gives the same tokens."""
 
-from __future__ import annotations
-
 import tomllib
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -12,7 +9,7 @@ import benchmarks
 from benchmarks.agreement import SLICES, complaints, gate, measured
 
 
-def told(errors: tuple[float, ...] = (0.01, -0.09), right: bool = True, gap: float = 0.2, pairs: int = 3) -> Any:
+def told(errors=(0.01, -0.09), right=True, gap=0.2, pairs=3):
     rows = [{"schedule": f"s{k}", "makespan_error": error} for k, error in enumerate(errors)]
     some = {"pair": ["s0", "s1"], "gap": gap, "right": right}
     return {"a slice": {"rows": rows, "ranking": {"pairs": [some] * pairs}}}
@@ -31,11 +28,11 @@ def told(errors: tuple[float, ...] = (0.01, -0.09), right: bool = True, gap: flo
         (told(pairs=0), "a slice: only 0 pairs are predicted to differ by more than 3%"),
     ],
 )
-def test_what_does_not_hold_is_said(found: Any, said: str | None) -> None:
+def test_what_does_not_hold_is_said(found, said):
     assert complaints(found)[:1] == ([] if said is None else [said])
 
 
-def test_on_a_busy_machine_it_is_tried_again_and_said(capsys: pytest.CaptureFixture[str]) -> None:
+def test_on_a_busy_machine_it_is_tried_again_and_said(capsys):
     tries = iter([told((0.5,)), told(right=False), told(), told()])
     found, seen = gate(3, lambda: next(tries))
     assert found == told()
@@ -45,7 +42,7 @@ def test_on_a_busy_machine_it_is_tried_again_and_said(capsys: pytest.CaptureFixt
     assert [len(bad) for bad in seen] == [1, 1]
 
 
-def test_the_record_is_of_a_measurement_that_holds() -> None:
+def test_the_record_is_of_a_measurement_that_holds():
     kept = tomllib.loads(
         (Path(benchmarks.__file__).parent / "records/20-replays-on-a-cpu.toml").read_text(encoding="utf-8")
     )
@@ -60,7 +57,7 @@ def test_the_record_is_of_a_measurement_that_holds() -> None:
 
 
 @pytest.mark.slow
-def test_every_schedule_is_replayed_with_the_same_tokens() -> None:
+def test_every_schedule_is_replayed_with_the_same_tokens():
     """Whether their seconds agree is judged by `python -m benchmarks.agreement`: a busy machine fails no test."""
     reports = measured(rounds=1, seconds=1).values()
     for policies, told in zip(SLICES.values(), reports, strict=True):

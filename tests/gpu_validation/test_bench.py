@@ -1,15 +1,11 @@
 """The benchmark of attention: its bytes and operations by hand, its order, and that wrong peers are found out."""
 
-from __future__ import annotations
-
 import json
 from itertools import pairwise
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 import torch
-from torch import Tensor
 
 from costmodels.models import LLAMA_1B, TINY, Model
 from gpu_validation import measure, peers
@@ -19,7 +15,7 @@ from gpu_validation.backend import TorchBackend
 from gpu_validation.bandwidth import Probe, bandwidths, peaks
 from gpu_validation.devices import open_backend
 from gpu_validation.kernels.backend import FlashInferBackend
-from gpu_validation.peers import PEERS, Peer, Run, Unsupported, flashinfer, ours
+from gpu_validation.peers import PEERS, Peer, Unsupported, flashinfer, ours
 from kvbound.cli.kernels import summary
 from tests.support.commands import kvbound
 
@@ -30,28 +26,28 @@ ALIKE = AttentionCase("chunk", TINY, ((6, 21),) * 2)
 
 
 @pytest.fixture(autouse=True)
-def _one_thread() -> None:
+def _one_thread():
     torch.set_num_threads(1)
 
 
 OURS = ours(TorchBackend, "ours")
 
 
-def test_the_bytes_of_a_decode_launch() -> None:
+def test_the_bytes_of_a_decode_launch():
     case = AttentionCase("decode", LLAMA_1B, ((1, 2047),) * 64)
     a_token = 2 * 8 * 64 * 2  # keys and values, 8 heads of 64, 2 bytes
     assert case.kv_bytes() == 64 * 2048 * a_token == 268_435_456
     assert case.kv_bytes(4) == 2 * 268_435_456
 
 
-def test_the_operations_of_a_causal_prefill() -> None:
+def test_the_operations_of_a_causal_prefill():
     assert AttentionCase("prefill", LLAMA_1B, ((2048, 0),)).flops == 4 * 32 * 64 * (2048 * 2049 // 2) == 17_188_257_792
     visible = sum(key <= 12 + query for query in range(5) for key in range(17))  # the chunk of 5 at 12
     assert MIXED.pairs == visible + 34 + 1
     assert MIXED.flops == 4 * 4 * 16 * MIXED.pairs
 
 
-def test_the_grid_has_the_shapes_that_targets_name() -> None:
+def test_the_grid_has_the_shapes_that_targets_name():
     cases = gpu_cases(LLAMA_1B)
     decodes = {(len(case.work), case.lengths[0]): case for case in cases if case.kind == "decode"}
     assert set(decodes) == {(b, n) for b in (1, 8, 64, 256) for n in (512, 2048, 8192)}
@@ -64,7 +60,7 @@ def test_the_grid_has_the_shapes_that_targets_name() -> None:
     assert [case.large for case in cases] == [k < len(quick) for k in range(len(cases))]
 
 
-def test_tables_permute_the_blocks_and_dense_follows_them() -> None:
+def test_tables_permute_the_blocks_and_dense_follows_them():
     data = CaseData.make(ALIKE, CPU, torch.float32, layers=2)
     blocks = [block for table in data.tables for block in table]
     assert sorted(blocks) == list(range(4)) != blocks
@@ -75,7 +71,7 @@ def test_tables_permute_the_blocks_and_dense_follows_them() -> None:
         assert torch.equal(values[request, :, position], data.kv[block, 1, 1, :, position % 16])
 
 
-def test_every_peer_agrees_and_its_rates_follow_from_its_time() -> None:
+def test_every_peer_agrees_and_its_rates_follow_from_its_time():
     rows = list(bench([ALIKE], [OURS, PEERS["sdpa"], planted("right")], CPU, torch.float32, LIMITS, repeats=3))
     assert [row.get("error") for row in rows] == [None, None, None]
     for row in rows:
@@ -89,10 +85,10 @@ def test_every_peer_agrees_and_its_rates_follow_from_its_time() -> None:
     assert rows[0]["over_best_peer"] == pytest.approx(best["seconds_median"] / rows[0]["seconds_median"])
 
 
-def test_the_kernels_are_right_on_our_cases() -> None:
-    backends: list[Any] = []
+def test_the_kernels_are_right_on_our_cases():
+    backends = []
 
-    def make() -> Any:
+    def make():
         backends.append(open_backend("cpu", "triton"))
         return backends[-1]
 
@@ -102,8 +98,8 @@ def test_the_kernels_are_right_on_our_cases() -> None:
     assert type(backends[0]).__name__ == "TritonBackend"
 
 
-def test_losers_are_told_too() -> None:
-    row: dict[str, Any] = {"bytes_per_second": 1.0, "flop_per_second": 1.0}
+def test_losers_are_told_too():
+    row = {"bytes_per_second": 1.0, "flop_per_second": 1.0}
     rows = [{**row, "peer": "ours", "ours": True, "seconds_median": 4.0},
             {**row, "peer": "slow", "ours": False, "seconds_median": 8.0},
             {**row, "peer": "fast", "ours": False, "seconds_median": 3.0},
@@ -112,8 +108,8 @@ def test_losers_are_told_too() -> None:
     assert (found["best_peer"], found["over_best_peer"]) == ("fast", 0.75)
 
 
-def test_the_summary_by_hand() -> None:
-    def row(kind: str, size: int, share: float, over: float | None, ours: bool = True) -> dict[str, Any]:
+def test_the_summary_by_hand():
+    def row(kind, size, share, over, ours=True):
         facts = {"kind": kind, "kv_bytes": size, "of_read": share, "ours": ours, "seconds_median": 1.0}
         return facts | {"flop_per_second": 1e12 * share} | ({} if over is None else {"over_best_peer": over})
 
@@ -129,10 +125,10 @@ def test_the_summary_by_hand() -> None:
     assert summary([])["of_read"] is summary([])["least_over_best_peer"] is None
 
 
-def planted(how: str) -> Peer:
+def planted(how):
     """Ours, with something done to its result or instead of it."""
 
-    def prepare(data: CaseData) -> Run:
+    def prepare(data):
         if how == "refuses":
             raise Unsupported("takes something else")
         if how == "missing":
@@ -151,7 +147,7 @@ def planted(how: str) -> Peer:
     return Peer(how, prepare)
 
 
-def test_wrong_peers_are_rows_that_say_so() -> None:
+def test_wrong_peers_are_rows_that_say_so():
     names = ["one key less", "first layer always", "not a number", "refuses", "raises", "missing", "right"]
     rows = bench_case(ALIKE, [OURS, *map(planted, names)], CPU, torch.float32, repeats=2)
     errors = {row["peer"]: row.get("error") for row in rows}
@@ -165,10 +161,10 @@ def test_wrong_peers_are_rows_that_say_so() -> None:
     assert [row["peer"] for row in rows if "seconds_median" in row] == ["ours", "right"]
 
 
-def test_each_case_has_a_backend_of_its_own() -> None:
-    made: list[TorchBackend] = []
+def test_each_case_has_a_backend_of_its_own():
+    made = []
 
-    def make() -> TorchBackend:
+    def make():
         made.append(TorchBackend())
         return made[-1]
 
@@ -179,10 +175,10 @@ def test_each_case_has_a_backend_of_its_own() -> None:
     assert "over_best_peer" not in rows[0]
 
 
-def test_a_kernel_that_breaks_while_it_is_timed_leaves_the_other_cases(monkeypatch: pytest.MonkeyPatch) -> None:
-    calls: list[int] = []
+def test_a_kernel_that_breaks_while_it_is_timed_leaves_the_other_cases(monkeypatch):
+    calls = []
 
-    def interleaved(*arguments: Any) -> dict[str, list[float]]:
+    def interleaved(*arguments):
         calls.append(1)
         if len(calls) == 1:
             raise RuntimeError("an illegal memory access\nand more")
@@ -194,13 +190,13 @@ def test_a_kernel_that_breaks_while_it_is_timed_leaves_the_other_cases(monkeypat
     assert [row.get("error") for row in rows] == [broken, broken, None, None]
 
 
-def test_one_key_less_of_8192_is_more_than_the_tolerance_of_bf16() -> None:
+def test_one_key_less_of_8192_is_more_than_the_tolerance_of_bf16():
     model = Model("wide", 1, 64, 2, 1, 32, 64, 64)
     data = CaseData.make(AttentionCase("decode", model, ((1, 8191),) * 4), CPU, torch.float32, layers=1)
     assert data.error(planted("one key less").prepare(data)(0), 0) > TOLERANCE[torch.bfloat16]
 
 
-def test_a_long_chunk_is_checked_at_both_ends() -> None:
+def test_a_long_chunk_is_checked_at_both_ends():
     data = CaseData.make(AttentionCase("prefill", TINY, ((150, 3), (2, 0))), CPU, torch.float64, layers=1)
     right = OURS.prepare(data)(0)
     assert data.error(right, 0) < 1e-12, "whole and in chunks, products are rounded apart on some processors"
@@ -210,8 +206,8 @@ def test_a_long_chunk_is_checked_at_both_ends() -> None:
         assert data.error(wrong, 0) > 1e-3
 
 
-def test_peers_take_turns_and_the_warm_up_is_left_out() -> None:
-    ran: list[str] = []
+def test_peers_take_turns_and_the_warm_up_is_left_out():
+    ran = []
     executions = {name: lambda name=name: [ran.append(name), len(ran)] for name in "ABC"}
     taken = measure.in_turns(executions, repeats=2, warmup=1)
     assert "".join(ran) == "ABCCBAABC"
@@ -220,7 +216,7 @@ def test_peers_take_turns_and_the_warm_up_is_left_out() -> None:
     assert [len(found) for found in samples.values()] == [4, 4, 4]
 
 
-def test_the_spread_by_hand() -> None:
+def test_the_spread_by_hand():
     assert measure.spread([5.0, 1.0, 3.0, 2.0, 4.0]) == {
         "seconds_median": 3.0, "seconds_p10": pytest.approx(1.4), "seconds_p90": pytest.approx(4.6), "repeats": 5
     }  # fmt: skip
@@ -229,24 +225,24 @@ def test_the_spread_by_hand() -> None:
 class Woken:
     """Torch's cuda for a GPU that twice wakes before the host has queued everything."""
 
-    def __init__(self) -> None:
-        self.held: list[int] = []
+    def __init__(self):
+        self.held = []
         self.synchronize = lambda: None
         self._sleep = self.held.append
         self.Event = self._event
         self.runs = 0
 
-    def _event(self, enable_timing: bool) -> SimpleNamespace:
+    def _event(self, enable_timing):
         return SimpleNamespace(
             record=lambda: None, query=lambda: self.runs < 3, synchronize=lambda: None,
             elapsed_time=lambda end: 10.0 * self.runs,
         )  # fmt: skip
 
-    def run(self) -> None:
+    def run(self):
         self.runs += 1
 
 
-def test_a_gpu_that_woke_too_early_is_timed_again(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_gpu_that_woke_too_early_is_timed_again(monkeypatch):
     gpu = Woken()
     monkeypatch.setattr(measure, "cuda", gpu)
     assert measure.sample(gpu.run, CUDA) == 0.03
@@ -256,9 +252,7 @@ def test_a_gpu_that_woke_too_early_is_timed_again(monkeypatch: pytest.MonkeyPatc
 @pytest.mark.parametrize(
     ("said", "driver", "clock"), [("580.95.05, 1980, 700.00\n", "580.95.05", "1980"), ("", None, None)]
 )
-def test_the_facts_are_what_nvidia_smi_says_of_this_gpu(
-    said: str, driver: str | None, clock: str | None, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_facts_are_what_nvidia_smi_says_of_this_gpu(said, driver, clock, monkeypatch):
     asked = list[str]()
     monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device: SimpleNamespace(uuid="12-34"))
     monkeypatch.setattr(measure.subprocess, "run", lambda c, **_: asked.extend(c) or SimpleNamespace(stdout=said))
@@ -268,9 +262,7 @@ def test_the_facts_are_what_nvidia_smi_says_of_this_gpu(
 
 
 @pytest.mark.parametrize(("reasons", "throttled"), [(("0x1", "0x2"), False), (("0x0", "0x4"), True), (("0x48",), True)])
-def test_clocks_are_read_while_something_runs(
-    reasons: tuple[str, ...], throttled: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_clocks_are_read_while_something_runs(reasons, throttled, monkeypatch):
     """Idleness and a set clock are no throttling, power and heat are; a line that was cut off counts for nothing."""
     said = "".join(f"{1800 + k}, 2619, 0x{int(reason, 16):016x}\n" for k, reason in enumerate(reasons)) + "19"
     ended = list[bool]()
@@ -285,7 +277,7 @@ def test_clocks_are_read_while_something_runs(
     assert found == {}
 
 
-def test_small_cases_take_more_layers_and_large_ones_must_fit(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_small_cases_take_more_layers_and_large_ones_must_fit(monkeypatch):
     monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (10 * 2**30, 0))
     small, large = (AttentionCase("decode", LLAMA_1B, ((1, 2047),) * batch) for batch in (8, 1024))
     assert small.kv_bytes() == 2**25
@@ -297,7 +289,7 @@ def test_small_cases_take_more_layers_and_large_ones_must_fit(monkeypatch: pytes
     assert "does not fit" in bench_case(large, [OURS], CPU, torch.float32)[0]["error"]
 
 
-def test_bandwidths_and_their_peaks() -> None:
+def test_bandwidths_and_their_peaks():
     rows = bandwidths(CPU, repeats=2)
     copy = next(row for row in rows if row["quantity"] == "copy")
     assert copy["amount"] == 2 * 2**22
@@ -308,7 +300,7 @@ def test_bandwidths_and_their_peaks() -> None:
     assert Probe("x", "bytes", 1, lambda: None).amount == 1
 
 
-def attend(query: Tensor, keys: Tensor, values: Tensor, scale: float) -> Tensor:
+def attend(query, keys, values, scale):
     """Return attention of query [H, c, D] at the end of keys and values [KV, n, D]."""
     group, n, c = query.shape[0] // keys.shape[0], keys.shape[1], query.shape[1]
     mask = torch.arange(n) > torch.arange(n - c, n)[:, None]
@@ -316,7 +308,7 @@ def attend(query: Tensor, keys: Tensor, values: Tensor, scale: float) -> Tensor:
     return scores.masked_fill(mask, float("-inf")).softmax(-1) @ values.repeat_interleave(group, 0)
 
 
-def paged(cache: Tensor, pages: list[int], length: int) -> Tensor:
+def paged(cache, pages, length):
     """Return [KV, n, D] from a paged cache [pages, KV, BS, D]."""
     return torch.cat([cache[page] for page in pages], dim=1)[:, :length]
 
@@ -324,12 +316,12 @@ def paged(cache: Tensor, pages: list[int], length: int) -> Tensor:
 class FakeFlashInfer:
     """What a wrapper of FlashInfer computes by its documentation, from the arguments of plan and run alone."""
 
-    def __init__(self, workspace: Tensor, layout: str, use_tensor_cores: bool = False, backend: str = "auto") -> None:
+    def __init__(self, workspace, layout, use_tensor_cores=False, backend="auto"):
         assert layout == "HND"
         self.decodes = use_tensor_cores
         assert self.decodes or backend == "fa2"
 
-    def plan(self, *arguments: Any, causal: bool = False, **types: Any) -> None:
+    def plan(self, *arguments, causal=False, **types):
         arguments = arguments if not self.decodes else (torch.arange(len(arguments[0])), *arguments)
         self.rows, starts, pages, last, *shape = arguments
         assert shape == [4, 2, 16, 16]
@@ -339,7 +331,7 @@ class FakeFlashInfer:
         self.scale = types["sm_scale"]
         assert types["q_data_type"] == types["kv_data_type"] == torch.float32
 
-    def run(self, query: Tensor, caches: tuple[Tensor, Tensor]) -> Tensor:
+    def run(self, query, caches):
         out = []
         for s, (pages, length) in enumerate(zip(self.pages, self.lengths, strict=True)):
             rows = query[self.rows[s] : self.rows[s + 1]].transpose(0, 1)
@@ -348,7 +340,7 @@ class FakeFlashInfer:
 
 
 @pytest.mark.parametrize("case", [MIXED, ALIKE, AttentionCase("decode", TINY, ((1, 15), (1, 16), (1, 40)))])
-def test_flashinfer_is_given_what_it_documents(case: AttentionCase, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_flashinfer_is_given_what_it_documents(case, monkeypatch):
     fake = SimpleNamespace(
         BatchDecodeWithPagedKVCacheWrapper=FakeFlashInfer, BatchPrefillWithPagedKVCacheWrapper=FakeFlashInfer
     )
@@ -359,10 +351,10 @@ def test_flashinfer_is_given_what_it_documents(case: AttentionCase, monkeypatch:
     assert max(data.error(run(layer), layer) for layer in (0, 1)) < 1e-6
 
 
-def test_a_backend_by_flashinfer_plans_a_layout_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_backend_by_flashinfer_plans_a_layout_once(monkeypatch):
     made = list[FakeFlashInfer]()
 
-    def wrapper(*arguments: Any, **options: Any) -> FakeFlashInfer:
+    def wrapper(*arguments, **options):
         made.append(FakeFlashInfer(*arguments, **options))
         return made[-1]
 
@@ -377,7 +369,7 @@ def test_a_backend_by_flashinfer_plans_a_layout_once(monkeypatch: pytest.MonkeyP
     assert len(made) == 1
 
 
-def test_libraries_need_a_gpu() -> None:
+def test_libraries_need_a_gpu():
     rows = bench_case(ALIKE, [OURS, PEERS["flashinfer"]], CPU, torch.bfloat16, repeats=2)
     assert [row.get("error") for row in rows] == [None, "runs on a GPU only"]
     with pytest.raises(ModuleNotFoundError, match="No module named 'no_such_library'"):
@@ -396,17 +388,17 @@ def test_libraries_need_a_gpu() -> None:
         (("--device", "cpu", "--json", "nowhere/x.json"), 2, "there is no folder"),
     ],
 )
-def test_what_cannot_be_measured_is_one_line(arguments: tuple[str, ...], code: int, message: str) -> None:
+def test_what_cannot_be_measured_is_one_line(arguments, code, message):
     assert not torch.cuda.is_available()
     done = kvbound("kernels", *arguments, code=code)
     assert message in done.stderr
     assert done.stderr.count("\n") == 1
 
 
-def test_an_interrupted_run_writes_what_it_has(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_interrupted_run_writes_what_it_has(tmp_path, monkeypatch):
     real = measure.interleaved
 
-    def interleaved(runs: Any, *rest: Any) -> dict[str, list[float]]:
+    def interleaved(runs, *rest):
         if "ours, sdpa" in runs and len(runs) == 1:
             raise KeyboardInterrupt
         return real(runs, *rest)
@@ -417,14 +409,14 @@ def test_an_interrupted_run_writes_what_it_has(tmp_path: Any, monkeypatch: pytes
     assert {row["kind"] for row in found["rows"]} == {"decode", "prefill", "chunk"}
 
 
-def test_no_case_is_started_after_the_limit(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_case_is_started_after_the_limit(tmp_path, monkeypatch):
     seconds = iter(range(0, 1000, 2))
     monkeypatch.setattr("kvbound.cli.kernels.time.monotonic", lambda: next(seconds))
     kvbound("kernels", "--device", "cpu", "--peers", "none", "--time-limit", 5, "--json", tmp_path / "k.json")
     assert [row["kind"] for row in json.loads((tmp_path / "k.json").read_text())["rows"]] == ["decode", "prefill"]
 
 
-def test_the_dry_run_says_that_it_is_one(tmp_path: Any) -> None:
+def test_the_dry_run_says_that_it_is_one(tmp_path):
     done = kvbound(
         "kernels", "--device", "cpu", "--peers", "sdpa", "--json", tmp_path / "k.json", "--plot", tmp_path / "k.svg"
     )

@@ -1,13 +1,8 @@
 """Calibration: features as the referee counts them, known costs recovered, floors and hidden swaps by hand."""
 
-from __future__ import annotations
-
 import json
-import random
-from collections.abc import Sequence
 from fractions import Fraction
 from itertools import count
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -16,34 +11,21 @@ from costmodels import get_cost
 from costmodels.cost_files import read_cost
 from costmodels.models import LLAMA_1B, TINY
 from gpu_validation.bandwidth import floor_of, swap_rows
-from gpu_validation.calibration import (
-    SIZES,
-    VISITS,
-    Measured,
-    Point,
-    Work,
-    fitted,
-    grid,
-    measure,
-)
+from gpu_validation.calibration import SIZES, VISITS, Measured, Point, fitted, grid, measure
 from gpu_validation.engine import Engine
 from kvbound.cli.calibrate import knees, point_rows
-from kvcore import verify_schedule
 from kvcore.cost import Features
 from tests.support.commands import kvbound
-from tests.support.drawer import draw_instance
-from tests.support.random_schedules import random_schedule
+from tests.support.random_schedules import random_trace
 
 RATES = {"read": 4.3e12, "matmul": 790e12, "device to host": 50e9, "host to device": 40e9}
 BUSY = ((1, 64),) * 8
 
 
-def test_features_are_those_of_the_referee() -> None:
+def test_features_are_those_of_the_referee():
     kinds = dict.fromkeys(("decode", "prefill", "out", "in"), 0)
     for seed in range(120):
-        draw = random.Random(seed)
-        instance = draw_instance(draw)
-        trace = verify_schedule(instance, random_schedule(draw, instance))
+        trace = random_trace(seed)
         steps = [step for request in trace.requests for step in request.steps]
         moves = [move for request in trace.requests for move in request.moves]
         for j, batch in enumerate(trace.batches):
@@ -63,7 +45,7 @@ def test_features_are_those_of_the_referee() -> None:
     assert min(kinds.values()) > 10, kinds
 
 
-def test_the_features_of_a_mixed_batch_by_hand() -> None:
+def test_the_features_of_a_mixed_batch_by_hand():
     point = Point("mixed", ((1, 10), (1, 20), (5, 7), (1, 0)), swap_out=33)
     assert point.features == Features(
         busy=1, any_decode=1, any_prefill=1, tokens=8, generated=4, decode_requests=2, prefill_requests=2,
@@ -74,13 +56,13 @@ def test_the_features_of_a_mixed_batch_by_hand() -> None:
 
 
 @pytest.mark.parametrize("sizes", SIZES.values())
-def test_a_grid_has_every_kind_and_each_point_once(sizes: object) -> None:
+def test_a_grid_has_every_kind_and_each_point_once(sizes):
     points = grid(sizes, 10**7, 16)
     assert len(set(points)) == len(points) >= 20
     assert {point.label for point in points} == {"decode", "prefill", "mixed", "swap", "swap beside work"}
 
 
-def test_what_does_not_fit_is_left_out() -> None:
+def test_what_does_not_fit_is_left_out():
     everything, some = grid(SIZES["cuda", False], 10**7, 16), grid(SIZES["cuda", False], 100_000, 16)
     assert max(point.memory(16) for point in some) <= 100_000
     assert [point for point in everything if point.memory(16) <= 100_000] == some != everything
@@ -90,13 +72,11 @@ def test_what_does_not_fit_is_left_out() -> None:
 class Planted:
     """An engine whose batches take what a cost says; it notes what it was asked."""
 
-    def __init__(self, slow: frozenset[Work] = frozenset()) -> None:
-        self.asked: list[Point] = []
+    def __init__(self, slow=frozenset()):
+        self.asked = []
         self.slow = slow
 
-    def time_batch(
-        self, work: Sequence[tuple[int, int]], swap_out_tokens: int, swap_in_tokens: int, repeats: int, block: int
-    ) -> list[float]:
+    def time_batch(self, work, swap_out_tokens, swap_in_tokens, repeats, block):
         point = Point("", tuple(work), swap_out_tokens, swap_in_tokens)
         self.asked.append(point)
         x = point.features
@@ -105,7 +85,7 @@ class Planted:
         return [1e-6 * max(busy, link) * factor for factor in (1.0, 1.01, 0.99, 1.0, 1.02, 0.98, 1.0)[:repeats]]
 
 
-def test_a_known_cost_is_recovered() -> None:
+def test_a_known_cost_is_recovered():
     measured, _ = measure(Planted(), grid(SIZES["cpu", True], 8192, 16), repeats=7)
     found = fitted(measured, "cuda")
     assert found.report.shape in ("hinge", "max")
@@ -118,7 +98,7 @@ def test_a_known_cost_is_recovered() -> None:
     assert found.predict(batch) == pytest.approx(1406e-6, rel=0.02)  # the link: 6 + 2 x 700 microseconds
 
 
-def test_the_grid_is_visited_there_and_back() -> None:
+def test_the_grid_is_visited_there_and_back():
     engine, points = Planted(), [Point("decode", ((1, m),)) for m in (10, 500, 20, 30)]
     measured, _ = measure(engine, points, repeats=7, seed=3)
     _, _, *visits = [point.work[0][1] for point in engine.asked]
@@ -128,14 +108,14 @@ def test_the_grid_is_visited_there_and_back() -> None:
     assert {len(one.samples) for one in measured} == {VISITS * 3}
 
 
-def test_what_needs_most_memory_goes_first() -> None:
+def test_what_needs_most_memory_goes_first():
     engine = Planted()
     points = [Point("decode", ((1, 10),)), Point("decode", ((1, 90),)), Point("swap", (), swap_in=40)]
     measure(engine, points, repeats=3)
     assert [point.features for point in engine.asked[:2]] == [points[1].features, points[2].features]
 
 
-def test_what_was_not_timed_in_time_is_left_out() -> None:
+def test_what_was_not_timed_in_time_is_left_out():
     engine, points = Planted(), [Point("decode", ((1, m),)) for m in range(10, 20)]
     ticks = iter(range(1000))
     measured, _ = measure(engine, points, repeats=7, time_limit=14.5, clock=lambda: float(next(ticks)))
@@ -146,11 +126,11 @@ def test_what_was_not_timed_in_time_is_left_out() -> None:
     assert len(few) == 3
 
 
-def at(work: Work, out: int, back: int, seconds: float, noise: float = 0.0) -> Measured:
+def at(work, out, back, seconds, noise=0.0):
     return Measured(Point("", work, out, back), (seconds - noise, seconds, seconds + noise))
 
 
-def test_hidden_swaps_by_hand() -> None:
+def test_hidden_swaps_by_hand():
     measured = [
         at(BUSY, 0, 0, 10.0, noise=0.5), at((), 64, 0, 4.0), at(BUSY, 64, 0, 10.1), at((), 128, 0, 8.0),
         at(BUSY, 128, 0, 12.0), at((), 256, 0, 16.0), at(BUSY, 256, 0, 10.2), at((), 64, 64, 0.5),
@@ -189,16 +169,16 @@ def test_hidden_swaps_by_hand() -> None:
         (Point("", ((1, 0),), swap_in=2048), 1e3 * 2048 * 32_768 / 40e9),
     ],
 )
-def test_the_floors_of_the_1b(point: Point, milliseconds: float) -> None:
+def test_the_floors_of_the_1b(point, milliseconds):
     assert 1e3 * floor_of(LLAMA_1B, RATES)(point.features) == pytest.approx(milliseconds, rel=4e-3)
 
 
-def test_the_floor_of_fp32_reads_twice_as_much() -> None:
+def test_the_floor_of_fp32_reads_twice_as_much():
     decode = Point("", ((1, 2047),) * 64).features
     assert floor_of(LLAMA_1B, RATES, size=4)(decode) == pytest.approx(2 * floor_of(LLAMA_1B, RATES)(decode))
 
 
-def test_a_row_holds_what_it_is_made_of() -> None:
+def test_a_row_holds_what_it_is_made_of():
     told = SimpleNamespace(predict=lambda features: 3.0)
     [row] = point_rows([at(((1, 10),), 0, 0, 2.0, noise=0.5)], told, lambda features: 1.0)
     assert (row["seconds_median"], row["error"], row["over_floor"]) == (2.0, 0.5, 2.0)
@@ -206,7 +186,7 @@ def test_a_row_holds_what_it_is_made_of() -> None:
     assert (row["tokens"], row["decode_kv"], row["batch"]) == (1, 10, "1 x 1 at 10")
 
 
-def test_calibrating_this_cpu(tmp_path: Path) -> None:
+def test_calibrating_this_cpu(tmp_path):
     done = kvbound(
         "calibrate", "--device", "cpu", "--quick", "--repeats", 2, "--tick", "1/1000000000", "--memory", 4100,
         "--out", tmp_path / "cost.json", "--json", tmp_path / "all.json", "--plot", tmp_path / "fit.svg",
@@ -234,12 +214,10 @@ def test_calibrating_this_cpu(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("batches", "kept"), [(0, False), (15, True)])
-def test_ctrl_c_keeps_what_was_timed_if_a_fit_can_be_made(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, batches: int, kept: bool
-) -> None:
+def test_ctrl_c_keeps_what_was_timed_if_a_fit_can_be_made(monkeypatch, tmp_path, batches, kept):
     timed = count()
 
-    def time_batch(self: Engine, work: object, out: int, back: int, runs: int, block: int) -> list[float]:
+    def time_batch(self, work, out, back, runs, block):
         if next(timed) == 2 + batches:  # two come before, untimed
             raise KeyboardInterrupt
         return [1e-3 + 1e-6 * (out + back + sum(tokens for tokens, _ in work))] * runs
@@ -267,9 +245,7 @@ def test_ctrl_c_keeps_what_was_timed_if_a_fit_can_be_made(
         (("--device", "cpu", "--out", "nowhere/c.json"), 2, "there is no folder"),
     ],
 )
-def test_what_cannot_be_calibrated_is_one_line(
-    arguments: tuple[str, ...], code: int, message: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_cannot_be_calibrated_is_one_line(arguments, code, message, monkeypatch):
     monkeypatch.delenv("TRITON_INTERPRET", raising=False)
     done = kvbound("calibrate", *arguments, code=code)
     assert message in done.stderr

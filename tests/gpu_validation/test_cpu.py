@@ -1,7 +1,5 @@
 """The CPU as a device: its attention beside the clear twin, its clock, and replays predicted by what was timed."""
 
-from __future__ import annotations
-
 import time
 
 import pytest
@@ -29,13 +27,13 @@ BATCHES = [
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("batch", BATCHES)
-def test_attention_is_that_of_the_twin(batch: Batch, dtype: torch.dtype) -> None:
+def test_attention_is_that_of_the_twin(batch, dtype):
     backend = CpuBackend()
     for seed in (0, 1):  # the second time with the masks of the first
         assert error(backend, inputs_of(batch, dtype, seed)) <= TOLERANCE[dtype]
 
 
-def test_an_engine_on_it_generates_the_tokens_of_the_twin() -> None:
+def test_an_engine_on_it_generates_the_tokens_of_the_twin():
     made = workload(requests=3)
     for way in WAYS:
         plan = make_plan(made, laid_out(made, way, chunk=5))
@@ -43,7 +41,7 @@ def test_an_engine_on_it_generates_the_tokens_of_the_twin() -> None:
         assert runs[0].tokens == runs[1].tokens
 
 
-def test_the_clock_does_not_run_while_others_do() -> None:
+def test_the_clock_does_not_run_while_others_do():
     """Half a second in which this thread has no processor is no time of a batch."""
     clock = DeviceClock(torch.device("cpu"))
     start = clock.mark()
@@ -51,7 +49,7 @@ def test_the_clock_does_not_run_while_others_do() -> None:
     assert 0 <= clock.seconds(start, clock.mark()) < 0.4
 
 
-def test_a_token_that_was_never_written_is_no_row_of_the_embedding() -> None:
+def test_a_token_that_was_never_written_is_no_row_of_the_embedding():
     """-1 would read the last one."""
     made = workload(requests=1)
     engine, plan = Engine(TINY, TorchBackend(), dtype=torch.float64), make_plan(made, laid_out(made))
@@ -60,7 +58,7 @@ def test_a_token_that_was_never_written_is_no_row_of_the_embedding() -> None:
         engine.run(plan, teacher=unwritten)
 
 
-def test_what_is_timed_in_turn_predicts(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_timed_in_turn_predicts(monkeypatch):
     """The grid is gone through once a round, and the prediction is that of the fit to it, not of the cost."""
     made = workload(requests=2)
     trace = verify_schedule(made, laid_out(made, chunk=4))

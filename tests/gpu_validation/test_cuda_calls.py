@@ -1,8 +1,5 @@
 """What the engine asks of CUDA, recorded by stand-ins on the CPU: which stream waits for what, and what is captured."""
 
-from __future__ import annotations
-
-from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -21,8 +18,8 @@ from tests.gpu_validation.test_plan import in_and_out_again
 class Streams:
     """Streams and events that only write down what is done on which stream."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.log: list[tuple[str, str]] = []
+    def __init__(self, monkeypatch):
+        self.log = []
         self.work, self.out, self.back = (Stream(self, name) for name in ("work", "out", "in"))
         self.current = self.work
         monkeypatch.setattr(torch.cuda, "current_stream", lambda *device: self.current)
@@ -31,23 +28,23 @@ class Streams:
         monkeypatch.setattr(torch.cuda, "Event", lambda enable_timing: Event(self))
 
     @contextmanager
-    def on(self, stream: Stream) -> Iterator[None]:
+    def on(self, stream):
         before, self.current = self.current, stream
         yield
         self.current = before
 
-    def note(self, what: str) -> None:
+    def note(self, what):
         self.log.append((self.current.name, what))
 
 
 class Stream:
-    def __init__(self, streams: Streams, name: str) -> None:
+    def __init__(self, streams, name):
         self.streams, self.name = streams, name
 
-    def wait_stream(self, other: Stream) -> None:
+    def wait_stream(self, other):
         self.streams.log.append((self.name, f"waits for all on {other.name}"))
 
-    def wait_event(self, event: Event) -> None:
+    def wait_event(self, event):
         self.streams.log.append((self.name, f"waits for {event.name}"))
 
 
@@ -56,32 +53,32 @@ class Event:
 
     name = ""
 
-    def __init__(self, streams: Streams) -> None:
+    def __init__(self, streams):
         self.streams = streams
 
-    def record(self) -> None:
+    def record(self):
         stream = self.streams.current.name
         copies = sum(entry == (stream, "copies") for entry in self.streams.log)
         self.name = f"{stream} {copies - 1}"
 
-    def elapsed_time(self, other: Event) -> float:
+    def elapsed_time(self, other):
         return 2.0
 
 
-def recorded(monkeypatch: pytest.MonkeyPatch) -> tuple[Engine, Streams]:
+def recorded(monkeypatch):
     engine, streams = Engine(TINY, TorchBackend(), dtype=torch.float64), Streams(monkeypatch)
     engine.clock.on_gpu, engine._streams = True, (streams.out, streams.back)
 
     move = swap.move
 
-    def noted_move(*arguments: Any) -> None:
+    def noted_move(*arguments):
         streams.note("copies")
         move(*arguments)
 
     monkeypatch.setattr(swap, "move", noted_move)
     forward = engine.decoder.forward
 
-    def noted(*arguments: Any) -> Iterator[Any]:
+    def noted(*arguments):
         for part in forward(*arguments):
             streams.note("works")
             yield part
@@ -90,7 +87,7 @@ def recorded(monkeypatch: pytest.MonkeyPatch) -> tuple[Engine, Streams]:
     return engine, streams
 
 
-def test_transfers_and_work_wait_as_the_plan_says(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_transfers_and_work_wait_as_the_plan_says(monkeypatch):
     engine, streams = recorded(monkeypatch)
     run = engine.run(in_and_out_again())
     assert streams.log == [
@@ -114,30 +111,30 @@ class Graph:
     run: Any = None
     logits: Any = None
 
-    def pool(self) -> str:
+    def pool(self):
         return "the pool"
 
-    def replay(self) -> None:
+    def replay(self):
         *_, logits = self.run()
         if self.logits is not None:
             self.logits.copy_(logits)
 
 
-def test_a_batch_in_parts_is_a_graph_for_each(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_batch_in_parts_is_a_graph_for_each(monkeypatch):
     pools, captured = list[Any](), list[str]()
 
     class Part(Graph):
-        def __init__(self) -> None:
+        def __init__(self):
             self.number = len(captured)
 
-        def pool(self) -> str:
+        def pool(self):
             return f"of graph {self.number}"
 
-        def replay(self) -> None:
+        def replay(self):
             captured.append(f"replays {self.number}")
 
     @contextmanager
-    def capture(graph: Part, pool: Any) -> Iterator[None]:
+    def capture(graph, pool):
         pools.append(pool)
         captured.append("captures")
         yield
@@ -158,20 +155,20 @@ def test_a_batch_in_parts_is_a_graph_for_each(monkeypatch: pytest.MonkeyPatch) -
 
 
 @pytest.mark.parametrize("way", ["recompute", "swap-part"])
-def test_every_batch_is_warmed_up_and_captured_once_in_one_pool(monkeypatch: pytest.MonkeyPatch, way: str) -> None:
+def test_every_batch_is_warmed_up_and_captured_once_in_one_pool(monkeypatch, way):
     plan = workload_plan(way)
     expected = Engine(TINY, TorchBackend(), dtype=torch.float64).run(plan, keep_logits=True)
     streams, pools = Streams(monkeypatch), list[Any]()
 
     @contextmanager
-    def capture(graph: Graph, pool: Any) -> Iterator[None]:
+    def capture(graph, pool):
         pools.append(pool)
         streams.note("captures")
         yield
 
     class Recorded(gpu_validation.cuda_graphs.BatchGraph):
-        def __init__(self, run: Any, *rest: Any) -> None:
-            def noted() -> Iterator[Any]:
+        def __init__(self, run, *rest):
+            def noted():
                 streams.note("works")
                 yield from run()
 

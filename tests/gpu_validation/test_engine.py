@@ -1,12 +1,8 @@
 """The engine on the CPU: the tokens are those of decoding without a cache, whatever the schedule does."""
 
-from __future__ import annotations
-
 import importlib.util
 import random
-from collections.abc import Callable
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 import torch
@@ -18,11 +14,11 @@ from gpu_validation import devices, swap
 from gpu_validation.allocator import Allocator, Piece
 from gpu_validation.backend import TorchBackend
 from gpu_validation.cache import Cache, layer_groups
-from gpu_validation.engine import Engine, ReplayResult
+from gpu_validation.engine import Engine
 from gpu_validation.model import Decoder, parameters
-from gpu_validation.plan import BatchPlan, EnginePlan, make_plan
+from gpu_validation.plan import BatchPlan, make_plan
 from gpu_validation.scenarios import WAYS, laid_out, workload
-from kvcore import BadInput, Instance, MissingTool
+from kvcore import BadInput, MissingTool
 from tests.gpu_validation.lazy import LazySwapper
 from tests.gpu_validation.reference import decoded
 from tests.gpu_validation.test_plan import in_and_out_again
@@ -36,16 +32,16 @@ torch.set_num_threads(1)
 
 
 @pytest.fixture
-def engine() -> Engine:
+def engine():
     return Engine(TINY, TorchBackend(), dtype=torch.float64)
 
 
-def workload_plan(way: str, block: int = 4, **options: Any) -> EnginePlan:
+def workload_plan(way, block=4, **options):
     made = workload(block=block)
     return make_plan(made, laid_out(made, way, **options))
 
 
-def same_logits(a: ReplayResult, b: ReplayResult, within: float = 1e-12) -> bool:
+def same_logits(a, b, within=1e-12):
     return a.logits.keys() == b.logits.keys() and all(
         bool((row - b.logits[key]).abs().max() <= within) for key, row in a.logits.items()
     )
@@ -55,7 +51,7 @@ def same_logits(a: ReplayResult, b: ReplayResult, within: float = 1e-12) -> bool
 
 
 @pytest.mark.parametrize("name", PUBLISHED)
-def test_the_published_schedules_generate_the_tokens_of_the_reference(engine: Engine, name: str) -> None:
+def test_the_published_schedules_generate_the_tokens_of_the_reference(engine, name):
     plan = make_plan(mars(), PUBLISHED[name].schedule(mars()))
     run = engine.run(plan, poison=True, check=True)
     assert run.tokens == decoded(engine.decoder, plan, engine.seed)
@@ -64,7 +60,7 @@ def test_the_published_schedules_generate_the_tokens_of_the_reference(engine: En
 
 
 @pytest.mark.parametrize("block", [1, 2, 16])
-def test_the_ways_of_a_workload_generate_the_tokens_of_the_reference(engine: Engine, block: int) -> None:
+def test_the_ways_of_a_workload_generate_the_tokens_of_the_reference(engine, block):
     reference = decoded(engine.decoder, workload_plan("preserve", block), engine.seed)
     assert len({token for tokens in reference.values() for token in tokens}) > 50  # greedy decoding does not cycle
     for way in WAYS:
@@ -74,7 +70,7 @@ def test_the_ways_of_a_workload_generate_the_tokens_of_the_reference(engine: Eng
     assert engine.run(workload_plan("recompute", block, chunk=5), poison=True).tokens == reference
 
 
-def test_random_schedules_generate_the_tokens_of_the_reference(engine: Engine) -> None:
+def test_random_schedules_generate_the_tokens_of_the_reference(engine):
     swapped = 0
     for seed in few(range(100, 400), 20):
         draw = random.Random(seed)
@@ -87,7 +83,7 @@ def test_random_schedules_generate_the_tokens_of_the_reference(engine: Engine) -
     assert swapped > 0
 
 
-def test_an_untied_and_a_tied_model_decode(engine: Engine) -> None:
+def test_an_untied_and_a_tied_model_decode(engine):
     tied = Engine(TINY.__class__(**{**vars(TINY), "tied": True}), TorchBackend(), dtype=torch.float64)
     assert tied.decoder.head is tied.decoder.embedding
     plan = workload_plan("preserve")
@@ -101,25 +97,25 @@ def test_an_untied_and_a_tied_model_decode(engine: Engine) -> None:
 MOVE = swap.move
 
 
-def _forgets_a_block(cache: Cache, pieces: list[Piece], out: bool, layers: slice) -> None:
+def _forgets_a_block(cache, pieces, out, layers):
     MOVE(cache, pieces if out else pieces[:-1], out)
 
 
-def _copies_the_wrong_block(cache: Cache, pieces: list[Piece], out: bool, layers: slice) -> None:
+def _copies_the_wrong_block(cache, pieces, out, layers):
     hosts = [piece.host for piece in pieces]
     turned = [Piece(p.request, p.index, p.device, h, p.first, p.last, p.whole)
               for p, h in zip(pieces, hosts[1:] + hosts[:1], strict=True)]  # fmt: skip
     MOVE(cache, pieces if out else turned, out)
 
 
-def _copies_parts_whole(cache: Cache, pieces: list[Piece], out: bool, layers: slice) -> None:
+def _copies_parts_whole(cache, pieces, out, layers):
     MOVE(cache, [Piece(p.request, p.index, p.device, p.host, p.first, p.last, True) for p in pieces], out)
 
 
 BAD_MOVERS = {f.__name__.strip("_"): f for f in (_forgets_a_block, _copies_the_wrong_block, _copies_parts_whole)}
 
 
-def swapped_twice() -> EnginePlan:
+def swapped_twice():
     """Two blocks of one request leave in three parts, so that a block holds tokens on both sides, and come back."""
     made = instance(request("R1", 7, 3), block=4, evict=True, partial=True)
     return make_plan(made, schedule(
@@ -129,9 +125,7 @@ def swapped_twice() -> EnginePlan:
 
 
 @pytest.mark.parametrize("name", BAD_MOVERS)
-def test_a_wrong_mover_is_caught_by_checksums_and_logits(
-    engine: Engine, name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_wrong_mover_is_caught_by_checksums_and_logits(engine, name, monkeypatch):
     plan = swapped_twice()
     good = engine.run(plan, keep_logits=True, poison=True, check=True)
     monkeypatch.setattr(swap, "move", BAD_MOVERS[name])
@@ -140,23 +134,23 @@ def test_a_wrong_mover_is_caught_by_checksums_and_logits(
     assert not same_logits(good, bad)
 
 
-def _slot_off_by_one(self: BatchPlan, block: int) -> Any:
+def _slot_off_by_one(self, block):
     return SLOTS(self, block) ^ 1
 
 
-def _position_off_by_one(self: BatchPlan) -> Any:
+def _position_off_by_one(self):
     """Only decodes: a shift of all positions would change nothing."""
     return POSITIONS(self) + all(work.tokens == 1 for work in self.work)
 
 
-def _other_table(self: Allocator, i: int) -> tuple[int, ...]:
+def _other_table(self, i):
     """Turned around once there are four blocks. (Two full blocks exchanged change nothing: keys know their place.)"""
     table = TABLE(self, i)
     return table if len(table) < 4 else table[::-1]
 
 
 SLOTS, POSITIONS, TABLE = BatchPlan.slots, BatchPlan.positions, Allocator.table
-BAD_PLANS: dict[str, tuple[type, str, Callable[..., Any]]] = {
+BAD_PLANS = {
     "slot off by one": (BatchPlan, "slots", _slot_off_by_one),
     "position off by one": (BatchPlan, "positions", _position_off_by_one),
     "table in another order": (Allocator, "table", _other_table),
@@ -164,7 +158,7 @@ BAD_PLANS: dict[str, tuple[type, str, Callable[..., Any]]] = {
 
 
 @pytest.mark.parametrize("name", BAD_PLANS)
-def test_a_wrong_plan_is_caught_by_the_reference(engine: Engine, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_wrong_plan_is_caught_by_the_reference(engine, name, monkeypatch):
     good = engine.run(workload_plan("recompute"), keep_logits=True, poison=True)
     assert good.tokens == decoded(engine.decoder, workload_plan("recompute"), engine.seed)
     monkeypatch.setattr(*BAD_PLANS[name])
@@ -172,7 +166,7 @@ def test_a_wrong_plan_is_caught_by_the_reference(engine: Engine, name: str, monk
     assert not same_logits(good, bad)
 
 
-def test_what_nobody_wrote_is_nan_where_it_is_poisoned(engine: Engine) -> None:
+def test_what_nobody_wrote_is_nan_where_it_is_poisoned(engine):
     plan = workload_plan("swap")
     engine.run(plan, poison=True)
     assert engine.cache.pool.flatten(1).isnan().all(1).any()
@@ -181,13 +175,11 @@ def test_what_nobody_wrote_is_nan_where_it_is_poisoned(engine: Engine) -> None:
 # --- streams -----------------------------------------------------------------------------------------------------
 
 
-def lazy_run(
-    engine: Engine, plan: EnginePlan, first: bool, monkeypatch: pytest.MonkeyPatch
-) -> tuple[ReplayResult, LazySwapper]:
+def lazy_run(engine, plan, first, monkeypatch):
     """Run a plan with every transfer as late as its waits allow, on pools full of NaN; `first`: out first, or in."""
-    made: list[LazySwapper] = []
+    made = []
 
-    def make(*arguments: Any) -> LazySwapper:
+    def make(*arguments):
         made.append(LazySwapper(*arguments, first=first))
         return made[-1]
 
@@ -200,9 +192,7 @@ def lazy_run(
 @pytest.mark.parametrize("way", ["swap", "swap-part"])
 @pytest.mark.parametrize("block", [1, 4])
 @pytest.mark.parametrize("first", [True, False])
-def test_transfers_as_late_as_the_waits_allow_change_nothing(
-    engine: Engine, way: str, block: int, first: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_transfers_as_late_as_the_waits_allow_change_nothing(engine, way, block, first, monkeypatch):
     plan = workload_plan(way, block)
     eager = engine.run(plan, keep_logits=True)
     lazy, swapper = lazy_run(engine, plan, first, monkeypatch)
@@ -212,7 +202,7 @@ def test_transfers_as_late_as_the_waits_allow_change_nothing(
 
 
 @pytest.mark.parametrize("forgotten", ["work_after_out", "work_after_back", "back_after_out"])
-def test_a_forgotten_wait_is_caught(engine: Engine, forgotten: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_forgotten_wait_is_caught(engine, forgotten, monkeypatch):
     """The work forgets the transfer out or in that it waits for; the one in, the one out."""
     caught = 0
     for plan in (workload_plan("swap"), workload_plan("swap-part"), swapped_twice(), in_and_out_again()):
@@ -229,7 +219,7 @@ def test_a_forgotten_wait_is_caught(engine: Engine, forgotten: str, monkeypatch:
 # --- copies ------------------------------------------------------------------------------------------------------
 
 
-def test_every_copy_is_of_contiguous_numbers() -> None:
+def test_every_copy_is_of_contiguous_numbers():
     cache = Cache(TINY, 4, 4, 4, torch.float32, torch.device("cpu"))
     pieces = [Piece(0, 0, 1, 0, 0, 4, True), Piece(0, 1, 2, 1, 1, 3, False)]
     pairs = list(swap.copies(cache, pieces, swap.ALL))
@@ -241,7 +231,7 @@ def test_every_copy_is_of_contiguous_numbers() -> None:
     assert together[0] == together[1]
 
 
-def test_one_changed_bit_changes_the_checksum() -> None:
+def test_one_changed_bit_changes_the_checksum():
     cache = Cache(TINY, 1, 1, 2, torch.bfloat16, torch.device("cpu"))
     cache.randomize(0)
     piece = [Piece(0, 0, 0, 0, 0, 2, True)]
@@ -254,7 +244,7 @@ def test_one_changed_bit_changes_the_checksum() -> None:
 # --- times -------------------------------------------------------------------------------------------------------
 
 
-def test_a_run_has_the_seconds_of_every_batch(engine: Engine) -> None:
+def test_a_run_has_the_seconds_of_every_batch(engine):
     plan = workload_plan("swap")
     run = engine.run(plan)
     assert len(run.batch_seconds) == len(plan.batches)
@@ -262,9 +252,9 @@ def test_a_run_has_the_seconds_of_every_batch(engine: Engine) -> None:
     assert sum(run.batch_seconds) <= run.wall_seconds
 
 
-def test_a_batch_is_timed_as_often_as_asked(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_batch_is_timed_as_often_as_asked(engine, monkeypatch):
     engine.run(workload_plan("swap"))
-    steps: list[Any] = []
+    steps = []
     step = gpu_validation.engine._Replay.step
     monkeypatch.setattr(
         gpu_validation.engine._Replay, "step", lambda self, *s, **o: (steps.append(s), step(self, *s, **o))[1]
@@ -281,7 +271,7 @@ def test_a_batch_is_timed_as_often_as_asked(engine: Engine, monkeypatch: pytest.
 # --- room and errors ---------------------------------------------------------------------------------------------
 
 
-def test_pools_only_grow_and_change_with_the_block(engine: Engine) -> None:
+def test_pools_only_grow_and_change_with_the_block(engine):
     small, large = (make_plan(made, laid_out(made, "swap")) for made in (workload(2), workload(5)))
     engine.reserve([small, large])
     pool = engine.cache.pool
@@ -294,7 +284,7 @@ def test_pools_only_grow_and_change_with_the_block(engine: Engine) -> None:
     assert engine.block_bytes(16) == engine.cache.pool[0].numel() * 8
 
 
-def test_a_plan_is_put_on_the_device_once(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_plan_is_put_on_the_device_once(engine, monkeypatch):
     plan, other, layouts = workload_plan("swap"), workload_plan("preserve"), []
     layout = TorchBackend.layout
     monkeypatch.setattr(TorchBackend, "layout", lambda self, *a: (layouts.append(1), layout(self, *a))[1])
@@ -309,11 +299,11 @@ def test_a_plan_is_put_on_the_device_once(engine: Engine, monkeypatch: pytest.Mo
     assert len(layouts) > len(plan.batches)
 
 
-def grown(made: Instance) -> tuple[Instance, Any]:
+def grown(made):
     return made, laid_out(made)
 
 
-def test_the_same_seed_gives_the_same_weights() -> None:
+def test_the_same_seed_gives_the_same_weights():
     first, again, other = (Decoder(TINY, TorchBackend(), torch.float32, seed) for seed in (1, 1, 2))
     assert torch.equal(first.layers[1].down, again.layers[1].down)
     assert not torch.equal(first.layers[1].down, other.layers[1].down)
@@ -321,11 +311,11 @@ def test_the_same_seed_gives_the_same_weights() -> None:
     assert sum(t.numel() for t in tensors) == parameters(TINY)
 
 
-def test_a_billion_parameters_are_counted() -> None:
+def test_a_billion_parameters_are_counted():
     assert parameters(MODELS["llama-3.2-1b"]) == pytest.approx(973e6 + 263e6, rel=1e-3)
 
 
-def test_too_little_memory_is_one_line(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_too_little_memory_is_one_line(engine, monkeypatch):
     monkeypatch.setattr(torch.cuda, "empty_cache", lambda: None)
     monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (3 << 30, 80 << 30))
     with pytest.raises(BadInput, match=r"^the weights take 5\.0 GiB, the GPU has free 2\.0 GiB; use a smaller model"):
@@ -339,7 +329,7 @@ def test_too_little_memory_is_one_line(engine: Engine, monkeypatch: pytest.Monke
         engine._reserve_pools(4, 1, 1 << 40)
 
 
-def test_devices_and_backends_that_are_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_devices_and_backends_that_are_not_there(monkeypatch):
     with pytest.raises(BadInput, match="there is no device 'tpu'; choose cuda or cpu"):
         devices.open_backend("tpu")
     with pytest.raises(BadInput, match="there is no backend 'jax'; choose one of triton, flashinfer, sdpa, torch"):
@@ -361,7 +351,7 @@ def test_devices_and_backends_that_are_not_there(monkeypatch: pytest.MonkeyPatch
         devices.open_backend("cpu", "torch")
 
 
-def test_a_model_that_the_engine_has_not() -> None:
+def test_a_model_that_the_engine_has_not():
     plain = TINY.__class__(**{**vars(TINY), "gated": False})
     with pytest.raises(BadInput, match="tiny has no gate in its feed-forward part"):
         Engine(plain, TorchBackend())

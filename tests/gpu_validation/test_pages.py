@@ -1,7 +1,5 @@
 """The pages and the notebook whose code needs PyTorch."""
 
-from pathlib import Path
-
 import pytest
 
 from tests.docs.test_docs import name_of, to_run
@@ -10,11 +8,11 @@ from tests.support.markdown_blocks import run_page
 
 
 @pytest.mark.parametrize("page", to_run(torch=True))
-def test_page_says_what_happens(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_page_says_what_happens(page, tmp_path, monkeypatch):
     monkeypatch.setenv("MPLBACKEND", "Agg")
     run_page(page.read_text(encoding="utf-8"), name_of(page), tmp_path)
 
 
 @pytest.mark.slow
-def test_the_notebook_is_fresh() -> None:
+def test_the_notebook_is_fresh():
     check_fresh(NEEDS_TORCH)

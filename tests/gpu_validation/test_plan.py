@@ -1,37 +1,26 @@
 """The plan of a replay: who holds which block, what moves, and who waits for which transfer."""
 
-from __future__ import annotations
-
 import random
 
 import numpy as np
 import pytest
 
 from gpu_validation.allocator import Allocator, Blocks, Piece
-from gpu_validation.plan import EnginePlan, Mismatch, make_plan, synthetic_plan
+from gpu_validation.plan import Mismatch, make_plan, synthetic_plan
 from gpu_validation.scenarios import WAYS, laid_out, workload
 from gpu_validation.swap import runs
-from kvcore import Instance, InvalidSchedule
+from kvcore import InvalidSchedule
 from tests.support.build import batch, instance, request, schedule
 from tests.support.drawer import draw_instance
 from tests.support.mars_schedules import PUBLISHED, mars
-from tests.support.random_schedules import random_schedule
+from tests.support.random_schedules import random_schedule, random_trace
 
 
-def random_plans(count: int) -> list[EnginePlan]:
-    plans = []
-    for seed in range(count):
-        draw = random.Random(seed)
-        drawn = draw_instance(draw)
-        plans.append(make_plan(drawn, random_schedule(draw, drawn)))
-    return plans
-
-
-def moved(pieces: list[Piece]) -> int:
+def moved(pieces):
     return sum(piece.last - piece.first for piece in pieces)
 
 
-def assert_sound(plan: EnginePlan) -> None:
+def assert_sound(plan):
     """No slot is written twice in a batch, no block is in two tables, and everything lies in the pools."""
     for planned in plan.batches:
         slots = planned.slots(plan.block)
@@ -45,8 +34,8 @@ def assert_sound(plan: EnginePlan) -> None:
             assert 0 <= piece.first < piece.last <= plan.block
 
 
-def test_random_schedules_hold_what_the_referee_counts() -> None:
-    plans = random_plans(120)
+def test_random_schedules_hold_what_the_referee_counts():
+    plans = [make_plan(trace.instance, trace.schedule) for trace in map(random_trace, range(120))]
     for plan in plans:
         assert_sound(plan)
         assert plan.trace is not None
@@ -60,7 +49,7 @@ def test_random_schedules_hold_what_the_referee_counts() -> None:
 
 
 @pytest.mark.parametrize("name", PUBLISHED)
-def test_the_published_schedules_never_hold_more_than_the_memory(name: str) -> None:
+def test_the_published_schedules_never_hold_more_than_the_memory(name):
     plan = make_plan(mars(), PUBLISHED[name].schedule(mars()))
     assert plan.trace is not None
     published = [int(PUBLISHED[name].memory[traced.start]) for traced in plan.trace.batches]
@@ -70,7 +59,7 @@ def test_the_published_schedules_never_hold_more_than_the_memory(name: str) -> N
 
 @pytest.mark.parametrize("block", [1, 2, 16])
 @pytest.mark.parametrize("way", WAYS)
-def test_the_ways_of_a_workload_are_valid_and_do_what_they_say(way: str, block: int) -> None:
+def test_the_ways_of_a_workload_are_valid_and_do_what_they_say(way, block):
     made = workload(block=block)
     plan = make_plan(made, laid_out(made, way))
     assert_sound(plan)
@@ -81,7 +70,7 @@ def test_the_ways_of_a_workload_are_valid_and_do_what_they_say(way: str, block: 
     assert (recomputed > 0) == way.startswith("recompute")
 
 
-def test_a_swap_lays_out_the_same_work_as_none() -> None:
+def test_a_swap_lays_out_the_same_work_as_none():
     made = workload()
     works = [
         [[(w.request, w.resident, w.tokens) for w in b.work] for b in make_plan(made, laid_out(made, way)).batches]
@@ -90,19 +79,19 @@ def test_a_swap_lays_out_the_same_work_as_none() -> None:
     assert works[0] == [work for work in works[1] if work]
 
 
-def test_tables_get_permuted() -> None:
+def test_tables_get_permuted():
     made = workload()
     tables = [w.table for b in make_plan(made, laid_out(made, "recompute")).batches for w in b.work]
     assert any(list(table) != sorted(table) for table in tables)
 
 
-def test_an_invalid_schedule_is_the_referees_to_refuse() -> None:
+def test_an_invalid_schedule_is_the_referees_to_refuse():
     made = instance(request("R1", 3, 1), memory=3)
     with pytest.raises(InvalidSchedule, match="R3 is broken in batch 0"):
         make_plan(made, schedule(made, batch(0, R1=4)))
 
 
-def test_parts_of_blocks_move_by_tokens() -> None:
+def test_parts_of_blocks_move_by_tokens():
     allocator = Allocator(1, 4)
     allocator.grow(0, 10)
     assert allocator.table(0) == (0, 1, 2)
@@ -119,7 +108,7 @@ def test_parts_of_blocks_move_by_tokens() -> None:
     assert (allocator.host_tokens, allocator.host.held) == (0, 0)
 
 
-def test_blocks_freed_last_are_taken_first_in_their_old_order() -> None:
+def test_blocks_freed_last_are_taken_first_in_their_old_order():
     blocks = Blocks()
     assert [blocks.take() for _ in range(4)] == [0, 1, 2, 3]
     blocks.give([1, 3])
@@ -128,7 +117,7 @@ def test_blocks_freed_last_are_taken_first_in_their_old_order() -> None:
     assert (blocks.held, blocks.made) == (5, 5)
 
 
-def test_the_lowest_block_of_the_host_is_taken_first() -> None:
+def test_the_lowest_block_of_the_host_is_taken_first():
     blocks = Blocks(lowest=True)
     for _ in range(4):
         blocks.take()
@@ -137,34 +126,26 @@ def test_the_lowest_block_of_the_host_is_taken_first() -> None:
     assert [blocks.take() for _ in range(2)] == [0, 3]
 
 
-def test_neighbours_on_both_sides_are_one_run() -> None:
+def test_neighbours_on_both_sides_are_one_run():
     whole = [Piece(0, k, device, host, 0, 4, True) for k, (device, host) in enumerate([(5, 1), (4, 0), (6, 3), (7, 4)])]
     assert runs([*whole, Piece(0, 9, 8, 5, 0, 2, False)]) == [(4, 0, 2), (6, 3, 2)]
 
 
-def in_and_out_again() -> EnginePlan:
+def in_and_out_again():
     """R1 swaps out, R2 takes its block in that batch, R1 comes back to another one, and out and in again at once."""
     made = instance(request("R1", 2, (1, 1, 0, "free"), 1), request("R2", 1, 4), block=2, evict=True)
-    return make_plan(
-        made,
-        schedule(
-            made,
-            batch(0, R1=2),
-            batch(1, out={"R1": 2}, R2=1),
-            batch(2, back={"R1": 2}, R2=1),
-            batch(3, out={"R1": 2}, back={"R1": 2}, R1=1, R2=1),
-            batch(4, R2=1),
-        ),
-    )
+    moves = batch(1, out={"R1": 2}, R2=1), batch(2, back={"R1": 2}, R2=1)
+    both = batch(3, out={"R1": 2}, back={"R1": 2}, R1=1, R2=1)
+    return make_plan(made, schedule(made, batch(0, R1=2), *moves, both, batch(4, R2=1)))
 
 
-def test_who_waits_for_which_transfer() -> None:
+def test_who_waits_for_which_transfer():
     waits = [(b.back_after_out, b.work_after_out, b.work_after_back) for b in in_and_out_again().batches]
     none, takes_its_block, all_at_once = (False, False, False), (False, True, False), (True, True, True)
     assert waits == [none, takes_its_block, none, all_at_once, none]
 
 
-def test_rows_slots_and_places() -> None:
+def test_rows_slots_and_places():
     made = instance(request("R1", 3, 1), request("R2", 5, 2), block=2)
     plan = make_plan(made, schedule(made, batch(0, R1=3, R2=5), batch(1, R2=1)))
     first, second = plan.batches
@@ -177,7 +158,7 @@ def test_rows_slots_and_places() -> None:
     assert second.slots(2).tolist() == [9]
 
 
-def test_given_tokens_depend_on_seed_id_and_position_alone() -> None:
+def test_given_tokens_depend_on_seed_id_and_position_alone():
     requests = [request("A", 3, (2, 1, 2, "free"), 1), request("B", 2, 1)]
     histories = {}
     for order in ((0, 1), (1, 0)):
@@ -190,11 +171,11 @@ def test_given_tokens_depend_on_seed_id_and_position_alone() -> None:
     assert preserving_plan(made).history(50, 8)[1:].tolist() != plan.history(50, 7)[1:].tolist()
 
 
-def preserving_plan(made: Instance) -> EnginePlan:
+def preserving_plan(made):
     return make_plan(made, laid_out(made, every=0))
 
 
-def test_a_synthetic_batch_has_the_work_and_the_swaps_asked_for() -> None:
+def test_a_synthetic_batch_has_the_work_and_the_swaps_asked_for():
     plan = synthetic_plan([(1, 31), (5, 0)], 16, swap_out_tokens=20, swap_in_tokens=16)
     [planned] = plan.batches
     assert [(w.resident, w.tokens, len(w.table)) for w in planned.work] == [(31, 1, 2), (0, 5, 1)]
@@ -224,7 +205,7 @@ GROW = Allocator.grow
 
 
 @pytest.mark.parametrize("name", MUTANTS)
-def test_a_wrong_allocator_is_caught_by_the_referees_memory(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_wrong_allocator_is_caught_by_the_referees_memory(name, monkeypatch):
     plans = [(laid_out(made, way), made) for made in [workload()] for way in WAYS]
     draw = random.Random(9)
     drawn = [draw_instance(draw) for _ in range(20)]

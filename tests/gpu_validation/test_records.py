@@ -1,11 +1,8 @@
 """The script that measures everything, and the table of targets that is read from its records."""
 
-from __future__ import annotations
-
 import json
 import sys
 import zipfile
-from pathlib import Path
 
 import pytest
 
@@ -16,7 +13,7 @@ from gpu_validation.targets import NOT_YET, table, targets
 GPU = {"device_type": "cuda", "device": "NVIDIA H200"}
 
 
-def write(folder: Path, name: str, found: dict) -> None:
+def write(folder, name, found):
     (folder / f"{name}.json").write_text(json.dumps(found))
 
 
@@ -58,7 +55,7 @@ def replay(median, p95, makespan_error, tau, regret, bound, throttled):
     return {**GPU, "rows": [row], "kendall_tau": tau, "regret": regret, "throttled": throttled}
 
 
-def all_records(folder: Path) -> Path:
+def all_records(folder):
     write(folder, "kernels", kernels())
     write(folder, "calibration", calibration())
     write(folder, "truth", {"rows": [GPU | {"holds": True}] * 4})

@@ -1,7 +1,5 @@
 """What a replay reports: the measured clock, the errors, the ranking and the gains, with planted times."""
 
-from __future__ import annotations
-
 import random
 from fractions import Fraction
 
@@ -15,8 +13,7 @@ from kvbound.plots import plot_replay
 from kvcore import Cost, CostFunction, Schedule, verify_schedule
 from kvcore.metrics import OBJECTIVES, objective_value
 from tests.support.build import batch, instance, request, schedule
-from tests.support.drawer import draw_instance
-from tests.support.random_schedules import random_schedule
+from tests.support.random_schedules import random_trace
 from workloads import builtin
 
 TIMES = [name for name in OBJECTIVES if name not in ("late-requests", "normalized-latency")]
@@ -26,15 +23,8 @@ def planned_seconds(trace):
     return [batch.duration * trace.instance.tick_seconds for batch in trace.batches]
 
 
-def random_traces(seeds):
-    for seed in seeds:
-        draw = random.Random(seed)
-        drawn = draw_instance(draw)
-        yield verify_schedule(drawn, random_schedule(draw, drawn))
-
-
 def test_planned_times_give_the_plan():
-    for trace in random_traces(range(60)):
+    for trace in map(random_trace, range(60)):
         again = retimed(trace, planned_seconds(trace))
         scale = trace.instance.tick_seconds * 10**9
         for objective in TIMES:
@@ -44,7 +34,7 @@ def test_planned_times_give_the_plan():
 def test_another_speed_gives_a_schedule_that_the_referee_passes():
     """With batches k times as long, the retimed starts are valid on the instance whose cost is k times as large."""
     seen = 0
-    for trace in random_traces(range(60, 140)):
+    for trace in map(random_trace, range(60, 140)):
         k = random.Random(len(trace.batches)).choice([2, 3, 7])
         tick = trace.instance.tick_seconds
         slow = retimed(trace, [k * tick] * len(trace.batches))

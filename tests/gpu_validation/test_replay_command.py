@@ -1,7 +1,5 @@
 """`kvbound replay` on a CPU, from the command line to the JSON, and what it refuses."""
 
-from __future__ import annotations
-
 import json
 import re
 from fractions import Fraction

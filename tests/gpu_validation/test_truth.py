@@ -1,9 +1,6 @@
 """The four levels at which the KV is true, each with its own claim, and each able to fail."""
 
-from __future__ import annotations
-
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pytest
@@ -13,13 +10,11 @@ from triton.runtime import interpreter
 
 from costmodels.models import LLAMA_1B, TINY
 from gpu_validation import check, swap, truth
-from gpu_validation.allocator import Piece
 from gpu_validation.backend import TorchBackend
-from gpu_validation.cache import Cache
 from gpu_validation.check import HELD
 from gpu_validation.engine import Engine, ReplayResult
 from gpu_validation.kernels.backend import TritonBackend
-from gpu_validation.plan import EnginePlan, make_plan
+from gpu_validation.plan import make_plan
 from gpu_validation.scenarios import WAYS, laid_out, workload
 from tests.gpu_validation.test_plan import moved
 
@@ -28,16 +23,16 @@ MICRO = replace(TINY, name="micro", layers=1, width=32, heads=2, kv_heads=1, hid
 """For the interpreter, in which a program takes milliseconds."""
 
 
-def torch_engine(dtype: torch.dtype) -> Engine:
+def torch_engine(dtype):
     return Engine(TINY, TorchBackend(), dtype=dtype)
 
 
-def plans_of(ways: tuple[str, ...], **more: Any) -> dict[str, EnginePlan]:
+def plans_of(ways, **more):
     made = workload(**more)
     return {way: make_plan(made, laid_out(made, way)) for way in ways}
 
 
-def changed_run(change: Any) -> tuple[tuple[str, ReplayResult], tuple[str, ReplayResult]]:
+def changed_run(change):
     """Two runs of one token each: logits (3, 2, 0), and those changed."""
     logits = torch.tensor([3.0, 2.0, 0.0])
     return tuple(
@@ -51,7 +46,7 @@ def changed_run(change: Any) -> tuple[tuple[str, ReplayResult], tuple[str, Repla
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16, torch.float16])
 @pytest.mark.parametrize("block", [1, 4, 16])
-def test_l0_swaps_are_exact(dtype: torch.dtype, block: int) -> None:
+def test_l0_swaps_are_exact(dtype, block):
     plans = plans_of(("preserve", "swap"), block=block)
     record = truth.swaps_are_exact(torch_engine(dtype), plans["preserve"], plans["swap"])
     assert record["holds"]
@@ -60,11 +55,11 @@ def test_l0_swaps_are_exact(dtype: torch.dtype, block: int) -> None:
     assert record["logits"] == 64
 
 
-def test_l0_fails_for_one_lost_number(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_l0_fails_for_one_lost_number(monkeypatch):
     plans = plans_of(("preserve", "swap"))
     copy = swap.move
 
-    def lossy(cache: Cache, pieces: list[Piece], out: bool, layers: slice) -> None:
+    def lossy(cache, pieces, out, layers):
         copy(cache, pieces, out, layers)
         if not out:
             cache.pool[pieces[0].device, 1, 1, 0, 0, 3] *= 1 + 2**-7
@@ -76,7 +71,7 @@ def test_l0_fails_for_one_lost_number(monkeypatch: pytest.MonkeyPatch) -> None:
     assert record["unequal_logits"] > 0
 
 
-def test_l0_fails_where_nothing_was_swapped() -> None:
+def test_l0_fails_where_nothing_was_swapped():
     plans = plans_of(("preserve",))
     assert not truth.swaps_are_exact(torch_engine(torch.float32), plans["preserve"], plans["preserve"])["holds"]
 
@@ -85,7 +80,7 @@ def test_l0_fails_where_nothing_was_swapped() -> None:
 
 
 @pytest.mark.parametrize("block", [1, 2, 16])
-def test_l1_tokens_are_equal_in_fp64(block: int) -> None:
+def test_l1_tokens_are_equal_in_fp64(block):
     records = truth.tokens_are_equal(torch_engine(torch.float64), truth.truth_plans(workload(block=block)))
     assert [record["schedule"] for record in records] == [*WAYS[1:], "chunked", "alone"]
     for record in records:
@@ -95,16 +90,14 @@ def test_l1_tokens_are_equal_in_fp64(block: int) -> None:
         assert record["largest_difference"] < 1e-13
 
 
-def test_l1_tokens_are_equal_in_fp32() -> None:
+def test_l1_tokens_are_equal_in_fp32():
     records = truth.tokens_are_equal(torch_engine(torch.float32), truth.truth_plans(workload()))
     assert all(record["holds"] for record in records)
     assert 0 < max(record["largest_difference"] for record in records) < 1e-4
 
 
 @pytest.mark.parametrize(("change", "void", "holds"), [([0.0, 0.4, 0.0], False, True), ([0.0, 0.6, 0.0], True, False)])
-def test_l1_is_void_where_the_margin_is_within_twice_the_difference(
-    change: list[float], void: bool, holds: bool
-) -> None:
+def test_l1_is_void_where_the_margin_is_within_twice_the_difference(change, void, holds):
     record = truth._equal_tokens(torch_engine(torch.float32), *changed_run(change))
     assert (record["smallest_margin"], record["void"], record["holds"]) == (1.0, void, holds)
 
@@ -112,12 +105,12 @@ def test_l1_is_void_where_the_margin_is_within_twice_the_difference(
 # --- L2 ----------------------------------------------------------------------------------------------------------
 
 
-def strict_records(plans: dict[str, EnginePlan], strict: bool) -> list[truth.Record]:
+def strict_records(plans, strict):
     engine = Engine(MICRO, TritonBackend("cpu", strict=strict), dtype=torch.float64)
     return truth.logits_are_bitwise_equal(engine, plans)
 
 
-def test_l2_strict_kernels_recompute_bitwise_in_the_interpreter() -> None:
+def test_l2_strict_kernels_recompute_bitwise_in_the_interpreter():
     made = workload(requests=2, prompt=3, decode=1, returns=1)
     plans = {way: make_plan(made, laid_out(made, way, every=0)) for way in ("preserve", "recompute")}
     [record] = strict_records(plans, strict=True)
@@ -125,7 +118,7 @@ def test_l2_strict_kernels_recompute_bitwise_in_the_interpreter() -> None:
     assert record["logits"] == 8
 
 
-def test_l2_fails_for_products_that_depend_on_the_batch() -> None:
+def test_l2_fails_for_products_that_depend_on_the_batch():
     records = truth.logits_are_bitwise_equal(torch_engine(torch.float64), truth.truth_plans(workload()))
     assert {record["schedule"] for record in records if not record["holds"]} >= {"recompute", "alone"}
     assert all(record["unequal_logits"] > 0 for record in records if not record["holds"])
@@ -134,7 +127,7 @@ def test_l2_fails_for_products_that_depend_on_the_batch() -> None:
 # --- L3 ----------------------------------------------------------------------------------------------------------
 
 
-def test_l3_forces_every_run_along_the_first() -> None:
+def test_l3_forces_every_run_along_the_first():
     plans, engine = plans_of(("preserve", "recompute")), torch_engine(torch.float64)
     first = engine.run(plans["preserve"])
     teacher = truth.teacher_of(plans["preserve"], first)
@@ -152,9 +145,7 @@ def test_l3_forces_every_run_along_the_first() -> None:
         ([-0.6, 0.6, 0.0], False, 1),
     ],
 )
-def test_l3_fails_where_the_error_is_more_than_that_of_the_reference(
-    change: list[float], holds: bool, flips: int
-) -> None:
+def test_l3_fails_where_the_error_is_more_than_that_of_the_reference(change, holds, flips):
     (_, exact), other = changed_run(change)
     reference = changed_run([0.0, 0.0, 0.1])[1][1]
     record = truth._close(torch_engine(torch.float32), exact, reference, other)
@@ -164,7 +155,7 @@ def test_l3_fails_where_the_error_is_more_than_that_of_the_reference(
     assert not missing["holds"]
 
 
-def test_one_token_far_off_is_not_hidden_by_the_mean() -> None:
+def test_one_token_far_off_is_not_hidden_by_the_mean():
     runs = []
     for off in (0.0, 0.1, 0.25):
         rows = {("R", k): torch.tensor([3.0, 2.0 + (off if k == 7 or off == 0.1 else 0.0)]) for k in range(50)}
@@ -178,7 +169,7 @@ def test_one_token_far_off_is_not_hidden_by_the_mean() -> None:
 # --- all levels --------------------------------------------------------------------------------------------------
 
 
-def test_all_levels_on_plain_torch() -> None:
+def test_all_levels_on_plain_torch():
     records = truth.check_all(TINY, workload(requests=2), "cpu", "torch")
     assert [record["level"] for record in records] == ["L0"] + ["L1"] * 6 + ["L3"] * 7
     assert all(record["holds"] for record in records)
@@ -186,10 +177,10 @@ def test_all_levels_on_plain_torch() -> None:
 
 
 @pytest.fixture
-def rounding(monkeypatch: pytest.MonkeyPatch) -> None:
+def rounding(monkeypatch):
     """Let Triton's interpreter round to bf16, as devices do; it cuts off, which errs twice as much."""
 
-    def convert(values: Any, source: Any, target: Any, mode: Any) -> Any:
+    def convert(values, source, target, mode):
         if (source, target) != (tl.float32, tl.bfloat16):
             return cut(values, source, target, mode)
         return torch.from_numpy(np.array(values)).bfloat16().view(torch.int16).numpy().view(np.uint16)
@@ -200,7 +191,7 @@ def rounding(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("rounding")
-def test_all_levels_in_the_interpreter() -> None:
+def test_all_levels_in_the_interpreter():
     records = truth.check_all(MICRO, workload(requests=2), "cpu", "triton")
     assert [record["level"] for record in records] == ["L0"] + ["L1"] * 6 + ["L2"] * 6 + ["L3"] * 7
     assert all(record["holds"] for record in records)
@@ -210,7 +201,7 @@ def test_all_levels_in_the_interpreter() -> None:
 # --- the kernels under the engine ---------------------------------------------------------------------------------
 
 
-def test_the_kernels_generate_the_tokens_of_plain_torch() -> None:
+def test_the_kernels_generate_the_tokens_of_plain_torch():
     made = workload(requests=3, prompt=2, decode=2, returns=1)
     plan = make_plan(made, laid_out(made, "swap", every=0))
     runs = []
@@ -222,7 +213,7 @@ def test_the_kernels_generate_the_tokens_of_plain_torch() -> None:
     assert all(token.before == token.after for token in runs[1].swapped)
 
 
-def test_the_workload_of_a_gpu_reaches_every_variant_and_contexts_of_2000() -> None:
+def test_the_workload_of_a_gpu_reaches_every_variant_and_contexts_of_2000():
     """As the engine would choose them on a GPU: nothing runs here."""
     backend = TritonBackend("cpu")
     backend.prepare(LLAMA_1B.heads, LLAMA_1B.kv_heads, LLAMA_1B.head_width, torch.bfloat16)
@@ -241,9 +232,7 @@ def test_the_workload_of_a_gpu_reaches_every_variant_and_contexts_of_2000() -> N
 # --- the preflight -----------------------------------------------------------------------------------------------
 
 
-def test_the_preflight_lists_what_is_missing(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_preflight_lists_what_is_missing(monkeypatch, capsys):
     monkeypatch.setattr(check.shutil, "which", lambda name: None)
     assert check.main(["--device", "cpu", "--preflight"]) == 0  # a CPU needs none of it
     assert "preflight : a C compiler is not here" in capsys.readouterr().out
@@ -251,7 +240,7 @@ def test_the_preflight_lists_what_is_missing(
     assert (rows["a C compiler"]["holds"], rows["triton"]["holds"]) == (False, True)
 
 
-def test_the_preflight_compares_a_variant_with_the_twin(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_preflight_compares_a_variant_with_the_twin(monkeypatch):
     assert check._attention("decode", TINY, torch.float32, torch.device("cpu")) == ""
     attention = TritonBackend.attention
     monkeypatch.setattr(TritonBackend, "attention", lambda *given: 1.01 * attention(*given))

@@ -1,19 +1,17 @@
 """The banker's tests against plain ones: all orders of finishing, and running on step by step."""
 
-from __future__ import annotations
-
 import random
 from itertools import permutations
 
 import pytest
 
-from heuristics.engine.admission import Banker, Holding, NonPreemptiveBanker, RunningRequest, is_safe
+from heuristics.engine.admission import Banker, NonPreemptiveBanker, RunningRequest, is_safe
 from heuristics.engine.demand import Demand, SoloEstimate
 from kvcore import Call, Cost, CostFunction, Machine, Request, Segment
 
 
-def some_order_works(capacity: int, holdings: list[Holding]) -> bool:
-    def works(order: tuple[Holding, ...]) -> bool:
+def some_order_works(capacity, holdings):
+    def works(order):
         free = capacity - sum(held for held, _ in holdings)
         for held, claim in order:
             if claim - held > free:
@@ -24,7 +22,7 @@ def some_order_works(capacity: int, holdings: list[Holding]) -> bool:
     return any(works(order) for order in permutations(holdings))
 
 
-def test_safe_means_that_some_order_works() -> None:
+def test_safe_means_that_some_order_works():
     draw, seen = random.Random(1), set()
     for _ in range(2000):
         capacity = draw.randint(4, 12)
@@ -35,13 +33,13 @@ def test_safe_means_that_some_order_works() -> None:
     assert seen == {True, False}
 
 
-def test_the_bank_admits_exactly_what_stays_safe() -> None:
+def test_the_bank_admits_exactly_what_stays_safe():
     """Over long random growths, and what is given back."""
     draw, seen = random.Random(2), {True: 0, False: 0}
     for _ in range(400):
         capacity = draw.randint(5, 40)
         claims = {i: draw.randint(1, capacity) for i in range(draw.randint(2, 9))}
-        held: dict[int, int] = {}
+        held = {}
         banker = Banker(capacity, {})
         for _ in range(60):
             i = draw.choice(list(claims))
@@ -58,7 +56,7 @@ def test_the_bank_admits_exactly_what_stays_safe() -> None:
     assert min(seen.values()) > 1000
 
 
-def fits_step_by_step(capacity: int, block: int, waiting: dict[int, Holding], runners: list[RunningRequest]) -> bool:
+def fits_step_by_step(capacity, block, waiting, runners):
     """Run everyone on token by token, then ask for a safe order of what is left."""
     static = sum(held for held, _ in waiting.values())
     for step in range(max((runner.steps for runner in runners), default=0) + 2):
@@ -73,14 +71,14 @@ def fits_step_by_step(capacity: int, block: int, waiting: dict[int, Holding], ru
     return is_safe(capacity, [*waiting.values(), *((r.kept, r.claim) for r in runners if r.kept)])
 
 
-def random_runner(draw: random.Random, capacity: int, block: int) -> RunningRequest:
+def random_runner(draw, capacity, block):
     tokens, steps = draw.randint(1, 6), draw.randint(-1, 6)
     end = -(-(tokens + max(steps, 2)) // block) if steps < 0 else -(-(tokens + steps) // block)
     kept = draw.choice([0, end])
     return RunningRequest(tokens, steps, end, kept, draw.randint(end, max(end, capacity)))
 
 
-def test_lockstep_admits_exactly_what_fits_step_by_step() -> None:
+def test_lockstep_admits_exactly_what_fits_step_by_step():
     draw, seen = random.Random(3), {True: 0, False: 0}
     for _ in range(1500):
         capacity, block = draw.randint(6, 30), draw.choice([1, 1, 2, 3])
@@ -99,7 +97,7 @@ def test_lockstep_admits_exactly_what_fits_step_by_step() -> None:
     assert min(seen.values()) > 500
 
 
-def test_what_lies_ahead_of_a_request() -> None:
+def test_what_lies_ahead_of_a_request():
     calls = [Call(duration=5, returns=2, handling="preserve"), Call(duration=7, handling="swap")]
     calls.append(Call(duration=9, returns=1, handling="discard"))
     segments = (*(Segment(decode=3, call=call) for call in calls), Segment(decode=4))
@@ -117,7 +115,7 @@ def test_what_lies_ahead_of_a_request() -> None:
 
 
 @pytest.mark.parametrize("size", [1, 3, 4, 7, 8])
-def test_efforts_alone_are_sums_over_batches(size: int) -> None:
+def test_efforts_alone_are_sums_over_batches(size):
     """Exact where the cost does not read the KV: against a loop over the batches."""
     cost = Cost((CostFunction(divisor=2, busy=3, tokens=1, swap_out_tokens=1, swap_in_tokens=2),))
     estimate = SoloEstimate(Machine(memory=30, batch_tokens=size), cost)

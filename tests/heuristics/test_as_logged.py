@@ -1,12 +1,9 @@
 """Logs of other schedulers as schedules: what comes back of our own, what is tolerated, and the real ones."""
 
-from __future__ import annotations
-
 import csv
 import json
 import os
 import random
-from collections.abc import Sequence
 from fractions import Fraction
 from pathlib import Path
 
@@ -14,8 +11,8 @@ import pytest
 
 from costmodels import infermax_7b
 from heuristics import get_policy, run_policy, trace_policy
-from heuristics.as_logged import LoggedDifference, LoggedRun, read_run
-from kvcore import BadInput, Batch, Instance, InvalidSchedule, Machine, Request, Schedule, verify_schedule
+from heuristics.as_logged import LoggedDifference, read_run
+from kvcore import BadInput, Instance, InvalidSchedule, Machine, verify_schedule
 from kvcore.metrics import evictions, makespan, objective_value
 from tests.support.build import request
 from workloads.importers.run_log import restarts
@@ -24,13 +21,13 @@ RELEASED = Path(os.environ.get("KVBOUND_DATA", Path(__file__).parents[2].parent 
 MACHINE = Machine(memory=20, host_memory=40, block=1, batch_tokens=16, evict=True)
 
 
-def instance(*requests: Request, **machine: object) -> Instance:
+def instance(*requests, **machine):
     """Three requests of 8 and 4 tokens unless others are given; a tick is a second."""
     three = tuple(request(f"r{k}", 8, 4) for k in range(3))
     return Instance(name="x", requests=requests or three, machine=MACHINE.replace(**machine))
 
 
-def log_of(schedule: Schedule, made: Instance, path: Path, *, moves: bool) -> Path:
+def log_of(schedule, made, path, *, moves):
     """Write a schedule as a log, with the moves or without."""
     names = ("drop", "swap_out", "swap_in") if moves else ()
     lines = [
@@ -42,10 +39,10 @@ def log_of(schedule: Schedule, made: Instance, path: Path, *, moves: bool) -> Pa
     return path
 
 
-def drawn(draw: random.Random) -> Instance:
+def drawn(draw):
     """A crowded machine; calls of nothing, or of a hundred batches."""
 
-    def one(id: str) -> Request:
+    def one(id):
         calls, handlings = draw.choice((0, 0, 1, 2)), ("preserve", "discard", "free")
         segments = [(draw.randint(1, 6), draw.choice((0, 10**9)), draw.randint(0, 5), draw.choice(handlings))
                     for _ in range(calls)]  # fmt: skip
@@ -60,7 +57,7 @@ def drawn(draw: random.Random) -> Instance:
     return Instance(name="x", requests=requests, machine=machine, cost=infermax_7b(), tick_seconds=Fraction(1, 10**9))
 
 
-def test_our_own_schedules_come_back(tmp_path: Path) -> None:
+def test_our_own_schedules_come_back(tmp_path):
     """With their moves they are the same; without, the same work, and evictions are found again."""
     found = restarted = 0
     for seed in range(25):
@@ -90,12 +87,12 @@ def test_our_own_schedules_come_back(tmp_path: Path) -> None:
         ([], []),
     ],
 )  # fmt: skip
-def test_restarts(steps: list[tuple[int, int]], expected: list[int]) -> None:
+def test_restarts(steps, expected):
     """A request of 8 and 3 or 4 tokens, by hand."""
     assert restarts(request("r", 8, 3), steps)[0] == expected
 
 
-def test_a_restart_after_a_call() -> None:
+def test_a_restart_after_a_call():
     """What the handling discards is no eviction; what it keeps can be evicted by one that sat out."""
     for handling, steps, expected in (
         ("discard", [(0, 2), (1, 5)], []),
@@ -106,7 +103,7 @@ def test_a_restart_after_a_call() -> None:
         assert restarts(request("r", 2, (1, 1, 2, handling), 1), steps) == (expected, True), handling
 
 
-def read(tmp_path: Path, made: Instance, log: str, *, tolerate: bool = True) -> LoggedRun:
+def read(tmp_path, made, log, *, tolerate=True):
     (tmp_path / "log.csv").write_text("start_s,work\n" + log)
     return read_run(made, tmp_path / "log.csv", tolerate=tolerate)
 
@@ -114,7 +111,7 @@ def read(tmp_path: Path, made: Instance, log: str, *, tolerate: bool = True) -> 
 PLAIN = "0,r0:8 r1:8\n1,r0:1 r1:1\n2,r0:1 r1:1\n3,r0:1\n4,r1:11\n5,r2:8\n6,r2:1\n7,r2:1\n8,r2:1\n"
 
 
-def test_what_is_tolerated_is_counted(tmp_path: Path) -> None:
+def test_what_is_tolerated_is_counted(tmp_path):
     made = instance()
     strict = read(tmp_path, made, PLAIN, tolerate=False)
     assert strict.schedule.batches[3].drop == {"r1": 10}
@@ -136,7 +133,7 @@ def test_what_is_tolerated_is_counted(tmp_path: Path) -> None:
     assert [float(x) for x in read(tmp_path, made, PLAIN.replace("8,r2", "20,r2")).start_differences] == [12, 12]
 
 
-def test_work_before_an_arrival_waits(tmp_path: Path) -> None:
+def test_work_before_an_arrival_waits(tmp_path):
     made = instance(request("r0", 2, 1, arrival=3))
     run = read(tmp_path, made, "1,r0:2\n")
     assert run.differences == {"arrival": LoggedDifference(1, 0)}
@@ -147,7 +144,7 @@ def test_work_before_an_arrival_waits(tmp_path: Path) -> None:
         read(tmp_path, made, "1,r0:2\n", tolerate=False)
 
 
-def test_those_left_are_finished_with_evictions_where_they_must(tmp_path: Path) -> None:
+def test_those_left_are_finished_with_evictions_where_they_must(tmp_path):
     """All three hold KV, and none can finish beside the others."""
     run = read(tmp_path, instance(), "0,r0:8\n1,r1:8\n2,r2:4\n")
     assert run.differences == {"unfinished": LoggedDifference(3, 3)}
@@ -163,12 +160,12 @@ def test_those_left_are_finished_with_evictions_where_they_must(tmp_path: Path) 
         (PLAIN, {"evict": False}, "R8 is broken in batch 3, request r1: drop outside a call"),
     ],
 )
-def test_limits_are_never_tolerated(tmp_path: Path, tolerate: bool, log: str, machine: dict, rule: str) -> None:
+def test_limits_are_never_tolerated(tmp_path, tolerate, log, machine, rule):
     with pytest.raises(InvalidSchedule, match=rule):
         read(tmp_path, instance(**machine), log, tolerate=tolerate)
 
 
-def test_moves_of_a_log(tmp_path: Path) -> None:
+def test_moves_of_a_log(tmp_path):
     """They are taken at their word: all that is there where no tokens are named, and what is not there is left out."""
     made = instance(request("r0", 8, 2), request("r1", 8, 2))
     log = tmp_path / "log.csv"
@@ -182,12 +179,12 @@ def test_moves_of_a_log(tmp_path: Path) -> None:
         read_run(made, log)
 
 
-def test_an_unknown_request(tmp_path: Path) -> None:
+def test_an_unknown_request(tmp_path):
     with pytest.raises(BadInput, match="batch 0 has a request '7' that x does not have; its 3 requests are r0, r1, r2"):
         read(tmp_path, instance(), "0,7:1\n")
 
 
-def without_moves(batches: Sequence[Batch]) -> list[tuple[int, dict[str, int]]]:
+def without_moves(batches):
     return [(batch.start, batch.work) for batch in batches]
 
 
@@ -203,7 +200,7 @@ def without_moves(batches: Sequence[Batch]) -> list[tuple[int, dict[str, int]]]:
         )),
     ],
 )  # fmt: skip
-def test_released_runs(name: str, policy: str | None, budget: int, drops: int, mean: float) -> None:
+def test_released_runs(name, policy, budget, drops, mean):
     """They obey every rule but R1, by a nanosecond: durations are rounded up here. Our policies give the same batches.
 
     Vidur's vllm has another budget: the longest request times their number.

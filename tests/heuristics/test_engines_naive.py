@@ -1,9 +1,6 @@
 """The schedulers of today's engines against plain ones that were written from the published rules alone."""
 
-from __future__ import annotations
-
 import random
-from collections.abc import Callable
 from fractions import Fraction
 
 import pytest
@@ -13,13 +10,13 @@ from kvcore import Instance, Machine
 from kvcore.instance import Slo
 from tests.heuristics.test_compression import serving
 from tests.support.build import request
-from tests.support.engines import Engine, SarathiServe, SGLang, Slai, TensorRtLlm, Vllm, VllmV1
+from tests.support.engines import SarathiServe, SGLang, Slai, TensorRtLlm, Vllm, VllmV1
 from tests.support.few import few
 from tests.support.second_referee import World
 
 FOUND = (9, 27, 30, 44, 51, 62, 68, 74, 112, 347, 412, 576)
 """Where the policies once differed from these."""
-NAIVE: dict[str, Callable[[Instance], Engine]] = {
+NAIVE = {
     "vllm-v1": VllmV1,
     "vllm-v1-first-chunk": lambda instance: VllmV1(instance, gate=False),
     "vllm-v1-priority": lambda instance: VllmV1(instance, priority=True),
@@ -34,7 +31,7 @@ NAIVE: dict[str, Callable[[Instance], Engine]] = {
     "sarathi-serve": SarathiServe,
     "slai": Slai,
 }
-RELEASED: dict[str, Callable[[Instance], Engine]] = {
+RELEASED = {
     "vllm": Vllm,
     "vllm-ef": lambda instance: Vllm(instance, ef=True),
     "vllm-vidur": lambda instance: Vllm(instance, padded=True),
@@ -43,7 +40,7 @@ RELEASED: dict[str, Callable[[Instance], Engine]] = {
 """As INFERMAX's and Vidur's simulators have them."""
 
 
-def with_limits(seed: int) -> Instance:
+def with_limits(seed):
     """One of the serving instances; some requests have weights, output limits near the truth or far, and deadlines."""
     instance, draw, patience = serving(seed), random.Random(-seed), random.Random(seed)
     requests = []
@@ -57,15 +54,15 @@ def with_limits(seed: int) -> Instance:
 
 
 @pytest.mark.parametrize("name", NAIVE)
-def test_batch_for_batch(name: str) -> None:
+def test_batch_for_batch(name):
     """Start, work and drops of every batch."""
-    for seed in sorted({*FOUND, *few(range(1200), 80)}):
+    for seed in sorted({*FOUND, *few(range(1200), 150)}):
         instance = with_limits(seed)
         batches = trace_policy(instance, POLICIES[name]).expanded().batches
         assert [(batch.start, batch.work, batch.drop) for batch in batches] == NAIVE[name](instance).run(), seed
 
 
-def as_released(seed: int, *, whole: bool) -> Instance:
+def as_released(seed, *, whole):
     """Blocks of 1 or 16; where prefills are `whole`, a batch takes the longest context, and any number of requests."""
     instance = with_limits(seed)
     machine, longest = instance.machine, max(request.peak for request in instance.requests)
@@ -78,55 +75,26 @@ def as_released(seed: int, *, whole: bool) -> Instance:
 
 
 @pytest.mark.parametrize("name", RELEASED)
-def test_as_released_batch_for_batch(name: str) -> None:
+def test_as_released_batch_for_batch(name):
     """The schedulers of test_released.py on other requests: tight memory, evictions, arrivals, calls."""
     evictions = 0
-    for seed in few(range(1200), 12):
+    for seed in few(range(1200), 24):
         instance = as_released(seed, whole=name.startswith("vllm"))
         engine, batches = RELEASED[name](instance), trace_policy(instance, POLICIES[name]).expanded().batches
         assert [(batch.start, batch.work, batch.drop) for batch in batches] == engine.run(), seed
         evictions += engine.preemptions
-    assert evictions == 0 if name.endswith("-ef") else evictions > 200
+    assert evictions == 0 if name.endswith("-ef") else evictions > 100
 
 
 # --- KV that stays ------------------------------------------------------------------------------------------------
 
 
-def moves(name: str, instance: Instance) -> list[tuple[dict[str, int], dict[str, int]]]:
+def moves(name, instance):
     return [(batch.work, batch.drop) for batch in trace_policy(instance, POLICIES[name]).expanded().batches]
 
 
-@pytest.mark.parametrize(
-    ("name", "then"),
-    [
-        ("vllm-v1-cached", [({"A": 4}, {"B": 3}), ({"B": 6}, {})]),
-        ("trtllm-max-utilization-cached", [({"A": 4}, {}), ({"B": 3}, {})]),
-    ],
-)
-def test_the_longest_freed_goes_first_from_its_end(
-    name: str, then: list[tuple[dict[str, int], dict[str, int]]]
-) -> None:
-    """M = 12: A frees 3 tokens, then B 5. C (9) takes all of A and the end of B, which comes back to the other 3.
-
-    C ends; in vLLM A takes the other 3 of B first, as they were freed before the 9 of C.
-    """
-    a, b = request("A", 3, (1, 20, 0, "free"), 1), request("B", 4, (2, 30, 0, "free"), 1)
-    machine = Machine(memory=12, evict=True, partial=True)
-    given = Instance(machine=machine, requests=(a, b, request("C", 9, 1, arrival=2)))
-    assert moves(name, given) == [({"A": 3, "B": 4}, {}), ({"B": 1}, {}), ({"C": 9}, {"A": 3, "B": 2}), *then]
-
-
-def test_an_incomplete_block_is_not_found_again() -> None:
-    """Of 6 tokens in blocks of 4, vLLM and SGLang find 4; TensorRT-LLM, which reuses blocks in part, all."""
-    machine = Machine(memory=40, block=4, evict=True, partial=True)
-    given = Instance(machine=machine, requests=(request("A", 6, (1, 2, 1, "free"), 1),))
-    for name in ("vllm-v1-cached", "sglang-cached"):
-        assert moves(name, given) == [({"A": 6}, {}), ({"A": 4}, {"A": 2})]
-    assert moves("trtllm-no-evict-cached", given) == [({"A": 6}, {}), ({"A": 2}, {})]
-
-
 @pytest.mark.parametrize("name", [name for name in POLICIES if name.startswith("trtllm") and name.endswith("-cached")])
-def test_nothing_is_dropped_before_its_memory_is_needed(name: str) -> None:
+def test_nothing_is_dropped_before_its_memory_is_needed(name):
     """A batch that drops would not have fitted with the largest of its drops."""
     needed = 0
     for seed in few(range(300), 10):
@@ -150,7 +118,7 @@ def test_nothing_is_dropped_before_its_memory_is_needed(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", NAIVE)
-def test_what_a_call_discards_by_order_does_not_keep_it_waiting(name: str) -> None:
+def test_what_a_call_discards_by_order_does_not_keep_it_waiting(name):
     """A call of no duration: R9 lets the request work in the batch that drops its KV."""
     one = request("A", 3, (1, 0, 0, "discard"), 1)
     given = Instance(machine=Machine(memory=10, evict=True), requests=(one,))
@@ -158,7 +126,7 @@ def test_what_a_call_discards_by_order_does_not_keep_it_waiting(name: str) -> No
 
 
 @pytest.mark.parametrize("name", NAIVE)
-def test_batches_smaller_than_a_block(name: str) -> None:
+def test_batches_smaller_than_a_block(name):
     machine = Machine(memory=40, block=4, batch_tokens=3, evict=True)
     given = Instance(machine=machine, requests=tuple(request(id, 9, 2) for id in "ABCDE"))
     assert sum(map(sum, (work.values() for work, _ in moves(name, given)))) >= 5 * 10

@@ -10,12 +10,12 @@ from heuristics.policies.mc_sf import Occupancy, OccupancyProfile
 from kvcore import Machine
 
 
-def blocks(course: Occupancy, batch: int, block: int) -> int:
+def blocks(course, batch, block):
     last, held, kept = course
     return -(-(held + batch) // block) if batch <= last else kept
 
 
-def overflows(machine: Machine, others: list[Occupancy], new: Occupancy, delay: int) -> bool:
+def overflows(machine, others, new, delay):
     """Batch by batch, up to the new one's end, and beyond it if it keeps memory."""
     latest = max([delay + new.last, *(course.last for course in others)]) + 1
     end = latest if new.kept else delay + new.last
@@ -27,7 +27,7 @@ def overflows(machine: Machine, others: list[Occupancy], new: Occupancy, delay: 
     return max(*held, kept) > machine.memory // machine.block
 
 
-def test_the_profile_batch_by_batch() -> None:
+def test_the_profile_batch_by_batch():
     draw, seen = random.Random(0), set()
     for _ in range(200):
         machine = Machine(memory=draw.randint(10, 60), block=draw.choice([1, 1, 4]))
@@ -42,7 +42,7 @@ def test_the_profile_batch_by_batch() -> None:
     assert len(seen) == 3
 
 
-def test_how_long_decodes_go_on() -> None:
+def test_how_long_decodes_go_on():
     """Against every number of batches in turn: never too many, at most a factor of two too few."""
     draw, cut = random.Random(1), 0
     for _ in range(300):
@@ -55,9 +55,7 @@ def test_how_long_decodes_go_on() -> None:
         capacity = sum(-(-tokens // block) for tokens, _, _ in decodes) + sum(held for held, _ in others)
         capacity += draw.randint(0, 40)
 
-        def safe_after(
-            batches: int, block: int = block, decodes: list = decodes, others: list = others, capacity: int = capacity
-        ) -> bool:
+        def safe_after(batches, block=block, decodes=decodes, others=others, capacity=capacity):
             held = [-(-(tokens + batches) // block) for tokens, _, _ in decodes]
             free = capacity - sum(held) - sum(blocks for blocks, _ in others)
             fits = all(-(-end // block) - had <= free for had, (_, end, _) in zip(held, decodes, strict=True))

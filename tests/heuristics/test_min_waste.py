@@ -1,7 +1,5 @@
 """The min-waste rule: InferCept's equations by hand, what the machine cannot carry out, and what `free` allows."""
 
-from __future__ import annotations
-
 import random
 
 import pytest
@@ -19,11 +17,11 @@ from tests.support.mars_schedules import mars
 COSTLY_SWAPS = Cost((CostFunction(busy=1, swap_out_tokens=2, swap_in_tokens=2),))
 
 
-def chosen(instance: Instance) -> list[str]:
+def chosen(instance):
     return [call.handling for request in with_min_waste_handlings(instance).requests for call in request.calls]
 
 
-def one_call(duration: int, machine: Machine, cost: Cost = COSTLY_SWAPS, returns: int = 0) -> Instance:
+def one_call(duration, machine, cost=COSTLY_SWAPS, returns=0):
     """A request that holds 10 tokens when its call starts."""
     return Instance(machine=machine, cost=cost, requests=(request("A", 8, (3, duration, returns, "free"), 2),))
 
@@ -31,7 +29,7 @@ def one_call(duration: int, machine: Machine, cost: Cost = COSTLY_SWAPS, returns
 # --- the equations -----------------------------------------------------------------------------------------------
 
 
-def test_the_equations_by_hand() -> None:
+def test_the_equations_by_hand():
     """Memory 30, C = 10, so C_o = 20; a prefill of 10 is 3 chunks of 4 ticks; 2 S = 2 * 20 ticks."""
     cost = Cost((CostFunction(busy=4, swap_out_tokens=2, swap_in_tokens=2),))
     chunked = SoloEstimate(Machine(memory=30, batch_tokens=4), cost)
@@ -40,14 +38,14 @@ def test_the_equations_by_hand() -> None:
     assert call_waste(whole, 10, 7).discard == 2 * (4 * 10 + 4 * 20)
 
 
-def test_figure_1_as_the_equations_see_it() -> None:
+def test_figure_1_as_the_equations_see_it():
     """Swaps are free there, so they win; without a host, R1 and R2 are handled as the paper has them."""
     free = mars().with_free_calls()
     assert chosen(free) == ["swap", "swap", "swap"]
     assert chosen(free.replace(machine=free.machine.replace(host_memory=0))) == ["preserve", "discard", "preserve"]
 
 
-def test_longer_calls_are_discarded_and_the_longest_swapped_where_that_is_cheap() -> None:
+def test_longer_calls_are_discarded_and_the_longest_swapped_where_that_is_cheap():
     machine = Machine(memory=30, host_memory=None)  # preserve 10 T; discard 10/2 + 20 = 25; swap 40 * 30
     assert [chosen(one_call(duration, machine)) for duration in (2, 3, 100)] == [["preserve"], ["discard"], ["discard"]]
     cheap = Cost((CostFunction(divisor=40, busy=40, swap_out_tokens=1, swap_in_tokens=1),))  # S = 1 tick: 2 * 30 = 60
@@ -55,7 +53,7 @@ def test_longer_calls_are_discarded_and_the_longest_swapped_where_that_is_cheap(
     assert [chosen(one_call(duration, slow, cheap)) for duration in (6, 7)] == [["preserve"], ["swap"]]
 
 
-def test_of_equal_wastes_preserve_comes_first_then_swap() -> None:
+def test_of_equal_wastes_preserve_comes_first_then_swap():
     machine = Machine(memory=30, host_memory=None)
     assert chosen(one_call(0, machine, Cost.unit())) == ["preserve"]  # preserve and swap waste nothing
     cost = Cost((CostFunction(divisor=10, busy=10, swap_out_tokens=1),))
@@ -68,29 +66,29 @@ def test_of_equal_wastes_preserve_comes_first_then_swap() -> None:
 # --- what cannot be carried out ----------------------------------------------------------------------------------
 
 
-def test_a_swap_must_fit_on_the_host() -> None:
+def test_a_swap_must_fit_on_the_host():
     for host, handling in ((9, "discard"), (10, "swap")):
         assert chosen(one_call(50, Machine(memory=30, host_memory=host), Cost.unit())) == [handling]
 
 
-def test_a_whole_refill_must_fit_into_a_batch() -> None:
+def test_a_whole_refill_must_fit_into_a_batch():
     for limit, handling in ((12, "preserve"), (13, "discard")):
         machine = Machine(memory=30, chunked=False, prefill_tokens=limit)
         assert chosen(one_call(50, machine, returns=2)) == [handling]
     assert chosen(one_call(50, Machine(memory=30, prefill_tokens=1), returns=2)) == ["discard"]  # in chunks
 
 
-def test_without_a_limit_on_memory_nothing_is_wasted() -> None:
+def test_without_a_limit_on_memory_nothing_is_wasted():
     assert chosen(one_call(10**9, Machine(memory=None, host_memory=None), Cost.unit())) == ["preserve"]
 
 
-def test_only_free_calls_are_chosen() -> None:
+def test_only_free_calls_are_chosen():
     assert with_min_waste_handlings(mars()) is mars() or with_min_waste_handlings(mars()) == mars()
     two = request("A", 8, (3, 50, 0, "preserve"), (2, 50, 0, "free"), 1)
     assert chosen(Instance(machine=Machine(memory=30), requests=(two,))) == ["preserve", "discard"]
 
 
-def test_predictions_choose_and_the_truth_says_what_fits() -> None:
+def test_predictions_choose_and_the_truth_says_what_fits():
     machine = Machine(memory=30, host_memory=10)
     true, believed = one_call(50, machine), one_call(1, machine)
     assert chosen(true) == ["discard"]
@@ -107,7 +105,7 @@ def test_predictions_choose_and_the_truth_says_what_fits() -> None:
 
 @pytest.mark.parametrize("handling", ["discard", "swap"])
 @pytest.mark.parametrize("duration", [0, 1, 4])
-def test_free_allows_what_the_handling_orders(handling: str, duration: int) -> None:
+def test_free_allows_what_the_handling_orders(handling, duration):
     """Also where the call has returned before the ordered batch, and where that batch already works."""
     requests = request("A", 2, (2, duration, 1, handling), 2), request("B", 1, 6)
     for machine in (Machine(memory=20, host_memory=9), Machine(memory=20, host_memory=9, pause=False, chunked=False)):
@@ -121,7 +119,7 @@ def test_free_allows_what_the_handling_orders(handling: str, duration: int) -> N
             assert "A" in (schedule.batches[2].drop | schedule.batches[2].swap_out)
 
 
-def test_schedules_of_fixed_handlings_are_schedules_of_free_calls() -> None:
+def test_schedules_of_fixed_handlings_are_schedules_of_free_calls():
     kinds = set()
     for seed in few(range(60)):
         for instance in (draw_instance(random.Random(seed)), crowded_instance(seed)):
@@ -136,7 +134,7 @@ def test_schedules_of_fixed_handlings_are_schedules_of_free_calls() -> None:
     assert kinds == {"preserve", "discard", "swap"}
 
 
-def test_every_policy_runs_on_free_calls_and_serial_preserves() -> None:
+def test_every_policy_runs_on_free_calls_and_serial_preserves():
     free = mars().with_free_calls()
     names = [policy.name for policy in STARTERS]
     for name in names:

@@ -15,11 +15,11 @@ on-time:ttft=2,latency=9 index index:group=0 index:r0=0,group=2 index:r0=1e-06 s
 
 
 @pytest.mark.parametrize("name", WHOLE.split())
-def test_a_name_gives_the_policy_again(name: str) -> None:
+def test_a_name_gives_the_policy_again(name):
     assert get_policy(name).name == name
 
 
-def test_numbers_without_names_are_in_order() -> None:
+def test_numbers_without_names_are_in_order():
     assert (get_policy("staggered:6,49").size, get_policy("staggered:6,49").gap) == (6, 49)
 
 
@@ -54,6 +54,6 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_a_name_that_is_none_is_refused(name: str) -> None:
+def test_a_name_that_is_none_is_refused(name):
     with pytest.raises(BadInput, match=re.escape(REFUSED[name])):
         get_policy(name)

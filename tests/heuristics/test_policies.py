@@ -1,10 +1,7 @@
 """The policies and the engine: the published schedules, random instances, who knows what, and what goes wrong."""
 
-from __future__ import annotations
-
 import random
 import re
-from collections.abc import Callable
 from fractions import Fraction
 from inspect import getdoc, isfunction
 
@@ -13,14 +10,11 @@ import pytest
 from heuristics import (
     POLICIES,
     STARTERS,
-    Job,
     NotKnown,
-    Plan,
     Policy,
     PolicyError,
     Ranked,
     Unsuited,
-    View,
     best_schedule,
     get_policy,
     run_policy,
@@ -29,7 +23,7 @@ from heuristics import (
 from heuristics.policies.figure_1 import Listed, MarsOrder
 from heuristics.policies.serial import Serial
 from heuristics.registry import SET, SHARING
-from kvcore import BadInput, Batch, Instance, Machine, Request, objective_value, verify_schedule
+from kvcore import BadInput, Instance, Machine, objective_value, verify_schedule
 from kvcore.metrics import completions, measures
 from tests.support.build import simple
 from tests.support.drawer import crowded_instance, draw_instance
@@ -49,7 +43,7 @@ FIGURE_1 = [
 
 
 @pytest.mark.parametrize(("name", "published", "mean"), FIGURE_1)
-def test_figure_1_slot_by_slot(name: str, published: str, mean: Fraction) -> None:
+def test_figure_1_slot_by_slot(name, published, mean):
     trace, paper = trace_policy(mars(), get_policy(name)), PUBLISHED[published]
     assert completions(trace) == paper.completions
     assert Fraction(objective_value(trace, "total-flow-time"), 3) == mean
@@ -61,11 +55,11 @@ def test_figure_1_slot_by_slot(name: str, published: str, mean: Fraction) -> Non
     assert "".join(map(str, row)) == paper.memory
 
 
-def test_the_order_of_mars_is_its_key_and_another_can_be_listed() -> None:
+def test_the_order_of_mars_is_its_key_and_another_can_be_listed():
     class Seen(MarsOrder):
         areas: dict[str, int]
 
-        def decide(self, view: View, plan: Plan) -> None:
+        def decide(self, view, plan):
             if view.batch == 0:
                 self.areas = {job.id: job.area for job in view.jobs}
             super().decide(view, plan)
@@ -77,7 +71,7 @@ def test_the_order_of_mars_is_its_key_and_another_can_be_listed() -> None:
     assert completions(trace_policy(mars(), Listed([1, 2, 3]))) == PUBLISHED["FCFS"].completions
 
 
-def test_serial_is_one_after_another() -> None:
+def test_serial_is_one_after_another():
     trace = trace_policy(mars(), get_policy("serial"))
     assert completions(trace) == {"R1": 8, "R2": 8 + 10, "R3": 18 + 4}
     assert [sorted(batch.work) for batch in trace.expanded().batches][:6] == [["R1"]] * 6
@@ -87,7 +81,7 @@ def test_serial_is_one_after_another() -> None:
 
 
 @pytest.mark.parametrize("name", [policy.name for policy in STARTERS])
-def test_every_policy_succeeds_on_every_instance(name: str) -> None:
+def test_every_policy_succeeds_on_every_instance(name):
     """The referee passes each schedule: run_policy ends with it, and here it is asked once more."""
     switches = set()
     for seed in few(range(150), 6):
@@ -98,9 +92,9 @@ def test_every_policy_succeeds_on_every_instance(name: str) -> None:
     assert len(switches) == 8
 
 
-def test_a_context_that_no_batch_takes_any_more_declines_the_machine() -> None:
+def test_a_context_that_no_batch_takes_any_more_declines_the_machine():
     """Without chunks, a batch takes what each request has to prefill if nobody evicts it, and no more."""
-    declined: dict[str, str] = {}
+    declined = {}
     for seed in (63, 137):
         given = crowded_instance(seed, 6)
         refills = [
@@ -125,7 +119,7 @@ def test_a_context_that_no_batch_takes_any_more_declines_the_machine() -> None:
         run_policy(whole, get_policy("sarathi"))
 
 
-def test_leave_to_evict_and_to_move_parts_changes_nothing() -> None:
+def test_leave_to_evict_and_to_move_parts_changes_nothing():
     for seed in few(range(40), 6):
         instance = crowded_instance(seed)
         for name in [policy.name for policy in STARTERS]:
@@ -138,7 +132,7 @@ def test_leave_to_evict_and_to_move_parts_changes_nothing() -> None:
             assert schedules[0].batches == schedules[1].batches
 
 
-def test_without_the_banker_two_requests_block_each_other() -> None:
+def test_without_the_banker_two_requests_block_each_other():
     instance = Instance(
         machine=Machine(memory=6, batch_requests=1),
         requests=(simple("A", 1, 3, 2, handling="preserve"), simple("B", 1, 3, 2, handling="preserve")),
@@ -147,10 +141,10 @@ def test_without_the_banker_two_requests_block_each_other() -> None:
     class Greedy(Ranked):
         name, rule, source = "greedy", "whoever fits", "this test"
 
-        def key(self, job: Job) -> int:
+        def key(self, job):
             return job.index
 
-        def decide(self, view: View, plan: Plan) -> None:
+        def decide(self, view, plan):
             for job in view.ready:
                 if plan.chunk(job) and plan.fits(job, plan.chunk(job)):
                     plan.take(job)
@@ -163,15 +157,7 @@ def test_without_the_banker_two_requests_block_each_other() -> None:
     assert completions(trace_policy(instance, get_policy("fcfs"))) == {"A": 8, "B": 15}
 
 
-def test_a_segment_that_does_not_fit_beside_the_others_is_not_started() -> None:
-    """Also where everyone could still finish: A holds 3 in its call and claims 4, B's segment needs 4 of 6."""
-    requests = (simple("A", 1, 3, 1, duration=5, handling="preserve"), simple("B", 1, 4))
-    for memory, completion in ((6, 13), (7, 7)):
-        instance = Instance(machine=Machine(memory=memory, batch_requests=1), requests=requests)
-        assert completions(trace_policy(instance, get_policy("fcfs"))) == {"A": 9, "B": completion}
-
-
-def test_without_pause_running_requests_are_never_stopped() -> None:
+def test_without_pause_running_requests_are_never_stopped():
     instance = builtin_instance("hindsight:n=14,M=30,seed=14")
     trace = trace_policy(instance, get_policy("sjf"))
     for request in trace.requests:
@@ -179,32 +165,6 @@ def test_without_pause_running_requests_are_never_stopped() -> None:
         assert worked == list(range(worked[0], worked[0] + request.request.output))
     assert max(batch.device for batch in trace.batches) > 20
     assert max(batch.features.decode_requests for batch in trace.batches) > 2
-
-
-def test_without_hybrid_and_pause_prefills_in_parts_stay_alone() -> None:
-    machine = Machine(memory=40, batch_tokens=4, hybrid=False, pause=False)
-    requests = (simple("A", 9, 3), simple("B", 2, 3), simple("C", 2, 3))
-    works = [
-        batch.work for batch in run_policy(Instance(machine=machine, requests=requests), get_policy("sjf")).batches
-    ]
-    assert works[0] == {"B": 2, "C": 2}  # both are complete: afterwards both decode
-    assert works[3:6] == [{"A": 4}, {"A": 4}, {"A": 1}]
-
-
-def test_chunks_share_the_budgets() -> None:
-    machine = Machine(memory=None, batch_tokens=8, prefill_tokens=5, batch_requests=3)
-    requests = (simple("A", 1, 9), simple("B", 4, 2), simple("C", 7, 2), simple("D", 3, 2))
-    batches = run_policy(Instance(machine=machine, requests=requests), get_policy("fcfs")).batches
-    assert batches[0].work == {"A": 1, "B": 4}
-    assert batches[1].work == {"A": 1, "B": 1, "C": 5}
-    assert batches[2].work == {"A": 1, "C": 2, "D": 3}
-
-
-def test_a_returned_call_of_no_time_is_swapped_out_and_in_at_once() -> None:
-    request = simple("A", 2, 2, 2, duration=0, returns=1, handling="swap")
-    instance = Instance(machine=Machine(memory=8, host_memory=3), requests=(request,))
-    batches = run_policy(instance, get_policy("sjf")).batches
-    assert batches[2] == Batch(start=2, work={"A": 2}, swap_out={"A": 3}, swap_in={"A": 3})
 
 
 # --- who knows what (what is hidden decides nothing: test_online.py) ---------------------------------------------
@@ -215,26 +175,26 @@ class Online(Policy):
 
     name, rule, source, knows = "odd", "what a test wants", "this test", "online"
 
-    def __init__(self, act: Callable[[View, Plan], object]) -> None:
+    def __init__(self, act):
         self.act = act
 
-    def decide(self, view: View, plan: Plan) -> None:
+    def decide(self, view, plan):
         self.act(view, plan)
 
 
 @pytest.mark.parametrize("what", ["remaining", "peak", "work", "call_time", "area", "call_end", "demand"])
-def test_an_online_policy_does_not_see_what_lies_ahead(what: str) -> None:
+def test_an_online_policy_does_not_see_what_lies_ahead(what):
     with pytest.raises(PolicyError, match=r"NotKnown: an online policy does not know the demand of request R1"):
         run_policy(mars(), Online(lambda view, plan: getattr(view.jobs[0], what)))
 
 
-def test_an_online_policy_has_no_admission_test() -> None:
+def test_an_online_policy_has_no_admission_test():
     with pytest.raises(PolicyError, match="NotKnown: the admission test needs the sizes") as caught:
         run_policy(mars(), Online(lambda view, plan: plan.admits(view.jobs[0])))
     assert isinstance(caught.value.__cause__, NotKnown)
 
 
-def test_wrong_predictions_change_the_order_and_never_feasibility() -> None:
+def test_wrong_predictions_change_the_order_and_never_feasibility():
     instance = Instance(machine=Machine(memory=9, batch_requests=1), requests=(simple("A", 1, 2), simple("B", 1, 6)))
     swapped = instance.replace(requests=(simple("A", 1, 6), simple("B", 1, 2)))
     assert completions(trace_policy(instance, get_policy("sjf"))) == {"A": 2, "B": 8}
@@ -250,7 +210,7 @@ def test_wrong_predictions_change_the_order_and_never_feasibility() -> None:
         ((simple("A", 1, 2, 1), simple("B", 1, 6)), "the predictions give request A 1 calls, it makes 0"),
     ],
 )
-def test_predictions_of_other_requests_are_refused(requests: tuple[Request, ...], message: str) -> None:
+def test_predictions_of_other_requests_are_refused(requests, message):
     instance = Instance(machine=Machine(memory=9), requests=(simple("A", 1, 2), simple("B", 1, 6)))
     with pytest.raises(BadInput, match=message):
         run_policy(instance, get_policy("sjf"), predictions=instance.replace(requests=requests))
@@ -259,12 +219,12 @@ def test_predictions_of_other_requests_are_refused(requests: tuple[Request, ...]
 # --- what goes wrong ---------------------------------------------------------------------------------------------
 
 
-def keep(view: View, plan: Plan) -> None:
+def keep(view, plan):
     """Serve the first request, and go on with it while it is in its call."""
     plan.take(view.jobs[0], 1)
 
 
-def thrash(view: View, plan: Plan) -> None:
+def thrash(view, plan):
     """Swap the first request out and in for ever."""
     job = view.jobs[0]
     if job.host:
@@ -289,7 +249,7 @@ def thrash(view: View, plan: Plan) -> None:
         (lambda view, plan: [plan.take(view.jobs[0]) for _ in "ab"], "odd fails .* request R1 has been taken into"),
     ],
 )  # fmt: skip
-def test_a_wrong_policy_ends_with_one_clear_error(act: Callable[[View, Plan], object], message: str) -> None:
+def test_a_wrong_policy_ends_with_one_clear_error(act, message):
     with pytest.raises(PolicyError, match=message) as caught:
         run_policy(mars(), Online(act))
     assert "\n" not in str(caught.value)
@@ -309,14 +269,14 @@ def test_a_wrong_policy_ends_with_one_clear_error(act: Callable[[View, Plan], ob
     ],
     ids=["exceeds the memory", "pauses", "loops"],
 )  # fmt: skip
-def test_a_policy_that_breaks_what_the_machine_says(machine, requests, act, message: str) -> None:
+def test_a_policy_that_breaks_what_the_machine_says(machine, requests, act, message):
     with pytest.raises(PolicyError, match=rf"odd breaks .* {message}"):
         run_policy(Instance(machine=Machine(**machine), requests=tuple(requests)), Online(act))
 
 
-def test_an_error_while_it_starts() -> None:
+def test_an_error_while_it_starts():
     class Unprepared(Serial):
-        def start(self, view: View) -> None:
+        def start(self, view):
             raise RuntimeError(f"memory {view.machine.memory} is too small for me")
 
     with pytest.raises(PolicyError, match="policy serial fails in batch 0: RuntimeError: memory 6 is too small"):
@@ -331,7 +291,7 @@ class LastIn(Policy):
 
     name, rule, source, knows = "last-in", "last come, first served, with eviction", "this test", "online"
 
-    def decide(self, view: View, plan: Plan) -> None:
+    def decide(self, view, plan):
         victims = [job for job in view.ready if job.device]
         for job in reversed(view.ready):
             while plan.chunk(job) and not plan.fits(job, plan.chunk(job)) and victims and victims[0] is not job:
@@ -341,7 +301,7 @@ class LastIn(Policy):
                 victims = [victim for victim in victims if victim is not job]
 
 
-def test_a_policy_that_evicts() -> None:
+def test_a_policy_that_evicts():
     requests = tuple(simple(f"R{i}", 3, 3, arrival=i) for i in range(4))
     instance = Instance(machine=Machine(memory=6, evict=True), requests=requests)
     trace = trace_policy(instance, LastIn())
@@ -349,17 +309,17 @@ def test_a_policy_that_evicts() -> None:
     assert min(completions(trace), key=completions(trace).__getitem__) != "R0"
 
 
-def test_a_policy_that_handles_free_calls_itself_and_sees_what_happens() -> None:
+def test_a_policy_that_handles_free_calls_itself_and_sees_what_happens():
     class DropsAtCalls(Policy):
         name, rule, source, knows = "drops", "serial, dropping at calls", "this test", "online"
         free_calls = "own"
         events: list[tuple[int, str, str]]
 
-        def start(self, view: View) -> None:
+        def start(self, view):
             assert not view.jobs
             self.events = []
 
-        def decide(self, view: View, plan: Plan) -> None:
+        def decide(self, view, plan):
             for what in ("arrived", "called", "returned"):
                 self.events += [(view.now, what, job.id) for job in getattr(view, what)]
             job = view.jobs[0]
@@ -383,12 +343,12 @@ def test_a_policy_that_handles_free_calls_itself_and_sees_what_happens() -> None
 # --- the registry ------------------------------------------------------------------------------------------------
 
 
-def below(kind: type) -> set[type]:
+def below(kind):
     """All that is derived from a class."""
     return {one for child in kind.__subclasses__() for one in (child, *below(child))}
 
 
-def test_the_registry_says_what_each_policy_is() -> None:
+def test_the_registry_says_what_each_policy_is():
     assert [policy.name for policy in STARTERS] == ["fcfs", "sjf", "sjf-api", "mars-order", "serial"]
     assert all(POLICIES[policy.name] is policy for policy in STARTERS)
     for name, policy in (POLICIES | SHARING).items():
@@ -406,13 +366,13 @@ def test_the_registry_says_what_each_policy_is() -> None:
         get_policy("lifo")
 
 
-def test_the_best_schedule_has_every_batch_written_out() -> None:
+def test_the_best_schedule_has_every_batch_written_out():
     long = Instance(machine=Machine(memory=99), requests=(simple("A", 1, 30), simple("B", 1, 40)))
     assert any(batch.repeat > 1 for batch in run_policy(long, get_policy("fcfs")).batches)
     assert all(batch.repeat == 1 for batch in best_schedule(long, "makespan")[1].batches)
 
 
-def test_the_best_schedule() -> None:
+def test_the_best_schedule():
     name, schedule, trace = best_schedule(mars(), "total-flow-time")
     assert (name, objective_value(trace, "total-flow-time"), trace.schedule) == ("mars-order", 30, schedule)
     assert best_schedule(mars(), "makespan")[0] == "sjf"  # 14 as well with mars-order, which comes later

@@ -1,7 +1,5 @@
 """MARS, LAMPS and MARS as released: worked by hand from the equations, and what the papers say of them."""
 
-from __future__ import annotations
-
 import os
 import random
 from fractions import Fraction
@@ -10,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from costmodels import GPT_J_6B, get_cost
-from heuristics import Job, Plan, Unsuited, View, get_policy, run_policy, trace_policy
+from heuristics import Unsuited, get_policy, run_policy, trace_policy
 from heuristics.policies.mars import Mars, StarvationTimers
 from heuristics.policies.mars_as_released import ITERATION, MarsAsReleased, ScoreTerms, score
-from kvcore import Instance, Machine, Request
+from kvcore import Instance, Machine
 from kvcore.instance import LIMIT
 from kvcore.metrics import completions, flow_time, handlings, ttft
 from tests.heuristics.test_compression import serving
@@ -30,17 +28,17 @@ class Scored(Mars):
 
     seen: dict[str, int]
 
-    def decide(self, view: View, plan: Plan) -> None:
+    def decide(self, view, plan):
         if view.batch == 0:
             self.seen = {job.id: self.score(job) for job in view.jobs}
         super().decide(view, plan)
 
 
-def figure_1() -> Instance:
+def figure_1():
     return mars().replace(machine=mars().machine.replace(evict=True))
 
 
-def test_figure_1_is_scored_and_scheduled_as_the_paper_prefers() -> None:
+def test_figure_1_is_scored_and_scheduled_as_the_paper_prefers():
     """Twice the memory-time of the first segment and the waste of its call, M = 6.
 
     R1 preserves: 2 (1 + 2 + 3 + 4 + 5) + 2 x 2 ticks x 5 tokens = 50. R2 discards, prefills in chunks: 2 x 1 +
@@ -53,28 +51,14 @@ def test_figure_1_is_scored_and_scheduled_as_the_paper_prefers() -> None:
     assert trace.expanded().batches == PUBLISHED["MARS"].schedule(mars()).batches
 
 
-def test_without_scheduling_figure_1_is_in_order_of_arrival() -> None:
+def test_without_scheduling_figure_1_is_in_order_of_arrival():
     """R1 to its call at 5, R2's first token meanwhile; R1 goes on at 7 and is done at 8."""
     trace = trace_policy(figure_1(), Mars(ranked=False))
     assert [batch.work for batch in trace.expanded().batches[:6]] == [{"R1": 1}] * 5 + [{"R2": 1}]
     assert completions(trace)["R1"] == PUBLISHED["FCFS"].completions["R1"] == 8
 
 
-@pytest.mark.parametrize(
-    ("duration", "handling"),
-    [
-        (1, "preserve"),  # 2 x 1 x 5 = 10 against 1 tick x (5 + 2 (9 - 5)) = 13 of a discard
-        (2, "discard"),  # 20 against 13
-    ],
-)
-def test_a_free_call_is_handled_as_wastes_least(duration: int, handling: str) -> None:
-    machine = Machine(memory=9, host_memory=0, evict=True)
-    instance = Instance(machine=machine, requests=(simple("A", 4, 2, 1, duration=duration),))
-    for policy in (Mars(), Mars(ranked=False), Mars(10, new_may_starve=False)):
-        assert handlings(trace_policy(instance, policy)) == {"A/1": handling}
-
-
-def test_the_handling_is_chosen_by_predictions_and_kept() -> None:
+def test_the_handling_is_chosen_by_predictions_and_kept():
     machine = Machine(memory=9, host_memory=0, evict=True)
     long = Instance(machine=machine, requests=(simple("A", 4, 2, 1, duration=2),))
     short = long.replace(requests=(simple("A", 4, 2, 1, duration=1),))
@@ -82,7 +66,7 @@ def test_the_handling_is_chosen_by_predictions_and_kept() -> None:
     assert handlings(trace_policy(short, Mars(), predictions=long)) == {"A/1": "discard"}
 
 
-def stream_of_small_ones() -> Instance:
+def stream_of_small_ones():
     """One at a time fits. A small one is worth 2 (3 + 4) = 14, the big one 2 (4 + 5) = 18, and small ones never end."""
     small = [simple(f"s{k}", 3, 2, arrival=2 * k) for k in range(10)]
     return Instance(machine=Machine(memory=5, evict=True), requests=(simple("big", 4, 2), *small))
@@ -98,12 +82,12 @@ def stream_of_small_ones() -> Instance:
         (Mars(ranked=False), 2),  # at equal arrivals the earlier in the list
     ],
 )
-def test_who_waits_for_too_long_goes_first(policy: Mars, done: int) -> None:
+def test_who_waits_for_too_long_goes_first(policy, done):
     trace = trace_policy(stream_of_small_ones(), policy)
     assert completions(trace)["big"] == done
 
 
-def test_a_starving_request_stays_first_until_it_is_done() -> None:
+def test_a_starving_request_stays_first_until_it_is_done():
     """Its call discards, so it waits again, and would lose against every small one by its score."""
     requests = stream_of_small_ones().requests[1:]
     big = simple("big", 3, 2, 1, duration=1, handling="discard")  # it comes back with 5 tokens to refill: 10 > 6
@@ -113,19 +97,7 @@ def test_a_starving_request_stays_first_until_it_is_done() -> None:
     assert done[1] < 10 < done[10**6]
 
 
-def test_a_request_that_lacks_memory_evicts_the_largest_score() -> None:
-    """A and B hold 5 each after tick 2. B has more to do, and is evicted although A stands after it.
-
-    It has generated 3 tokens, and goes on with the 4th when A is done: 4 + 3 = 7. In order of arrival A is evicted, and
-    goes on with its 4th token when B is done: 6 + 1 = 7.
-    """
-    machine = Machine(memory=10, evict=True)
-    instance = Instance(machine=machine, requests=(simple("B", 3, 6), simple("A", 3, 4)))
-    assert completions(trace_policy(instance, Mars())) == {"A": 4, "B": 7}
-    assert completions(trace_policy(instance, Mars(ranked=False))) == {"B": 6, "A": 7}
-
-
-def test_patience() -> None:
+def test_patience():
     timers = StarvationTimers()
     assert timers.next_expiry() == LIMIT
     timers.start(1, 5)
@@ -138,7 +110,7 @@ def test_patience() -> None:
     assert (timers.next_expiry(), timers.expired(7), timers.next_expiry()) == (7, [1], LIMIT)
 
 
-def crowd(seed: int) -> Instance:
+def crowd(seed):
     """Twelve requests of up to 500 tokens in blocks of 64, which the released constants are made for."""
     draw = random.Random(seed)
     requests = []
@@ -159,7 +131,7 @@ VARIANTS = [
 
 
 @pytest.mark.parametrize("policy", few(VARIANTS, 3), ids=lambda policy: f"{policy.name} {vars(policy)}"[:40])
-def test_what_is_repeated_is_what_would_be_decided_with_other_parameters(policy: Mars | MarsAsReleased) -> None:
+def test_what_is_repeated_is_what_would_be_decided_with_other_parameters(policy):
     names = ("threshold", "refresh", "ranked", "new_may_starve")
     parameters = {name: value for name, value in vars(policy).items() if name in names}
     for seed in few(range(40)):
@@ -169,7 +141,7 @@ def test_what_is_repeated_is_what_would_be_decided_with_other_parameters(policy:
 
 
 @pytest.mark.parametrize("name", ["mars", "mars-fcfs", "lamps", "mars-as-released", "augserve"])
-def test_a_machine_that_lacks_what_it_needs_is_refused(name: str) -> None:
+def test_a_machine_that_lacks_what_it_needs_is_refused(name):
     with pytest.raises(Unsuited, match=r"it needs a machine with evict$"):
         run_policy(mars(), get_policy(name))
     machine = Machine(memory=9, evict=True, pause=False, chunked=False)
@@ -186,16 +158,16 @@ UNIT = Fraction(1, 10**7)
 class Classified(MarsAsReleased):
     """The released code, with what it chose for each call."""
 
-    def start(self, view: View) -> None:
+    def start(self, view):
         super().start(view)
-        self.chosen: list[tuple[str, Fraction, bool]] = []
+        self.chosen = []
 
-    def at_call(self, job: Job, plan: Plan) -> None:
+    def at_call(self, job, plan):
         self.chosen.append((job.id, *self.wastes[job.index]))
         super().at_call(job, plan)
 
 
-def released(*requests: Request, memory: int = 6400) -> Instance:
+def released(*requests, memory=6400):
     machine = Machine(memory=memory, block=64, host_memory=0, evict=True)
     return Instance(tick_seconds=UNIT, machine=machine, requests=requests)
 
@@ -207,14 +179,14 @@ def released(*requests: Request, memory: int = 6400) -> Instance:
         (52_225, 6_684_672, True),  # 128 x 52,225 is more
     ],
 )
-def test_released_waste(duration: int, waste: int, recompute: bool) -> None:
+def test_released_waste(duration, waste, recompute):
     policy = Classified()
     trace = trace_policy(released(simple("A", 100, 20, 1, duration=duration)), policy)
     assert policy.chosen == [("A", waste, recompute)]
     assert handlings(trace) == {"A/1": "preserve"}  # the only paused one is never dropped without need
 
 
-def test_released_waste_with_others_running() -> None:
+def test_released_waste_with_others_running():
     """B comes when A decodes: c = 383 tokens. 500 + 12 tokens are 512: ceil(512 / 383) - 1 = 1 chunk and 129 left.
 
     A holds 64 x 2 tokens. A batch is 408 x 384 + 169,200 = 325,872; so 325,872 x 1 x 383 + 408 x 383 x 1 x 128 +
@@ -225,12 +197,12 @@ def test_released_waste_with_others_running() -> None:
     assert policy.chosen == [("B", 325_872 * 383 + 408 * 383 * 128 + 408 * 129 * 257, True)]
 
 
-def test_released_pause_drops_all_but_the_largest_waste() -> None:
+def test_released_pause_drops_all_but_the_largest_waste():
     requests = (simple("A", 100, 20, 1, duration=10**9), simple("B", 300, 20, 1, duration=10**9))
     assert handlings(trace_policy(released(*requests), MarsAsReleased())) == {"A/1": "discard", "B/1": "preserve"}
 
 
-def test_the_paused_request_of_the_largest_waste_gives_way_as_a_whole() -> None:
+def test_the_paused_request_of_the_largest_waste_gives_way_as_a_whole():
     """B holds 5 blocks of 8 in its call; C needs 4 from batch 20 on."""
     requests = (simple("B", 300, 5, 1, duration=10**9), simple("C", 190, 40, arrival=10))
     trace = trace_policy(released(*requests, memory=8 * 64), MarsAsReleased())
@@ -238,7 +210,7 @@ def test_the_paused_request_of_the_largest_waste_gives_way_as_a_whole() -> None:
     assert completions(trace)["C"] < completions(trace)["B"]
 
 
-def test_released_scores() -> None:
+def test_released_scores():
     """c = 384: n = 1 up to 6 blocks, and M = 484,000 x 384; 7 blocks are two chunks, and M is three times that."""
     least = ITERATION * 384 * 2
     assert [score(ScoreTerms(*terms), 384) for terms in ((7, 1, 0.0), (2, 1, 0.0), (2, 1, 1000.0))] == [
@@ -247,7 +219,7 @@ def test_released_scores() -> None:
     assert score(ScoreTerms(2, 1, 0.0), 1) == ITERATION * (128 * 129 // 2 + 64 * 65 // 2)  # 64 chunks a block
 
 
-def test_released_order_is_by_time_held() -> None:
+def test_released_order_is_by_time_held():
     """One at a time fits. `held` is preserved over its call, which outweighs everything; `plain` makes no call."""
     first = simple("first", 100, 10)
     held = simple("held", 110, 2, 1, arrival=1, duration=40_000)
@@ -258,7 +230,7 @@ def test_released_order_is_by_time_held() -> None:
     assert sorted(first, key=first.__getitem__) == ["plain", "held"]
 
 
-def test_released_starvation_protects_only_who_has_run() -> None:
+def test_released_starvation_protects_only_who_has_run():
     done = completions(trace_policy(stream_of_small_ones(), MarsAsReleased(threshold=1)))
     assert done == completions(trace_policy(stream_of_small_ones(), MarsAsReleased(threshold=10**6)))
 
@@ -269,7 +241,7 @@ DATA = Path(os.environ.get("KVBOUND_DATA", "")) / "infercept" / "merged_exp_unif
 
 
 @pytest.fixture(scope="module")
-def mixture() -> Instance:
+def mixture():
     if not DATA.is_file():
         pytest.skip("KVBOUND_DATA has no InferCept mixture")
     cost = get_cost("infercept-6b")
@@ -281,7 +253,7 @@ def mixture() -> Instance:
 
 @pytest.mark.slow
 @pytest.mark.data
-def test_ranking_lowers_the_mean_where_memory_is_short(mixture: Instance) -> None:
+def test_ranking_lowers_the_mean_where_memory_is_short(mixture):
     traces = {name: trace_policy(mixture, get_policy(name)) for name in ("mars", "mars-fcfs", "vllm")}
     mean = {name: sum(map(flow_time, trace.requests)) for name, trace in traces.items()}
     assert mean["mars"] < mean["mars-fcfs"] < mean["vllm"]
@@ -289,7 +261,7 @@ def test_ranking_lowers_the_mean_where_memory_is_short(mixture: Instance) -> Non
 
 @pytest.mark.data
 @pytest.mark.parametrize("name", few(["mars", "augserve", "lamps", "mars-as-released", "augserve-batching"]))
-def test_what_is_repeated_is_what_would_be_decided_on_the_mixture(mixture: Instance, name: str) -> None:
+def test_what_is_repeated_is_what_would_be_decided_on_the_mixture(mixture, name):
     short = mixture.replace(requests=mixture.requests[:150])
     one, other = (trace_policy(short, get_policy(name), compress=compress) for compress in (False, True))
     assert other.expanded().batches == one.schedule.batches

@@ -5,7 +5,7 @@ from fractions import Fraction
 import pytest
 
 from heuristics import POLICIES, Unsuited, predictions, run_policy, trace_policy
-from kvcore import BadInput, Instance, Machine, Segment, verify_schedule
+from kvcore import BadInput, Machine, Segment, verify_schedule
 from kvcore.metrics import completions
 from solvers import simulate_policy
 from tests.heuristics.test_compression import serving
@@ -18,7 +18,7 @@ FOUR = instance(
 )  # fmt: skip
 
 
-def shown(instance: Instance | None) -> dict[str, list[tuple[int, int, int]]]:
+def shown(instance):
     assert instance is not None
     return {
         r.id: [(s.decode, s.call.duration if s.call else 0, s.call.returns if s.call else 0) for s in r.segments]
@@ -26,11 +26,11 @@ def shown(instance: Instance | None) -> dict[str, list[tuple[int, int, int]]]:
     }
 
 
-def test_exact_is_none() -> None:
+def test_exact_is_none():
     assert predictions("exact", FOUR) is None
 
 
-def test_types_are_means_of_the_segments_with_a_call_and_of_the_last_ones() -> None:
+def test_types_are_means_of_the_segments_with_a_call_and_of_the_last_ones():
     # qa: decodes (10 + 20 + 15) / 3 = 15, durations 600 / 3, returns 15 / 3; last ones (7 + 10) / 2 = 8.5, to the even
     assert shown(predictions("types", FOUR)) == {
         "qa-1": [(15, 200, 5), (15, 200, 5), (8, 0, 0)],
@@ -40,7 +40,7 @@ def test_types_are_means_of_the_segments_with_a_call_and_of_the_last_ones() -> N
     }
 
 
-def test_bins_give_the_centre_and_the_last_bin_takes_the_rest() -> None:
+def test_bins_give_the_centre_and_the_last_bin_takes_the_rest():
     guessed = shown(predictions("bins:50x10", FOUR))
     # 10 and 15 lie in bin 1 (10 to 19), 20 and 29 in bin 2, 7 and 1 in bin 0; 504 is beyond the last, 490 to 499
     assert [segment[0] for segment in guessed["qa-1"]] == [15, 25, 5]
@@ -49,7 +49,7 @@ def test_bins_give_the_centre_and_the_last_bin_takes_the_rest() -> None:
     assert guessed["alone"] == [(25, 0, 0)]
 
 
-def test_noise_is_seeded_in_proportion_and_cut_at_the_least() -> None:
+def test_noise_is_seeded_in_proportion_and_cut_at_the_least():
     many = FOUR.replace(requests=tuple(request(f"r-{i}", 3, (100, 10_000, 9, "free"), 2) for i in range(400)))
     guess = shown(predictions("noise:0.3", many, seed=5))
     assert guess == shown(predictions("noise:0.3", many, seed=5)) != shown(predictions("noise:0.3", many, seed=6))
@@ -66,7 +66,7 @@ def test_noise_is_seeded_in_proportion_and_cut_at_the_least() -> None:
     assert shown(predictions("noise:0", many)) == shown(many)
 
 
-def test_a_guess_that_is_too_large_for_the_machine_is_cut() -> None:
+def test_a_guess_that_is_too_large_for_the_machine_is_cut():
     tight = FOUR.replace(machine=Machine(memory=600, evict=True))
     wide, guess = (predictions("noise:9", instance, seed=1) for instance in (FOUR, tight))
     assert wide is not None
@@ -78,7 +78,7 @@ def test_a_guess_that_is_too_large_for_the_machine_is_cut() -> None:
     assert set(completions(trace_policy(tight, POLICIES["mars"], guess))) == set(tight.index)
 
 
-def test_a_guess_above_the_output_limit_is_cut() -> None:
+def test_a_guess_above_the_output_limit_is_cut():
     limited = FOUR.replace(
         requests=tuple(r.replace(max_new=max(s.decode for s in r.segments) + 1) for r in FOUR.requests)
     )
@@ -91,7 +91,7 @@ def test_a_guess_above_the_output_limit_is_cut() -> None:
     assert any(r.max_new in [s.decode for s in r.segments] for r in guess.requests)
 
 
-def test_a_guess_may_be_longer_than_a_batch_that_is_not_split() -> None:
+def test_a_guess_may_be_longer_than_a_batch_that_is_not_split():
     whole = Machine(memory=None, chunked=False, batch_tokens=20, prefill_tokens=20)
     given = FOUR.replace(machine=whole, requests=(request("r", 3, (9, 1, 2, "discard"), 4),))
     guess = predictions("bins:1x90", given)
@@ -103,12 +103,12 @@ def test_a_guess_may_be_longer_than_a_batch_that_is_not_split() -> None:
 @pytest.mark.parametrize(
     "text", ["", "noise", "noise:", "noise:-1", "noise:1e9", "noise:x", "bins:50", "bins:0x10", "bins:5x0", "Exact"]
 )
-def test_what_is_no_prediction_is_refused(text: str) -> None:
+def test_what_is_no_prediction_is_refused(text):
     with pytest.raises(BadInput, match=f"predictions are exact, noise:P, types or bins:NxW, not '{text}'"):
         predictions(text, FOUR)
 
 
-def test_simulate_takes_them() -> None:
+def test_simulate_takes_them():
     exact, noisy, again = (
         simulate_policy(FOUR.with_free_calls(), "sjf", predictions=text, seed=2).schedule
         for text in ("exact", "noise:3", "noise:3")
@@ -126,10 +126,10 @@ KNOWING = [name for name, policy in POLICIES.items() if policy.knows != "online"
 
 @pytest.mark.parametrize("text", ["noise:0.5", "types", "bins:3x10"])
 @pytest.mark.parametrize("name", KNOWING)
-def test_wrong_predictions_cost_time_and_never_feasibility(name: str, text: str) -> None:
+def test_wrong_predictions_cost_time_and_never_feasibility(name, text):
     """And what is repeated is what would be decided, also then."""
     differs = 0
-    for seed in few(range(25), 3 if name in ORDERING else 8):
+    for seed in few(range(25), 3 if name in ORDERING else 13):
         instance = serving(seed).replace(tick_seconds=Fraction(1, 10_000))  # some rules have constants in seconds
         guess = predictions(text, instance, seed)
         try:
@@ -144,7 +144,7 @@ def test_wrong_predictions_cost_time_and_never_feasibility(name: str, text: str)
 
 
 @pytest.mark.parametrize("name", [name for name, policy in POLICIES.items() if policy.free_calls == "own"])
-def test_a_policy_that_handles_calls_itself_sees_only_what_is_predicted(name: str) -> None:
+def test_a_policy_that_handles_calls_itself_sees_only_what_is_predicted(name):
     """Two truths that are believed to be the same are scheduled alike up to where they first differ."""
     compared = 0
     for seed in few(range(25)):

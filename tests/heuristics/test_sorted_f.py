@@ -1,43 +1,27 @@
 """Sorted-F by hand, and against all sets."""
 
-from __future__ import annotations
-
 import random
-from collections.abc import Iterable
 from fractions import Fraction
 from itertools import combinations
 
-import pytest
-
-from heuristics import get_policy, trace_policy
 from heuristics.policies import sorted_f
 from heuristics.policies.sorted_f import least_f
-from hypotheses.small_instances import plain
-from kvcore.metrics import completions
 from tests.support.few import few
 
 
-def test_many_small_ones_go_before_a_short_large_one() -> None:
-    """M = 8: R1 (8, 1) alone has F = 1, R2 to R4 (1, 2) together 6 / 9: they hold 2 each at their end. R1 follows."""
-    given = plain([(8, 1), (1, 2), (1, 2), (1, 2)], 8)
-    ends = completions(trace_policy(given, get_policy("sorted-f")))
-    assert ends == {"R1": 3, "R2": 2, "R3": 2, "R4": 2}
-    assert completions(trace_policy(given, get_policy("mc-sf"))) == {"R1": 1, "R2": 3, "R3": 3, "R4": 3}
-
-
-def least_by_definition(outputs: list[int], held: list[int], memory: int) -> tuple[Fraction, int]:
+def least_by_definition(outputs, held, memory):
     """F and size of the best of all feasible sets, the largest of equal ones."""
     places = range(len(outputs))
     sets = [x for k in range(1, len(outputs) + 1) for x in combinations(places, k) if fits(x, outputs, held, memory)]
     return min((Fraction(sum(outputs[i] for i in x), len(x) ** 2), -len(x)) for x in sets)
 
 
-def fits(some: Iterable[int], outputs: list[int], held: list[int], memory: int) -> bool:
+def fits(some, outputs, held, memory):
     ticks = range(1, max(outputs) + 1)
     return all(sum(held[i] + t for i in some if outputs[i] >= t) <= memory for t in ticks)
 
 
-def test_the_sets_have_the_least_f_of_all() -> None:
+def test_the_sets_have_the_least_f_of_all():
     draw = random.Random(1)
     for seed in few(range(150)):
         count = draw.randint(1, 7)
@@ -51,11 +35,11 @@ def test_the_sets_have_the_least_f_of_all() -> None:
         assert [outputs[i] for i in best] == sorted(outputs[i] for i in best)
 
 
-def test_few_sets_are_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_few_sets_are_looked_at(monkeypatch):
     """A good set is found first, and what cannot be as good is left out: of 60 requests, 2,310 sets are kept at all."""
     looked, keep = [0], sorted_f.undominated
 
-    def counted(sets: sorted_f.Tokens) -> sorted_f.Tokens:
+    def counted(sets):
         looked[0] += sets.shape[1]
         return keep(sets)
 
@@ -64,9 +48,3 @@ def test_few_sets_are_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
     outputs = sorted((draw.randint(100, 900) for _ in range(60)), reverse=True)
     assert len(least_f(outputs, [draw.randint(100, 4000) for _ in outputs], 60_000)) == 32
     assert looked[0] < 5_000
-
-
-def test_the_next_set_is_chosen_when_the_first_has_started() -> None:
-    """M = 6. Sets: R1 and R2 (F = 2 / 4), R4 (2) before R3 (5); R5 is there when R4 starts, and makes the third (1)."""
-    given = plain([(2, 1), (2, 1), (2, 5), (5, 2), (1, 1, 1)], 6)
-    assert completions(trace_policy(given, get_policy("sorted-f"))) == {"R1": 1, "R2": 1, "R4": 3, "R5": 2, "R3": 8}

@@ -27,7 +27,7 @@ class Other(Smallest):
 """
 
 
-def test_a_policy_from_a_file_runs(tmp_path) -> None:
+def test_a_policy_from_a_file_runs(tmp_path):
     (tmp_path / "mine.py").write_text(MINE)
     both = f"{tmp_path / 'mine.py'},sarathi"
     rows = json.loads(kvbound("simulate", "infermax-figure15:I=4", "--policy", both, "--json", "-").stdout)["rows"]
@@ -35,7 +35,7 @@ def test_a_policy_from_a_file_runs(tmp_path) -> None:
     assert all(row["verified"] for row in rows)
 
 
-def test_one_of_several_is_named(tmp_path) -> None:
+def test_one_of_several_is_named(tmp_path):
     file = tmp_path / "both.py"
     file.write_text(MINE + OTHER)
     assert get_policy(f"{file}:Other").name == "other"
@@ -63,7 +63,7 @@ ENDLESS = """
         (MINE + "\n    def __init__(self, more):\n        pass\n", "Smallest cannot be made: TypeError"),
     ],
 )
-def test_a_file_that_is_no_policy(text: str | None, message: str, tmp_path) -> None:
+def test_a_file_that_is_no_policy(text, message, tmp_path):
     if text is not None:
         (tmp_path / "mine.py").write_text(text)
     with pytest.raises(BadInput, match=message) as caught:
@@ -71,7 +71,7 @@ def test_a_file_that_is_no_policy(text: str | None, message: str, tmp_path) -> N
     assert "\n" not in str(caught.value)
 
 
-def test_a_class_of_a_notebook_says_what_it_is_by_its_name_and_docstring() -> None:
+def test_a_class_of_a_notebook_says_what_it_is_by_its_name_and_docstring():
     """A cell stands in no file."""
     cell = {"Policy": Policy, "__name__": "a_notebook"}
     exec('class Short(Policy):\n    """Shortest first.\n\n    More."""\n    def decide(self, view, plan): 0', cell)
@@ -79,7 +79,7 @@ def test_a_class_of_a_notebook_says_what_it_is_by_its_name_and_docstring() -> No
     assert (policy.name, policy.rule, policy.source) == ("short", "Shortest first.", "one's own")
 
 
-def test_an_error_in_a_decision_names_file_and_line(tmp_path) -> None:
+def test_an_error_in_a_decision_names_file_and_line(tmp_path):
     text = MINE + "\n    def decide(self, view, plan):\n        self.missing\n"
     (tmp_path / "mine.py").write_text(text)
     line = text.splitlines().index("        self.missing") + 1
@@ -87,7 +87,7 @@ def test_an_error_in_a_decision_names_file_and_line(tmp_path) -> None:
         run_policy(builtin_instance("infermax-figure15:I=4"), get_policy(str(tmp_path / "mine.py")))
 
 
-def test_a_decision_that_does_not_return_is_ended(monkeypatch, tmp_path) -> None:
+def test_a_decision_that_does_not_return_is_ended(monkeypatch, tmp_path):
     (tmp_path / "mine.py").write_text(
         MINE + "\n    def decide(self, view, plan):\n        while True:\n            pass\n"
     )
@@ -104,9 +104,7 @@ SILENT = "class Silent(BaseException):\n    def __str__(self): raise ValueError\
     [("SystemExit(0)", "SystemExit: 0"), ("GeneratorExit", "GeneratorExit ("), ("Silent", "Silent (")],
 )
 @pytest.mark.parametrize("method", ["decide(self, view, plan)", "start(self, view)", "why_not(self, machine)"])
-def test_a_policy_that_raises_what_ends_a_program_is_an_error(
-    method: str, raised: str, said_of_it: str, tmp_path
-) -> None:
+def test_a_policy_that_raises_what_ends_a_program_is_an_error(method, raised, said_of_it, tmp_path):
     (tmp_path / "mine.py").write_text(f"{SILENT}{MINE}\n    def {method}:\n        raise {raised}\n")
     said = kvbound("simulate", "infermax-figure15:I=4", "--policy", tmp_path / "mine.py", code=2).stderr
     assert said.startswith(f"kvbound: policy smallest fails in batch 0: {said_of_it}")
@@ -119,7 +117,7 @@ def test_a_policy_that_raises_what_ends_a_program_is_an_error(
      ("import os\nos._exit(0)\n", "SystemExit: 0"), ("from os import _exit\n_exit(3)\n", "SystemExit: 3"),
      ("raise GeneratorExit", r"GeneratorExit \(")],
 )  # fmt: skip
-def test_a_file_that_does_not_end_or_ends_the_program(text: str, message: str, monkeypatch, tmp_path) -> None:
+def test_a_file_that_does_not_end_or_ends_the_program(text, message, monkeypatch, tmp_path):
     monkeypatch.setattr(guarded, "SECONDS", 0.1)
     (tmp_path / "mine.py").write_text(text)
     with pytest.raises(BadInput, match=f"mine.py fails: {message}"):

@@ -7,7 +7,7 @@ from collections import Counter
 
 import pytest
 
-from heuristics import Unsuited, get_policy, run_policy
+from heuristics import SHARING, Unsuited, get_policy, run_policy
 from heuristics.engine.block_cache import BlockCache
 from kvcore import verify_schedule
 from tests.heuristics.test_compression import serving
@@ -32,20 +32,22 @@ def test_blocks_are_found_until_their_memory_is_taken() -> None:
     ]  # fmt: skip
 
 
-def test_without_contents_it_is_vllm_v1() -> None:
+@pytest.mark.parametrize("other", ["", "-priority", "-async", ":watermark=0.1,threshold=3", ":interval=3,seqs=2"])
+def test_without_contents_it_is_vllm_v1(other: str) -> None:
     ran = 0
     for seed in few(range(90)):
         on = serving(seed)
         on = on.replace(machine=on.machine.replace(prefill_tokens=None))
-        theirs = run_policy(on, get_policy("vllm-v1"))
+        theirs = run_policy(on, get_policy(f"vllm-v1{other}"))
         batches = [b for written in theirs.batches for b in [written, *[written.again(-1)] * (written.repeat - 1)]]
-        mine = run_policy(on, PREFIX).batches
+        mine = run_policy(on, get_policy(f"vllm-v1-prefix{other}")).batches
         assert [(b.work, b.drop) for b in mine] == [(b.work, b.drop) for b in batches], seed
         ran += 1
     assert ran
 
 
-def test_it_runs_whatever_is_shared() -> None:
+@pytest.mark.parametrize("name", [name for name in SHARING if name.startswith("vllm")])
+def test_it_runs_whatever_is_shared(name: str) -> None:
     """The referee passes each batch; a request finds its own KV again where all of it is on its path."""
     seen: Counter[str] = Counter()
     for seed in few(range(180)):
@@ -54,7 +56,7 @@ def test_it_runs_whatever_is_shared() -> None:
         on = own(with_contents(random.Random(seed), on))
         if not on.machine.same_batch:
             on = on.replace(machine=on.machine.replace(same_batch=True))
-        made = run_policy(on, PREFIX)
+        made = run_policy(on, get_policy(name))
         verify_schedule(on, made, plain=True)
         seen.update(forgets=any(b.forget for b in made.batches), reuses=any(b.reuse for b in made.batches))
         seen.update(drops=any(b.drop for b in made.batches))
@@ -82,9 +84,9 @@ def test_free_blocks_go_in_their_order() -> None:
     cache.name(first[1], "b")
     cache.give(first)
     cache.give(second)  # without a content: it goes first
-    assert (cache.free, cache.find("a"), cache.find("c")) == (4, 0, None)
+    assert (cache.free, cache.find("ab"), cache.find("ca")) == (4, [0, 1], [])
     assert cache.take(2) == [2, 3]
     assert cache.take(1) == [1]  # of the first request its last block
-    assert (cache.find("b"), cache.find("a")) == (None, 0)
+    assert (cache.find("b"), cache.find("ab")) == ([], [0])
     cache.hold([0])
     assert cache.free == 0

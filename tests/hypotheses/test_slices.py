@@ -1,20 +1,17 @@
 """Hypotheses on slices of real traces: what they count, on slices that need no data, and on a few that do."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from fractions import Fraction
-from pathlib import Path
 
 import pytest
 
-from hypotheses import Case, Fails, Family, Held, Hypothesis, Undecided, check, enumerated, shipped
+from hypotheses import Case, Fails, Family, Hypothesis, Undecided, check, enumerated, shipped
 from hypotheses.page import page, read_records
 from hypotheses.predicates import optimal, run
-from hypotheses.slices import LONG, SMALL, Kind
+from hypotheses.slices import LONG, SMALL
 from hypotheses.small_instances import calling, plain, with_machine
 from hypotheses.tallies import INDICES, any_handling, any_order, best_of, best_stays_best, kv_time, lower_in_sum
-from kvcore.instance import Instance, Machine
+from kvcore.instance import Machine
 from solvers.source import code_version
 from tests.support.data import MIXTURE, real
 
@@ -22,18 +19,18 @@ REAL = [name for name in shipped() if name.startswith("real-")]
 TIGHT = Machine(memory=6, host_memory=2, batch_tokens=3)
 
 
-def stand_ins() -> tuple[Instance, ...]:
+def stand_ins():
     """Return two small instances with calls, on machines that all the policies run on."""
     sizes = ((1, 2, 3, 0, 1), (2, 1, 2, 1, 2), (1, 1, 4, 0, 1))
     return tuple(calling(sizes, TIGHT.replace(memory=memory, batch_tokens=memory, evict=True)) for memory in (6, 7))
 
 
-def odd(case: Case) -> Fails | Fraction:
+def odd(case):
     output = Fraction(case.instance.requests[0].output)
     return Fails(f"{output} is even", (), output) if output % 2 == 0 else output
 
 
-def test_with_every_all_cases_are_judged_and_counted() -> None:
+def test_with_every_all_cases_are_judged_and_counted():
     family = enumerated("five", lambda: [plain([(1, n)], 9) for n in (4, 3, 1, 2, 5)])
     verdict = check("x", Hypothesis("a claim", "a test", "refuted", family, odd, every=True))
     row = verdict.row()
@@ -45,14 +42,14 @@ def test_with_every_all_cases_are_judged_and_counted() -> None:
     assert (first.held, first.failed, first.largest) == (1, 1, 1)
 
 
-def test_what_a_predicate_says_of_a_case_that_holds_is_kept() -> None:
+def test_what_a_predicate_says_of_a_case_that_holds_is_kept():
     family = enumerated("one", lambda: [plain([(1, 1)], 9)])
     row = check("x", Hypothesis("a claim", "a test", "proved", family, lambda case: "three of four")).row()
     assert (row["verdict"], row["why"], row["counterexample"]) == ("proved", "three of four", None)
     assert "* Found: three of four." in page([row])
 
 
-def test_optima_are_kept_between_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_optima_are_kept_between_runs(tmp_path, monkeypatch):
     case = Case(stand_ins())
     monkeypatch.setenv("KVBOUND_OPTIMA", str(tmp_path))
     monkeypatch.setattr("hypotheses.optima._FOUND", {})
@@ -64,11 +61,11 @@ def test_optima_are_kept_between_runs(tmp_path: Path, monkeypatch: pytest.Monkey
     assert held.certificate is not None
 
 
-def test_what_is_remembered_is_recomputed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_remembered_is_recomputed(tmp_path, monkeypatch):
     case = Case(stand_ins()[:1])
     monkeypatch.setenv("KVBOUND_OPTIMA", str(tmp_path))
 
-    def again() -> Held:
+    def again():
         monkeypatch.setattr("hypotheses.optima._FOUND", {})
         return case.optimum()
 
@@ -87,7 +84,7 @@ def test_what_is_remembered_is_recomputed(tmp_path: Path, monkeypatch: pytest.Mo
     assert again() == held
 
 
-def test_kv_time_by_hand() -> None:
+def test_kv_time_by_hand():
     """Prompt 2, two decodes (2 + 3 tokens), a call of 5 ticks at 3 tokens, 1 returned, then one decode at 5."""
     request = calling([(2, 2, 5, 1, 1)], TIGHT).requests[0]
     assert kv_time(request) == 2 + 3 + 5 * 3 + 5
@@ -96,7 +93,7 @@ def test_kv_time_by_hand() -> None:
     }  # fmt: skip
 
 
-def test_any_order_and_any_handling_are_no_worse_than_neither_and_no_better_than_the_optimum() -> None:
+def test_any_order_and_any_handling_are_no_worse_than_neither_and_no_better_than_the_optimum():
     for instance in stand_ins():
         case = Case((with_machine(instance, evict=False),))
         kept = case.policy("fcfs", case.instance.with_calls_handled("preserve"))
@@ -105,7 +102,7 @@ def test_any_order_and_any_handling_are_no_worse_than_neither_and_no_better_than
         assert len(list(any_order(case))) == 6
 
 
-def test_sums_are_compared_and_the_worst_slice_is_shown() -> None:
+def test_sums_are_compared_and_the_worst_slice_is_shown():
     slow, fast = (plain([(3, 3), (3, 1), (3, 1)], memory) for memory in (5, 20))
     judge = lower_in_sum(run("fcfs"), run("sjf"), optimal())
     answer = judge(Case((slow, fast)))
@@ -115,7 +112,7 @@ def test_sums_are_compared_and_the_worst_slice_is_shown() -> None:
     assert lower_in_sum(run("sjf"), run("fcfs"))(Case((slow,))).startswith("sjf is lower on 1, higher on 0")
 
 
-def test_the_best_of_one_half_is_looked_for_on_the_other() -> None:
+def test_the_best_of_one_half_is_looked_for_on_the_other():
     short, long = plain([(3, 3), (3, 1), (3, 1)], 5), plain([(3, 1), (3, 1), (3, 3)], 5)
     longest = {"sjf": run("sjf"), "fcfs": run("fcfs")}
     said = best_stays_best(longest, optimal())(Case((short, short, long, short)))
@@ -127,10 +124,10 @@ def test_the_best_of_one_half_is_looked_for_on_the_other() -> None:
     assert answer.shown == (short,)
 
 
-def test_open_slices_are_left_out_and_said() -> None:
+def test_open_slices_are_left_out_and_said():
     small, other = plain([(3, 3), (3, 1), (3, 1)], 5), plain([(1, 1)], 9)
 
-    def open_on_one(case: Case) -> Held | None:
+    def open_on_one(case):
         if case.instance is other:
             raise Undecided("open")
         return case.policy("sjf")
@@ -141,7 +138,7 @@ def test_open_slices_are_left_out_and_said() -> None:
 
 
 @pytest.mark.parametrize("name", REAL)
-def test_every_predicate_runs_without_the_data(name: str) -> None:
+def test_every_predicate_runs_without_the_data(name):
     loaded = shipped()[name]
     family = Family("stand-ins", lambda: stand_ins() if loaded.every else [stand_ins()])
     verdict = check(name, replace(loaded, family=family, states="refuted"))
@@ -156,7 +153,7 @@ def test_every_predicate_runs_without_the_data(name: str) -> None:
         for kind in (SMALL, LONG) for trace in kind
     ],
 )  # fmt: skip
-def test_a_seed_gives_its_slice(kind: Kind, trace: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_seed_gives_its_slice(kind, trace, monkeypatch):
     monkeypatch.setenv("KVBOUND_DATA", str(real(MIXTURE).parents[1]))
     make = kind[trace][1]
     one = make(7)
@@ -171,7 +168,7 @@ def test_a_seed_gives_its_slice(kind: Kind, trace: str, monkeypatch: pytest.Monk
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name in REAL if shipped()[name].every])
-def test_the_smallest_slices_give_their_record(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_smallest_slices_give_their_record(name, monkeypatch):
     monkeypatch.setenv("KVBOUND_DATA", str(real(MIXTURE).parents[1]))
     record = next(row for row in read_records() if row["hypothesis"] == name)
     verdict = check(name, shipped()[name], take=3)

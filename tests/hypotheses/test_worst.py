@@ -1,7 +1,5 @@
 """Every ratio of `docs/worst.md`, computed anew, and the built-in instances that it is about."""
 
-from __future__ import annotations
-
 import re
 from fractions import Fraction
 
@@ -18,7 +16,7 @@ TEXT = PAGE.read_text(encoding="utf-8")
 CELLS = [(policy, objective) for objective in WORST_OBJECTIVES for policy in WORST_POLICIES]
 
 
-def table(heading: str) -> dict[tuple[str, str], list[Fraction]]:
+def table(heading):
     """Return the ratios of the table under a heading, by policy and objective."""
     section = TEXT.partition(f"## {heading}\n")[2].partition("\n## ")[0]
     rows = re.findall(r"^\| ([\w-]+) \| ([\w-]+) \| ([\d/| ]+) \|$", section, re.MULTILINE)
@@ -30,18 +28,18 @@ def table(heading: str) -> dict[tuple[str, str], list[Fraction]]:
 FOUND, WHOLE = table("The worst that were found"), table("A small family, whole")
 
 
-def shipped(policy: str, objective: str, n: int):
+def shipped(policy, objective, n):
     return builtin_instance(f"worst-{policy}-{objective}:n={n}")
 
 
-def test_the_tables_have_a_row_for_every_policy_and_objective() -> None:
+def test_the_tables_have_a_row_for_every_policy_and_objective():
     assert list(FOUND) == list(WHOLE) == CELLS
     assert {len(row) for row in FOUND.values()} == {len(WORST_SIZES)}
     assert {len(row) for row in WHOLE.values()} == {1}
 
 
 @pytest.mark.parametrize("objective", WORST_OBJECTIVES)
-def test_every_ratio_of_the_table_is_that_of_its_instance_and_proved(objective: str) -> None:
+def test_every_ratio_of_the_table_is_that_of_its_instance_and_proved(objective):
     optima = Optima(objective)
     for policy in WORST_POLICIES:
         claims = [judge(shipped(policy, objective, n), get_policy(policy), optima).certified() for n in WORST_SIZES]
@@ -50,7 +48,7 @@ def test_every_ratio_of_the_table_is_that_of_its_instance_and_proved(objective: 
 
 @pytest.mark.parametrize("n", [2, pytest.param(3, marks=pytest.mark.slow), pytest.param(4, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("objective", WORST_OBJECTIVES)
-def test_their_optima_are_those_of_another_search(objective: str, n: int) -> None:
+def test_their_optima_are_those_of_another_search(objective, n):
     optima = Optima(objective)
     for policy in WORST_POLICIES if n > 2 else WORST_POLICIES[:2]:
         instance = shipped(policy, objective, n)
@@ -58,7 +56,7 @@ def test_their_optima_are_those_of_another_search(objective: str, n: int) -> Non
 
 
 @pytest.mark.parametrize("n", WORST_SIZES)
-def test_they_lie_in_the_family_that_the_page_describes(n: int) -> None:
+def test_they_lie_in_the_family_that_the_page_describes(n):
     bounds = family(n)
     for policy, objective in CELLS:
         instance = shipped(policy, objective, n)
@@ -74,11 +72,11 @@ def test_they_lie_in_the_family_that_the_page_describes(n: int) -> None:
             assert all(call.handling == bounds.handling for call in request.calls)
 
 
-def test_more_requests_are_no_better() -> None:
+def test_more_requests_are_no_better():
     assert all(row == sorted(row) for row in FOUND.values())
 
 
-def test_other_sizes_are_refused() -> None:
+def test_other_sizes_are_refused():
     with pytest.raises(BadInput, match="worst-fcfs-makespan: n is one of 2, 3, 4, not 5"):
         builtin_instance("worst-fcfs-makespan:n=5")
     with pytest.raises(BadInput, match=r"no built-in instance is called 'worst-fcfs'; .*, worst-POLICY-OBJECTIVE"):
@@ -87,7 +85,7 @@ def test_other_sizes_are_refused() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("objective", WORST_OBJECTIVES)
-def test_the_worst_of_the_small_family_are_those_of_the_page(objective: str) -> None:
+def test_the_worst_of_the_small_family_are_those_of_the_page(objective):
     optima = Optima(objective)
     for policy in WORST_POLICIES:
         seen = search(small_family(3), policy, objective, optima=optima)

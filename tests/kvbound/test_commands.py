@@ -1,15 +1,11 @@
 """Each command that `kvbound --help` leads to, once, on a small case; a new one needs a line here."""
 
-from __future__ import annotations
-
 import csv
 import json
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from typer.main import get_command
@@ -76,7 +72,7 @@ CODES = {**dict.fromkeys(NEED_TORCH, 4), "library submit": 1, "import run": 1}
 """Exit codes besides 0: PyTorch is not there, what is handed in is no better, the log leaves requests undone."""
 
 
-def leaves(command: Any, *path: str) -> Iterator[str]:
+def leaves(command, *path):
     """Yield the commands of a group, and of the groups in it."""
     if not hasattr(command, "list_commands"):
         yield " ".join(path)
@@ -86,7 +82,7 @@ def leaves(command: Any, *path: str) -> Iterator[str]:
 
 
 @pytest.mark.parametrize("command", list(leaves(get_command(app))))
-def test_each_command_once(command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_command_once(command, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(demo, "PARTS", [part._replace(instance="hindsight:n=1") for part in demo.PARTS[1:]])
     monkeypatch.setattr(Solver, "try_it", lambda solver: None)  # a process each

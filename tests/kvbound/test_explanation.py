@@ -1,7 +1,5 @@
 """Parts of time that add up to the whole, against the referee and the timeline."""
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 from fractions import Fraction
@@ -14,7 +12,7 @@ from kvbound.explanation import BOUND, SHARE, SPENT, batch_parts, explain, first
 from kvbound.tables import calls_cells, causes, differences, explained_cells
 from kvbound.timeline import timeline
 from kvbound.units import units_of
-from kvcore import CostFunction, InvalidSchedule, Trace, verify_schedule
+from kvcore import CostFunction, InvalidSchedule, verify_schedule
 from kvcore.cost import Cost, Features, TokensAbove
 from kvcore.metrics import busy_time, flow_time, makespan, total_flow_time
 from kvcore.schedule import Batch, Schedule
@@ -29,7 +27,7 @@ SEEDS = range(40)
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_the_parts_add_up_to_the_whole(seed: int) -> None:
+def test_the_parts_add_up_to_the_whole(seed):
     trace = random_trace(seed)
     found = explain(trace)
     assert sum(found.parts.values()) == makespan(trace)
@@ -43,10 +41,10 @@ def test_the_parts_add_up_to_the_whole(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_what_a_request_does_is_what_the_timeline_says(seed: int) -> None:
+def test_what_a_request_does_is_what_the_timeline_says(seed):
     trace = random_trace(seed)
     for id, spent in explain(trace).requests.items():
-        drawn: Counter[str] = Counter()
+        drawn = Counter()
         for interval in timeline(trace)[id]:
             drawn[interval.kind.partition("-")[0]] += interval.end - interval.start
         assert spent["work"] == drawn["prefill"] + drawn["decode"]
@@ -56,23 +54,23 @@ def test_what_a_request_does_is_what_the_timeline_says(seed: int) -> None:
         assert sum(spent[kind] for kind in SPENT[4:]) == drawn["paused"] + drawn["swapped"] + drawn["waiting"]
 
 
-def trace_of(trace: Trace, id: str):
+def trace_of(trace, id):
     return next(row for row in trace.requests if row.request.id == id)
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_why_a_request_waits_is_what_the_referee_says_of_working(seed: int) -> None:
+def test_why_a_request_waits_is_what_the_referee_says_of_working(seed):
     """In every batch that it sits out, and before every one that waits to start, it is given work."""
     trace = random_trace(seed)
     for row in trace.requests:
-        expected: Counter[str] = Counter()
+        expected = Counter()
         for j in range(len(trace.batches)):
             expected += cause_of_batch(trace, row.request.id, j) + cause_of_gap(trace, row.request.id, j)
         spent = explain(trace).requests[row.request.id]
         assert {kind: spent[kind] for kind in SPENT[4:]} == {kind: expected[kind] for kind in SPENT[4:]}, seed
 
 
-def cause_of_batch(trace: Trace, id: str, j: int) -> Counter[str]:
+def cause_of_batch(trace, id, j):
     """The ticks of batch j for which a request is ready and does not work, with why."""
     run, row, state = trace.batches[j], trace_of(trace, id), trace.states(j)[id]
     end = Counter({"batch under way": 0})
@@ -85,11 +83,11 @@ def cause_of_batch(trace: Trace, id: str, j: int) -> Counter[str]:
     return Counter({why_not(trace, id, j, batch, state): run.duration})
 
 
-def call_under_way(row, tick: int):
+def call_under_way(row, tick):
     return next(call for call in row.calls if call.start <= tick < call.end)
 
 
-def cause_of_gap(trace: Trace, id: str, j: int) -> Counter[str]:
+def cause_of_gap(trace, id, j):
     """The ticks before batch j in which nothing runs and a request is ready, with why."""
     before, start = trace.batches[j - 1].end if j else 0, trace.batches[j].start
     row, state = trace_of(trace, id), trace.states(j)[id]
@@ -100,7 +98,7 @@ def cause_of_gap(trace: Trace, id: str, j: int) -> Counter[str]:
     return Counter({why: start - since})
 
 
-def why_not(trace: Trace, id: str, j: int, batch: Batch, state) -> str:
+def why_not(trace, id, j, batch, state):
     """What the referee says of the schedule that ends with this batch and this request at work in it."""
     held = state.device + state.host
     tokens = 1 if trace.instance.machine.chunked else state.known - held
@@ -115,7 +113,7 @@ def why_not(trace: Trace, id: str, j: int, batch: Batch, state) -> str:
     return "memory" if 6 in rules else "budgets" if 5 in rules else "nothing"
 
 
-def broken(trace: Trace, batches: tuple[Batch, ...], **free) -> int:
+def broken(trace, batches, **free):
     """The rule that these batches break (11: none but that of the end); a batch more may pause others, or move KV."""
     made = trace.instance.with_free_calls()
     made = made.replace(machine=made.machine.replace(pause=True, **free))
@@ -126,7 +124,7 @@ def broken(trace: Trace, batches: tuple[Batch, ...], **free) -> int:
     return 11
 
 
-def one(features: Features, cost: Cost) -> dict[str, Fraction]:
+def one(features, cost):
     run = BatchTrace(0, cost.duration(features), features, 0, 0, 0)
     parts = batch_parts(cost, run)
     assert sum(parts.values()) == SHARE * run.duration
@@ -136,7 +134,7 @@ def one(features: Features, cost: Cost) -> dict[str, Fraction]:
 DECODES = Features(busy=1, any_decode=1, tokens=4, generated=4, decode_requests=4, decode_kv=400)
 
 
-def test_a_linear_cost_is_split_by_its_terms() -> None:
+def test_a_linear_cost_is_split_by_its_terms():
     cost = Cost((CostFunction(busy=10, tokens=5, decode_kv=1, divisor=10, swap_in_tokens=10),))
     assert one(DECODES, cost) == {"fixed": 1, "compute": 2, "memory traffic": 40, "transfers": 0}
     assert one(DECODES._replace(swap_in_tokens=7), cost)["transfers"] == 7
@@ -146,18 +144,18 @@ def test_a_linear_cost_is_split_by_its_terms() -> None:
 NONE = {"memory traffic": 0, "transfers": 0}
 
 
-def test_rounding_up_is_shared_as_the_terms_are() -> None:
+def test_rounding_up_is_shared_as_the_terms_are():
     cost = Cost((CostFunction(busy=1, tokens_above=TokensAbove(knee=3, coefficient=2), divisor=2),))
     parts = one(DECODES, cost)
     assert parts == {"fixed": Fraction(666_666, SHARE), "compute": Fraction(1_333_334, SHARE), **NONE}
 
 
-def test_unit_cost_is_fixed() -> None:
+def test_unit_cost_is_fixed():
     assert one(DECODES, Cost.unit())["fixed"] == 1
     assert one(DECODES, Cost((CostFunction(any_prefill=1),)))["fixed"] == 1
 
 
-def test_a_roofline_is_memory_traffic_or_compute() -> None:
+def test_a_roofline_is_memory_traffic_or_compute():
     cost = get_cost("roofline:model=llama-3-8b,device=h100").make()
     decodes = one(DECODES, cost)
     assert decodes["compute"] == 0
@@ -168,7 +166,7 @@ def test_a_roofline_is_memory_traffic_or_compute() -> None:
     assert prefill["compute"] == sum(prefill.values())
 
 
-def test_overlapped_transfers_count_where_they_are_longer() -> None:
+def test_overlapped_transfers_count_where_they_are_longer():
     cost = Cost((CostFunction(busy=5), CostFunction(swap_out_tokens=1)))
     assert one(DECODES._replace(swap_out_tokens=4), cost)["transfers"] == 0
     assert one(DECODES._replace(swap_out_tokens=8), cost) == {
@@ -176,21 +174,21 @@ def test_overlapped_transfers_count_where_they_are_longer() -> None:
     }  # fmt: skip
 
 
-def test_idle_time_has_a_cause() -> None:
+def test_idle_time_has_a_cause():
     made = instance(request("R1", 1, (1, 3, 0, "preserve"), 1), request("R2", 1, 1, arrival=7))
     trace = verify_schedule(made, schedule(made, batch(0, R1=1), batch(5, R1=1), batch(7, R2=1)))
     idle = {part: ticks for part, ticks in explain(trace).parts.items() if part.startswith("idle")}
     assert idle == {"idle: ready": 1, "idle: calls": 3, "idle: arrivals": 1}
 
 
-def test_recomputed_tokens_take_their_share() -> None:
+def test_recomputed_tokens_take_their_share():
     found = explain(verify_schedule(mars(), PUBLISHED["SJF"].schedule(mars())))
     assert found.parts["recompute"] == 1
     assert found.spent["recompute"] == 1
     assert found.spent["budgets"] > 0
 
 
-def test_the_first_difference() -> None:
+def test_the_first_difference():
     ours, theirs = (verify_schedule(mars(), PUBLISHED[name].schedule(mars())) for name in ("FCFS", "SJF"))
     assert first_difference(ours, ours) is None
     found = first_difference(ours, theirs)
@@ -198,7 +196,7 @@ def test_the_first_difference() -> None:
     assert (found.batch, found.ours.work, found.theirs.work) == (0, {"R1": 1}, {"R2": 1})
 
 
-def test_a_ratio_without_calls_takes_them_from_both() -> None:
+def test_a_ratio_without_calls_takes_them_from_both():
     trace = verify_schedule(mars(), PUBLISHED["FCFS"].schedule(mars()))
     calls = sum(r.request.call_time for r in trace.requests)
     assert ratio_without_calls(trace, "total-flow-time", 29) == Fraction(total_flow_time(trace) - calls, 29 - calls)
@@ -206,7 +204,7 @@ def test_a_ratio_without_calls_takes_them_from_both() -> None:
     assert ratio_without_calls(trace, "total-flow-time", calls) is None
 
 
-def test_chunks_of_512_are_told_from_chunks_without_a_limit() -> None:
+def test_chunks_of_512_are_told_from_chunks_without_a_limit():
     """Each batch of `sarathi-c` is so long that the requests spend twice the time at work."""
     made = builtin_instance("identical:n=16,I=1024,O=8,M=12384")
     comparison = compare(made, ["sarathi", "sarathi-c"], against=None)
@@ -234,7 +232,7 @@ def test_chunks_of_512_are_told_from_chunks_without_a_limit() -> None:
     assert "sarathi-c beside sarathi" in comparison.report().html()
 
 
-def test_the_command_explains(tmp_path) -> None:
+def test_the_command_explains(tmp_path):
     done = kvbound(
         "compare", "mars-figure1", "--policies", "fcfs,sjf", "--no-optimum", "--explain", "--json", tmp_path / "c.json"
     )
@@ -247,7 +245,7 @@ def test_the_command_explains(tmp_path) -> None:
     assert sum(map(Fraction, rows[1]["explained"]["parts"].values())) == 14
 
 
-def test_solve_explains_what_policies_do_otherwise(tmp_path) -> None:
+def test_solve_explains_what_policies_do_otherwise(tmp_path):
     done = kvbound("solve", "mars-figure1", "--handling", "free", "--explain", "--schedule", tmp_path / "s.json")
     assert " for preserve: R" in done.stdout or " for discard: R" in done.stdout or " for swap: R" in done.stdout
     assert "all requests +" in done.stdout  # ... of the best policy that takes longer
@@ -260,8 +258,8 @@ def test_solve_explains_what_policies_do_otherwise(tmp_path) -> None:
         assert row["explained"]["beside"] == "optimum, free"
 
 
-def test_calls_that_are_handled_otherwise_are_named() -> None:
-    def row(label: str, value: int | None, *handlings: str) -> dict[str, object]:
+def test_calls_that_are_handled_otherwise_are_named():
+    def row(label, value, *handlings):
         return {"label": label, "value": value, "handling": {f"R{i}/1": how for i, how in enumerate(handlings)}}
 
     best = row("optimal", 10, "preserve", "swap", "preserve")

@@ -6,6 +6,7 @@ import networkx as nx
 import pytest
 
 import kvbound as kv
+from kvcore.certificates.budget import Most
 from kvcore.certificates.slot_graph import LocalGraphs
 
 
@@ -18,13 +19,39 @@ def test_a_shortest_path_works_once_for_each_token_and_waits_for_the_call():
     assert edges[5] == {"waits": True}
 
 
-def test_it_has_every_state_of_the_search_over_slots():
+def test_by_tick_a_shortest_path_lasts_as_long_as_the_request_alone():
     figure = kv.load_instance("mars-figure1")
-    states = {state._replace(wait=min(1, state.wait)) for state in LocalGraphs(figure, "total-flow-time").states}
-    graphs = [kv.request_graph(figure, request.id) for request in figure.requests]
-    assert {state for graph in graphs for state in graph} >= states
+    local = LocalGraphs(figure, "makespan")
+    for request, ticks in zip(local.groups, local.alone, strict=True):
+        graph = kv.request_graph(figure.replace(requests=(request.replace(id="R"),)), "R", by_tick=True)
+        assert nx.shortest_path_length(graph, graph.graph["start"], graph.graph["end"]) == ticks
+    assert local.alone == [8, 10, 4]
 
 
-def test_bad_input():
+def test_its_text_says_what_is_done_and_what_is_held():
+    text = [*nx.generate_network_text(kv.request_graph(kv.load_instance("mars-figure1"), "R2"))]
+    assert text[0].startswith("╙── 0 of segment 1 ╾")
+    assert text[1:4] == [
+        "    ├─╼ 0 of segment 2, 1 on the device, waits",
+        "    │   ├─╼ 0 of segment 2, 1 on the device",
+        "    │   │   ├─╼ 0 of segment 2 ╾ 0 of segment 2, waits, 0 of segment 2",
+    ]
+    assert any(line.endswith("─╼ done") for line in text)
+
+
+def test_without_ticks_it_has_every_state_of_the_graph_by_tick():
+    figure = kv.load_instance("mars-figure1")
+    for request in figure.requests:
+        timed = kv.request_graph(figure, request.id, by_tick=True)
+        assert set(kv.request_graph(figure, request.id)) >= {s._replace(wait=min(1, s.wait)) for s in timed}
+
+
+def test_bad_input(monkeypatch):
+    figure = kv.load_instance("mars-figure1")
     with pytest.raises(kv.BadInput, match="has no request 'Z'"):
-        kv.request_graph(kv.load_instance("mars-figure1"), "Z")
+        kv.request_graph(figure, "Z")
+    monkeypatch.setattr(Most, "moves", 10)
+    with pytest.raises(
+        kv.BadInput, match="'R1': requests have too many options: there are more than 10 moves to try; "
+    ):
+        kv.request_graph(figure, "R1")

@@ -1,7 +1,5 @@
 """Every way in which a user names an instance, and what is said where there is none."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest
@@ -12,14 +10,14 @@ from kvcore.metrics import check_objective
 from tests.support.commands import kvbound
 
 
-def test_a_name_of_the_library_is_an_instance_for_every_command() -> None:
+def test_a_name_of_the_library_is_an_instance_for_every_command():
     library = kv.Library()
     assert kv.load_instance("ve-2") == library.instance(library.record("ve-2"))
     assert kvbound("show", "ve-2").stdout.partition("\n")[2].startswith("2 requests")
     assert "vllm" in kvbound("simulate", "ve-2", "--policy", "vllm").stdout
 
 
-def test_a_file_goes_before_the_library(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_goes_before_the_library(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     mine = kv.load_instance("mars-figure1").replace(name="mine")
     Path("ve-2").write_text(mine.to_json())
@@ -35,7 +33,7 @@ def test_a_file_goes_before_the_library(tmp_path: Path, monkeypatch: pytest.Monk
         ("mars-figur1:k=2", "no file 'mars-figur1:k=2'.*is it mars-figure1"),
     ],
 )
-def test_an_unknown_instance_is_answered_with_near_names(name: str, complaint: str) -> None:
+def test_an_unknown_instance_is_answered_with_near_names(name, complaint):
     with pytest.raises(BadInput, match=complaint):
         kv.load_instance(name)
 
@@ -58,13 +56,13 @@ def test_an_unknown_instance_is_answered_with_near_names(name: str, complaint: s
         ("simulate mars-figure1 --policy fcsf", "no policy is called 'fcsf'; is it fcfs"),
     ],
 )
-def test_every_unknown_name_is_answered_with_near_names(command: str, complaint: str) -> None:
+def test_every_unknown_name_is_answered_with_near_names(command, complaint):
     said = kvbound(*command.split(), code=2)
     assert complaint in said.stderr
     assert (said.stdout, said.stderr.count("\n")) == ("", 1)
 
 
-def test_columns_that_are_called_as_the_keys_need_no_map(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_columns_that_are_called_as_the_keys_need_no_map(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     Path("plain.csv").write_text("arrival,prompt,decode\n0,10,5\n1,8,3\n")
     assert "2 requests" in kvbound("import", "csv", "plain.csv", "-o", "plain.json").stdout
@@ -73,7 +71,7 @@ def test_columns_that_are_called_as_the_keys_need_no_map(tmp_path: Path, monkeyp
     assert "no column arrival; the columns needed are arrival, prompt, decode; it has time, input, output" in said
 
 
-def test_a_table_of_another_layout(tmp_path: Path) -> None:
+def test_a_table_of_another_layout(tmp_path):
     """A byte order mark, quotes, semicolons, and a clock in milliseconds whose unit was not said at first."""
     file, out = tmp_path / "odd.csv", tmp_path / "odd.json"
     file.write_text('\ufeff"Sent at, ms";"Prompt Tokens";"Out"\r\n1740819600025;10;5\r\n1740819601025;8;3\r\n')
@@ -88,7 +86,7 @@ def test_a_table_of_another_layout(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("policy", ["--policy", "--policies"])
-def test_policy_and_policies_are_one_option(policy: str, tmp_path: Path) -> None:
+def test_policy_and_policies_are_one_option(policy, tmp_path):
     for command in ("simulate mars-figure1", "compare mars-figure1 --no-optimum", "load mars-figure1"):
         kvbound(*command.split(), policy, "fcfs")
     searched = ("search", policy, "fcfs", "--n", 1, "--memory", 1, "--prompt", 1, "--decode", 1, "--arrival", 0)
@@ -96,7 +94,7 @@ def test_policy_and_policies_are_one_option(policy: str, tmp_path: Path) -> None
     assert (tmp_path / "worst.json").exists()
 
 
-def test_near_names_of_objectives_and_records() -> None:
+def test_near_names_of_objectives_and_records():
     with pytest.raises(BadInput, match=r"no objective is called 'total-flowtime'; is it total-flow-time"):
         check_objective("total-flowtime")
     with pytest.raises(BadInput, match=r"the library has no instance 'mars-figure2'; is it mars-figure1"):

@@ -25,7 +25,7 @@ def workload():
     return generate("fixed", n=40, rate=Fraction(2), prompt=3, output=5, seed=1)
 
 
-def test_a_load_moves_arrivals_and_nothing_else() -> None:
+def test_a_load_moves_arrivals_and_nothing_else():
     instance = workload()
     twice = scaled(instance, Fraction(2))
     assert [request.arrival for request in twice.requests] == [request.arrival // 2 for request in instance.requests]
@@ -34,7 +34,7 @@ def test_a_load_moves_arrivals_and_nothing_else() -> None:
     assert scaled(instance, Fraction(1)) is instance
 
 
-def test_the_rate_is_requests_over_the_last_arrival() -> None:
+def test_the_rate_is_requests_over_the_last_arrival():
     instance = workload()
     last = instance.requests[-1].arrival * instance.tick_seconds
     assert rate(instance) == 40 / last
@@ -42,12 +42,12 @@ def test_the_rate_is_requests_over_the_last_arrival() -> None:
 
 
 @pytest.mark.parametrize("factor", [Fraction(0), Fraction(-1), Fraction(1, 10**15)])
-def test_a_load_that_makes_no_sense(factor: Fraction) -> None:
+def test_a_load_that_makes_no_sense(factor):
     with pytest.raises(BadInput, match=r"above 0|beyond tick"):
         scaled(workload(), factor)
 
 
-def test_rows_are_the_same_in_one_process_and_in_two() -> None:
+def test_rows_are_the_same_in_one_process_and_in_two():
     factors = [Fraction(1), Fraction(8)]
     one = list(load_rows(workload(), ["fcfs", "serial"], factors))
     assert one == list(load_rows(workload(), ["fcfs", "serial"], factors, jobs=2))
@@ -59,21 +59,21 @@ def test_rows_are_the_same_in_one_process_and_in_two() -> None:
 
 
 @pytest.mark.parametrize(("rate_", "stationary"), [(Fraction(1), True), (Fraction(40), False)])
-def test_a_queue_that_grows_is_said_to(rate_: Fraction, stationary: bool) -> None:
+def test_a_queue_that_grows_is_said_to(rate_, stationary):
     """One request at a time, 3 ticks of 1/40 s each: 40 of them arrive every second where 13 are served."""
     instance = generate("fixed", n=80, rate=rate_, prompt=3, output=3, seed=1)
     (row,) = load_rows(instance, ["serial"], [Fraction(1)])
     assert row["stationary"] is stationary
 
 
-def test_a_queue_of_few_or_of_all_at_once_says_nothing() -> None:
+def test_a_queue_of_few_or_of_all_at_once_says_nothing():
     few = generate("fixed", n=49, rate=Fraction(40), prompt=3, output=3, seed=1)
     at_once = generate("fixed", n=60, prompt=3, output=3, seed=1)
     for instance in (few, at_once):
         assert next(iter(load_rows(instance, ["serial"], [Fraction(1)])))["stationary"] is None
 
 
-def test_requests_in_calls_are_no_queue() -> None:
+def test_requests_in_calls_are_no_queue():
     """They all arrive within the first call: more and more are in calls, and none waits."""
     made = generate("fixed", n=60, rate=Fraction(1, 2), prompt=1, output=2, seed=1)
     call = Call(duration=10**6)
@@ -84,14 +84,14 @@ def test_requests_in_calls_are_no_queue() -> None:
     assert queue_grows(trace) is False
 
 
-def test_a_policy_that_cannot_run_has_a_row_that_says_so() -> None:
+def test_a_policy_that_cannot_run_has_a_row_that_says_so():
     instance = builtin_instance("hindsight").replace(machine=Machine(memory=30, pause=False, chunked=False))
     rows = list(load_rows(instance, ["fcfs", "vllm"], [Fraction(1)]))
     assert "measures" in rows[0]
     assert "needs a machine with evict and pause" in rows[1]["error"]
 
 
-def test_the_command_writes_a_table_a_csv_and_a_picture(tmp_path) -> None:
+def test_the_command_writes_a_table_a_csv_and_a_picture(tmp_path):
     (tmp_path / "w.json").write_text(workload().to_json())
     done = kvbound(
         "load", tmp_path / "w.json", "--policies", "fcfs,serial", "--factors", "1,4", "--window", "30",
@@ -111,7 +111,7 @@ def test_the_command_writes_a_table_a_csv_and_a_picture(tmp_path) -> None:
     assert done.stdout.count("serial") == 2
 
 
-def test_a_lower_bound_stands_beside_the_policies(tmp_path) -> None:
+def test_a_lower_bound_stands_beside_the_policies(tmp_path):
     (tmp_path / "w.json").write_text(workload().to_json())
     out, picture = tmp_path / "l.json", tmp_path / "l.svg"
     options = ("--policies", "fcfs", "--factors", "1,4", "--bound", "1", "--plot", picture, "--json", out)
@@ -124,7 +124,7 @@ def test_a_lower_bound_stands_beside_the_policies(tmp_path) -> None:
     assert "any scheduler, at best" in picture.read_text()
 
 
-def test_each_bound_of_a_load_has_all_the_seconds_that_bound_has(monkeypatch, tmp_path) -> None:
+def test_each_bound_of_a_load_has_all_the_seconds_that_bound_has(monkeypatch, tmp_path):
     made, given = generate("fixed", n=4, prompt=3, output=5, seed=1, slo_ttft=Fraction(1)), []
 
     def bound(instance, objective, *, time_limit, progress):
@@ -137,8 +137,8 @@ def test_each_bound_of_a_load_has_all_the_seconds_that_bound_has(monkeypatch, tm
     assert given == [("total-flow-time", 3.0), ("late-requests", 3.0)]
 
 
-def test_a_picture_names_no_policy_that_failed_and_has_room_for_the_most_attainment(tmp_path) -> None:
-    def row(policy: str, share: float) -> dict:
+def test_a_picture_names_no_policy_that_failed_and_has_room_for_the_most_attainment(tmp_path):
+    def row(policy, share):
         spread = {"mean": 2.0, "p50": 2.0, "p99": 3.0}
         times = dict.fromkeys(("latency", "normalized_latency_without_calls", "ttft"), spread)
         return {"factor": "1", "rate": 1.0, "policy": policy, "measures": {**times, "slo_attainment": share}}
@@ -149,7 +149,7 @@ def test_a_picture_names_no_policy_that_failed_and_has_room_for_the_most_attainm
     assert figure.axes[5].get_ylim()[1] > 1
 
 
-def test_no_scheduler_meets_more_slos_than_the_bound(tmp_path) -> None:
+def test_no_scheduler_meets_more_slos_than_the_bound(tmp_path):
     """Two first tokens of three ticks each by tick 4, on one device: one of the two is late, whoever schedules."""
     requests = tuple(Request(id=f"R{i}", prompt=3, segments=(Segment(decode=1),), slo=Slo(ttft=4)) for i in range(2))
     cost = Cost((CostFunction(tokens=1),))
@@ -162,7 +162,7 @@ def test_no_scheduler_meets_more_slos_than_the_bound(tmp_path) -> None:
     assert given["rows"][0]["measures"]["slo_attainment"] <= 0.5
 
 
-def test_goodput_is_that_of_the_last_load_that_keeps_the_slos(tmp_path) -> None:
+def test_goodput_is_that_of_the_last_load_that_keeps_the_slos(tmp_path):
     """A prompt takes two seconds, and one comes every 4, less the faster the load: from twice as fast on all queue."""
     requests = tuple(
         Request(id=f"R{i}", arrival=4 * i, prompt=2, segments=(Segment(decode=1),), slo=Slo(ttft=2)) for i in range(10)
@@ -185,7 +185,7 @@ def test_goodput_is_that_of_the_last_load_that_keeps_the_slos(tmp_path) -> None:
     assert "no request has an SLO to keep" in refused.stderr
 
 
-def test_attainment_is_shown_where_there_are_slos(tmp_path) -> None:
+def test_attainment_is_shown_where_there_are_slos(tmp_path):
     made = generate("fixed", n=20, rate=Fraction(2), prompt=3, output=5, seed=1, slo_ttft=Fraction(1))
     (tmp_path / "w.json").write_text(made.to_json())
     done = kvbound("load", tmp_path / "w.json", "--policies", "fcfs", "--factors", "1", "--plot", tmp_path / "l.svg")
@@ -193,7 +193,7 @@ def test_attainment_is_shown_where_there_are_slos(tmp_path) -> None:
     assert "meet their SLOs" in (tmp_path / "l.svg").read_text()
 
 
-def test_a_queue_that_grows_has_a_word_and_a_line(tmp_path) -> None:
+def test_a_queue_that_grows_has_a_word_and_a_line(tmp_path):
     made = generate("fixed", n=80, rate=Fraction(40), prompt=3, output=3, seed=1)
     (tmp_path / "w.json").write_text(made.to_json())
     said = kvbound("load", tmp_path / "w.json", "--policies", "serial", "--factors", "1").stdout
@@ -201,7 +201,7 @@ def test_a_queue_that_grows_has_a_word_and_a_line(tmp_path) -> None:
     assert max(map(len, (line.rstrip() for line in said.splitlines()))) <= 95
 
 
-def test_sigterm_keeps_the_rows_that_are_there(monkeypatch, tmp_path) -> None:
+def test_sigterm_keeps_the_rows_that_are_there(monkeypatch, tmp_path):
     def second_is_interrupted(instance, policy, **options):
         if policy.name == "serial":
             signal.raise_signal(signal.SIGTERM)
@@ -223,13 +223,13 @@ def test_sigterm_keeps_the_rows_that_are_there(monkeypatch, tmp_path) -> None:
         (["--policies", "fcfs", "--csv", "nowhere/l.csv"], "nowhere/l.csv: cannot be written"),
     ],
 )
-def test_bad_usage(arguments: list[str], message: str) -> None:
+def test_bad_usage(arguments, message):
     error = kvbound("load", "mars-figure1", *arguments, code=2).stderr
     assert message in error
     assert len(error.strip().splitlines()) == 1
 
 
-def test_a_process_that_is_killed_is_one_line(tmp_path) -> None:
+def test_a_process_that_is_killed_is_one_line(tmp_path):
     lines = [
         "import os, kvbound as kv",
         "class Mine(kv.Policy):",

@@ -1,7 +1,5 @@
 """Outputs: whole or not at all, through links and into what is no regular file; nothing printed is a command."""
 
-from __future__ import annotations
-
 import os
 import stat
 import sys
@@ -9,7 +7,6 @@ import threading
 from contextlib import suppress
 from io import StringIO
 from pathlib import Path
-from typing import Any, TextIO
 from unittest import mock
 
 import pytest
@@ -26,11 +23,11 @@ from workloads.builtin import builtin_instance
 LONGEST = "n" * 255
 
 
-def names(folder: Path) -> list[str]:
+def names(folder):
     return sorted(path.name for path in folder.iterdir())
 
 
-def test_a_link_stays_and_what_it_names_is_replaced(tmp_path: Path) -> None:
+def test_a_link_stays_and_what_it_names_is_replaced(tmp_path):
     real, link = tmp_path / "real", tmp_path / "link"
     (tmp_path / "folder").mkdir()
     real.write_text("old")
@@ -48,14 +45,14 @@ def test_a_link_stays_and_what_it_names_is_replaced(tmp_path: Path) -> None:
     assert names(tmp_path) == ["dangling", "folder", "link", "real"]
 
 
-def test_links_in_a_circle_are_refused(tmp_path: Path) -> None:
+def test_links_in_a_circle_are_refused(tmp_path):
     (tmp_path / "a").symlink_to("b")
     (tmp_path / "b").symlink_to("a")
     with pytest.raises(BadInput, match="cannot be written"):
         write_text(tmp_path / "a" / "file", "x")
 
 
-def test_a_pipe_is_written_through(tmp_path: Path) -> None:
+def test_a_pipe_is_written_through(tmp_path):
     pipe, got = tmp_path / "pipe", list[str]()
     os.mkfifo(pipe)
     reader = threading.Thread(target=lambda: got.append(pipe.read_text()), daemon=True)
@@ -67,7 +64,7 @@ def test_a_pipe_is_written_through(tmp_path: Path) -> None:
     assert names(tmp_path) == ["pipe"]
 
 
-def test_a_file_that_cannot_be_written_loses_no_other(tmp_path: Path) -> None:
+def test_a_file_that_cannot_be_written_loses_no_other(tmp_path):
     """As with a disk that fills up meanwhile; what was found is printed, too."""
     long = {option: tmp_path / f"{LONGEST}.{option}.svg" for option in ("--json", "--plot")}
     given = {"--schedule": tmp_path / "s.json", "--curves": tmp_path / "c.svg", **long}
@@ -80,13 +77,13 @@ def test_a_file_that_cannot_be_written_loses_no_other(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("option", ["--plot", "--ladder"])
-def test_a_picture_of_another_kind_is_refused_at_once(option: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_picture_of_another_kind_is_refused_at_once(option, monkeypatch):
     monkeypatch.setattr("kvbound.cli.compare.load_instance", None)
     said = kvbound("compare", "mars-figure1", option, "x.gif", code=2).stderr
     assert said == "kvbound: x.gif: a picture is saved as .svg, .png or .pdf, not as .gif\n"
 
 
-def test_a_report_without_a_schedule(tmp_path: Path) -> None:
+def test_a_report_without_a_schedule(tmp_path):
     """No policy can run: the report says why, and there is nothing to draw."""
     given = "--policies", "vllm", "--no-optimum", "--html", tmp_path / "r.html", "--plot", tmp_path / "p.svg"
     said = kvbound("compare", "mars-figure1", *given, code=2).stderr
@@ -94,7 +91,7 @@ def test_a_report_without_a_schedule(tmp_path: Path) -> None:
     assert "it needs a machine with evict" in (tmp_path / "r.html").read_text()
 
 
-def test_a_device_is_written_through(tmp_path: Path) -> None:
+def test_a_device_is_written_through(tmp_path):
     """On copies of /dev/null and /dev/full, so that a mistake here harms nobody."""
     null, full = tmp_path / "null", tmp_path / "full"
     try:
@@ -113,25 +110,25 @@ def test_a_device_is_written_through(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("length", [245, 255])
-def test_names_as_long_as_a_name_may_be(tmp_path: Path, length: int) -> None:
+def test_names_as_long_as_a_name_may_be(tmp_path, length):
     write_text(tmp_path / LONGEST[:length], "x")
     style.save(Figure(), tmp_path / f"{LONGEST[: length - 4]}.svg")
     assert [len(name) for name in names(tmp_path)] == [length, length]
 
 
-def test_a_name_too_long_is_one_line(tmp_path: Path) -> None:
+def test_a_name_too_long_is_one_line(tmp_path):
     with pytest.raises(BadInput, match="cannot be written: File name too long"):
         write_text(tmp_path / f"{LONGEST}n", "x")
     check_writable(tmp_path / f"{LONGEST}n")
     assert names(tmp_path) == []
 
 
-def test_what_fails_leaves_what_was_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_fails_leaves_what_was_there(tmp_path, monkeypatch):
     picture = tmp_path / "a.svg"
     style.save(Figure(), picture)
     before = picture.read_bytes()
 
-    def fails(*_: Any, **__: Any) -> None:
+    def fails(*_, **__):
         raise OSError(28, "No space left on device")
 
     with suppress(ZeroDivisionError), writing(picture) as file:
@@ -144,7 +141,7 @@ def test_what_fails_leaves_what_was_there(tmp_path: Path, monkeypatch: pytest.Mo
     assert names(tmp_path) == ["a.svg"]
 
 
-def test_a_database_is_a_regular_file(tmp_path: Path) -> None:
+def test_a_database_is_a_regular_file(tmp_path):
     (tmp_path / "real").touch()
     (tmp_path / "link").symlink_to("real")
     check_database(tmp_path / "real", tmp_path / "link", tmp_path / "none")
@@ -157,7 +154,7 @@ def test_a_database_is_a_regular_file(tmp_path: Path) -> None:
 # --- standard output
 
 
-def printed(out: TextIO | None, *arguments: str) -> int:
+def printed(out, *arguments):
     """Run `kvbound ARGUMENTS` in this process with that standard output; return its exit code."""
     with (
         mock.patch.object(sys, "argv", ["kvbound", *arguments]),
@@ -168,7 +165,7 @@ def printed(out: TextIO | None, *arguments: str) -> int:
     return int(str(ended.value.code))
 
 
-def test_standard_output_that_takes_nothing_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+def test_standard_output_that_takes_nothing_is_one_line(capsys):
     for arguments in (("show", "mars-figure1"), ("show", "mars-figure1", "--json", "-")):
         with Path("/dev/full").open("w") as full:
             assert printed(full, *arguments) == 2
@@ -177,7 +174,7 @@ def test_standard_output_that_takes_nothing_is_one_line(capsys: pytest.CaptureFi
         assert capsys.readouterr().err == "kvbound: standard output: Bad file descriptor\n"
 
 
-def test_whoever_stops_reading_has_seen_enough(capsys: pytest.CaptureFixture[str]) -> None:
+def test_whoever_stops_reading_has_seen_enough(capsys):
     reading, writing_end = os.pipe()
     os.close(reading)
     with os.fdopen(writing_end, "w") as out:
@@ -185,13 +182,13 @@ def test_whoever_stops_reading_has_seen_enough(capsys: pytest.CaptureFixture[str
     assert capsys.readouterr().err == ""
 
 
-def test_standard_input_that_is_closed_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_standard_input_that_is_closed_is_one_line(monkeypatch):
     monkeypatch.setattr("sys.stdin", None)
     said = kvbound("show", "-", code=2).stderr
     assert said == "kvbound: standard input: cannot be read: Bad file descriptor\n"
 
 
-def test_standard_output_by_another_name(tmp_path: Path) -> None:
+def test_standard_output_by_another_name(tmp_path):
     with (tmp_path / "out").open("w") as out:
         arguments = ("simulate", "mars-figure1", "--policy", "fcfs", "--schedule", f"/dev/fd/{out.fileno()}")
         assert printed(out, *arguments) == 0
@@ -201,7 +198,7 @@ def test_standard_output_by_another_name(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("width", [40, 80, 200])
-def test_a_narrow_terminal_folds_no_number_and_clips_nothing(width: int) -> None:
+def test_a_narrow_terminal_folds_no_number_and_clips_nothing(width):
     columns = ["label", *(f"measure {k}" for k in range(9)), "what it is"]
     rows = [
         [f"policy-{i}", *(f"{10**k + i}.125" for k in range(9)), "some words that may be folded " * 2] for i in (1, 2)
@@ -219,7 +216,7 @@ def test_a_narrow_terminal_folds_no_number_and_clips_nothing(width: int) -> None
     )
 
 
-def test_nothing_printed_is_a_command(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_nothing_printed_is_a_command(capsys, tmp_path):
     console = people_console()
     console.print("\x1b[31mred\x07 [/bold] :smile: [red]")
     console.print(table(("\x1b[1mhead",), [("\x9b2J\x1b]0;title\x07[/x]",)]))

@@ -1,9 +1,6 @@
 """`import run`, and its schedule in `compare` and `show`."""
 
-from __future__ import annotations
-
 import json
-from pathlib import Path
 
 import pytest
 
@@ -25,7 +22,7 @@ LOG = """start_s,work
 
 
 @pytest.fixture
-def run(tmp_path: Path) -> tuple[Path, Path]:
+def run(tmp_path):
     """An instance file and a log, one batch of which starts half a second early."""
     requests = tuple(kv.Request(id=f"r{k}", arrival=0, prompt=8, segments=(kv.Segment(decode=4),)) for k in range(3))
     machine = kv.Machine(memory=20, block=1, batch_tokens=16, evict=True)
@@ -35,7 +32,7 @@ def run(tmp_path: Path) -> tuple[Path, Path]:
     return tmp_path / "three.json", tmp_path / "log.csv"
 
 
-def test_import_compare_and_show(run: tuple[Path, Path], tmp_path: Path) -> None:
+def test_import_compare_and_show(run, tmp_path):
     instance, log = run
     out = tmp_path / "run.json"
     failed = kvbound("import", "run", log, "--instance", instance, "--out", out, code=1).stdout
@@ -67,7 +64,7 @@ def test_import_compare_and_show(run: tuple[Path, Path], tmp_path: Path) -> None
     assert wasted["request_seconds"] == {"waiting": 6, "decode": 8, "prefill": 3, "recompute": 1}
 
 
-def test_the_requests_may_come_from_a_table(run: tuple[Path, Path], tmp_path: Path) -> None:
+def test_the_requests_may_come_from_a_table(run, tmp_path):
     """Without an instance file: the same instance, but for its name, and the same exit codes."""
     (tmp_path / "requests.csv").write_text("who,t,in,out\n" + "".join(f"r{k},0,8,4\n" for k in range(3)))
     made, out = tmp_path / "made.json", tmp_path / "run.json"
@@ -83,7 +80,7 @@ def test_the_requests_may_come_from_a_table(run: tuple[Path, Path], tmp_path: Pa
         assert done.stderr.startswith("kvbound: say what it was run on" if not options else "kvbound: --instance says")
 
 
-def test_of_a_table_the_first_may_be_taken_with_objectives(run: tuple[Path, Path], tmp_path: Path) -> None:
+def test_of_a_table_the_first_may_be_taken_with_objectives(run, tmp_path):
     (tmp_path / "requests.csv").write_text("who,t,in,out\n" + "".join(f"r{k},0,8,4\n" for k in range(5)))
     said = ("--requests", tmp_path / "requests.csv", "--map", "id=who,arrival=t,prompt=in,decode=out")
     machine = ("--memory", 20, "--batch-tokens", 16, "--tick", 1, "--instance-out", tmp_path / "made.json")
@@ -96,7 +93,7 @@ def test_of_a_table_the_first_may_be_taken_with_objectives(run: tuple[Path, Path
     assert "--instance says all" in refused.stderr
 
 
-def test_python_says_the_same(run: tuple[Path, Path]) -> None:
+def test_python_says_the_same(run):
     instance, log = kv.read_instance(run[0]), run[1]
     found = kv.read_run(instance, log, tolerate=True)
     compared = kv.compare(instance, ["vllm"], against=None, schedules={"theirs": found.schedule})
@@ -104,7 +101,7 @@ def test_python_says_the_same(run: tuple[Path, Path]) -> None:
     assert kv.wasted(found.trace)["waste_token_seconds"]["recomputation"] == 11
 
 
-def test_a_schedule_that_breaks_a_rule(run: tuple[Path, Path], tmp_path: Path) -> None:
+def test_a_schedule_that_breaks_a_rule(run, tmp_path):
     instance, log = run
     kvbound("import", "run", log, "--instance", instance, "--tolerate", "--out", tmp_path / "run.json")
     text = (tmp_path / "run.json").read_text()

@@ -1,11 +1,8 @@
 """The public interface as Python people know it: reprs, notebooks, pictures, tables, a cost of one's own."""
 
-from __future__ import annotations
-
 import sys
 from fractions import Fraction
 from pathlib import Path
-from typing import Any
 
 import pytest
 from IPython.core.formatters import DisplayFormatter
@@ -22,7 +19,7 @@ REFUTED = Path(__file__).parents[2] / "hypotheses" / "shipped" / "mars_rank.py"
 
 
 @pytest.fixture(scope="module")
-def things() -> dict[str, Any]:
+def things():
     """One of every kind that a public function returns."""
     fcfs = kv.simulate(FIGURE_1, "fcfs")
     certified = kv.bound(FIGURE_1, method="alone")
@@ -40,13 +37,13 @@ def things() -> dict[str, Any]:
     }  # fmt: skip
 
 
-def kv_sweep() -> Any:
+def kv_sweep():
     from sweeps import Sweep
 
     return Sweep("a.sqlite", 2, 1, [{"big": "x" * 10_000}], [{"label": "a", "value": 1}, {"label": "b", "value": None}])
 
 
-def test_everything_shows_itself_in_at_most_five_lines(things: dict[str, Any]) -> None:
+def test_everything_shows_itself_in_at_most_five_lines(things):
     public = {name: getattr(kv, name) for name in kv.__all__}
     made = {name: thing() for name, thing in public.items() if name in ("SearchSpace", "Features", "CostFunction")}
     for name, thing in (public | made | things).items():
@@ -56,7 +53,7 @@ def test_everything_shows_itself_in_at_most_five_lines(things: dict[str, Any]) -
         assert " object at 0x" not in repr(thing), name
 
 
-def test_a_repr_says_what_it_is(things: dict[str, Any]) -> None:
+def test_a_repr_says_what_it_is(things):
     assert repr(kv.Machine(memory=8)) == str(kv.Machine(memory=8)) == "Machine(memory=8)"
     assert repr(kv.Cost.unit()) == "Cost(CostFunction(busy=1))"
     assert repr(things["instance"]).startswith(
@@ -77,7 +74,7 @@ SHOWN = ("instance", "simulated", "bounded", "compared", "refuted")
 
 
 @pytest.mark.parametrize("name", SHOWN)
-def test_a_notebook_shows_a_table_and_a_picture(name: str, things: dict[str, Any]) -> None:
+def test_a_notebook_shows_a_table_and_a_picture(name, things):
     formatted, _ = DisplayFormatter().format(things[name])
     assert "<table" in formatted["text/html"] or "<dl" in formatted["text/html"]
     assert '<img src="data:image/svg+xml;base64,' in formatted["text/html"]
@@ -85,14 +82,14 @@ def test_a_notebook_shows_a_table_and_a_picture(name: str, things: dict[str, Any
 
 
 @pytest.mark.parametrize("name", [*SHOWN, "trace"])
-def test_plot_draws_each(name: str, things: dict[str, Any]) -> None:
+def test_plot_draws_each(name, things):
     figure = kv.plot(things[name])
     assert isinstance(figure, Figure)
     formatted, _ = DisplayFormatter().format(figure)
     assert "</svg>" in formatted["image/svg+xml"]
 
 
-def test_what_cannot_be_drawn_is_one_clear_line(things: dict[str, Any]) -> None:
+def test_what_cannot_be_drawn_is_one_clear_line(things):
     with pytest.raises(kv.BadInput, match="an Instance, Trace, Result, Comparison or Verdict is drawn, not a Schedule"):
         kv.plot(things["schedule"])
     with pytest.raises(kv.BadInput, match="there is no schedule and no bound to draw: unknown"):
@@ -104,12 +101,12 @@ def test_what_cannot_be_drawn_is_one_clear_line(things: dict[str, Any]) -> None:
     assert ": the first 10, of 201" in many._repr_html_()
 
 
-def test_the_ground_knows_no_html() -> None:
+def test_the_ground_knows_no_html():
     assert "kvbound.display" not in loaded_by("import kvbound as kv; kv.Instance; kv.Result; kv.load_instance")
     loaded_by("from kvcore.instance import Instance; assert not hasattr(Instance, '_repr_html_')")
 
 
-def test_tables(things: dict[str, Any]) -> None:
+def test_tables(things):
     requests = kv.to_dataframe(things["trace"])
     assert requests["latency_seconds"].sum() == things["simulated"].value == 35
     assert list(requests["request"]) == ["R1", "R2", "R3"]
@@ -129,7 +126,7 @@ def test_tables(things: dict[str, Any]) -> None:
     assert kv.to_dataframe([{"a": "29/3", "b": "R1/2"}, {"a": 2, "b": "R2"}])["a"].tolist() == [29 / 3, 2]
 
 
-def test_a_table_of_a_comparison_is_numbers_with_units(things: dict[str, Any]) -> None:
+def test_a_table_of_a_comparison_is_numbers_with_units(things):
     frame = kv.to_dataframe(things["compared"])
     words = {"label", "objective", "instance", "policy", "status", "found_by", "proved_by"}
     assert all(frame[name].dtype.kind in "if" for name in frame if name not in words)
@@ -138,7 +135,7 @@ def test_a_table_of_a_comparison_is_numbers_with_units(things: dict[str, Any]) -
     assert "measures.latency.max" in kv.to_dataframe(things["compared"], "json")
 
 
-def test_an_instance_may_be_named() -> None:
+def test_an_instance_may_be_named():
     assert kv.simulate("mars-figure1", "fcfs").value == 35
     with pytest.raises(kv.BadInput, match="is it mars-figure1, mars-like"):
         kv.solve("mars-figre1")
@@ -146,25 +143,25 @@ def test_an_instance_may_be_named() -> None:
         kv.solve(3)
 
 
-def test_read_tells_files_apart(things: dict[str, Any], tmp_path: Path) -> None:
+def test_read_tells_files_apart(things, tmp_path):
     kv.write_text(tmp_path / "s.json", things["schedule"].to_json())
     kv.write_text(tmp_path / "i.json", FIGURE_1.to_json())
     assert kv.read(tmp_path / "s.json") == things["schedule"]
     assert kv.read(tmp_path / "i.json") == kv.read("mars-figure1") == FIGURE_1
 
 
-def by_prompt(view: Any, plan: Any) -> None:
+def by_prompt(view, plan):
     plan.fill(sorted(view.ready, key=lambda job: job.prompt))
 
 
 @pytest.mark.parametrize("rule", [by_prompt, lambda job: job.prompt, Sjf, Sjf()])
-def test_a_policy_may_be_a_function_or_a_class(rule: Any) -> None:
+def test_a_policy_may_be_a_function_or_a_class(rule):
     run = kv.compare(FIGURE_1, [rule], against=None).policies[0]
     assert run.row["verified"]
     assert run.label in ("by_prompt", "<lambda>", "sjf")
 
 
-def test_policies_may_be_one_text() -> None:
+def test_policies_may_be_one_text():
     assert [run.label for run in kv.compare(FIGURE_1, "fcfs,sjf", against=None).policies] == ["fcfs", "sjf"]
 
 
@@ -177,17 +174,17 @@ def test_without_traces_a_comparison_keeps_the_best_schedule_and_all_rows():
     assert lean.optima["as-given"].value == whole.optima["as-given"].value == 29
 
 
-def test_a_policy_that_does_not_end_in_time_has_a_row_that_says_so() -> None:
+def test_a_policy_that_does_not_end_in_time_has_a_row_that_says_so():
     (row,) = kv.compare(FIGURE_1, ["fcfs"], against=None, time_limit=0).rows()
     assert row["error"] == "policy fcfs fails in batch 0: its time is over"
 
 
-def test_what_is_no_policy_is_one_line() -> None:
+def test_what_is_no_policy_is_one_line():
     with pytest.raises(kv.BadInput, match="a policy is a name, a Policy, a class of them or a function, not 3"):
         kv.compare(FIGURE_1, [3])
 
 
-def test_no_such_table(things: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_such_table(things, monkeypatch):
     with pytest.raises(kv.BadInput, match="a Trace has no table 'rows'; it has requests, batches"):
         kv.to_dataframe(things["trace"], "rows")
     with pytest.raises(kv.BadInput, match="Sweep or rows make a table, not a Machine"):
@@ -203,13 +200,13 @@ def test_no_such_table(things: dict[str, Any], monkeypatch: pytest.MonkeyPatch) 
     ("ticks", "lasts"),
     [(0, 1), (2, 2), (0.5, 1), (2.0, 2), (0.1 * 3 * 10, 4), (Fraction(5, 2), 3), (Fraction(4, 2), 2)],
 )
-def test_a_cost_of_ones_own_is_rounded_up(ticks: float | Fraction, lasts: int) -> None:
+def test_a_cost_of_ones_own_is_rounded_up(ticks, lasts):
     ran = kv.simulate(FIGURE_1, "fcfs", cost=lambda features: ticks)
     assert {batch.duration for batch in ran.trace.batches} == {lasts}
     assert kv.verify_schedule(ran.instance, ran.schedule).runs == ran.trace.runs
 
 
-def test_a_cost_of_ones_own_is_asked_about_every_batch() -> None:
+def test_a_cost_of_ones_own_is_asked_about_every_batch():
     linear = kv.Cost((kv.CostFunction(busy=3, decode_kv=2, prefill_pairs=1, divisor=2),))
     one = kv.simulate(FIGURE_1.replace(cost=linear), "mars-order")
     own = kv.simulate(
@@ -219,7 +216,7 @@ def test_a_cost_of_ones_own_is_asked_about_every_batch() -> None:
     assert own.value == one.value
 
 
-def test_every_policy_runs_at_a_cost_of_ones_own() -> None:
+def test_every_policy_runs_at_a_cost_of_ones_own():
     instance = kv.builtin_instance("infercept-ve:k=3").replace(cost=kv.OwnCost(lambda f: 10**5 + f.decode_kv**0.5))
     instance = instance.replace(machine=instance.machine.replace(chunked=True))
     compared = kv.compare(instance, ["vllm", "infercept", "mars", "augserve"], against=None)
@@ -227,7 +224,7 @@ def test_every_policy_runs_at_a_cost_of_ones_own() -> None:
     assert "what tests.kvbound.test_python" in instance._repr_html_()
 
 
-def test_what_needs_linear_functions_says_so(tmp_path: Path) -> None:
+def test_what_needs_linear_functions_says_so(tmp_path):
     own = FIGURE_1.replace(cost=kv.OwnCost(lambda features: 2))
     refused = "the cost is a function of your own .*: only policies and the referee take it"
     for use in (kv.solve, kv.bound, kv.compare, kv.Instance.to_json):

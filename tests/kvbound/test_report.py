@@ -1,33 +1,26 @@
 """The report of `kvbound compare --html`: what it shows, that it is whole and harmless, and that a browser shows it."""
 
-from __future__ import annotations
-
 import os
-import random
 import re
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Iterator
 from dataclasses import replace
 from functools import cache
 from html.parser import HTMLParser
-from pathlib import Path
 
 import pytest
 
-from kvbound.comparison import Comparison
 from kvbound.comparison import compare as compare_policies
 from kvbound.report import chart, page
 from kvbound.report.chart import Bar, bars_of
 from kvbound.timeline import Interval, timeline
-from kvcore import Trace, verify_schedule
+from kvcore import verify_schedule
 from tests.support.browser import Browser, find_browser
 from tests.support.build import instance, request
 from tests.support.commands import kvbound
-from tests.support.drawer import draw_instance
 from tests.support.mars_schedules import PUBLISHED, mars
-from tests.support.random_schedules import random_schedule
+from tests.support.random_schedules import random_trace
 from workloads.builtin import builtin_instance
 
 WORK = ("prefill", "decode", "recompute")
@@ -39,11 +32,11 @@ class Reader(HTMLParser):
 
     VOID = ("meta", "br", "hr", "img", "link", "input")
 
-    def __init__(self, html: str) -> None:
+    def __init__(self, html):
         super().__init__()
-        self.elements: list[tuple[str, dict[str, str | None]]] = []
-        self.words: list[str] = []
-        self.open: list[str] = []
+        self.elements = []
+        self.words = []
+        self.open = []
         self.feed(html)
         self.close()
 
@@ -58,42 +51,35 @@ class Reader(HTMLParser):
     def handle_data(self, data):
         self.words.append(data)
 
-    def all(self, tag: str, kind: str | None = None) -> list[dict[str, str | None]]:
+    def all(self, tag, kind=None):
         return [a for name, a in self.elements if name == tag and (kind is None or a.get("class") == kind)]
 
-    def tips(self) -> list[str]:
+    def tips(self):
         return [attributes["data-tip"] or "" for attributes in self.all("rect") if "data-tip" in attributes]
 
 
 @cache
-def compared() -> Comparison:
+def compared():
     return compare_policies(mars(), ["fcfs", "mars-order"], "total-flow-time", "as-given", 30)
 
 
 @cache
-def html() -> str:
+def html():
     return compared().report().html()
 
 
-def hostile() -> Comparison:
+def hostile():
     made = instance(*(request(id, 2, 3) for id in HOSTILE), memory=12, batch_tokens=4)
     made = made.replace(name="<script>alert('name')</script>")
     return compare_policies(made, ["fcfs"], "total-flow-time", "as-given", 30, against=None)
 
 
-def random_traces() -> Iterator[Trace]:
-    for seed in range(40):
-        draw = random.Random(seed)
-        drawn = draw_instance(draw)
-        yield verify_schedule(drawn, random_schedule(draw, drawn))
-
-
 # --- bars ------------------------------------------------------------------------------------------------------------
 
 
-def joined(lane: list[Bar]) -> list[Interval]:
+def joined(lane):
     """The bars as intervals, those of the same kind that follow each other as one."""
-    made: list[Interval] = []
+    made = []
     for bar in lane:
         if made and made[-1].kind == bar.kind and made[-1].end == bar.start:
             made[-1] = made[-1]._replace(end=bar.end)
@@ -103,10 +89,10 @@ def joined(lane: list[Bar]) -> list[Interval]:
 
 
 @pytest.mark.parametrize("cells", [0, 10**6])
-def test_bars_are_the_timeline_and_hold_all_the_work(cells: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_bars_are_the_timeline_and_hold_all_the_work(cells, monkeypatch):
     monkeypatch.setattr(chart, "CELLS", cells)
     several = Counter[bool]()
-    for trace in random_traces():
+    for trace in map(random_trace, range(40)):
         lanes = bars_of(trace)
         assert {id: joined(lane) for id, lane in lanes.items()} == timeline(trace)
         for done in trace.requests:
@@ -118,9 +104,9 @@ def test_bars_are_the_timeline_and_hold_all_the_work(cells: int, monkeypatch: py
     assert (several[True] > 0) == (cells == 0)
 
 
-def test_the_kv_of_a_bar_is_that_of_the_trace() -> None:
+def test_the_kv_of_a_bar_is_that_of_the_trace():
     seen = Counter[str]()
-    for trace in random_traces():
+    for trace in map(random_trace, range(40)):
         boundary = {batch.start: j for j, batch in enumerate(trace.batches)}
         for id, lane in bars_of(trace).items():
             for bar in lane:
@@ -131,11 +117,11 @@ def test_the_kv_of_a_bar_is_that_of_the_trace() -> None:
     assert {"paused", "call-preserved", "waiting", "decode", "prefill"} <= set(seen)
 
 
-def trace_moves(trace: Trace, j: int) -> bool:
+def trace_moves(trace, j):
     return any(move.batch == j for done in trace.requests for move in done.moves)
 
 
-def test_the_bars_of_a_published_schedule() -> None:
+def test_the_bars_of_a_published_schedule():
     trace = verify_schedule(mars(), PUBLISHED["SJF"].schedule(mars()))
     assert bars_of(trace)["R3"] == [
         Bar(0, 1, "waiting", 0, 0, 0),
@@ -149,7 +135,7 @@ def test_the_bars_of_a_published_schedule() -> None:
 # --- the page --------------------------------------------------------------------------------------------------------
 
 
-def test_the_page_has_every_request_schedule_and_proof() -> None:
+def test_the_page_has_every_request_schedule_and_proof():
     found = Reader(html())
     assert found.open == []
     words = "\n".join(found.words)
@@ -163,7 +149,7 @@ def test_the_page_has_every_request_schedule_and_proof() -> None:
     assert len(found.all("svg", "ladder")) == 1
 
 
-def test_a_bar_says_what_it_is() -> None:
+def test_a_bar_says_what_it_is():
     trace = next(run.trace for run in compared().policies if run.row["policy"] == "fcfs")
     prefill = next(bar for bar in bars_of(trace)["R1"] if bar.kind == "prefill")
     tip = next(tip for tip in Reader(html()).tips() if tip.startswith("R1: prefill"))
@@ -173,7 +159,7 @@ def test_a_bar_says_what_it_is() -> None:
     ]  # fmt: skip
 
 
-def test_a_page_has_one_unit() -> None:
+def test_a_page_has_one_unit():
     made = builtin_instance("infercept-sample:k=3")
     written = "\n".join(Reader(compare_policies(made, ["fcfs", "sjf"], against=None).report().html()).words)
     assert {"value, s", "arrival, s", "times, s", "time (s)", "KV (blocks", "of 64 tokens)"} <= set(written.split("\n"))
@@ -182,7 +168,7 @@ def test_a_page_has_one_unit() -> None:
     ]
 
 
-def test_the_page_is_whole_and_asks_for_nothing() -> None:
+def test_the_page_is_whole_and_asks_for_nothing():
     found = Reader(html())
     ids = Counter(attributes["id"] for _, attributes in found.elements if "id" in attributes)
     assert ids
@@ -194,14 +180,14 @@ def test_the_page_is_whole_and_asks_for_nothing() -> None:
     assert "default-src 'none'" in str(found.all("meta"))
 
 
-def test_the_page_is_the_same_whenever_it_is_made() -> None:
+def test_the_page_is_the_same_whenever_it_is_made():
     slower = {kind: replace(optimum, seconds=optimum.seconds + 1) for kind, optimum in compared().optima.items()}
     assert html() == replace(compared(), optima=slower).report().html()
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("asked", [["mars-figure1", "--no-optimum"], ["hindsight:n=5,M=1000,P=9,seed=1"]])
-def test_two_runs_of_the_command_write_the_same_bytes(tmp_path: Path, asked: list[str]) -> None:
+def test_two_runs_of_the_command_write_the_same_bytes(tmp_path, asked):
     """Where ways race for the optimum, the clock says whose proof it is: the second one is proved before any begins."""
     written = []
     for seed in ("1", "2"):
@@ -212,7 +198,7 @@ def test_two_runs_of_the_command_write_the_same_bytes(tmp_path: Path, asked: lis
     assert written[0] == written[1]
 
 
-def test_names_stay_names() -> None:
+def test_names_stay_names():
     found = Reader(hostile().report().html())
     assert found.open == []
     assert len(found.all("script")) == 1
@@ -225,7 +211,7 @@ def test_names_stay_names() -> None:
     assert {tip.split(": ")[0] for tip in found.tips()} >= set(HOSTILE)
 
 
-def test_many_requests_are_a_summary() -> None:
+def test_many_requests_are_a_summary():
     comparison = compare_policies(
         builtin_instance("hindsight:n=300,M=300,P=10,seed=1"), ["fcfs"], "total-flow-time", "as-given", 1, against=None
     )
@@ -235,7 +221,7 @@ def test_many_requests_are_a_summary() -> None:
     assert found.all("g", "lane") == []
 
 
-def test_a_schedule_of_too_many_bars_is_named_but_not_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_schedule_of_too_many_bars_is_named_but_not_drawn(monkeypatch):
     numbers = [sum(map(len, bars_of(trace).values())) for _, trace in compared().schedules()]
     most = max(numbers) - 1
     monkeypatch.setattr(chart, "MOST_BARS", most)
@@ -244,14 +230,14 @@ def test_a_schedule_of_too_many_bars_is_named_but_not_drawn(monkeypatch: pytest.
     assert len(found.all("svg", "chart")) == sum(number <= most for number in numbers) > 0
 
 
-def test_thousands_of_batches_are_drawn_as_their_runs() -> None:
+def test_thousands_of_batches_are_drawn_as_their_runs():
     made = instance(*(request(f"R{k}", 5, 3000) for k in range(5)), memory=20_000)
     found = compare_policies(made, ["fcfs"], "total-flow-time", "as-given", 1, against=None).report().html()
     assert len(found) < 200_000
     assert any("batches 1 to 2,999: 2,999 tokens" in tip for tip in Reader(found).tips())
 
 
-def test_what_a_bar_says_lies_over_the_bar() -> None:
+def test_what_a_bar_says_lies_over_the_bar():
     trace = verify_schedule(mars(), PUBLISHED["SJF"].schedule(mars()))
     drawn = chart.chart("one", "SJF", trace, bars_of(trace), page.Frame.of([trace]))
     ticks = sorted({float(mark.attrib["x"]) for mark in drawn.iter("use") if mark.attrib["x"] != "0"})
@@ -265,7 +251,7 @@ def test_what_a_bar_says_lies_over_the_bar() -> None:
             assert y + height / 2 == pytest.approx(names[id], abs=4)  # a row is 18 points
 
 
-def test_the_command_writes_the_page(tmp_path: Path) -> None:
+def test_the_command_writes_the_page(tmp_path):
     kvbound("compare", "mars-figure1", "--policies", "fcfs", "--no-optimum", "--html", tmp_path / "report.html")
     written = (tmp_path / "report.html").read_text(encoding="utf-8")
     assert written.startswith('<!doctype html>\n<html lang="en">')
@@ -278,7 +264,7 @@ def test_the_command_writes_the_page(tmp_path: Path) -> None:
 
 
 @pytest.fixture(scope="module")
-def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+def browser(tmp_path_factory):
     program = find_browser()
     if program is None:
         pytest.skip("no Chromium is installed, and KVBOUND_BROWSER names none")
@@ -288,7 +274,7 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
 
 
 @pytest.fixture
-def opened(browser: Browser, tmp_path: Path) -> Browser:
+def opened(browser, tmp_path):
     (tmp_path / "report.html").write_text(html(), encoding="utf-8")
     browser.open(tmp_path / "report.html")
     return browser
@@ -298,7 +284,7 @@ TIP = "document.getElementById('tip')"
 
 
 @pytest.mark.slow
-def test_a_browser_loads_it_from_disk_without_a_complaint(opened: Browser) -> None:
+def test_a_browser_loads_it_from_disk_without_a_complaint(opened):
     assert opened.value("document.querySelectorAll('svg.chart').length") == 4
     assert opened.value("document.querySelector('svg.chart').getBoundingClientRect().height") > 100
     assert [url for url in opened.requests() if not url.startswith("file://")] == []
@@ -307,7 +293,7 @@ def test_a_browser_loads_it_from_disk_without_a_complaint(opened: Browser) -> No
 
 
 @pytest.mark.slow
-def test_a_browser_would_complain(opened: Browser) -> None:
+def test_a_browser_would_complain(opened):
     opened.value("console.error('on purpose')")
     opened.value("void fetch('http://127.0.0.1:9/').catch(() => {})")
     assert "on purpose" in str(opened.complaints())
@@ -315,7 +301,7 @@ def test_a_browser_would_complain(opened: Browser) -> None:
 
 
 @pytest.mark.slow
-def test_pointing_at_a_bar_shows_what_it_is(opened: Browser) -> None:
+def test_pointing_at_a_bar_shows_what_it_is(opened):
     assert opened.value(f"{TIP}.hidden") is True
     opened.point("rect.call-swapped[data-tip]")
     assert opened.value(f"{TIP}.hidden") is False
@@ -331,7 +317,7 @@ def test_pointing_at_a_bar_shows_what_it_is(opened: Browser) -> None:
 
 
 @pytest.mark.slow
-def test_the_arrow_keys_go_from_bar_to_bar(opened: Browser) -> None:
+def test_the_arrow_keys_go_from_bar_to_bar(opened):
     opened.value("document.querySelector('svg.chart').focus()")
     opened.press("ArrowRight")
     first = opened.value(f"{TIP}.innerText")
@@ -344,7 +330,7 @@ def test_the_arrow_keys_go_from_bar_to_bar(opened: Browser) -> None:
 
 
 @pytest.mark.slow
-def test_it_is_dark_where_the_reader_wants_that(opened: Browser) -> None:
+def test_it_is_dark_where_the_reader_wants_that(opened):
     colours = "[getComputedStyle(document.body).backgroundColor, getComputedStyle(document.body).color]"
     seen = {}
     for scheme in ("light", "dark"):
@@ -356,7 +342,7 @@ def test_it_is_dark_where_the_reader_wants_that(opened: Browser) -> None:
 
 
 @pytest.mark.slow
-def test_it_prints(opened: Browser) -> None:
+def test_it_prints(opened):
     printed = opened.pdf()
     assert printed.startswith(b"%PDF-")
     assert printed.rstrip().endswith(b"%%EOF")
@@ -372,7 +358,7 @@ def test_it_prints(opened: Browser) -> None:
 
 
 @pytest.mark.slow
-def test_a_browser_runs_no_name(browser: Browser, tmp_path: Path) -> None:
+def test_a_browser_runs_no_name(browser, tmp_path):
     (tmp_path / "hostile.html").write_text(hostile().report().html(), encoding="utf-8")
     browser.open(tmp_path / "hostile.html")
     browser.point("rect.prefill[data-tip]")

@@ -1,52 +1,38 @@
 """Trace Event files: their structure as Perfetto reads it, and their totals against the trace."""
 
-from __future__ import annotations
-
 import json
-import random
 from collections import Counter, defaultdict
 from fractions import Fraction
 from itertools import pairwise
-from pathlib import Path
 
 import pytest
 
 from kvbound import trace_events
 from kvbound.trace_events import BATCHES, FIRST, TRANSFERS, write_trace_events
-from kvcore import Trace, verify_schedule
+from kvcore import verify_schedule
 from tests.support.build import batch, instance, request, schedule
 from tests.support.commands import kvbound
-from tests.support.drawer import draw_instance
 from tests.support.mars_schedules import PUBLISHED, mars
-from tests.support.random_schedules import random_schedule
+from tests.support.random_schedules import random_trace
 
 
-def random_traces() -> list[Trace]:
-    made = []
-    for seed in range(40):
-        draw = random.Random(seed)
-        drawn = draw_instance(draw)
-        made.append(verify_schedule(drawn, random_schedule(draw, drawn)))
-    return made
-
-
-def events_of(trace: Trace) -> list[dict]:
+def events_of(trace):
     return list(trace_events.trace_events("it", trace))
 
 
-def of(events: list[dict], category: str) -> list[dict]:
+def of(events, category):
     return [event for event in events if event.get("cat") == category]
 
 
-def arguments_of(events: list[dict]) -> list[dict]:
+def arguments_of(events):
     return [event["args"] for event in of(events, "batch")]
 
 
 @pytest.mark.parametrize("steps", [0, 10**6])
-def test_totals_are_those_of_the_trace(steps: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_totals_are_those_of_the_trace(steps, monkeypatch):
     monkeypatch.setattr(trace_events, "STEPS", steps)
     longer = Counter[bool]()
-    for trace in random_traces():
+    for trace in map(random_trace, range(40)):
         events, tick = events_of(trace), trace.instance.tick_seconds * 10**6
         work = of(events, "work")
         longer.update("last_batch" in event["args"] for event in work)
@@ -70,9 +56,9 @@ def test_totals_are_those_of_the_trace(steps: int, monkeypatch: pytest.MonkeyPat
     assert (longer[True] > 0) == (steps == 0)
 
 
-def test_events_of_a_thread_nest() -> None:
+def test_events_of_a_thread_nest():
     overlaps = 0
-    for trace in random_traces():
+    for trace in map(random_trace, range(40)):
         threads = defaultdict(list)
         for event in events_of(trace):
             if event["ph"] == "X":
@@ -84,7 +70,7 @@ def test_events_of_a_thread_nest() -> None:
     assert overlaps > 0  # of transfers
 
 
-def test_counters_follow_the_memory() -> None:
+def test_counters_follow_the_memory():
     trace = verify_schedule(mars(), PUBLISHED["SJF"].schedule(mars()))
     counted = defaultdict(list)
     for event in events_of(trace):
@@ -99,7 +85,7 @@ def test_counters_follow_the_memory() -> None:
     assert counted["host memory"] == [(3, 2), (4, 0)]
 
 
-def test_times_are_microseconds() -> None:
+def test_times_are_microseconds():
     made = instance(request("R1", 1, 2)).replace(tick_seconds=Fraction(1, 1000))
     trace = verify_schedule(made, schedule(made, batch(0, R1=1), batch(1, R1=1)))
     assert [(event["ts"], event["dur"]) for event in of(events_of(trace), "work")] == [(0, 1000), (1000, 1000)]
@@ -108,7 +94,7 @@ def test_times_are_microseconds() -> None:
     assert [event["ts"] for event in of(events_of(trace), "work")] == [0, pytest.approx(1 / 3)]
 
 
-def test_the_file_names_schedules_and_requests(tmp_path: Path) -> None:
+def test_the_file_names_schedules_and_requests(tmp_path):
     made = instance(request('<a>"\\', 1, 2))
     trace = verify_schedule(made, schedule(made, batch(0, **{'<a>"\\': 1}), batch(1, **{'<a>"\\': 1})))
     write_trace_events(str(tmp_path / "t.json"), [("one", trace), ("two", trace)])
@@ -133,7 +119,7 @@ def test_the_file_names_schedules_and_requests(tmp_path: Path) -> None:
         (("compare", "mars-figure1", "--policies", "fcfs", "--no-optimum"), ["fcfs"]),
     ],
 )
-def test_commands_write_it(arguments: tuple[str, ...], processes: list[str], tmp_path: Path) -> None:
+def test_commands_write_it(arguments, processes, tmp_path):
     kvbound(*arguments, "--trace", tmp_path / "t.json")
     events = json.loads((tmp_path / "t.json").read_text())["traceEvents"]
     assert [e["args"]["name"] for e in events if e["name"] == "process_name"] == processes

@@ -1,7 +1,5 @@
 """The units in which people see an instance, and the numbers in them."""
 
-from __future__ import annotations
-
 from fractions import Fraction
 
 import pytest
@@ -19,20 +17,20 @@ from workloads.builtin import builtin_instance
         ("infermax-figure15:I=4", "ms", "tokens", 123_456_789, "123.457 ms"),
     ],
 )
-def test_the_units_of_an_instance(name: str, time: str, kv: str, ticks: int, written: str) -> None:
+def test_the_units_of_an_instance(name, time, kv, ticks, written):
     units = units_of(builtin_instance(name))
     assert (units.time, units.kv) == (time, kv)
     assert units.spelled(ticks) == written
 
 
-def test_minutes_are_for_requests_of_hours_and_not_for_late_ones() -> None:
+def test_minutes_are_for_requests_of_hours_and_not_for_late_ones():
     late = instance(request("R1", 1, 5, arrival=10**8)).replace(tick_seconds=Fraction(1, 40))
     assert units_of(late).time == "s"
     long = instance(request("R1", 1, (1, 10**8, 0, "preserve"), 5)).replace(tick_seconds=Fraction(1, 40))
     assert units_of(long).time == "min"
 
 
-def test_values_have_the_unit_of_their_objective() -> None:
+def test_values_have_the_unit_of_their_objective():
     units = time_units(5000, Fraction(1, 1000))
     assert units.named(5250, "makespan") == "5.25 s"
     assert units.named("7/2", "normalized-latency") == "0.0035 s per token"
@@ -45,5 +43,5 @@ def test_values_have_the_unit_of_their_objective() -> None:
     [(0, "0"), (1234567, "1,234,567"), (Fraction(1, 3), "0.333333"), (Fraction(29, 3), "9.66667"),
      (Fraction(12345678, 7), "1,763,668.3"), (Fraction(-1, 10**9), "-1e-09"), (Fraction(3, 2), "1.5")],
 )  # fmt: skip
-def test_numbers(value: Fraction, text: str) -> None:
+def test_numbers(value, text):
     assert number(value) == text

@@ -3,10 +3,7 @@
 import numpy as np
 import pytest
 
-from kvcore.certificates import (
-    Configurations,
-    InvalidCertificate,
-)
+from kvcore.certificates import Configurations, InvalidCertificate
 from kvcore.certificates.budget import Budget
 from kvcore.certificates.running import Running, TooMany
 from kvcore.rigid import kinds_of, memory_of

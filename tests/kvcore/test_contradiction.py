@@ -33,7 +33,7 @@ def schedule():
     return kv.simulate(MARS, "mars-order").schedule  # 30; the optimum is 29
 
 
-def written() -> dict[str, Path]:
+def written():
     (folder,) = Path.cwd().glob("kvbound-contradiction-*")
     return {file.stem: file for file in folder.iterdir()}
 
@@ -134,7 +134,7 @@ def test_a_certificate_from_elsewhere_is_recomputed_in_this_process(monkeypatch)
         Result(MARS, "makespan", certificate=mine)
 
 
-def _saved(certificate) -> Path:
+def _saved(certificate):
     file = Path("c.json")
     file.write_text(certificate.to_json())
     return file

@@ -10,7 +10,10 @@ from bounds.events import joint_states, refused
 from kvcore import OBJECTIVES, BadInput, CostFunction, Machine, objective_value, verify_schedule
 from kvcore.certificates import Alone, Events, InvalidCertificate, verify_certificate
 from kvcore.certificates import events as core
+from kvcore.certificates.budget import Budget
 from kvcore.certificates.events import EventSearch
+from kvcore.certificates.local_graph import LocalGraph
+from kvcore.certificates.options import PLAIN, RequestOptions
 from kvcore.files import parse, read_instance
 from kvcore.instance import Slo
 from kvcore.schedule import Schedule
@@ -104,15 +107,37 @@ def test_without_numba_the_search_is_the_same(monkeypatch):
     assert sum(end.is_optimum for end in compiled) > (40 if ALL else 12)
 
 
+def test_with_free_drops_a_request_may_do_all_that_it_may_without_kv():
+    """At no more; and what only drops all is paired with what only keeps it."""
+    dropped = 0
+    for seed in few(range(270), 30):
+        tiny = tiny_instance(seed)
+        for one in tiny.requests:
+            rules = RequestOptions(tiny.machine, one)
+            graph = LocalGraph(tiny.machine, [one], [0], whole=False, free_drops=True, budget=Budget())
+            for s, state in enumerate(graph.states):
+                options, held = range(graph.first[s], graph.first[s + 1]), state.device + state.host
+                nothing = next((o for o in options if not graph.moves[o].any()), -1)
+                drops = [held > 0 and (*graph.moves[o],) == (held, 0, 0, 0) for o in options]
+                assert [nothing if drop else -1 for drop in drops] == [graph.kept[o] for o in options]
+                for bare in rules.options(state._replace(device=0, host=0, mark=PLAIN)) if held else ():
+                    end = bare.end.after(0)
+                    end = end._replace(wait=min(1, end.wait))
+                    assert any(graph.states[graph.to[o]] == end and (graph.load[o] <= bare.load).all()
+                               and (graph.options[o].load.acts or not bare.load.acts) for o in options)  # fmt: skip
+                    dropped += 1
+    assert dropped > 300
+
+
 def test_a_search_that_goes_on_is_the_same_as_one_that_does_not_stop():
     for seed in few(range(16), 2):
         tiny, objective = tiny_instance(seed), list(OBJECTIVES)[seed % 8]
         search = EventSearch(tiny, objective, 5000)
         for states in (1, 2, 5, 9, 40, 300):
             stopped, at_once = search.run(states), find(tiny, objective, states)
-            assert (stopped.bound, stopped.is_optimum) == (at_once.bound, at_once.is_optimum)
+            assert (stopped.bound, stopped.is_found) == (at_once.bound, at_once.is_optimum)
         assert search.run().bound == find(tiny, objective, 5000).bound
-    assert EventSearch(MARS, "makespan", 100).run(50, lambda: True).states == 1
+    assert EventSearch(MARS, "makespan", 100).run(50, lambda: True).labels == 1
 
 
 def test_long_batches_and_hinges():

@@ -5,7 +5,7 @@ from fractions import Fraction
 import pytest
 
 from kvcore import CostFunction, Slo
-from tests.support.build import instance, request
+from tests.support.build import instance, request, requests_of
 from tests.support.drawer import fixed_handlings
 from tests.support.exhaustive import TooManyStates, exhaustive_optimum
 from tests.support.truth import Truth
@@ -19,99 +19,51 @@ def optimum(instance, objective):
 # --- solved by hand --------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("memory", "flow"),
-    [
-        (2, 6),  # each holds 2 tokens in its second batch: one after the other, 2 + 4
-        (3, 5),  # the prompt of one beside the second batch of the other: 2 + 3
-        (4, 4),  # side by side
-    ],
-)
-def test_two_requests_share_the_memory(memory, flow):
-    assert optimum(instance(request("A", 1, 2), request("B", 1, 2), memory=memory), "total-flow-time") == flow
+FLOW, WEIGHTED = "total-flow-time", "weighted-flow-time"
+BACK = ({"busy": 1}, {"swap_in_tokens": 1})
+SWAPS = {"swap_out_tokens": 1}, {"swap_in_tokens": 1}
+TIGHT = {"batch_tokens": 2, "memory": 3, "host_memory": 0}
+SOLVED = [
+    # each holds 2 tokens in its second batch: one after the other, 2 + 4; the prompt of one beside the second batch of
+    # the other: 2 + 3; side by side. Of blocks of 2 in a memory of 3 only one fits, and a single token takes it
+    *(("A 1 2; B 1 2", {"memory": memory}, FLOW, flow) for memory, flow in ((2, 6), (3, 5), (4, 4))),
+    *(("A 1 2; B 1 2", {"memory": 3, "block": block}, "makespan", end) for block, end in ((1, 3), (2, 4))),
+    # A alone lasts 10 ticks. Waiting for B: 100 * 1 + 12. Without: 10 + 100 * 10 at least
+    ("A 10 1; B 1 1 @1 w100", {"chunked": False, "cost": ({"tokens": 1},)}, WEIGHTED, 112),
+    # one request at a time. B interrupts A, 10 * 1 + 4; or A waits for B, 10 * 1 + 5
+    *(("A 1 3; B 1 1 @1 w10", {"batch_requests": 1, "pause": pause}, WEIGHTED, flow)
+      for pause, flow in ((True, 14), (False, 15))),
+    # no eviction: A waits for B, 10 * 1 + 4; A starts and is dropped at 1: its refill of 3 tokens takes two batches;
+    # one of A's tokens is dropped: 2 tokens end it at 3; A is swapped out at 1 and in at 2
+    *(("A 2 2; B 2 1 @1 w10", TIGHT | switches, WEIGHTED, flow) for switches, flow in (
+        ({}, 14), ({"evict": True}, 14), ({"evict": True, "partial": True}, 13),
+        ({"evict": True, "host_memory": 2}, 13))),
+    # a prompt in 1 tick; the call has returned at once, and swap out, swap in (3 tokens each) and the last token share
+    # a batch: 1 + 3 + 3 in one function; max(1, 3 + 3) in two; max(1, 3, 3) in three
+    *(("A 3 1/0s 1", {"cost": cost}, "busy-time", busy) for cost, busy in (
+        (({"busy": 1} | SWAPS[0] | SWAPS[1],), 8), (({"busy": 1}, SWAPS[0] | SWAPS[1]), 7),
+        (({"busy": 1}, *SWAPS), 4))),
+    # swapping 3 tokens in takes 3 ticks, out none. The call runs from 1 on. If it has returned at once, out, in and the
+    # last token share the batch [1, 4). Else out and in take [1, 4) during the call, and the last token a tick after
+    *((f"A 3 1/{duration}s 1", {"cost": BACK}, "makespan", end) for duration, end in ((0, 4), (2, 5), (5, 7))),
+    # as above until tick 6, but B takes 2 of 4 tokens in [1, 2), when A is swapped out. A comes back in [2, 5)
+    ("A 3 1/5s 1; B 2 1 @1", {"cost": BACK, "memory": 4}, "makespan", 7),
+    # decodes last 2 ticks, prefills 3, both together 3. A's call returns at 8, when B arrives. A alone is done at 10,
+    # and B starts then: flow times 10 and 13. Side by side A is done at 11, and B's four others at 19: 11 and 11
+    ("A 1 1/5p 1; B 1 5 @8", {"cost": ({"any_decode": 2}, {"any_prefill": 3})}, "max-flow-time", 11),
+    # more to compute can be faster. A's call returns at 1, when B arrives; prefills and decodes do not mix. What A goes
+    # on with is a decode, unless something was returned or its KV was dropped: then it runs beside B's prompt
+    *((f"A 1 1/0{call} 1; B 1 1 @1", {"hybrid": False}, "makespan", end)
+      for call, end in (("p", 3), ("+1p", 2), ("f", 2))),
+]  # fmt: skip
 
 
-@pytest.mark.parametrize(("block", "makespan"), [(1, 3), (2, 4)])
-def test_memory_is_counted_in_blocks(block, makespan):
-    # Memory 3 as above; of blocks of 2 only one fits, and a single token takes it.
-    two = instance(request("A", 1, 2), request("B", 1, 2), memory=3, block=block)
-    assert optimum(two, "makespan") == makespan
-
-
-def test_idling_pays_when_a_batch_is_long():
-    # A alone lasts 10 ticks. Waiting for B: 100 * 1 + 12. Without: 10 + 100 * 10 at least.
-    a, b = request("A", 10, 1), request("B", 1, 1, arrival=1, weight=100)
-    two = instance(a, b, cost=(CostFunction(tokens=1),), chunked=False)
-    value, schedule = exhaustive_optimum(two, "weighted-flow-time")
-    assert value == 112
-    assert [batch.start for batch in schedule.batches] == [1, 2]
-
-
-@pytest.mark.parametrize(("pause", "flow"), [(True, 14), (False, 15)])
-def test_pause(pause, flow):
-    # One request at a time. B interrupts A, 10 * 1 + 4; or A waits for B, 10 * 1 + 5.
-    two = instance(request("A", 1, 3), request("B", 1, 1, arrival=1, weight=10), batch_requests=1, pause=pause)
-    assert optimum(two, "weighted-flow-time") == flow
-
-
-@pytest.mark.parametrize(
-    ("switches", "flow"),
-    [
-        ({}, 14),  # no eviction: A waits for B, 10 * 1 + 4
-        ({"evict": True}, 14),  # A starts and is dropped at 1: its refill of 3 tokens takes two batches, 10 * 1 + 4
-        ({"evict": True, "partial": True}, 13),  # one of A's tokens is dropped; 2 tokens end it at 3
-        ({"evict": True, "host_memory": 2}, 13),  # A is swapped out at 1 and in at 2
-    ],
-)
-def test_eviction(switches, flow):
-    a, b = request("A", 2, 2), request("B", 2, 1, arrival=1, weight=10)
-    two = instance(a, b, batch_tokens=2, **({"memory": 3, "host_memory": 0} | switches))
-    assert optimum(two, "weighted-flow-time") == flow
-
-
-@pytest.mark.parametrize(("functions", "busy"), [(1, 8), (2, 7), (3, 4)])
-def test_transfers_overlap_what_is_in_other_functions(functions, busy):
-    # A prompt in 1 tick; the call has returned at once, and swap out, swap in (3 tokens each) and the last token share
-    # a batch: 1 + 3 + 3 in one function; max(1, 3 + 3) in two; max(1, 3, 3) in three.
-    out, back = {"swap_out_tokens": 1}, {"swap_in_tokens": 1}
-    cost = {
-        1: (CostFunction(busy=1, **out, **back),),
-        2: (CostFunction(busy=1), CostFunction(**out, **back)),
-        3: (CostFunction(busy=1), CostFunction(**out), CostFunction(**back)),
-    }[functions]
-    assert optimum(instance(request("A", 3, (1, 0, 0, "swap"), 1), cost=cost), "busy-time") == busy
-
-
-@pytest.mark.parametrize(("duration", "makespan"), [(0, 4), (2, 5), (5, 7)])
-def test_swapped_kv_may_come_back_during_the_call(duration, makespan):
-    # Swapping 3 tokens in takes 3 ticks, out none. The call runs from 1 on. If it has returned at once, out, in and the
-    # last token share the batch [1, 4). Else out and in take [1, 4) during the call, and the last token a tick after.
-    cost = (CostFunction(busy=1), CostFunction(swap_in_tokens=1))
-    assert optimum(instance(request("A", 3, (1, duration, 0, "swap"), 1), cost=cost), "makespan") == makespan
-
-
-def test_swapped_kv_comes_back_during_the_call_when_there_is_room():
-    # As above until tick 6, but B takes 2 of 4 tokens in [1, 2), when A is swapped out. A comes back in [2, 5).
-    cost = (CostFunction(busy=1), CostFunction(swap_in_tokens=1))
-    a, b = request("A", 3, (1, 5, 0, "swap"), 1), request("B", 2, 1, arrival=1)
-    assert optimum(instance(a, b, cost=cost, memory=4), "makespan") == 7
-
-
-def test_the_largest_flow_time_weighs_what_is_done_against_the_time():
-    # Decodes last 2 ticks, prefills 3, both together 3. A's call returns at 8, when B arrives. A alone is done at 10,
-    # and B starts then: flow times 10 and 13. Side by side A is done at 11, and B's four other tokens at 19: 11 and 11.
-    a, b = request("A", 1, (1, 5, 0, "preserve"), 1), request("B", 1, 5, arrival=8)
-    cost = (CostFunction(any_decode=2), CostFunction(any_prefill=3))
-    assert optimum(instance(a, b, cost=cost), "max-flow-time") == 11
-
-
-@pytest.mark.parametrize(("returns", "handling", "makespan"), [(0, "preserve", 3), (1, "preserve", 2), (0, "free", 2)])
-def test_more_to_compute_can_be_faster(returns, handling, makespan):
-    # A's call returns at 1, when B arrives; prefills and decodes do not mix. What A goes on with is a decode, unless
-    # something was returned or its KV was dropped: then it is a prefill, and runs beside B's prompt. So more returned
-    # tokens help, and so does dropping KV although memory has no limit.
-    a, b = request("A", 1, (1, 0, returns, handling), 1), request("B", 1, 1, arrival=1)
-    assert optimum(instance(a, b, hybrid=False), "makespan") == makespan
+@pytest.mark.parametrize(("requests", "machine", "objective", "value"), SOLVED)
+def test_solved_by_hand(requests, machine, objective, value):
+    cost = tuple(CostFunction(**each) for each in machine.get("cost", ({"busy": 1},)))
+    solved, schedule = exhaustive_optimum(instance(*requests_of(requests), **machine | {"cost": cost}), objective)
+    assert solved == value
+    assert value != 112 or [batch.start for batch in schedule.batches] == [1, 2]
 
 
 def test_a_tpot_slo_needs_starts_between_events():

@@ -2,7 +2,7 @@
 
 What is not here because it is false: an earlier arrival can raise every flow time (the baseline moves), and fewer
 returned tokens, or keeping KV instead of dropping it, can make the best schedule slower (see
-`test_more_to_compute_can_be_faster`).
+`SOLVED` of `test_exhaustive.py`).
 """
 
 from fractions import Fraction
@@ -12,7 +12,7 @@ import pytest
 from kvcore import OBJECTIVES, Cost, CostFunction, objective_value, verify_schedule
 from tests.support import build
 from tests.support.boundaries import find
-from tests.support.drawer import fixed_handlings, tiny_instance
+from tests.support.drawer import tiny_instance
 from tests.support.exhaustive import exhaustive_optimum
 from tests.support.few import few
 
@@ -37,13 +37,6 @@ def with_requests(instance, change):
     return instance.replace(requests=tuple(change(request) for request in instance.requests))
 
 
-def with_calls(instance, change):
-    def changed(request):
-        return request.replace(segments=tuple(s.replace(call=s.call and change(s.call)) for s in request.segments))
-
-    return with_requests(instance, changed)
-
-
 # --- what makes no optimum worse -------------------------------------------------------------------------------------
 
 RELAXATIONS = {
@@ -54,10 +47,7 @@ RELAXATIONS = {
         {"host_memory": ("none", "some"), "calls": 1, "handling": "free", "prompt": (2, 3), "batch_tokens": 2},
         lambda i: on_machine(i, host_memory=i.machine.host_memory + 1),
     ),
-    "more batch tokens": (
-        {"batch_tokens": (1, 2)},
-        lambda i: on_machine(i, batch_tokens=i.machine.batch_tokens + 1),
-    ),
+    "more batch tokens": ({"batch_tokens": (1, 2)}, lambda i: on_machine(i, batch_tokens=i.machine.batch_tokens + 1)),
     "no limit on prefill tokens": ({"prefill_tokens": (1, 2)}, lambda i: on_machine(i, prefill_tokens=None)),
     "more batch requests": ({"batch_requests": 1}, lambda i: on_machine(i, batch_requests=2)),
     "hybrid": ({"hybrid": False}, lambda i: on_machine(i, hybrid=True)),
@@ -70,7 +60,7 @@ RELAXATIONS = {
     # b * ceil(m / b) >= m.
     "blocks of one token": (TIGHT | {"block": 2}, lambda i: on_machine(i, block=1)),
     # Same batches at the same starts: what is legal during a call is legal after it.
-    "shorter calls": ({"calls": 1}, lambda i: with_calls(i, lambda call: call.replace(duration=call.duration // 2))),
+    "shorter calls": ({"calls": 1}, lambda i: i.with_calls(lambda call: call.replace(duration=call.duration // 2))),
     # Every batch lasts at least a tick; let each start later by what it loses, and it ends as before.
     "unit cost": ({"cost": ("linear", "two-functions")}, lambda i: i.replace(cost=Cost.unit())),
 }
@@ -88,14 +78,6 @@ def test_a_relaxation_never_costs(name, seeds):
         assert after <= before, (seed, objective)
         better += after < before
     assert better, "no instance here is helped at all, so that this test says nothing"
-
-
-def test_free_calls_are_no_worse_than_any_fixed_handling():
-    for seed in few(range(16)):
-        instance = tiny_instance(seed, **SMALL | {"calls": 1, "handling": "free", "evict": False})
-        objective = NAMES[seed % len(NAMES)]
-        free = optimum(instance, objective)
-        assert all(free <= optimum(fixed, objective) for _, fixed in fixed_handlings(instance)), (seed, objective)
 
 
 # --- arrivals, durations, ticks --------------------------------------------------------------------------------------
@@ -127,8 +109,8 @@ def test_busy_time_ignores_arrivals_and_durations():
     # Waiting is free: let each batch start when all that is to come has come.
     for seed in few(range(24)):
         instance = tiny_instance(seed, **SMALL)
-        at_once = with_requests(instance, lambda request: request.replace(arrival=0))
-        at_once = with_calls(at_once, lambda call: call.replace(duration=0))
+        at_once = instance.with_calls(lambda call: call.replace(duration=0))
+        at_once = with_requests(at_once, lambda request: request.replace(arrival=0))
         assert optimum(at_once, "busy-time") == optimum(instance, "busy-time"), seed
 
 
@@ -137,7 +119,7 @@ def test_times_scale():
     for seed in few(range(24)):
         instance = tiny_instance(seed, **SMALL | {"cost": "unit", "host_memory": "none", "slo": False})
         slow = with_requests(instance, lambda request: request.replace(arrival=3 * request.arrival))
-        slow = with_calls(slow, lambda call: call.replace(duration=3 * call.duration))
+        slow = slow.with_calls(lambda call: call.replace(duration=3 * call.duration))
         slow = slow.replace(cost=Cost((CostFunction(busy=3),)))
         objective = NAMES[seed % len(NAMES)]
         assert optimum(slow, objective) == 3 * optimum(instance, objective), (seed, objective)

@@ -19,6 +19,7 @@ from kvcore.certificates import (
     Alone,
     AnyProof,
     Configurations,
+    Enumeration,
     Events,
     Fresh,
     InvalidCertificate,
@@ -46,7 +47,7 @@ from kvcore.metrics import FLOWS, OBJECTIVES, SUMS, Value, scale_of, tail_of
 from library import check
 from solvers import neighbourhoods, steering
 from solvers.choice import choose
-from solvers.ways import BOUND, WAYS, Way
+from solvers.ways import BOUND, ENUMERATION, WAYS, Way
 from tests.bounds.test_tails import NAMES
 from tests.fuzz.certificates import differ
 from tests.kvcore import test_fresh as of_fresh
@@ -63,6 +64,7 @@ from tests.support.random_proofs import (
     PRICEABLE,
     random_division,
     random_dual,
+    random_enumeration,
     random_events,
     random_late_windows,
     random_prices,
@@ -79,9 +81,9 @@ MOST = 300
 """States of an enumeration."""
 STEPS = 3 * 10**6
 """Those of `library/check.py`."""
-SEARCHES = (Events, Fresh, LateTail, Slots)
+SEARCHES = (Enumeration, Events, Fresh, LateTail, Slots)
 """Kinds of which one checker may look further than the other."""
-EVERY = {Events: 9, Fresh: 2}
+EVERY = {Enumeration: 3, Events: 9, Fresh: 2}
 """Of how many proofs `library/check.py` looks at one, as it would look at the others in the same way."""
 
 
@@ -106,6 +108,11 @@ def with_slos(instance: Instance, draw: random.Random) -> Instance:
     return instance.replace(requests=tuple(requests))
 
 
+def sharing(seed: int) -> Drawn:
+    instance, objective = tiny(ENUMERATED, calls=(0, 0, 1))(seed)
+    return with_contents(random.Random(seed), instance) if seed % 8 else instance, objective
+
+
 def starting(seed: int) -> Drawn:
     draw, online = random.Random(seed), seed % 2 > 0
     instance = rigid(seed, online=online)
@@ -119,6 +126,9 @@ def ordered(kind: Callable[[int], Instance]) -> Callable[[int], Drawn]:
 
 def urgently(seed: int) -> Drawn:
     return urgent(tiny_instance(seed, **MANY), random.Random(seed)), LATE
+
+
+ENUMERATED = [name for name in OBJECTIVES if name != LATE]
 
 
 def on_paths(kind: Callable[[int], Drawn]) -> Callable[[int], Drawn]:
@@ -145,6 +155,7 @@ DRAWERS: dict[type[Proof], Callable[[int], Drawn]] = {
     Slots: slotted,
     Configurations: starting,
     Events: tiny([*OBJECTIVES]),
+    Enumeration: sharing,
     Fresh: in_turn(tiny(SUMS), *map(ordered, (of_fresh.drawn, of_fresh.tight, of_fresh.cut, of_fresh.gapped))),
 }
 
@@ -172,6 +183,7 @@ def proofs(kind: type[Proof], draw: random.Random, instance: Instance, objective
         Tree: lambda: random_tree(draw, instance),
         SlotDual: lambda: random_dual(draw, instance, objective),
         Events: lambda: random_events(draw).replace(free_drops=draw.random() < 0.5),
+        Enumeration: lambda: random_enumeration(draw),
         Configurations: lambda: random_proof(instance, objective, draw),
     }  # fmt: skip
     if kind is Slots:
@@ -188,6 +200,8 @@ def proofs(kind: type[Proof], draw: random.Random, instance: Instance, objective
                 yield with_lines(draw, instance, proof)
         if kind is Events:
             yield from (Events(states=20_000), Events(states=20_000, free_drops=True))
+        if kind is Enumeration:
+            yield Enumeration(states=20_000)
         if kind is LateTail:
             yield from (LateTail(within=max(0, int(best) + k), proof=Events(states=20_000)) for k in (-1, 0))
         if kind is Configurations:
@@ -209,7 +223,7 @@ def second(proof: Proof, instance: Instance, objective: str, best: Value) -> lis
             check.spent[0] = 0
             bound = check.prove(data, check.Box(read, claim=claim), objective)
             assert bound <= best, (proof, claim)
-            assert not isinstance(proof, Events) or bound == best
+            assert not isinstance(proof, Events | Enumeration) or bound == best
             found.append(rounded(bound, objective))
     return found
 
@@ -226,6 +240,7 @@ def refute(kind: type[Proof], seed: int, instance: Instance, objective: str, see
             taken += "all requests may end within" in str(reason)
             continue
         assert value <= best, (kind, seed, proof)
+        assert value == best or proof != Enumeration(states=20_000), seed
         if others and kind not in SEARCHES and getattr(proof, "target", None) is None:
             said = {"proof": {"kind": named(kind)}, "objective": objective, "bound": "0"}
             assert not differ(said, rounded(value, objective), others[0]), (kind, seed, proof)
@@ -257,7 +272,7 @@ def named(kind: type[Proof]) -> str:
 def test_each_two_features_that_a_proof_takes_were_met_together(kind: type[Proof]) -> None:
     """Instances that have something new are compared with their optimum, until nothing is left."""
     left, drawer, seen = to_meet(kind.takes), DRAWERS[kind], Counter[str]()
-    enough = 10 if kind in SEARCHES else 100
+    enough = 10 if kind in SEARCHES else 100 if ALL else 50
     left = left if ALL else {pair for pair in left if len(pair) == 1}
     for seed in range(4000):
         with suppress(TooManyStates, ValueError):
@@ -344,9 +359,10 @@ def test_no_way_takes_a_new_field() -> None:
         choose(NEW, "makespan", "auto", "auto")
 
 
-def test_only_bounds_take_shared_prefixes() -> None:
+def test_an_enumeration_and_bounds_take_shared_prefixes() -> None:
     chosen = choose(SHARED, "makespan", "auto", "auto")
-    assert chosen.lanes == ((BOUND,),)
+    assert chosen.lanes == ((ENUMERATION, BOUND),)
+    assert choose(SHARED, LATE, "auto", "auto").lanes == ((BOUND,),)
 
 
 @NEWS

@@ -9,18 +9,7 @@ import pytest
 
 import kvbound as kv
 from bounds.fresh import in_order, order_of
-from kvcore import (
-    BadInput,
-    Call,
-    Cost,
-    CostFunction,
-    Instance,
-    Machine,
-    Request,
-    Segment,
-    objective_value,
-    verify_schedule,
-)  # fmt: skip
+from kvcore import BadInput, Cost, CostFunction, Instance, Machine, objective_value, verify_schedule
 from kvcore.certificates import Fresh, InvalidCertificate, certify, verify_certificate
 from kvcore.certificates import fresh as core
 from kvcore.certificates.fresh import MOST_LABELS, FreshSearch, most_fee
@@ -28,7 +17,7 @@ from kvcore.certificates.labels import FREE, ROWS
 from kvcore.metrics import SUMS
 from library import check
 from library.library import Library
-from tests.support.build import instance, request
+from tests.support.build import instance, request, requests_of
 from tests.support.drawer import FRESH, TIGHT, draw_instance
 from tests.support.exhaustive import TooManyStates, exhaustive_optimum
 from tests.support.few import ALL, few
@@ -59,9 +48,9 @@ def cut(seed):
 def gapped(seed):
     """An instance in which a call leaves time for a part of another's prefill; a token that is swapped in is dear."""
     draw = Random(seed)
-    call = Call(duration=draw.randint(4, 7), returns=draw.choice((0, 0, 1)), handling=draw.choice(("preserve", "free")))
-    calling = Request(id="A", prompt=1, segments=(Segment(decode=1, call=call), Segment(decode=1)))
-    other = Request(id="B", arrival=draw.randint(2, 4), prompt=draw.randint(5, 8), segments=(Segment(decode=1),))
+    calling = request("A", 1, (1, draw.randint(4, 7), draw.choice((0, 0, 1)), draw.choice(("preserve", "free"))), 1)
+    arrival = draw.randint(2, 4)
+    other = request("B", draw.randint(5, 8), 1, arrival=arrival)
     machine = Machine(memory=20, host_memory=draw.choice((None, 30)), chunked=True, partial=True)
     cost = Cost((CostFunction(busy=1, tokens=1, swap_in_tokens=draw.choice((4, 9))),))
     return Instance(machine=machine, cost=cost, requests=(calling, other), name=f"gapped-{seed}")
@@ -105,11 +94,8 @@ def test_no_bound_is_above_an_optimum(kind):
 
 def test_what_a_gap_has_begun_is_not_processed_again():
     """While A calls, the first part of B's prompt is processed; 23 was claimed where its tokens counted as missing."""
-    call = Call(duration=5, handling="preserve")
-    a = Request(id="A", prompt=1, segments=(Segment(decode=1, call=call), Segment(decode=1)))
-    b = Request(id="B", arrival=3, prompt=8, segments=(Segment(decode=1),))
-    machine = Machine(memory=20, host_memory=None, chunked=True, partial=True)
-    tiny = Instance(machine=machine, cost=Cost((CostFunction(busy=1, tokens=1, swap_in_tokens=9),)), requests=(a, b))
+    cost = CostFunction(busy=1, tokens=1, swap_in_tokens=9)
+    tiny = instance(*requests_of("A 1 1/5p 1; B 8 1 @3"), cost=(cost,), memory=20, partial=True)
     found = FreshSearch(tiny, FLOW, 0, 10_000, memory=True).run()
     assert found.bound <= exhaustive_optimum(tiny, FLOW, max_states=20_000)[0] == 21
     both_take(tiny, Fresh(labels=found.labels, memory=True), found.bound)

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from numba.core.caching import NullCache
 
+from bounds.traced import path
 from kvcore.certificates import labels as core
 from kvcore.certificates.labels import EMPTY, FOUND, FREE, FULL, HEAP, NO, ROWS, TARGET, TIRED
 from tests.support.plain import LABELS, plain
@@ -115,11 +116,11 @@ def test_the_search_ends_with_the_optimum_and_its_path():
         f, best = begun(p), optimum(p)
         end = core.run(PLAIN, p, f, 400, never)
         ends.append(end.code)
-        assert (end.code, end.reached) == ((EMPTY, 10**6) if best is None else (FOUND, best))
+        assert (end.code, end.bound) == ((EMPTY, 10**6) if best is None else (FOUND, best))
         below = core.run(PLAIN, p, begun(p, best or 5), 400, never)
-        assert (below.code, below.reached, below.is_over) == (EMPTY, best or 5, True)
+        assert (below.code, below.bound, below.is_over) == (EMPTY, best or 5, True)
         if best is not None:
-            rows = core.path(f.labels, int(f.labels.heap[0]))
+            rows = path(f.labels, int(f.labels.heap[0]))
             places = f.place[rows].tolist()
             assert sum(p.cost[step, places[step], places[step + 1]] for step in range(DEPTH)) == best
             assert f.labels.left[rows].tolist() == list(range(DEPTH, -1, -1))
@@ -133,11 +134,11 @@ def test_nothing_is_below_what_is_reached_wherever_it_stops():
         f, best, last = begun(p), optimum(p), 0
         for most in (1, 2, 3, 5, 9, 20, 60, 400):
             end = core.run(PLAIN, p, f, most, never)
-            assert last <= end.reached <= (10**6 if best is None else best)
+            assert last <= end.bound <= (10**6 if best is None else best)
             at_once = core.run(PLAIN, p, begun(p), most, never)
-            assert (at_once.code, at_once.reached) == (end.code, end.reached)
+            assert (at_once.code, at_once.bound) == (end.code, end.bound)
             assert end.labels <= most
-            last = end.reached
+            last = end.bound
             stopped.add(end.code)
         assert last == (10**6 if best is None else best)
     assert {FULL, FOUND} <= stopped
@@ -146,11 +147,11 @@ def test_nothing_is_below_what_is_reached_wherever_it_stops():
 def test_too_many_tries_and_a_pause_stop_it():
     p = drawn(1)
     f = begun(p)
-    assert core.run(PLAIN, p, f, 400, lambda: True).reached == p.ahead[0, 0]
+    assert core.run(PLAIN, p, f, 400, lambda: True).bound == p.ahead[0, 0]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(core, "TRIES", 0)
         assert core.run(PLAIN, p, f, 1, never).code == TIRED
-    assert core.run(PLAIN, p, f, 400, never).reached == optimum(p)
+    assert core.run(PLAIN, p, f, 400, never).bound == optimum(p)
 
 
 def test_rows_of_labels_that_others_cover_are_used_again():
@@ -182,7 +183,7 @@ def test_compiled_it_does_the_same():
             f = begun(p)
             ends.append((core.run(each, p, f, 25, never), core.run(each, p, f, 400, never), f.labels.count.tolist()))
         assert ends[0] == ends[1]
-        assert ends[0][1].reached == (10**6 if optimum(p) is None else optimum(p))
+        assert ends[0][1].bound == (10**6 if optimum(p) is None else optimum(p))
 
 
 @pytest.mark.parametrize(
@@ -199,12 +200,12 @@ def test_labels_that_cover_too_much_lose_the_optimum(wrong):
     labels.adding = lambda covers, least: right(wrong, least)
     search = use(labels, lambda function: function)
     cases = [drawn(seed) for seed in range(60)]
-    assert any(core.run(search, p, begun(p), 400, never).reached != (optimum(p) or 10**6) for p in cases)
+    assert any(core.run(search, p, begun(p), 400, never).bound != (optimum(p) or 10**6) for p in cases)
 
 
 def test_a_lower_target_leaves_out_what_reaches_it():
     p = drawn(2)
     f = begun(p)
     f.labels.count[TARGET] = 1
-    assert core.run(PLAIN, p, f, 400, never).reached == 1
+    assert core.run(PLAIN, p, f, 400, never).bound == 1
     assert f.labels.parent[0] == NO

@@ -31,7 +31,7 @@ SIZE, ALL = 50, 2_500
 LATE = "late-requests"
 
 
-def batches(*requests: Request, **machine: object) -> Instance:
+def batches(*requests, **machine):
     """Requests that share one batch a tick of ten."""
     return Instance(
         machine=Machine(memory=20, host_memory=0, evict=True, **machine),

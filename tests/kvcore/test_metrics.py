@@ -11,7 +11,6 @@ from kvcore import (
     OBJECTIVES,
     BadInput,
     CostFunction,
-    Instance,
     Slo,
     Trace,
     handlings,
@@ -39,12 +38,7 @@ from tests.support.random_schedules import random_trace
 #     4     11    13    A 2 more, B dropped      6 works, done at 13   0
 #    gap    13    14                                                   0
 #     5     14    16    B refills 2 of its 3                           4 recomputes, done at 16
-WASTE = {
-    "calls": 2 * 4 + 1 * 4,
-    "queued": 1 * 2 + 3 * 2 + 3 * 2,
-    "transfer": 3 * 4,
-    "recomputation": 2 * 4,
-}
+WASTE = {"calls": 2 * 4 + 1 * 4, "queued": 1 * 2 + 3 * 2 + 3 * 2, "transfer": 3 * 4, "recomputation": 2 * 4}
 
 
 def by_hand(slo_a: Slo | None = None, slo_b: Slo | None = None) -> Trace:
@@ -52,29 +46,16 @@ def by_hand(slo_a: Slo | None = None, slo_b: Slo | None = None) -> Trace:
     b = request("B", 2, 2, arrival=1, weight=3, slo=slo_b)
     cost = CostFunction(busy=2), CostFunction(swap_out_tokens=1, swap_in_tokens=1)
     two = instance(a, b, cost=cost, memory=6, block=2, evict=True)
-    steps = (
-        batch(0, A=3),
-        batch(2, B=2),
-        batch(5, out={"A": 3}),
-        batch(8, back={"A": 3}),
-        batch(11, drop={"B": 2}, A=2),
-        batch(14, B=3),
-    )
-    return verify_schedule(two, schedule(two, *steps))
+    moves = batch(5, out={"A": 3}), batch(8, back={"A": 3}), batch(11, drop={"B": 2}, A=2)
+    return verify_schedule(two, schedule(two, batch(0, A=3), batch(2, B=2), *moves, batch(14, B=3)))
 
 
 def test_objectives_by_hand() -> None:
-    values = {name: objective_value(by_hand(), name) for name in OBJECTIVES}
-    assert values == {
-        "makespan": 16,
-        "busy-time": 2 + 2 + 3 + 3 + 2 + 2,
-        "total-flow-time": 13 + 15,
-        "weighted-flow-time": 1 * 13 + 3 * 15,
-        "max-flow-time": 15,
-        "total-ttft": 2 + (4 - 1),
-        "late-requests": 0,
+    assert {name: objective_value(by_hand(), name) for name in OBJECTIVES} == {
+        "makespan": 16, "busy-time": 2 + 2 + 3 + 3 + 2 + 2, "total-flow-time": 13 + 15, "max-flow-time": 15,
+        "weighted-flow-time": 1 * 13 + 3 * 15, "total-ttft": 2 + (4 - 1), "late-requests": 0,
         "normalized-latency": Fraction(13, 2) + Fraction(15, 2),
-    }
+    }  # fmt: skip
 
 
 @pytest.mark.parametrize("objective", SUMS)
@@ -87,30 +68,15 @@ def test_a_sum_adds_up_the_times_of_requests_at_their_rates(objective: str) -> N
 
 
 def test_measures_of_each_request_by_hand() -> None:
+    names = ("flow_time", "tpot", "normalized_latency")
+    given = {"A": (13, 2, False, (13, 9), ("11", "7"), ("13/2", "9/2")),
+             "B": (16, 3, False, (15, 15), ("12", "12"), ("15/2", "15/2"))}  # fmt: skip
     assert measures(by_hand())["requests"] == {
-        "A": {
-            "completion": 13,
-            "flow_time": 13,
-            "flow_time_without_calls": 9,
-            "ttft": 2,
-            "tpot": "11",
-            "tpot_without_calls": "7",
-            "normalized_latency": "13/2",
-            "normalized_latency_without_calls": "9/2",
-            "late": False,
-        },
-        "B": {
-            "completion": 16,
-            "flow_time": 15,
-            "flow_time_without_calls": 15,
-            "ttft": 3,
-            "tpot": "12",
-            "tpot_without_calls": "12",
-            "normalized_latency": "15/2",
-            "normalized_latency_without_calls": "15/2",
-            "late": False,
-        },
-    }
+        id: {"completion": completion, "ttft": ttft, "late": late}
+        | {f"{name}{end}": value for name, both in zip(names, pairs, strict=True)
+           for end, value in zip(("", "_without_calls"), both, strict=True)}
+        for id, (completion, ttft, late, *pairs) in given.items()
+    }  # fmt: skip
 
 
 def test_measures_of_the_whole_by_hand() -> None:
@@ -162,13 +128,8 @@ def test_the_first_token_is_that_of_the_last_chunk_of_the_prompt() -> None:
     assert objective_value(trace, "total-ttft") == 6
 
 
-def calling(handling: str, cost: CostFunction) -> Instance:
-    a, b = request("A", 3, (1, 2, 0, handling), 1), request("B", 2, 2)
-    return instance(a, b, cost=(cost,), partial=True)
-
-
 @pytest.mark.parametrize("seed", few(range(90)))
-def test_the_periods_of_a_request_tile_its_life_and_have_its_kv_and_steps(seed: int) -> None:
+def test_the_periods_of_a_request_tile_its_life_and_have_its_kv_and_steps(seed):
     trace = random_trace(seed)
     boundaries = {each.start: trace.states(j) for j, each in enumerate(trace.batches)}
     for row, periods in account(trace):
@@ -183,44 +144,38 @@ def test_the_periods_of_a_request_tile_its_life_and_have_its_kv_and_steps(seed: 
                 assert period.known == state.known or period.kind == "call"
 
 
-def test_waste_of_a_call_that_ends_within_a_batch() -> None:
-    """D = 4; A's call is [4, 6), B works in [4, 8): A's 3 tokens are in the call for 2 ticks, then queued for 2."""
-    two = calling("preserve", CostFunction(busy=4))
-    trace = verify_schedule(two, schedule(two, batch(0, A=3), batch(4, B=2), batch(8, A=1, B=1)))
-    found = memory_waste(trace)
-    assert (found.calls, found.queued, found.transfer, found.recomputation) == (2 * 3, 2 * 3, 0, 0)
-
-
-def test_waste_of_a_call_that_ends_within_a_gap() -> None:
-    """A's call is [1, 3) and nothing runs until 7; B's prompt, processed in [0, 1), waits from 1 to 7 as well."""
-    two = calling("preserve", CostFunction(busy=1))
-    trace = verify_schedule(two, schedule(two, batch(0, A=3, B=2), batch(7, A=1, B=1)))
-    found = memory_waste(trace)
-    assert (found.calls, found.queued, found.transfer, found.recomputation) == (2 * 3, 4 * 3 + 6 * 2, 0, 0)
-
-
-def test_waste_of_a_transfer_together_with_work_is_none() -> None:
-    """A returns at 6 and is swapped in and works in one batch; what is on the host wastes no device memory."""
-    two = calling("swap", CostFunction(busy=4, swap_in_tokens=1))
-    steps = batch(0, A=3), batch(4, out={"A": 3}, B=2), batch(8, back={"A": 3}, A=1, B=1)
-    trace = verify_schedule(two, schedule(two, *steps))
-    assert [b.duration for b in trace.batches] == [4, 4, 7]
-    assert memory_waste(trace).total == 0
-
-
-def test_waste_of_a_refill_counts_all_kv_of_the_request_and_only_while_it_recomputes() -> None:
-    """Of 3 tokens, 2 are dropped; the refill in two chunks holds 2 and 3 (recomputing), and then 4 (the new token)."""
-    two = calling("free", CostFunction(busy=1))
-    steps = batch(0, A=3), batch(1, drop={"A": 2}, B=2), batch(3, A=1), batch(4, A=1), batch(5, A=1), batch(6, B=1)
-    trace = verify_schedule(two, schedule(two, *steps))
-    found = memory_waste(trace)
+UNIT, FOUR = {"busy": 1}, {"busy": 4}
+WASTED = {
+    # D = 4; A's call is [4, 6), B works in [4, 8): A's 3 tokens are in the call for 2 ticks, then queued for 2
+    "a call that ends within a batch": (
+        "preserve", FOUR, (batch(0, A=3), batch(4, B=2), batch(8, A=1, B=1)), (2 * 3, 2 * 3, 0, 0)),
+    # A's call is [1, 3) and nothing runs until 7; B's prompt, processed in [0, 1), waits from 1 to 7 as well
+    "a call that ends within a gap": (
+        "preserve", UNIT, (batch(0, A=3, B=2), batch(7, A=1, B=1)), (2 * 3, 4 * 3 + 6 * 2, 0, 0)),
+    # A returns at 6 and is swapped in and works in one batch of 7; what is on the host wastes no device memory
+    "a transfer together with work": (
+        "swap", FOUR | {"swap_in_tokens": 1},
+        (batch(0, A=3), batch(4, out={"A": 3}, B=2), batch(8, back={"A": 3}, A=1, B=1)), (0, 0, 0, 0)),
+    # Of 3 tokens, 2 are dropped; the refill in two chunks holds 2 and 3 (recomputing), and then 4 (the new token).
     # A's one token in the call, ticks 1 and 2; B's two tokens in tick 2 (idle) and while A works, ticks 3 to 5
-    assert (found.calls, found.queued, found.transfer, found.recomputation) == (2 * 1, 4 * 2, 0, 2 + 3)
-    assert [(step.recomputed, step.phase) for step in trace.requests[0].steps[1:]] == [
-        (1, "prefill"),
-        (1, "prefill"),
-        (0, "decode"),
-    ]
+    "a refill, while it recomputes": (
+        "free", UNIT,
+        (batch(0, A=3), batch(1, drop={"A": 2}, B=2), *(batch(t, A=1) for t in (3, 4, 5)), batch(6, B=1)),
+        (2 * 1, 4 * 2, 0, 2 + 3)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("what", WASTED)
+def test_waste_by_hand(what: str) -> None:
+    handling, cost, steps, expected = WASTED[what]
+    requests = request("A", 3, (1, 2, 0, handling), 1), request("B", 2, 2)
+    two = instance(*requests, cost=(CostFunction(**cost),), partial=True)
+    trace = verify_schedule(two, schedule(two, *steps))
+    found = memory_waste(trace)
+    assert (found.calls, found.queued, found.transfer, found.recomputation) == expected
+    refill = [(step.recomputed, step.phase) for step in trace.requests[0].steps[1:]]
+    assert handling != "free" or refill == [(1, "prefill"), (1, "prefill"), (0, "decode")]
+    assert handling != "swap" or [b.duration for b in trace.batches] == [4, 4, 7]
 
 
 def test_swapped_tokens_are_counted_each_time() -> None:
@@ -265,10 +220,7 @@ def test_the_published_schedules_of_mars(strategy: str) -> None:
 
 
 def test_the_published_averages_of_mars() -> None:
-    means = {
-        strategy: Fraction(objective_value(verify_schedule(mars(), p.schedule(mars())), "total-flow-time"), 3)
-        for strategy, p in PUBLISHED.items()
-    }
+    means = {name: Fraction(sum(published.completions.values()), 3) for name, published in PUBLISHED.items()}
     assert means == {"FCFS": Fraction(35, 3), "SJF": Fraction(31, 3), "SJF+API": 11, "MARS": 10}
 
 
@@ -277,12 +229,8 @@ def test_the_memory_rows_differ_from_the_published_ones_only_where_a_drop_waits(
         pairs = zip(PUBLISHED[strategy].published_memory, PUBLISHED[strategy].memory, strict=True)
         return [tick for tick, (theirs, ours) in enumerate(pairs) if theirs != ours]
 
-    assert {strategy: differences(strategy) for strategy in PUBLISHED} == {
-        "FCFS": [6],
-        "SJF": [],
-        "SJF+API": [9],
-        "MARS": [],
-    }
+    found = {strategy: differences(strategy) for strategy in PUBLISHED}
+    assert found == {"FCFS": [6], "SJF": [], "SJF+API": [9], "MARS": []}
     mars_row = [1, 2, 1, 3, 1, 2, 3, 4, 5, 5, 5, 6, 1, 2]
     assert [int(tokens) for tokens in PUBLISHED["MARS"].published_memory] == mars_row
 

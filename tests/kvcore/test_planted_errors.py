@@ -1,12 +1,14 @@
 """Planted errors in the searches that a checker runs again: each says something false of a tiny instance."""
 
 import random
-from itertools import product
+from itertools import islice, product
 
 import numpy as np
 
 from kvcore import InvalidSchedule, objective_value, verify_schedule
 from kvcore.certificates import InvalidCertificate, events, frontier, slot_graph, slot_search
+from kvcore.certificates.options import RequestOptions
+from kvcore.certificates.request_graph import RequestGraph
 from kvcore.certificates.slot_graph import LocalGraphs
 from kvcore.certificates.slot_search import SlotSearch
 from kvcore.certificates.slots import Slots
@@ -48,6 +50,25 @@ def survivors(mutants, is_wrong, monkeypatch, **options):
 
     assert not any(map(is_wrong, asked(**options)))
     return [name for name, mutant in mutants.items() if not is_caught(mutant)]
+
+
+# --- both -------------------------------------------------------------------------------------------------------------
+
+
+def led(change):
+    """Return a patch of the states to which options lead."""
+    return after(RequestGraph, "_steps", lambda steps, *_: ((o, end if o is None else change(end)) for o, end in steps))
+
+
+GRAPH = {
+    "calls are over at once": led(lambda end: end._replace(wait=0)),
+    "KV stays on the device": led(lambda end: end._replace(device=end.device + end.host, host=0)),
+    "KV is lost": led(lambda end: end._replace(device=0)),
+    "what is due may wait": led(lambda end: end._replace(mark=0)),
+    "more is left": after(RequestGraph, "least", lambda left, *_: 2 * left),
+    "one token is not needed": after(RequestOptions, "left", lambda left, *_: max(0, left - 1)),
+    "one option is lost": after(RequestGraph, "allowed", lambda options, *_: islice(options, 1, None)),
+}
 
 
 # --- events -----------------------------------------------------------------------------------------------------------
@@ -102,7 +123,7 @@ EVENTS = {
 
 
 def test_errors_in_the_search_over_batch_boundaries_are_caught(monkeypatch):
-    assert survivors(EVENTS, ends_wrongly, monkeypatch) == []
+    assert survivors(EVENTS | GRAPH, ends_wrongly, monkeypatch) == []
 
 
 # --- slots ------------------------------------------------------------------------------------------------------------
@@ -132,8 +153,8 @@ SLOTS = {
     "prices of what does not bind": (LocalGraphs, "folded", lambda self, prices: prices),
     "prices are not paid": after(SlotSearch, "_supply", lambda supply, *_: supply // 2),
     "values": after(slot_search, "values", lambda values, *_: values + 1),
-    "what ends is free": after(LocalGraphs, "_ends", lambda *_: False),
-    "what works ends": after(LocalGraphs, "_ends", lambda ends, self, rules, state, option: ends or option.work > 0),
+    "what ends is free": after(LocalGraphs, "_ends", lambda ends, *_: ends & False),
+    "what works ends": after(LocalGraphs, "_ends", lambda ends, self, *_: ends | [o.work > 0 for o in self.options]),
     "all weigh the same": after(LocalGraphs, "rate_of", lambda rate, *_: min(rate, 1)),
     "all is there at once": after(LocalGraphs, "_timed", lambda request, *_: request.replace(arrival=0)),
     "calls take no time": after(
@@ -148,4 +169,4 @@ SLOTS = {
 
 
 def test_errors_in_the_search_over_slots_are_caught(monkeypatch):
-    assert survivors(SLOTS, proves_wrongly, monkeypatch, slots=True) == []
+    assert survivors(SLOTS | GRAPH, proves_wrongly, monkeypatch, slots=True) == []

@@ -226,7 +226,7 @@ def test_two_ways_to_count_prefixes_agree() -> None:
 
 
 def test_contents_of_its_own_change_no_bound_where_nothing_is_lost() -> None:
-    for seed in few(range(180)):
+    for seed in few(range(90)):
         plain = tiny_instance(seed, calls=0, evict=False, chunked=True, batch_tokens=3, memory="sum", requests=3)
         for proof in (Alone(), *corners(plain)):
             for objective in ("total-flow-time", "busy-time", "makespan"):
@@ -239,7 +239,7 @@ def test_contents_of_its_own_change_no_bound_where_nothing_is_lost() -> None:
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.model_fields["kind"].default)
 def test_no_random_proof_is_above_the_optimum(kind: type[Proof]) -> None:
     seen, proved = Counter[str](), 0
-    for seed in few(range(360)):
+    for seed in few(range(180)):
         objective = KINDS[kind][seed % len(KINDS[kind])]
         fixed = (
             {"slo": True, "decode": 1, "calls": 0} if kind is LateWindows else {"cost": ("linear", "some 1", "some 2")}
@@ -247,7 +247,7 @@ def test_no_random_proof_is_above_the_optimum(kind: type[Proof]) -> None:
         with suppress(TooManyStates, ValueError):
             instance = drawn(seed, **fixed)
             proved += bool(instance.contents) and refute(kind, seed, instance, objective, seen)
-    assert proved > 9
+    assert proved > 4
     assert seen["by both"] > 9
 
 

@@ -1,7 +1,5 @@
 """The referee, `library/check.py` and accounts of every tick agree on random schedules and on mutants of them."""
 
-from __future__ import annotations
-
 import hashlib
 import os
 import random
@@ -20,17 +18,17 @@ from tests.support.random_schedules import mutate, random_schedule
 POLICIES = ("fcfs", "sjf", "serial", "mars-order", "vllm", "vllm-v1-cached", "sarathi", "infercept", "mars", "srpt")
 
 
-def test_random_schedules_and_mutants_meet_every_rule() -> None:
-    seen = looked_at(PART, few(range(2160), 18))
+def test_random_schedules_and_mutants_meet_every_rule():
+    seen = looked_at(PART, few(range(2160), 24))
     missed = [rule for rule in range(1, 12) if not seen[f"breaks R{rule}"]]
     assert not missed, f"no mutant breaks {missed}: {seen}"
-    assert seen["valid"] > 300, seen
+    assert seen["valid"] > 200, seen
     assert seen["repeated"] > 10, seen
-    assert sum(seen[f"breaks R{rule}"] for rule in range(1, 12)) > 400, seen
+    assert sum(seen[f"breaks R{rule}"] for rule in range(1, 12)) > 300, seen
 
 
 @pytest.mark.parametrize("seed", few(range(24), 6))
-def test_schedules_of_policies_and_mutants_of_them(seed: int) -> None:
+def test_schedules_of_policies_and_mutants_of_them(seed):
     draw, instance, valid = random.Random(seed), crowded_instance(seed), 0
     for policy in POLICIES:
         try:
@@ -43,10 +41,10 @@ def test_schedules_of_policies_and_mutants_of_them(seed: int) -> None:
     assert valid
 
 
-def drawn_schedules() -> str:
+def drawn_schedules():
     """Return a digest of random schedules and mutants of them."""
     digest = hashlib.sha256()
-    for seed in range(40):
+    for seed in range(15):
         draw = random.Random(seed)
         instance = draw_instance(draw)
         schedule = random_schedule(draw, instance)
@@ -54,7 +52,7 @@ def drawn_schedules() -> str:
     return digest.hexdigest()
 
 
-def test_what_is_drawn_does_not_depend_on_the_order_of_sets() -> None:
+def test_what_is_drawn_does_not_depend_on_the_order_of_sets():
     command = [sys.executable, "-c", f"import {__name__} as it; print(it.drawn_schedules())"]
     for seed in ("1", "2"):
         other = os.environ | {"PYTHONHASHSEED": seed, "PYTHONPATH": os.pathsep.join(sys.path)}

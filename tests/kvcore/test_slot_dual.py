@@ -16,8 +16,7 @@ from kvcore.metrics import SUMS
 from library import check
 from tests.kvcore.test_planted_errors import after, asked, moved
 from tests.support.drawer import PROFILES, tiny_instance
-from tests.support.exhaustive import TooManyStates, exhaustive_optimum
-from tests.support.few import few
+from tests.support.exhaustive import exhaustive_optimum
 from tests.support.random_proofs import random_dual
 from workloads.builtin import builtin_instance
 
@@ -37,21 +36,6 @@ def theirs(instance: Instance, objective: str, proof: SlotDual) -> object:
     read, document = check.read_instance(json.loads(instance.to_json())), json.loads(made.to_json())
     assert check.verify_certificate(read, document)[0] == objective
     return check.slot_dual(read, check.proof(document["proof"], "proof"), objective)
-
-
-@pytest.mark.parametrize("seed", few(range(2400), 160))
-def test_no_prices_prove_more_than_the_optimum_and_both_checkers_find_the_same(seed: int) -> None:
-    instance, objective = drawn(seed)
-    try:
-        optimum, _ = exhaustive_optimum(instance, objective, max_states=800)
-    except TooManyStates:
-        return
-    for k in range(6):
-        proof = random_dual(random.Random(10 * seed + k), instance, objective)
-        bound = proof.value(instance, objective)
-        assert bound <= optimum, (seed, k)
-        if k == 0:
-            assert theirs(instance, objective, proof) == bound
 
 
 def test_two_requests_by_hand() -> None:
@@ -161,7 +145,7 @@ MUTANTS = {
         lambda supply, self, prices: supply - int(np.maximum(self.graphs.limits, 0) @ prices[:, 0])),
     "values": after(slot_dual, "values", lambda values, *_: values + 1),
     "time after the last slot": after(PricedRequests, "after", lambda last, *_: last + 1),
-    "what ends is free": after(LocalGraphs, "_ends", lambda *_: False),
+    "what ends is free": after(LocalGraphs, "_ends", lambda ends, *_: ends & False),
     "all weigh the same": after(LocalGraphs, "rate_of", lambda rate, *_: min(rate, 1)),
     "calls take no time": after(
         LocalGraphs, "_timed", lambda request, *_: request.with_calls(lambda call: call.replace(duration=0))),

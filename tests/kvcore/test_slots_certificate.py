@@ -1,7 +1,5 @@
 """The certificate `slots`: what it proves is true, what is true it proves, and the compiled search is the plain one."""
 
-from __future__ import annotations
-
 import os
 import random
 import subprocess
@@ -16,6 +14,7 @@ from kvcore import OBJECTIVES
 from kvcore.certificates import InvalidCertificate, SlotPrices, Slots, certify, verify_certificate
 from kvcore.certificates.budget import Budget
 from kvcore.certificates.slot_graph import LocalGraphs
+from kvcore.certificates.slot_kernels import find
 from kvcore.certificates.slot_search import SlotSearch, Vector
 from kvcore.certificates.slots import MOST_TRIES
 from kvcore.cost import Cost, CostFunction
@@ -28,7 +27,6 @@ from kvcore.schedule import Schedule
 from tests.support.drawer import PROFILES, tiny_instance
 from tests.support.exhaustive import exhaustive_optimum
 from tests.support.few import few
-from tests.support.random_proofs import random_slots
 from workloads.builtin import builtin_instance
 
 
@@ -41,24 +39,24 @@ QUICK = Quick(root_rounds=100)
 TAKEN = [objective for objective in OBJECTIVES if objective != "late-requests"]
 
 
-def drawn(seed: int) -> tuple[Instance, str]:
+def drawn(seed):
     draw = random.Random(seed)
     fixed = PROFILES[draw.choice(list(PROFILES))] | {"cost": "unit", "requests": 2}
     return tiny_instance(seed, **fixed), draw.choice(TAKEN)
 
 
-def figure1() -> Instance:
+def figure1():
     return builtin_instance("mars-figure1")
 
 
-def proof_of(instance: Instance, objective: str = "total-flow-time") -> Slots:
+def proof_of(instance, objective="total-flow-time"):
     proofs = [found.proof for found in climb(Task(instance, objective)) if isinstance(found, Proposal)]
     assert isinstance(proofs[-1], Slots)
     return proofs[-1]
 
 
 @pytest.mark.parametrize(("free", "optimum"), [(False, 29), (True, 27)])
-def test_figure_1_of_mars_is_certified(free: bool, optimum: int) -> None:
+def test_figure_1_of_mars_is_certified(free, optimum):
     instance = figure1().with_free_calls() if free else figure1()
     proof = proof_of(instance)
     assert verify_certificate(instance, certify(instance, "total-flow-time", proof)) == optimum
@@ -70,7 +68,7 @@ def test_figure_1_of_mars_is_certified(free: bool, optimum: int) -> None:
     ("k", "optimum"),
     [(3, 65), (6, 118), *(pytest.param(*more, marks=pytest.mark.slow) for more in ((4, 183), (5, 255)))],
 )
-def test_samples_that_evict_are_certified(k: int, optimum: int) -> None:
+def test_samples_that_evict_are_certified(k, optimum):
     instance = builtin_instance(f"infercept-sample:k={k},evict=1").with_free_calls()
     solver = SlotSolver(Task(instance, "total-flow-time"))
     assert solver.lowest(optimum) <= optimum
@@ -80,7 +78,7 @@ def test_samples_that_evict_are_certified(k: int, optimum: int) -> None:
 
 
 @pytest.mark.parametrize("seed", few([*range(4, 200), *range(4)]))
-def test_the_search_ends_at_the_optimum_with_a_certificate(seed: int) -> None:
+def test_the_search_ends_at_the_optimum_with_a_certificate(seed):
     instance, objective = drawn(seed)
     optimum, _ = exhaustive_optimum(instance, objective)
     found = list(climb(Task(instance, objective), QUICK))
@@ -93,19 +91,8 @@ def test_the_search_ends_at_the_optimum_with_a_certificate(seed: int) -> None:
         assert proved[-1] == optimum == min(values)
 
 
-@pytest.mark.parametrize("seed", few(range(1000, 1400), 12))
-def test_no_prices_prove_more_than_the_optimum(seed: int) -> None:
-    instance, objective = drawn(seed)
-    optimum, _ = exhaustive_optimum(instance, objective)
-    target = int(optimum * scale_of(instance.requests, objective)) + 1
-    for strict in (False, True):
-        proof = random_slots(random.Random(seed), instance, objective, target, strict)
-        with pytest.raises(InvalidCertificate, match="its search finds an end at"):
-            proof.value(instance, objective)
-
-
 @pytest.mark.parametrize("seed", few(range(2000, 2100)))
-def test_without_simulation_and_exchange_it_proves_the_same(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_simulation_and_exchange_it_proves_the_same(seed, monkeypatch):
     instance, objective = drawn(seed)
     proof = proof_of(instance, objective).replace(states=4_000_000, tries=10**9)
     monkeypatch.setattr("kvcore.certificates.slot_graph.MOST_PAIRS", -1)
@@ -138,8 +125,8 @@ for seed in range(9):
 """
 
 
-def test_the_plain_functions_do_the_same() -> None:
-    def counts(**environment: str) -> list[str]:
+def test_the_plain_functions_do_the_same():
+    def counts(**environment):
         made = subprocess.run(
             [sys.executable, "-W", "ignore::RuntimeWarning", "-c", COUNT],
             env=os.environ | environment, capture_output=True, text=True, check=True,
@@ -152,7 +139,7 @@ def test_the_plain_functions_do_the_same() -> None:
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_what_must_go_on_is_not_answered_by_what_holds_more(seed: int) -> None:
+def test_what_must_go_on_is_not_answered_by_what_holds_more(seed):
     """Without `pause`, a state without rest pays for its blocks where it idles, and values must be monotone there."""
     call = Call(duration=0, returns=1, handling="free")
     request = Request(id="A", prompt=6, segments=(Segment(decode=1, call=call), Segment(decode=1)))
@@ -169,13 +156,13 @@ def test_what_must_go_on_is_not_answered_by_what_holds_more(seed: int) -> None:
     assert all((worth[:, a] <= worth[:, b]).all() for a, b in pairs)
 
 
-def refused(proof: Slots, instance: Instance, objective: str = "total-flow-time") -> str:
+def refused(proof, instance, objective="total-flow-time"):
     with pytest.raises(InvalidCertificate) as caught:
         proof.value(instance, objective)
     return str(caught.value)
 
 
-def test_what_is_refused_is_named(monkeypatch) -> None:
+def test_what_is_refused_is_named(monkeypatch):
     instance, free = figure1(), Slots(target=29, scale=64, prices=(SlotPrices(),), states=1000, tries=10**6)
     assert free.value(instance, "total-flow-time") == 29
     slow = instance.replace(cost=Cost((CostFunction(busy=2),)))
@@ -196,7 +183,7 @@ def test_what_is_refused_is_named(monkeypatch) -> None:
     assert "slots take at most 1000 local states" in refused(free, far)
 
 
-def test_many_requests_and_slow_batches_are_declined() -> None:
+def test_many_requests_and_slow_batches_are_declined():
     crowd = figure1().replace(requests=tuple(figure1().requests[0].replace(id=str(i)) for i in range(101)))
     proof = Slots(target=1, scale=1, prices=(SlotPrices(),), states=1, tries=1)
     with pytest.raises(InvalidCertificate, match="slots take at most 100 requests"):
@@ -208,7 +195,7 @@ def test_many_requests_and_slow_batches_are_declined() -> None:
 
 
 @pytest.mark.parametrize("partial", [False, True])
-def test_the_options_of_a_huge_request_are_counted_before_they_are_looked_at(partial: bool) -> None:
+def test_the_options_of_a_huge_request_are_counted_before_they_are_looked_at(partial):
     machine = Machine(memory=10**9, partial=partial, evict=partial)
     huge = Instance(machine=machine, requests=(Request(id="R1", prompt=10**8, segments=(Segment(decode=1),)),))
     proof = Slots(target=1, scale=1, prices=(SlotPrices(device=(1,)),), states=1, tries=1)
@@ -216,10 +203,20 @@ def test_the_options_of_a_huge_request_are_counted_before_they_are_looked_at(par
         proof.value(huge, "makespan")
 
 
-def test_the_values_of_many_slots_are_counted() -> None:
+def test_the_values_of_many_slots_are_counted():
     short = Request(id="R1", prompt=300, segments=(Segment(decode=1),))
     instance = Instance(machine=Machine(memory=301, batch_tokens=1), requests=(short,))
     proof = Slots(target=60_000, scale=1, prices=(SlotPrices(device=(1,)),), states=1, tries=1)
     search = SlotSearch(LocalGraphs(instance, "makespan"), 60_000, 1, Budget(work=3 * 10**7))
     with pytest.raises(InvalidCertificate, match="the values of states would take too long to check"):
         search.add(proof.prices[0].vector())
+
+
+def test_states_are_found_by_their_keys_where_hashes_collide():
+    keys = np.array([*np.ndindex(4, 4, 4)], np.int32)
+    table = np.full(128, -1, np.int32)
+    for i, key in enumerate(keys):
+        place = find(keys, table, key)
+        assert table[place] == -1
+        table[place] = i
+    assert [table[find(keys, table, key)] for key in keys] == [*range(64)]

@@ -3,7 +3,7 @@
 import random
 from collections import Counter
 
-from kvcore import Instance, InvalidSchedule, Machine, Schedule, verify_schedule
+from kvcore import InvalidSchedule, Machine, verify_schedule
 from kvcore.account import memory_waste
 from tests.fuzz.referee import agree
 from tests.support import build
@@ -14,13 +14,13 @@ from tests.support.random_schedules import fold, mutate, random_schedule
 from tests.support.second_referee import execute
 
 
-def instance(*segments: tuple, **machine) -> Instance:
+def instance(*segments, **machine):
     """Requests A, B, .. with prompts of two tokens and these segments."""
     requests = [request(id, 2, *each) for id, each in zip("ABC", segments, strict=False)]
     return build.instance(*requests, **{"memory": 100, "host_memory": 100, "evict": True} | machine)
 
 
-def test_one_that_leaves_and_comes_back_between_two_steps() -> None:
+def test_one_that_leaves_and_comes_back_between_two_steps():
     """A joins the stream with one token to go, leaves it for the host, calls, and joins it again with two to go."""
     both = instance(((2, 0, 0, "preserve"), 3), (1,))
     made = schedule(
@@ -31,7 +31,7 @@ def test_one_that_leaves_and_comes_back_between_two_steps() -> None:
     assert [request.completion for request in verify_schedule(both, made).requests] == [6, 2]
 
 
-def test_a_pause_of_all_is_in_the_trace() -> None:
+def test_a_pause_of_all_is_in_the_trace():
     """A decodes in batches 1, 2, 4, 5: batch 3 is B's."""
     both = instance((5,), (1,), hybrid=False)
     made = schedule(
@@ -44,7 +44,7 @@ def test_a_pause_of_all_is_in_the_trace() -> None:
     assert memory_waste(trace).queued == 4  # in batch 3, A holds its prompt and two of its tokens
 
 
-def test_a_repeat_ends_where_a_segment_does() -> None:
+def test_a_repeat_ends_where_a_segment_does():
     """The batch after the last token of A is one too many."""
     one = instance((4,))
     good, bad = (schedule(one, batch(0, A=2), batch(1, A=1).replace(repeat=times)) for times in (3, 4))
@@ -53,7 +53,7 @@ def test_a_repeat_ends_where_a_segment_does() -> None:
     assert agree(one, bad) == 2
 
 
-def test_a_repeat_that_lacks_memory_names_the_batch() -> None:
+def test_a_repeat_that_lacks_memory_names_the_batch():
     """Two requests of two tokens grow by one each: four batches after the prompts they hold twelve of eleven."""
     two = instance((9,), (9,)).replace(machine=Machine(memory=11))
     made = schedule(two, batch(0, A=2, B=2), batch(1, A=1, B=1).replace(repeat=8))
@@ -61,7 +61,7 @@ def test_a_repeat_that_lacks_memory_names_the_batch() -> None:
     assert agree(two, made) == 6
 
 
-def executed(of: Instance, made: Schedule, plain: bool):
+def executed(of, made, plain):
     """All that the referee says, decode by decode: what is broken, or the batches, the requests and the waste."""
     try:
         trace = verify_schedule(of, made, plain=plain)
@@ -71,9 +71,9 @@ def executed(of: Instance, made: Schedule, plain: bool):
     return trace.batches, requests, memory_waste(trace)
 
 
-def test_the_plain_rules_say_the_same() -> None:
+def test_the_plain_rules_say_the_same():
     """`Execution` executes each request in each batch; `StreamExecution` is what `verify_schedule` uses."""
-    seen: Counter = Counter()
+    seen = Counter()
     for seed in [40, *few(range(160))]:
         draw = random.Random(seed)
         instance = draw_instance(draw)

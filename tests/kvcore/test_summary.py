@@ -5,7 +5,7 @@ from fractions import Fraction
 import pytest
 
 from heuristics import get_policy, trace_policy
-from kvcore import Instance, verify_schedule
+from kvcore import verify_schedule
 from kvcore.errors import BadInput
 from kvcore.instance import Slo
 from kvcore.metrics import summary
@@ -14,18 +14,18 @@ from tests.support.build import batch, request, schedule
 from workloads.builtin import builtin_instance
 
 
-def serial(count: int, tick: str = "1") -> Instance:
+def serial(count, tick="1"):
     """Requests of one token each, one batch after another, all from tick 0."""
     requests = [request(f"R{i}", 1, 1) for i in range(count)]
     return build.instance(*requests, memory=1, batch_requests=1).replace(tick_seconds=Fraction(tick))
 
 
-def run(instance: Instance):
+def run(instance):
     batches = (batch(i, **{f"R{i}": 1}) for i in range(len(instance.requests)))
     return verify_schedule(instance, schedule(instance, *batches))
 
 
-def test_percentiles_are_by_nearest_rank_and_in_seconds() -> None:
+def test_percentiles_are_by_nearest_rank_and_in_seconds():
     """Latencies are 1, 2, .., 200 ticks of half a second."""
     measured = summary(run(serial(200, "1/2")))
     assert measured["latency"] == {"mean": 50.25, "p50": 50, "p95": 95, "p99": 99, "max": 100}
@@ -35,7 +35,7 @@ def test_percentiles_are_by_nearest_rank_and_in_seconds() -> None:
     assert measured["requests_per_second"] == measured["tokens_per_second"] == 2
 
 
-def test_figure_1_by_hand() -> None:
+def test_figure_1_by_hand():
     """MARS's schedule: completions 12, 14, 4; calls of 2, 7, 1 ticks; 6, 2, 3 outputs; R2 refills one token."""
     measured = summary(trace_policy(builtin_instance("mars-figure1"), get_policy("mars-order")))
     assert measured["latency"]["mean"] == 10
@@ -47,7 +47,7 @@ def test_figure_1_by_hand() -> None:
     assert measured["waste_share"]["calls"] == pytest.approx(2 * 5 / (6 * 14))  # R1 holds 5 of 6 tokens for 2 ticks
 
 
-def test_a_window_counts_who_is_not_done_and_leaves_nobody_out() -> None:
+def test_a_window_counts_who_is_not_done_and_leaves_nobody_out():
     """After 3 s of 10 requests, 3 are done; the others have waited 3 s so far."""
     measured = summary(run(serial(10)), window=Fraction(3))
     assert (measured["requests"], measured["unfinished"]) == (10, 7)
@@ -56,7 +56,7 @@ def test_a_window_counts_who_is_not_done_and_leaves_nobody_out() -> None:
     assert measured["requests_per_second"] == 1
 
 
-def test_who_arrives_after_the_window_does_not_count() -> None:
+def test_who_arrives_after_the_window_does_not_count():
     instance, late = serial(2), request("late", 1, 1, arrival=5)
     instance = instance.replace(requests=(*instance.requests, late))
     trace = trace_policy(instance, get_policy("serial"))
@@ -67,7 +67,7 @@ def test_who_arrives_after_the_window_does_not_count() -> None:
         summary(trace_policy(only_late, get_policy("serial")), window=Fraction(4))
 
 
-def test_goodput_counts_those_that_meet_their_slo() -> None:
+def test_goodput_counts_those_that_meet_their_slo():
     instance = serial(4)
     assert summary(run(instance))["slo_attainment"] is None  # nobody has one
     slo = Slo(latency=2)
@@ -77,7 +77,7 @@ def test_goodput_counts_those_that_meet_their_slo() -> None:
     assert measured["slo_attainment"] == 0.5
 
 
-def test_evictions_are_moves_outside_calls() -> None:
+def test_evictions_are_moves_outside_calls():
     two = build.instance(request("A", 1, 3), request("B", 1, 3), memory=4, evict=True)
     steps = batch(0, A=1, B=1), batch(1, A=1, B=1), batch(2, drop={"B": 2}, A=1), batch(3, B=3)
     measured = summary(verify_schedule(two, schedule(two, *steps)))

@@ -16,26 +16,8 @@ import pytest
 import kvbound as kv
 from bounds.slot_solver import climb
 from bounds.task import Proposal, Task
-from kvcore import (
-    Cost,
-    CostFunction,
-    Instance,
-    Machine,
-    Request,
-    Schedule,
-    Segment,
-    Slo,
-)
-from kvcore.certificates import (
-    Alone,
-    Certificate,
-    Configurations,
-    Events,
-    InvalidCertificate,
-    Shares,
-    Speed,
-    certify,
-)
+from kvcore import Cost, CostFunction, Instance, Machine, Request, Schedule, Segment, Slo
+from kvcore.certificates import Alone, Certificate, Configurations, Events, InvalidCertificate, Shares, Speed, certify
 from kvcore.certificates.certificate import AnyProof
 from kvcore.errors import BadInput
 from kvcore.files import parse
@@ -47,10 +29,7 @@ from tests.fuzz.certificates import WORTHLESS, both, differ
 from tests.support.drawer import PROFILES, tiny_instance
 from tests.support.exhaustive import exhaustive_optimum
 from tests.support.few import few
-from tests.support.random_proofs import (
-    random_prices,
-    random_tree,
-)
+from tests.support.random_proofs import random_prices, random_tree
 from tests.support.rigid import rigid
 from workloads.builtin import builtin_instance
 

@@ -1,7 +1,5 @@
 """The library: what its records claim is true, what is wrong is said, and only what is better gets in."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import math
@@ -25,15 +23,13 @@ from kvcore.contradiction import Contradiction
 from kvcore.errors import BadInput
 from kvcore.files import read_schedule, write_text
 from kvcore.result import Result
-from kvcore.schedule import Schedule
-from library import Best, Library, Origin, Record, check
+from library import Best, Library, Origin, check
 from library.families import FAMILIES, make
 from library.fill import fill
 from library.library import RECORDS, TRIED
 from library.policies import beside_the_best, known_rows, policy_rows, profile
 from library.table import page
 from solvers.source import code_version
-from sweeps.cell import Cell
 from sweeps.store import Store
 from tests.support.commands import kvbound
 from workloads.builtin import builtin_instance, is_builtin
@@ -50,19 +46,19 @@ FLOW = "total-flow-time"
 
 
 @pytest.fixture
-def small(tmp_path: Path) -> Library:
+def small(tmp_path):
     """A library of one instance, of which a schedule of 29 ticks and a bound of 29 are known."""
     shutil.copytree(RECORDS / "mars", tmp_path / "mars", ignore=lambda _, names: [n for n in names if "like" in n])
     return Library(tmp_path)
 
 
-def changed(library: Library, **changes: object) -> None:
+def changed(library, **changes):
     """Change keys of the record of mars-figure1."""
     path = library.folder / "mars" / "mars-figure1.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | changes))
 
 
-def without(library: Library, kind: str) -> str:
+def without(library, kind):
     """Make the library forget the schedule or the certificate; return the path of a file that holds it."""
     path = library.path(library.record("mars-figure1"), kind, FLOW)
     kept = library.folder / f"{kind}.json"
@@ -74,14 +70,14 @@ def without(library: Library, kind: str) -> str:
     return str(kept)
 
 
-def wrong(library: Library) -> list[str]:
+def wrong(library):
     return [one.wrong for one in library.check("mars-figure1") if one.wrong]
 
 
 # --- what is there ---------------------------------------------------------------------------------------------------
 
 
-def test_the_library_spans_the_field() -> None:
+def test_the_library_spans_the_field():
     records = LIBRARY.records()
     assert len(records) >= 200
     assert len({record.instance_sha256 for record in records}) == len(records)
@@ -89,7 +85,7 @@ def test_the_library_spans_the_field() -> None:
     assert len(FAMILIES) >= 10
 
 
-def test_every_case_of_a_family_has_its_record() -> None:
+def test_every_case_of_a_family_has_its_record():
     cases = {
         case.name: (family, case.source, case.objectives) for family in FAMILIES for case in FAMILIES[family].cases
     }
@@ -98,7 +94,7 @@ def test_every_case_of_a_family_has_its_record() -> None:
 
 
 @pytest.mark.parametrize("name", QUICK)
-def test_a_record_is_true(name: str) -> None:
+def test_a_record_is_true(name):
     checked = LIBRARY.check(name)
     assert [one for one in checked if one.wrong] == []
     assert [one.what for one in checked][:3] == ["record", "schedule", "certificate"]
@@ -106,18 +102,18 @@ def test_a_record_is_true(name: str) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name in LIBRARY.names if name not in QUICK])
-def test_every_other_record_is_true(name: str) -> None:
+def test_every_other_record_is_true(name):
     assert [one for one in LIBRARY.check(name) if one.wrong] == []
 
 
-def searched(record: Record) -> tuple[int, int]:
+def searched(record):
     """Return the labels or states that the proofs of a record look at, and the options that they try."""
     proofs = [json.loads(gzip.decompress(path.read_bytes()))["proof"] for path in certificates(record)]
     looked = max((proof.get("labels", proof.get("states", 0)) for proof in proofs), default=0)
     return looked, max((proof.get("tries", 0) for proof in proofs), default=0)
 
 
-def certificates(record: Record) -> list[Path]:
+def certificates(record):
     return [LIBRARY.path(record, "certificate", of) for of, best in record.objectives.items() if best.certificate]
 
 
@@ -126,7 +122,7 @@ BEYOND = [name for name, (looked, tries) in LONG.items() if looked > 10**6 or tr
 """What `library/check.py` gives up, after minutes."""
 
 
-def test_what_is_too_long_for_the_second_checker_is_named() -> None:
+def test_what_is_too_long_for_the_second_checker_is_named():
     said = (RECORDS.parents[1] / "docs" / "trust.md").read_text(encoding="utf-8")
     assert len(BEYOND) <= 6
     assert [name for name in BEYOND if f"`{name}`" not in said] == []
@@ -134,51 +130,51 @@ def test_what_is_too_long_for_the_second_checker_is_named() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name in LONG if name not in BEYOND])
-def test_a_record_is_true_without_kvbound(name: str) -> None:
+def test_a_record_is_true_without_kvbound(name):
     """What `library/check.py --all` does, a record at a time: it raises where one is wrong or not checked."""
     record = LIBRARY.record(name)
     assert check.check_record(RECORDS / record.family / f"{name}.json").count(">=") == len(record.objectives)
 
 
 @pytest.mark.slow
-def test_a_built_in_name_makes_the_instance_of_the_record() -> None:
+def test_a_built_in_name_makes_the_instance_of_the_record():
     sources = {r.source: r.instance_sha256 for r in LIBRARY.records() if is_builtin(r.source)}
     given = {source: sha256 for source, sha256 in sources.items() if "slice" not in source}
     assert {source: builtin_instance(source).sha256 for source in given} == given
 
 
-def test_a_command_makes_the_instance_of_the_record() -> None:
+def test_a_command_makes_the_instance_of_the_record():
     record = LIBRARY.record("slo-toolbench-r2")
     assert make(record.source).sha256 == record.instance_sha256
     with pytest.raises(BadInput, match="kvbound generate magic: kvbound: no kind of requests is called 'magic'"):
         make("generate magic")
 
 
-def test_the_table_is_current() -> None:
+def test_the_table_is_current():
     assert (RECORDS / "README.md").read_text(encoding="utf-8") == page(LIBRARY), "run: python -m library.table"
 
 
 # --- what is wrong is said -------------------------------------------------------------------------------------------
 
 
-def test_a_value_that_the_schedule_does_not_have(small: Library) -> None:
+def test_a_value_that_the_schedule_does_not_have(small):
     data = json.loads((small.folder / "mars" / "mars-figure1.json").read_text())["objectives"]
     data[FLOW] |= {"value": 28, "bound": 28}
     changed(small, objectives=data)
     assert wrong(small) == ["it proves 29, not 28", "it proves 29, not 28"]
 
 
-def test_an_instance_that_was_changed(small: Library) -> None:
+def test_an_instance_that_was_changed(small):
     changed(small, instance_sha256="0" * 64)
     assert wrong(small)[0].startswith("mars-figure1: its instance has the hash ")
 
 
-def test_sizes_that_are_not_so(small: Library) -> None:
+def test_sizes_that_are_not_so(small):
     changed(small, calls=7)
     assert wrong(small) == ["the instance has 3 requests with 3 calls"]
 
 
-def test_a_record_at_another_place(small: Library) -> None:
+def test_a_record_at_another_place(small):
     changed(small, family="others")
     assert wrong(small)[0].endswith("it says that it is others/mars-figure1")
 
@@ -186,7 +182,7 @@ def test_a_record_at_another_place(small: Library) -> None:
 @pytest.mark.parametrize(
     "data", [b"\x1f\x8b\x08" + b"\0" * 7 + b"\xff" * 50, gzip.compress(b"\xff" * 9000, mtime=0), b"{}"], ids=range(3)
 )
-def test_an_instance_that_cannot_be_read(small: Library, data: bytes) -> None:
+def test_an_instance_that_cannot_be_read(small, data):
     record = small.record("mars-figure1")
     small.path(record, "instance").write_bytes(data)
     with pytest.raises(BadInput, match=r"instance\.json\.gz: (cannot be read|not UTF-8)"):
@@ -194,13 +190,13 @@ def test_an_instance_that_cannot_be_read(small: Library, data: bytes) -> None:
 
 
 @pytest.mark.parametrize("text", ['name,"run', "name,objective,run,version,proved,bound,seconds\n,,,,,,1e999999"])
-def test_a_table_that_is_none(small: Library, text: str) -> None:
+def test_a_table_that_is_none(small, text):
     (small.folder / TRIED).write_text(text)
     with pytest.raises(BadInput, match=r"tried\.csv: not a table of the library"):
         small.tried("seconds")
 
 
-def test_a_file_that_nobody_claims_and_one_that_is_not_there(small: Library) -> None:
+def test_a_file_that_nobody_claims_and_one_that_is_not_there(small):
     path = small.path(small.record("mars-figure1"), "schedule", FLOW)
     path.rename(path.with_name(path.name.replace(FLOW, "makespan")))
     assert [text.partition(": ")[2] or text for text in wrong(small)] == [
@@ -208,7 +204,7 @@ def test_a_file_that_nobody_claims_and_one_that_is_not_there(small: Library) -> 
     ]  # fmt: skip
 
 
-def test_a_certificate_of_another_objective(small: Library) -> None:
+def test_a_certificate_of_another_objective(small):
     record = small.record("mars-figure1")
     other = certify(small.instance(record), "makespan", Alone())
     small.path(record, "certificate", FLOW).write_bytes(gzip.compress(other.to_json().encode()))
@@ -223,12 +219,12 @@ def test_a_certificate_of_another_objective(small: Library) -> None:
         ({"value": "a/b", "schedule": TODAY}, "should match pattern"),
     ],
 )
-def test_a_record_is_consistent(given: dict[str, object], message: str) -> None:
+def test_a_record_is_consistent(given, message):
     with pytest.raises(ValueError, match=message):
         Best.model_validate(given)
 
 
-def test_better_is_smaller_for_values_and_larger_for_bounds() -> None:
+def test_better_is_smaller_for_values_and_larger_for_bounds():
     best = Best().better("schedule", 30, TODAY)
     assert best is not None
     assert (best.value, best.gap, best.better("schedule", 30, TODAY)) == (30, None, None)
@@ -243,7 +239,7 @@ def test_better_is_smaller_for_values_and_larger_for_bounds() -> None:
 # --- the commands ----------------------------------------------------------------------------------------------------
 
 
-def test_list_and_show() -> None:
+def test_list_and_show():
     rows = json.loads(kvbound("library", "list", "--family", "mars", "--json", "-").stdout)["rows"]
     assert rows[0] == {
         "name": "mars-figure1", "family": "mars", "requests": 3, "calls": 3, "objective": FLOW,
@@ -256,7 +252,7 @@ def test_list_and_show() -> None:
     assert "there is no folder of records" in kvbound("library", "list", "--library", "none", code=2).stderr
 
 
-def test_get(tmp_path: Path) -> None:
+def test_get(tmp_path):
     targets = {what: str(tmp_path / f"{what}.json") for what in ("out", "schedule", "certificate")}
     kvbound("library", "get", "mars-figure1", *(word for key, path in targets.items() for word in (f"--{key}", path)))
     kvbound("verify", targets["out"], "--schedule", targets["schedule"])
@@ -267,14 +263,14 @@ def test_get(tmp_path: Path) -> None:
     assert "mars-figure1 is for total-flow-time, not for makespan" in said
 
 
-def test_get_of_what_is_not_known(small: Library, tmp_path: Path) -> None:
+def test_get_of_what_is_not_known(small, tmp_path):
     without(small, "schedule")
     arguments = ("--schedule", tmp_path / "s.json", "--library", small.folder)
     said = kvbound("library", "get", "mars-figure1", *arguments, code=2).stderr
     assert "mars-figure1: no schedule for total-flow-time is known" in said
 
 
-def test_verify(small: Library) -> None:
+def test_verify(small):
     said = kvbound("library", "verify", "--all", "--library", small.folder, "--jobs", 1).stdout
     assert said == "1 records, 1 schedules, 1 certificates checked, 0 of them wrong\n"
     assert kvbound("library", "verify", *QUICK[:2], "--jobs", 1).stderr == "instances: 2 of 2 to do ..\n"
@@ -286,7 +282,7 @@ def test_verify(small: Library) -> None:
 
 
 @pytest.mark.parametrize("kind", ["schedule", "certificate"])
-def test_what_is_better_gets_in(small: Library, kind: str) -> None:
+def test_what_is_better_gets_in(small, kind):
     file = without(small, kind)
     arguments = ("library", "submit", file, "--by", "a test", "--how", "by hand", "--library", small.folder)
     rows = json.loads(kvbound(*arguments, "--json", "-").stdout)["improved"]
@@ -308,7 +304,7 @@ def test_what_is_better_gets_in(small: Library, kind: str) -> None:
         (("--by", "me", "--seconds", "1e400"), "seconds: must be a finite number"),
     ],
 )
-def test_an_origin_that_no_record_can_hold_is_refused(small: Library, option: tuple[str, ...], message: str) -> None:
+def test_an_origin_that_no_record_can_hold_is_refused(small, option, message):
     file = without(small, "schedule")
     said = kvbound("library", "submit", file, *option, "--library", small.folder, code=2).stderr
     assert message in said
@@ -316,7 +312,7 @@ def test_an_origin_that_no_record_can_hold_is_refused(small: Library, option: tu
     assert Library(small.folder).record("mars-figure1").objectives[FLOW].schedule is None
 
 
-def offers(library: Library) -> list[Schedule]:
+def offers(library):
     """Return schedules of mars-figure1 of 35, 33 and 29 ticks, the worst first."""
     instance = library.instance(library.record("mars-figure1"))
     late = read_schedule(file := without(library, "schedule"))
@@ -325,13 +321,13 @@ def offers(library: Library) -> list[Schedule]:
     return [trace_policy(instance, get_policy("fcfs")).schedule, later, late]
 
 
-def test_of_three_that_submit_at_once_none_is_lost(small: Library) -> None:
+def test_of_three_that_submit_at_once_none_is_lost(small):
     """The worse an offer is, the slower is its writer: without a lock, the worst is written last."""
     barrier = (made := multiprocessing.get_context("fork")).Barrier(3)
 
-    def submit(offer: Schedule, pause: float) -> None:
+    def submit(offer, pause):
         class SlowLibrary(Library):
-            def _write(self, path: Path, text: str) -> None:
+            def _write(self, path, text):
                 time.sleep(pause)
                 super()._write(path, text)
 
@@ -351,14 +347,12 @@ def test_of_three_that_submit_at_once_none_is_lost(small: Library) -> None:
 
 @pytest.mark.parametrize("step", ["_write", "_keep", "_settle"])
 @pytest.mark.parametrize("after", [False, True])
-def test_a_writer_may_be_ended_at_any_moment(
-    small: Library, monkeypatch: pytest.MonkeyPatch, step: str, after: bool
-) -> None:
+def test_a_writer_may_be_ended_at_any_moment(small, monkeypatch, step, after):
     worst, middle, best = offers(small)
     small.submit(worst, "a test", "")
     whole, calls = getattr(Library, step), list[None]()
 
-    def ended(self: Library, *what: object) -> None:
+    def ended(self, *what):
         calls.append(None)
         last = step != "_settle" or len(calls) == 2  # the first settles what an earlier writer left
         if after or not last:
@@ -382,7 +376,7 @@ def test_a_writer_may_be_ended_at_any_moment(
     assert not list(small.folder.glob("mars/.*"))
 
 
-def test_an_instance_is_added(small: Library, tmp_path: Path) -> None:
+def test_an_instance_is_added(small, tmp_path):
     about = ("--source", "worst-mars-makespan:n=4", "--origin", "a test", "--licence", "MIT", "--family", "new")
     arguments = ("library", "add", "worst-mars-makespan:n=4", *about, "--library", small.folder)
     said = kvbound(*arguments, "--name", "mine", "--objectives", "makespan,busy-time").stdout
@@ -399,7 +393,7 @@ def test_an_instance_is_added(small: Library, tmp_path: Path) -> None:
     assert Library(folder).names == ["mine"]
 
 
-def test_a_certificate_is_known_by_its_proof(small: Library) -> None:
+def test_a_certificate_is_known_by_its_proof(small):
     data = json.loads(Path(file := without(small, "certificate")).read_text())
     kept = {key: data[key] for key in sorted(data, reverse=True) if key != "format"}
     Path(file).write_text(json.dumps({"why": "x" * 200} | kept | {"made_by": "y" * 200}))
@@ -407,7 +401,7 @@ def test_a_certificate_is_known_by_its_proof(small: Library) -> None:
     assert wrong(Library(small.folder)) == []
 
 
-def test_what_breaks_a_rule_does_not_get_in(small: Library, tmp_path: Path) -> None:
+def test_what_breaks_a_rule_does_not_get_in(small, tmp_path):
     schedule = read_schedule(without(small, "schedule"))
     write_text(broken := tmp_path / "s.json", schedule.replace(batches=schedule.batches[:-1]).to_json())
     arguments = ("--by", "a test", "--library", small.folder)
@@ -421,7 +415,7 @@ def test_what_breaks_a_rule_does_not_get_in(small: Library, tmp_path: Path) -> N
     assert "mars-figure1 is for total-flow-time, not for makespan" in said
 
 
-def test_run(small: Library, tmp_path: Path) -> None:
+def test_run(small, tmp_path):
     schedule = small.folder / "s.json"
     kvbound("library", "get", "mars-figure1", "--schedule", schedule, "--library", small.folder)
     csv, plot = tmp_path / "r.csv", tmp_path / "r.svg"
@@ -440,7 +434,7 @@ def test_run(small: Library, tmp_path: Path) -> None:
     assert "give --policies, --schedule, or both" in said
 
 
-def test_run_says_what_would_be_better(small: Library) -> None:
+def test_run_says_what_would_be_better(small):
     file = without(small, "schedule")
     fcfs = small.folder / "fcfs.json"
     kvbound("simulate", "mars-figure1", "--policy", "fcfs", "--schedule", fcfs)
@@ -449,13 +443,13 @@ def test_run_says_what_would_be_better(small: Library) -> None:
     assert said.endswith("1 values are better than the best known: submit their schedules\n")
 
 
-def test_a_policy_that_is_too_slow_has_no_value(small: Library) -> None:
+def test_a_policy_that_is_too_slow_has_no_value(small):
     (row,) = beside_the_best(small, policy_rows(small, "mars-figure1", ["fcfs"], seconds=-1.0))
     assert (row["value"], row["over_best"], row["error"]) == (None, None, "not done after -1 s")
     assert profile([row]) == []
 
 
-def test_a_profile_says_how_many_are_within_so_many_times_the_best() -> None:
+def test_a_profile_says_how_many_are_within_so_many_times_the_best():
     ratios = {"a": ["1", "21/20", "", "2"], "b": ["1"], "c": [None]}
     lines = profile({"policy": policy, "over_best": each} for policy, found in ratios.items() for each in found)
     assert [(line["policy"], line["values"], line["median"], line["worst"]) for line in lines] == [
@@ -466,7 +460,7 @@ def test_a_profile_says_how_many_are_within_so_many_times_the_best() -> None:
         plot_profile([])
 
 
-def test_rows_beside_the_records_are_over_what_is_best_now(small: Library) -> None:
+def test_rows_beside_the_records_are_over_what_is_best_now(small):
     path = small.folder / "policies.csv"
     kvbound("library", "run", "--policies", "fcfs,vllm", "--out", path, "--library", small.folder)
     assert path.read_text().startswith(
@@ -477,7 +471,7 @@ def test_rows_beside_the_records_are_over_what_is_best_now(small: Library) -> No
     assert [(row["best"], row["over_best"]) for row in known_rows(small)] == [(None, None), (None, None)]
 
 
-def test_two_runs_of_the_benchmark_are_compared() -> None:
+def test_two_runs_of_the_benchmark_are_compared():
     row = {"case": "a", "objective": FLOW, "way": "auto", "value": 10, "bound": 8, "seconds": 2.0}
     found = compared([row], [row | {"value": 12, "bound": 4, "seconds": 1.0}])
     case = "a total-flow-time auto"
@@ -488,7 +482,7 @@ def test_two_runs_of_the_benchmark_are_compared() -> None:
     assert {(row["case"], row["way"]) for row in map(json.loads, baseline)} == set(product(CHOSEN, MEASURED))
 
 
-def test_fill_keeps_what_is_better_and_tries_nothing_twice(small: Library, tmp_path: Path) -> None:
+def test_fill_keeps_what_is_better_and_tries_nothing_twice(small, tmp_path):
     without(small, "schedule")
     without(small, "certificate")
     database = tmp_path / "tried.sqlite"
@@ -514,7 +508,7 @@ def test_fill_keeps_what_is_better_and_tries_nothing_twice(small: Library, tmp_p
         fill(small, database, ways=["magic"])
 
 
-def test_fill_tries_what_is_spent_again_only_if_it_gained(small: Library, tmp_path: Path, monkeypatch) -> None:
+def test_fill_tries_what_is_spent_again_only_if_it_gained(small, tmp_path, monkeypatch):
     without(small, "certificate")
     monkeypatch.setattr("library.fill._result", lambda _, cell: Result(cell.instance, cell.objective))
     tries = (("improve", 0.95, code_version()), ("auto", 0.8, code_version()), ("alone", 9, "0.0.9"))
@@ -527,7 +521,7 @@ def test_fill_tries_what_is_spent_again_only_if_it_gained(small: Library, tmp_pa
         assert fill(small, tmp_path / f"{again}.sqlite", ways=["improve", "auto", "alone"], seconds=1.0).run == again
 
 
-def test_the_table_says_what_is_optimal_by_the_word_of_a_solver(small: Library) -> None:
+def test_the_table_says_what_is_optimal_by_the_word_of_a_solver(small):
     without(small, "certificate")
     (small.folder / TRIED).write_text(
         f"name,objective,run,bound,proved\nmars-figure1,{FLOW},auto,29,1\nmars-figure1,{FLOW},improve,,0\n"
@@ -536,15 +530,15 @@ def test_the_table_says_what_is_optimal_by_the_word_of_a_solver(small: Library) 
     assert "| 1 | 1 | 0 | 1 | - | - |" in page(small)
 
 
-def test_fill_begins_with_the_largest_gap_if_told_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_fill_begins_with_the_largest_gap_if_told_so(tmp_path, monkeypatch):
     some = {"slo": "slo-toolbench-r2", "slots": "infercept-ve-k4-chunked1", "agents": "agents-2-m150k-s0"}
     for family, name in some.items():
         (tmp_path / family).mkdir(exist_ok=True)
         for path in (RECORDS / family).glob(f"{name}.*"):
             shutil.copy(path, tmp_path / family)
-    tried: list[tuple[str, str]] = []
+    tried = []
 
-    def nothing(library: Library, cell: Cell) -> Result:
+    def nothing(library, cell):
         tried.append((cell.name, cell.objective))
         return Result(cell.instance, cell.objective)
 
@@ -560,10 +554,10 @@ def test_fill_begins_with_the_largest_gap_if_told_so(tmp_path: Path, monkeypatch
     assert tried == [("slo-toolbench-r2", FLOW)]
 
 
-def test_fill_keeps_what_it_had_when_it_is_interrupted(small: Library, tmp_path: Path, monkeypatch) -> None:
+def test_fill_keeps_what_it_had_when_it_is_interrupted(small, tmp_path, monkeypatch):
     schedule = read_schedule(without(small, "schedule"))
 
-    def interrupted(library: Library, cell: Cell) -> Result:
+    def interrupted(library, cell):
         return Result(cell.instance, cell.objective, schedule=schedule, stopped="interrupted")
 
     monkeypatch.setattr("library.fill._result", interrupted)
@@ -574,9 +568,7 @@ def test_fill_keeps_what_it_had_when_it_is_interrupted(small: Library, tmp_path:
         assert store.finished() == set()
 
 
-def test_a_certificate_above_a_schedule_is_no_better_bound(
-    small: Library, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_certificate_above_a_schedule_is_no_better_bound(small, tmp_path, monkeypatch):
     monkeypatch.setattr(Alone, "prove", lambda *_: 30)
     monkeypatch.chdir(tmp_path)
     false = certify(builtin_instance("mars-figure1"), FLOW, Alone())

@@ -114,7 +114,7 @@ def agree(monkeypatch: pytest.MonkeyPatch) -> None:
     assert agreement.main() == 0
 
 
-def beside_single_methods(monkeypatch: pytest.MonkeyPatch) -> None:
+def beside_single_methods(monkeypatch):
     from benchmarks import side_by_side
 
     monkeypatch.setattr(side_by_side, "CASES", {"five": "generate fixed --n 2 --prompt 8 --output 2 --memory 128"})

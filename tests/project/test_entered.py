@@ -1,7 +1,5 @@
 """The list of functions that no test enters: how functions are found in a file, and what is said of the list."""
 
-from __future__ import annotations
-
 from coverage import CoverageData
 
 from tests import entered
@@ -32,11 +30,11 @@ def outer():
 '''
 
 
-def test_functions_with_a_body_are_found_and_kernels_are_not() -> None:
+def test_functions_with_a_body_are_found_and_kernels_are_not():
     assert dict(entered.functions(SOURCE)) == {"A.first": {7}, "outer": {20, 21, 23}, "outer.inner": {21}}
 
 
-def test_a_function_is_entered_where_a_line_of_it_ran(tmp_path, monkeypatch) -> None:
+def test_a_function_is_entered_where_a_line_of_it_ran(tmp_path, monkeypatch):
     (tmp_path / "package").mkdir()
     file = tmp_path / "package" / "file.py"
     file.write_text(SOURCE)
@@ -49,14 +47,14 @@ def test_a_function_is_entered_where_a_line_of_it_ran(tmp_path, monkeypatch) -> 
     assert entered.never_entered(entered.combined(tmp_path)) == {"package/file.py:outer.inner"}
 
 
-def test_the_list_may_only_shrink() -> None:
+def test_the_list_may_only_shrink():
     said = entered.complaints({"a.py:new", "a.py:known"}, {"a.py:known", "a.py:old"})
     assert [line.split()[:6] for line in said] == [
         ["no", "test", "of", "make", "test", "enters"], ["a.py:old", "is", "entered,", "or", "gone:", "take"],
     ]  # fmt: skip
 
 
-def test_the_list_is_sorted_and_each_function_of_it_is_there() -> None:
+def test_the_list_is_sorted_and_each_function_of_it_is_there():
     names = list(entered.listed())
     assert names == sorted(names)
     there = {

@@ -1,7 +1,5 @@
 """The harness of random cases: it finds nothing in a few of them, finds what is planted, and makes that small."""
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 

@@ -8,7 +8,7 @@ MOST = 73
 """May only shrink; the aim is 30."""
 
 
-def numbers(tree: ast.Module) -> list[str]:
+def numbers(tree):
     """Return the names in capitals that are numbers."""
     found = []
     for line in tree.body:
@@ -19,17 +19,17 @@ def numbers(tree: ast.Module) -> list[str]:
     return found
 
 
-def is_number(value: ast.expr) -> bool:
+def is_number(value):
     """Whether an expression is made of numbers alone."""
     parts = (ast.Constant, ast.BinOp, ast.UnaryOp, ast.operator, ast.unaryop)
     return all(isinstance(each, parts) and not isinstance(getattr(each, "value", 0), str) for each in ast.walk(value))
 
 
-def test_numbers_are_found() -> None:
+def test_numbers_are_found():
     assert numbers(ast.parse("A, B = 1, 2**3\nC = -1\nD = 'x'\ne = 1\nF = G\nH = [1]")) == ["A", "B", "C"]
 
 
-def test_numbers_at_the_top_of_modules_are_few() -> None:
+def test_numbers_at_the_top_of_modules_are_few():
     files = [file for folder in ("solvers", "bounds", "kvcore/certificates") for file in (ROOT / folder).rglob("*.py")]
     found = [
         f"{file.relative_to(ROOT)}: {name}" for file in sorted(files) for name in numbers(ast.parse(file.read_text()))

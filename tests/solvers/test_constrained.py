@@ -1,9 +1,6 @@
 """Rows of one's own in batch-bigm: what is found obeys them, and what is proved is of them."""
 
-from __future__ import annotations
-
 from dataclasses import replace
-from typing import Any
 
 import pytest
 
@@ -12,7 +9,7 @@ from formulations.big_m import BigM
 from solvers.constrained import add
 from solvers.driver import _Solve
 from solvers.exact import exact
-from solvers.messages import Found, Message, SolveJob
+from solvers.messages import Found, SolveJob
 from solvers.packing import pack, unpack
 from solvers.ways import BOUND, MODELS
 from tests.support.solving import solving
@@ -24,16 +21,16 @@ PAIR = kv.Instance(name="pair", machine=kv.Machine(memory=3, batch_requests=1), 
 TWINS = PAIR.replace(name="twins", requests=(A, A.replace(id="B")))
 
 
-def optimum(instance: kv.Instance, objective: str = "total-flow-time") -> int:
+def optimum(instance, objective="total-flow-time"):
     return exact(instance, objective).value
 
 
-def waits(model: Any) -> Any:
+def waits(model):
     """Let the first request start in the fourth slot."""
     return (model.c[0, j] == 0 for j in range(1, 4))
 
 
-def test_a_constraint_is_an_arrival() -> None:
+def test_a_constraint_is_an_arrival():
     held = kv.solve(PAIR, constraints=[waits], certify_limit=0)
     later = optimum(PAIR.replace(requests=(A.replace(arrival=3), B)))
     assert held.status == "claimed"  # no certificate knows of rows
@@ -46,7 +43,7 @@ def test_a_constraint_is_an_arrival() -> None:
 
 
 @pytest.mark.parametrize("formulation", ["batch-bigm", pytest.param("batch-bigm:plain", marks=pytest.mark.slow)])
-def test_lambdas_know_the_letters_of_the_paper(formulation: str) -> None:
+def test_lambdas_know_the_letters_of_the_paper(formulation):
     """The second request generates in the first slot; A_1 = 1 token is known then, and 2 after it."""
     rows = [
         lambda model: model.g[1, 1] == 1,
@@ -58,14 +55,14 @@ def test_lambdas_know_the_letters_of_the_paper(formulation: str) -> None:
     assert held.formulation == formulation
 
 
-def test_like_requests_are_not_exchanged() -> None:
+def test_like_requests_are_not_exchanged():
     """Without rows the first of two like requests ends first; a row may want it otherwise."""
     held = kv.solve(TWINS, constraints=[lambda model: model.g[1, 1] == 1])
     assert held.value == optimum(TWINS)
     assert held.trace.requests[1].first_token == 1
 
 
-def test_rows_hold_on_the_clock() -> None:
+def test_rows_hold_on_the_clock():
     """Slots that a row wants idle stay idle, although nothing is waited for."""
     rows = [lambda model: [model.used[j] == 0 for j in model.used if j < 10]]
     held = kv.solve(TWINS, constraints=rows, certify_limit=0)
@@ -74,20 +71,20 @@ def test_rows_hold_on_the_clock() -> None:
     assert held.schedule.batches[0].start == 9
 
 
-def test_busy_time_and_a_cost() -> None:
+def test_busy_time_and_a_cost():
     costly = PAIR.replace(cost=kv.Cost((kv.CostFunction(busy=2, tokens=1),)))
     held = kv.solve(costly, "busy-time", constraints=[lambda model: model.g[1, 1] == 1])
     assert held.status == "optimal"
     assert held.value == optimum(costly, "busy-time")
 
 
-def test_what_says_no_more_than_a_guess_is_not_optimal() -> None:
+def test_what_says_no_more_than_a_guess_is_not_optimal():
     held = kv.solve(PAIR, "total-ttft", constraints=[waits])
     assert held.status == "feasible"
     assert held.bound <= optimum(PAIR, "total-ttft")
 
 
-def nonlinear(model: Any) -> Any:
+def nonlinear(model):
     return model.c[0, 1] * model.c[1, 1] <= 1
 
 
@@ -100,7 +97,7 @@ def nonlinear(model: Any) -> Any:
         (lambda model: model.objective.set_value(0), "constraints add rows: the objective stays as it is"),
     ],
 )
-def test_a_wrong_constraint_is_one_clear_line(row: Any, message: str) -> None:
+def test_a_wrong_constraint_is_one_clear_line(row, message):
     program = BigM(PAIR, "total-flow-time", 6, as_is=True)
     program.write()
     with pytest.raises(kv.BadInput, match=message):
@@ -108,8 +105,8 @@ def test_a_wrong_constraint_is_one_clear_line(row: Any, message: str) -> None:
 
 
 @pytest.mark.slow
-def test_nothing_obeys() -> None:
-    def never(model: Any) -> None:
+def test_nothing_obeys():
+    def never(model):
         import pyomo.environ as pyo
 
         model.never = pyo.Constraint(model.used.index_set(), rule=lambda model, j: model.c[0, j] == 0)
@@ -120,11 +117,11 @@ def test_nothing_obeys() -> None:
         kv.solve(PAIR, constraints=[3])
 
 
-def test_what_the_ladder_finds_without_the_constraints_is_not_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_the_ladder_finds_without_the_constraints_is_not_taken(monkeypatch):
     """It bounds all schedules, and the best of these is none that the constraint allows."""
     free, receive, sent = kv.solve(PAIR), _Solve.receive, []
 
-    def with_more(run: _Solve, job: SolveJob, message: Message) -> None:
+    def with_more(run, job, message):
         if job.formulation == BOUND.formulation:
             sent.append(free.schedule)
             receive(run, job, Found(free.schedule, None))
@@ -136,12 +133,12 @@ def test_what_the_ladder_finds_without_the_constraints_is_not_taken(monkeypatch:
     assert held.value == held.bound > free.value
 
 
-def test_constraints_are_of_batch_bigm() -> None:
+def test_constraints_are_of_batch_bigm():
     with pytest.raises(kv.BadInput, match="constraints are added to batch-bigm, not to search"):
         kv.solve(PAIR, formulation="search", constraints=[waits])
 
 
-def test_a_policy_is_not_believed() -> None:
+def test_a_policy_is_not_believed():
     """Its schedule, better than the constrained optimum, is not taken; the bound `alone` holds with any rows."""
     job = SolveJob(PAIR, "total-flow-time", "batch-bigm", "highs", None, None, None, 1, 1000, 1, 0)
     run = solving(replace(job, constraints=pack([waits])), time=1.0)
@@ -150,6 +147,6 @@ def test_a_policy_is_not_believed() -> None:
     assert run.job_of(MODELS[0]).upper_bound >= run.held.bounds.value > 0
 
 
-def test_a_module_that_is_not_there() -> None:
+def test_a_module_that_is_not_there():
     with pytest.raises(kv.BadInput, match="cannot be loaded in a worker process: No module named 'no_such_module'"):
         unpack(b"cno_such_module\nf\n.")

@@ -27,6 +27,7 @@ from solvers.messages import Bound, Done, Failed, Found, Limits, SolveJob, Solve
 from solvers.process import Process
 from solvers.ways import BOUND, SOLVERS, WAYS, Solver
 from tests.support.clock import Clock
+from tests.support.contents import IDLE
 from tests.support.solving import solving
 from workloads.builtin import builtin_instance
 
@@ -57,9 +58,7 @@ def test_each_exact_search_certifies_the_worked_example(formulation):
     assert verify_certificate(MARS, result.certificate) == 29
 
 
-CLAIMS = {
-    "batch-bigm": (MARS, "total-flow-time", 29, "solver", "events"),
-}
+CLAIMS = {"batch-bigm": (MARS, "total-flow-time", 29, "solver", "events")}
 
 
 @pytest.mark.parametrize("formulation", CLAIMS)
@@ -87,7 +86,7 @@ LATE = builtin_instance("hindsight:n=3,M=12,seed=0")
 LATE = LATE.replace(requests=tuple(one.replace(slo=kvcore.Slo(latency=7)) for one in LATE.requests))
 QUESTIONS = (
     (MARS, "total-flow-time", 29), (MARS, "p99-flow-time", 14), (LATE, "total-flow-time", 23),
-    (LATE, "late-requests", 1),
+    (LATE, "late-requests", 1), (IDLE, "total-flow-time", 11),
 )  # fmt: skip
 """Instances and objectives of which each way takes some, with their optima."""
 FEW_ROWS = (builtin_instance("hindsight:n=1,M=9,P=9,seed=0"), "total-flow-time", 4)
@@ -519,8 +518,9 @@ def test_a_crashing_worker_is_one_clear_line(monkeypatch):
 
 
 def test_options_that_make_no_sense_are_refused():
-    with pytest.raises(BadInput, match="highs does not solve slots; slots can"):
-        solvers.solve(MARS, formulation="slots", solver="highs")
+    for formulation, solver in (("slots", "slots"), ("cp-sat", "cp-sat")):
+        with pytest.raises(BadInput, match=f"highs does not solve {formulation}; {solver} can"):
+            solvers.solve(MARS, formulation=formulation, solver="highs")
     with pytest.raises(BadInput, match="no objective is called 'x'"):
         solvers.solve(MARS, "x")
 

@@ -1,7 +1,5 @@
 """Improving schedules by policies: what the referee accepts, never worse, and the same again."""
 
-from __future__ import annotations
-
 from contextlib import suppress
 from itertools import islice
 
@@ -15,19 +13,19 @@ from kvcore.metrics import OBJECTIVES, completions
 from kvcore.referee import verify_schedule
 from solvers.improve import OTHERS, WITH_CALLS, ImproveOptions, _Improvement, first_policies, improve, other_policies
 from tests.heuristics.test_compression import serving
-from tests.heuristics.test_knee import ROOFLINE
 from tests.support.build import simple
 from tests.support.drawer import crowded_instance
 from tests.support.few import few
 from workloads.builtin import builtin_instance
 
+ROOFLINE = Cost((CostFunction(busy=8, decode_kv=1), CostFunction(tokens=2)))
 LINEAR = Cost((CostFunction(divisor=2, busy=9, tokens=3, decode_kv=1),))
 
 
 @pytest.mark.parametrize(
     "objective", ["total-flow-time", "max-flow-time", "normalized-latency", "makespan", "late-requests"]
 )
-def test_it_is_never_worse_and_the_same_again(objective: str) -> None:
+def test_it_is_never_worse_and_the_same_again(objective):
     seed = list(OBJECTIVES).index(objective)
     instance = serving(seed).replace(cost=LINEAR)
     first = run_policy(instance, get_policy("vllm"))
@@ -58,7 +56,7 @@ KINDS = {
 
 
 @pytest.mark.parametrize("name", few(list(KINDS), 3))
-def test_it_is_never_worse_than_any_policy_that_the_machine_suits(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_it_is_never_worse_than_any_policy_that_the_machine_suits(name, monkeypatch):
     """Before it changes anything at random it has run them all."""
     monkeypatch.setattr(_Improvement, "perturbed", lambda search, draw: iter(()))
     monkeypatch.setattr(ImproveOptions, "runs", 10)
@@ -75,7 +73,7 @@ def test_it_is_never_worse_than_any_policy_that_the_machine_suits(name: str, mon
     assert found.value <= min(values)
 
 
-def test_a_machine_that_does_not_evict_or_pause_and_free_calls() -> None:
+def test_a_machine_that_does_not_evict_or_pause_and_free_calls():
     better = 0
     for seed in few(range(4)):
         instance = serving(seed)
@@ -86,7 +84,7 @@ def test_a_machine_that_does_not_evict_or_pause_and_free_calls() -> None:
     assert better
 
 
-def test_a_cost_of_ones_own() -> None:
+def test_a_cost_of_ones_own():
     instance = serving(3).replace(cost=OwnCost(lambda features: 2 + features.tokens**0.5))
     found = improve(instance, rounds=9)
     assert found.verified
@@ -94,14 +92,14 @@ def test_a_cost_of_ones_own() -> None:
 
 
 @pytest.mark.parametrize("start", [None, "vllm"])
-def test_a_policy_that_does_not_end_in_time_gives_no_start(start: str | None) -> None:
+def test_a_policy_that_does_not_end_in_time_gives_no_start(start):
     found = improve(serving(3), start=start, seconds=0.0, options={"improve.first": 0})
     assert (found.status, found.schedule, found.stopped) == ("unknown", None, "time limit")
     row = found.to_json()
     assert (row["start"], row["rounds"], row["options"]) == ({"policy": start, "value": None}, 0, {"improve.first": 0})
 
 
-def test_equal_requests_start_staggered() -> None:
+def test_equal_requests_start_staggered():
     """16 requests of 1 + 16 tokens, memory for 4 at their ends: started one by one, up to 7 are there at once."""
     requests = tuple(simple(f"R{i}", 1, 16) for i in range(16))
     cost = Cost((CostFunction(busy=20, decode_requests=1, prefill_requests=1),))
@@ -112,7 +110,7 @@ def test_equal_requests_start_staggered() -> None:
     assert found.value < found.start.value
 
 
-def test_destroy_and_repair_goes_on_where_it_applies() -> None:
+def test_destroy_and_repair_goes_on_where_it_applies():
     found = improve(builtin_instance("hindsight:n=14,M=30,seed=14"), start="serial", rounds=90)
     assert found.value is not None
     assert found.value < objective_value(
@@ -120,7 +118,7 @@ def test_destroy_and_repair_goes_on_where_it_applies() -> None:
     )
 
 
-def test_calls_and_ttft_have_policies_of_their_own_first() -> None:
+def test_calls_and_ttft_have_policies_of_their_own_first():
     instance = builtin_instance("mars-figure1")
     alone = instance.replace(requests=tuple(r.replace(segments=r.segments[-1:]) for r in instance.requests))
     assert [policy.name for policy in islice(other_policies(instance, "makespan"), 2)] == list(WITH_CALLS)
@@ -128,7 +126,7 @@ def test_calls_and_ttft_have_policies_of_their_own_first() -> None:
     assert next(other_policies(alone, "makespan")).name == OTHERS[0]
 
 
-def test_what_cannot_be_improved() -> None:
+def test_what_cannot_be_improved():
     instance = builtin_instance("mars-figure1")
     with pytest.raises(BadInput, match="no policy is called 'lifo'"):
         improve(instance, start="lifo", rounds=1)
@@ -138,10 +136,10 @@ def test_what_cannot_be_improved() -> None:
         improve(instance, start=Schedule(instance_sha256=instance.sha256, batches=(Batch(start=0, work={"R1": 9}),)))
 
 
-def test_ctrl_c_leaves_what_was_found() -> None:
+def test_ctrl_c_leaves_what_was_found():
     seen = []
 
-    def interrupt(*known: object) -> None:
+    def interrupt(*known):
         seen.append(known)
         if len(seen) == 3:
             raise KeyboardInterrupt
@@ -150,7 +148,7 @@ def test_ctrl_c_leaves_what_was_found() -> None:
     assert (found.stopped, found.rounds, found.verified) == ("interrupted", 3, True)
 
 
-def test_the_largest_flow_time_has_a_deadline() -> None:
+def test_the_largest_flow_time_has_a_deadline():
     """A long request among short ones that keep coming is served with few of them."""
     short = tuple(simple(f"R{i}", 6, 3, arrival=7 * i) for i in range(30))
     machine = Machine(memory=200, evict=True)
@@ -163,7 +161,7 @@ def test_the_largest_flow_time_has_a_deadline() -> None:
 
 
 @pytest.mark.parametrize("cost", [Cost((CostFunction(busy=1, tokens=1),)), ROOFLINE])
-def test_a_percentile_spares_the_most_work(cost: Cost) -> None:
+def test_a_percentile_spares_the_most_work(cost):
     """One of ten may be late: the long prompt. Its 100 tokens are 99 ticks and more that no short one waits then."""
     short = tuple(simple(f"R{i}", 6, 3, arrival=9 * i) for i in range(9))
     machine = Machine(memory=200, evict=True)
@@ -173,7 +171,7 @@ def test_a_percentile_spares_the_most_work(cost: Cost) -> None:
     assert completions(verify_schedule(instance, found.schedule))["LONG"] > 81
 
 
-def test_nothing_is_prepared_once_the_time_is_over(monkeypatch) -> None:
+def test_nothing_is_prepared_once_the_time_is_over(monkeypatch):
     def prepared(search):
         raise AssertionError("the time was over")
         yield
@@ -183,15 +181,14 @@ def test_nothing_is_prepared_once_the_time_is_over(monkeypatch) -> None:
     assert (result.stopped, result.rounds) == ("time limit", 0)
 
 
-def test_knee_and_on_time_are_starts_and_neighbours() -> None:
+def test_knee_and_on_time_are_starts_and_neighbours():
     """With one round left after the start, the value is that of the policy; with more, its parameters change."""
-    roofline = Cost((CostFunction(busy=8, decode_kv=1), CostFunction(tokens=2)))
-    instance = serving(5).replace(cost=roofline)
+    instance = serving(5).replace(cost=ROOFLINE)
     assert first_policies(instance, "total-flow-time")[0] == first_policies(instance, "makespan")[0] == "knee"
     assert first_policies(instance.replace(cost=LINEAR), "total-flow-time")[0] == "index"
     assert improve(instance, rounds=0).policy == "knee"
     assert improve(instance, "late-requests", rounds=0).policy == "on-time"
     found = improve(instance, rounds=60)
     assert found.value <= improve(instance, rounds=0).value
-    changed = [improve(serving(seed).replace(cost=roofline), rounds=8).policy for seed in few(range(12), 8)]
+    changed = [improve(serving(seed).replace(cost=ROOFLINE), rounds=8).policy for seed in few(range(12), 8)]
     assert any(name is not None and name.startswith("knee:means=") for name in changed)

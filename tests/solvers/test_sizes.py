@@ -9,7 +9,7 @@ import solvers
 from kvbound.cli import EXIT_UNDECIDED
 from kvbound.cli.common import PlainConsole
 from kvbound.cli.solve import exit_code, show
-from kvcore import OBJECTIVES, BadInput, Machine
+from kvcore import BadInput, Machine
 from kvcore.certificates import Alone
 from kvcore.instance import Call, Instance, Request, Segment
 from kvcore.result import Stop
@@ -17,9 +17,6 @@ from solvers import driver
 from solvers.exact import exact
 from solvers.messages import Bound, Done, Failed, SolveJob
 from solvers.pool import race
-from tests.support.drawer import PROFILES, tiny_instance
-from tests.support.exhaustive import TooManyStates, exhaustive_optimum
-from tests.support.few import few
 from workloads.builtin import builtin_instance
 
 MARS = builtin_instance("mars-figure1")
@@ -31,10 +28,7 @@ def weighing(instance, weight):
 
 
 def waiting(instance, ticks):
-    def segments(request):
-        return tuple(s.replace(call=s.call and s.call.replace(duration=ticks)) for s in request.segments)
-
-    return instance.replace(requests=tuple(r.replace(segments=segments(r)) for r in instance.requests))
+    return instance.with_calls(lambda call: call.replace(duration=ticks))
 
 
 def with_parts(n, prompt):
@@ -124,15 +118,3 @@ def test_where_all_ways_decline_the_result_says_so_and_what_may_help(monkeypatch
     assert "stopped: no way to solve takes it; the optimum is at least" in printed.getvalue()
     assert "`kvbound bound` may prove a higher one" in printed.getvalue()
     assert exit_code(result, None) == EXIT_UNDECIDED
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("objective", OBJECTIVES)
-def test_alone_nothing_is_better(objective):
-    for seed in few(range(12)):
-        instance = tiny_instance(seed, **PROFILES["any"])
-        try:
-            optimum, _ = exhaustive_optimum(instance, objective, max_states=1500)
-        except TooManyStates:
-            continue
-        assert Alone().value(instance, objective) <= optimum, instance.name

@@ -1,7 +1,5 @@
 """Windows of the index rule: what the compiled run counts is what the engine executes, and steps gain."""
 
-from __future__ import annotations
-
 import random
 
 import numpy as np
@@ -22,7 +20,7 @@ COST = Cost(
 )
 
 
-def drawn(seed: int, number: int = 40) -> Instance:
+def drawn(seed, number=40):
     draw = random.Random(seed)
     requests = tuple(
         Request(
@@ -40,7 +38,7 @@ def drawn(seed: int, number: int = 40) -> Instance:
 
 
 @pytest.mark.parametrize("objective", SUMS)
-def test_the_compiled_run_is_that_of_the_engine(objective: str) -> None:
+def test_the_compiled_run_is_that_of_the_engine(objective):
     close = 0
     for seed in range(12):
         instance = drawn(seed)
@@ -58,7 +56,7 @@ def test_the_compiled_run_is_that_of_the_engine(objective: str) -> None:
     assert close >= 8
 
 
-def test_steps_are_better_than_one_r0() -> None:
+def test_steps_are_better_than_one_r0():
     instance = drawn(1, 120)
     policy = steer(Runs(instance, "total-flow-time"), 0.05, random.Random(0), lambda made: made < 300)
     one = objective_value(trace_policy(instance, Index(r0=0.05)), "total-flow-time")
@@ -69,7 +67,7 @@ def test_steps_are_better_than_one_r0() -> None:
     assert found.value < one
 
 
-def test_a_small_r0_is_found_beyond_a_plateau_of_large_ones() -> None:
+def test_a_small_r0_is_found_beyond_a_plateau_of_large_ones():
     sizes = [16] * 16 + [1024] * 16
     requests = tuple(Request(id=f"R{i}", prompt=size, segments=(Segment(decode=8),)) for i, size in enumerate(sizes))
     cost = Cost((CostFunction(busy=2000, any_prefill=3000, tokens=60),))
@@ -80,7 +78,7 @@ def test_a_small_r0_is_found_beyond_a_plateau_of_large_ones() -> None:
     assert 2 * found.value < large
 
 
-def test_where_it_does_not_apply() -> None:
+def test_where_it_does_not_apply():
     instance = drawn(0)
     assert applies(instance, "total-flow-time")
     assert not applies(instance, "makespan")

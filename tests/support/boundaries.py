@@ -1,22 +1,25 @@
 """The search over batch boundaries, with its schedule."""
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from bounds.events import scheduled
-from kvcore.certificates.events import MOST_STATES, EventSearch, Outcome
+from kvcore.certificates.events import MOST_STATES, EventSearch
 
 
-@dataclass(frozen=True)
-class Found(Outcome):
+class Found(NamedTuple):
     """What a search came to; the schedule, if it has ended with one."""
 
-    schedule: object = None
+    bound: object
+    states: int
+    is_optimum: bool
+    is_over: bool
+    schedule: object
 
 
 def outcome(search, states=None):
     """Run a search."""
     end = search.run(states)
-    return Found(**vars(end), schedule=scheduled(search) if end.is_optimum else None)
+    return Found(end.bound, end.labels, end.is_found, end.is_over, scheduled(search) if end.is_found else None)
 
 
 def find(instance, objective, states=MOST_STATES, upper=None, free_drops=False):

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
-from kvcore import Batch, Call, Cost, CostFunction, Instance, Machine, Request, Schedule, Segment
+from kvcore import Batch, Call, Cost, CostFunction, Instance, Machine, Request, Schedule, Segment, Slo
+
+MOVES = {"": "work", "-": "drop", ">": "swap_out", "<": "swap_in"}
+HANDLINGS = {name[0]: name for name in ("free", "preserve", "discard", "swap")}
 
 
 def request(id: str, prompt: int, *segments: int | tuple[Any, ...], **more: Any) -> Request:
@@ -41,3 +45,40 @@ def batch(
 
 def schedule(instance: Instance, *batches: Batch) -> Schedule:
     return Schedule(instance_sha256=instance.sha256, batches=batches)
+
+
+def moves_of(text: str) -> dict[str, dict[str, int]]:
+    """Read a batch: work `A2`, drops `-A2`, swaps out `>A2` and in `<A2`."""
+    made: dict[str, dict[str, int]] = {name: {} for name in MOVES.values()}
+    for item in text.split():
+        move, id, tokens = re.fullmatch(r"([-<>]?)([A-Z])(-?\d+)", item).groups()
+        made[MOVES[move]][id] = int(tokens)
+    return made
+
+
+def batches_of(text: str) -> list[Batch]:
+    """Read batches, with `|` between them: the start, then as in `moves_of`."""
+    parts = [part.split(maxsplit=1) for part in text.split("|") if part.strip()]
+    return [Batch(start=int(start), **moves_of(" ".join(moves))) for start, *moves in parts]
+
+
+def requests_of(text: str) -> tuple[Request, ...]:
+    """Read requests, with `;` between them: as `tests/heuristics/test_by_hand.py` says."""
+    return tuple(map(_request_of, text.split(";")))
+
+
+def _request_of(text: str) -> Request:
+    id, prompt, *items = text.split()
+    segments: list[int | tuple[Any, ...]] = []
+    more: dict[str, Any] = {"@": 0, "w": 1, "n": None}
+    for item in items:
+        if call := re.fullmatch(r"(\d+)/(\d+)(?:\+(\d+))?([fpds]?)", item):
+            decode, duration, returns, how = call.groups()
+            segments.append((int(decode), int(duration), int(returns or 0), HANDLINGS[how or "f"]))
+        elif item.isdigit():
+            segments.append(int(item))
+        else:
+            name, number = re.fullmatch(r"(\D+)(\d+)", item).groups()
+            more[name] = int(number)
+    known = {"arrival": more.pop("@"), "weight": more.pop("w"), "max_new": more.pop("n")}
+    return request(id, int(prompt), *segments, slo=Slo(**more) if more else None, **known)

@@ -7,6 +7,7 @@ from typing import Any
 
 from kvcore import Batch, CostFunction, Instance, Request, Schedule
 from kvcore.instance import Node
+from tests.support import build
 from tests.support.build import instance
 
 TOKENS = (CostFunction(tokens=1),)
@@ -22,6 +23,14 @@ def shared(*requests: Request, tree: tuple[Any, ...] = TREE, cost: Any = TOKENS,
     made = instance(*(each.replace(path=None) for each in requests), cost=cost, **machine | {"same_batch": True})
     kept = made.machine.replace(**machine)
     return made.replace(machine=kept, contents=nodes(*tree), requests=requests)
+
+
+IDLE = shared(
+    *(build.request(id, 3, 1, arrival=arrival, path=None if id == "B" else ("xy", 2))
+      for id, arrival in zip("ABCD", (0, 3, 4, 5), strict=True)),
+    tree=(("xy", None, 2),), memory=3, batch_requests=1,
+)  # fmt: skip
+"""Prompts of 3 tokens, a tick each: B would take the memory in which the others find their prefix."""
 
 
 def with_contents(draw: random.Random, instance: Instance, most: int = 3) -> Instance:

@@ -102,7 +102,8 @@ def is_caught(place, kind, seed):
 def scan(first, last, tries):
     """Print each mutant with the first seed that catches it, and at the end those that none does."""
     alive, caught = Counter(), set()
-    for asked in filter(None, map(question, [*MADE, *range(first, last)])):
+    seeds = [*MADE, *range(first, last), *(f"shared {seed}" for seed in range(first, last))]
+    for asked in filter(None, map(question, seeds)):
         _, added = program_of(asked.seed, asked.batches)
         for mutant in ((place, kind) for place in sorted(added) for kind in KINDS):
             if mutant in caught or alive[mutant] >= tries:

@@ -7,34 +7,22 @@ from typing import NamedTuple
 from formulations.horizon import sufficient_batches
 from kvcore import OBJECTIVES, Call, Cost, Instance, Machine, Request, Schedule, Segment, Slo
 from kvcore.cost import CostFunction
-from tests.support.drawer import tiny_instance
+from tests.support.contents import with_contents
+from tests.support.drawer import COMMON, tiny_instance, traits_of
 from tests.support.exhaustive import TooManyStates, exhaustive_optimum
 
 NAMES = list(OBJECTIVES)
 SIZES = {
-    "requests": (1, 2, 2, 3),
-    "prompt": (1, 2),
-    "decode": (1, 1, 2),
-    "calls": (0, 1),
-    "duration": (0, 1, 2),
-    "returns": (0, 1),
-    "arrival": (0, 0, 1, 2),
-    "partial": (False, True),
-}
+    "requests": (1, 2, 2, 3), "prompt": (1, 2), "decode": (1, 1, 2), "calls": (0, 1), "duration": (0, 1, 2),
+    "returns": (0, 1), "arrival": (0, 0, 1, 2), "partial": (False, True),
+}  # fmt: skip
 """Smaller than the defaults, so that few batches are needed."""
 
 STRESSED = (
-    {"partial": True, "evict": True},
-    {"pause": False},
-    {"hybrid": False},
-    {"host_memory": "some", "handling": ("free", "swap")},
-    {"host_memory": "none", "evict": True},
-    {"chunked": True, "batch_tokens": (1, 2)},
-    {"chunked": False, "prefill_tokens": (1, 2)},
-    {"batch_requests": 1},
-    {"block": 2},
-    {"slo": True},
-)
+    {"partial": True, "evict": True}, {"pause": False}, {"hybrid": False}, {"batch_requests": 1}, {"block": 2},
+    {"host_memory": "some", "handling": ("free", "swap")}, {"host_memory": "none", "evict": True},
+    {"chunked": True, "batch_tokens": (1, 2)}, {"chunked": False, "prefill_tokens": (1, 2)}, {"slo": True},
+)  # fmt: skip
 """What the draw of a question fixes besides, up to two of them: corners that chance alone reaches seldom."""
 
 
@@ -92,9 +80,16 @@ def made(name):
 
 
 def drawn(seed):
-    """Return the instance and the objective of a seed; objectives take turns, and so do unit and other costs."""
-    if isinstance(seed, str):
+    """Return the instance and the objective of a seed; objectives take turns, and so do unit and other costs.
+
+    That of "shared 12" is that of 12 with contents.
+    """
+    if seed in MADE:
         return made(seed)
+    if isinstance(seed, str):
+        number = int(seed.removeprefix("shared "))
+        instance, objective = drawn(number)
+        return with_contents(random.Random(number), instance), objective
     draw = random.Random(seed)
     fixed = dict(SIZES)
     for stress in draw.sample(STRESSED, draw.choice((0, 1, 2))):
@@ -131,32 +126,21 @@ def questions(seeds):
 
 
 def traits(asked):
-    """Return what a question exercises, in words: its objective, its cost, every switch and every handling."""
-    instance, machine = asked.instance, asked.instance.machine
-    cost = "unit" if instance.cost.always_one_tick else "other"
-    found = {asked.objective, f"{cost} cost", f"{asked.objective}, {cost} cost", f"block {machine.block}"}
-    found |= {f"{name} {getattr(machine, name)}" for name in ("hybrid", "chunked", "evict", "partial", "pause")}
-    for name in ("memory", "host_memory", "batch_tokens", "prefill_tokens", "batch_requests"):
-        found.add(f"{name} {'unlimited' if getattr(machine, name) is None else 'limited'}")
-    if machine.host_memory == 0:
-        found.add("no host memory")
-    for request in instance.requests:
-        found |= {call.handling for call in request.calls}
-        found |= {"returns"} if any(call.returns for call in request.calls) else set()
-        found |= {"arrival"} if request.arrival else set()
-        if asked.objective == "late-requests" and request.slo is not None:
-            found |= {f"slo {name}" for name, value in request.slo if value is not None}
-    return found
+    """Return what a question exercises, in words: its objective, cost and moves, and what its instance has."""
+    instance, cost = asked.instance, "unit" if asked.instance.cost.always_one_tick else "other"
+    slos = asked.objective == "late-requests"
+    found = {trait for trait in traits_of(instance) if slos or not trait.startswith("slo ")}
+    if any(request.path for request in instance.requests):
+        found |= {"a path", f"same_batch {instance.machine.same_batch}"}
+    found |= {move for batch in asked.schedule.batches for move in ("reuse", "forget") if getattr(batch, move)}
+    return found | {asked.objective, f"{cost} cost", f"{asked.objective}, {cost} cost"}
 
 
 TRAITS = (
-    set(NAMES)
-    | {"unit cost", "other cost", "block 1", "block 2", "no host memory", "returns", "arrival"}
-    | {f"{name} {value}" for name in ("hybrid", "chunked", "evict", "partial", "pause") for value in (True, False)}
-    | {"memory limited", "memory unlimited", "host_memory limited", "host_memory unlimited"}
-    | {f"{n} {x}" for n in ("batch_tokens", "prefill_tokens", "batch_requests") for x in ("limited", "unlimited")}
-    | {"preserve", "discard", "swap", "free"}
-    | {f"slo {name}" for name in ("ttft", "latency", "tpot", "normalized_latency")}
-    | {f"{objective}, {cost} cost" for objective in NAMES for cost in ("unit", "other")}
+    COMMON
+    | {*NAMES}
+    | {f"{more}{cost} cost" for more in ("", *(f"{n}, " for n in NAMES)) for cost in ("unit", "other")}
 )
 """What every method has to be asked about, unless it declines it."""
+SHARED = {"a path", "same_batch True", "same_batch False", "reuse", "forget"}
+"""What a method that takes contents has to be asked about, too."""

@@ -21,6 +21,9 @@ from kvcore.instance import Call, Instance, Machine, Request, Segment, Slo
 SWITCHES = ("hybrid", "chunked", "evict", "partial", "pause")
 FEATURES = tuple(name for name in CostFunction.model_fields if name != "divisor")
 
+LIMITS = ("memory", "host_memory", "batch_tokens", "prefill_tokens", "batch_requests")
+HANDLINGS = ("preserve", "discard", "swap", "free")
+
 Values = Sequence[Any]
 """From what a quantity is drawn; repeated values are likelier."""
 Line = Mapping[str, Values]
@@ -100,7 +103,7 @@ class Profile:
     """Of each request."""
     duration: Values = (0, 1, 2, 3)
     returns: Values = (0, 1, 2)
-    handling: Values = ("preserve", "discard", "swap", "free")
+    handling: Values = HANDLINGS
     arrival: Values = (0, 0, 1, 2, 3)
     weight: Values = (1, 1, 2, 3)
     slo: Values = (False, True)
@@ -296,3 +299,25 @@ def fixed_handlings(instance: Instance) -> Iterator[tuple[tuple[str, ...], Insta
             yield vector, instance.with_calls(lambda call, each=handlings: call.replace(handling=next(each)))
         except ValidationError:  # the host cannot hold it, or the refill is above the budget and not chunked
             continue
+
+
+def traits_of(instance: Instance) -> set[str]:
+    """Return what an instance has, in words: some of `COMMON`."""
+    machine, requests = instance.machine, instance.requests
+    calls = [call for request in requests for call in request.calls]
+    limits = {f"limit {n}={'null' if getattr(machine, n) is None else 'some'}" for n in LIMITS}
+    return limits | {f"switch {name}={getattr(machine, name)}" for name in SWITCHES} | {
+        f"slo {name}" for one in requests for name, value in one.slo or () if value is not None
+    } | {f"handling {call.handling}" for call in calls} | {name for name, met in {
+        "block 1": machine.block == 1, "block > 1": machine.block > 1, "host 0": machine.host_memory == 0,
+        "returns": any(call.returns for call in calls), "arrival > 0": any(one.arrival for one in requests),
+    }.items() if met}  # fmt: skip
+
+
+COMMON = frozenset(
+    {f"switch {name}={value}" for name in SWITCHES for value in (True, False)}
+    | {f"limit {name}={value}" for name in LIMITS for value in ("null", "some")}
+    | {f"handling {name}" for name in HANDLINGS} | {f"slo {name}" for name in Slo.model_fields}
+    | {"block 1", "block > 1", "host 0", "returns", "arrival > 0"}
+)  # fmt: skip
+"""What tests of random instances ask whether it was met."""

@@ -42,37 +42,25 @@ def _runs(row: str, moves: dict[int, dict[str, dict[str, int]]]) -> tuple[Batch,
 
 
 FCFS = Published(
-    _runs(
-        "111112 133 3 22",
-        {7: {"drop": {"R2": 1}}, 10: {"swap_out": {"R3": 2}}, 11: {"swap_in": {"R3": 2}}},
-    ),
+    _runs("111112 133 3 22", {7: {"drop": {"R2": 1}}, 10: {"swap_out": {"R3": 2}}, 11: {"swap_in": {"R3": 2}}}),
     {"R1": 8, "R2": 15, "R3": 12},
     published_memory="123456561203012",
     memory="123456661203012",
 )
 SJF = Published(
-    _runs(
-        "233131111  122",
-        {1: {"drop": {"R2": 1}}, 3: {"swap_out": {"R3": 2}}, 4: {"swap_in": {"R3": 2}}},
-    ),
+    _runs("233131111  122", {1: {"drop": {"R2": 1}}, 3: {"swap_out": {"R3": 2}}, 4: {"swap_in": {"R3": 2}}}),
     {"R1": 12, "R2": 14, "R3": 5},
     published_memory="11214234555612",
     memory="11214234555612",
 )
 SJF_API = Published(
-    _runs(
-        "331311112 1     22",
-        {2: {"swap_out": {"R3": 2}}, 3: {"swap_in": {"R3": 2}}, 10: {"drop": {"R2": 1}}},
-    ),
+    _runs("331311112 1     22", {2: {"swap_out": {"R3": 2}}, 3: {"swap_in": {"R3": 2}}, 10: {"drop": {"R2": 1}}}),
     {"R1": 11, "R2": 18, "R3": 4},
     published_memory="121423456560000012",
     memory="121423456660000012",
 )
 MARS = Published(
-    _runs(
-        "332311111  122",
-        {2: {"swap_out": {"R3": 2}}, 3: {"swap_in": {"R3": 2}, "drop": {"R2": 1}}},
-    ),
+    _runs("332311111  122", {2: {"swap_out": {"R3": 2}}, 3: {"swap_in": {"R3": 2}, "drop": {"R2": 1}}}),
     {"R1": 12, "R2": 14, "R3": 4},
     published_memory="12131234555612",
     memory="12131234555612",

@@ -10,6 +10,7 @@ from kvcore import Instance
 from kvcore.certificates import (
     Alone,
     Branch,
+    Enumeration,
     Events,
     Fresh,
     LateTail,
@@ -71,6 +72,11 @@ def random_events(draw: random.Random) -> Events:
     """Draw how many states to look at, and what is left out of them."""
     target = draw.choice([None, 0, draw.randint(1, 60), draw.randint(1, 10**4), 2**60])
     return Events(states=draw.choice([1, 2, draw.randint(1, 50), draw.randint(50, 2000)]), target=target)
+
+
+def random_enumeration(draw: random.Random) -> Enumeration:
+    """Draw how many states to look at."""
+    return Enumeration(states=draw.choice([1, 2, draw.randint(1, 50), draw.randint(50, 2000)]))
 
 
 def random_fresh(draw: random.Random, instance: Instance) -> Fresh:

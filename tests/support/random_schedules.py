@@ -10,13 +10,7 @@ import random
 from functools import cache
 from typing import Any
 
-from kvcore import (
-    Batch,
-    Instance,
-    Schedule,
-    Trace,
-    verify_schedule,
-)
+from kvcore import Batch, Instance, Schedule, Trace, verify_schedule
 from tests.support.drawer import draw_instance
 from tests.support.second_referee import KINDS, World
 

@@ -1,14 +1,11 @@
 """Generated workloads: seeded, streamed as they would be made in memory, with the moments of the papers' tables."""
 
-from __future__ import annotations
-
 import json
 import math
 import random
 import re
 import tracemalloc
 from collections import Counter
-from collections.abc import Sequence
 from fractions import Fraction
 from itertools import islice, pairwise
 
@@ -16,25 +13,25 @@ import pytest
 
 from costmodels import COSTS, GPT_J_6B, get_cost
 from kvbound.cli.setting import with_handling
-from kvcore import BadInput, Instance, Machine, Request
+from kvcore import BadInput, Instance, Machine
 from kvcore.files import read_instance
 from kvcore.stream import sizes_of, write_instance
 from tests.support.commands import kvbound
 from tests.support.few import few
 from workloads.arrivals import arrivals
 from workloads.generators import KINDS, Workload, generate
-from workloads.generators.calls import CallType, Moments, count, gamma, geometric, lognormal
+from workloads.generators.calls import Moments, count, gamma, geometric, lognormal
 from workloads.generators.kinds import GROUPS, MIXES, TOOLBENCH, TYPES
 
 NANOSECOND = Fraction(1, 10**9)
 
 
-def mean_and_deviation(values: Sequence[float]) -> tuple[float, float]:
+def mean_and_deviation(values):
     mean = math.fsum(values) / len(values)
     return mean, math.sqrt(math.fsum((value - mean) ** 2 for value in values) / (len(values) - 1))
 
 
-def check_moments(values: Sequence[float], wanted: Moments, slack: float = 0) -> None:
+def check_moments(values, wanted, slack=0):
     """The mean is within five standard errors, and so is the deviation, whose error is from the sample's kurtosis."""
     mean, deviation = mean_and_deviation(values)
     kurtosis = math.fsum((value - mean) ** 4 for value in values) / len(values) / deviation**4
@@ -49,13 +46,13 @@ def check_moments(values: Sequence[float], wanted: Moments, slack: float = 0) ->
 
 @pytest.mark.parametrize("moments", [Moments(28.6, 15.6), Moments(9e-5, 6e-5), Moments(1.72, 3.33), Moments(753, 703)])
 @pytest.mark.parametrize("distribution", [lognormal, gamma])
-def test_continuous_draws_have_their_moments(distribution, moments: Moments) -> None:
+def test_continuous_draws_have_their_moments(distribution, moments):
     draw = random.Random(1)
     check_moments([distribution(draw, moments) for _ in range(20_000)], moments)
 
 
 @pytest.mark.parametrize("call_type", [*TYPES.values(), TOOLBENCH])
-def test_numbers_of_calls_have_their_moments_and_are_at_least_one(call_type: CallType) -> None:
+def test_numbers_of_calls_have_their_moments_and_are_at_least_one(call_type):
     draw = random.Random(2)
     numbers = [count(draw, call_type.calls) for _ in range(20_000)]
     assert min(numbers) >= 1
@@ -63,7 +60,7 @@ def test_numbers_of_calls_have_their_moments_and_are_at_least_one(call_type: Cal
 
 
 @pytest.mark.parametrize("mean", [1, 1.5, 4, 183])
-def test_geometric_draws_have_their_mean(mean: float) -> None:
+def test_geometric_draws_have_their_mean(mean):
     draw = random.Random(3)
     values = [geometric(draw, mean) for _ in range(20_000)]
     assert min(values) == 1
@@ -73,18 +70,18 @@ def test_geometric_draws_have_their_mean(mean: float) -> None:
 # --- arrivals ----------------------------------------------------------------------------------------------------
 
 
-def gaps(rate: int, cv: Fraction | None, n: int = 20_000) -> list[float]:
+def gaps(rate, cv, n=20_000):
     times = list(islice(arrivals(random.Random(4), NANOSECOND, rate=Fraction(rate), cv=cv), n))
     assert times == sorted(times)
     return [(after - before) * 1e-9 for before, after in pairwise([0, *times])]
 
 
 @pytest.mark.parametrize("cv", [None, Fraction(1, 2), Fraction(1), Fraction(3, 2), Fraction(4)])
-def test_gaps_have_the_rate_and_the_variation(cv: Fraction | None) -> None:
+def test_gaps_have_the_rate_and_the_variation(cv):
     check_moments(gaps(5, cv), Moments(0.2, 0.2 * float(cv or 1)))
 
 
-def test_arrivals_end_with_the_minutes_and_round_up() -> None:
+def test_arrivals_end_with_the_minutes_and_round_up():
     fine = list(arrivals(random.Random(5), NANOSECOND, rate=Fraction(2), minutes=Fraction(10)))
     coarse = list(arrivals(random.Random(5), Fraction(1, 40), rate=Fraction(2), minutes=Fraction(10)))
     assert 1000 < len(fine) < 1400
@@ -106,12 +103,12 @@ def test_arrivals_end_with_the_minutes_and_round_up() -> None:
         ({"rate": 10**6, "minutes": 1}, "--rate 1000000 for --minutes 1 makes more than 10000000 requests"),
     ],
 )
-def test_bad_arrivals_are_answered_in_one_line(options: dict, message: str) -> None:
+def test_bad_arrivals_are_answered_in_one_line(options, message):
     with pytest.raises(BadInput, match=re.escape(message)):
         arrivals(random.Random(0), NANOSECOND, **{"rate": Fraction(1)} | options)
 
 
-def test_arrivals_beyond_the_largest_tick_are_refused() -> None:
+def test_arrivals_beyond_the_largest_tick_are_refused():
     late = arrivals(random.Random(0), Fraction(1, 10**12), rate=Fraction(1, 10**6))
     with pytest.raises(BadInput, match=r"arrivals at 1e-06 a second exceed 1000000000000000 ticks of 1/10+ s"):
         list(islice(late, 10))
@@ -121,7 +118,7 @@ def test_arrivals_beyond_the_largest_tick_are_refused() -> None:
 
 
 @pytest.mark.parametrize("name", few([*TYPES], 3))
-def test_requests_of_a_type_have_the_moments_of_the_table(name: str) -> None:
+def test_requests_of_a_type_have_the_moments_of_the_table(name):
     draw, wanted = random.Random(6), TYPES[name]
     requests = [wanted.request("x", draw, NANOSECOND) for _ in range(4000)]
     check_moments([len(request.calls) for request in requests], wanted.calls)
@@ -132,17 +129,17 @@ def test_requests_of_a_type_have_the_moments_of_the_table(name: str) -> None:
     check_moments(contexts, wanted.context, slack=0.01)  # rounding, and prompts of at least 1
 
 
-def test_every_type_of_infercept_is_equally_likely() -> None:
+def test_every_type_of_infercept_is_equally_likely():
     counts = Counter(type_of(request) for request in Workload("infercept", n=3000).requests())
     assert set(counts) == set(TYPES)
     assert all(abs(number - 500) < 5 * math.sqrt(500) for number in counts.values())
 
 
-def type_of(request: Request) -> str:
+def type_of(request):
     return request.id.partition("-")[0]
 
 
-def test_a_share_of_mixed_makes_no_calls() -> None:
+def test_a_share_of_mixed_makes_no_calls():
     requests = list(Workload("mixed", n=2000, parameters={"share": Fraction(1, 4)}).requests())
     plain = [request for request in requests if type_of(request) == "plain"]
     assert abs(len(plain) - 500) < 5 * math.sqrt(2000 * 3 / 16)
@@ -153,7 +150,7 @@ def test_a_share_of_mixed_makes_no_calls() -> None:
         assert all(bool(request.calls) == calls for request in some)
 
 
-def test_fixed_requests_are_alike() -> None:
+def test_fixed_requests_are_alike():
     made = generate("fixed", n=3, prompt=8, output=16, machine=Machine(memory=100))
     assert [(r.id, r.prompt, r.output, r.arrival) for r in made.requests] == [
         ("fixed-1", 8, 16, 0), ("fixed-2", 8, 16, 0), ("fixed-3", 8, 16, 0),
@@ -161,7 +158,7 @@ def test_fixed_requests_are_alike() -> None:
 
 
 @pytest.mark.parametrize("mix", MIXES)
-def test_a_mix_is_half_of_each_group_in_a_random_order(mix: str) -> None:
+def test_a_mix_is_half_of_each_group_in_a_random_order(mix):
     requests = generate("infermax-mix", n=201, mix=mix.upper()).requests
     first, second = mix.split("+")
     types = [type_of(request) for request in requests]
@@ -174,7 +171,7 @@ def test_a_mix_is_half_of_each_group_in_a_random_order(mix: str) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_kind_is_seeded_and_its_ids_name_a_type(kind: str) -> None:
+def test_a_kind_is_seeded_and_its_ids_name_a_type(kind):
     once, again = (generate(kind, n=30, seed=7, rate=Fraction(2)) for _ in range(2))
     assert once.to_json() == again.to_json()
     if kind != "fixed":
@@ -183,13 +180,13 @@ def test_a_kind_is_seeded_and_its_ids_name_a_type(kind: str) -> None:
     assert len(once.name) <= 200
 
 
-def test_what_is_drawn_of_the_requests_does_not_depend_on_the_arrivals() -> None:
+def test_what_is_drawn_of_the_requests_does_not_depend_on_the_arrivals():
     at_once = generate("infercept", n=40, seed=1)
     bursts = generate("infercept", n=40, seed=1, rate=Fraction(3), cv=Fraction(2))
     assert [request.replace(arrival=0) for request in bursts.requests] == list(at_once.requests)
 
 
-def test_n_and_minutes_end_a_workload_whichever_is_first() -> None:
+def test_n_and_minutes_end_a_workload_whichever_is_first():
     rate = Fraction(2)
     ten = list(Workload("fixed", n=10, rate=rate, minutes=Fraction(10)).requests())
     minute = list(Workload("fixed", n=10_000, rate=rate, minutes=Fraction(1)).requests())
@@ -198,7 +195,7 @@ def test_n_and_minutes_end_a_workload_whichever_is_first() -> None:
     assert minute == list(Workload("fixed", rate=rate, minutes=Fraction(1)).requests())
 
 
-def test_objectives_are_put_on_every_request_in_ticks() -> None:
+def test_objectives_are_put_on_every_request_in_ticks():
     made = generate("fixed", n=2, slo_ttft=Fraction("1.01"), slo_normalized=Fraction("0.278"), tick=Fraction(1, 40))
     for request in made.requests:
         assert request.slo is not None
@@ -231,7 +228,7 @@ def test_objectives_are_put_on_every_request_in_ticks() -> None:
         ("fixed", {"n": 1, "slo_normalized": Fraction(-1)}, "the objectives in ticks of 1/40 s: normalized_latency: "),
     ],
 )
-def test_bad_workloads_are_answered_in_one_line(kind: str, options: dict, message: str) -> None:
+def test_bad_workloads_are_answered_in_one_line(kind, options, message):
     with pytest.raises(BadInput, match=re.escape(message)) as refused:
         generate(kind, **options)
     assert "\n" not in str(refused.value)
@@ -241,7 +238,7 @@ def test_bad_workloads_are_answered_in_one_line(kind: str, options: dict, messag
 
 
 @pytest.mark.parametrize("name", ["plain", 'with "quotes", "requests": [] and Zoë'])
-def test_a_streamed_file_is_that_of_the_instance(tmp_path, name: str) -> None:
+def test_a_streamed_file_is_that_of_the_instance(tmp_path, name):
     whole = generate("infercept", n=30, seed=3, rate=Fraction(1), slo_ttft=Fraction(1)).replace(name=name)
     head = whole.replace(requests=whole.requests[:2])
     sha256, sizes = write_instance(tmp_path / "I.json", head, iter(whole.requests))
@@ -249,7 +246,7 @@ def test_a_streamed_file_is_that_of_the_instance(tmp_path, name: str) -> None:
     assert (sha256, sizes) == (whole.sha256, sizes_of(whole))
 
 
-def test_a_file_that_fails_half_way_is_not_there(tmp_path) -> None:
+def test_a_file_that_fails_half_way_is_not_there(tmp_path):
     def failing():
         yield from generate("fixed", n=3).requests
         raise BadInput("no more")
@@ -260,7 +257,7 @@ def test_a_file_that_fails_half_way_is_not_there(tmp_path) -> None:
 
 
 @pytest.mark.parametrize("handling", few(["min-waste", "free", "swap"]))
-def test_the_command_streams_what_the_library_makes(tmp_path, handling: str) -> None:
+def test_the_command_streams_what_the_library_makes(tmp_path, handling):
     """More than one chunk of requests; handlings are chosen chunk by chunk."""
     target = tmp_path / "I.json"
     done = kvbound(
@@ -280,8 +277,8 @@ def test_the_command_streams_what_the_library_makes(tmp_path, handling: str) -> 
 
 
 @pytest.mark.slow
-def test_memory_does_not_grow_with_the_number_of_requests(tmp_path) -> None:
-    def peak(n: int) -> int:
+def test_memory_does_not_grow_with_the_number_of_requests(tmp_path):
+    def peak(n):
         tracemalloc.start()
         kvbound("generate", "fixed", "--n", n, "--out", tmp_path / "I.json")
         _, most = tracemalloc.get_traced_memory()
@@ -292,20 +289,20 @@ def test_memory_does_not_grow_with_the_number_of_requests(tmp_path) -> None:
     assert peak(12_000) < 1.2 * peak(3000)
 
 
-def test_the_command_writes_to_standard_output() -> None:
+def test_the_command_writes_to_standard_output():
     done = kvbound("generate", "fixed", "--n", 2, "--prompt", 4, "--output", 3, "--out", "-", "--memory", 100)
     made = Instance.model_validate_json(done.stdout)
     assert made.machine == GPT_J_6B.replace(memory=100)
     assert [request.peak for request in made.requests] == [6, 6]
 
 
-def test_a_share_of_zero_is_one(tmp_path) -> None:
+def test_a_share_of_zero_is_one(tmp_path):
     kvbound("generate", "mixed", "--n", 20, "--share", 0, "--out", tmp_path / "I.json")
     assert all(request.calls for request in read_instance(tmp_path / "I.json").requests)
 
 
 @pytest.mark.parametrize("cost", COSTS)
-def test_every_cost_brings_its_tick_and_machine(tmp_path, cost: str) -> None:
+def test_every_cost_brings_its_tick_and_machine(tmp_path, cost):
     kvbound(
         "generate", "toolbench", "--n", 2, "--cost", cost, "--no-evict", "--no-partial", "--out", tmp_path / "I.json"
     )
@@ -345,13 +342,13 @@ def test_every_cost_brings_its_tick_and_machine(tmp_path, cost: str) -> None:
         (["fixed", "--n", 1, "--block-size", 0], "Invalid value for '--block-size'"),
     ],
 )
-def test_bad_options_of_the_command_are_answered_in_one_line(tmp_path, arguments: list, message: str) -> None:
+def test_bad_options_of_the_command_are_answered_in_one_line(tmp_path, arguments, message):
     done = kvbound("generate", *arguments, "--out", tmp_path / "I.json", code=2)
     assert message in done.stderr
     assert done.stderr.count("\n") == 1
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_folder_that_is_not_there_is_said_first(tmp_path) -> None:
+def test_a_folder_that_is_not_there_is_said_first(tmp_path):
     done = kvbound("generate", "fixed", "--n", 1, "--out", tmp_path / "no" / "I.json", code=2)
     assert "cannot be written: there is no folder" in done.stderr

@@ -1,14 +1,10 @@
 """Prompts that begin alike are read from the hashes of their blocks."""
 
-from __future__ import annotations
-
 import json
-from pathlib import Path
-from typing import Any
 
 import pytest
 
-from kvcore import BadInput, Instance, Machine
+from kvcore import BadInput, Machine
 from kvcore.instance import Node
 from tests.support.commands import kvbound
 from workloads.importers import read_trace
@@ -17,17 +13,17 @@ MAP = "prompt=in,decode=out,contents=hash_ids:4"
 ROWS = ((12, [7, 8, 9]), (14, [7, 8, 1, 2]), (3, [5]), (9, [8, 9, 3]), (16, [7, 8, 1, 2]))
 
 
-def table(folder: Path, *rows: tuple[int, Any]) -> Path:
+def table(folder, *rows):
     path = folder / "t.jsonl"
     path.write_text("".join(json.dumps({"in": k, "out": 1, "hash_ids": ids}) + "\n" for k, ids in rows))
     return path
 
 
-def read(path: Path, map: str = MAP, jsonl: bool = True, block: int = 2) -> Instance:
+def read(path, map=MAP, jsonl=True, block=2):
     return read_trace(path, map, machine=Machine(memory=100, block=block), jsonl=jsonl)
 
 
-def test_equal_hashes_after_equal_prompts_are_shared(tmp_path: Path) -> None:
+def test_equal_hashes_after_equal_prompts_are_shared(tmp_path):
     found = read(table(tmp_path, *ROWS))
     assert found.contents == (
         Node(id="7", blocks=4), Node(id="9", parent="7", blocks=2), Node(id="1", parent="7", blocks=4),
@@ -36,13 +32,26 @@ def test_equal_hashes_after_equal_prompts_are_shared(tmp_path: Path) -> None:
     assert [each.path for each in found.requests] == [("9", 2), ("1", 2), None, ("8/2", 4), ("1", 4)]
 
 
-def test_a_csv_file_has_hashes_with_spaces_between_them(tmp_path: Path) -> None:
+def test_a_chat_goes_on_from_its_parent_by_its_hashes(tmp_path):
+    path = tmp_path / "qwen.jsonl"
+    rows = ((1, -1, 0.5, 40, [1, 2, 3]), (2, -1, 1, 20, [7, 8]), (3, 1, 9.25, 70, [1, 2, 4, 5, 6]))
+    keys = ("chat_id", "parent_chat_id", "timestamp", "input_length", "hash_ids")
+    path.write_text(
+        "".join(json.dumps(dict(zip(keys, row, strict=True)) | {"output_length": 9}) + "\n" for row in rows)
+    )
+    columns = "arrival=timestamp,prompt=input_length,decode=output_length,id=chat_id,contents=hash_ids:16"
+    found = read(path, columns, block=16)
+    assert found.contents == (Node(id="1", blocks=4), Node(id="7", blocks=1))
+    assert [(each.id, each.path) for each in found.requests] == [("1", ("1", 2)), ("2", ("7", 1)), ("3", ("1", 4))]
+
+
+def test_a_csv_file_has_hashes_with_spaces_between_them(tmp_path):
     path = tmp_path / "t.csv"
     path.write_text("in,out,hash_ids\n" + "".join(f"{k},1,{' '.join(map(str, ids))}\n" for k, ids in ROWS))
     assert read(path, jsonl=False).contents == read(table(tmp_path, *ROWS)).contents
 
 
-def test_without_hashes_there_are_no_contents(tmp_path: Path) -> None:
+def test_without_hashes_there_are_no_contents(tmp_path):
     assert not read(table(tmp_path, (12, []), (9, None), (9, [1, 2]))).parts[0]
 
 
@@ -55,12 +64,12 @@ def test_without_hashes_there_are_no_contents(tmp_path: Path) -> None:
         (MAP, 3, "a hash is of 4 tokens, no whole blocks of 3; give --block-size 4, or what divides it"),
     ],
 )
-def test_what_is_wrong_with_hashes(tmp_path: Path, map: str, block: int, error: str) -> None:
+def test_what_is_wrong_with_hashes(tmp_path, map, block, error):
     with pytest.raises(BadInput, match=error):
         read(table(tmp_path, *ROWS), map, block=block)
 
 
-def test_import_says_how_much_is_shared(tmp_path: Path) -> None:
+def test_import_says_how_much_is_shared(tmp_path):
     out = tmp_path / "I.json"
     made = kvbound("import", "jsonl", table(tmp_path, *ROWS), "--map", MAP, "--block-size", 4, "--out", out)
     assert "37.0 % of all prompt tokens begin an earlier prompt, too" in made.stderr  # 8 of 14, and 12 of 16, of 54

@@ -1,12 +1,9 @@
 """Reading the public traces: every field, every mistake in a file, and the real data where it is at hand."""
 
-from __future__ import annotations
-
 import random
 import re
 from collections import Counter
 from fractions import Fraction
-from pathlib import Path
 
 import pytest
 
@@ -54,8 +51,8 @@ t1,main,7,50.0,95,7,1,3
 
 
 @pytest.fixture
-def file(tmp_path: Path):
-    def write(text: str | bytes) -> Path:
+def file(tmp_path):
+    def write(text):
         path = tmp_path / "trace.csv"
         path.write_bytes(text.encode() if isinstance(text, str) else text)
         return path
@@ -66,7 +63,7 @@ def file(tmp_path: Path):
 # --- InferCept -------------------------------------------------------------------------------------------------------
 
 
-def test_every_field_of_infercept_is_read(file) -> None:
+def test_every_field_of_infercept_is_read(file):
     """Rows need not be together nor in order; the trailing call of the first request is dropped, -2 is nothing."""
     read = read_infercept(file(TWO))
     chat, math = read.requests
@@ -82,7 +79,7 @@ def test_every_field_of_infercept_is_read(file) -> None:
     assert read.cost.always_one_tick
 
 
-def test_the_default_machine_holds_one_and_a_half_contexts(file) -> None:
+def test_the_default_machine_holds_one_and_a_half_contexts(file):
     read = read_infercept(file(TWO))
     assert [request.peak for request in read.requests] == [30, 42]
     assert read.machine == Machine(memory=63, host_memory=21, batch_tokens=64, evict=True)
@@ -91,15 +88,14 @@ def test_the_default_machine_holds_one_and_a_half_contexts(file) -> None:
 
 
 @pytest.mark.parametrize(
-    ("tick", "durations"),
-    [("1/40", [2, 3]), ("1/100", [5, 6]), ("2", [1, 1]), ("1/10000000", [500000, 500001])],
+    ("tick", "durations"), [("1/40", [2, 3]), ("1/100", [5, 6]), ("2", [1, 1]), ("1/10000000", [500000, 500001])]
 )
-def test_call_times_are_exact_and_rounded_up(file, tick: str, durations: list[int]) -> None:
+def test_call_times_are_exact_and_rounded_up(file, tick, durations):
     read = read_infercept(file(TWO), tick=Fraction(tick))
     assert [call.duration for call in read.requests[0].calls] == durations
 
 
-def test_a_sample_is_drawn_without_replacement_and_repeats(file) -> None:
+def test_a_sample_is_drawn_without_replacement_and_repeats(file):
     path = file(TWO)
     assert [r.id for r in read_infercept(path, take=2, seed=1).requests] == ["chat-aaaaaaaa", "math-bbbbbbbb"]
     drawn = {tuple(r.id for r in read_infercept(path, take=1, seed=seed).requests) for seed in range(20)}
@@ -107,13 +103,13 @@ def test_a_sample_is_drawn_without_replacement_and_repeats(file) -> None:
     assert read_infercept(path, take=2, seed=7) == read_infercept(path, take=2, seed=7)
 
 
-def test_one_augmentation_is_kept(file) -> None:
+def test_one_augmentation_is_kept(file):
     assert [r.id for r in read_infercept(file(TWO), augmentation="math").requests] == ["math-bbbbbbbb"]
     with pytest.raises(BadInput, match="no request has the augmentation 'qa'; there are chat, math"):
         read_infercept(file(TWO), augmentation="qa")
 
 
-def test_arrivals_are_a_poisson_process_in_the_order_drawn(file) -> None:
+def test_arrivals_are_a_poisson_process_in_the_order_drawn(file):
     rows = "".join(f"key{i:09d},chat,0,5,3,,,given\n" for i in range(400))
     read = read_infercept(file(HEADER + rows), rate=Fraction(2), seed=3, take=400)
     arrivals = [request.arrival for request in read.requests]
@@ -125,12 +121,12 @@ def test_arrivals_are_a_poisson_process_in_the_order_drawn(file) -> None:
     assert arrivals[0] == -(-Fraction(draw.expovariate(2.0)) * 40 // 1)
 
 
-def test_equal_beginnings_of_keys_keep_the_whole_keys_as_ids(file) -> None:
+def test_equal_beginnings_of_keys_keep_the_whole_keys_as_ids(file):
     read = read_infercept(file(TWO.replace("bbbbbbbb1,math", "aaaaaaaa2,chat")))
     assert [request.id for request in read.requests] == ["chat-aaaaaaaa1", "chat-aaaaaaaa2"]
 
 
-def replaced(old: str, new: str) -> str:
+def replaced(old, new):
     assert TWO.count(old) == 1
     return TWO.replace(old, new)
 
@@ -168,7 +164,7 @@ def replaced(old: str, new: str) -> str:
         (b"PK\x03\x04\xff", "not UTF-8 text"),
     ],
 )  # fmt: skip
-def test_a_bad_mixture_is_answered_in_one_line(file, text: str | bytes, message: str) -> None:
+def test_a_bad_mixture_is_answered_in_one_line(file, text, message):
     with pytest.raises(BadInput, match=message) as refused:
         read_infercept(file(text))
     assert "\n" not in str(refused.value)
@@ -185,12 +181,12 @@ def test_a_bad_mixture_is_answered_in_one_line(file, text: str | bytes, message:
         ({"minutes": Fraction(0), "rate": Fraction(1)}, "arrivals go on for more than 0 and at most"),
     ],
 )
-def test_bad_options_are_answered_in_one_line(file, options: dict, message: str) -> None:
+def test_bad_options_are_answered_in_one_line(file, options, message):
     with pytest.raises(BadInput, match=message):
         read_infercept(file(TWO), **options)
 
 
-def test_requests_that_arrive_within_minutes_are_drawn_with_replacement(file) -> None:
+def test_requests_that_arrive_within_minutes_are_drawn_with_replacement(file):
     path = file(TWO)
     read = read_infercept(path, rate=Fraction(1, 2), minutes=Fraction(2), seed=1)
     assert read == read_infercept(path, rate=Fraction(1, 2), minutes=Fraction(2), seed=1)
@@ -205,7 +201,7 @@ def test_requests_that_arrive_within_minutes_are_drawn_with_replacement(file) ->
     assert read.name == "infercept:rate=1/2,minutes=2,seed=1"
 
 
-def test_missing_and_huge_files_are_refused(tmp_path: Path) -> None:
+def test_missing_and_huge_files_are_refused(tmp_path):
     with pytest.raises(BadInput, match=r"no-such-file.csv: cannot be read: No such file"):
         read_infercept(tmp_path / "no-such-file.csv")
     huge = tmp_path / "huge.csv"
@@ -218,7 +214,7 @@ def test_missing_and_huge_files_are_refused(tmp_path: Path) -> None:
 # --- Azure -----------------------------------------------------------------------------------------------------------
 
 
-def test_every_field_of_azure_is_read(file) -> None:
+def test_every_field_of_azure_is_read(file):
     read = read_azure(file(ARRIVALS))
     assert [(r.id, r.arrival, r.prompt, r.output) for r in read.requests] == [
         ("R1", 0, 374, 44),
@@ -229,7 +225,7 @@ def test_every_field_of_azure_is_read(file) -> None:
     assert [r.arrival for r in read_azure(file(ARRIVALS), tick=Fraction(1, 10**7)).requests] == [0, 250000, 250001]
 
 
-def test_time_stamps_of_the_later_traces_and_a_byte_order_mark_are_read(file) -> None:
+def test_time_stamps_of_the_later_traces_and_a_byte_order_mark_are_read(file):
     text = "\ufeff" + ARRIVALS.replace("0,374", "0+00:00,374").replace(
         "2023-11-17 00:00:00.0049601", "2023-11-17T00:00:01Z"
     )
@@ -247,7 +243,7 @@ def test_time_stamps_of_the_later_traces_and_a_byte_order_mark_are_read(file) ->
         (ARRIVALS.replace("374,44", "374"), "line 2: 2 fields, the header names 3 columns"),
     ],
 )  # fmt: skip
-def test_a_bad_azure_trace_is_answered_in_one_line(file, text: str, message: str) -> None:
+def test_a_bad_azure_trace_is_answered_in_one_line(file, text, message):
     with pytest.raises(BadInput, match=message):
         read_azure(file(text))
 
@@ -257,7 +253,7 @@ def test_a_bad_azure_trace_is_answered_in_one_line(file, text: str, message: str
 ROOMY = Machine(memory=1000)
 
 
-def test_a_session_is_a_request_with_a_call_between_its_rows(file) -> None:
+def test_a_session_is_a_request_with_a_call_between_its_rows(file):
     """It begins anew where the input shrank, and after a row without output, which is left out."""
     first, sub, fresh, last = read_agent_traces(file(SESSIONS), machine=ROOMY).requests
     assert (first.id, first.arrival, first.prompt) == ("main-t1/0", 0, 100)
@@ -273,7 +269,7 @@ def test_a_session_is_a_request_with_a_call_between_its_rows(file) -> None:
     assert (sub.id, sub.arrival, sub.prompt, sub.output) == ("sub-t1/sub1/0", 40, 50, 5)
 
 
-def test_requests_that_are_too_long_are_refused_or_left_out(file) -> None:
+def test_requests_that_are_too_long_are_refused_or_left_out(file):
     path = file(SESSIONS)
     with pytest.raises(BadInput, match=r"request main-t1/0 can never fit: its last token needs 500 tokens"):
         read_agent_traces(path, machine=Machine(memory=499))
@@ -286,7 +282,7 @@ def test_requests_that_are_too_long_are_refused_or_left_out(file) -> None:
         read_agent_traces(path, machine=Machine(memory=20), drop_too_long=True)
 
 
-def test_some_sessions_are_drawn_and_keep_their_order(file) -> None:
+def test_some_sessions_are_drawn_and_keep_their_order(file):
     path = file(SESSIONS)
     order = [request.id for request in read_agent_traces(path, machine=ROOMY).requests]
     drawn = [
@@ -320,7 +316,7 @@ def test_some_sessions_are_drawn_and_keep_their_order(file) -> None:
         ("150,20,3.0,1.5", "150,20", "line 3: 6 fields, the header names 8 columns"),
     ],
 )
-def test_bad_sessions_are_answered_in_one_line(file, old: str, new: str, message: str) -> None:
+def test_bad_sessions_are_answered_in_one_line(file, old, new, message):
     assert SESSIONS.count(old) == 1
     with pytest.raises(BadInput, match=message) as refused:
         read_agent_traces(file(SESSIONS.replace(old, new)), machine=ROOMY)
@@ -330,7 +326,7 @@ def test_bad_sessions_are_answered_in_one_line(file, old: str, new: str, message
 # --- the commands ----------------------------------------------------------------------------------------------------
 
 
-def test_a_cost_brings_its_tick_and_machine_and_every_key_can_be_changed(file, tmp_path: Path) -> None:
+def test_a_cost_brings_its_tick_and_machine_and_every_key_can_be_changed(file, tmp_path):
     path, target = file(TWO), tmp_path / "I.json"
     kvbound("import", "infercept", path, "--cost", "infercept-6b", "--out", target)
     read = read_instance(target)
@@ -347,7 +343,7 @@ def test_a_cost_brings_its_tick_and_machine_and_every_key_can_be_changed(file, t
     )  # fmt: skip
 
 
-def test_what_is_not_given_is_as_the_importer_has_it(file, tmp_path: Path) -> None:
+def test_what_is_not_given_is_as_the_importer_has_it(file, tmp_path):
     target = tmp_path / "I.json"
     kvbound("import", "infercept", file(TWO), "--host-memory", 30, "--out", target)
     assert read_instance(target).machine == Machine(memory=63, host_memory=30, batch_tokens=64, evict=True)
@@ -364,19 +360,19 @@ def test_what_is_not_given_is_as_the_importer_has_it(file, tmp_path: Path) -> No
     assert [request.arrival for request in read.requests] == [0, 25_000_000, 25_000_100]
 
 
-def test_a_table_without_a_map_is_told_of_it(file, tmp_path: Path) -> None:
+def test_a_table_without_a_map_is_told_of_it(file, tmp_path):
     trace = file("when,prompt,decode\n0,3,4\n")
     assert "name yours: --map arrival=" in kvbound("import", "csv", trace, "--out", tmp_path / "I.json", code=2).stderr
 
 
 @pytest.mark.parametrize(("given", "said"), [((), True), (("--cost", "infermax-7b"), False), (("--memory", 99), False)])
-def test_what_is_assumed_of_the_machine_is_said(file, tmp_path: Path, given: tuple[object, ...], said: bool) -> None:
+def test_what_is_assumed_of_the_machine_is_said(file, tmp_path, given, said):
     trace = file("arrival,prompt,decode\n0,3,4\n")
     done = kvbound("import", "csv", trace, "--out", tmp_path / "I.json", *given)
     assert ("each batch lasts 25 ms" in done.stderr) is said
 
 
-def test_coarsening_says_what_it_distorts_and_which_sizes_do_not(file, tmp_path: Path) -> None:
+def test_coarsening_says_what_it_distorts_and_which_sizes_do_not(file, tmp_path):
     rows = "".join(f"s{k % 3},{k},{20 + 30 * (k // 3)},7\n" for k in range(12))
     trace, target = file("session,at,prompt,output\n" + rows), tmp_path / "I.json"
     keys = ("--map", "session=session,arrival=at,prompt=prompt,decode=output", "--memory", 400, "--out", target)
@@ -386,7 +382,7 @@ def test_coarsening_says_what_it_distorts_and_which_sizes_do_not(file, tmp_path:
     assert "keep each" not in kvbound("import", "csv", trace, *keys, "--block", block, "--slot", slot).stderr
 
 
-def test_agents_with_a_handling(file, tmp_path: Path) -> None:
+def test_agents_with_a_handling(file, tmp_path):
     target = tmp_path / "I.json"
     arguments = ("import", "agent-traces", file(SESSIONS), "--memory", 499, "--out", target)
     done = kvbound(*arguments, "--drop-too-long", "--handling", "preserve", "--take", 2, "--seed", 3)
@@ -429,9 +425,7 @@ def test_agents_with_a_handling(file, tmp_path: Path) -> None:
         ("agent-traces", ["--memory", 500, "--handling", "lose"], "--handling is one of min-waste, "),
     ],
 )
-def test_bad_options_of_the_commands_are_answered_in_one_line(
-    file, tmp_path: Path, source: str, arguments: list, message: str
-) -> None:
+def test_bad_options_of_the_commands_are_answered_in_one_line(file, tmp_path, source, arguments, message):
     text = {"infercept": TWO, "azure": ARRIVALS, "agent-traces": SESSIONS}[source]
     done = kvbound("import", source, file(text), *arguments, "--out", tmp_path / "I.json", code=2)
     assert message in done.stderr
@@ -442,7 +436,7 @@ def test_bad_options_of_the_commands_are_answered_in_one_line(
 # --- the real data ---------------------------------------------------------------------------------------------------
 
 
-def test_the_infercept_mixture() -> None:
+def test_the_infercept_mixture():
     path = real(MIXTURE)
     requests = read_infercept(path).requests
     rows = path.read_text().splitlines()[1:]
@@ -462,7 +456,7 @@ def test_the_infercept_mixture() -> None:
     assert max(len(request.id) for request in requests) < 20
 
 
-def test_the_azure_traces() -> None:
+def test_the_azure_traces():
     conversation, code = read_azure(real(CONVERSATION)), read_azure(real(CODE))
     assert (len(conversation.requests), len(code.requests)) == (19_366, 8_819)
     assert conversation.requests[0].prompt == 374
@@ -471,7 +465,7 @@ def test_the_azure_traces() -> None:
 
 
 @pytest.mark.data
-def test_the_agent_traces() -> None:
+def test_the_agent_traces():
     read = read_agent_traces(real(AGENTS), machine=Machine(memory=None))
     assert len(read.requests) == 601
     assert Counter(request.id.partition("-")[0] for request in read.requests).keys() == {"main", "sub"}
@@ -482,7 +476,7 @@ def test_the_agent_traces() -> None:
 
 
 @pytest.mark.data
-def test_the_whole_conversation_trace_is_imported_in_one_command(tmp_path: Path) -> None:
+def test_the_whole_conversation_trace_is_imported_in_one_command(tmp_path):
     """With INFERMAX's setting."""
     kvbound(
         "import", "azure", real(CONVERSATION), "--cost", "infermax-7b", "--memory", 100_000, "--batch-tokens", 16_384,
@@ -495,7 +489,7 @@ def test_the_whole_conversation_trace_is_imported_in_one_command(tmp_path: Path)
 
 
 @pytest.mark.data
-def test_half_an_hour_of_the_mixture(tmp_path: Path) -> None:
+def test_half_an_hour_of_the_mixture(tmp_path):
     kvbound(
         "import", "infercept", real(MIXTURE), "--cost", "infercept-6b", "--rate", 2, "--minutes", 30, "--out",
         tmp_path / "I.json",
@@ -509,7 +503,7 @@ def test_half_an_hour_of_the_mixture(tmp_path: Path) -> None:
 @pytest.mark.parametrize("k", [3, 6])
 @pytest.mark.parametrize("seed", [0, 1])
 @pytest.mark.parametrize("evict", [False, True])
-def test_slices_of_the_mixture_are_rounded_to_64(k: int, seed: int, evict: bool) -> None:
+def test_slices_of_the_mixture_are_rounded_to_64(k, seed, evict):
     piece = infercept_slice(real(MIXTURE), k, seed, evict=evict)
     assert piece.tick_seconds == Fraction(8, 5)
     assert len(piece.requests) == k

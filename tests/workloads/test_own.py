@@ -1,11 +1,9 @@
 """Every full block of a context on its path: what was shared stays shared, and its own KV can be reused."""
 
-from __future__ import annotations
-
 import random
 from contextlib import suppress
 
-from kvcore import CostFunction, Instance, measures, verify_schedule
+from kvcore import CostFunction, measures, verify_schedule
 from tests.support.build import batch, instance, request, schedule
 from tests.support.contents import nodes, shared, with_contents
 from tests.support.drawer import tiny_instance
@@ -13,11 +11,11 @@ from tests.support.exhaustive import TooManyStates, exhaustive_optimum
 from workloads.own import own
 
 
-def blocks(on: Instance, i: int) -> list[tuple[str, int]]:
+def blocks(on, i):
     return [(part.node, k) for part in on.parts[i] for k in range(part.blocks)]
 
 
-def test_contexts_branch_where_the_shared_part_ends() -> None:
+def test_contexts_branch_where_the_shared_part_ends():
     on = shared(request("A", 5, 1, path=("own-0", 2)), request("B", 4, 3, path=("own-0", 3)), request("C", 2, 1),
                 tree=(("own-0", None, 3),))  # fmt: skip
     made = own(on)
@@ -25,7 +23,7 @@ def test_contexts_branch_where_the_shared_part_ends() -> None:
     assert [each.path for each in made.requests] == [("own-2", 3), ("own-1", 4), ("own-4", 2)]
 
 
-def test_what_was_shared_is_shared_and_nothing_else() -> None:
+def test_what_was_shared_is_shared_and_nothing_else():
     for seed in range(60):
         on = with_contents(random.Random(seed), tiny_instance(seed, requests=3))
         made = own(on)
@@ -37,14 +35,14 @@ def test_what_was_shared_is_shared_and_nothing_else() -> None:
         assert own(made) == made
 
 
-def test_a_request_that_lost_its_kv_reuses_it() -> None:
+def test_a_request_that_lost_its_kv_reuses_it():
     on = own(instance(request("A", 3, 3), request("B", 1, 1), evict=True, cost=(CostFunction(tokens=1),)))
     found = verify_schedule(on, schedule(
         on, batch(0, A=3), batch(3, {"A": 3}, B=1), batch(4, A=1).replace(reuse={"A": 3}), batch(5, A=1)))  # fmt: skip
     assert (measures(found)["tokens_reused"], measures(found)["tokens_processed"]) == (3, 6)
 
 
-def test_the_optimum_is_no_worse_than_without() -> None:
+def test_the_optimum_is_no_worse_than_without():
     compared = better = 0
     for seed in range(30):
         on = tiny_instance(seed, requests=2, evict=True, calls=(0, 1), memory=("largest", "between"))

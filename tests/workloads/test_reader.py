@@ -1,7 +1,5 @@
 """Any trace: columns by a map, sessions with calls, what is selected, and each mistake in one line."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import re
@@ -12,7 +10,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from kvcore import BadInput, Instance, Machine
+from kvcore import BadInput, Machine
 from kvcore.files import read_instance
 from kvcore.instance import Call, Request, Segment, Slo
 from tests.support.commands import kvbound
@@ -35,8 +33,8 @@ TALKS = MAP + ",session=who"
 
 
 @pytest.fixture
-def file(tmp_path: Path):
-    def write(text: str | bytes, name: str = "trace.csv") -> Path:
+def file(tmp_path):
+    def write(text, name="trace.csv"):
         path = tmp_path / name
         path.write_bytes(text.encode() if isinstance(text, str) else text)
         return path
@@ -44,7 +42,7 @@ def file(tmp_path: Path):
     return write
 
 
-def read(path: Path, map: str = MAP, tick: str = "1", memory: int | None = None, **options) -> Instance:
+def read(path, map=MAP, tick="1", memory=None, **options):
     rate = options.pop("rate", None)
     return read_trace(
         path, map, machine=Machine(memory=memory), jsonl=path.name.endswith("jsonl"), rate=rate, tick=Fraction(tick),
@@ -52,7 +50,7 @@ def read(path: Path, map: str = MAP, tick: str = "1", memory: int | None = None,
     )  # fmt: skip
 
 
-def rows(instance: Instance) -> list[tuple[str, int, int, int]]:
+def rows(instance):
     return [(request.id, request.arrival, request.prompt, request.output) for request in instance.requests]
 
 
@@ -93,7 +91,7 @@ FORMS = {
 
 
 @pytest.mark.parametrize("name", FORMS)
-def test_public_traces_are_read_as_the_page_says(file, name: str) -> None:
+def test_public_traces_are_read_as_the_page_says(file, name):
     text, map, expected = FORMS[name]
     path = file(text, "t.jsonl" if text.startswith("{") else "t.csv")
     assert rows(read(path, map, tick="1/1000")) == expected
@@ -106,19 +104,19 @@ def test_public_traces_are_read_as_the_page_says(file, name: str) -> None:
 
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig"])
 @pytest.mark.parametrize("end", ["\n", "\r\n"])
-def test_rows_are_sorted_and_known_by_their_place(file, encoding: str, end: str) -> None:
+def test_rows_are_sorted_and_known_by_their_place(file, encoding, end):
     data = PLAIN.replace("\n", end).encode(encoding)
     expected = [("R1", 0, 10, 1), ("R3", 1, 30, 3), ("R2", 3, 20, 2)]
     assert rows(read(file(data))) == expected
     assert rows(read(file(gzip.compress(data, mtime=0), "t.csv.gz"))) == expected
 
 
-def test_quoted_fields_may_hold_what_separates(file) -> None:
+def test_quoted_fields_may_hold_what_separates(file):
     text = '"t, s",in,"the\nout"\n" 1 ","10",5\n\n,,\n2,"10",6\n'
     assert rows(read(file(text), "arrival=t, s,prompt=in,decode=the\nout")) == [("R1", 0, 10, 5), ("R2", 1, 10, 6)]
 
 
-def test_standard_input_is_read(tmp_path: Path, monkeypatch) -> None:
+def test_standard_input_is_read(tmp_path, monkeypatch):
     (tmp_path / "in").write_text(PLAIN)
     with (tmp_path / "in").open("rb") as stream:
         monkeypatch.setattr(sys, "stdin", SimpleNamespace(fileno=stream.fileno))
@@ -134,21 +132,21 @@ def test_standard_input_is_read(tmp_path: Path, monkeypatch) -> None:
         ("2024-02-29 01:00:00 UTC", 1709168400), ("1709168400", None), ("29.2.2024", None), ("2024-02-29 1", None),
     ],
 )  # fmt: skip
-def test_times_of_day_are_exact(text: str, seconds: Fraction | None) -> None:
+def test_times_of_day_are_exact(text, seconds):
     assert iso_seconds(text) == seconds
 
 
 @pytest.mark.parametrize(
     ("unit", "tick", "arrival"), [("s", "1/10", 25), ("ms", "1/1000", 3), ("us", "1/10000000", 25), ("ns", "1", 1)]
 )
-def test_units_are_exact_and_rounded_up(file, unit: str, tick: str, arrival: int) -> None:
+def test_units_are_exact_and_rounded_up(file, unit, tick, arrival):
     assert read(file(PLAIN), f"arrival=t:{unit},prompt=in,decode=out", tick).requests[-1].arrival == arrival
 
 
 # --- sessions --------------------------------------------------------------------------------------------------------
 
 
-def test_rows_of_a_session_are_one_request_until_the_input_shrinks(file) -> None:
+def test_rows_of_a_session_are_one_request_until_the_input_shrinks(file):
     read_ = read(file(TALK), TALKS + ",latency=answer,call=tool")
     first, alone, other, shrunk, last = read_.requests
     assert first.segments == (
@@ -160,7 +158,7 @@ def test_rows_of_a_session_are_one_request_until_the_input_shrinks(file) -> None
     assert [request.arrival for request in read_.requests] == [0, 10, 12, 30, 50]
 
 
-def test_without_an_answer_time_the_gap_is_the_call_and_it_is_said(file, tmp_path: Path) -> None:
+def test_without_an_answer_time_the_gap_is_the_call_and_it_is_said(file, tmp_path):
     path = file(TALK)
     assert [call.duration for call in read(path, TALKS).requests[0].calls] == [10, 10]
     done = kvbound("import", "csv", path, "--map", TALKS, "--memory", 9999, "--out", tmp_path / "i.json")
@@ -171,7 +169,7 @@ def test_without_an_answer_time_the_gap_is_the_call_and_it_is_said(file, tmp_pat
     assert kvbound("import", "csv", path, "--map", TALKS + ",latency=answer", "--out", "-").stderr.count("calls") == 0
 
 
-def test_what_calls_return_may_be_said(file) -> None:
+def test_what_calls_return_may_be_said(file):
     """Then the prompt of later rows is not looked at, a session is never cut, and the last call is dropped."""
     text = "who,in,out,back,tool\na,10,5,3,1\na,,1,,\nb,1,1,9,1\n"
     first, last = read(file(text), "prompt=in,decode=out,session=who,returns=back,call=tool:ms").requests
@@ -195,14 +193,14 @@ MANY = "t,in,out\n" + "".join(f"{1000 + k},{k + 1},1\n" for k in range(10))
         ({"sample": 10, "seed": 5}, list(range(10))),
     ],
 )
-def test_a_window_then_skip_then_take(file, options: dict, kept: list[int]) -> None:
+def test_a_window_then_skip_then_take(file, options, kept):
     chosen = read(file(MANY), **options)
     assert rows(chosen) == [(f"R{k + 1}", k - kept[0], k + 1, 1) for k in kept]
     words = [f"{'from' if name == 'since' else name}={value}" for name, value in options.items()]
     assert chosen.name == ",".join(["csv:trace.csv", *words])
 
 
-def test_a_sample_is_drawn_and_repeats(file) -> None:
+def test_a_sample_is_drawn_and_repeats(file):
     path = file(MANY)
     drawn = {seed: rows(read(path, sample=3, seed=seed)) for seed in range(8)}
     assert drawn[3] == rows(read(path, sample=3, seed=3))
@@ -210,13 +208,13 @@ def test_a_sample_is_drawn_and_repeats(file) -> None:
     assert all(each == sorted(each, key=lambda row: row[1]) and len(each) == 3 for each in drawn.values())
 
 
-def test_load_moves_arrivals_and_not_calls(file) -> None:
+def test_load_moves_arrivals_and_not_calls(file):
     double = read(file(TALK), TALKS, load=Fraction(4))
     assert [request.arrival for request in double.requests] == [0, 3, 3, 8, 13]
     assert [call.duration for call in double.requests[0].calls] == [10, 10]
 
 
-def test_a_trace_without_times_may_come_at_a_rate(file) -> None:
+def test_a_trace_without_times_may_come_at_a_rate(file):
     path = file(MANY)
     assert {request.arrival for request in read(path, "prompt=in,decode=out").requests} == {0}
     slow, fast = (read(path, "prompt=in,decode=out", "1/1000", rate=Fraction(1), load=Fraction(k)) for k in (1, 10))
@@ -225,7 +223,7 @@ def test_a_trace_without_times_may_come_at_a_rate(file) -> None:
     )
 
 
-def test_what_is_too_long_is_left_out_before_it_is_counted(file) -> None:
+def test_what_is_too_long_is_left_out_before_it_is_counted(file):
     small = read(file(MANY), memory=5, take=5)
     assert [request.prompt for request in small.requests] == [1, 2, 3, 4, 5]
     assert small.name == "csv:trace.csv,take=5, 5 too long left out"
@@ -238,7 +236,7 @@ MIXTURE = (
 
 
 @pytest.mark.parametrize("source", ["csv", "azure", "agent-traces", "infercept"])
-def test_every_import_takes_objectives(file, tmp_path: Path, source: str) -> None:
+def test_every_import_takes_objectives(file, tmp_path, source):
     text, map = {
         "csv": (PLAIN, MAP),
         "azure": (FORMS["Azure"][0], ""),
@@ -264,7 +262,7 @@ def test_every_import_takes_objectives(file, tmp_path: Path, source: str) -> Non
         ("timestamp,input_length,output_length,common_prefix_prev_tokens,x\n1,1,1,1,1\n", "common_prefix_prev_tokens"),
     ],
 )
-def test_columns_that_show_shared_prefixes_bring_one_warning(file, tmp_path: Path, text: str, shown: str) -> None:
+def test_columns_that_show_shared_prefixes_bring_one_warning(file, tmp_path, text, shown):
     kind = "jsonl" if text.startswith("{") else "csv"
     done = kvbound(
         "import", kind, file(text), "--map", FORMS["Mooncake"][1], "--memory", 9999,
@@ -275,7 +273,7 @@ def test_columns_that_show_shared_prefixes_bring_one_warning(file, tmp_path: Pat
     assert json.loads(done.stdout)["sizes"]["requests"] > 0
 
 
-def test_the_output_limit_is_that_of_the_row_or_the_largest_of_a_session(file) -> None:
+def test_the_output_limit_is_that_of_the_row_or_the_largest_of_a_session(file):
     text = "who,t,in,out,most\n,0,5,4,8\n,1,5,4,\nann,2,5,4,9\nann,9,20,3,16\nbob,3,5,4,9\nbob,9,20,3,\n,4,5,0,2\n"
     read_in = read(file(text), MAP + ",session=who,max_new=most")
     assert {r.id: r.max_new for r in read_in.requests} == {"R1": 8, "R2": None, "ann/0": 16, "bob/0": None}
@@ -308,7 +306,7 @@ def test_the_output_limit_is_that_of_the_row_or_the_largest_of_a_session(file) -
         ("arrival=t:min,prompt=in,decode=out", "line 1: no column t:min"),
     ],
 )
-def test_a_bad_map_is_answered_in_one_line(file, tmp_path: Path, map: str, message: str) -> None:
+def test_a_bad_map_is_answered_in_one_line(file, tmp_path, map, message):
     done = kvbound("import", "csv", file(PLAIN), "--map", map, "--out", tmp_path / "i.json", code=2)
     assert message in done.stderr
     assert done.stderr.count("\n") == 1
@@ -332,13 +330,13 @@ def test_a_bad_map_is_answered_in_one_line(file, tmp_path: Path, map: str, messa
         ("t,in,out,in\n1,1,1,1\n", "line 1: more than one column in"),
     ],
 )  # fmt: skip
-def test_a_bad_cell_is_answered_in_one_line(file, text: str | bytes, message: str) -> None:
+def test_a_bad_cell_is_answered_in_one_line(file, text, message):
     with pytest.raises(BadInput, match=message) as refused:
         read(file(text))
     assert "\n" not in str(refused.value)
 
 
-def test_a_trace_is_no_instance(file) -> None:
+def test_a_trace_is_no_instance(file):
     said = kvbound("simulate", file(PLAIN), "--policy", "fcfs", code=2).stderr
     assert "trace.csv is no instance; `kvbound import` makes one of a trace" in said
 
@@ -364,7 +362,7 @@ GOOD = '{"t": 0, "in": 5, "out": 1}\n'
         (GOOD * 2, MAP + ",id=t", "line 2: another request has the id 0"),
     ],
 )  # fmt: skip
-def test_a_bad_line_of_json_is_answered_in_one_line(file, text: str, map: str, message: str) -> None:
+def test_a_bad_line_of_json_is_answered_in_one_line(file, text, map, message):
     with pytest.raises(BadInput, match=message) as refused:
         read(file(text, "t.jsonl"), map)
     assert "\n" not in str(refused.value)
@@ -392,14 +390,14 @@ def test_a_bad_line_of_json_is_answered_in_one_line(file, text: str, map: str, m
         (["--round", "up"], MAP, "--round is restrict, not 'up': for bounds use the fine instance"),
     ],
 )  # fmt: skip
-def test_bad_options_are_answered_in_one_line(file, tmp_path: Path, options: list, map: str, message: str) -> None:
+def test_bad_options_are_answered_in_one_line(file, tmp_path, options, map, message):
     done = kvbound("import", "csv", file(PLAIN), "--map", map, *options, "--out", tmp_path / "i.json", code=2)
     assert re.search(message, done.stderr)
     assert done.stderr.count("\n") == 1
     assert not (tmp_path / "i.json").exists()
 
 
-def test_a_file_that_is_written_in_pieces_is_the_same(file, tmp_path: Path) -> None:
+def test_a_file_that_is_written_in_pieces_is_the_same(file, tmp_path):
     """With --json all requests are held at once, without it a thousand at a time."""
     path = file("t,in,out\n" + "".join(f"{k},{k % 7 + 1},{k % 3 + 1}\n" for k in range(2500)))
     for out, more in (("a.json", []), ("b.json", ["--json", tmp_path / "facts.json"])):

@@ -1,17 +1,14 @@
 """Reading logs: both forms of ours, Vidur's and vLLM's, and every mistake in one."""
 
-from __future__ import annotations
-
 import gzip
 import json
 from fractions import Fraction
-from pathlib import Path
 
 import pytest
 
 from kvcore import BadInput
 from kvcore.files import MAX_BYTES, read_text
-from workloads.importers.run_log import LoggedBatch, RunLog, read_log
+from workloads.importers.run_log import LoggedBatch, read_log
 
 CSV = "batch,start_s,work,drop\n0,0.5,a:512 b:1,\n1,0.75,b:1,a c:3\n"
 LINES = (
@@ -28,12 +25,12 @@ VIDUR = {
 VLLM = {"time": 100.25, "num_scheduled_tokens": {"a": 7}, "preempted_req_ids": [], "num_cached_tokens": 0}
 
 
-def log(tmp_path: Path, text: str, preset: str | None = None, name: str = "log") -> RunLog:
+def log(tmp_path, text, preset=None, name="log"):
     (tmp_path / name).write_text(text)
     return read_log(tmp_path / name, preset)
 
 
-def test_both_forms_say_the_same(tmp_path: Path) -> None:
+def test_both_forms_say_the_same(tmp_path):
     found = log(tmp_path, CSV)
     assert found.batches == (
         LoggedBatch(start_s=Fraction(1, 2), work={"a": 512, "b": 1}),
@@ -46,7 +43,7 @@ def test_both_forms_say_the_same(tmp_path: Path) -> None:
     assert read_log(tmp_path / "log.gz").batches == found.batches
 
 
-def test_what_is_unpacked_is_bounded(tmp_path: Path) -> None:
+def test_what_is_unpacked_is_bounded(tmp_path):
     """A small file that unpacks to more than is read, one that is cut off, and one that is none."""
     bomb = gzip.compress(b"\0" * (MAX_BYTES // 16), compresslevel=1)
     (tmp_path / "bomb.gz").write_bytes(bomb)
@@ -58,14 +55,14 @@ def test_what_is_unpacked_is_bounded(tmp_path: Path) -> None:
             read_text(tmp_path / "bad.gz")
 
 
-def test_vidur(tmp_path: Path) -> None:
+def test_vidur(tmp_path):
     found = log(tmp_path, json.dumps(VIDUR), "vidur")
     assert [batch.work for batch in found.batches] == [{"0": 5, "1": 3}, {"1": 1}]
     assert found.batches[1].start_s == Fraction("0.037788269")
     assert (found.moves, found.numbered) == (False, True)
 
 
-def test_vllm(tmp_path: Path) -> None:
+def test_vllm(tmp_path):
     """Times count from the first line; where preempted_req_ids is null somewhere, evictions are read from restarts."""
     second = VLLM | {"time": 100.5, "num_scheduled_tokens": {"b": 2}, "preempted_req_ids": ["a"]}
     found = log(tmp_path, f"{json.dumps(VLLM)}\n{json.dumps(second)}\n", "vllm")
@@ -116,6 +113,6 @@ ONE = {"start_s": 0, "work": {"a": 1}}
         (CSV, "sglang", "--preset is one of vidur, vllm, not 'sglang'"),
     ],
 )  # fmt: skip
-def test_mistakes(tmp_path: Path, text: str, preset: str | None, said: str) -> None:
+def test_mistakes(tmp_path, text, preset, said):
     with pytest.raises(BadInput, match=said):
         log(tmp_path, text, preset)

@@ -15,6 +15,7 @@ from kvcore.errors import BadInput, unknown
 from kvcore.instance import Instance, Machine, Request
 from workloads.arrivals import arrivals
 from workloads.generators.kinds import KINDS, GeneratorKind
+from workloads.generators.prefixes import turns_of, with_parts
 
 __all__ = ["KINDS", "GeneratorKind", "Workload", "generate", "instance_of"]
 TICK = Fraction(1, 40)
@@ -94,8 +95,9 @@ def generate(
 ) -> Instance:
     """Return an instance of drawn requests, every call `free`; the arguments are the fields of `Workload`.
 
-    `parameters` belong to the kind: `share`, `prompt` and `output`, `mix`. The default machine is InferCept's GPT-J-6B
-    on an A100. BadInput: an argument is out of range or means nothing here, or a request does not fit the machine.
+    `parameters` belong to the kind: `share`, `prompt` and `output`, `mix`; `systems`, `examples`, `turns`. The default
+    machine is InferCept's GPT-J-6B on an A100. BadInput: an argument is out of range or means nothing here, or a
+    request does not fit the machine.
     """
     from costmodels import GPT_J_6B
 
@@ -105,4 +107,7 @@ def generate(
 
 def instance_of(workload: Workload, machine: Machine, cost: Cost, requests: Sequence[Request]) -> Instance:
     """Return an instance of these requests of the workload; BadInput if one does not fit."""
-    return build_instance(workload.kind, requests, machine, workload.name, workload.tick, cost)
+    made = build_instance(workload.kind, requests, machine, workload.name, workload.tick, cost)
+    if workload.kind != "prefixes":
+        return made
+    return with_parts(made, turns_of(random.Random(f"{workload.seed} requests"), **workload.parameters))

@@ -11,6 +11,7 @@ from typing import Any
 from kvcore.errors import BadInput
 from kvcore.instance import LIMIT, Request, Segment
 from workloads.generators.calls import CallType, Moments
+from workloads.generators.prefixes import turns_of
 
 TYPES = {
     "math": CallType(Moments(9e-5, 6e-5), Moments(3.75, 1.3), Moments(1422, 738), 125, 21),
@@ -97,6 +98,13 @@ def _shuffled(draw: random.Random, groups: tuple[str, ...], left: dict[str, int]
         yield Request(id=f"{group}-{number}", prompt=prompt, segments=(Segment(decode=output),))
 
 
+def prefixes(
+    draw: random.Random, tick: Fraction, n: int | None, *, systems: int = 4, examples: int = 4, turns: int = 4
+) -> Iterator[Request]:
+    """Yield the requests of `turns_of`."""
+    return (turn.request for turn in turns_of(draw, systems=systems, examples=examples, turns=turns))
+
+
 @dataclass(frozen=True)
 class GeneratorKind:
     """A kind of requests: its drawing function, its description, and its source."""
@@ -118,4 +126,5 @@ KINDS = {
     "mixed": GeneratorKind(mixed, "infercept, of which a share makes no calls", "MARS, Appendix C.2"),
     "fixed": GeneratorKind(fixed, "like requests without calls", "INFERMAX, Sections 4.2 to 4.5"),
     "infermax-mix": GeneratorKind(infermax_mix, "two groups without calls, shuffled", "INFERMAX, Section 4.6"),
+    "prefixes": GeneratorKind(prefixes, "turns of conversations, with shared prefixes", "this project"),
 }

@@ -115,7 +115,7 @@ def compare(seeds, evict=True):
 
 @pytest.mark.parametrize("evict", [True, False])
 def test_no_way_costs_less(evict):
-    compared, same = compare(few(range(6000), 120), evict)
+    compared, same = compare(few(range(6000), 240), evict)
     assert same > compared / 2
 
 

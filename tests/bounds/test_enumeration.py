@@ -1,0 +1,147 @@
+"""The enumeration of states with contents: optima that both checkers prove, and what it declines."""
+
+from __future__ import annotations
+
+import json
+import random
+from contextlib import suppress
+from math import inf
+from unittest.mock import patch
+
+import pytest
+
+import solvers
+from bounds.enumeration import propose_enumeration
+from bounds.task import Proposal, Task
+from kvcore import BadInput, Instance, objective_value, verify_schedule
+from kvcore.certificates import Certificate, Enumeration, InvalidCertificate, certify, verify_certificate
+from kvcore.certificates.budget import Budget
+from kvcore.metrics import Value
+from kvcore.schedule import Batch, Schedule
+from library import check
+from tests.support.build import request
+from tests.support.contents import IDLE, TOKENS, shared
+from tests.support.drawer import tiny_instance
+from tests.support.exhaustive import exhaustive_optimum
+from tests.support.few import few
+
+ORDER = ("total-flow-time", "makespan", "max-flow-time")
+
+
+def solved(instance: Instance, objective: str) -> tuple[Schedule, Certificate]:
+    """Return the schedule and the last certificate of the enumeration."""
+    *_, (proof, bound), schedule = propose_enumeration(Task(instance, objective))
+    return schedule, certify(instance, objective, proof, bound)
+
+
+def test_an_optimum_idles_to_keep_a_prefix() -> None:
+    schedule, certificate = solved(IDLE, "total-flow-time")
+    assert schedule.batches == (
+        Batch(start=0, work={"A": 3}),
+        Batch(start=4, work={"C": 1}, reuse={"C": 2}),
+        Batch(start=5, work={"D": 1}, reuse={"D": 2}),
+        Batch(start=6, work={"B": 3}, forget={"xy": 2}),
+    )
+    assert certificate.bound == "11"
+
+
+def sharing(seed: int) -> Instance:
+    """Return four requests on a forest of six blocks, and not enough memory for all."""
+    draw = random.Random(seed)
+    tree = (("a", None, 2), ("b", "a", draw.choice((1, 2))), ("c", "a", 1), ("d", None, 1))
+    ends = [end for id, _, blocks in tree for end in ((id, k) for k in range(1, blocks + 1))]
+    longest = {"a": 0, "b": 2, "c": 2, "d": 0}
+    machine = tiny_instance(seed, block=1, requests=4, batch_tokens=None, prefill_tokens=None).machine
+    requests = []
+    for id in "ABCD":
+        node, k = draw.choice(ends)
+        prompt, calls = longest[node] + k + draw.choice((0, 0, 1)), draw.random() < 0.2
+        call = [(1, 1, draw.choice((0, 1)), "discard")] * calls
+        arrival = draw.choice((0, 0, 1, 3, 4))
+        requests.append(request(id, prompt, *call, 1, arrival=arrival, path=(node, k)))
+    peak = max(each.peak for each in requests)
+    given = machine.replace(memory=peak + draw.choice((0, 0, 1, 2)), host_memory=draw.choice((0, 0, 2)), partial=False)
+    given = given.replace(same_batch=draw.random() < 0.5, pause=given.pause or given.evict)
+    made = shared(*requests, tree=tree, cost=TOKENS)
+    return made.replace(machine=given)
+
+
+def second(instance: Instance, certificate: Certificate) -> Value | None:
+    """Return what `library/check.py` proves in 3,000 tries (None: it needs more)."""
+    with patch.object(check, "MOST_TRIED", 3000), suppress(check.NotChecked):
+        data = json.loads(instance.to_json()), json.loads(certificate.to_json())
+        return check.verify_certificate(check.read_instance(data[0]), data[1])[1]
+    return None
+
+
+def test_four_requests_and_six_blocks_are_proved_by_both_checkers() -> None:
+    reused = forgot = by_both = 0
+    seeds = few(range(90))
+    for seed in seeds:
+        instance, objective = sharing(seed), ORDER[seed % 3]
+        schedule, certificate = solved(instance, objective)
+        value = objective_value(verify_schedule(instance, schedule), objective)
+        assert value == verify_certificate(instance, certificate), seed
+        other = second(instance, certificate)
+        assert other in (value, None), seed
+        by_both += other is not None
+        assert seed % 4 or value == exhaustive_optimum(instance, objective)[0], seed
+        reused += any(batch.reuse for batch in schedule.batches)
+        forgot += any(batch.forget for batch in schedule.batches)
+    assert by_both >= len(seeds) // 2
+    assert reused > 0
+    assert forgot > 0
+
+
+def test_solve_is_optimal_by_the_certificate_alone() -> None:
+    result = solvers.solve(IDLE)
+    assert (result.status, result.value, result.proved_by) == ("optimal", 11, "enumeration")
+    assert result.failed == []
+    assert "requests share contents, which the enumeration of states takes" in result.chosen
+    pytest.importorskip("ortools", reason="OR-Tools is not installed (extra cp-sat)")
+    claimed = solvers.solve(IDLE, formulation="cp-sat", certify_limit=0)
+    assert (claimed.status, claimed.value, claimed.bound_kind) == ("claimed", 11, "solver")
+    certified = solvers.solve(IDLE, formulation="cp-sat")
+    assert (certified.status, certified.proved_by) == ("optimal", "enumeration")
+
+
+def test_late_requests_have_no_proof() -> None:
+    with pytest.raises(BadInput, match=r"^no way takes instance: .* is not proved with shared prefixes"):
+        solvers.solve(IDLE, "late-requests")
+
+
+def test_what_it_declines() -> None:
+    plain = tiny_instance(0)
+    with pytest.raises(
+        BadInput, match="enumeration is for requests that share contents; without them events sees more"
+    ):
+        propose_enumeration(Task(plain, "makespan"))
+    with pytest.raises(InvalidCertificate, match="enumeration is not proved with late-requests"):
+        Enumeration(states=9).value(plain, "late-requests")
+    long = shared(request("A", 1001, 1, path=("n", 1001)), tree=(("n", None, 1001),))
+    with pytest.raises(InvalidCertificate, match="an enumeration takes at most 1000 blocks of contents"):
+        Enumeration(states=9).value(long, "makespan")
+    for budget, why in ((Budget(work=100), "too long"), (Budget(memory=100), "too much memory")):
+        with pytest.raises(InvalidCertificate, match=f"of an enumeration would take {why} to check|requests .* {why}"):
+            Enumeration(states=9).checked(IDLE, "makespan", budget)
+
+
+def test_a_deadline_ends_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    for looks, words in ((1, "no time for the batches of one state"), (400, None)):
+        monkeypatch.setattr("bounds.enumeration.LOOKS", looks)
+        found = propose_enumeration(Task(IDLE, "total-flow-time", deadline=inf))
+        monkeypatch.setattr(Task, "stops", lambda task: True)
+        if words:
+            with pytest.raises(BadInput, match=words):
+                next(found)
+        else:
+            proof, bound = next(found)
+            assert proof.value(IDLE, "total-flow-time") == bound < 11
+
+
+def test_a_search_that_stops_early_proves_less() -> None:
+    first, *_ = propose_enumeration(Task(IDLE, "total-flow-time"))
+    assert isinstance(first, Proposal)
+    bounds = [Enumeration(states=states).value(IDLE, "total-flow-time") for states in (1, 5, 20, 1000)]
+    assert bounds == sorted(bounds)
+    assert bounds[0] < bounds[-1] == first.value == 11
