@@ -4,6 +4,8 @@ On 40 instances (or those whose names begin so) the bound of `solve` shall be at
 and its value at most 1.005 of that of `improve`.
 """
 
+from __future__ import annotations
+
 import json
 import sys
 from collections.abc import Iterator
