@@ -47,6 +47,12 @@ def now() -> float:
     return limit.units / SECOND
 
 
+def used() -> float:
+    """Return as `now` does, but nothing more after the clock's end."""
+    limit = _LIMIT.get(None)
+    return time.process_time() if limit is None or limit.units is None else limit.units / SECOND
+
+
 def spend(units: float) -> None:
     """Count work besides looks at the clock."""
     limit = _LIMIT.get(None)

@@ -14,12 +14,12 @@ import numpy.typing as npt
 
 from bounds import walks
 from bounds.bundle import Bundle, Evaluation, Vector, maximise
-from bounds.clock import Units, now, spend
+from bounds.clock import SECOND, Units, now, spend
 from bounds.rising_targets import Attempt, rising_targets
 from bounds.task import Proposal, Task
 from bounds.tuning import Options, option
 from kvcore.certificates import Configurations, InvalidCertificate
-from kvcore.certificates.budget import Budget, Most
+from kvcore.certificates.budget import MOST_WORK, Budget, Most
 from kvcore.certificates.configuration_search import ConfigurationSearch, States
 from kvcore.certificates.configurations import most_configurations
 from kvcore.certificates.running import Running, TooMany
@@ -89,7 +89,8 @@ class Stage:
         began = now()
         self.pricing, self.inside = pricing, inside
         self.outside = [k for k in range(len(pricing.kinds)) if k not in inside]
-        running = Running([pricing.kinds[k] for k in inside], pricing.memory, most, Budget())
+        running = Running([pricing.kinds[k] for k in inside], pricing.memory, most, budget := Budget())
+        spend((MOST_WORK - budget.work) / 1000)
         self.network = CheapestPaths(running, pricing.ticks)
         self.building, self.evaluating = now() - began, 0.0  # seconds
         isin = np.isin(np.arange(len(pricing.kinds)), inside)
@@ -119,6 +120,7 @@ class Stage:
                 )  # fmt: skip
                 x, part = best.x, 2 * part
             finally:
+                spend(SECOND * self.building)  # the check builds it, too
                 yield self.proof(self.best.x)
             if end == deadline or now() < end:
                 return x, size
@@ -180,6 +182,7 @@ class CheapestPaths:
         cost[:, 0] = 0.0
         ticks = int(np.flatnonzero((price < 0).any(axis=1)).max(initial=-1)) + 1
         walks.fill(self.values, ticks, cost, *self.rows)
+        spend(ticks * (len(self.rows[1]) + self.values.shape[1]) / 1000)
         chosen = walks.follow(self.values, ticks, cost, *self.rows)
         started = self.starts[chosen]
         return float((np.where(started > 0, price[:ticks], 0.0) * started).sum()), started

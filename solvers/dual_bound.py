@@ -10,7 +10,7 @@ from typing import Any
 
 import bounds.task
 import kvcore
-from bounds.clock import Timer, is_late, limited, now
+from bounds.clock import Timer, is_late, limited, now, used
 from bounds.task import LadderOptions, NoTime, Proposal, spend_check
 from kvcore.certificates import Certificate, InvalidCertificate, certify
 from kvcore.errors import BadInput, unknown
@@ -109,7 +109,7 @@ class _Turn:
         """Prove more than `known` in the time; say whether it was interrupted."""
         if self.proposals is None:
             return False
-        began, spent = now(), self.rung.seconds
+        began, start, spent = now(), used(), self.rung.seconds
         self.task.deadline = began + seconds
         unchecked: Proposal | None = None
         interrupted = self.cut = False
@@ -120,7 +120,7 @@ class _Turn:
                         self.found(self.way.formulation, proposal)
                         continue
                     before, unchecked = self.rung, proposal
-                    self._check(proposal, began - spent)
+                    self._check(proposal, start - spent)
                     unchecked = None
                     if self.way.slows and self._most(before) < known:
                         return False
@@ -133,18 +133,18 @@ class _Turn:
             interrupted = True
             with suppress(InvalidCertificate):
                 if unchecked is not None:
-                    self._check(unchecked, began - spent)
+                    self._check(unchecked, start - spent)
             if self.rung.certificate is None:
                 self.rung = replace(self.rung, why_not="it was interrupted before its first proof")
         finally:
-            self.rung = replace(self.rung, seconds=spent + now() - began)
+            self.rung = replace(self.rung, seconds=spent + used() - start)
         return interrupted
 
     def _check(self, proposal: Proposal, began: float) -> None:
         spend_check(self.task.instance)
         certificate = certify(self.task.instance, self.task.objective, *proposal)
         if self.rung.bound is None or certificate.value >= self.rung.bound:
-            seconds, drops = now() - began, self.way.drops
+            seconds, drops = used() - began, self.way.drops
             self.rung = Rung(self.rung.method, seconds, certificate.value, drops, certificate.why, "", certificate)
             self.found(self.way.formulation, certificate)
 
