@@ -5,7 +5,7 @@ from contextlib import suppress
 from dataclasses import replace
 
 from bounds.clock import Timer, now
-from heuristics import BY_COST, Policy, PolicyError, Unsuited, get_policy, trace_policy
+from heuristics import BY_COST, SHARING, Policy, PolicyError, Unsuited, get_policy, trace_policy
 from heuristics.engine.forgetting import forgetting, without_contents
 from kvcore.errors import BadInput
 from kvcore.features import Feature
@@ -69,7 +69,9 @@ class Opening:
         options, holds = SolveOptions.given(), warm_start != "none"
         share = options.policies * self.held.limits.time
         if warm_start in ("best", "none"):
-            self.policies = [policy for policy in BY_COST if policy.why_not(self.job.instance.machine) is None]
+            sharing = SHARING.values() if self.job.instance.contents else ()  # after the cheapest
+            every = (*BY_COST[:1], *sharing, *BY_COST[1:])
+            self.policies = [policy for policy in every if policy.why_not(self.job.instance.machine) is None]
             self.go_through(self.held.left - self.held.limits.time + min(share, options.longest_wait), holds=holds)
             if not holds:
                 self.policies, self.ran = [], []

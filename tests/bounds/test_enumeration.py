@@ -105,6 +105,14 @@ def test_solve_is_optimal_by_the_certificate_alone() -> None:
     assert (certified.status, certified.proved_by) == ("optimal", "enumeration")
 
 
+def test_solve_begins_with_policies_that_share():
+    """The contents of the second are there when it arrives: without them it takes 6 ticks more."""
+    one, other = request("A", 7, 1, path=("a", 6)), request("B", 7, 1, arrival=20, path=("a", 6))
+    instance = shared(one, other, tree=(("a", None, 6),), cost=TOKENS, memory=8, evict=True, chunked=True)
+    found = solvers.solve(instance, formulation="alone", certify_limit=0)
+    assert (found.value, found.schedule.batches[-1].reuse) == (8, {"B": 6})
+
+
 def test_what_it_declines() -> None:
     plain = tiny_instance(0)
     with pytest.raises(
