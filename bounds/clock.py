@@ -24,6 +24,7 @@ class Units:
     pivot = 20
     slot_try = 0.1
     speed_step = 0.002
+    nanosecond = 0.001
 
 
 @dataclass

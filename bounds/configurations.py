@@ -90,7 +90,7 @@ class Stage:
         self.pricing, self.inside = pricing, inside
         self.outside = [k for k in range(len(pricing.kinds)) if k not in inside]
         running = Running([pricing.kinds[k] for k in inside], pricing.memory, most, budget := Budget())
-        spend((MOST_WORK - budget.work) / 1000)
+        spend(Units.nanosecond * (MOST_WORK - budget.work))
         self.network = CheapestPaths(running, pricing.ticks)
         self.building, self.evaluating = now() - began, 0.0  # seconds
         isin = np.isin(np.arange(len(pricing.kinds)), inside)
@@ -182,7 +182,7 @@ class CheapestPaths:
         cost[:, 0] = 0.0
         ticks = int(np.flatnonzero((price < 0).any(axis=1)).max(initial=-1)) + 1
         walks.fill(self.values, ticks, cost, *self.rows)
-        spend(ticks * (len(self.rows[1]) + self.values.shape[1]) / 1000)
+        spend(Units.nanosecond * ticks * (len(self.rows[1]) + self.values.shape[1]))
         chosen = walks.follow(self.values, ticks, cost, *self.rows)
         started = self.starts[chosen]
         return float((np.where(started > 0, price[:ticks], 0.0) * started).sum()), started

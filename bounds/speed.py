@@ -497,7 +497,7 @@ def _line_prices(served: list[Served], falls: Floats, slot: int, slots: int) -> 
 
 
 class Rows:
-    """The part of each request in the fixed part of batches, by slot from its arrival on."""
+    """The part of each request in the fixed part of batches, by slot from its arrival on; 1 in sum over a slot."""
 
     def __init__(self, work: RequestWork, shape: Shape, slots: int) -> None:
         self.work, self.shape, self.options = work, shape, SpeedOptions.given()
