@@ -171,12 +171,12 @@ STATED = [
     ("2.5 %", "docs/measured.md", "`infermax` 3,607 (`sarathi` 3,740, `vllm` 3,848) | 3,520 | 2.5 % |"),
     ("Of 78 beliefs about schedulers, 42", "docs/verdicts.md", "3 no counterexample, 26 proved, 42"),
 ]  # fmt: skip
-"""What the start page states, and where that is proved or measured."""
+"""What comparison.md states, and where that is proved or measured."""
 
 
 @pytest.mark.parametrize(("said", "file", "found"), STATED)
-def test_the_start_page_says_what_was_proved(said, file, found):
-    assert said in (FOLDER / "index.md").read_text(encoding="utf-8")
+def test_comparison_says_what_was_proved(said, file, found):
+    assert said in (FOLDER / "comparison.md").read_text(encoding="utf-8")
     assert found in (ROOT / file).read_text(encoding="utf-8")
 
 
