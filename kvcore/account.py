@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from itertools import chain, pairwise
+from itertools import accumulate, chain, pairwise
 from typing import Literal, NamedTuple
 
-from kvcore.trace import CallTrace, Move, RequestTrace, Span, StreamClock, Trace, after_moves
+from kvcore.cost import Features
+from kvcore.resident import Resident
+from kvcore.trace import CallTrace, Move, RequestTrace, Span, Step, StreamClock, Trace, after_moves
 
 
 @dataclass(slots=True)
@@ -168,3 +170,195 @@ class _Account:
             self.device += last - first - 1
             self.before = self.device + self.host
             self.known += generated * (last - first)
+
+
+# --- contents that requests share -------------------------------------------------------------------------------------
+
+
+class Residence(NamedTuple):
+    """Resident blocks of a node from tick `start` to the later tick `end`, and of each request that holds some."""
+
+    start: int
+    end: int
+    stayed: int  # of the blocks just before
+    blocks: int
+    holders: Mapping[str, int]
+
+    @property
+    def retained(self) -> int:
+        """Those that no request holds."""
+        return self.blocks - max(self.holders.values(), default=0)
+
+
+def residence(trace: Trace) -> dict[str, list[Residence]]:
+    """Return what is resident of each node, and for whom, from tick 0 to the end of the last batch."""
+    ids, end = [request.request.id for request in trace.requests], trace.batches[-1].end
+    changes: dict[str, list[Residence]] = {n.id: [Residence(0, end, 0, 0, {})] for n in trace.instance.contents}
+    for tick, stayed, contents in _contents(trace):
+        for node, some in stayed.items():
+            last, holders = changes[node][-1], {ids[i]: blocks for i, blocks in contents.holders[node].items()}
+            now = Residence(tick, end, some, contents.blocks[node], holders)
+            if tick < end and (now.blocks != last.blocks or holders != last.holders or some < last.blocks):
+                changes[node][-1:] = [last._replace(end=tick), now] if tick > last.start else [now]
+    return changes
+
+
+def contents_curve(trace: Trace) -> list[tuple[int, int, int]]:
+    """Return the contents on the device over time: (tick, tokens from this tick on, of them retained)."""
+    block = trace.instance.machine.block
+    return [
+        (tick, block * sum(contents.blocks.values()), block * contents.retained)
+        for tick, _, contents in _contents(trace)
+    ]
+
+
+def _contents(trace: Trace) -> Iterator[tuple[int, dict[str, int], Resident]]:
+    """Yield ticks, what stays of each node that changes there, and the contents.
+
+    They are those of each batch, and those after it if time passes.
+    """
+    parts, block = trace.instance.parts, trace.instance.machine.block
+    contents, forgets, stayed = Resident(trace.instance), forgets_of(trace), dict[str, int]()
+    held: defaultdict[int, dict[int, int]] = defaultdict(dict)
+    done: defaultdict[int, list[int]] = defaultdict(list)
+    for i, request in enumerate(trace.requests):
+        for level in request.levels() if parts[i] else ():
+            held[level.event.batch][i] = level.device // block
+        done[request.spans[-1].last].append(i)
+    for j, (batch, after) in enumerate(pairwise([*trace.batches, None])):
+        assert batch is not None
+        for node, blocks in forgets.get(j, {}).items():
+            contents.forget(node, blocks)
+        nodes = stayed.keys() | forgets.get(j, {}).keys() | {part.node for i in held[j] for part in parts[i]}
+        stayed = {node: contents.blocks[node] for node in nodes}
+        for i, blocks in held[j].items():
+            contents.hold(i, blocks)
+        contents.add(contents.with_blocks(held[j].items()))
+        yield batch.start, stayed, contents
+        for i in done[j]:
+            contents.hold(i, 0)
+        stayed = {part.node: contents.blocks[part.node] for i in done[j] for part in parts[i]}
+        if after is None or after.start > batch.end:
+            yield batch.end, stayed, contents
+
+
+def forgets_of(trace: Trace) -> dict[int, dict[str, int]]:
+    """Return the blocks forgotten of each node, by batch."""
+    batches = trace.schedule.batches
+    first = accumulate((batch.repeat for batch in batches), initial=0)
+    return {j: batch.forget for j, batch in zip(first, batches, strict=False) if batch.forget}
+
+
+class Saving(NamedTuple):
+    """A reuse by the request at a position, and the ticks that its batch would last longer if it processed them."""
+
+    batch: int
+    position: int
+    resident: int  # tokens that it had
+    tokens: int
+    ticks: int
+
+
+def savings(trace: Trace) -> list[Saving]:
+    """Return the reuses by batch. Those of one batch are taken back one by one: their ticks add up."""
+    moves = sorted((move.batch, i, move.tokens) for i, request in enumerate(trace.requests)
+                   for move in request.moves if move.kind == "reuse")  # fmt: skip
+    steps = {(step.batch, i): step for i in {i for _, i, _ in moves} for step in trace.requests[i].steps}
+    features, found = {j: trace.batches[j].features for j, *_ in moves}, []
+    for j, i, tokens in moves:
+        before, features[j] = features[j], _computed(features[j], steps[j, i], tokens)
+        ticks = trace.instance.cost.duration(features[j]) - trace.instance.cost.duration(before)
+        found.append(Saving(j, i, steps[j, i].resident - tokens, tokens, ticks))
+    return found
+
+
+def _computed(features: Features, step: Step, tokens: int) -> Features:
+    """Return the features of a batch whose step also processes the `tokens` that it reused."""
+    hit, resident, work = step.phase == "decode", step.resident - tokens, step.tokens + tokens
+    decodes, prefilled = features.decode_requests - hit, 0 if hit else step.tokens
+    return features._replace(
+        any_decode=int(decodes > 0), any_prefill=1, tokens=features.tokens + tokens,
+        decode_requests=decodes, decode_kv=features.decode_kv - hit * step.resident,
+        prefill_requests=features.prefill_requests + hit,
+        prefill_kv=features.prefill_kv + resident - (not hit) * step.resident,
+        prefill_pairs=features.prefill_pairs + work * (work + 2 * resident)
+        - prefilled * (prefilled + 2 * step.resident),
+    )  # fmt: skip
+
+
+@dataclass
+class Kept:
+    """Contents that a request holds at the start of a call, and what becomes of them up to its next work: tokens."""
+
+    request: str
+    call: CallTrace
+    held: int
+    kept: int  # the first of them, resident all the time
+    retained: int  # token-ticks for which no request holds them
+    reused: dict[str, int]  # by request, in reuses that begin with tokens kept so far
+    saved: int  # ticks, by these reuses
+
+    @property
+    def choice(self) -> Literal["keep", "forget", "keep in part"]:
+        """What was chosen for them."""
+        return "keep" if self.kept == self.held else "keep in part" if self.kept else "forget"
+
+
+def kept_in_calls(trace: Trace) -> list[Kept]:
+    """Return the calls that start with contents. What several of them keep counts for each."""
+    made = _Keeping(trace)
+    block, found = trace.instance.machine.block, list[Kept]()
+    for i, request in enumerate(trace.requests):
+        length = sum(part.blocks for part in trace.instance.parts[i])
+        for call in request.calls:
+            if held := min(call.held // block, length):
+                found.append(made.kept(i, call, held))
+    return found
+
+
+class _Keeping:
+    def __init__(self, trace: Trace) -> None:
+        self.trace, self.block, self.parts = trace, trace.instance.machine.block, trace.instance.parts
+        self.rows, self.savings = residence(trace), savings(trace)
+        self.starts = {node: [row.start for row in rows] for node, rows in self.rows.items()}
+
+    def kept(self, i: int, call: CallTrace, held: int) -> Kept:
+        """Return what becomes of the first `held` blocks of a request's path."""
+        request = self.trace.requests[i]
+        batch = min(span.batch for span in request.spans if span.batch > call.batch)
+        until, kept, whole = self.trace.batches[batch].start, 0, True
+        found = Kept(request.request.id, call, held * self.block, 0, 0, {}, 0)
+        for part in self.parts[i]:
+            for row in self.between(part.node, call.start, until):
+                ticks = min(row.end, until) - max(row.start, call.start)
+                free = min(row.blocks, part.of(held)) - row.blocks + row.retained
+                found.retained += self.block * ticks * max(0, free)
+            if whole:
+                kept += min(part.of(held), least := self.least(part.node, call, until))
+                whole = least >= part.blocks
+        found.kept = kept * self.block
+        first, last = (bisect_left(self.savings, (j + 1,)) for j in (call.batch, batch))
+        for saving in self.savings[first:last]:
+            if self.takes(saving, i, call, held):
+                id = self.trace.requests[saving.position].request.id
+                found.reused[id] = found.reused.get(id, 0) + saving.tokens
+                found.saved += saving.ticks
+        return found
+
+    def between(self, node: str, start: int, end: int) -> list[Residence]:
+        """Return the rows of a node between two ticks."""
+        first = bisect_right(self.starts[node], start) - 1
+        return self.rows[node][first : bisect_left(self.starts[node], end)]
+
+    def least(self, node: str, call: CallTrace, tick: int) -> int:
+        """Return the blocks that stay resident from the start of a call up to the forgets at a tick."""
+        first, *rows = self.between(node, call.start - 1, tick + 1)
+        return min([first.blocks, *(row.stayed for row in rows)])
+
+    def takes(self, saving: Saving, i: int, call: CallTrace, held: int) -> bool:
+        """Whether a reuse begins with a block of these that stayed."""
+        at = saving.resident // self.block
+        for part, other in zip(self.parts[i], self.parts[saving.position], strict=False):
+            if part.node == other.node and part.before <= at < part.before + min(part.of(held), other.blocks):
+                return at - part.before < self.least(part.node, call, self.trace.batches[saving.batch].start)
+        return False

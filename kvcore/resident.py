@@ -20,7 +20,7 @@ class Resident:
         for node in instance.contents:
             if node.parent is not None:
                 self._children[node.parent].append(node.id)
-        self._holders: dict[str, dict[int, int]] = {node.id: {} for node in instance.contents}
+        self.holders: dict[str, dict[int, int]] = {node.id: {} for node in instance.contents}  # blocks by position
 
     def length(self, position: int) -> int:
         """Return the blocks of a request's path."""
@@ -28,12 +28,12 @@ class Resident:
 
     def held_of(self, node: str) -> int:
         """Return the held blocks of a node."""
-        return max(self._holders[node].values(), default=0)
+        return max(self.holders[node].values(), default=0)
 
     def hold(self, position: int, blocks: int) -> None:
         """Let a request hold its path's first `blocks`."""
         for part in self._parts[position]:
-            holders, found = self._holders[part.node], part.of(blocks)
+            holders, found = self.holders[part.node], part.of(blocks)
             if found != holders.get(position, 0):
                 self.retained += self.held_of(part.node)
                 holders[position] = found

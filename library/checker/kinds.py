@@ -139,7 +139,7 @@ def prove(instance: Box, proof: Box, objective: str) -> Amount:
     kinds = {proof.kind, proof.get("proof", proof).kind}
     if instance.contents and not kinds <= WITH_CONTENTS:
         raise NotChecked(f"a proof of kind {' '.join(sorted(kinds - WITH_CONTENTS))} is not checked here with contents")
-    return function(note_prefixes(instance), proof, objective)
+    return function(instance if proof.kind == "enumeration" else note_prefixes(instance), proof, objective)
 
 
 def verify_certificate(instance: Box, data: Any) -> tuple[str, Amount]:

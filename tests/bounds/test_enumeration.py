@@ -13,7 +13,7 @@ import pytest
 import solvers
 from bounds.enumeration import propose_enumeration
 from bounds.task import Proposal, Task
-from kvcore import BadInput, Instance, objective_value, verify_schedule
+from kvcore import BadInput, CostFunction, Instance, objective_value, verify_schedule
 from kvcore.certificates import Certificate, Enumeration, InvalidCertificate, certify, verify_certificate
 from kvcore.certificates.budget import Budget
 from kvcore.metrics import Value
@@ -91,6 +91,17 @@ def test_four_requests_and_six_blocks_are_proved_by_both_checkers() -> None:
     assert by_both >= len(seeds) // 2
     assert reused > 0
     assert forgot > 0
+
+
+def test_both_checkers_move_all_or_nothing_where_nothing_is_partial() -> None:
+    """R1 swaps 3 tokens out for its call: to drop one of them there, and bring two back, would save a tick."""
+    one = request("R1", 3, (1, 0, 0, "swap"), 1, path=("n", 3))
+    on = shared(one, tree=(("n", None, 3),), cost=(CostFunction(busy=1, swap_in_tokens=1),), memory=8, evict=True)
+    _, certificate = solved(on, "total-flow-time")
+    assert second(on, certificate) == certificate.value == exhaustive_optimum(on, "total-flow-time")[0] == 5
+    partial = on.replace(machine=on.machine.replace(partial=True))
+    _, certificate = solved(partial, "total-flow-time")
+    assert second(partial, certificate) == certificate.value == 4
 
 
 def test_solve_is_optimal_by_the_certificate_alone() -> None:

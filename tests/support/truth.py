@@ -32,6 +32,8 @@ RATES: dict[str, Any] = {
 Row = tuple[Any, ...]
 Block = tuple[str, int]
 """A node of contents and a place in it."""
+Used = tuple[tuple[tuple[int, ...], bool, bool], ...]
+"""Of each request the blocks of its path (of an option), whether it works, and whether it reuses."""
 State = tuple[int, Row, frozenset[Block]]
 """The tick, where it matters, the numbers of the requests' local states, and the resident blocks of contents."""
 
@@ -115,6 +117,7 @@ class Truth:
         self.effect = cache(self._effect)
         self.left = cache(self._left)
         self.duration = cache(self._duration)
+        self.kept = cache(self._kept)
 
     # --- the search: a state has the number of a local state for each request ------------------------------------
 
@@ -252,14 +255,18 @@ class Truth:
         """Return what may be resident after a batch by R6 and R12: each set with what is forgotten for it."""
         if not self.above:
             return {resident: resident}
-        did = [(path, self.options(kind, n)[k]) for path, kind, n, k in
-               zip(self.paths, self.kind, row, batch, strict=True)]  # fmt: skip
-        held, back = ({block for path, o in did for block in path[: o.path[k]]} for k in (0, 1))
-        made = {block for path, o in did if o.work for block in path[o.path[2] : o.path[3]]}
-        reused = {block for path, o in did if o.reuse for block in path[: o.path[2]]}
-        private, found = sum(o.blocks for _, o in did), {}
+        did = [self.options(kind, n)[k] for kind, n, k in zip(self.kind, row, batch, strict=True)]
+        used = tuple([(o.path, o.work > 0, o.reuse > 0) for o in did])
+        return self.kept(used, sum([o.blocks for o in did]), resident)
+
+    def _kept(self, used: Used, private: int, resident: frozenset[Block]) -> dict[frozenset[Block], frozenset[Block]]:
+        """Return the same for what the requests do with their paths, and whether they work and reuse."""
+        did = list(zip(self.paths, used, strict=True))
+        held, back = ({block for path, (to, *_) in did for block in path[: to[k]]} for k in (0, 1))
+        made = {block for path, (to, works, _) in did if works for block in path[to[2] : to[3]]}
+        reused = {block for path, (to, _, reuses) in did if reuses for block in path[: to[2]]}
         limit = inf if self.machine.memory is None else self.machine.memory // self.machine.block
-        loose = sorted(resident - held)
+        loose, found = sorted(resident - held), dict[frozenset[Block], frozenset[Block]]()
         for size in range(len(loose) + 1):
             for gone in map(frozenset, combinations(loose, size)):
                 kept = resident - gone
