@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from fractions import Fraction
 from math import ceil, lcm
+from operator import sub
 from typing import Any, NamedTuple
 
 from kvcore.account import memory_waste
@@ -320,26 +321,24 @@ def summary(trace: Trace, window: Fraction | None = None) -> dict[str, Any]:
     }
 
 
-def _times(requests: Sequence[RequestTrace], end: int) -> dict[str, list[Value]]:
+def _times(requests: Sequence[RequestTrace], end: int) -> dict[str, list[tuple[int, int]]]:
+    """Return ticks, and tokens over which they are."""
     flows = [min(request.completion, end) - request.request.arrival for request in requests]
-    calls = [_called(request, end) for request in requests]
+    nets = [flow - _called(request, end) for flow, request in zip(flows, requests, strict=True)]
     outputs = [request.request.output for request in requests]
     several = [request for request in requests if request.request.output > 1 and request.completion <= end]
     rests = [request.request.output - 1 for request in several]
-    waits: list[Value] = [end - r.request.arrival if r.first_token > end else ttft(r) for r in requests]
+    decodes = [request.completion - request.first_token for request in several]
+    waits = [min(request.first_token, end) - request.request.arrival for request in requests]
+    called = [request.request.call_time for request in several]
     return {
-        "latency": list(flows),
-        "latency_without_calls": [flow - called for flow, called in zip(flows, calls, strict=True)],
-        "ttft": waits,
-        "tpot": [value for request in several if (value := tpot(request)) is not None],
-        "tpot_without_calls": [
-            Fraction(request.completion - request.first_token - request.request.call_time, rest)
-            for request, rest in zip(several, rests, strict=True)
-        ],
-        "normalized_latency": [Fraction(flow, output) for flow, output in zip(flows, outputs, strict=True)],
-        "normalized_latency_without_calls": [
-            Fraction(flow - called, output) for flow, called, output in zip(flows, calls, outputs, strict=True)
-        ],
+        "latency": [(flow, 1) for flow in flows],
+        "latency_without_calls": [(net, 1) for net in nets],
+        "ttft": [(wait, 1) for wait in waits],
+        "tpot": [*zip(decodes, rests, strict=True)],
+        "tpot_without_calls": [*zip(map(sub, decodes, called), rests, strict=True)],
+        "normalized_latency": [*zip(flows, outputs, strict=True)],
+        "normalized_latency_without_calls": [*zip(nets, outputs, strict=True)],
     }
 
 
@@ -347,8 +346,9 @@ def _called(request: RequestTrace, end: int) -> int:
     return sum(max(0, min(call.end, end) - call.start) for call in request.calls)
 
 
-def _spread(values: Iterable[Value], seconds: Fraction) -> dict[str, float] | None:
-    ordered = sorted(float(value * seconds) for value in values)
+def _spread(values: Iterable[tuple[int, int]], seconds: Fraction) -> dict[str, float] | None:
+    up, down = seconds.as_integer_ratio()
+    ordered = sorted([ticks * up / (tokens * down) for ticks, tokens in values])  # rounded once, as a fraction is
     if not ordered:
         return None
     ranks = {f"p{p}": ordered[-(-len(ordered) * p // 100) - 1] for p in PERCENTILES}
