@@ -19,7 +19,7 @@ from bounds.rising_targets import Attempt, rising_targets
 from bounds.task import Proposal, Task
 from bounds.tuning import Options, option
 from kvcore.certificates import Configurations, InvalidCertificate
-from kvcore.certificates.budget import MOST_WORK, Budget, Most
+from kvcore.certificates.budget import Budget, Most
 from kvcore.certificates.configuration_search import ConfigurationSearch, States
 from kvcore.certificates.configurations import most_configurations
 from kvcore.certificates.running import Running, TooMany
@@ -90,7 +90,7 @@ class Stage:
         self.pricing, self.inside = pricing, inside
         self.outside = [k for k in range(len(pricing.kinds)) if k not in inside]
         running = Running([pricing.kinds[k] for k in inside], pricing.memory, most, budget := Budget())
-        spend(Units.nanosecond * (MOST_WORK - budget.work))
+        spend(Units.nanosecond * (Most.work - budget.work))
         self.network = CheapestPaths(running, pricing.ticks)
         self.building, self.evaluating = now() - began, 0.0  # seconds
         isin = np.isin(np.arange(len(pricing.kinds)), inside)

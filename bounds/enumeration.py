@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from contextlib import suppress
 
 from bounds.task import Proposal, Task
-from kvcore.certificates.budget import Budget
-from kvcore.certificates.enumeration import MOST_STATES, Enumeration, EnumerationSearch, State
+from kvcore.certificates.budget import Budget, Most
+from kvcore.certificates.enumeration import Enumeration, EnumerationSearch, State
 from kvcore.certificates.proof import InvalidCertificate
 from kvcore.errors import BadInput
 from kvcore.referee import verify_schedule
@@ -38,7 +38,7 @@ class _TimedBudget(Budget):
 def _proofs(task: Task, search: EnumerationSearch) -> Iterator[Proposal | Schedule]:
     states = 1000
     with suppress(InvalidCertificate):  # it would take too long to check
-        while states <= MOST_STATES and not task.is_over():
+        while states <= Most.enumerated and not task.is_over():
             try:
                 seen = search.run(states)
             except TimeoutError:

@@ -15,7 +15,8 @@ from bounds import event_kernels, just_in_time, traced
 from bounds.task import Proposal, Task, most_options
 from bounds.tuning import Options, option
 from kvcore.certificates import frontier, labels
-from kvcore.certificates.events import MOST_STATES, Events, EventSearch, check_size
+from kvcore.certificates.budget import Most
+from kvcore.certificates.events import Events, EventSearch, check_size
 from kvcore.certificates.proof import InvalidCertificate
 from kvcore.errors import BadInput
 from kvcore.instance import Instance
@@ -129,15 +130,15 @@ def _proofs(task: Task, upper: Value | None) -> Iterator[Proposal | Schedule]:
             known = [value for value in (upper, task.news()) if value is not None]
             if task.is_over() or (known and found.bound >= min(known)):
                 return
-            if found.is_over or found.labels == MOST_STATES:
+            if found.is_over or found.labels == Most.states:
                 searches.remove(search)
         if states == options.first_states and task.objective in RELAXED:
             searches.insert(0, _search(task, upper, free_drops=True))
-        states = min(states * 4, MOST_STATES)
+        states = min(states * 4, Most.states)
 
 
 def _search(task: Task, upper: Value | None, free_drops: bool = False) -> EventSearch:
-    return EventSearch(task.instance, task.objective, MOST_STATES, upper, free_drops=free_drops)
+    return EventSearch(task.instance, task.objective, Most.states, upper, free_drops=free_drops)
 
 
 def narrowed(search: EventSearch, width: int, stops: Callable[[], bool] = lambda: False) -> Schedule | None:

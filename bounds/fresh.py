@@ -9,7 +9,8 @@ from bounds.task import Proposal, Task
 from bounds.traced import path
 from bounds.tuning import Options, option
 from formulations.timing import start_early
-from kvcore.certificates.fresh import MOST_LABELS, Fresh, FreshSearch, chain_of, check_size, most_fee
+from kvcore.certificates.budget import Most
+from kvcore.certificates.fresh import Fresh, FreshSearch, chain_of, check_size, most_fee
 from kvcore.instance import Instance
 from kvcore.referee import InvalidSchedule
 from kvcore.schedule import Batch, Schedule
@@ -34,7 +35,7 @@ def propose_fresh(task: Task) -> Iterator[Proposal | Schedule]:
 def _proofs(task: Task) -> Iterator[Proposal | Schedule]:
     instance, options = task.instance, FreshOptions.given()
     searches = {
-        (k, fee, memory): FreshSearch(instance, task.objective, k, MOST_LABELS, task.upper, None, fee, memory)
+        (k, fee, memory): FreshSearch(instance, task.objective, k, Most.labels, task.upper, None, fee, memory)
         for k, function in enumerate(instance.cost.functions)
         if function.tokens or function.busy or k == 0
         for fee in sorted({0, most_fee(instance, k)})
@@ -51,9 +52,9 @@ def _proofs(task: Task) -> Iterator[Proposal | Schedule]:
                     yield in_order(instance, order_of(search))
             if task.is_over():
                 return
-            if look.is_over or labels == MOST_LABELS:
+            if look.is_over or labels == Most.labels:
                 del searches[k, fee, memory]
-        labels = min(labels * 4, MOST_LABELS)
+        labels = min(labels * 4, Most.labels)
 
 
 def can_bind(instance: Instance) -> bool:

@@ -13,8 +13,8 @@ from bounds.clock import by_clock, now, spend_pivots
 from bounds.highs import Silent
 from bounds.shares import corners, mixtures
 from bounds.task import Proposal, Task
-from kvcore.certificates.budget import Budget
-from kvcore.certificates.late_windows import MOST_WEIGHT, NEVER, ONE, DueWork, LateWindows, due_work, least_number
+from kvcore.certificates.budget import Budget, Most
+from kvcore.certificates.late_windows import NEVER, ONE, DueWork, LateWindows, due_work, least_number
 from kvcore.certificates.shares import PricedSteps, Shares
 from kvcore.compiled import allocating
 from kvcore.errors import BadInput
@@ -151,7 +151,7 @@ class _Rows:
 
     def weighed(self) -> tuple[tuple[int, int, int, int], ...]:
         whole = np.rint(self.weights * ONE).astype(np.int64)
-        whole = whole if whole.sum() < MOST_WEIGHT else whole * 0
+        whole = whole if whole.sum() < Most.window_weight else whole * 0
         pairs = zip(self.known, whole.reshape(-1, 2).tolist(), strict=False)
         return tuple((start, end, y, z) for (start, end), (y, z) in pairs if y or z)
 

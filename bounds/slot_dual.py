@@ -13,10 +13,9 @@ from bounds.slot_kernels import follow
 from bounds.subgradient import Floats, ascend
 from bounds.task import Proposal, Task, most_options
 from bounds.tuning import Options, option
-from kvcore.certificates.budget import Budget, Work
+from kvcore.certificates.budget import Budget, Most, Work
 from kvcore.certificates.proof import InvalidCertificate
 from kvcore.certificates.slot_dual import PricedRequests, SlotDual
-from kvcore.certificates.slot_graph import MOST_SLOTS
 from kvcore.certificates.slot_kernels import values
 from kvcore.certificates.slots import SlotPrices
 from kvcore.errors import BadInput
@@ -71,10 +70,10 @@ class PriceAscent:
         self.limits = np.maximum(graphs.limits, 0)[:, None]
         first = np.zeros(0)
         if limit := float(self.limits[DEVICE, 0]):
-            first = machine_prices(_jobs(task.instance, task.objective), limit, MOST_SLOTS)
+            first = machine_prices(_jobs(task.instance, task.objective), limit, Most.slots)
         longest = max(int(self.requests.left[start]) for start, _ in counts)
         # half as many slots again as the machine works, and those of the longest request alone
-        self.slots = min(MOST_SLOTS, len(first) + len(first) // 2 + longest)
+        self.slots = min(Most.slots, len(first) + len(first) // 2 + longest)
         if (cells := self.slots * len(graphs.rate)) > (most := DualOptions.given().most_values):
             raise BadInput(f"prices of slots take at most {most} values of states, and {cells} are needed")
         whole = sum(count * int(graphs.rate[start]) for (start, _), count in counts.items())

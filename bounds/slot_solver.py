@@ -19,12 +19,13 @@ from bounds.subgradient import Floats, ascend
 from bounds.task import Proposal, Task, most_options
 from bounds.tuning import Options, option
 from formulations.timing import MOVES, Event, batches_of, start_early
+from kvcore.certificates.budget import Most
 from kvcore.certificates.options import DUE, WINDOW
 from kvcore.certificates.proof import InvalidCertificate
 from kvcore.certificates.slot_graph import LocalGraphs, local_graphs
 from kvcore.certificates.slot_kernels import NEVER, Layer, Slot, empty_layer, expand, no_more, values
 from kvcore.certificates.slot_search import Outcome, SlotSearch, Vector
-from kvcore.certificates.slots import MOST_STATES, MOST_TRIES, SlotPrices, Slots
+from kvcore.certificates.slots import SlotPrices, Slots
 from kvcore.errors import BadInput
 from kvcore.instance import Instance
 from kvcore.limits import LIMITS, SHARED
@@ -85,7 +86,7 @@ def path_to(layers: Sequence[Layer], entry: int) -> list[tuple[Any, Any]]:
 class SlotSolver:
     """Searches with rising targets, each leaving a proof or a schedule."""
 
-    most_tries = MOST_TRIES
+    most_tries = Most.tries
 
     def __init__(self, task: Task, options: SlotOptions | None = None, strict: bool = False) -> None:
         """Raise BadInput where the search does not take the instance."""
@@ -95,7 +96,7 @@ class SlotSolver:
         self.first_tries, self.more_tries, self.most_tries = (
             3_000_000,  # tries of the first searches: about a second
             8,  # so many times more tries get the next
-            MOST_TRIES,
+            Most.tries,
         )
         self.draw = np.random.default_rng(0)
         try:
@@ -199,7 +200,7 @@ class SlotSolver:
         )  # fmt: skip
         return Vector(since, self._whole(search, best, since))
 
-    def run(self, target: int, most_tries: int = MOST_TRIES, *, beam: bool = False) -> tuple[Layers, Outcome]:
+    def run(self, target: int, most_tries: int = Most.tries, *, beam: bool = False) -> tuple[Layers, Outcome]:
         """Look for a schedule below a target (in units of 1/lcm of the outputs, for normalized-latency).
 
         With `beam`, only the states of a slot are followed from which most may still be spent; nothing is proved then.
@@ -209,7 +210,7 @@ class SlotSolver:
         # ten million tries take a second
         most_tries = int(min(most_tries, 10_000_000 * self.task.seconds_left))
         layers = Layers(search, self._beam if beam else self._steer)
-        outcome = search.run(MOST_STATES, most_tries, layers.look)
+        outcome = search.run(Most.joint_states, most_tries, layers.look)
         spend(Units.slot_try * outcome.tries)
         return layers, replace(outcome, proved=outcome.proved and not beam)
 

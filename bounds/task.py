@@ -9,7 +9,7 @@ from bounds import clock
 from bounds.clock import now
 from bounds.tuning import Options, option
 from kvcore.certificates.alone import Alone
-from kvcore.certificates.budget import MOST_WORK, Budget
+from kvcore.certificates.budget import Budget, Most
 from kvcore.certificates.pairs import Pairs, spend
 from kvcore.certificates.proof import Proof
 from kvcore.errors import BadInput
@@ -66,7 +66,7 @@ class Task:
 
     def begin(self, budget: Budget) -> None:
         """Raise NoTime if an evaluation, by its use of a fresh budget, ends after `end`."""
-        seconds = (MOST_WORK - budget.work) / (LadderOptions.given().slack * 10**9)
+        seconds = (Most.work - budget.work) / (LadderOptions.given().slack * 10**9)
         left = max(0.0, self.end - now())
         if seconds > left:
             raise NoTime(seconds, left)

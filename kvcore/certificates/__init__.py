@@ -37,11 +37,11 @@ schedule can exceed it; elsewhere `None` (no limit) is never a number.
   2^30, so that 32 bits hold loads.
 * `running.Elements`: `most` of one last load. As many requests as there are.
 * `labels.NO`, `frontier.MISSED`: -1 and -2 for a time that no longer matters. Ages are at least 0, and asked first.
-* `events.TOP`: 2^60 for no limit and no target. Each count of an option is below 2^53, of at most 32 requests. States
+* `labels.TOP`: 2^60 for no limit and no target. Each count of an option is below 2^53, of at most 32 requests. States
   whose bound is as high are left out, and no more is proved.
-* `events.LARGE`: a step adds less than 2^58 to a label, else refused; so labels stay below 2^61.
+* `labels.LARGE`: a step adds less than 2^58 to a label, else refused; so labels stay below 2^61.
 * `enumeration.EnumerationSearch.limits`: infinity for no limit. Only compared.
-* `fresh_kernels.LARGE`: 2^58 for no limit and no target. A step adds no more than its batch, and moves of all
+* `labels.LARGE` in `fresh`: 2^58 for no limit and no target. A step adds no more than its batch, and moves of all
   contexts; all steps together, times all rates, are below, else refused.
 * `request_graph.RequestGraph.least`: `far`, at most 2^60. The least that is left, cut off, is no more than uncut, and
   falls by no more than an option takes. A share with 2^60 or more in a tick is left out.

@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-MOST_WORK = 2**39
-"""Nanoseconds, about: nine minutes."""
-MOST_MEMORY = 2**32
-"""Bytes at a time."""
-CALL = 1500
-"""Work of a call to numpy, however small its arrays."""
-
 
 class Most:
-    """The most of each thing that checkers look at."""
+    """The most of each thing that checkers look at; what is larger is refused."""
 
+    work = 2**39  # nanoseconds of a certificate, about: nine minutes
+    memory = 2**32  # bytes at a time
     steps = 10_000_000  # output tokens of an instance
     pieces = 300_000  # of a request, about, on one machine
     price_slots = 2**18  # slots with prices of work
@@ -20,10 +15,24 @@ class Most:
     configurations = 4_000_000
     configuration_ticks = 4_000_000_000  # configurations times ticks
     starts = 20_000_000  # sets of starts times ticks, and times kinds
-    tries = 1_000_000_000  # starts tried in states
+    tries = 1_000_000_000  # starts tried in states, and options in those of `slots`
     layer = 4_000_000  # states of a tick
     held = 2**30  # bytes of the states of a tick, and of those looked at together
     at_once = 2**16  # sets of starts tried at once
+    sums = 2**59  # in 64 bits, of slots and of configurations
+    window_weight = 2**41  # of windows together, so that 64 bits hold products with parts
+
+    states = 3_000_000  # of `events`
+    event_requests, event_segments, event_tokens = 32, 100, 10_000
+    labels = 3_000_000  # of `fresh`
+    fresh_requests, fresh_tokens = 8, 10**6
+    enumerated = 300_000  # states of `enumeration`
+    blocks = 1000  # of contents
+    joint_states = 4_000_000  # of `slots`
+    slot_requests = 100
+    local_states, local_options = 200_000, 2_000_000  # of all requests, by tick
+    compared, pairs = 2**31, 2**28  # options and states of a kind; above, no simulation is computed
+    slots, rate = 2**16, 2**40  # ticks, and the cost of one
 
 
 class Work:
@@ -37,6 +46,21 @@ class Work:
     try_start = 2_000
     held = 200  # a tick of held memory
     tick = 3_000_000  # a tick of a search of starts
+    call = 1_500  # a call to numpy, however small its arrays
+    label = 60_000  # a label or a state of `events`, with its tries
+    joint_state = 20_000
+    joint_try = 60
+    compare = 6  # two options of a state, or of two states
+    value = 10  # an option in a slot, under a vector of prices
+    sweep = 4  # a state or an option, in a sweep over a graph
+
+
+class Bytes:
+    """Bytes that checkers hold."""
+
+    joint_state = 300
+    local_graphs = 2**30
+    rows = 2**26  # of values of states at a time
 
 
 class InvalidCertificate(Exception):
@@ -46,7 +70,7 @@ class InvalidCertificate(Exception):
 class Budget:
     """What is left for one certificate, shared by the proofs inside it."""
 
-    def __init__(self, work: int = MOST_WORK, memory: int = MOST_MEMORY) -> None:
+    def __init__(self, work: int = Most.work, memory: int = Most.memory) -> None:
         self.work = work
         self.memory = memory
 

@@ -31,9 +31,6 @@ from kvcore.rigid import MAX_TICKS, Kind
 
 Array = npt.NDArray[np.int64]
 
-LARGEST = 1 << 59
-"""Sums of costs stay below this."""
-
 
 class States(NamedTuple):
     """States of a tick: base, code of what has started, g, and blocks held now and later [states, ticks].
@@ -88,7 +85,7 @@ class ConfigurationSearch:
         latest = max(kind.cost(3 * MAX_TICKS) for kind in kinds) * scale + int(abs(self.prices).max())
         latest += memory * int(of_memory.max(initial=0)) * self.longest
         supply = 2 * memory * sum(of_memory.tolist())
-        if int(self.counts.sum()) * latest + supply >= LARGEST or math.prod((self.counts + 1).tolist()) >= LARGEST:
+        if int(self.counts.sum()) * latest + supply >= Most.sums or math.prod((self.counts + 1).tolist()) >= Most.sums:
             raise InvalidCertificate("its prices are too large, or its requests too many, to search")
         bases, rows = len(running.later), len(running.base)
         self.at_once = max(1, min(Most.at_once, Most.held // (16 * self.longest)))
@@ -116,7 +113,7 @@ class ConfigurationSearch:
         price = np.concatenate([self.of_memory, np.zeros(ticks, np.int64)])
         paid = [np.correlate(price, kind.profile, "valid")[:ticks] for kind in self.kinds]
         costs = np.array([self._costs(tick) for tick in range(ticks)]) + np.array(paid).T
-        costs[np.arange(ticks)[:, None] < self.releases] = LARGEST
+        costs[np.arange(ticks)[:, None] < self.releases] = Most.sums
         least: Array = np.minimum.accumulate(costs[::-1])[::-1]
         return np.where(self.inside, np.maximum(least, 0), least)
 

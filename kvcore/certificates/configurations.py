@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import Field
 
-from kvcore.certificates.budget import CALL, Budget, Most
+from kvcore.certificates.budget import Budget, Most, Work
 from kvcore.certificates.configuration_search import ConfigurationSearch, searched
 from kvcore.certificates.proof import InvalidCertificate, Proof
 from kvcore.certificates.running import Running
@@ -20,9 +20,6 @@ from kvcore.rigid import MAX_TICKS, RIGID, Kind, kinds_of, memory_of, too_large
 
 Array = npt.NDArray[np.int64]
 Price = Annotated[int, Field(ge=-(10**15), le=10**15)]
-
-LARGEST = 1 << 61
-"""Sums of prices stay below this."""
 
 
 class Configurations(Proof):
@@ -93,7 +90,7 @@ class Configurations(Proof):
         ticks = 2 * MAX_TICKS
         start = max(self.scale * kind.cost(ticks) + max(self.memory, default=0) * sum(kind.load) for kind in kinds)
         most = max(start, ticks * memory * max(abs(price or 0) for price in self.starts))
-        if most >= LARGEST:
+        if most >= 4 * Most.sums:
             raise InvalidCertificate("its prices are too large")
 
     def _costs(self, kind: Kind, of_memory: Array, ticks: int) -> Array:
@@ -109,7 +106,7 @@ class Configurations(Proof):
 
     @staticmethod
     def _spend(kinds: Sequence[Kind], ticks: int, budget: Budget) -> None:
-        budget.spend(f"starts at {ticks} ticks", sum(10 * CALL + 2 * ticks * (5 + kind.length) for kind in kinds))
+        budget.spend(f"starts at {ticks} ticks", sum(10 * Work.call + 2 * ticks * (5 + kind.length) for kind in kinds))
 
     def _network(
         self, inside: Sequence[tuple[Kind, int]], of_memory: Array, memory: int, budget: Budget

@@ -31,7 +31,7 @@ from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 
 from pydantic import Field
 
-from kvcore.certificates.budget import Budget, InvalidCertificate, Work
+from kvcore.certificates.budget import Budget, InvalidCertificate, Most, Work
 from kvcore.certificates.options import DUE, WINDOW, WORKED, Load, LocalState, Option, RequestOptions
 from kvcore.certificates.proof import Proof
 from kvcore.cost import Features
@@ -41,7 +41,6 @@ from kvcore.limits import DEVICE, limits_of
 from kvcore.metrics import SUMS as SUM
 from kvcore.metrics import Value, least_value, scale_of, weight
 
-MOST_STATES, MOST_BLOCKS = 300_000, 1000
 FEATURES = [name for name in Load._fields if name in Features._fields]
 
 
@@ -50,7 +49,7 @@ class Enumeration(Proof):
 
     kind: Literal["enumeration"] = "enumeration"
     takes: ClassVar = Takes(RULES | SUMS | {Feature.MAKESPAN, Feature.BUSY, Feature.LONGEST, Feature.SHARED})
-    states: Annotated[int, Field(ge=1, le=MOST_STATES)]
+    states: Annotated[int, Field(ge=1, le=Most.enumerated)]
 
     def prove(self, instance: Instance, objective: str, budget: Budget) -> Value:
         """Return the lower bound after this many states."""
@@ -108,8 +107,8 @@ class EnumerationSearch:
     """The search; like requests stand side by side."""
 
     def __init__(self, instance: Instance, objective: str, budget: Budget) -> None:
-        if sum(node.blocks for node in instance.contents) > MOST_BLOCKS:
-            raise InvalidCertificate(f"an enumeration takes at most {MOST_BLOCKS} blocks of contents")
+        if sum(node.blocks for node in instance.contents) > Most.blocks:
+            raise InvalidCertificate(f"an enumeration takes at most {Most.blocks} blocks of contents")
         groups = alike(instance.requests)
         self.instance, self.objective, self.budget = instance, objective, budget
         self.order = [i for places in groups for i in places]

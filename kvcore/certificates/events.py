@@ -54,9 +54,9 @@ import numpy as np
 from pydantic import Field
 
 from kvcore.certificates import frontier, labels
-from kvcore.certificates.budget import Budget
+from kvcore.certificates.budget import Budget, Most, Work
 from kvcore.certificates.frontier import LARGEST, LAST, LATE, SUM, Problem
-from kvcore.certificates.labels import NO, End
+from kvcore.certificates.labels import LARGE, NO, TOP, End
 from kvcore.certificates.local_graph import DECODES, PREFILLS, SWAPPED, TOKENS, TOO_LARGE, LocalGraph
 from kvcore.certificates.options import Load
 from kvcore.certificates.proof import InvalidCertificate, Proof
@@ -66,15 +66,6 @@ from kvcore.features import OBJECTIVES, RULES, Takes
 from kvcore.instance import Instance, Request, alike
 from kvcore.limits import limits_of
 from kvcore.metrics import SUMS, Value, check_objective, least_value, scale_of, weight
-
-MOST_STATES = 3_000_000
-"""States that a checker looks at."""
-STATE_WORK = 60_000
-"""Of a state, with its tries."""
-MOST_REQUESTS, MOST_SEGMENTS, MOST_TOKENS = 32, 100, 10_000
-"""Larger instances are refused as hopeless."""
-TOP, LARGE, FAR = 2**60, 2**58, 2**52
-"""Labels are below `TOP`, steps below `LARGE`; what is left, times rates, is cut off at `FAR`."""
 
 
 class Events(Proof):
@@ -87,7 +78,7 @@ class Events(Proof):
 
     kind: Literal["events"] = "events"
     takes: ClassVar = Takes(RULES | OBJECTIVES)
-    states: Annotated[int, Field(ge=1, le=MOST_STATES)]
+    states: Annotated[int, Field(ge=1, le=Most.states)]
     target: Annotated[int, Field(ge=0, le=TOP)] | None = None
     free_drops: bool = False
 
@@ -127,7 +118,7 @@ class EventSearch:
         self.graph = graph or LocalGraph(instance.machine, self.requests, groups, whole, free_drops, budget)
         self.setting = setting(instance, objective, self.requests, groups, self.graph, self.target)
         memory = states * (40 * len(groups) + 108)
-        budget.spend(f"a search of {states} states", STATE_WORK * states, memory)
+        budget.spend(f"a search of {states} states", Work.label * states, memory)
         vectors = max(1, len(self.setting.unit))
         self.frontier = frontier.room(len(groups), states, vectors, self.setting.load.shape[1])
         self.begin()
@@ -201,7 +192,7 @@ def setting(
     if max(sum(rates) * (longest + waits), *map(max, slo)) >= LARGE:
         raise InvalidCertificate(TOO_LARGE)
     linear, fixed = (np.array(part, dtype=np.int64) for part in zip(*lines, strict=True))
-    done, far = graph.left == 0, FAR // sum(rates)
+    done, far = graph.left == 0, 2**52 // sum(rates)  # what is left, times rates, is cut off there
     over = graph.begun if objective == "total-ttft" else done
     to_done, to_first = (graph.ticks(linear, fixed, end, far) for end in (done, graph.begun))
     limits = np.array(limits_of(machine, TOP), dtype=np.int64)
@@ -226,9 +217,9 @@ def setting(
 def check_size(instance: Instance) -> None:
     """Raise InvalidCertificate for a hopeless search."""
     for what, limit, size in (
-        ("requests", MOST_REQUESTS, len(instance.requests)),
-        ("segments", MOST_SEGMENTS, sum(len(request.segments) for request in instance.requests)),
-        ("generated tokens", MOST_TOKENS, sum(request.output for request in instance.requests)),
+        ("requests", Most.event_requests, len(instance.requests)),
+        ("segments", Most.event_segments, sum(len(request.segments) for request in instance.requests)),
+        ("generated tokens", Most.event_tokens, sum(request.output for request in instance.requests)),
     ):
         if size > limit:
             raise InvalidCertificate(f"an exhaustive search takes at most {limit} {what}, and there are {size}")

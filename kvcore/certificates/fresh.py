@@ -48,7 +48,7 @@ and `away` <= time, with
 With away, reload_ticks, reload_base, no fee and n_i = context - 1 - device in place of open, b, busy, fee and n, time'
 and open' are a further bound of T', and `away` of those outside F: as (1) and (3), with s >= time >= away_i where some
 i of Z comes back in the batch. After it all KV of F is on the device, and away = time'. R6 leaves R whole blocks for
-the others. If their KV does not fit, each but the last has between l_i and h_i, one of ROOM_PARTS ranges that cover 0
+the others. If their KV does not fit, each but the last has between l_i and h_i, one of `room_parts` ranges that cover 0
 to R, and none more than R less the l of the others: one of the children happened. If (4) lets it have that by time',
 `device` is that number and away = time'. To cover another label `away` may be later by reload_ticks for each token that
 `device` is more. What is left is as above, with start = time: what comes back need not wait for a call.
@@ -66,20 +66,12 @@ import numpy as np
 from pydantic import Field
 
 from kvcore.certificates import fresh_kernels as kernels
-from kvcore.certificates.budget import Budget
-from kvcore.certificates.labels import End, begin, run
+from kvcore.certificates.budget import Budget, Most, Work
+from kvcore.certificates.labels import LARGE, End, begin, run
 from kvcore.certificates.proof import InvalidCertificate, Proof
 from kvcore.features import RULES, SUMS, Takes
 from kvcore.instance import Instance, Request
 from kvcore.metrics import Value, least_value, scale_of, weight
-
-MOST_LABELS = 3_000_000
-LABEL_WORK = 60_000
-"""Of a label, with its tries."""
-ROOM_PARTS = 4
-"""Parts of the room beside a batch for each request but one, with `partial`."""
-MOST_REQUESTS, MOST_TOKENS = 8, 10**6
-"""Larger instances are refused as hopeless."""
 
 
 class Fresh(Proof):
@@ -98,8 +90,8 @@ class Fresh(Proof):
     memory: bool = False
     levels: Annotated[tuple[()], Field(exclude=True)] = ()
     """Always empty; older files have it."""
-    labels: Annotated[int, Field(ge=1, le=MOST_LABELS)]
-    target: Annotated[int, Field(ge=0, le=kernels.LARGE)] | None = None
+    labels: Annotated[int, Field(ge=1, le=Most.labels)]
+    target: Annotated[int, Field(ge=0, le=LARGE)] | None = None
 
     def prove(self, instance: Instance, objective: str, budget: Budget) -> Value:
         """Return the lower bound after this many labels."""
@@ -118,7 +110,7 @@ class FreshSearch:
 
     def __init__(
         self, instance: Instance, objective: str, function: int, labels: int, upper: Value | None = None,
-        budget: Budget | None = None, fee: int = 0, memory: bool = False, room_parts: int = ROOM_PARTS,
+        budget: Budget | None = None, fee: int = 0, memory: bool = False, room_parts: int = 4,
     ) -> None:  # fmt: skip
         """Prepare the search. Raises InvalidCertificate if it is hopeless."""
         check_size(instance)
@@ -134,7 +126,7 @@ class FreshSearch:
         self.target = None if upper is None else ceil(upper * self.unit)
         self.jobs = _jobs(instance, objective, function, fee, memory, rates, self.target, self.before, room_parts)
         size = 116 + 48 * len(requests)
-        (budget or Budget()).spend(f"a search of {labels} labels", LABEL_WORK * labels, size * labels)
+        (budget or Budget()).spend(f"a search of {labels} labels", Work.label * labels, size * labels)
         f = self.orders = kernels.room(len(requests), labels)
         f.ready[0] = f.open[0] = [request.arrival * self.divisor for request in requests]
         f.labels.left[0], f.labels.bound[0] = self.jobs.length.sum(), kernels.least(self.jobs, f, 0)
@@ -150,10 +142,10 @@ class FreshSearch:
 
 def check_size(instance: Instance) -> None:
     """Raise InvalidCertificate for a hopeless search."""
-    if len(instance.requests) > MOST_REQUESTS:
-        raise InvalidCertificate(f"orders of fresh work take {MOST_REQUESTS} requests at the most")
-    if sum(request.output for request in instance.requests) > MOST_TOKENS:
-        raise InvalidCertificate(f"orders of fresh work take {MOST_TOKENS} tokens to generate at the most")
+    if len(instance.requests) > Most.fresh_requests:
+        raise InvalidCertificate(f"orders of fresh work take {Most.fresh_requests} requests at the most")
+    if sum(request.output for request in instance.requests) > Most.fresh_tokens:
+        raise InvalidCertificate(f"orders of fresh work take {Most.fresh_tokens} tokens to generate at the most")
 
 
 def most_fee(instance: Instance, function: int) -> int:
@@ -197,19 +189,19 @@ def _jobs(
         largest = busy + (line.tokens + fee + out + back) * context.max(axis=1).sum()
         last += largest * (sum(map(len, chains)) + line.tokens + back)
     reload_base, reload_ticks = _reload(instance, function)
-    below = kernels.LARGE if target is None else (target + before) * line.divisor
-    if max(last * sum(rates), before * line.divisor, fresh.sum()) >= kernels.LARGE:
+    below = LARGE if target is None else (target + before) * line.divisor
+    if max(last * sum(rates), before * line.divisor, fresh.sum()) >= LARGE:
         raise InvalidCertificate("numbers are too large to be added up")
     low, length = min(rates), [len(chain) for chain in chains]
     names = {"call": call, "rest": rest, "length": length, "context": context, "lost": lost}
     return kernels.Chains(
         **{name: np.array(each, dtype=np.int64) for name, each in names.items()}, busy=busy, each=line.tokens, fee=fee,
-        budget=most, rate=np.array([rate - low for rate in rates]), low=low, target=min(kernels.LARGE, below),
+        budget=most, rate=np.array([rate - low for rate in rates]), low=low, target=min(LARGE, below),
         token=token, chunked=machine.chunked, limited=memory and not machine.partial,
         room_parts=room_parts if memory and machine.partial else 0, reload_base=reload_base, reload_ticks=reload_ticks,
         block=machine.block, swap_out_ticks=out, swap_in_ticks=back,
-        blocks=min(kernels.LARGE, machine.memory or kernels.LARGE) // machine.block,
-        host=kernels.LARGE if machine.host_memory is None else min(kernels.LARGE, machine.host_memory),
+        blocks=min(LARGE, machine.memory or LARGE) // machine.block,
+        host=LARGE if machine.host_memory is None else min(LARGE, machine.host_memory),
     )  # fmt: skip
 
 

@@ -9,8 +9,6 @@ from kvcore.certificates.frontier import ZERO, turns
 from kvcore.certificates.labels import EMPTY, FREE, NO, TIRED, is_tired, mixed
 from kvcore.compiled import compiled, inlined
 
-LARGE = 2**58
-"""Above all tokens, and all times, times all rates."""
 PART, HERE, AWAY = range(3)
 """The KV that the last token left: not all there; on the device; on the host."""
 

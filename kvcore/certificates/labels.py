@@ -26,9 +26,8 @@ EMPTY, FOUND, FULL, TIRED, PAUSED, INCONSISTENT = range(6)
 """Ends of a search: nothing left, an end is next, no more labels, no more tries, a pause, or an error of `least`."""
 TRIES = 300
 """What is tried for each label, on average."""
-SLICE = 2**20
-"""Tries after which Python has its turn."""
-MASK = 2**40 - 1
+TOP, LARGE = 2**60, 2**58
+"""Labels are below `TOP`, and what a step adds is below `LARGE`."""
 
 
 class Labels(NamedTuple):
@@ -84,8 +83,8 @@ def begin(x: Labels, target: int) -> None:
     push(x, 0)
 
 
-def run(search: Any, p: Any, f: Any, most: int, stops: Callable[[], bool], slice: int = SLICE) -> End:
-    """Search until it is over, there are `most` labels, or `stops` says so; can be continued."""
+def run(search: Any, p: Any, f: Any, most: int, stops: Callable[[], bool], slice: int = 2**20) -> End:
+    """Search until it is over, there are `most` labels, or `stops` says so after a slice of tries; can be continued."""
     x, code = f.labels, PAUSED
     x.count[MOST], x.count[MOST_TRIED] = most, most * TRIES
     while code == PAUSED and not stops():
@@ -184,7 +183,7 @@ def is_tired(x):
 @inlined
 def mixed(key, number):
     """Return the key with a number mixed in, below 2^61 (40 bits and 20, and a number)."""
-    return ((key ^ (key >> 20)) * 1_000_003 + number) & MASK
+    return ((key ^ (key >> 20)) * 1_000_003 + number) & (2**40 - 1)
 
 
 @compiled

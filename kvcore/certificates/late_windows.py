@@ -10,7 +10,7 @@ from typing import Annotated, ClassVar, Literal, NamedTuple
 import numpy as np
 from pydantic import Field
 
-from kvcore.certificates.budget import CALL, Budget, Work
+from kvcore.certificates.budget import Budget, Most, Work
 from kvcore.certificates.proof import InvalidCertificate
 from kvcore.certificates.shares import Division, PricedSteps, Tick
 from kvcore.certificates.steps import Integers
@@ -20,10 +20,6 @@ from kvcore.metrics import Value
 
 ONE = 2**20
 """Unit of weights and excess."""
-MOST_TOTAL = 2**40
-"""Most work together."""
-MOST_WEIGHT = 2**41
-"""Most weight together, so that 64 bits hold products with parts."""
 NEVER = 2**62
 """Due time of work that has none."""
 
@@ -42,13 +38,13 @@ class LateWindows(Division):
 
     def prove(self, instance: Instance, objective: str, budget: Budget) -> Value:
         """Return how many are late alone, plus those by the windows together, rounded up."""
-        if sum(by_work + by_count for *_, by_work, by_count in self.rows) >= MOST_WEIGHT:
+        if sum(by_work + by_count for *_, by_work, by_count in self.rows) >= Most.window_weight:
             raise InvalidCertificate("the weights of windows are above 2^21 together")
         if any(start > end for start, end, *_ in self.rows):
             raise InvalidCertificate("a window must not end before it begins")
         self.check(instance)
         self.spend(instance, budget)
-        budget.spend("rows of windows", len(self.rows) * (20 * CALL + Work.window * len(instance.requests)))
+        budget.spend("rows of windows", len(self.rows) * (20 * Work.call + Work.window * len(instance.requests)))
         return self.late(due_work(PricedSteps(instance, self)))
 
     def late(self, work: DueWork) -> int:
@@ -98,7 +94,7 @@ def due_work(steps: PricedSteps) -> DueWork:
     """Return the due work under a division."""
     shares, bits = steps.shares()
     sums, rows, late = steps.steps.sums(shares), [], 0
-    spare = max(0, (sum(sums) // MOST_TOTAL).bit_length())
+    spare = max(0, sum(sums).bit_length() - 40)  # all work together is below 2^40 units
     for request, start, stop, whole in zip(
         steps.instance.requests, steps.steps.first[:-1].tolist(), steps.steps.first[1:].tolist(), sums, strict=True
     ):

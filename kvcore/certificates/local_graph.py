@@ -23,8 +23,6 @@ from kvcore.certificates.options import PLAIN, Load, LocalState, Option, Request
 from kvcore.certificates.request_graph import Array, RequestGraph
 from kvcore.instance import Machine, Request
 
-SHARE_BITS = 50
-"""Of an option's shares, rounded down."""
 TOO_LARGE = "its numbers are too large to be added up in 64 bits"
 TOKENS, DECODES, PREFILLS, *SWAPPED = map(
     Load._fields.index, ("tokens", "decode_requests", "prefill_requests", "swap_out_tokens", "swap_in_tokens")
@@ -125,7 +123,7 @@ class LocalGraph(RequestGraph):
                       + parts[at.ANY_PREFILL] * load[:, PREFILLS])  # fmt: skip
             for r in used if shared.any() else used[-1:]:
                 amount = int(most[r]) * alone.astype(object) + shared * use[:, r].astype(object)
-                shift = max(0, int(amount.max()).bit_length() - SHARE_BITS)
+                shift = max(0, int(amount.max()).bit_length() - 50)  # shares have 50 bits
                 unit = -(-int(most[r]) * int(parts[at.DIVISOR]) >> shift)
                 steps = (amount >> shift).astype(np.int64)
                 if unit < 2**60:  # else a tick has more of it than anyone takes

@@ -29,7 +29,7 @@ from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 
-from kvcore.certificates.budget import CALL, Budget
+from kvcore.certificates.budget import Budget, Work
 from kvcore.certificates.fresh import chain_of
 from kvcore.certificates.proof import InvalidCertificate, Proof
 from kvcore.features import CALLS, MACHINES, REQUESTS, SUMS, Takes
@@ -78,7 +78,7 @@ def spend(instance: Instance, objective: str, budget: Budget) -> None:
     unit = scale_of(instance.requests, objective)
     if 4 * sizes[-1] * sum(unit * weight(request, objective) for request in instance.requests) >= 2**62:
         raise InvalidCertificate("numbers are too large to be added up")
-    budget.spend("steps of pairs of requests", 2 * cells + 8 * CALL * rows, 24 * sum(sizes))
+    budget.spend("steps of pairs of requests", 2 * cells + 8 * Work.call * rows, 24 * sum(sizes))
 
 
 def _size(instance: Instance, request: Request, objective: str) -> int:

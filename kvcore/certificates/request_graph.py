@@ -10,14 +10,12 @@ from typing import Any
 
 import numpy as np
 
-from kvcore.certificates.budget import Budget, Looked
+from kvcore.certificates.budget import Budget, Looked, Work
 from kvcore.certificates.options import LocalState, Option, RequestOptions
 from kvcore.compiled import compiled
 from kvcore.instance import Machine, Request
 
 Array = np.ndarray[Any, np.dtype[Any]]
-SWEEP_WORK = 4
-"""Work of an option in a sweep."""
 
 
 class RequestGraph:
@@ -89,7 +87,7 @@ class RequestGraph:
         to = self.to if ends is None else np.where(ends, len(self.states), self.to)
         steps = np.minimum(steps, far)
         while fell:
-            self.budget.spend("the least that requests need", SWEEP_WORK * (len(self.states) + len(to)))
+            self.budget.spend("the least that requests need", Work.sweep * (len(self.states) + len(to)))
             fell = lower(self.first, to, self.wait, steps, pause, left)
         return left[:-1]
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from kvcore.certificates.budget import CALL, Budget, InvalidCertificate, Most
+from kvcore.certificates.budget import Budget, InvalidCertificate, Most, Work
 from kvcore.rigid import Kind
 
 Array = npt.NDArray[np.int64]
@@ -73,7 +73,7 @@ class _Level:
 
     def admits(self, elements: Elements, e: int, memory: int, budget: Budget) -> Array:
         length, upto = int(elements.length[e]), int(np.searchsorted(self.last, e, "right"))
-        budget.spend(WHAT, 12 * CALL + 4 * upto)
+        budget.spend(WHAT, 12 * Work.call + 4 * upto)
         load, most = self.load[:length], memory - elements.load[e, :length, None]
         rows = np.flatnonzero((load[0, :upto] <= most[0]) & (load[-1, :upto] <= most[-1]))
         rows = rows[self.number(elements, e, rows) <= elements.most[e]]
@@ -118,7 +118,7 @@ class Running:
         sets = np.flatnonzero(alone == np.arange(len(alone)))
         if len(sets) * len(kinds) > Most.starts:
             raise TooMany
-        budget.spend(WHAT, len(sets) * (4 * CALL + 4 * len(kinds)), len(sets) * 24 * len(kinds) + 100 * total)
+        budget.spend(WHAT, len(sets) * (4 * Work.call + 4 * len(kinds)), len(sets) * 24 * len(kinds) + 100 * total)
         starts = self._starts(sets, len(kinds))
         possible = (starts <= np.array([kind.count for kind in kinds], np.int64)).all(axis=1)
         place = np.where(possible, np.cumsum(possible) - 1, -1)[np.searchsorted(sets, alone)]
@@ -156,7 +156,7 @@ class Running:
         sets, kinds = self.starts.shape
         if sets * ticks > Most.starts:
             raise TooMany
-        self.budget.spend(WHAT, ticks * (sets * (4 * CALL + 3 * kinds) + 30 * (len(self.base) + len(self.later))))
+        self.budget.spend(WHAT, ticks * (sets * (4 * Work.call + 3 * kinds) + 30 * (len(self.base) + len(self.later))))
 
     def _enumerate(self, memory: int, most: int, at_once: float) -> None:
         elements, total = self.elements, 1

@@ -14,18 +14,14 @@ from typing import Annotated, Any, ClassVar, Literal
 import numpy as np
 from pydantic import Field
 
-from kvcore.certificates.budget import Budget
+from kvcore.certificates.budget import Budget, Bytes, Most, Work
 from kvcore.certificates.proof import InvalidCertificate, Proof
-from kvcore.certificates.slot_graph import MOST_SLOTS, LocalGraphs
+from kvcore.certificates.slot_graph import LocalGraphs
 from kvcore.certificates.slot_kernels import NEVER, values
-from kvcore.certificates.slot_search import VALUE_WORK
-from kvcore.certificates.slots import GRAPH_BYTES, SlotPrices
+from kvcore.certificates.slots import SlotPrices
 from kvcore.features import CALLS, MACHINES, REQUESTS, SUMS, Takes
 from kvcore.instance import Instance
 from kvcore.metrics import Value, scale_of
-
-ROWS_BYTES = 2**26
-"""Bytes of values at a time."""
 
 
 class SlotDual(Proof):
@@ -40,7 +36,7 @@ class SlotDual(Proof):
         """Return what all requests cost and pay, less the payments for the limits."""
         if self.prices.since:
             raise InvalidCertificate("the prices must be of use from the first slot on")
-        budget.spend("the local graphs of slots", 0, GRAPH_BYTES)
+        budget.spend("the local graphs of slots", 0, Bytes.local_graphs)
         prices = self.prices.vector().prices
         return PricedRequests(instance, objective, budget, prices.any(axis=1)).bound(prices, self.scale, budget)
 
@@ -64,7 +60,7 @@ class PricedRequests:
         self.local.graphs = self.local.graphs._replace(limits=limits)
         reduced = self.local.reduced
         self.graphs = reduced.graphs._replace(deadline=np.full_like(reduced.graphs.deadline, NEVER))
-        self.left = np.minimum(self.local.ticks[reduced.state], MOST_SLOTS)
+        self.left = np.minimum(self.local.ticks[reduced.state], Most.slots)
         starts = np.repeat(reduced.start, self.local.counts).tolist()
         arrivals = [instance.requests[i].arrival - origin for i in self.local.members]
         self.counts = Counter(zip(starts, arrivals, strict=True))
@@ -77,8 +73,8 @@ class PricedRequests:
             raise InvalidCertificate("there are prices of what has no limit")
         if 2 * (int(rate.max()) * scale * (slots + int(self.left.max())) + self._supply(prices)) >= NEVER:
             raise InvalidCertificate("its prices are too large: sums could exceed 64 bits")
-        budget.spend(f"prices of {slots} slots", VALUE_WORK * slots * (len(rate) + len(self.graphs.next)), ROWS_BYTES)
-        total, rows, step = -self._supply(prices), self.after(slots, scale)[None], max(1, ROWS_BYTES // 8 // len(rate))
+        budget.spend(f"prices of {slots} slots", Work.value * slots * (len(rate) + len(self.graphs.next)), Bytes.rows)
+        total, rows, step = -self._supply(prices), self.after(slots, scale)[None], max(1, Bytes.rows // 8 // len(rate))
         for (start, arrival), count in self.counts.items():
             total -= count * scale * int(rate[start]) * arrival
             if arrival >= slots:

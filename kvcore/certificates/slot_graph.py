@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from kvcore.certificates.budget import Budget
+from kvcore.certificates.budget import Budget, Most, Work
 from kvcore.certificates.options import Load, LocalState, Option, RequestOptions
 from kvcore.certificates.proof import InvalidCertificate
 from kvcore.certificates.request_graph import RequestGraph
@@ -22,13 +22,7 @@ from kvcore.metrics import SUMS, scale_of, weight
 
 Integers = npt.NDArray[np.int64]
 
-MOST_STATES, MOST_OPTIONS = 200_000, 2_000_000
-MOST_COMPARED, MOST_PAIRS = 2**31, 2**28
-"""Most pairs of options, and of states, of one kind; above, no simulation is computed."""
-KEEP_WORK, COMPARE_WORK = 6, 6
-"""Work of two options of a state, and of a compared pair."""
 OF_OPTIONS = ("use", "acts", "decodes", "prefills", "ends")
-MOST_SLOTS, MOST_RATE = 2**16, 2**40
 
 
 class Graphs(NamedTuple):
@@ -92,7 +86,7 @@ class LocalGraphs(RequestGraph):
         self.counts = np.array([len(group) for group in self.groups.values()])
         scale = scale_of(instance.requests, objective)
         rates = [self.rate_of(request, scale) for request in self.groups]
-        if max(rates) >= MOST_RATE:
+        if max(rates) >= Most.rate:
             raise InvalidCertificate("its weights are too large: sums could exceed 64 bits")
         super().__init__(self.machine, self.groups, budget, by_tick=True)
         self.spans = list(pairwise([*self.start.tolist(), len(self.states)]))
@@ -104,14 +98,15 @@ class LocalGraphs(RequestGraph):
         self.ticks = self.least(np.ones(len(self.to), np.int64), self.graphs.over, NEVER, pause=1)
         """The least ticks of each state until its request is over, alone."""
         self.alone = self.ticks[self.start].tolist()
-        if max(self.alone) > MOST_SLOTS:
-            raise InvalidCertificate(f"slots take at most {MOST_SLOTS} ticks")
+        if max(self.alone) > Most.slots:
+            raise InvalidCertificate(f"slots take at most {Most.slots} ticks")
 
     def allowed(self, rules: RequestOptions, state: LocalState) -> Iterable[Option]:
         """Return options that differ for a batch."""
-        if len(self.states) > MOST_STATES or len(self.options) > MOST_OPTIONS:
+        if len(self.states) > Most.local_states or len(self.options) > Most.local_options:
             raise InvalidCertificate(
-                f"slots take at most {MOST_STATES} local states with {MOST_OPTIONS} options: coarsen the instance first"
+                f"slots take at most {Most.local_states} local states with {Most.local_options} options: "
+                "coarsen the instance first"
             )
         found = dict[Any, Option]()
         for option in super().allowed(rules, state):
@@ -194,8 +189,8 @@ class LocalGraphs(RequestGraph):
                 ticks.append(alone + max(0, target - 1 - least) // rate)
             else:
                 ticks.append(target - 1 + (request.arrival if self.objective == "max-flow-time" else -self.origin))
-        if max(ticks) > MOST_SLOTS:
-            raise InvalidCertificate(f"slots take at most {MOST_SLOTS} ticks, and {max(ticks)} are needed")
+        if max(ticks) > Most.slots:
+            raise InvalidCertificate(f"slots take at most {Most.slots} ticks, and {max(ticks)} are needed")
         return ticks
 
     def base(self) -> int:
@@ -223,7 +218,7 @@ class LocalGraphs(RequestGraph):
         better: list[tuple[Integers, Integers]] = []
         alike = {key: k for k, key in enumerate({self._step(state) for state in self.states})}
         step = np.array([alike[self._step(state)] for state in self.states])
-        small = [span for span in self.spans if (span[1] - span[0]) ** 2 <= MOST_PAIRS]
+        small = [span for span in self.spans if (span[1] - span[0]) ** 2 <= Most.pairs]
         for start, stop in small:  # first states of as many tokens, which leaves few options
             as_good = self._simulated(whole, step, start, stop)
             kept[whole.first[start] : whole.first[stop]] = self._kept(whole, start, stop, as_good)
@@ -265,16 +260,16 @@ class LocalGraphs(RequestGraph):
         compared, size = np.zeros(1, np.int64), stop - start
         self.budget.spend(
             f"a simulation of {size} states",
-            COMPARE_WORK * size**2,
-            8 * sum((b - a) ** 2 for a, b in self.spans if (b - a) ** 2 <= MOST_PAIRS),
+            Work.compare * size**2,
+            8 * sum((b - a) ** 2 for a, b in self.spans if (b - a) ** 2 <= Most.pairs),
         )
-        as_good = simulation(graphs, step, start, stop, MOST_COMPARED, compared)
-        self.budget.spend(f"a simulation of {size} states", COMPARE_WORK * int(compared[0]))
+        as_good = simulation(graphs, step, start, stop, Most.compared, compared)
+        self.budget.spend(f"a simulation of {size} states", Work.compare * int(compared[0]))
         return as_good
 
     def _kept(self, graphs: Graphs, start: int, stop: int, as_good: Any) -> Any:
         pairs = int((np.diff(graphs.first[start : stop + 1]) ** 2).sum())
-        self.budget.spend("options of the same state", KEEP_WORK * pairs)
+        self.budget.spend("options of the same state", Work.compare * pairs)
         return kept_options(graphs, start, stop, as_good)
 
 

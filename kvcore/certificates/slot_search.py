@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from kvcore.certificates.budget import Budget
+from kvcore.certificates.budget import Budget, Most, Work
 from kvcore.certificates.proof import InvalidCertificate
 from kvcore.certificates.slot_graph import LocalGraphs
 from kvcore.certificates.slot_kernels import (
@@ -31,10 +31,6 @@ Integers = npt.NDArray[np.int64]
 
 VECTORS = 12
 """Vectors used at one tick: the first, and the latest."""
-VALUE_WORK = 10
-"""Of an option in a slot, under a vector."""
-LARGEST = 2**59
-"""Sums of values stay below this."""
 
 
 class Vector(NamedTuple):
@@ -90,7 +86,7 @@ class SlotSearch:
             raise InvalidCertificate(f"prices of {LIMITS[r].name}, which have no limit")
         supply = sum(max(0, int(limit)) * sum(row.tolist()) for limit, row in zip(limits, prices, strict=True))
         most = len(self.kind) * (rate * self.scale * (self.slots + 1) + supply) + (abs(self.goal) + 1) * self.scale
-        if 4 * most >= LARGEST:
+        if 4 * most >= Most.sums:
             raise InvalidCertificate("its prices are too large: sums could exceed 64 bits")
         prices = self.local.folded(prices)
         self.vectors.append(Vector(vector.first_slot, prices))
@@ -128,7 +124,7 @@ class SlotSearch:
         if v not in self.values:
             if self.budget is not None:
                 slots, states = self.slots + 1 - self.vectors[v].first_slot, len(self.graphs.idle)
-                work = VALUE_WORK * slots * (states + len(self.graphs.next))
+                work = Work.value * slots * (states + len(self.graphs.next))
                 self.budget.spend("the values of states", work, 8 * slots * states * (len(self.values) + 1))
             last = np.where(self.graphs.over, 0, NEVER)
             self.values[v] = values(self.graphs, self.vectors[v].prices, self.vectors[v].first_slot, self.scale, last)

@@ -10,7 +10,7 @@ from typing import Annotated, ClassVar, Literal
 import numpy as np
 from pydantic import Field
 
-from kvcore.certificates.budget import Budget
+from kvcore.certificates.budget import Budget, Bytes, Most, Work
 from kvcore.certificates.proof import InvalidCertificate, Proof
 from kvcore.certificates.slot_graph import local_graphs
 from kvcore.certificates.slot_search import SlotSearch, Vector
@@ -18,14 +18,6 @@ from kvcore.features import CALLS, MACHINES, REQUESTS, SUMS, Feature, Takes
 from kvcore.instance import LIMIT, Instance, Noun
 from kvcore.limits import LIMITS
 from kvcore.metrics import Value, scale_of
-
-MOST_STATES, MOST_TRIES = 4_000_000, 1_000_000_000
-"""Joint states, and options tried in them."""
-STATE_WORK, TRY_WORK, STATE_BYTES = 20_000, 60, 300
-"""Work of a state and a try."""
-GRAPH_BYTES = 2**30
-"""Bytes of local graphs (`slot_graph.MOST_OPTIONS`)."""
-MOST_REQUESTS = 100
 
 PriceRow = Annotated[tuple[Annotated[int, Field(ge=0, le=2**50)], ...], Field(max_length=2**16)]
 
@@ -62,17 +54,17 @@ class Slots(Proof):
     strict: bool = False
     """Whether a batch must have work or a transfer; else drops alone make one: faster, no more proved."""
     prices: Annotated[tuple[SlotPrices, ...], Field(min_length=1, max_length=2000)]
-    states: Annotated[int, Field(ge=0, le=MOST_STATES)]
-    tries: Annotated[int, Field(ge=0, le=MOST_TRIES)]
+    states: Annotated[int, Field(ge=0, le=Most.joint_states)]
+    tries: Annotated[int, Field(ge=0, le=Most.tries)]
 
     def prove(self, instance: Instance, objective: str, budget: Budget) -> Value:
         """Return the target, if the search finds nothing below it."""
         check_size(instance)
         if self.prices[0].since:
             raise InvalidCertificate("the first prices must be of use from the first slot on")
-        budget.spend("the local graphs of slots", 0, GRAPH_BYTES)
-        work = STATE_WORK * self.states + TRY_WORK * self.tries
-        budget.spend(f"a search of {self.states} states", work, STATE_BYTES * self.states)
+        budget.spend("the local graphs of slots", 0, Bytes.local_graphs)
+        work = Work.joint_state * self.states + Work.joint_try * self.tries
+        budget.spend(f"a search of {self.states} states", work, Bytes.joint_state * self.states)
         search = SlotSearch(local_graphs(instance, objective, self.strict, budget), self.target, self.scale, budget)
         for prices in self.prices:
             search.add(prices.vector())
@@ -94,5 +86,5 @@ class Slots(Proof):
 
 def check_size(instance: Instance) -> None:
     """Raise InvalidCertificate for a hopeless search."""
-    if len(instance.requests) > MOST_REQUESTS:
-        raise InvalidCertificate(f"slots take at most {MOST_REQUESTS} requests")
+    if len(instance.requests) > Most.slot_requests:
+        raise InvalidCertificate(f"slots take at most {Most.slot_requests} requests")

@@ -14,6 +14,7 @@ from typing import Any
 from unittest import mock
 
 from kvcore import Instance, Schedule
+from kvcore.certificates.budget import Most
 from solvers.neighbourhoods import improve
 from tests.support.exhaustive import TooManyStates
 
@@ -103,8 +104,8 @@ def counted_time() -> Iterator[None]:
         mock.patch("time.monotonic", clock),
         mock.patch("time.process_time", clock),
         mock.patch("heuristics.engine.guarded.SECONDS", 1000.0),
-        mock.patch("bounds.events.MOST_STATES", 1500),
-        mock.patch("bounds.fresh.MOST_LABELS", 20_000),
+        mock.patch.object(Most, "states", 1500),
+        mock.patch.object(Most, "labels", 20_000),
         mock.patch("bounds.events.EventOptions.narrow_states", 1500),
         mock.patch("solvers.neighbourhoods.improve", lambda *given, **named: improve(*given, **{"rounds": 60} | named)),
     ):

@@ -17,9 +17,8 @@ from pydantic import ValidationError
 from kvcore import OBJECTIVES, Instance
 from kvcore import certificates as kinds
 from kvcore.certificates import InvalidCertificate, PricedLine, Proof
-from kvcore.certificates.budget import Budget
+from kvcore.certificates.budget import Budget, Bytes
 from kvcore.certificates.shares import UNIT
-from kvcore.certificates.slots import GRAPH_BYTES
 from kvcore.certificates.steps import lines
 from kvcore.instance import alike
 from library import check as second
@@ -27,7 +26,7 @@ from tests.fuzz.case import Case, Part, Skip, Wrong
 from tests.fuzz.certificates import patch_steps
 from tests.support.drawer import Profile, draw_instance
 
-WORK, STEPS, MEMORY = 10**9, 10**7, GRAPH_BYTES
+WORK, STEPS, MEMORY = 10**9, 10**7, Bytes.local_graphs
 """What kvbound and `library/check.py` may count: a second."""
 SLOW, GROWN = 60.0, 3 << 20
 """Seconds of the processor, and KiB, in which even a machine that is busy does that."""

@@ -12,6 +12,7 @@ from unittest import mock
 from formulations.horizon import sufficient_batches
 from heuristics import best_schedule, get_policy, run_policy
 from kvcore import Schedule, objective_value, verify_schedule
+from kvcore.certificates.budget import Most
 from kvcore.certificates.events import EventSearch
 from kvcore.certificates.splits import whole_prefills
 from kvcore.metrics import Value, tail_of
@@ -66,7 +67,7 @@ def check(case: Case, seen: Counter[str]) -> None:
     aimed = case.instance.name in AIMED
     value, schedule = optimum(case, 4 * STATES if aimed else STATES)
     draw = Random(case.seed)
-    with mock.patch("bounds.events.MOST_STATES", ENOUGH):
+    with mock.patch.object(Most, "states", ENOUGH):
         by_exact(case, value, seen, draw)
     by_every_tick(case, value, seen, every_tick=untwinned(case.instance) is None)
     by_improving(case, value, seen, draw)

@@ -12,7 +12,8 @@ from bounds.fresh import in_order, order_of
 from kvcore import BadInput, Cost, CostFunction, Instance, Machine, objective_value, verify_schedule
 from kvcore.certificates import Fresh, InvalidCertificate, certify, verify_certificate
 from kvcore.certificates import fresh as core
-from kvcore.certificates.fresh import MOST_LABELS, FreshSearch, most_fee
+from kvcore.certificates.budget import Most
+from kvcore.certificates.fresh import FreshSearch, most_fee
 from kvcore.certificates.labels import FREE, ROWS
 from kvcore.metrics import SUMS
 from library import check
@@ -385,7 +386,7 @@ def test_the_other_checker_agrees():
     ],
 )
 def test_large_instances_are_refused_at_once(large, objective, message):
-    proof = Fresh(labels=MOST_LABELS if message else 10, target=2**58)
+    proof = Fresh(labels=Most.labels if message else 10, target=2**58)
     if message is None:
         assert proof.value(large, objective) == 2
         return

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from kvcore.certificates import InvalidCertificate, SlotDual, SlotPrices, certify, slot_dual, slot_graph
+from kvcore.certificates.budget import Bytes
 from kvcore.certificates.slot_dual import PricedRequests
 from kvcore.certificates.slot_graph import LocalGraphs
 from kvcore.instance import Instance, Machine, Request, Segment
@@ -70,8 +71,8 @@ def test_a_state_is_merged_into_one_that_stands():
 @pytest.mark.parametrize("rows", [1, 3000])
 def test_values_are_found_in_pieces(monkeypatch, rows):
     whole = {}
-    for seed, bytes_ in product(range(20), (slot_dual.ROWS_BYTES, rows)):
-        monkeypatch.setattr(slot_dual, "ROWS_BYTES", bytes_)
+    for seed, bytes_ in product(range(20), (Bytes.rows, rows)):
+        monkeypatch.setattr(Bytes, "rows", bytes_)
         instance, objective = drawn(seed)
         bound = random_dual(random.Random(seed), instance, objective).value(instance, objective)
         assert whole.setdefault(seed, bound) == bound

@@ -12,11 +12,10 @@ from bounds.slot_solver import SlotOptions, SlotSolver, climb
 from bounds.task import Proposal, Task
 from kvcore import OBJECTIVES
 from kvcore.certificates import InvalidCertificate, SlotPrices, Slots, certify, verify_certificate
-from kvcore.certificates.budget import Budget
+from kvcore.certificates.budget import Budget, Most
 from kvcore.certificates.slot_graph import LocalGraphs
 from kvcore.certificates.slot_kernels import find
 from kvcore.certificates.slot_search import SlotSearch, Vector
-from kvcore.certificates.slots import MOST_TRIES
 from kvcore.cost import Cost, CostFunction
 from kvcore.errors import BadInput
 from kvcore.instance import Call, Instance, Machine, Request, Segment
@@ -72,7 +71,7 @@ def test_samples_that_evict_are_certified(k, optimum):
     instance = builtin_instance(f"infercept-sample:k={k},evict=1").with_free_calls()
     solver = SlotSolver(Task(instance, "total-flow-time"))
     assert solver.lowest(optimum) <= optimum
-    proof, _ = solver.search(optimum, MOST_TRIES)
+    proof, _ = solver.search(optimum, Most.tries)
     assert proof is not None
     assert proof.value(instance, "total-flow-time") == optimum
 
@@ -95,7 +94,7 @@ def test_the_search_ends_at_the_optimum_with_a_certificate(seed):
 def test_without_simulation_and_exchange_it_proves_the_same(seed, monkeypatch):
     instance, objective = drawn(seed)
     proof = proof_of(instance, objective).replace(states=4_000_000, tries=10**9)
-    monkeypatch.setattr("kvcore.certificates.slot_graph.MOST_PAIRS", -1)
+    monkeypatch.setattr(Most, "pairs", -1)
     monkeypatch.setattr("kvcore.certificates.slot_graph._LAST", {})
     monkeypatch.setattr(SlotSearch, "_tighten", lambda self: False)
     merged = LocalGraphs(instance, objective).reduced
@@ -179,7 +178,7 @@ def test_what_is_refused_is_named(monkeypatch):
     heavy = instance.replace(requests=tuple(r.replace(weight=10**15) for r in instance.requests))
     assert "sums could exceed 64 bits" in refused(free.replace(target=10**15), heavy, "weighted-flow-time")
     far = instance.replace(requests=(*instance.requests, instance.requests[0].replace(id="late", arrival=10**6)))
-    monkeypatch.setattr("kvcore.certificates.slot_graph.MOST_STATES", 1000)
+    monkeypatch.setattr(Most, "local_states", 1000)
     assert "slots take at most 1000 local states" in refused(free, far)
 
 

@@ -10,6 +10,7 @@ from bounds.task import Proposal, Task
 from kvcore import OBJECTIVES, Cost, Instance, Machine, objective_value, verify_schedule
 from kvcore.certificates import events as core
 from kvcore.certificates import verify_certificate
+from kvcore.certificates.budget import Most
 from kvcore.certificates.events import EventSearch
 from kvcore.certificates.labels import ROWS
 from kvcore.cost import CostFunction
@@ -224,7 +225,7 @@ def test_a_time_limit_leaves_a_schedule_and_a_bound(monkeypatch):
 
 
 def test_a_search_that_is_full_leaves_a_valid_bound(monkeypatch):
-    monkeypatch.setattr(events, "MOST_STATES", 50)
+    monkeypatch.setattr(Most, "states", 50)
     monkeypatch.setattr("solvers.exact.EXACT", (EVENTS,))
     monkeypatch.setattr(EventOptions, "narrow_states", 50)
     result = exact(MARS)

@@ -3,7 +3,8 @@
 from typing import NamedTuple
 
 from bounds.events import scheduled
-from kvcore.certificates.events import MOST_STATES, EventSearch
+from kvcore.certificates.budget import Most
+from kvcore.certificates.events import EventSearch
 
 
 class Found(NamedTuple):
@@ -22,6 +23,6 @@ def outcome(search, states=None):
     return Found(end.bound, end.labels, end.is_found, end.is_over, scheduled(search) if end.is_found else None)
 
 
-def find(instance, objective, states=MOST_STATES, upper=None, free_drops=False):
+def find(instance, objective, states=Most.states, upper=None, free_drops=False):
     """Search until an optimum is found, nothing is left below `upper`, or `states` were seen."""
     return outcome(EventSearch(instance, objective, states, upper, free_drops=free_drops))

@@ -16,7 +16,7 @@ from typing import Annotated, ClassVar, Literal
 import numpy as np
 from pydantic import Field
 
-from kvcore.certificates.budget import CALL, Budget
+from kvcore.certificates.budget import Budget, Work
 from kvcore.certificates.old import evictions
 from kvcore.certificates.old.paths import Array, Course, Ends, PriceRows, cheapest
 from kvcore.certificates.proof import InvalidCertificate, Proof
@@ -138,7 +138,7 @@ def spend(budget: Budget, machine: Machine, alike: Iterable[Request], slots: int
     found = list(alike)
     calls = sum(_calls(machine, request, slots) for request in found)
     arrays = max(60, *(5 * len(request.segments) for request in found))
-    budget.spend(f"prices of {slots} slots", calls * (CALL + 4 * slots), 8 * slots * arrays)
+    budget.spend(f"prices of {slots} slots", calls * (Work.call + 4 * slots), 8 * slots * arrays)
 
 
 def _calls(machine: Machine, request: Request, slots: int) -> int:
