@@ -31,11 +31,10 @@ if TYPE_CHECKING:
 Against = Literal["optimum", "bound"] | None  # what policies are measured against
 
 USUAL = (
-    "vllm-v1", "vllm-v1-cached", "sglang", "trtllm-max-utilization", "sarathi-serve",
+    "vllm-v1", "sglang", "trtllm-max-utilization", "sarathi-serve",
     "infercept", "mars", "augserve", "vllm", "fcfs", "serial",
 )  # fmt: skip
-"""Engines (vLLM also by default, which finds again what a call freed), schedulers for calls, the vLLM of their papers,
-and two that never evict: `serial` is the worst to expect."""
+"""Engines, schedulers for calls, the vLLM of their papers, two that never evict: `serial` is the worst to expect."""
 USUAL_WITHOUT_EVICTION = ("fcfs", "sjf", "sjf-api", "mars-order", "serial")
 """Figure 1's rule is for machines that evict in calls only."""
 WORDS = {"as-given": "handling as given", "free": "handling free"}

@@ -47,7 +47,7 @@ FIRST = ("index", "sjf", "serial")
 """Policies for a start, after `first_policies`."""
 OTHERS = ("infermax", "vllm-v1", "mc-sf", "srpt", "sjf-api", "mars-order")
 """Run before all other policies."""
-WITH_CALLS = ("trtllm-max-utilization-cached", "infercept-heuristic")
+WITH_CALLS = ("refill", "infercept-heuristic")
 """Run before those where requests call: each was the best of all on a workload."""
 
 

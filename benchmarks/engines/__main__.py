@@ -111,10 +111,11 @@ def main() -> None:
     if not (given.vllm / "vllm" / "v1").is_dir():
         parser.error(f"there is no vllm/v1 in {given.vllm}")
     engine = Vllm(given.vllm)
-    lost = not (given.calls or policy.cached or policy.ahead)
+    shared = isinstance(policy, VllmV1Prefix)
+    lost = not (given.calls or shared or policy.ahead)
     equal = preempting = by_r4 = reusing = 0
     for seed in range(given.first, given.first + given.seeds):
-        instance = workload(seed, calls=given.calls, weights=policy.priority, shared=isinstance(policy, VllmV1Prefix))
+        instance = workload(seed, calls=given.calls, weights=policy.priority, shared=shared)
         theirs, (mine, held, reuses) = engine.run(instance, policy), ours(instance, policy)
         reusing += reuses
         at = difference(theirs, mine, lost=lost)

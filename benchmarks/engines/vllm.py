@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 from benchmarks.engines.stand_ins import Engine, Loose
 from heuristics.policies.vllm_v1 import VllmV1
+from heuristics.policies.vllm_v1_prefix import VllmV1Prefix
 from kvcore import Features, Instance, Request
 from kvcore.instance import LIMIT
 
@@ -119,7 +120,7 @@ class Vllm:
                 max_num_partial_prefills=1, max_long_partial_prefills=1, disable_chunked_mm_input=False,
             ),
             cache_config=Loose(
-                enable_prefix_caching=policy.cached, num_gpu_blocks=blocks, mamba_cache_mode="none",
+                enable_prefix_caching=isinstance(policy, VllmV1Prefix), num_gpu_blocks=blocks, mamba_cache_mode="none",
                 enable_mamba_shared_prefix_checkpoint=False, block_size=machine.block,
                 prefix_caching_hash_algo="sha256", kv_sharing_fast_prefill=False,
             ),
@@ -179,7 +180,7 @@ class _Run:
         self.running: list[tuple[Any, dict[str, bool], int]] = []  # planned: output, who generates, end
         self.lost: dict[str, int] = {}
         self.hasher = None
-        if policy.cached:
+        if isinstance(policy, VllmV1Prefix):
             engine.blocks.init_none_hash(engine.sha256)
             self.hasher = engine.blocks.get_request_block_hasher(instance.machine.block, engine.sha256)
         preempt = self.scheduler._preempt_request

@@ -52,12 +52,12 @@ class PlansAhead(ServingEngine):
         return 1 if self._news else super().steady(view, plan)
 
     def room(self, plan: Plan, job: Job | None = None) -> int:
-        """Return the blocks free or of unused KV, but of `job` and those that leave."""
+        """Return the blocks free or of waiting requests, but of `job` and those that leave."""
         return super().room(plan, job) - sum(self.leaving.values())
 
     def decode_on(self, plan: Plan) -> bool:
-        """Let all running requests decode, unless some leave or KV would go out of its turn."""
-        return not self.leaving and super().decode_on(plan)
+        """Let all running requests decode (`Plan.decode_on`), unless some leave."""
+        return not self.leaving and plan.decode_on(self.running)
 
     def _freed(self, job: Job, plan: Plan) -> int:
         """Return how many of its blocks are free already: all, or none if its call keeps them."""

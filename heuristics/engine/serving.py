@@ -1,4 +1,4 @@
-"""The base of today's engines: queues, and KV that stays until its memory is needed."""
+"""The base of today's engines: queues, and KV that calls preserve."""
 
 from itertools import count
 from operator import itemgetter
@@ -18,19 +18,14 @@ class ServingEngine(Policy):
 
     Of one tick, arrivals come before returns, each in the order of the instance.
 
-    With `cached`, freed KV stays until its memory is needed, the longest freed first, each from its end: a request
-    finds what is left when it is admitted. An incomplete last block does not stay (`whole_blocks`). Without `partial`,
-    KV stays and goes as a whole. The KV of an ended request is free at once, or stands in the same line
-    (`keeps_ended`). Without `cached`, freed KV is gone. KV that a call preserves by the instance's order is held during
-    the call, and then is such KV; where it may not be evicted, the request runs on at once.
+    Freed KV is gone. KV that a call preserves by the instance's order is held during the call, and then until its
+    memory is needed, the first back first, each from its end (without `partial`, as a whole); where it may not be
+    evicted, the request runs on at once.
 
     A subclass gives `decide`, which calls `observe` first.
     """
 
     free_calls: ClassVar[Literal["min-waste", "preserve", "own"]] = "own"
-    cached: bool = False
-    whole_blocks: ClassVar[bool] = True  # whether only complete blocks are found again
-    keeps_ended: ClassVar[bool] = False  # whether KV of a request that has ended is taken in its turn, too
     needs: tuple[str, ...] = ("chunked", "pause", "evict")
 
     def start(self, view: View) -> None:
@@ -39,14 +34,12 @@ class ServingEngine(Policy):
         self.longest = max(1, LONGEST_OUTPUT // view.block_tokens)
         self.running: list[Job] = []  # in the order of their admission
         self.waiting: list[Job] = []
-        self.unused: dict[int, Job] = {}  # hold KV that can be dropped, and do not run; the longest freed first
-        self.ended: dict[int, int] = {}  # of `unused`, what has ended: its blocks, which are free in the model
-        self.ended_blocks = 0
+        self.kept: dict[int, Job] = {}  # wait with the KV that a call preserved; the first back first
         self.places: dict[int, int] = {}  # of the requests, in the order in which they came or came back
         self.counter = count()
         self.held: dict[int, Job] = {}  # in a call that preserves by order
         self._batch = 0
-        self._gone: list[tuple[Job, int]] = []  # to be dropped in the batch being decided, should it take place
+        self._gone: list[Job] = []  # lose their KV in the batch being decided, should it take place
 
     # --- the queues ----------------------------------------------------------------------------------------------
 
@@ -56,19 +49,14 @@ class ServingEngine(Policy):
             self._gone.clear()
         self._batch = view.batch
         left = sorted((*view.ended, *view.called), key=self.running.index)
-        ends = {job.index for job in view.ended}
-        self.settle(plan, sum(self.machine.blocks(job.known - 1) for job in view.ended))
         for job in left:
             self.running.remove(job)
-            if job.index in ends:
-                self.keep_ended(job)
-            elif job.handling == "free":
-                self._gone.append((job, self.free(job)))
-            elif job.handling == "preserve":
+        for job in view.called:
+            if job.handling == "preserve":
                 self.held[job.index] = job
-        for job, tokens in self._gone:
-            if tokens:
-                plan.drop(job, tokens)
+        self._gone += [job for job in left if job.handling == "free" and job.device]
+        for job in self._gone:
+            plan.drop(job)
         come = [
             (job.arrival if job.call_ended is None else job.call_ended, job) for job in (*view.arrived, *view.returned)
         ]
@@ -79,7 +67,7 @@ class ServingEngine(Policy):
                 self.running.append(job)
                 continue
             if held:
-                self.unused[job.index] = job
+                self.kept[job.index] = job
             self.queue(job)
 
     def place(self, job: Job) -> int:
@@ -114,82 +102,32 @@ class ServingEngine(Policy):
     # --- memory --------------------------------------------------------------------------------------------------
 
     def room(self, plan: Plan, job: Job | None = None) -> int:
-        """Return the blocks free or of unused KV, but of `job`."""
+        """Return the blocks free or of waiting requests, but of `job`."""
         if plan.free_blocks is None:
             return LIMIT
-        return plan.free_blocks + sum(other.blocks for other in self.unused.values() if other is not job)
+        return plan.free_blocks + sum(other.blocks for other in self.kept.values() if other is not job)
 
     def take(self, job: Job, tokens: int, plan: Plan) -> None:
-        """Let a request process `tokens`, if need be in memory of unused KV."""
-        self.unused.pop(job.index, None)
-        while (lacking := job.growth(tokens) - self.spare(plan)) > 0:
-            self.shrink(next(job for index, job in self.unused.items() if index not in self.ended), lacking, plan)
+        """Let a request process `tokens`, if need be in memory of waiting ones."""
+        self.kept.pop(job.index, None)
+        while self.kept and not plan.fits(job, tokens):
+            self.shrink(next(iter(self.kept.values())), job.growth(tokens) - (plan.free_blocks or 0), plan)
         plan.take(job, tokens)
 
-    def spare(self, plan: Plan) -> int:
-        """Return the blocks that go before any unused KV to be found again."""
-        return LIMIT if plan.free_blocks is None else plan.free_blocks - self.behind()
-
-    def behind(self) -> int:
-        """Return the blocks of ended requests that go after some KV to be found again."""
-        before = 0
-        for index in self.unused if self.ended else ():
-            if index not in self.ended:
-                return self.ended_blocks - before
-            before += self.ended[index]
-        return 0
-
-    def keep_ended(self, job: Job) -> None:
-        """Put an ended request's complete blocks into the line."""
-        blocks = (job.known - 1) // self.machine.block
-        if self.cached and self.keeps_ended and blocks and self.machine.memory is not None:
-            self.unused[job.index], self.ended[job.index] = job, blocks
-            self.ended_blocks += blocks
-
-    def settle(self, plan: Plan, freed: int = 0) -> None:
-        """Take reused blocks of ended requests out of the line; `freed` blocks have become free since."""
-        over = self.ended_blocks + freed - (plan.free_blocks or 0)
-        for index in [*self.ended] if over > 0 else ():
-            gone = min(over, self.ended[index])
-            over -= gone
-            self.ended_blocks -= gone
-            self.ended[index] -= gone
-            if self.ended[index]:
-                return
-            del self.ended[index], self.unused[index]
-
-    def decode_on(self, plan: Plan) -> bool:
-        """Let all running requests decode (`Plan.decode_on`), unless KV would go out of its turn."""
-        fast = not self.behind() or len(self.running) <= self.spare(plan)
-        return fast and plan.decode_on(self.running)
-
     def steady(self, view: View, plan: Plan) -> int:
-        """Return for how many batches nothing changes: memory only becomes scarcer, the budgets stay.
-
-        Repeated batches take free blocks only, so they end before those behind KV that stays.
-        """
-        each = len(self.running)
-        return 1 + max(0, self.spare(plan)) // each * self.machine.block if self.behind() else LIMIT
+        """Return for how many batches nothing changes: memory only becomes scarcer, the budgets stay."""
+        return LIMIT
 
     def shrink(self, job: Job, lacking: int, plan: Plan) -> None:
-        """Drop `lacking` blocks of unused KV from its end (without `partial`, all)."""
+        """Drop `lacking` blocks of a waiting request's KV from its end (without `partial`, all)."""
         if self.machine.partial and lacking < job.blocks:
             plan.drop(job, job.device - (job.blocks - lacking) * self.machine.block + job.host)
         else:
             plan.drop(job)
-            del self.unused[job.index]
+            del self.kept[job.index]
 
     def preempt(self, job: Job, plan: Plan) -> None:
-        """Take a request out of the running ones, and free its KV."""
+        """Take a request out of the running ones, and drop its KV."""
         self.running.remove(job)
-        self.settle(plan)
-        if tokens := self.free(job):
-            plan.drop(job, tokens)
-
-    def free(self, job: Job) -> int:
-        """Let KV stay until its memory is needed; return the tokens that do not stay."""
-        tail = job.device % self.machine.block if self.whole_blocks and self.machine.partial else 0
-        lost = tail if self.cached else job.device
-        if lost < job.device:
-            self.unused[job.index] = job
-        return lost
+        if job.device:
+            plan.drop(job)

@@ -36,10 +36,9 @@ class SGLang(PlansAhead):
     overlapped one: outputs are counted without the running batch's token; if the next tokens do not fit beside requests
     that leave, no batch is planned before these have left.
 
-    With `cached`, freed KV stays until its memory is needed (the radix cache, for the request itself, oldest first),
-    but not that of a retracted or ended request. Not modelled: KV shared between requests; the order `lpm`; mixed
-    chunks; a request that the engine ends at a limit below its output; `ignore_eos` with the radix cache off; with
-    `ahead`, that a retracted request generates the running batch's token again.
+    Not modelled: KV shared between requests; the order `lpm`; mixed chunks; a request that the engine ends at a limit
+    below its output; `ignore_eos` with the radix cache off; with `ahead`, that a retracted request generates the
+    running batch's token again.
 
     Guarantee: nothing is known. Running time: O(r) a batch, r running; O(r log r) a retraction.
     Source: SGLang 0.5.23, python/sglang/srt/managers/schedule_policy.py and scheduler.py, with which it agrees batch
@@ -124,7 +123,7 @@ class SGLang(PlansAhead):
         most = min(self.machine.batch_requests or LIMIT, self.machine.batch_tokens or LIMIT, self.max_running_requests)
         while self.waiting and not self.full and (self.left > 0 or self.offset >= self.tokens_free):
             job = self.waiting[0]
-            hit = job.blocks * size if job.index in self.unused else 0
+            hit = job.blocks * size
             needed = job.missing + min(self.limit(job), self.longest) + size
             fits = needed < self.tokens_free - self.offset - hit or not (self.running or plan.work)
             if not fits or len(self.running) + bool(self.cut) >= most:
@@ -195,7 +194,4 @@ class SGLang(PlansAhead):
             self.ratio = max(self.ratio - (self.first - self.least) / STEPS, self.least)
 
 
-VARIANTS = (
-    SGLang().called("sglang-cached", "As sglang; freed KV stays until its memory is needed", cached=True),
-    SGLang().called("sglang-overlap", "As sglang; a batch is planned as the one before it starts", ahead=True),
-)
+VARIANTS = (SGLang().called("sglang-overlap", "As sglang; a batch is planned as the one before it starts", ahead=True),)

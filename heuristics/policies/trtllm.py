@@ -25,8 +25,7 @@ class TensorRtLlm(ServingEngine):
     and prefills its output as well.
 
     Decodes take a token each; what C leaves goes to prefills in order of arrival, cut at a block (anywhere, if a batch
-    takes less than a block). `cached` is block reuse, in part too, for the request itself. Not modelled: KV shared
-    between requests, priorities, beams.
+    takes less than a block). Not modelled: block reuse, priorities, beams.
 
     Guarantee: with GUARANTEED_NO_EVICT none is evicted within its limit, so it runs on machines that do not evict;
     otherwise nothing is known. Running time: O(n) a batch, n present.
@@ -35,7 +34,6 @@ class TensorRtLlm(ServingEngine):
     """
 
     needs = ("hybrid", "chunked", "pause")
-    whole_blocks = False
     utilize: bool = False
     source = "TensorRT-LLM, batch_manager/capacityScheduler.cpp (02a10fe), microBatchScheduler.cpp (0a949d3)"
 
@@ -118,7 +116,7 @@ class TensorRtLlm(ServingEngine):
         """Return the further blocks that a request needs."""
         if job.index in self.started:
             return job.growth(1) if self.generates(job) else 0
-        return job.growth(job.missing) + (job.blocks if job.index in self.unused else 0)
+        return job.growth(job.missing) + job.blocks
 
     def reserve(self, plan: Plan) -> tuple[list[Job], list[Job]]:
         """Return who takes part, and who pauses, with GUARANTEED_NO_EVICT."""
@@ -149,9 +147,7 @@ RULES: dict[str, tuple[str, dict[str, Any]]] = {
 }
 VARIANTS = tuple(
     TensorRtLlm().called(
-        f"trtllm-{name}{suffix}", f"First come first served, decodes first, then chunks; {rule}; {freed}",
-        cached=bool(suffix), **switches,
+        f"trtllm-{name}", f"First come first served, decodes first, then chunks; {rule}; calls discard", **switches
     )
     for name, (rule, switches) in RULES.items()
-    for suffix, freed in (("", "calls discard"), ("-cached", "freed KV stays until needed"))
-)  # fmt: skip
+)

@@ -22,12 +22,9 @@ class VllmV1(PlansAhead):
     admitted while there are tokens, fewer than `batch_requests` run, and all its known tokens fit in the free blocks
     (`gate`; without it, its first chunk).
 
-    `cached` is prefix caching, for the request itself. With `priority`, larger weights go first, in the queue and at
-    the preemption, and then those that came first. One that preempts itself ends the step for those after it up to 0.32
-    (`ends_step`); since 0.33.0 they go on. With `ahead`, the scheduling is asynchronous.
-
-    Not modelled: KV shared between requests (`vllm-v1-prefix`). A request that finds part of its KV, in a batch that
-    takes another part, waits here (R4).
+    With `priority`, larger weights go first, in the queue and at the preemption, and then those that came first. One
+    that preempts itself ends the step for those after it up to 0.32 (`ends_step`); since 0.33.0 they go on. With
+    `ahead`, the scheduling is asynchronous. Not modelled: the prefix cache (`vllm-v1-prefix`).
 
     Guarantee: nothing is known. Running time: O(r) a batch, r running; O(n) a preemption.
     Source: vLLM 0.33.0, vllm/v1/core/sched/scheduler.py, with which it agrees batch for batch (benchmarks/engines);
@@ -43,7 +40,6 @@ class VllmV1(PlansAhead):
     priority: bool = False
     ends_step: bool = False
     needs = ("hybrid", "chunked", "pause", "evict")
-    keeps_ended = True
     watermark: float = 0.0
     long_prefill_token_threshold: int = 0
     max_num_seqs: int = LIMIT
@@ -180,7 +176,6 @@ class VllmV1(PlansAhead):
 
 
 VARIANTS = (
-    VllmV1().called("vllm-v1-cached", "As vllm-v1; freed KV stays until its memory is needed", cached=True),
     VllmV1().called("vllm-v1-first-chunk", "As vllm-v1; admitted if its first chunk fits", gate=False),
     VllmV1().called("vllm-v1-priority", "As vllm-v1; larger weights first", priority=True),
     VllmV1().called(

@@ -28,7 +28,6 @@ class VllmV1Prefix(VllmV1):
     """
 
     name = "vllm-v1-prefix"
-    cached = True
     takes: ClassVar[Takes] = Takes(
         (RULES | {Feature.OWN_COST, Feature.SHARED}) - {Feature.PREFILL_TOKENS, Feature.PRESERVE, Feature.SWAP}
     )

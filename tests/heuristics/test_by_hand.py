@@ -3,7 +3,8 @@
 Requests: `id prompt decode.. [@arrival] [w weight] [n max_new] [ttft, latency or tpot of its SLO]`; a decode that ends
 with a call is `decode/duration+returns` and the first letter of a handling (free, if none). Of each policy the first
 batches, with work `A2`, drops `-A2`, swaps out `>A2` and in `<A2`, perhaps `start:`, or `*` for any; with `.` at the
-end they are all. Or completions, `A=4 B=7`, or how calls are handled, `A/1=swap`.
+end they are all. Those of `vllm-v1-prefix` run on `own` of the instance. Or completions, `A=4 B=7`, or how calls are
+handled, `A/1=swap`.
 """
 
 from fractions import Fraction
@@ -15,6 +16,7 @@ from heuristics import get_policy, trace_policy
 from kvcore import Cost, CostFunction, Instance, Machine
 from kvcore.metrics import completions, handlings
 from tests.support.build import moves_of, requests_of
+from workloads.own import own
 
 Row = tuple[str, dict[str, Any], dict[str, str]]
 ROOFLINE = ({"busy": 8, "decode_kv": 1}, {"tokens": 2})
@@ -39,12 +41,10 @@ HAND = {
     # A and B hold 4 each; A's token takes B's memory. C (1) waits behind B, which needs 5 of the 3 left
     "vllm-v1: the last admitted is preempted to the front, and none is admitted": (
         "A 4 3; B 4 3; C 1 1 @1", {"memory": 8}, {"vllm-v1": "A4 B4 | A1 -B4 | A1 | B5 C1 | B1."}),
-    # A calls with 4 tokens of KV. B, meanwhile, takes the memory of 2: in part, or of all where KV goes whole
+    # A calls with 4 tokens of KV. B, meanwhile, takes the memory of 2
     "vllm-v1: freed blocks are found again where nobody took them": (
         "A 4 1/2+1 1; B 6 1 @1", {"memory": 8, "partial": True},
-        {"vllm-v1": "A4 | B6 -A4 | A6.", "vllm-v1-cached": "A4 | B6 -A2 | A4."}),
-    "vllm-v1: freed blocks go whole": (
-        "A 4 1/2+1 1; B 6 1 @1", {"memory": 8}, {"vllm-v1-cached": "A4 | B6 -A4 | A6."}),
+        {"vllm-v1": "A4 | B6 -A4 | A6.", "vllm-v1-prefix": "A4 | B6 -A4 | A4."}),
     # A (weight 1) and B (weight 2) hold 4 of 8: A cannot go on, and goes itself; B takes its memory in that batch
     "vllm-v1: priority preempts the least weight wherever it runs": (
         "A 4 3; B 4 3 w2", {"memory": 8}, {"vllm-v1": "* | A1 -B4", "vllm-v1-priority": "* | B1 -A4"}),
@@ -58,7 +58,7 @@ HAND = {
     # C (3) is preempted with a token of KV, then A ends: B takes that token all the same; C comes back with 3 missing
     "vllm-v1: what an ended request leaves is taken after what was freed before": (
         "B 6 5; A 1 2 @3; C 3 3 @3", {"memory": 12, "batch_tokens": 3, "partial": True},
-        {"vllm-v1-cached": "* | * | * | * | B1 A1 | B1 -C1 | C3"}),
+        {"vllm-v1-prefix": "* | * | * | * | B1 A1 -C1 | B1 | C3"}),
     # a fifth of 10 blocks (a null block counts) stays free as B joins A
     "vllm-v1: settings": ("A 4 2; B 4 2", {"memory": 9}, {
         "vllm-v1": "A4 B4", "vllm-v1:max_num_seqs=1": "A4", "vllm-v1:long_prefill_token_threshold=3": "A3 B3",
@@ -71,22 +71,20 @@ HAND = {
         "A 2 9; B 2 9 @1; C 2 9 @1", {"batch_tokens": 3},
         {"vllm-v1:prefill_schedule_interval=3": "A2 | A1 | A1 | A1 B2 | A1 B1 C1"}),
     # after five batches both hold 10 of 20. B decodes, so A's last prompt token is held, and B preempts itself. Nobody
-    # decodes then: A goes on. B, alone, prefills its 11 tokens at once; with caching it lost only the one that A took
+    # decodes then: A goes on. B, alone, prefills its 11 tokens at once; with caching only two of them
     "vllm-v1: after a step that only preempts prefills are held anew": (
         "A 11 1; B 10 2", {"memory": 20, "batch_tokens": 40, "batch_requests": 2, "partial": True}, {
-            f"{name}:threshold=2,prefill_schedule_interval=2": " | ".join(["A2 B2"] * 5) + f" | A1 -B{lost} | B{again}."
-            for name, lost, again in (("vllm-v1", 10, 11), ("vllm-v1-priority", 10, 11), ("vllm-v1-async", 10, 11),
-                                      ("vllm-v1-cached", 1, 2))}),
+            f"{name}:threshold=2,prefill_schedule_interval=2": " | ".join(["A2 B2"] * 5) + f" | A1 -B10 | B{again}."
+            for name, again in (("vllm-v1", 11), ("vllm-v1-priority", 11), ("vllm-v1-async", 11),
+                                ("vllm-v1-prefix", 2))}),
     # A frees 3 tokens, then B 5. C (9) takes all of A and the end of B, which comes back to the other 3. C ends;
-    # in vLLM A takes the other 3 of B first, as they were freed before the 9 of C
-    "cached: the longest freed goes first from its end": (
+    # A takes the other 3 of B first, as they were freed before the 9 of C
+    "vllm-v1: the longest freed goes first from its end": (
         "A 3 1/20 1; B 4 2/30 1; C 9 1 @2", {"memory": 12, "partial": True}, {
-            "vllm-v1-cached": "A3 B4 | B1 | C9 -A3 -B2 | A4 -B3 | B6.",
-            "trtllm-max-utilization-cached": "A3 B4 | B1 | C9 -A3 -B2 | A4 | B3."}),
-    # of 6 tokens in blocks of 4, vLLM and SGLang find 4; TensorRT-LLM, which reuses blocks in part, all
-    "cached: an incomplete block is not found again": (
-        "A 6 1/2+1 1", {"memory": 40, "block": 4, "partial": True}, {
-            "vllm-v1-cached": "A6 | A4 -A2.", "sglang-cached": "A6 | A4 -A2.", "trtllm-no-evict-cached": "A6 | A2."}),
+            "vllm-v1-prefix": "A3 B4 | B1 -A3 | C9 -B5 | A4 | B6."}),
+    # of 6 tokens in blocks of 4 it finds 4
+    "vllm-v1: an incomplete block is not found again": (
+        "A 6 1/2+1 1", {"memory": 40, "block": 4, "partial": True}, {"vllm-v1-prefix": "A6 | A4 -A6."}),
     # --- SGLang
     "sglang: a prefill runs alone and before decodes": ("A 3 3; B 4 2 @1", {}, {"sglang": "A3 | B4 | A1 B1 | A1."}),
     # A runs with 4 of 10 tokens of KV, 9 left of its limit: B needs 4 + 5 + 1 < free - share x 9
@@ -472,7 +470,7 @@ def test_by_hand(what):
     tick = Fraction(given.pop("tick", 1))
     made = Instance(machine=Machine(**given), cost=Cost(cost), requests=requests_of(requests), tick_seconds=tick)
     for policy, text in expected.items():
-        trace = trace_policy(made, get_policy(policy))
+        trace = trace_policy(own(made) if "-prefix" in policy else made, get_policy(policy))
         if "=" in text:
             found = handlings(trace) if "/" in text else completions(trace)
             assert {key: str(value) for key, value in found.items()} == dict(item.split("=") for item in text.split())

@@ -12,7 +12,6 @@ from tests.heuristics.test_compression import serving
 from tests.support.build import request
 from tests.support.engines import SarathiServe, SGLang, Slai, TensorRtLlm, Vllm, VllmV1
 from tests.support.few import few
-from tests.support.second_referee import World
 
 FOUND = (9, 27, 30, 44, 51, 62, 68, 74, 112, 347, 412, 576)
 """Where the policies once differed from these."""
@@ -21,13 +20,9 @@ NAIVE = {
     "vllm-v1-first-chunk": lambda instance: VllmV1(instance, gate=False),
     "vllm-v1-priority": lambda instance: VllmV1(instance, priority=True),
     "vllm-v1-priority-0.32": lambda instance: VllmV1(instance, priority=True, ends_step=True),
-    "vllm-v1-cached": lambda instance: VllmV1(instance, cached=True),
     "sglang": SGLang,
-    "sglang-cached": lambda instance: SGLang(instance, cached=True),
     "trtllm-no-evict": lambda instance: TensorRtLlm(instance, utilize=False),
-    "trtllm-no-evict-cached": lambda instance: TensorRtLlm(instance, utilize=False, cached=True),
     "trtllm-max-utilization": lambda instance: TensorRtLlm(instance, utilize=True),
-    "trtllm-max-utilization-cached": lambda instance: TensorRtLlm(instance, utilize=True, cached=True),
     "sarathi-serve": SarathiServe,
     "slai": Slai,
 }
@@ -86,32 +81,8 @@ def test_as_released_batch_for_batch(name):
     assert evictions == 0 if name.endswith("-ef") else evictions > 100
 
 
-# --- KV that stays ------------------------------------------------------------------------------------------------
-
-
 def moves(name, instance):
     return [(batch.work, batch.drop) for batch in trace_policy(instance, POLICIES[name]).expanded().batches]
-
-
-@pytest.mark.parametrize("name", [name for name in POLICIES if name.startswith("trtllm") and name.endswith("-cached")])
-def test_nothing_is_dropped_before_its_memory_is_needed(name):
-    """A batch that drops would not have fitted with the largest of its drops."""
-    needed = 0
-    for seed in few(range(300), 10):
-        instance = with_limits(seed)
-        world, block = World(instance), instance.machine.block
-        for batch in trace_policy(instance, POLICIES[name]).expanded().batches:
-            world.idle_until(batch.start)
-            held = {id: world.lives[id].device for id in batch.drop}
-            largest = max(
-                (world.occupied(held[id]) - world.occupied(held[id] - dropped) for id, dropped in batch.drop.items()),
-                default=0,
-            )
-            world.run(batch)
-            if largest:
-                assert world.outcome.batches[-1]["device"] + largest > instance.machine.memory - block, seed
-                needed += 1
-    assert needed > 10
 
 
 # --- what the plain ones do not have --------------------------------------------------------------------------------

@@ -9,13 +9,11 @@ from pathlib import Path
 import pytest
 
 from costmodels import INFERMAX_7B, infermax_7b
-from heuristics import PolicyError, get_policy, trace_policy
+from heuristics import get_policy, trace_policy
 from heuristics.policies.mars_as_released import MarsAsReleased
-from heuristics.policies.vllm_v1 import VllmV1
 from kvcore import Instance, Machine, verify_schedule
 from kvcore.referee import InvalidSchedule
 from tests.heuristics.test_policies_today import moves, request, serving
-from tests.support import build
 
 RELEASED = Path(__file__).parent / "released"
 SIMULATED = INFERMAX_7B.replace(memory=10_000)
@@ -125,20 +123,6 @@ def test_6_a_victim_does_not_come_back_in_the_same_batch(name):
     batches = (*schedule.batches[:3], released, *schedule.batches[4:])
     with pytest.raises(InvalidSchedule, match="R4 is broken in batch 3, request B"):
         verify_schedule(given, schedule.model_copy(update={"batches": batches}))
-
-
-# --- vLLM, by hand -----------------------------------------------------------------------------------------------
-
-
-def test_a_batch_that_takes_part_of_a_preempted_requests_kv_cannot_admit_it():
-    """M = 12, C = 8: B holds 3 that stay, of which A's token takes 1. vLLM admits B in that batch; R4 forbids it."""
-    c = build.request("C", 1, (5, 1, 2, "free"), 3)
-    given = serving(12, request("A", 1, 6), request("B", 3, 4, 3), c, batch_tokens=8, partial=True)
-    policy = VllmV1().called("admits", "", cached=True)
-    assert moves(given, "vllm-v1-cached", 6)[5] == ({"A": 1}, {"B": 1})
-    vars(policy)["may_join"] = lambda job, plan: True
-    with pytest.raises(PolicyError, match="R4"):
-        trace_policy(given, policy)
 
 
 # --- SGLang, by hand ---------------------------------------------------------------------------------------------

@@ -15,7 +15,7 @@ from tests.support.drawer import crowded_instance, draw_instance
 from tests.support.few import few
 from tests.support.random_schedules import mutate, random_schedule
 
-POLICIES = ("fcfs", "sjf", "serial", "mars-order", "vllm", "vllm-v1-cached", "sarathi", "infercept", "mars", "srpt")
+POLICIES = ("fcfs", "sjf", "serial", "mars-order", "vllm", "vllm-v1-priority", "sarathi", "infercept", "mars", "srpt")
 
 
 def test_random_schedules_and_mutants_meet_every_rule():

@@ -1,8 +1,8 @@
 """The schedulers of vLLM V1, SGLang and TensorRT-LLM a second time: from their published rules, slow and literal.
 
 They share nothing with `heuristics`: the second referee carries out their batches, and every step counts the memory
-anew. A request that calls comes back as a new one, at the end of the queue; its KV is lost, or stays until its memory
-is needed (`cached`). Machines have blocks, C (`batch_tokens`) and `batch_requests`; P is C, and calls are `free`.
+anew. A request that calls comes back as a new one, at the end of the queue; its KV is lost. Machines have blocks, C
+(`batch_tokens`) and `batch_requests`; P is C, and calls are `free`.
 """
 
 from __future__ import annotations
@@ -19,11 +19,8 @@ Step = tuple[int, dict[str, int], dict[str, int]]
 class Engine:
     """The requests that wait and run, by id; a subclass decides what a step computes, and whom it preempts."""
 
-    whole_blocks = True  # only complete blocks are found again
-
-    def __init__(self, instance: Instance, *, cached: bool = False) -> None:
+    def __init__(self, instance: Instance) -> None:
         self.world = World(instance)
-        self.cached = cached
         self.machine = instance.machine
         self.tokens = 10**9 if self.machine.batch_tokens is None else self.machine.batch_tokens
         self.requests = 10**9 if self.machine.batch_requests is None else self.machine.batch_requests
@@ -34,7 +31,6 @@ class Engine:
         self.away: list[str] = list(self.world.lives)
         self.joined: list[str] = []  # in order of (latest) arrival
         self.lost: dict[str, int] = {}  # tokens of KV that are gone since the last batch
-        self.kept: list[str] = []  # freed KV that stays until its memory is needed, the longest freed first
         self.preemptions = 0
 
     def run(self) -> list[Step]:
@@ -88,41 +84,20 @@ class Engine:
         self.running.remove(id)
         self.away += [] if self.life(id).completion is not None else [id]
         self.away.sort(key=list(self.world.lives).index)
-        self.let_go(id)
-
-    def start(self, id: str) -> None:
-        """It runs; what is left of its freed KV is in use again."""
-        self.running.append(id)
-        self.kept = [other for other in self.kept if other != id]
+        self.lose(id)
 
     def idle(self) -> None:
         self.world.idle_until(min(map(self.came, self.away)))
 
     def free(self, id: str) -> None:
-        """Preempt a request: what it has computed is freed, its output is kept."""
+        """Preempt a request: what it has computed is lost, its output is kept."""
         self.running.remove(id)
-        self.let_go(id)
+        self.lose(id)
         self.preemptions += 1
 
-    def let_go(self, id: str) -> None:
-        """Its KV is gone; or it stays until its memory is needed, but for an incomplete block."""
-        end = self.computed(id) % self.block if self.whole_blocks and self.machine.partial else 0
-        self.lose(id, end if self.cached else self.computed(id))
+    def lose(self, id: str) -> None:
         if self.computed(id):
-            self.kept.append(id)
-
-    def lose(self, id: str, tokens: int) -> None:
-        if tokens and self.life(id).device:
-            self.lost[id] = self.lost.get(id, 0) + tokens
-
-    def claim(self, work: dict[str, int]) -> None:
-        """Take the memory of what the step computes from freed KV: the longest freed first, from its end."""
-        while self.blocks_left(work) < 0:
-            oldest = self.kept[0]
-            last = self.computed(oldest) % self.block or self.block
-            self.lose(oldest, last if self.machine.partial else self.computed(oldest))
-            if not self.computed(oldest):
-                self.kept.remove(oldest)
+            self.lost[id] = self.life(id).device
 
     def may_work(self, id: str) -> bool:
         """R4: what a batch drops, it does not compute (but for what a call leaves behind)."""
@@ -154,10 +129,6 @@ class Engine:
         held = {id: self.computed(id) + work.get(id, 0) for id in self.world.lives}
         return self.blocks_in_all - sum(self.blocks(tokens) for tokens in held.values())
 
-    def blocks_to_have(self, work: dict[str, int], id: str = "") -> int:
-        """Blocks that are free, or hold freed KV of others."""
-        return self.blocks_left(work) + sum(self.blocks(self.computed(k)) for k in self.kept if k != id)
-
     def growth(self, id: str, tokens: int) -> int:
         return self.blocks(self.computed(id) + tokens) - self.blocks(self.computed(id))
 
@@ -180,36 +151,10 @@ class VllmV1(Engine):
         *,
         gate: bool = True,
         priority: bool = False,
-        cached: bool = False,
         ends_step: bool = False,
     ) -> None:
-        super().__init__(instance, cached=cached)
+        super().__init__(instance)
         self.gate, self.priority, self.ends_step = gate, priority, ends_step
-        self.line: list[
-            str
-        ] = []  # a freed block that may be found again each, by its request; the next to be taken first
-
-    def let_go(self, id: str) -> None:
-        super().let_go(id)
-        done = self.life(id).completion is not None
-        blocks = (self.known(id) - 1) // self.block if done else self.blocks(self.computed(id))
-        self.line += [id] * blocks * self.cached
-
-    def start(self, id: str) -> None:
-        super().start(id)
-        self.line = [other for other in self.line if other != id]
-
-    def claim(self, work: dict[str, int]) -> None:
-        """What is in the line is free, too: the first are gone where fewer blocks are free than stand in it."""
-        super().claim({} if self.cached else work)
-        while len(self.line) > self.blocks_to_have(work):
-            id = self.line.pop(0)
-            if self.computed(id):
-                whole = self.computed(id)
-                self.lose(id, (whole % self.block or self.block) if self.machine.partial else whole)
-                if not self.machine.partial:
-                    self.line = [other for other in self.line if other != id]
-                self.kept = [other for other in self.kept if self.computed(other)]
 
     def rank(self, id: str) -> tuple[int, int]:
         """Smaller goes first."""
@@ -226,7 +171,7 @@ class VllmV1(Engine):
             if tokens == 0:
                 position += 1
                 continue
-            while self.growth(id, tokens) > self.blocks_to_have(work):
+            while self.growth(id, tokens) > self.blocks_left(work):
                 victim = max(self.running, key=self.rank) if self.priority else self.running[-1]
                 position -= self.running.index(victim) < position
                 budget += work.pop(victim, 0)
@@ -237,7 +182,6 @@ class VllmV1(Engine):
                     break
             if id in self.running:
                 work[id] = tokens
-                self.claim(work)
                 budget -= tokens
                 position += 1
             else:
@@ -248,11 +192,10 @@ class VllmV1(Engine):
             id = self.queue[0]
             tokens = min(self.owed(id), budget)
             needed = self.growth(id, self.owed(id) if self.gate else tokens)
-            if needed > self.blocks_to_have(work, id) or not self.may_work(id):
+            if needed > self.blocks_left(work) or not self.may_work(id):
                 break
-            self.start(self.queue.pop(0))
+            self.running.append(self.queue.pop(0))
             work[id] = tokens
-            self.claim(work)
             budget -= tokens
         return work
 
@@ -260,8 +203,8 @@ class VllmV1(Engine):
 class SGLang(Engine):
     """Prefills alone, admitted by what those that run may yet generate; the shortest output is retracted."""
 
-    def __init__(self, instance: Instance, *, cached: bool = False) -> None:
-        super().__init__(instance, cached=cached)
+    def __init__(self, instance: Instance) -> None:
+        super().__init__(instance)
         self.requests = min(self.requests, self.tokens)
         self.ratio = 0.7
         self.full = False
@@ -287,7 +230,7 @@ class SGLang(Engine):
 
     def prefill(self) -> dict[str, int]:
         work: dict[str, int] = {}
-        available = self.blocks_to_have({}) * self.block
+        available = self.blocks_left({}) * self.block
         offset = sum([self.ratio * self.left(id) for id in self.running if id != self.cut])
         chunk = min(8192, self.tokens) // self.block * self.block
         if self.cut is not None:
@@ -295,7 +238,6 @@ class SGLang(Engine):
             rest = int(available - offset)
             tokens, whole = self.shortened(self.owed(id), min(chunk, rest) if rest > 0 else chunk)
             work[id] = tokens
-            self.claim(work)
             chunk -= self.paged(tokens)
             offset += self.paged(tokens) + self.block + (min(self.limit(id), 4096) if whole else 0)
             self.cut = None if whole else id
@@ -304,18 +246,15 @@ class SGLang(Engine):
             if not chunk and offset < available:  # a spent budget comes before the memory
                 break
             id = self.queue[0]
-            hit = self.paged(self.computed(id))
             needed = self.owed(id) + self.left(id) + self.block
-            if needed >= available - offset - hit and (self.running or work):  # else it would never be admitted
+            if needed >= available - offset and (self.running or work):  # else it would never be admitted
                 self.full = True
                 break
             tokens, whole = self.shortened(self.owed(id), chunk)
             if tokens == 0 or not self.may_work(id):
                 break
-            self.start(self.queue.pop(0))
+            self.running.append(self.queue.pop(0))
             work[id] = tokens
-            self.claim(work)
-            offset += hit
             chunk -= self.paged(tokens)
             offset += self.paged(tokens) + self.block + (min(self.limit(id), 4096) if whole else 0)
             self.cut = None if whole else id
@@ -336,12 +275,11 @@ class SGLang(Engine):
 
     def decode(self) -> dict[str, int]:
         retracted = False
-        while sum(self.growth(id, 1) for id in self.running) > self.blocks_to_have({}):
+        while sum(self.growth(id, 1) for id in self.running) > self.blocks_left({}):
             shortest = min(self.out(id) for id in self.running)
             some = [id for id in self.running if self.out(id) == shortest]
             longest = max(self.known(id) for id in some)
             victim = [id for id in some if self.known(id) == longest][-1]
-            self.lose(victim, self.computed(victim))  # the cache does not keep it
             self.free(victim)
             self.queue.append(victim)
             retracted, self.full = True, False
@@ -351,18 +289,14 @@ class SGLang(Engine):
             self.running.sort(key=lambda id: (-self.out(id), self.known(id) - self.out(id)))
         elif self.running:
             self.ratio = max(self.ratio - (0.7 - 0.7 * 0.14) / 600, 0.7 * 0.14)
-        work = dict.fromkeys(self.running, 1)
-        self.claim(work)
-        return work
+        return dict.fromkeys(self.running, 1)
 
 
 class TensorRtLlm(Engine):
     """One list in order of arrival: memory decides who takes part, then tokens are given out, decodes first."""
 
-    whole_blocks = False
-
-    def __init__(self, instance: Instance, *, utilize: bool, cached: bool = False) -> None:
-        super().__init__(instance, cached=cached)
+    def __init__(self, instance: Instance, *, utilize: bool) -> None:
+        super().__init__(instance)
         self.utilize = utilize
         self.prompt: dict[str, int] = {}  # of those that have started: what they prefill, all of which has its blocks
 
@@ -382,7 +316,6 @@ class TensorRtLlm(Engine):
         members = self.walk() if self.utilize else self.reserve()
         decoding = [id for id in members if id in self.running and self.computed(id) >= self.prompt[id]]
         work = dict.fromkeys(decoding[: min(self.requests, self.tokens)], 1)
-        self.claim(work)
         left = self.tokens - len(work)
         for id in members:
             if id in decoding or len(work) == self.requests or not self.may_work(id):
@@ -391,10 +324,9 @@ class TensorRtLlm(Engine):
             tokens = tokens if tokens == self.owed(id) else tokens // self.block * self.block
             if tokens:
                 if id not in self.running:
-                    self.start(id)
+                    self.running.append(id)
                     self.prompt[id] = self.known(id)
                 work[id] = tokens
-                self.claim(work)
                 left -= tokens
         return work
 
@@ -499,7 +431,7 @@ class Vllm(Whole):
             tokens = len(prompts) * max(prompts) if self.padded else sum(prompts)
             if self.at_first(id) > self.free_blocks() or tokens > self.tokens:
                 break
-            self.start(self.queue.pop(0))
+            self.running.append(self.queue.pop(0))
             self.allocated[id] = self.at_first(id)
             work[id] = self.known(id)
         line = [] if work else sorted(self.running, key=self.place)
@@ -548,7 +480,7 @@ class SarathiServe(Whole):
             if id in gone or self.at_first(id) > self.free_blocks():
                 break
             self.queue.pop(0)
-            self.start(id)
+            self.running.append(id)
             self.allocated[id] = self.at_first(id)
             work[id] = min(self.owed(id), left)
             left -= work[id]
@@ -594,7 +526,7 @@ class Slai(Whole):
             if id in gone or self.blocks(self.known(id)) > self.free_blocks():
                 break
             self.queue.pop(0)
-            self.start(id)
+            self.running.append(id)
             self.allocated[id] = self.blocks(self.known(id))
             work[id] = min(self.owed(id), budget)
             budget -= work[id]
