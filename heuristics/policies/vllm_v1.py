@@ -39,6 +39,7 @@ class VllmV1(PlansAhead):
     gate: bool = True
     priority: bool = False
     ends_step: bool = False
+    drains = True
     needs = ("hybrid", "chunked", "pause", "evict")
     watermark: float = 0.0
     long_prefill_token_threshold: int = 0
@@ -53,7 +54,7 @@ class VllmV1(PlansAhead):
 
     def start(self, view: View) -> None:
         super().start(view)
-        self.drains = not (self.ahead or self.cached)
+        self.drains &= not self.ahead
         self.threshold = -(-self.long_prefill_token_threshold // view.block_tokens) or LIMIT
         self.reserve = int(self.watermark * ((self.machine.block_limit or 0) + 1))  # vLLM counts its null block, too
         self.chunks: set[int] = set()  # whose known tokens were not all computed in their latest batch
@@ -124,7 +125,7 @@ class VllmV1(PlansAhead):
 
     def decode_first(self, plan: Plan) -> int:
         """Take the decodes before the first chunk at once, where none can be preempted; return their number."""
-        if self.priority or self.leaving or self.behind():
+        if self.priority or self.leaving:
             return 0
         decodes = [*takewhile(lambda job: job.index not in self.chunks, self.running)]
         return len(decodes) if plan.decode_on(decodes) else 0
