@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from fractions import Fraction
 from functools import cached_property
-from itertools import count
+from itertools import count, repeat
 from math import ceil
 from typing import Annotated, Any, NamedTuple
 
@@ -81,7 +81,9 @@ class CostFunction(Shown):
 
     def value(self, features: Features) -> int:
         """Return f, undivided."""
-        total = sum(coefficient * features[k] for k, coefficient in self.terms)
+        total = 0
+        for k, coefficient in self.terms:
+            total += coefficient * features[k]
         if self.tokens_above is not None:
             total += self.tokens_above.coefficient * max(0, features.tokens - self.tokens_above.knee)
         return total
@@ -125,18 +127,14 @@ class Cost(RootModel[Annotated[tuple[CostFunction, ...], Field(min_length=1, max
         return longest
 
     def durations(self, features: Features) -> Iterator[int]:
-        """Yield the ticks of this batch and, without end, of those in which the same decodes go on.
+        """Return the ticks of this batch and, without end, those of the batches in which the same decodes go on.
 
         From each batch to the next, each of the decodes reads one more token of KV.
         """
-        position = Features._fields.index("decode_kv")
-        lines = [
-            (function.value(features), dict(function.terms).get(position, 0) * features.decode_requests,
-             function.divisor)
-            for function in self.root
-        ]  # fmt: skip
-        for i in count():
-            yield max(1, *[-(-(value + slope * i) // divisor) for value, slope, divisor in lines])
+        if not any(function.decode_kv for function in self.root):
+            return repeat(self.duration(features))
+        lines = [(f.value(features), f.decode_kv * features.decode_requests, f.divisor) for f in self.root]
+        return (max(1, *[-(-(value + slope * i) // divisor) for value, slope, divisor in lines]) for i in count())
 
     @cached_property
     def always_one_tick(self) -> bool:

@@ -10,7 +10,8 @@ from collections.abc import Sequence
 from heapq import heappop, heappush
 
 from kvcore.cost import Features
-from kvcore.instance import Instance
+from kvcore.instance import LIMIT, Instance
+from kvcore.limits import use_of
 from kvcore.rules import MOST_BATCHES, Execution, MoveMade, Work
 from kvcore.schedule import Batch
 from kvcore.state import RequestState
@@ -76,7 +77,7 @@ class Stream:
 
     def growth(self, ahead: int = 0) -> int:
         """Return the device blocks gained in the next step, or `ahead` after it."""
-        return len(self.members) if self._block == 1 else self._phases[-(self.steps + ahead) % self._block]
+        return len(self.members) if self._block == 1 else self._phases.get(-(self.steps + ahead) % self._block, 0)
 
     def advance(self, steps: int, growth: int, batch: int) -> None:
         """Make steps in `batch` and those after it, with `growth` more blocks."""
@@ -112,6 +113,9 @@ class StreamExecution(Execution):
         self.stream = Stream(self.machine.block)
         self.streams = False  # the stream works in this batch
         self.ended: list[RequestState] = []  # the previous batch ended their segment
+        decode = use_of(1, 1, 0)
+        self.most_decodes = min([most for column, most, limit in self.limits if limit.rule == 5 and decode[column]],
+                                default=LIMIT)  # fmt: skip
 
     @property
     def continuing(self) -> list[RequestState]:
@@ -120,13 +124,18 @@ class StreamExecution(Execution):
 
     def execute(self, batch: Batch) -> None:
         """As `Execution.execute`."""
-        self.execute_once(batch)
-        repeats = batch.repeat - 1
+        repeats = batch.repeat
         while repeats:
-            done = self.stretch(batch.work, repeats)
-            if not done:
-                self.execute_once(batch.again(self.end))
-            repeats -= done or 1
+            repeats -= self.execute_some(batch, repeats)
+            batch = batch.again(self.end) if repeats else batch
+
+    def execute_some(self, batch: Batch, most: int) -> int:
+        """Execute a batch, repeated up to `most` times while none but its decodes do anything; return how often."""
+        moves = batch.drop or batch.swap_out or batch.swap_in or batch.forget or batch.reuse
+        done = 0 if moves or batch.start < self.end else self.stretch(batch.work, most, start=batch.start)
+        if not done:
+            self.execute_once(batch)
+        return done or 1
 
     def rule_11_completion(self) -> None:
         """R11: every request is done at the end."""
@@ -191,39 +200,43 @@ class StreamExecution(Execution):
         for state in self.ended:
             self.end_segment(state)
 
-    def stretch(self, work: dict[str, int], most: int, until: int | None = None) -> int:
-        """Repeat the batch before, of this work, up to `most` times; return how often.
+    def stretch(self, work: dict[str, int], most: int, until: int | None = None, start: int | None = None) -> int:
+        """Let the stream, if it is all the work, decode in up to `most` batches from `start` on; return how many.
 
-        Only decodes continue, so only memory can break a rule. The last one ends a segment, or ends at `until` or
-        later, or is before one that lacks memory.
+        Only memory can break a rule. The last one ends a segment, or ends at `until` or later, or is before one that
+        lacks memory.
         """
         stream, block = self.stream, self.machine.block
+        count = len(stream)
         if (
             self.due
             or self.unfinished
-            or not self.streams
+            or not 0 < count <= self.most_decodes
             or work.keys() != stream.members.keys()
             or set(work.values()) != {1}
         ):
             return 0
+        self.streams = True
         features = self.features([], [])
         most = min(most, stream.until_end(), MOST_BATCHES - self.count, LONGEST)
-        start, blocks, limit, retained = self.end, self.blocks, self.machine.block_limit, self.resident.retained
+        start = end = self.end if start is None else start
+        blocks, limit, retained = self.blocks, self.machine.block_limit, self.resident.retained
         ends: list[int] = []
         devices: list[int] = []
         for step, duration in zip(range(most), self.cost.durations(features), strict=False):
             blocks += stream.growth(step)
             if limit is not None and blocks > limit:
                 break
-            self.end += duration
-            ends.append(self.end)
+            end += duration
+            ends.append(end)
             devices.append(blocks * block)
-            if until is not None and self.end >= until:
+            if until is not None and end >= until:
                 break
         if not ends:
             return 0
         grown = devices[-1] // block - self.blocks
         stream.advance(len(ends), grown, self.count)
+        self.end = ends[-1]
         self.blocks += grown
         self.count += len(ends) - 1
         self.end_segments()

@@ -94,7 +94,8 @@ class Execution:
         self.due: list[RequestState] = []  # their call was started by the previous batch and orders a move
         self.count = 0  # batches executed
         self.runs: list[Run] = []
-        self.limits = [(limit, most) for limit in LIMITS if (most := limit.of(self.machine)) is not None]
+        self.limits = [(Use._fields.index(limit.column), most, limit) for limit in LIMITS
+                       if (most := limit.of(self.machine)) is not None]  # fmt: skip
         self.broken: list[InvalidSchedule] = []
 
     def fail(self, rule: int, request: str | None, detail: str) -> None:
@@ -358,10 +359,9 @@ class Execution:
 
     def rules_5_to_7_limits(self, use: Use) -> None:
         """R5 to R7: a batch takes at most what there is of each of `LIMITS`."""
-        for limit, most in self.limits:
-            used: int = getattr(use, limit.column)
-            if used > most:
-                self.fail(limit.rule, None, limit.exceeded(self.machine, used))
+        for column, most, limit in self.limits:
+            if use[column] > most:
+                self.fail(limit.rule, None, limit.exceeded(self.machine, use[column]))
 
     def rule_5_one_phase(self, use: Use) -> None:
         """R5 without `hybrid`: prefills and decodes share no batch."""
@@ -465,24 +465,14 @@ class Execution:
                 prefills += 1
                 prefill_kv += resident
                 pairs += count * count + 2 * count * resident
+        any_decode, any_prefill = int(decodes > 0), int(prefills > 0)
+        counts = (any_decode | any_prefill, any_decode, any_prefill, tokens, generated, decodes, prefills, decode_kv,
+                  prefill_kv, pairs)  # fmt: skip
+        if not moves:
+            return Features(*counts)
         out = [move.tokens for move in moves if move.kind == "swap_out"]
         back = [move.tokens for move in moves if move.kind == "swap_in"]
-        return Features(
-            busy=int(decodes + prefills > 0),
-            any_decode=int(decodes > 0),
-            any_prefill=int(prefills > 0),
-            tokens=tokens,
-            generated=generated,
-            decode_requests=decodes,
-            prefill_requests=prefills,
-            decode_kv=decode_kv,
-            prefill_kv=prefill_kv,
-            prefill_pairs=pairs,
-            swap_out_tokens=sum(out),
-            swap_in_tokens=sum(back),
-            swap_outs=len(out),
-            swap_ins=len(back),
-        )
+        return Features(*counts, sum(out), sum(back), len(out), len(back))
 
     def end_segment(self, state: RequestState) -> None:
         """Start the call after the segment, or end the request."""

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal, NoReturn
 
 from pydantic import Field
 
-from kvcore.instance import Name, Noun
+from kvcore.instance import _NO_FIELDS, Name, Noun
 
 Integer = Annotated[int, Field(ge=-(10**15), le=10**15)]
 """A number that the referee judges."""
@@ -47,10 +47,20 @@ class Batch(Noun):
 
     def again(self, start: int) -> Batch:
         """Return the next of its repetitions: the same work, no moves."""
-        return Batch.model_construct(
-            start=start, work=self.work, drop=_NOTHING, swap_out=_NOTHING, swap_in=_NOTHING,
-            forget=_NOTHING, reuse=_NOTHING, repeat=1,
-        )  # fmt: skip
+        return Batch.unchecked(start, work=self.work)
+
+    @classmethod
+    def unchecked(cls, start: int, **parts: dict[str, int]) -> Batch:
+        """Return a batch of integers, in a tenth of the time that checks take."""
+        batch = cls.__new__(cls)
+        fields = {"start": start, **_PARTS, "repeat": 1, **parts}
+        for name, value in (("dict__", fields), ("pydantic_fields_set__", _NO_FIELDS), ("pydantic_extra__", None),
+                            ("pydantic_private__", None)):  # fmt: skip
+            object.__setattr__(batch, f"__{name}", value)
+        return batch
+
+
+_PARTS = {name: _NOTHING for name in Batch.model_fields if name not in ("start", "repeat")}
 
 
 class Schedule(Noun):

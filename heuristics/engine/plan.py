@@ -15,8 +15,6 @@ from kvcore.limits import BUDGETS, use_of
 from kvcore.schedule import Batch
 from kvcore.trace import Phase
 
-NOTHING: dict[str, int] = {}  # shared by all batches: there may be hundreds of thousands of them
-FIELDS = set(Batch.model_fields)  # of a batch that is made without checks
 TOKENS, PREFILL_TOKENS, REQUESTS = range(3)  # places in `BUDGETS`
 PAYS: dict[Phase, list[tuple[int, bool]]] = {
     phase: [
@@ -58,7 +56,7 @@ class Plan:
         self._phase: Phase | None = None  # of what was taken first
         self._owed = {job.index: job for job in view.must_work}
         self._set_aside = [0] * len(BUDGETS)  # of each budget for these: a token, or a place
-        for job in view.must_work:
+        for job in self._owed.values():
             for place, _ in PAYS[job.phase]:
                 self._set_aside[place] += 1
         self._closed = False  # without hybrid and pause: a request prefills in parts, and so alone
@@ -271,16 +269,14 @@ class Plan:
 
     def batch(self, start: int) -> Batch:
         """Return the batch of a schedule; TypeError if tokens are no integer."""
-        parts = {
-            "work": self.work, "drop": self.dropped, "swap_out": self.swapped_out, "swap_in": self.swapped_in,
-            "forget": self.forgotten, "reuse": self.reused,
-        }  # fmt: skip
-        for part, tokens_of in parts.items():
-            if not set(map(type, tokens_of.values())) <= {int}:
+        parts = {"work": self.work, "drop": self.dropped, "swap_out": self.swapped_out, "swap_in": self.swapped_in,
+                 "forget": self.forgotten, "reuse": self.reused}  # fmt: skip
+        given = {part: tokens_of for part, tokens_of in parts.items() if tokens_of}
+        for part, tokens_of in given.items():
+            if set(map(type, tokens_of.values())) != {int}:
                 id, tokens = next((id, tokens) for id, tokens in tokens_of.items() if type(tokens) is not int)
                 raise TypeError(f"{part}.{id}: {tokens!r} is no integer")
-        some = {part: tokens_of or NOTHING for part, tokens_of in parts.items()}
-        return Batch.model_construct(FIELDS, start=start, repeat=1, **some)
+        return Batch.unchecked(start, **given)
 
     def undo(self) -> None:
         """Let the jobs show the execution's state."""

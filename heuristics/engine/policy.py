@@ -67,6 +67,8 @@ class Policy(ABC):
     needs: tuple[str, ...] = ()
     """The switches of the machine that it needs (`evict` only where memory has a limit)."""
     settings: ClassVar[dict[str, Setting]] = {}  # the numbers that its name may give, by name
+    drains: bool = False
+    """Whether, where all that are ready decode, it lets them go on while memory suffices, whoever ends."""
     tuning: ClassVar[Tuning]
     """How `solvers.improve` searches its numbers, where it does."""
 

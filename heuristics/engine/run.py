@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
@@ -17,7 +16,7 @@ from heuristics.engine.policy import Policy
 from heuristics.engine.view import View
 from kvcore.decode_stream import StreamExecution
 from kvcore.errors import BadInput, in_one_line
-from kvcore.instance import Instance, Request
+from kvcore.instance import LIMIT, Instance, Request
 from kvcore.referee import garbage_collection_paused, verify_schedule
 from kvcore.rules import RULES, InvalidSchedule
 from kvcore.schedule import Batch, Schedule
@@ -125,29 +124,28 @@ class _Simulation:
 
     def batches(self) -> list[Batch]:
         batches: list[Batch] = []
-        with self.blaming_the_policy():
-            self.policy.start(View(self.machine, self.instance.cost, **self.grid))
+        self.ask(self.policy.start, View(self.machine, self.instance.cost, **self.grid))
         while self.to_come or self.present:
             if not self.go_on():
                 raise self.fail(None, "its time is over")
             view = self.look()
             plan = Plan(view, self.execution, self.demands)
             self.make_ordered_moves(plan)
-            with self.blaming_the_policy():
-                self.policy.decide(view, plan)
+            self.ask(self.policy.decide, view, plan)
             if plan.work or plan.swapped_out or plan.swapped_in or not self.can_wait(plan):
                 batches.append(self.execute(view, plan))
+                if self.compress and self.policy.drains:
+                    batches += self.drain()
             else:
                 self.wait(plan)
         return batches
 
-    @contextmanager
-    def blaming_the_policy(self) -> Iterator[None]:
-        """Turn any error of the policy into one clear line."""
+    def ask(self, question: Callable[..., Any], *given: Any) -> Any:
+        """Return the policy's answer; turn any error into one clear line."""
         self.decisions += 1
         self.deciding = True
         try:
-            yield
+            return question(*given)
         except Unsuited as error:
             raise Unsuited(f"policy {self.policy.name} cannot run on {self.instance.name}: {error}") from None
         except KeyboardInterrupt:
@@ -247,10 +245,9 @@ class _Simulation:
 
     def execute(self, view: View, plan: Plan) -> Batch:
         execution = self.execution
-        with self.blaming_the_policy():
-            batch = plan.batch(self.now)
+        batch: Batch = self.ask(plan.batch, self.now)
         try:
-            execution.execute_once(batch)
+            execution.execute_some(batch, 1)
         except InvalidSchedule as broken:
             who = "" if broken.request is None else f"request {broken.request}: "
             raise self.fail(broken.rule, who + broken.detail) from broken
@@ -259,19 +256,34 @@ class _Simulation:
         repeats = self.repeat(view, plan) if self.compress and not (self.called or self.ended or plan.moves()) else 0
         self.now = execution.end
         self.check_progress(execution.runs[-1].features.generated)
-        return batch if not repeats else batch.model_copy(update={"repeat": 1 + repeats})
+        vars(batch).update(repeat=1 + repeats)
+        return batch
 
     def repeat(self, view: View, plan: Plan) -> int:
         """Repeat a batch of decodes up to the next event, as long as the policy would; return how often."""
-        event = self.next_event()
-        if (event is not None and event <= self.execution.end) or self.execution.runs[-1].features.any_prefill:
+        if self.execution.runs[-1].features.any_prefill:
             return 0  # a prefill of one token, too, is no decode that goes on
-        with self.blaming_the_policy():
-            most = self.policy.steady(view, plan) - 1
-        repeats = self.execution.stretch(plan.work, most, event) if most > 0 else 0
-        if repeats:
+        most = self.ask(self.policy.steady, view, plan) - 1
+        return self.stretch(plan.work, most, self.next_event()) if most > 0 else 0
+
+    def drain(self) -> Iterator[Batch]:
+        """Let all decode up to the next event, if all that are ready do, and yield a batch for each that ends."""
+        execution, event = self.execution, self.next_event()
+        while not self.called and len(execution.stream) == len(self.present) - len(execution.running_calls):
+            batch = Batch.unchecked(execution.end, work=dict.fromkeys(execution.stream.members, 1))
+            if not (repeats := self.stretch(batch.work, LIMIT, event)):
+                break
+            vars(batch).update(repeat=repeats)
+            self.quiet, self.now = 0, execution.end
+            yield batch
+
+    def stretch(self, work: dict[str, int], most: int, event: int | None) -> int:
+        """Let decodes go on, up to the next event; return for how many batches."""
+        ended = event is not None and event <= self.execution.end
+        done = 0 if ended else self.execution.stretch(work, most, event)
+        if done:
             self.note_ends()
-        return repeats
+        return done
 
     def note_ends(self) -> None:
         for state in self.execution.ended:

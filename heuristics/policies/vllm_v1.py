@@ -2,6 +2,7 @@
 
 from bisect import insort
 from collections.abc import Iterator
+from itertools import takewhile
 from typing import ClassVar
 
 from heuristics.engine.ahead import PlansAhead
@@ -38,6 +39,7 @@ class VllmV1(PlansAhead):
     gate: bool = True
     priority: bool = False
     ends_step: bool = False
+    drains = True
     needs = ("hybrid", "chunked", "pause", "evict")
     watermark: float = 0.0
     long_prefill_token_threshold: int = 0
@@ -52,6 +54,7 @@ class VllmV1(PlansAhead):
 
     def start(self, view: View) -> None:
         super().start(view)
+        self.drains &= not self.ahead
         self.threshold = -(-self.long_prefill_token_threshold // view.block_tokens) or LIMIT
         self.reserve = int(self.watermark * ((self.machine.block_limit or 0) + 1))  # vLLM counts its null block, too
         self.chunks: set[int] = set()  # whose known tokens were not all computed in their latest batch
@@ -84,11 +87,12 @@ class VllmV1(PlansAhead):
 
         All is decided first, and done if any works: a batch that only drops is none.
         """
+        first = self.decode_first(plan)
         room = self.room(plan)
         victims, taken = dict[int, Job](), dict[Job, int]()
         left = {"decode": plan.tokens_left, "prefill": plan.prefill_left}
         order: list[Job] = []  # in which memory is taken and freed
-        for job in self.in_turn(victims, taken):
+        for job in self.in_turn(victims, taken, first):
             if len(taken) == plan.requests_left:
                 break
             tokens = min(job.missing, self.most, *(left.values() if job.phase == "prefill" else (left["decode"],)))
@@ -105,7 +109,7 @@ class VllmV1(PlansAhead):
                 order.append(job)
                 _pay(left, job, tokens)
                 room -= job.growth(tokens)
-        if not taken:
+        if not (first or taken):
             return not victims and all(job.index in self.leaving for job in self.running)
         admits = len(victims) == self.preempted
         for job in order:
@@ -119,8 +123,15 @@ class VllmV1(PlansAhead):
                 self.queue(job, front=True)
         return admits
 
-    def in_turn(self, victims: dict[int, Job], taken: dict[Job, int]) -> Iterator[Job]:
-        """Yield the running requests that may go on, in order.
+    def decode_first(self, plan: Plan) -> int:
+        """Take the decodes before the first chunk at once, where none can be preempted; return their number."""
+        if self.priority or self.leaving:
+            return 0
+        decodes = [*takewhile(lambda job: job.index not in self.chunks, self.running)]
+        return len(decodes) if plan.decode_on(decodes) else 0
+
+    def in_turn(self, victims: dict[int, Job], taken: dict[Job, int], first: int) -> Iterator[Job]:
+        """Yield the running requests but the `first` that may go on, in order.
 
         A step that only preempts takes no time: the next begins at once, unless the batch before still runs.
         """
@@ -129,13 +140,13 @@ class VllmV1(PlansAhead):
             self.preempted = len(victims)
             running = [job for job in self.running if job.index not in victims]
             self.defers = self.early and any(job.index not in self.chunks for job in running)
-            for job in running:
+            for job in running[first:]:
                 if job.index in victims or job.index in self.leaving or (self.defers and job.index in self.chunks):
                     continue
                 yield job
                 if self.ends_step and job.index in victims:
                     break
-            if self.stale:
+            if self.stale or first:
                 return
 
     def rank(self, job: Job) -> tuple[int, int]:

@@ -28,6 +28,7 @@ class VllmV1Prefix(VllmV1):
     """
 
     name = "vllm-v1-prefix"
+    drains = False
     takes: ClassVar[Takes] = Takes(
         (RULES | {Feature.OWN_COST, Feature.SHARED}) - {Feature.PREFILL_TOKENS, Feature.PRESERVE, Feature.SWAP}
     )
