@@ -62,7 +62,7 @@ def read_log(path: str | Path, preset: str | None = None) -> RunLog:
 
 
 def _ours(path: str) -> RunLog:
-    text = read_text(path).removeprefix("\ufeff")
+    text = read_text(path)
     if not text.lstrip().startswith("{"):
         return _csv(path, text)
     lines = list(_lines(path, text))
@@ -93,11 +93,12 @@ def _cell(place: str, text: str) -> dict[str, int | None]:
     found: dict[str, int | None] = {}
     for part in text.split():
         id, colon, tokens = part.rpartition(":") if ":" in part else (part, "", "")
-        if not id or id in found or (colon and not WHOLE.fullmatch(tokens)):
+        match = WHOLE.fullmatch(tokens)
+        if not id or id in found or (colon and not match):
             raise BadInput(
                 f"{place} must be request:tokens, once for each request and with spaces between, not {part[:40]!r}"
             )
-        found[id] = int(tokens) if colon else None
+        found[id] = int(match[1]) if match else None
     return found
 
 
