@@ -7,7 +7,7 @@ import math
 import re
 import sys
 import zlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from fractions import Fraction
 from itertools import chain
@@ -52,7 +52,7 @@ class Row(NamedTuple):
         """Return the field as an integer of at least `least`."""
         match = WHOLE.fullmatch(self.text(column))
         if match is None:
-            self.refuse(column, "a whole number")
+            self.refuse(column, f"a whole number{' of at most 15 digits' * self.text(column).lstrip('-').isdecimal()}")
         if int(match[1]) < least:
             self.refuse(column, f"at least {least}")
         return int(match[1])
@@ -131,6 +131,11 @@ def read_csv(path: str | Path, columns: Sequence[str]) -> Table:
     return Table(header, _rows(source, header, reader, columns))
 
 
+def unit_hint(column: str, names: Collection[str]) -> str:
+    """Return the units there are, if the column is one of these names with another after a colon (else nothing)."""
+    return "; a unit is s, ms, us or ns" if column.rpartition(":")[0] in names else ""
+
+
 def check_header(place: str, header: Sequence[str], columns: Sequence[str]) -> None:
     """Raise BadInput unless each of the columns stands in the header once."""
     needed = f"the columns needed are {', '.join(columns)}"
@@ -140,6 +145,7 @@ def check_header(place: str, header: Sequence[str], columns: Sequence[str]) -> N
                 raise BadInput(f"{place}: it must name the columns, and holds numbers; {needed}")
             has = f"; it has {', '.join(filter(None, header))[:200]}"
             near = did_you_mean(column, [name for name in header if name and name not in columns])
+            near += unit_hint(column, header)
             what = f"more than one column {column}" if column in header else f"no column {column}{near}"
             raise BadInput(f"{place}: {what}; {needed}{has}")
 

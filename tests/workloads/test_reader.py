@@ -306,7 +306,10 @@ def test_the_output_limit_is_that_of_the_row_or_the_largest_of_a_session(file):
         ("prompt=in,decode=out,call=t", "--map: call means nothing without session"),
         ("prompt=in,decode=out,session=t", "--map: session needs arrival or call"),
         ("prompt=input,decode=out", "line 1: no column input; the columns needed are input, out"),
-        ("arrival=t:min,prompt=in,decode=out", "line 1: no column t:min"),
+        (
+            "arrival=t:min,prompt=in,decode=out",
+            "line 1: no column t:min; a unit is s, ms, us or ns; the columns needed",
+        ),
     ],
 )
 def test_a_bad_map_is_answered_in_one_line(file, tmp_path, map, message):
@@ -325,7 +328,8 @@ def test_a_bad_map_is_answered_in_one_line(file, tmp_path, map, message):
         (PLAIN.replace("\n0,", "\n2024-02-28,"), "line 3: t must be a time of day, as before, it is '2.5'"),
         (PLAIN.replace("2.5", ""), "line 3: t must be a time such as .*, or seconds, it is empty"),
         (PLAIN.replace("\n0,", "\n2024-02-30 10:00,"), "line 2: t must be a date and a time of day"),
-        (PLAIN.replace("2.5", "-1"), "line 3: t must be a time such as"),
+        (PLAIN.replace("2.5", "-5"), "line 3: t must be at least 0, it is '-5'"),
+        (PLAIN.replace("20,2", "1" * 21 + ",2"), "line 3: in must be a whole number of at most 15 digits"),
         (PLAIN.replace(",1\n", ",0\n").replace(",2\n", ",\n").replace(",3\n", ",0\n"), "no request is left: none with"),
         (gzip.compress(PLAIN.encode(), mtime=0)[:-9], "cannot be read: Compressed file ended before"),
         (gzip.compress(PLAIN.encode(), mtime=0)[:12] + b"xxxxxxxxxxxxxxxxxxx", "cannot be read: "),
@@ -359,6 +363,7 @@ GOOD = '{"t": 0, "in": 5, "out": 1}\n'
         (GOOD + '{"t": [1, 2], "in": [1], "out": [1]}', MAP, "line 2: its lists must be of one length, .*'t': 2,"),
         (GOOD, MAP + ",id=name", "line 1: no key name; its keys are t, in, out"),
         (GOOD, MAP + ",session=who", "no line has the key who"),
+        (GOOD, MAP.replace("=t", "=t:min"), "line 1: no key t:min; a unit is s, ms, us or ns; its keys are t, in, out"),
         (GOOD + "[" * 100_000, MAP, "line 2: not JSON: "),
         (GOOD * 2, MAP + ",id=t", "line 2: another request has the id 0"),
     ],
@@ -381,6 +386,7 @@ def test_a_bad_line_of_json_is_answered_in_one_line(file, text, map, message):
         (["--until", "2024-13-01"], MAP, "--until 2024-13-01: month must be in 1..12"),
         (["--load", 0], MAP, "--load 0: write a number above 0"),
         (["--slo-ttft", "soon"], MAP, "--slo-ttft soon: write a number above 0"),
+        (["--slo-ttft", "200ms"], MAP, "--slo-ttft 200ms: write a number without a unit; in seconds it is 0.2"),
         (["--slo-tpot", "1e-20"], MAP, "the objectives in ticks of 1/40 s: tpot: its numerator and denominator"),
         (["--slo-ttft", 1, "--block", 4], MAP, "request R1 has SLOs, which have no coarse form"),
         (["--rate", 1], MAP, "--rate is for a trace without arrivals"),

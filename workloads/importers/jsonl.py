@@ -7,7 +7,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from kvcore.csv_table import Row, Table, text_lines
+from kvcore.csv_table import Row, Table, text_lines, unit_hint
 from kvcore.errors import BadInput
 
 NUMBERS_AS_TEXT = json.JSONDecoder(parse_int=str, parse_float=str, parse_constant=str)
@@ -30,7 +30,9 @@ def read_jsonl(path: str | Path, columns: Sequence[str], needed: Sequence[str], 
     names = list(_names(record))
     for name in needed:
         if _value(record, name) is None:
-            raise BadInput(f"{source}, line {line}: no key {name}; its keys are {', '.join(names)[:200]}")
+            raise BadInput(
+                f"{source}, line {line}: no key {name}{unit_hint(name, names)}; its keys are {', '.join(names)[:200]}"
+            )
     return Table(names, _rows(source, chain([first], records), columns, lists))
 
 

@@ -183,7 +183,7 @@ class TraceLayout:
         if key not in self.columns:
             return None
         name, unit = self.columns[key]
-        if key == "arrival" and unit is None and not row.text(name).replace(".", "", 1).isdecimal():
+        if key == "arrival" and unit is None and not row.text(name).lstrip("-").replace(".", "", 1).isdecimal():
             return _time(row, name)
         if key != "arrival" and not row.text(name):
             return None
