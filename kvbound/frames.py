@@ -12,7 +12,7 @@ from typing import Any
 from kvbound.comparison import Comparison
 from kvcore.errors import BadInput, needed
 from kvcore.files import write_text
-from kvcore.metrics import Value, flow_time, ttft
+from kvcore.metrics import Value, flow_time, is_late, ttft
 from kvcore.result import LogEntry, Result, Rung
 from kvcore.trace import RequestTrace, Trace
 from sweeps import Sweep
@@ -23,7 +23,7 @@ NESTED = ("handling", "completion", "ladder", "log")
 SPREADS = ("latency", "latency_without_calls", "ttft", "tpot", "normalized_latency")
 PARTS = ("mean", "p50", "p99")
 PER_TOKEN = ("tpot", "normalized_latency")
-SHARES = ("waste_share", "handlings")
+SHARES = ("slo_attainment_by_class", "waste_share", "handlings")
 FRACTION = re.compile(r"-?\d+(/\d+)?")
 
 
@@ -129,6 +129,8 @@ def _request(trace: RequestTrace, tick: Fraction) -> dict[str, Any]:
         "request": request.id, "prompt_tokens": request.prompt, "output_tokens": request.output,
         "calls": len(request.calls), **{f"{name}_seconds": float(time * tick) for name, time in ticks.items()},
         "recomputed_tokens": sum(span.recomputed for span in trace.spans),
+        **({} if request.slo is None else {"on_time": not is_late(trace)}),
+        **({} if request.slo_class is None else {"slo_class": request.slo_class}),
     }  # fmt: skip
 
 

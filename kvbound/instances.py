@@ -29,7 +29,9 @@ def _of_library(name: str) -> Instance:
 
     library = Library()
     if name not in library.names:
-        near = did_you_mean(name, [*BUILTIN, *library.names])
+        folder = Path(name).parent
+        files = [str(folder / file.name) for file in folder.glob("*.json*")] if folder.is_dir() else []
+        near = did_you_mean(name, [*BUILTIN, *library.names, *files])
         raise BadInput(
             f"there is no file {name!r}, and no instance of that name{near}; `kvbound instances` and "
             "`kvbound library list` name all"

@@ -91,10 +91,11 @@ def times_cells(rows: Labelled, units: Units, *, wide: bool = True) -> Cells:
 def work_cells(rows: Labelled, units: Units, *, wide: bool = True) -> Cells:
     """Return throughput, waste and moves, likewise."""
     cells = [{"work": label} | _work(measured, rate_unit(units)) for label, measured in rows]
-    columns = list(cells[0]) if cells else ["work"]
+    columns = columns_of = list(cells[0]) if cells else ["work"]
     if not wide:
         columns = ["work", f"tokens/{rate_unit(units)}", "evictions", "recomputed", "wasted"]
-        columns += [name for name in ("SLO met", "unfinished") if any(row[name] for row in cells)]
+        met = [name for name in columns_of if name.startswith("SLO met")]
+        columns += [name for name in (*met, "unfinished") if any(row[name] for row in cells)]
     numbers = [k for k, name in enumerate(columns) if name not in ("work", "handling of calls")]
     return Cells(columns, [[row[name] for name in columns] for row in cells], numbers)
 
@@ -117,6 +118,7 @@ def _work(measured: Row, second: str) -> dict[str, object]:
         "unfinished": measured["unfinished"],
         **{f"{what}/{second}": f"{measured[name]:.4g}" for what, name in rates},
         "SLO met": percent(measured["slo_attainment"]),
+        **class_cells(measured),
         "batches": f"{measured['batches']:,}",
         "evictions": f"{measured['evictions']:,}",
         "recomputed": percent(measured["recomputed_share"]),
@@ -124,6 +126,11 @@ def _work(measured: Row, second: str) -> dict[str, object]:
         **{WASTED.get(cause, cause): percent(waste.get(cause)) for cause in CAUSES},
         "handling of calls": ", ".join(f"{count:,} {how}" for how, count in measured["handlings"].items()) or "-",
     }
+
+
+def class_cells(measured: Row) -> dict[str, str | None]:
+    """Return the share of each SLO class that is on time."""
+    return {f"SLO met, {name}": percent(share) for name, share in measured.get("slo_attainment_by_class", {}).items()}
 
 
 def milliseconds(seconds: float) -> str:

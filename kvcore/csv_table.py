@@ -7,7 +7,7 @@ import math
 import re
 import sys
 import zlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from fractions import Fraction
 from itertools import chain
@@ -22,7 +22,7 @@ from kvcore.instance import LIMIT, Instance, Machine, Request, Slo
 MachineFor = Callable[[Sequence[Request]], Machine]
 """Chooses the machine for the requests."""
 
-WHOLE = re.compile(r"-?[0-9]{1,15}")
+WHOLE = re.compile(r"(-?[0-9]{1,15})(?:\.0{1,15})?")
 DECIMAL = re.compile(r"-?[0-9]{1,15}(\.[0-9]{1,40})?([eE][+-]?[0-9]{1,2})?")
 SEPARATORS = ",;\t|"
 """Separators of fields; the header decides."""
@@ -50,12 +50,12 @@ class Row(NamedTuple):
 
     def whole(self, column: str, least: int) -> int:
         """Return the field as an integer of at least `least`."""
-        text = self.text(column)
-        if not WHOLE.fullmatch(text):
-            self.refuse(column, "a whole number")
-        if int(text) < least:
+        match = WHOLE.fullmatch(self.text(column))
+        if match is None:
+            self.refuse(column, f"a whole number{' of at most 15 digits' * self.text(column).lstrip('-').isdecimal()}")
+        if int(match[1]) < least:
             self.refuse(column, f"at least {least}")
-        return int(text)
+        return int(match[1])
 
     def seconds(self, column: str) -> Fraction:
         """Return the field, a decimal number of at least 0, as an exact fraction."""
@@ -125,22 +125,29 @@ def read_csv(path: str | Path, columns: Sequence[str]) -> Table:
     separator = max(SEPARATORS, key=first.count)
     reader = csv.reader(chain([first] if first else [], lines), strict=True, delimiter=separator)
     header = [name.strip() for name in next(_fields(source, reader), [])]
-    _check_header(source, header, columns)
+    if not header:
+        raise BadInput(f"{source}: it is empty; the first line must name the columns {', '.join(columns)}")
+    check_header(f"{source}, line 1", header, columns)
     return Table(header, _rows(source, header, reader, columns))
 
 
-def _check_header(source: str, header: Sequence[str], columns: Sequence[str]) -> None:
+def unit_hint(column: str, names: Collection[str]) -> str:
+    """Return the units there are, if the column is one of these names with another after a colon (else nothing)."""
+    return "; a unit is s, ms, us or ns" if column.rpartition(":")[0] in names else ""
+
+
+def check_header(place: str, header: Sequence[str], columns: Sequence[str]) -> None:
+    """Raise BadInput unless each of the columns stands in the header once."""
     needed = f"the columns needed are {', '.join(columns)}"
-    if not header:
-        raise BadInput(f"{source}: it is empty; the first line must name the columns {', '.join(columns)}")
     for column in columns:
         if header.count(column) != 1:
             if any(DECIMAL.fullmatch(name) for name in header):
-                raise BadInput(f"{source}, line 1: it must name the columns, and holds numbers; {needed}")
+                raise BadInput(f"{place}: it must name the columns, and holds numbers; {needed}")
             has = f"; it has {', '.join(filter(None, header))[:200]}"
             near = did_you_mean(column, [name for name in header if name and name not in columns])
+            near += unit_hint(column, header)
             what = f"more than one column {column}" if column in header else f"no column {column}{near}"
-            raise BadInput(f"{source}, line 1: {what}; {needed}{has}")
+            raise BadInput(f"{place}: {what}; {needed}{has}")
 
 
 def _rows(source: str, header: Sequence[str], reader: Any, columns: Sequence[str]) -> Iterator[Row]:

@@ -110,7 +110,7 @@ MACHINE: dict[str, Row | None] = {
 }
 REQUEST: dict[str, Row | None] = {
     "weight": _but(1, Feature.WEIGHTS),
-    **_plain("id", "arrival", "prompt", "slo", "max_new", "path", "segments"),
+    **_plain("id", "arrival", "prompt", "slo", "max_new", "slo_class", "path", "segments"),
 }
 SLO: dict[str, Row | None] = {
     **dict.fromkeys(("ttft", "latency", "normalized_latency"), _but(None, Feature.SLO)),

@@ -171,7 +171,7 @@ def read_text(source: str | Path, most: int | None = None) -> str:
     if size > most:
         raise BadInput(_too_large(name, most))
     try:
-        return data.decode("utf-8")
+        return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise BadInput(f"{name}: not UTF-8 text (byte {error.start})") from None
 

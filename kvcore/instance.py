@@ -197,6 +197,8 @@ class Request(Noun):
     slo: Slo | None = None
     max_new: Annotated[Positive | None, Field(exclude_if=lambda limit: limit is None)] = None
     """Each segment's output limit, known to engines, unlike its length. It changes no rule."""
+    slo_class: Annotated[Identifier | None, Field(exclude_if=lambda name: name is None)] = None
+    """The class by which attained SLOs are counted. It changes no rule."""
     path: Annotated[tuple[str, Count] | None, Field(exclude_if=lambda path: path is None)] = None
     """The node of `contents` where it ends, and its blocks there."""
     segments: Annotated[tuple[Segment, ...], Field(min_length=1)]
@@ -224,8 +226,8 @@ class Request(Noun):
 
     @cached_property
     def shape(self) -> Request:
-        """The request without its id: alike requests share it."""
-        return self.replace(id="-")
+        """The request without its id and class: alike requests share it."""
+        return self.replace(id="-", slo_class=None)
 
     @cached_property
     def slo_ticks(self) -> SloTicks:

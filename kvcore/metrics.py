@@ -316,9 +316,19 @@ def summary(trace: Trace, window: Fraction | None = None) -> dict[str, Any]:
         "tokens_per_second": generated / wall,
         "goodput_per_second": good / wall,
         "slo_attainment": good / len(requests) if any(request.request.slo for request in requests) else None,
+        **_attainment_by_class(requests, end),
         **_work(trace),
         "handlings": dict(sorted(Counter(handlings(trace).values()).items())),
     }
+
+
+def _attainment_by_class(requests: Sequence[RequestTrace], end: int) -> dict[str, Any]:
+    on_time: dict[str, list[bool]] = {}
+    for request in requests:
+        if (name := request.request.slo_class) is not None:
+            on_time.setdefault(name, []).append(request.completion <= end and not is_late(request))
+    shares = {name: sum(each) / len(each) for name, each in sorted(on_time.items())}
+    return {"slo_attainment_by_class": shares} if shares else {}
 
 
 def _times(requests: Sequence[RequestTrace], end: int) -> dict[str, list[tuple[int, int]]]:

@@ -8,6 +8,8 @@ from kvcore.errors import BadInput, did_you_mean
 
 NUMBER = re.compile(r"([0-9]{1,15}(\.[0-9]{0,20})?|\.[0-9]{1,20})([eE][+-]?[0-9]{1,2})?|[0-9]{1,15}/[0-9]{1,15}")
 """Short enough to read fast."""
+SECONDS = {"s": 1, "ms": Fraction(1, 10**3), "us": Fraction(1, 10**6), "min": 60, "h": 3600}
+TIMED = re.compile(r"([0-9.]{1,20}) ?(s|ms|us|min|h)")
 _WHOLE = re.compile(r"(\w+)=(\d{1,9})")
 _ANY = re.compile(r"(\w+)=([\w./+-]{1,40})")
 
@@ -38,6 +40,9 @@ def fraction(option: str, text: str, *, zero: bool = False) -> Fraction:
         value = Fraction(text) if NUMBER.fullmatch(text) else None
     except ZeroDivisionError:
         value = None
+    if (match := TIMED.fullmatch(text)) and NUMBER.fullmatch(match[1]):
+        seconds = float(Fraction(match[1]) * SECONDS[match[2]])
+        raise BadInput(f"{option} {text}: write a number without a unit; in seconds it is {seconds:g}")
     if value is None or (value == 0 and not zero):
         raise BadInput(
             f"{option} {text}: write a number {'of at least' if zero else 'above'} 0, such as 2, 0.5 or 1/40"

@@ -109,7 +109,8 @@ def _instances(family: Instances, folder: Path) -> list[Drawn]:
 def _points(family: Instances) -> list[Point]:
     for key, given, known in (("builtin", family.builtin, BUILTIN), ("generate", family.generate, KINDS)):
         if given is not None and given not in known:
-            raise BadInput(f"{key} = {given!r}: there are {', '.join(known)}")
+            apart = "; what follows a colon stands under `parameters`" * (":" in given)
+            raise BadInput(f"{key} = {given!r}{apart}: there are {', '.join(known)}")
     machine = {f"machine.{name}": axis for name, axis in family.machine.items()}
     files: dict[str, Any] = {} if family.files is None else {"file": family.files}
     return points({**files, **family.parameters, **machine, "load": family.load})

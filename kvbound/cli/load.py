@@ -12,7 +12,7 @@ from kvbound.cli.common import OUT, POLICY, emit, option, table
 from kvbound.cli.progress import LiveLine, SolveProgress, drawing, load_instance
 from kvbound.plots import plot_load
 from kvbound.simulation import policy_names
-from kvbound.tables import CAUSES, SHORT, TIMES, Row, Rows, percent, rate_unit, spread
+from kvbound.tables import CAUSES, SHORT, TIMES, Row, Rows, class_cells, percent, rate_unit, spread
 from kvbound.units import Units, units_of
 from kvcore.errors import BadInput
 from kvcore.files import check_writable, write_text
@@ -28,6 +28,7 @@ PARTS = ("mean", "p50", "p95", "p99", "max")
 FACTS = ("factor", "rate", "policy", "error", "stationary")
 COUNTS = ("requests", "unfinished", "requests_per_second", "tokens_per_second", "goodput_per_second", "slo_attainment",
           "batches", "evictions", "recomputed_share", "tokens_swapped_out", "tokens_swapped_in")  # fmt: skip
+BY_CLASS = "slo_attainment_by_class"
 MOST_JOBS = 64
 FLOW, LATE = "total-flow-time", "late-requests"
 ANY = "any scheduler"
@@ -144,6 +145,8 @@ def as_csv(rows: Rows) -> str:
     """Return the rows as CSV with a header: a column for every measure (spreads as `measure_part`), seconds."""
     columns = [*FACTS, *COUNTS, *(f"{name}_{part}" for name in SPREADS for part in PARTS)]
     columns += [f"waste_{part}" for part in CAUSES]
+    classes = dict.fromkeys(name for row in rows for name in (row.get("measures") or {}).get(BY_CLASS, {}))
+    columns += [f"{BY_CLASS}_{name}" for name in classes]
     return table_as_csv(
         [{key: row.get(key) for key in FACTS} | _flat(row.get("measures") or {}) for row in rows], columns
     )
@@ -153,6 +156,7 @@ def _flat(measured: Row) -> dict[str, Any]:
     flat = {name: measured[name] for name in COUNTS if name in measured}
     for name in SPREADS:
         flat |= {f"{name}_{part}": value for part, value in (measured.get(name) or {}).items()}
+    flat |= {f"{BY_CLASS}_{name}": share for name, share in measured.get(BY_CLASS, {}).items()}
     return flat | {f"waste_{part}": share for part, share in (measured.get("waste_share") or {}).items()}
 
 
@@ -165,7 +169,8 @@ def _show(console: Console, rows: Rows, bounds: Rows, kept: Rows, units: Units, 
         names = [(name, part) for name, part in TIMES if part in ("mean", "p99") or name.startswith("normalized")]
     per = rate_unit(units)
     columns = ["load", f"rate/{per}", "policy", *(f"{SHORT[name]} {part}" for name, part in names)]
-    columns += ["SLO met"] * slos + [f"good/{per}"] * (wide or not slos) + ["queue"]
+    classes = list(dict.fromkeys(name for each in measured for name in class_cells(each)))
+    columns += ["SLO met"] * slos + classes + [f"good/{per}"] * (wide or not slos) + ["queue"]
     console.print(f"times in {units.time}")
 
     def number(value: float | None) -> str | None:
@@ -181,6 +186,7 @@ def _show(console: Console, rows: Rows, bounds: Rows, kept: Rows, units: Units, 
             row["policy"],
             *(cell(row, spread(row.get("measures", {}).get(name), part, units), "≥") for name, part in names),
             *[cell(row, percent(row.get("measures", {}).get("slo_attainment")), "≤")] * slos,
+            *(class_cells(row.get("measures", {})).get(name) for name in classes),
             *[number(row.get("measures", {}).get("goodput_per_second"))] * (wide or not slos),
             QUEUE[row.get("stationary")],
         ]

@@ -43,6 +43,7 @@ slo = dict.fromkeys(("ttft", "latency"), (optional(number), None))
 slo |= dict.fromkeys(("tpot", "normalized_latency"), (optional(ratio), None))
 request = {
     "id": text, "arrival": (number, 0), "prompt": integer(1), "weight": (integer(1), 1), "max_new": (limit, None),
+    "slo_class": (optional(text), None),
     "slo": (optional(slo), None), "segments": [{"decode": integer(1), "call": (optional(call), None)}],
     "path": (optional(check(lambda value: isinstance(value, list) and len(value) == 2, "a node and its blocks")), None),
 }  # fmt: skip
@@ -123,7 +124,7 @@ def prefill_budget(machine: Box) -> int | None:
     return machine.batch_tokens if machine.prefill_tokens is None else machine.prefill_tokens
 
 
-ONLY_GIVEN: dict[str, Any] = {"max_new": None, "path": None, "same_batch": True, "contents": []}
+ONLY_GIVEN: dict[str, Any] = {"max_new": None, "slo_class": None, "path": None, "same_batch": True, "contents": []}
 
 
 def given(each: Box) -> Box:

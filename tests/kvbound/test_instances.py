@@ -101,3 +101,9 @@ def test_near_names_of_objectives_and_records():
         kv.Library().record("mars-figure2")
     with pytest.raises(BadInput, match=r"no built-in instance is called 'mars-liek'; is it mars-like"):
         kv.builtin_instance("mars-liek")
+
+
+def test_a_file_of_nearly_that_name_is_named(tmp_path):
+    (tmp_path / "mine.json").write_text("{}")
+    with pytest.raises(BadInput, match=r"no file '.*mine.jsn', and no instance of that name; is it .*/mine.json\?"):
+        kv.load_instance(str(tmp_path / "mine.jsn"))

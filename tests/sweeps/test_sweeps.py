@@ -62,6 +62,10 @@ def mars_cell(run="fcfs", **given):
         ('[[instances]]\nfiles = ["a.json"]\nparameters = { n = 1 }\n' + FCFS, "parameters are of builtin or generate"),
         ('[[instances]]\nfiles = ["a.json"]\n' + FCFS, "a.json: cannot be read"),
         ('[[instances]]\nbuiltin = "mars"\n' + FCFS, "builtin = 'mars': there are mars-figure1"),
+        (
+            MARS.replace("1", "1:n=2") + FCFS,
+            "builtin = 'mars-figure1:n=2'; what follows a colon stands under `parameters`",
+        ),
         ('[[instances]]\ngenerate = "x"\n' + FCFS, "generate = 'x': there are infercept"),
         (
             '[[instances]]\ngenerate = "fixed"\nparameters = { m = 1 }\n' + FCFS,

@@ -139,7 +139,7 @@ def replaced(old, new):
         (TWO.replace("decode_tokens", "decoded"), r"line 1: no column decode_tokens; is it decoded\?; the columns"),
         (TWO.replace("token_source", "segment"), "line 1: more than one column segment"),
         (replaced(",7,0.0500001", ",seven,0.0500001"), "line 3: decode_tokens must be a whole number, it is 'seven'"),
-        (replaced(",7,0.0500001", ",7.0,0.0500001"), "line 3: decode_tokens must be a whole number, it is '7.0'"),
+        (replaced(",7,0.0500001", ",7.5,0.0500001"), "line 3: decode_tokens must be a whole number, it is '7.5'"),
         (replaced(",7,0.0500001", ",,0.0500001"), "line 3: decode_tokens must be a whole number, it is empty"),
         (replaced(",7,0.0500001", ",0,0.0500001"), "line 3: decode_tokens must be at least 1, it is '0'"),
         (replaced(",7,0.0500001", ",-7,0.0500001"), "line 3: decode_tokens must be at least 1, it is '-7'"),

@@ -1,20 +1,22 @@
-"""A JSONL file as a table: an object a line, columns named by keys, dots for keys within keys."""
+"""A JSONL file as a table: an object a line, columns named by keys, dots for keys within keys, [k] for items."""
 
 import json
+import re
 from collections.abc import Container, Iterator, Mapping, Sequence
 from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from kvcore.csv_table import Row, Table, text_lines
+from kvcore.csv_table import Row, Table, text_lines, unit_hint
 from kvcore.errors import BadInput
 
 NUMBERS_AS_TEXT = json.JSONDecoder(parse_int=str, parse_float=str, parse_constant=str)
 Record = Mapping[str, Any]
+STEP = re.compile(r"([^.\[\]]+)|\[(-?\d{1,6})\]")  # a key, or the place of an item
 
 
 def read_jsonl(path: str | Path, columns: Sequence[str], needed: Sequence[str], lists: Container[str] = ()) -> Table:
-    """Return the table of a file with an object in each line; `null` and missing keys are empty fields.
+    """Return the table of a file with an object in each line, or one array; `null` and missing keys are empty fields.
 
     An object of lists of one length, as from vLLM's benchmarks, has a row for each item; of `lists`, each is a field.
     BadInput: it is no such file, its first object lacks a column `needed`, or no object has a column.
@@ -28,21 +30,38 @@ def read_jsonl(path: str | Path, columns: Sequence[str], needed: Sequence[str], 
     names = list(_names(record))
     for name in needed:
         if _value(record, name) is None:
-            raise BadInput(f"{source}, line {line}: no key {name}; its keys are {', '.join(names)[:200]}")
+            raise BadInput(
+                f"{source}, line {line}: no key {name}{unit_hint(name, names)}; its keys are {', '.join(names)[:200]}"
+            )
     return Table(names, _rows(source, chain([first], records), columns, lists))
 
 
 def _records(source: str, path: str | Path) -> Iterator[tuple[int, Record]]:
-    for number, line in enumerate(text_lines(path), 1):
+    lines = enumerate(text_lines(path), 1)
+    for number, line in lines:
         if line.isspace():
             continue
+        if line.lstrip().startswith("[") and number == 1:
+            line += "".join(text for _, text in lines)
         try:
             record = NUMBERS_AS_TEXT.decode(line)
         except (ValueError, RecursionError) as error:
-            raise BadInput(f"{source}, line {number}: not JSON: {getattr(error, 'msg', error)}") from None
-        if not isinstance(record, dict):
+            at = number + getattr(error, "lineno", 1) - 1
+            raise BadInput(f"{source}, line {at}: not JSON: {getattr(error, 'msg', error)}") from None
+        if isinstance(record, list) and number == 1:
+            yield from _items(source, record)
+        elif not isinstance(record, dict):
             raise BadInput(f"{source}, line {number}: each line must hold one JSON object, {{..}}")
-        yield number, record
+        else:
+            yield number, record
+
+
+def _items(source: str, records: Sequence[Any]) -> Iterator[tuple[int, Record]]:
+    """Yield the objects of an array, with their places from 1 as their lines."""
+    for place, record in enumerate(records, 1):
+        if not isinstance(record, dict):
+            raise BadInput(f"{source}: item {place} of its array is no JSON object, {{..}}")
+        yield place, record
 
 
 def _rows(
@@ -69,8 +88,12 @@ def _rows(
 def _value(record: Any, name: str) -> Any:
     if name in record:
         return record[name]
-    for key in name.split("."):
-        record = record.get(key) if isinstance(record, dict) else None
+    for key, place in STEP.findall(name):
+        if place:
+            among = isinstance(record, list) and -len(record) <= int(place) < len(record)
+            record = record[int(place)] if among else None
+        else:
+            record = record.get(key) if isinstance(record, dict) else None
     return record
 
 
@@ -88,3 +111,5 @@ def _names(record: Record) -> Iterator[str]:
             yield place + key
             if isinstance(value, dict):
                 left.append((f"{place}{key}.", value))
+            elif isinstance(value, list) and value and isinstance(value[0], dict):
+                left.append((f"{place}{key}[0].", value[0]))

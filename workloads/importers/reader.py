@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
+from itertools import accumulate
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -17,11 +19,19 @@ from kvcore.files import valid
 from kvcore.instance import LIMIT, Call, Instance, Machine, Request, Segment
 from workloads.arrivals import arrivals
 from workloads.importers.contents import PIECE, Hashes, Input, Inputs, hashes
+from workloads.importers.frame import SOURCE, is_frame, read_frame
 from workloads.importers.jsonl import read_jsonl
-from workloads.importers.selection import SHARED, Selection, TraceLayout, read_map
+from workloads.importers.selection import SHARED, SLOS, Selection, TraceLayout, read_map
 
 TICK = Fraction(1, 40)
 MOST = 10_000_000  # rows that a trace may have
+EMPTY, PROMPTLESS = "rows without output", "rows without a prompt"
+SHRUNK = "an input is shorter than the one before (if the column counts what is appended: appends=COLUMN)"
+RESUMED, BRANCHED = "the row before has no output", "another row follows the same one"
+ORPHAN = "the row before is not in the file"
+BEGINS = (SHRUNK, RESUMED, BRANCHED, ORPHAN)  # why a row of a session begins a request
+GAPS = "calls last from arrival to arrival, the answer included: no pause is given"
+UNLIMITED = "requests have no max_new: engines assume 4,096"
 MILLENNIA = 10**11  # seconds that no clock shows since 1970: what counts so many counts something shorter
 
 
@@ -42,6 +52,10 @@ class Turn(NamedTuple):
     latency: Fraction | None = None
     hashes: Sequence[str] = ()
     common: int = 0
+    parent: str = ""
+    priority: int = 0
+    slo_class: str | None = None
+    slos: Mapping[str, Fraction] = {}
 
 
 Run = Turn | list[Turn]
@@ -70,7 +84,7 @@ class Imported:
 
 
 def read_trace(
-    path: str | Path,
+    path: str | Path | Any,
     columns: str,
     *,
     machine: Machine,
@@ -83,7 +97,8 @@ def read_trace(
 ) -> Instance:
     """Return a selection of any trace as an instance with free calls, in ticks of `tick` seconds.
 
-    The file is CSV with a header, or JSONL, plain or in gzip. `columns` is as `--map`:
+    The file is CSV with a header, or JSONL, plain or in gzip; in its place stands a frame of pandas, or any with
+    Arrow's interface or `__dataframe__`. `columns` is as `--map`:
     `arrival=timestamp:ms,prompt=input_length,decode=output_length`. With `rate` (per second) requests without arrivals
     come as a Poisson process. With `drop_too_long`, those that do not fit the memory are left out.
 
@@ -98,7 +113,7 @@ def read_trace(
 
 
 def read_requests(
-    path: str | Path,
+    path: str | Path | Any,
     layout: TraceLayout,
     *,
     kind: str = "csv",
@@ -112,15 +127,19 @@ def read_requests(
     A request without an id is `R` and the number of its row, or the name of its session, with the number of its first
     row there where sessions may be cut. With `machine`, requests that do not fit its memory are left out.
     """
-    return _Reader(str(path), layout, kind, check_tick(tick)).read(selection, rate, machine)
+    return _Reader(path, layout, kind, check_tick(tick)).read(selection, rate, machine)
 
 
 class _Reader:
-    def __init__(self, source: str, layout: TraceLayout, kind: str, tick: Fraction) -> None:
-        self.source, self.layout, self.kind, self.tick = source, layout, kind, tick
+    def __init__(self, path: Any, layout: TraceLayout, kind: str, tick: Fraction) -> None:
+        self.frame = path if is_frame(path) else None
+        self.source = str(path) if self.frame is None else SOURCE
+        self.layout, self.kind, self.tick = layout, kind, tick
         self.explicit = "returns" in layout.columns
-        self.empty = self.gaps = 0
+        self.seen = Counter[str]()  # what notes say, and how often
         self.clock: bool | None = None
+        self.slos = [key for key in SLOS if key in layout.columns]
+        self.ranks: dict[int, int] = {}  # the weight of each priority
         self.notes: list[str] = []
         column = layout.columns.get("contents")
         self.hashes = None if column is None else Hashes(int(column.unit or 1), {})
@@ -154,11 +173,17 @@ class _Reader:
         else:
             draw = random.Random(selection.seed)
             ticks = arrivals(draw, self.tick, rate=None if rate is None else rate * selection.load)
-        name = f"{self.kind}:{Path(self.source).name}{selection.words}" + ("" if rate is None else f",rate={rate}")
+        name = SOURCE if self.frame is not None else f"{self.kind}:{Path(self.source).name}"
+        name += selection.words + ("" if rate is None else f",rate={rate}")
         name += "" if machine is None or machine.memory is None else f", {all_of_them - len(runs)} too long left out"
         shared = [name for name in names if SHARED.search(name) and name not in self.layout.names]
-        if self.empty:
-            self.notes.append(f"{self.empty} rows without output are left out")
+        self.notes += [f"{self.seen[rows]} {rows} are left out" for rows in (EMPTY, PROMPTLESS) if self.seen[rows]]
+        if "priority" in self.layout.columns:
+            priorities = sorted({_first(runs[k]).priority for k in kept}, reverse=True)
+            self.ranks = {priority: rank for rank, priority in enumerate(priorities, 1)}
+            self.notes.append(
+                f"{len(priorities)} priorities are weights now: the smallest number is the largest weight"
+            )
         if shared:
             self.notes.append(f"{', '.join(shared[:4])} not used: prefixes that requests share are computed for each")
         requests = self._requests((runs[k] for k in kept), ticks, selection)
@@ -168,44 +193,57 @@ class _Reader:
 
     def _runs(self) -> tuple[Sequence[str], list[Run]]:
         layout = self.layout
-        if self.kind == "jsonl":
+        if self.frame is not None:
+            table = read_frame(self.frame, layout.names)
+        elif self.kind == "jsonl":
             lists = {layout.columns["contents"].name} if self.hashes else ()
             table = read_jsonl(self.source, layout.names, layout.needed, lists)
         else:
             table = read_csv(self.source, layout.names)
         sessions: dict[str, list[Turn]] = {}
         runs: list[Run] = []
+        turns = list[Turn]()  # that name the one before
         for place, row in enumerate(table.rows, 1):
             if place > MOST:
                 raise BadInput(f"{self.source}: more than {MOST} rows")
             label = layout.session(row) if layout.sessions else ""
             turn = self._turn(row, place, bool(label))
-            self.empty += not turn.decode
-            if label:
+            if "parent" in layout.columns:
+                turns.append(turn)
+            elif label:
                 sessions.setdefault(label, []).append(turn)
             elif turn.decode:
                 runs.append(turn)
-        if sessions:
-            runs += (run for label, turns in sessions.items() for run in self._cut(label, turns))
-            runs.sort(key=lambda run: _first(run).place)
+        if sessions := self._chains(turns) if turns else sessions:
+            cut = [run for label, turns in sessions.items() for run in self._cut(label, turns)]
+            runs = sorted([*runs, *cut], key=lambda run: _first(run).place)
+            self._say_joined(sum(map(len, sessions.values())), len(sessions), len(cut))
         return table.names, runs
 
     def _turn(self, row: Row, place: int, in_session: bool) -> Turn:
         layout, keys = self.layout, self.layout.columns
-        decode, prompt = keys["decode"].name, keys["prompt"].name
+        decode, inputs = keys["decode"].name, layout.inputs
         explicit = self.explicit and in_session
         output = row.whole(decode, 1 if explicit else 0) if explicit or row.text(decode) else 0
-        needs_prompt = output and not (explicit and not row.text(prompt))
+        self.seen[EMPTY] += not output
+        said = output and (all(map(row.text, inputs)) or (in_session and not explicit))
+        if output and not said and not in_session:
+            self.seen[PROMPTLESS] += 1
+            output = 0
         turn = Turn(
             place=place,
             line=row.line,
             seconds=self._arrival(row),
-            prompt=row.whole(prompt, 1) if needs_prompt else 0,
+            prompt=sum(row.whole(name, 0 if "appends" in keys else 1) for name in inputs) if said else 0,
             decode=output,
             max_new=self._limit(row, output),
             weight=row.whole(keys["weight"].name, 1) if "weight" in keys else 1,
             id=row.label(keys["id"].name) if "id" in keys else None,
             hashes=hashes(row.text(keys["contents"].name)) if "contents" in keys else (),
+            parent=row.text(keys["parent"].name) if "parent" in keys else "",
+            priority=row.whole(name, -LIMIT) if (name := self._filled(row, "priority")) else 0,
+            slo_class=row.label(name) if (name := self._filled(row, "class")) else None,
+            slos={key: found for key in self.slos if (found := layout.seconds(row, key)) is not None},
         )
         if not in_session:
             return turn
@@ -219,13 +257,18 @@ class _Reader:
             common=row.whole(layout.common, 0) if layout.common else 0,
         )
 
+    def _filled(self, row: Row, key: str) -> str | None:
+        """Return the column of a key, if something stands there."""
+        column = self.layout.columns.get(key)
+        return None if column is None or not row.text(column.name) else column.name
+
     def _limit(self, row: Row, output: int) -> int | None:
-        column = self.layout.columns.get("max_new")
-        if column is None or not row.text(column.name):
+        name = self._filled(row, "max_new")
+        if name is None:
             return None
-        limit = row.whole(column.name, 1)
+        limit = row.whole(name, 1)
         if limit < output:
-            row.refuse(column.name, f"no less than the {output} tokens generated")
+            row.refuse(name, f"no less than the {output} tokens generated")
         return limit
 
     def _arrival(self, row: Row) -> Fraction:
@@ -241,18 +284,54 @@ class _Reader:
 
     # --- sessions -----------------------------------------------------------------------------------------------------
 
+    def _chains(self, turns: Sequence[Turn]) -> dict[str, list[Turn]]:
+        """Return the sessions of rows that name the row before; of several after one, the first to arrive goes on."""
+        known = {turn.id: turn for turn in reversed(turns)}
+        after = dict[str | None, Turn]()
+        for turn in sorted(turns, key=lambda turn: turn.seconds):
+            if known[turn.id] is not turn:
+                raise BadInput(f"{self.source}, line {turn.line}: another row has the id {turn.id}")
+            if turn.parent in known and turn.parent != turn.id:
+                self.seen[BRANCHED] += turn.parent in after
+                after.setdefault(turn.parent, turn)
+            else:
+                self.seen[ORPHAN] += turn.parent not in ("", "-1", turn.id)
+        later = {turn.id for turn in after.values()}
+        sessions = {str(turn.id): [turn] for turn in turns if turn.id not in later}
+        for chain in sessions.values():
+            while following := after.get(chain[-1].id):
+                chain.append(following)
+        if sum(map(len, sessions.values())) < len(turns):
+            raise BadInput(f"{self.source}: some rows name each other in a circle as the row before")
+        return sessions
+
+    def _say_joined(self, rows: int, sessions: int, requests: int) -> None:
+        column = self.layout.columns.get("session")
+        reasons = [f"{self.seen[why]} begin where {why}" for why in BEGINS if self.seen[why]]
+        if column and "parent" in column.name.lower():
+            reasons.append(f"if {column.name} names the row before, give parent={column.name},id=COLUMN")
+        if rows > requests or requests > sessions:
+            told = ": " + ", ".join(reasons) if reasons else ""
+            self.notes.append(f"{rows} rows in {sessions} sessions make {requests} requests{told}")
+
     def _cut(self, label: str, turns: list[Turn]) -> Iterator[list[Turn]]:
         """Cut a session at rows without output, and where the input shrank."""
         if self.layout.order:
             self._check_order(label, turns)
-        else:
+        elif "parent" not in self.layout.columns:
             turns.sort(key=lambda turn: turn.seconds)
-        begin, earlier, last = 0, None, 0
+        if self.layout.appended:
+            held = list(accumulate(turn.prompt + turn.decode for turn in turns))
+            turns = [turn._replace(prompt=end - turn.decode) for turn, end in zip(turns, held, strict=True)]
+        begin, earlier, last, seen = 0, None, 0, False
         for k, turn in enumerate([*turns, None]):
             shrank = turn and k > begin and not self.explicit and self._shrank(turns[k - 1], turn)
             if turn and turn.decode and not shrank:
                 continue
+            self.seen[SHRUNK] += bool(shrank and turn and turn.decode)
             if k > begin:
+                self.seen[RESUMED] += bool(seen and not turns[begin - 1].decode)
+                seen = True
                 first, name = turns[begin], label if self.explicit else f"{label}/{begin}"
                 if self.inputs is not None:
                     common = min(turn.common for turn in turns[last + 1 : begin + 1]) if earlier else 0
@@ -295,13 +374,16 @@ class _Reader:
     # --- requests -----------------------------------------------------------------------------------------------------
 
     def _requests(self, runs: Iterable[Run], ticks: Iterable[int], selection: Selection) -> Iterator[Request]:
-        slo, known = selection.slo(self.tick), set[str]()
+        usual, known = selection.slo(self.tick), set[str]()
         unique = not self.layout.sessions and "id" not in self.layout.columns
         for run, arrival in zip(runs, ticks, strict=False):
             first = _first(run)
             name = first.id or f"R{first.place}"
             if not first.prompt:
-                self._refuse(first, self.layout.columns["prompt"].name, "a whole number", "")
+                wanted, found = (
+                    ("a whole number above 0", "0") if "appends" in self.layout.columns else ("a whole number", "")
+                )
+                self._refuse(first, self.layout.inputs[-1], wanted, found)
             if not unique:
                 if name in known:
                     raise BadInput(f"{self.source}, line {first.line}: another request has the id {name}")
@@ -309,15 +391,17 @@ class _Reader:
             if self.hashes is not None:
                 self.hashes.of[name] = first.hashes
             limits = [turn.max_new for turn in _turns(run)]
+            self.seen[UNLIMITED] += None in limits and "max_new" in self.layout.columns
+            slo = replace(selection, **first.slos).slo(self.tick) if first.slos else usual
             with valid(f"{self.source}, line {first.line}"):
                 request = Request(
-                    id=name, arrival=arrival, prompt=first.prompt, weight=first.weight, slo=slo,
+                    id=name, arrival=arrival, prompt=first.prompt, weight=self.ranks.get(first.priority, first.weight),
+                    slo=slo, slo_class=first.slo_class,
                     max_new=None if None in limits else max(limit for limit in limits if limit is not None),
                     segments=self._segments(_turns(run)),
                 )  # fmt: skip
             yield request
-        if self.gaps:
-            self.notes.append(f"{self.gaps} calls last from arrival to arrival, the answer included: no pause is given")
+        self.notes += [f"{self.seen[what]} {what}" for what in (GAPS, UNLIMITED) if self.seen[what]]
 
     def _segments(self, turns: Sequence[Turn]) -> tuple[Segment, ...]:
         *before, (last, _) = self._shape(turns)
@@ -337,7 +421,7 @@ class _Reader:
         if "arrival" not in keys:
             name = keys["call"].name if "call" in keys else "call"
             self._refuse(turn, name, "a decimal number", "")
-        self.gaps += turn.latency is None
+        self.seen[GAPS] += turn.latency is None
         gap = max(Fraction(0), after.seconds - turn.seconds - (turn.latency or 0))
         ticks = math.ceil(gap / self.tick)
         if ticks > LIMIT:

@@ -62,7 +62,7 @@ def read_log(path: str | Path, preset: str | None = None) -> RunLog:
 
 
 def _ours(path: str) -> RunLog:
-    text = read_text(path).removeprefix("\ufeff")
+    text = read_text(path)
     if not text.lstrip().startswith("{"):
         return _csv(path, text)
     lines = list(_lines(path, text))
@@ -81,23 +81,26 @@ def _csv(path: str, text: str) -> RunLog:
             place = f"{path}, line {reader.line_num}"
             if "" in row or None in row.values():
                 raise BadInput(f"{place}: it has other fields than the header, which names {len(given)} columns")
-            parts = {name: _cell(f"{place}: {name}", row[name]) for name in ("work", *MOVES) if given[name]}
+            parts = {
+                name: _cell(f"{place}: {name}", row[name], name in MOVES) for name in ("work", *MOVES) if given[name]
+            }
             batches.append(_batch(place, _seconds(place, row["start_s"]), parts))
     except csv.Error as error:
         raise BadInput(f"{path}, line {reader.line_num}: not a CSV file: {error}") from None
     return _log(path, batches, any(given[name] for name in MOVES))
 
 
-def _cell(place: str, text: str) -> dict[str, int | None]:
+def _cell(place: str, text: str, moves: bool) -> dict[str, int | None]:
     """Read `request:tokens request:tokens ..`; only moves allow a request alone."""
     found: dict[str, int | None] = {}
     for part in text.split():
         id, colon, tokens = part.rpartition(":") if ":" in part else (part, "", "")
-        if not id or id in found or (colon and not WHOLE.fullmatch(tokens)):
+        match = WHOLE.fullmatch(tokens)
+        if not id or id in found or not (match or (moves and not colon)):
             raise BadInput(
                 f"{place} must be request:tokens, once for each request and with spaces between, not {part[:40]!r}"
             )
-        found[id] = int(tokens) if colon else None
+        found[id] = int(match[1]) if match else None
     return found
 
 

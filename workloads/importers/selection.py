@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from fractions import Fraction
@@ -109,8 +109,12 @@ def _moment(option: str, text: str, first: Fraction) -> Fraction:
     return first + fraction(option, text, zero=True) if at is None else at
 
 
-KEYS = ("arrival", "prompt", "decode", "max_new", "call", "returns", "latency", "session", "weight", "id", "contents")
-TIMES = ("arrival", "call", "latency")
+SLOS = ("slo_latency", "slo_ttft", "slo_tpot")
+KEYS = (
+    "arrival", "prompt", "appends", "decode", "max_new", "call", "returns", "latency", "session", "parent", "id",
+    "weight", "priority", "class", *SLOS, "contents",
+)  # fmt: skip
+TIMES = ("arrival", "call", "latency", *SLOS)
 UNITS = {"s": Fraction(1), "ms": Fraction(1, 10**3), "us": Fraction(1, 10**6), "ns": Fraction(1, 10**9)}
 SHARED = re.compile(r"prefix|hash_?ids|block_?hash|cached?_?(read_)?(input_)?tokens", re.IGNORECASE)
 """Names of columns that say which KV was, or could have been, in a cache."""
@@ -143,7 +147,17 @@ class TraceLayout:
     @property
     def sessions(self) -> bool:
         """Whether rows may belong to sessions."""
-        return self.label is not None or "session" in self.columns
+        return self.label is not None or bool({"session", "parent"} & self.columns.keys())
+
+    @property
+    def inputs(self) -> list[str]:
+        """The columns whose sum is the input, or what it appends to the context (`appended`)."""
+        return [self.columns[key].name for key in ("prompt", "appends") if key in self.columns]
+
+    @property
+    def appended(self) -> bool:
+        """Whether inputs are said without the context before them."""
+        return "prompt" not in self.columns
 
     @property
     def names(self) -> list[str]:
@@ -154,14 +168,14 @@ class TraceLayout:
     @property
     def needed(self) -> list[str]:
         """Columns that the first object of a JSONL file must have."""
-        keys = ("arrival", "prompt", "decode", "weight", "id")
+        keys = ("arrival", "prompt", "appends", "decode", "weight", "id")
         return [self.columns[key].name for key in keys if key in self.columns]
 
     def session(self, row: Row) -> str:
         """Return the session of a row (empty: none)."""
         if self.label is not None:
             return self.label(row)
-        column = self.columns.get("session")
+        column = self.columns.get("id" if "parent" in self.columns else "session")
         return row.label(column.name) if column and row.text(column.name) else ""
 
     def seconds(self, row: Row, key: str) -> Fraction | None:
@@ -169,7 +183,7 @@ class TraceLayout:
         if key not in self.columns:
             return None
         name, unit = self.columns[key]
-        if key == "arrival" and unit is None and not row.text(name).replace(".", "", 1).isdecimal():
+        if key == "arrival" and unit is None and not row.text(name).lstrip("-").replace(".", "", 1).isdecimal():
             return _time(row, name)
         if key != "arrival" and not row.text(name):
             return None
@@ -204,17 +218,36 @@ def read_map(text: str) -> TraceLayout:
             if with_unit
             else Column(name.strip())
         )
-    for key in ("prompt", "decode"):
-        if key not in columns:
-            raise BadInput(f"--map: {key} is missing; write {key}=COLUMN")
-    for key in ("call", "returns", "latency"):
-        if key in columns and "session" not in columns:
-            raise BadInput(f"--map: {key} means nothing without session, whose rows have a call between them")
-    if {"session", "contents"} <= columns.keys():
-        raise BadInput("--map: contents and session: hashes of whole prompts do not say what a call returns")
-    if "session" in columns and not {"arrival", "call"} & columns.keys():
-        raise BadInput("--map: session needs arrival or call, from which the time between its rows is known")
+    _check_keys(columns.keys())
     return TraceLayout(columns)
+
+
+def _check_keys(given: Collection[str]) -> None:
+    joined = next((key for key in ("session", "parent") if key in given), None)
+    for key in ("prompt", "decode"):
+        if key not in given and not (key == "prompt" and "appends" in given):
+            raise BadInput(f"--map: {key} is missing; write {key}=COLUMN")
+    for key in ("call", "returns", "latency", *["appends"] * ("prompt" not in given)):
+        if key in given and joined is None:
+            raise BadInput(
+                f"--map: {key} means nothing without session (or parent), whose rows have a call between them"
+            )
+    for one, other, why in CLASHES:
+        if one in given and other in given:
+            raise BadInput(f"--map: {one} and {other}: {why}")
+    if "parent" in given and "id" not in given:
+        raise BadInput("--map: parent needs id, by which a row names the row before it")
+    if joined and not {"arrival", "call"} & set(given):
+        raise BadInput(f"--map: {joined} needs arrival or call, from which the time between its rows is known")
+
+
+HASHED = "hashes of whole prompts do not say what a call returns"
+CLASHES = (
+    ("contents", "session", HASHED), ("contents", "parent", HASHED),
+    ("session", "parent", "give the name of the session, or of the row before"),
+    ("appends", "returns", "both say by how much the next input is longer"),
+    ("weight", "priority", "a priority becomes the weight"),
+)  # fmt: skip
 
 
 def _time(row: Row, name: str) -> Fraction:
