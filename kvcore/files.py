@@ -36,6 +36,7 @@ _WORDS = {
     "missing": "this key is missing",
     "model_type": "must be an object",
     "unexpected_keyword_argument": "unknown key",
+    "union_tag_invalid": "kind {tag!r} is not read, or no more; these are: {expected_tags}",
 }
 """Pydantic's errors, reworded by type."""
 
@@ -221,7 +222,8 @@ def first_error(error: ValidationError) -> str:
         first, _ = json.JSONDecoder().raw_decode(error.json(include_url=False, include_input=False), 1)
     place = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in first["loc"]).lstrip(".")
     text = re.sub(r"^\w+ should (be|have)", r"must \1", first["msg"].removeprefix("Value error, "))
-    message = _WORDS.get(first["type"], text.partition(" after validation")[0])
+    words = _WORDS.get(first["type"])
+    message = words.format(**first.get("ctx", {})) if words else text.partition(" after validation")[0]
     value = first.get("input", {})
     shown = "" if isinstance(value, dict | list | BaseModel) else f" (it is {_short(json.dumps(value, default=str))})"
     return _short(f"{place}: {message}{shown}" if place else message, 400)

@@ -22,6 +22,7 @@ class Alone(Proof):
 
     kind: Literal["alone"] = "alone"
     takes: ClassVar = Takes(RULES | OBJECTIVES | {Feature.PERCENTILE, Feature.SHARED})
+    argument: ClassVar = "no request is faster than alone: its batches, each of least duration, and its calls"
 
     def prove(self, instance: Instance, objective: str, budget: Budget) -> Value:
         """Return the objective if no request waits for another."""
@@ -41,11 +42,6 @@ class Alone(Proof):
             return sum(request.is_late(*time) for request, time in zip(requests, times, strict=True))
         counted = 0 if objective == "total-ttft" else 1
         return add_up([weight(r, objective) * time[counted] for r, time in zip(requests, times, strict=True)])
-
-    @property
-    def why(self) -> str:
-        """The argument."""
-        return "no request is faster than alone: its batches, each of least duration, and its calls"
 
 
 def _times(cost: Cost, step: int, request: Request, prefix: Prefix, batches: tuple[int, int]) -> tuple[int, int]:

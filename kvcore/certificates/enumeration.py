@@ -49,16 +49,14 @@ class Enumeration(Proof):
 
     kind: Literal["enumeration"] = "enumeration"
     takes: ClassVar = Takes(RULES | SUMS | {Feature.MAKESPAN, Feature.BUSY, Feature.LONGEST, Feature.SHARED})
+    argument: ClassVar = (
+        "all batches that the rules allow were tried, the cheapest states first, {0.states} at the most"
+    )
     states: Annotated[int, Field(ge=1, le=Most.enumerated)]
 
     def prove(self, instance: Instance, objective: str, budget: Budget) -> Value:
         """Return the lower bound after this many states."""
         return EnumerationSearch(instance, objective, budget).run(self.states).bound
-
-    @property
-    def why(self) -> str:
-        """The argument."""
-        return f"all batches that the rules allow were tried, the cheapest states first, {self.states} at the most"
 
 
 class Choice(NamedTuple):

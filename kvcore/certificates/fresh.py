@@ -85,6 +85,9 @@ class Fresh(Proof):
 
     kind: Literal["fresh"] = "fresh"
     takes: ClassVar = Takes(RULES | SUMS)
+    argument: ClassVar = (
+        "each token is processed once at the least: {0.labels} orders of batches were tried, the best first"
+    )
     function: Annotated[int, Field(ge=0, le=1000)] = 0
     fee: Annotated[int, Field(ge=0, le=10**15)] = 0
     memory: bool = False
@@ -98,11 +101,6 @@ class Fresh(Proof):
         upper = None if self.target is None else Fraction(self.target, scale_of(instance.requests, objective))
         search = FreshSearch(instance, objective, self.function, self.labels, upper, budget, self.fee, self.memory)
         return search.run().bound
-
-    @property
-    def why(self) -> str:
-        """The argument."""
-        return f"each token is processed once at the least: {self.labels} orders of batches were tried, the best first"
 
 
 class FreshSearch:

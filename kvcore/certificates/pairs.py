@@ -52,6 +52,7 @@ class Pairs(Proof):
 
     kind: Literal["pairs"] = "pairs"
     takes: ClassVar = Takes(MACHINES | REQUESTS | CALLS | SUMS)
+    argument: ClassVar = "each two requests work in one batch only while their contexts fit together"
 
     def prove(self, instance: Instance, objective: str, budget: Budget) -> Value:
         """Return the sum of all pairs' bounds, over the pairs of each request."""
@@ -61,11 +62,6 @@ class Pairs(Proof):
         total = sum(least(one, other, _room(instance)) for one, other in combinations(chains, 2))
         before = sum(c.rate * (r.arrival - instance.first_arrival) for c, r in zip(chains, requests, strict=True))
         return least_value((Fraction(total, len(requests) - 1) - before) / unit, objective)
-
-    @property
-    def why(self) -> str:
-        """The argument."""
-        return "each two requests work in one batch only while their contexts fit together"
 
 
 def spend(instance: Instance, objective: str, budget: Budget) -> None:

@@ -31,6 +31,8 @@ class Proof(Noun, ABC):
     kind: str
     takes: ClassVar[Takes]
     """What the argument is proved for."""
+    argument: ClassVar[str] = ""
+    """In words, with numbers of the proof as `{0.name}`."""
 
     def value(self, instance: Instance, objective: str) -> Value:
         """Return the lower bound that these numbers prove, recomputed exactly from the instance.
@@ -50,6 +52,6 @@ class Proof(Noun, ABC):
         """Return the bound, for `checked`."""
 
     @property
-    @abstractmethod
     def why(self) -> str:
         """The argument."""
+        return self.argument.format(self)

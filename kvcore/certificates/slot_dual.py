@@ -29,6 +29,7 @@ class SlotDual(Proof):
 
     kind: Literal["slot-dual"] = "slot-dual"
     takes: ClassVar = Takes(MACHINES | REQUESTS | CALLS | SUMS)
+    argument: ClassVar = "at these prices of slots, no request finds a cheaper way"
     scale: Annotated[int, Field(ge=1, le=2**40)]
     prices: SlotPrices
 
@@ -39,11 +40,6 @@ class SlotDual(Proof):
         budget.spend("the local graphs of slots", 0, Bytes.local_graphs)
         prices = self.prices.vector().prices
         return PricedRequests(instance, objective, budget, prices.any(axis=1)).bound(prices, self.scale, budget)
-
-    @property
-    def why(self) -> str:
-        """The argument."""
-        return "at these prices of slots, no request finds a cheaper way"
 
 
 class PricedRequests:

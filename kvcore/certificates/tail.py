@@ -19,6 +19,7 @@ class LateTail(Proof):
 
     kind: Literal["late-tail"] = "late-tail"
     takes: ClassVar = Takes(RULES | {Feature.PERCENTILE, Feature.SHARED})
+    argument: ClassVar = "were {0.within} ticks the most, too many would be late: {0.proof.why}"
     within: Tick
     proof: Annotated[Events | LateWindows, Field(discriminator="kind")]
 
@@ -28,8 +29,3 @@ class LateTail(Proof):
         assert tail is not None
         late = self.proof.checked(tail.due(instance, self.within), "late-requests", budget)
         return self.within + 1 if late > tail.spared(len(instance.requests)) else 0
-
-    @property
-    def why(self) -> str:
-        """The argument."""
-        return f"were {self.within} ticks the most, too many would be late: {self.proof.why}"
