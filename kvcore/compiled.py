@@ -10,8 +10,9 @@ used again only while these are unchanged.
 
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from functools import cache
+from functools import cache, cached_property, update_wrapper
 from hashlib import sha256
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -39,11 +40,13 @@ def sources_hash() -> str:
     return digest.hexdigest()
 
 
-try:
+@cache
+def _kept() -> Any:
+    """Return the class of caches of compiled code."""
     import numba
     from numba.core.caching import FunctionCache, IndexDataCacheFile
 
-    class _Files(IndexDataCacheFile):  # type: ignore[misc]
+    class Files(IndexDataCacheFile):  # type: ignore[misc]
         def __init__(self, cache_path: str, filename_base: str, source_stamp: Any) -> None:
             super().__init__(cache_path, filename_base, source_stamp)
             self._version = numba.__version__, source_stamp, sources_hash()
@@ -61,12 +64,12 @@ try:
                 return None
             return kept[2] if kept and kept[:2] == (self._version, key) else None
 
-    class _Kept(FunctionCache):  # type: ignore[misc]
+    class Kept(FunctionCache):  # type: ignore[misc]
         def __init__(self, function: Any) -> None:
             """Raise RuntimeError without a folder to write to, OSError where sources are not files."""
             super().__init__(function)
             stamp = self._impl.locator.get_source_stamp()
-            self._cache_file = _Files(self._cache_path, self._impl.filename_base, stamp)
+            self._cache_file = Files(self._cache_path, self._impl.filename_base, stamp)
 
         def _index_key(self, sig: Any, codegen: Any) -> Any:
             """Tell functions that were made with others from each other: numba would by numbers drawn in each run."""
@@ -74,20 +77,40 @@ try:
             names = [f"{one.__module__}.{one.__qualname__}" if callable(one) else repr(one) for one in given]
             return sig, codegen.magic_tuple(), tuple(names)
 
-    def _kept(**how: Any) -> Callable[[Any], Any]:
+    return Kept
+
+
+class _Compiled:
+    """A function that is compiled when it is first called: loading numba takes 0.3 s."""
+
+    def __init__(self, function: Any, how: dict[str, Any]) -> None:
+        update_wrapper(self, function)
+        self._how = how
+        sources_hash()  # of the files as they are loaded
+
+    @cached_property
+    def _made(self) -> Any:
         """Compile, and keep the code where a folder can be written."""
+        import numba
 
-        def compile(function: Any) -> Any:
-            made = numba.njit(**how)(function)
-            with suppress(RuntimeError, OSError):
-                made._cache = _Kept(function)
-            return made
+        made = numba.njit(**self._how)(self.__wrapped__)
+        with suppress(RuntimeError, OSError):
+            made._cache = _kept()(self.__wrapped__)
+        return made
 
-        return compile
+    def __call__(self, *given: Any) -> Any:
+        return self._made(*given)
 
-    compiled: Callable[[Any], Any] = _kept(_nrt=False)
-    allocating: Callable[[Any], Any] = _kept()
-    inlined: Callable[[Any], Any] = _kept(inline="always")
-    fast: Callable[[Any], Any] = _kept(fastmath=True, _nrt=False)
-except ImportError:  # pragma: no cover
-    compiled = allocating = inlined = fast = lambda function: function
+    def __getattr__(self, name: str) -> Any:
+        """Return what numba's own function has: for numba it is one."""
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return getattr(self._made, name)
+
+
+def _how(**how: Any) -> Callable[[Any], Any]:
+    return (lambda function: _Compiled(function, how)) if find_spec("numba") else lambda function: function
+
+
+compiled, allocating = _how(_nrt=False), _how()
+inlined, fast = _how(inline="always"), _how(fastmath=True, _nrt=False)

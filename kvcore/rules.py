@@ -84,7 +84,8 @@ class Execution:
         self.cost = instance.cost
         self.shares, self.resident = bool(instance.contents), Resident(instance)
         self.states = {
-            request.id: RequestState(i, request, self.resident.length(i)) for i, request in enumerate(instance.requests)
+            request.id: RequestState(i, request, self.resident.length(i) if self.shares else 0)
+            for i, request in enumerate(instance.requests)
         }
         self.running_calls: list[tuple[int, int, RequestState]] = []  # heap: end, position, request
         self.blocks = 0  # device blocks: private ones of all requests, and resident ones of contents

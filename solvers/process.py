@@ -26,7 +26,7 @@ from typing import IO, Any, NoReturn
 import psutil
 
 START = "import runpy, sys; sys.path[:] = {path!r}; runpy.run_module({module!r}, run_name='__main__')"
-LOADED = ["solvers.dual_bound", "solvers.improve", "bounds.configurations", "bounds.events", "bounds.speed"]
+LOADED = ["numba", "solvers.dual_bound", "solvers.improve", "bounds.configurations", "bounds.events", "bounds.speed"]
 """The loader's imports: neither highspy nor ortools, which cannot be loaded together."""
 LOAD = "import sys; sys.path[:] = {path!r}; from solvers.process import load; load({names!r})"
 ASKING = threading.Lock()
