@@ -267,6 +267,7 @@ def _write(trace: Imported, machine: Machine | MachineFor, asked: Asked) -> None
         lost = [f"{trace.source}: {'; '.join(trace.notes)} (docs/data.md)", *lost]
     if setting.assumed:
         lost += ["no --cost and no --memory: each batch lasts 25 ms, on a machine of ours (docs/costmodels.md)"]
+    lost += [f"this roofline: {setting.note} (docs/costmodels.md)"] * bool(setting.note)
     for line in lost:
         print(f"kvbound: {line}", file=sys.stderr)
 

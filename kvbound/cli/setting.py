@@ -60,6 +60,7 @@ class CostSetting:
     tick: Fraction
     measured: Machine | None  # the machine that the cost is of
     given: dict[str, int | bool]  # the keys of the machine that were given
+    note: str = ""  # what the cost cannot say
 
     @property
     def assumed(self) -> bool:
@@ -108,7 +109,7 @@ def setting_of(values: dict[str, Any]) -> CostSetting:
         raise BadInput(f"--tick: a tick of the cost {cost} lasts {model.tick} s; leave --tick out")
     seconds = model.tick if tick is None else fraction("--tick", tick)
     given = {name: value for name, value in values.items() if value is not None}
-    return CostSetting(model.make(), seconds, model.machine, given)
+    return CostSetting(model.make(), seconds, model.machine, given, model.note)
 
 
 takes_setting = gathers("setting", OPTIONS, setting_of)  # gives a command an argument `setting`
