@@ -3,7 +3,7 @@
 import inspect
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import wraps
 from pathlib import Path
@@ -22,13 +22,23 @@ from kvbound.cli.import_run import run
 from kvbound.cli.instances import facts, show_instance
 from kvbound.cli.progress import LiveLine
 from kvbound.cli.setting import OPTIONS as SETTING_OPTIONS
-from kvbound.cli.setting import CallHandlingOption, CostSetting, gathers, setting_of, with_handling
+from kvbound.cli.setting import (
+    CallHandlingOption,
+    ClosedLoopOption,
+    CostSetting,
+    ThinkOption,
+    gathers,
+    setting_of,
+    ticks_of,
+    with_handling,
+)
 from kvbound.distortion import distortion, gentler
 from kvcore.csv_table import MachineFor, build_instance
 from kvcore.errors import BadInput
 from kvcore.files import check_writable, write_text
 from kvcore.instance import Instance, Machine, Request
 from kvcore.parameters import fraction, optional_fraction
+from workloads.closed_loop import closed_loop
 from workloads.coarsen import coarsen
 from workloads.importers import Imported, Selection, contended_machine, infercept_requests, read_map, read_requests
 from workloads.importers.agent_traces import LAYOUT as AGENTS_LAYOUT
@@ -71,6 +81,8 @@ OPTIONS: dict[str, tuple[Any, Any]] = {
         Annotated[bool, typer.Option("--drop-too-long", help="leave out what exceeds the memory, not refuse it")],
         False,
     ),
+    "closed_loop": (ClosedLoopOption, None),
+    "think": (ThinkOption, "0"),
     "handling": (CallHandlingOption, None),
     "block": (_number("--block", 1, "coarsen to blocks of so many tokens", "TOKENS"), None),
     "slot": (_number("--slot", 1, "coarsen to slots of so many ticks", "TICKS"), None),
@@ -243,6 +255,12 @@ app.command("run")(run)
 
 def _write(trace: Imported, machine: Machine | MachineFor, asked: Asked) -> None:
     given, setting = asked.given, asked.setting
+    if (users := given["closed_loop"]) is not None:
+        if given["load"] != "1" or ",rate=" in trace.name:
+            raise BadInput("--closed-loop: users ask when their last answer has come; leave out --load and --rate")
+        think = ticks_of("--think", given["think"], setting.tick)
+        name = f"{trace.name},closed-loop={users},think={given['think']}"
+        trace = replace(trace, name=name, requests=closed_loop(trace.requests, users, think))
     out, json, block, slot = (given[name] for name in ("out", "json", "block", "slot"))
     size = block or slot  # of both, if only one is given
     lost = list[str]()

@@ -5,6 +5,7 @@ import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
+from math import ceil
 from typing import Annotated, Any, cast
 
 import typer
@@ -118,6 +119,15 @@ CallHandlingOption = Annotated[
     str | None,
     option("|".join(HANDLINGS), "of every call (default: free where the machine evicts, else min-waste)", "--handling"),
 ]
+ClosedLoopOption = Annotated[
+    int | None, option("N", "deal the requests to N users, who ask again when answered", "--closed-loop", min=1)
+]
+ThinkOption = Annotated[str, option("SECONDS", "how long a user of --closed-loop waits before the next", "--think")]
+
+
+def ticks_of(option: str, text: str, tick: Fraction) -> int:
+    """Return seconds as a user types them, in ticks, rounded up."""
+    return ceil(fraction(option, text, zero=True) / tick)
 
 
 def with_handling(instance: Instance, handling: str | None) -> Instance:
