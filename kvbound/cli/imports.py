@@ -16,6 +16,7 @@ from costmodels.fitted import fit
 from costmodels.vidur import read_vidur
 from kvbound.cli.app import STYLE
 from kvbound.cli.common import OUT, InstanceOutOption, JsonOption, emit, option
+from kvbound.cli.config import ConfigOption
 from kvbound.cli.costs import show_cost
 from kvbound.cli.generate import write_requests
 from kvbound.cli.import_run import run
@@ -87,6 +88,7 @@ OPTIONS: dict[str, tuple[Any, Any]] = {
     "block": (_number("--block", 1, "coarsen to blocks of so many tokens", "TOKENS"), None),
     "slot": (_number("--slot", 1, "coarsen to slots of so many ticks", "TICKS"), None),
     "round": (Annotated[str, option("restrict", "how it rounds: lengths up, limits down", "--round")], "restrict"),
+    "config": (ConfigOption, None),
     "json": (JsonOption, None),
 }  # fmt: skip
 
