@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test entered test-engine test-all lint bench pages docs notebooks clean
+.PHONY: demo test entered test-engine test-all lint bench pages docs notebooks tag clean
 
 $(READY): pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
@@ -57,6 +57,11 @@ pages: $(READY)-test
 # the site, every notebook run anew: minutes
 docs: $(READY)-docs
 	RUN_NOTEBOOKS=1 NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
+
+# tags the version of pyproject.toml; the tag's message is its section of CHANGELOG.md
+tag:
+	@v=$$(sed -n 's/^version = "\(.*\)"/\1/p' pyproject.toml); \
+	  awk -v v="[$$v]" '/^## \[/ { on = index($$0, v) } on' CHANGELOG.md | git tag -a "v$$v" --cleanup=verbatim -F -
 
 notebooks: $(READY)-notebooks
 	$(BIN)/python -m docs.make.notebooks

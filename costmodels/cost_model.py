@@ -18,3 +18,4 @@ class CostModel:
     what: str
     source: str
     rounding: Fraction = Fraction(0)  # the largest relative error of a coefficient (see `costmodels.rounding`)
+    note: str = ""  # what it cannot say

@@ -25,13 +25,18 @@ class Device:
     flops: int  # dense bf16 (fp32 accumulation) operations a second; a multiplication and an addition are two
     link: int  # bytes a second to the host, and as many from it
     source: str
+    fp8: bool = True  # whether it has FP8 arithmetic, twice as fast
 
 
 DEVICES = {
     device.name: device
     for device in (
-        Device("a100-40gb", 40 * GIB, 1555 * 10**9, 312 * TERA, PCIE_4, "NVIDIA A100 data sheet, SXM4 40 GB"),
-        Device("a100-80gb", 80 * GIB, 2039 * 10**9, 312 * TERA, PCIE_4, "NVIDIA A100 data sheet, SXM4 80 GB"),
+        Device(
+            "a100-40gb", 40 * GIB, 1555 * 10**9, 312 * TERA, PCIE_4, "NVIDIA A100 data sheet, SXM4 40 GB", fp8=False
+        ),
+        Device(
+            "a100-80gb", 80 * GIB, 2039 * 10**9, 312 * TERA, PCIE_4, "NVIDIA A100 data sheet, SXM4 80 GB", fp8=False
+        ),
         Device("h100", 80 * GIB, 3350 * 10**9, 9894 * TERA // 10, PCIE_5, "NVIDIA H100 data sheet, SXM5 80 GB"),
         Device("h200", 141 * GIB, 4800 * 10**9, 9894 * TERA // 10, PCIE_5, "NVIDIA H200 data sheet, SXM5; NeMo RL"),
         Device("b200", 180 * GIB, 8000 * 10**9, 2250 * TERA, PCIE_5, "NVIDIA DGX B200 data sheet, an eighth; NeMo RL"),

@@ -1,7 +1,7 @@
 """The language models by name: their shapes, parameters, and bytes of KV a token."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from math import ceil
 
@@ -58,16 +58,18 @@ class Model:
     experts: Experts | None = None
     latent: Latent | None = None
     windowed: int = 0  # layers that look at so few last tokens that their KV is left out
-    bits: int = 16  # of a number in the matrices of the layers, without experts, as published; all else has 16
+    bits: Fraction = Fraction(16)  # of a number in the matrices of the layers, without experts; all else has 16
+    kv_size: int = 2  # bytes of a number of KV
+    layer_speed: int = 1  # times the bf16 arithmetic that the matrices of the layers reach
     note: str = ""  # what a cost with one size of KV a token and one time to read the weights cannot say of it
 
-    def kv_bytes(self, size: int = 2) -> int:
-        """Return the bytes of KV of a token: 2 L KV D numbers of `size` bytes, latent: L (rank + rotary).
+    def kv_bytes(self, size: int | None = None) -> int:
+        """Return the bytes of KV of a token: 2 L KV D numbers of `size` (or its own) bytes, latent: L (rank + rotary).
 
         L are the layers without those that are `windowed`.
         """
         numbers = 2 * self.kv_heads * self.head_width if self.latent is None else self.latent.rank + self.latent.rotary
-        return (self.layers - self.windowed) * numbers * size
+        return (self.layers - self.windowed) * numbers * (size or self.kv_size)
 
     @property
     def pair_operations(self) -> int:
@@ -155,7 +157,7 @@ class Model:
         return self._bytes(self._numbers(routed), self.expert_matrices(routed))
 
     def _bytes(self, numbers: int, experts: int) -> int:
-        saved = Fraction((16 - self.bits) * self.dense_matrices)
+        saved = (16 - self.bits) * self.dense_matrices
         if self.experts is not None:
             saved += (16 - self.experts.bits) * experts
         return ceil((16 * numbers - saved) / 8)
@@ -170,6 +172,23 @@ class Model:
             raise BadInput(f"{self.name} has {' and '.join(lacking)}, and the engine's decoder has none")
         if not self.gated:
             raise BadInput(f"{self.name} has no gate in its feed-forward part, and the engine's decoder has one")
+
+
+WEIGHTS = {"bf16": Fraction(16), "fp8": Fraction(8), "int4": Fraction(133, 32)}
+"""Bits of a number; INT4 with a scale of 16 bits and a zero of 4 for each 128 numbers, as AWQ and GPTQ keep them."""
+KV = {"bf16": 2, "fp8": 1}
+
+
+def quantized(model: Model, weights: str | None, kv: str | None, fp8: bool) -> Model:
+    """Return the model with weights of its layers, and KV, of so many bits (None: as published).
+
+    `fp8`: whether the device's FP8 arithmetic is twice as fast. Embeddings, logits, norms and biases keep 16 bits.
+    """
+    if weights is not None:
+        bits = WEIGHTS[weights]
+        experts = model.experts and replace(model.experts, bits=bits)
+        model = replace(model, bits=bits, experts=experts, layer_speed=2 if fp8 and weights == "fp8" else 1)
+    return model if kv is None else replace(model, kv_size=KV[kv])
 
 
 SPARSE = "a batch reads at least the experts of one token (experts_read=.. for more)"
@@ -203,8 +222,8 @@ MODELS = {model.name: model for model in (
     Model("gpt-oss-120b", 36, 2880, 64, 8, 64, 2880, 201_088, source="gpt-oss-120b", attention_bias=True, extras=64,
           experts=Experts(128, 4, 2880, bias=True, router_bias=True, bits=Fraction(17, 4)), windowed=18, note=WINDOWS),
     # DeepSeek-V3: config.json, FP8 (its scales, 0.02 %, are left out); without the module of a second token.
-    Model("deepseek-v3", 61, 7168, 128, 128, 192, 18_432, 129_280, source="DeepSeek-V3", extras=1536 + 512, bits=8,
-          experts=Experts(256, 8, 2048, shared=1, dense_layers=3, router_bias=True, bits=Fraction(8)),
+    Model("deepseek-v3", 61, 7168, 128, 128, 192, 18_432, 129_280, source="DeepSeek-V3", extras=1536 + 512,
+          bits=Fraction(8), experts=Experts(256, 8, 2048, shared=1, dense_layers=3, router_bias=True, bits=Fraction(8)),
           latent=Latent(query_rank=1536, rank=512, rotary=64, plain=128, value=128),
           note=f"latent KV, which tp spreads by request; FP8 arithmetic can be twice as fast as bf16; {SPARSE}"),
     # Llama 4: config.json of each (text only); in Maverick every second layer has one part of 16384 in place of

@@ -13,13 +13,15 @@ cost, pairs = decode_kv + prefill_pairs / 2 + tokens / 2 + decode_requests / 2.
 It is optimistic: `docs/costmodels.md` says what is left out.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
 from costmodels.cost_model import CostModel
 from costmodels.devices import DEVICES, GIB, Device, get_device
+from costmodels.engine_times import launch_seconds, layer_floor
 from costmodels.machines import SHARE, kv_capacity, whole_blocks
-from costmodels.models import MODELS, SHAPE, Model, get_model, model_of_shape
+from costmodels.models import KV, MODELS, SHAPE, WEIGHTS, Model, get_model, model_of_shape, quantized
 from costmodels.rounding import Function, rounded
 from costmodels.transfers import Transfers, bandwidth_functions, joined
 from kvcore.errors import BadInput
@@ -53,27 +55,31 @@ def memory_function(model: Model, bandwidth: Fraction, experts_read: int | None 
 def compute_function(model: Model, flops: Fraction) -> Function:
     """Return the time of the arithmetic at `flops` operations a second."""
     pair = model.pair_operations / flops
+    layers = 2 * model.layer_matrices / flops / model.layer_speed
     return Function({
-        "tokens": 2 * model.layer_matrices / flops + pair / 2, "generated": 2 * model.head_matrix / flops,
+        "tokens": layers + pair / 2, "generated": 2 * model.head_matrix / flops,
         "decode_requests": pair / 2, "decode_kv": pair, "prefill_pairs": pair / 2,
     })  # fmt: skip
 
 
 def roofline_functions(
     model: Model, device: Device, tensor_parallel: int = 1, *, transfers: Transfers = "overlapped",
-    efficiency: Efficiency | None = None, experts_read: int | None = None,
+    efficiency: Efficiency | None = None, experts_read: int | None = None, launch: Fraction = Fraction(0),
+    floors: Sequence[Function] = (),
 ) -> tuple[Function, ...]:  # fmt: skip
     """Return the functions in seconds: memory, compute, and transfers beside them or in both.
 
-    `experts_read` as in `Model.read_bytes`.
+    `experts_read` as in `Model.read_bytes`; `launch` seconds are added to the work, no less than any of the `floors`.
     """
     if tensor_parallel < 1 or model.kv_heads % tensor_parallel:
         raise BadInput(f"tp={tensor_parallel}: it has to divide the {model.kv_heads} heads of KV of {model.name}")
     reached = efficiency or Efficiency()
-    work = (
+    rooflines = (
         memory_function(model, tensor_parallel * device.bandwidth * reached.bandwidth, experts_read),
         compute_function(model, tensor_parallel * device.flops * reached.compute),
     )
+    fixed = Function({"busy": launch} if launch else {})
+    work = [function.plus(fixed) for function in (*rooflines, *floors)]
     link = tensor_parallel * device.link * reached.link
     return joined(work, bandwidth_functions(model.kv_bytes(), link), transfers)
 
@@ -82,14 +88,16 @@ def roofline(
     model: Model, device: Device, tensor_parallel: int = 1, *, block: int = 16, host_memory: int = 0,
     batch_tokens: int = 4096, transfers: Transfers = "overlapped", efficiency: Efficiency | None = None,
     share: Fraction = SHARE, tick: Fraction = NANOSECOND, experts_read: int | None = None,
+    launch: Fraction = Fraction(0), floors: Sequence[Function] = (),
 ) -> CostModel:  # fmt: skip
     """Return the roofline as a cost model, with the machine: M is what the weights leave of a share of the memory.
 
     `host_memory` is in bytes; the scheduler may do everything. BadInput if the weights do not fit.
     """
     functions = roofline_functions(
-        model, device, tensor_parallel, transfers=transfers, efficiency=efficiency, experts_read=experts_read
-    )
+        model, device, tensor_parallel, transfers=transfers, efficiency=efficiency, experts_read=experts_read,
+        launch=launch, floors=floors,
+    )  # fmt: skip
     where = device.name if tensor_parallel == 1 else f"{tensor_parallel} x {device.name}"
     machine = Machine(
         memory=kv_capacity(model, device.memory, block, devices=tensor_parallel, share=share, where=where),
@@ -98,19 +106,21 @@ def roofline(
     )  # fmt: skip
     cost = rounded(functions, tick)
     what = f"roofline of {model.name} on {where}" + (f"; {model.note}" if model.note else "")
-    return CostModel(lambda: cost.cost, tick, machine, what, device.source, cost.error)
+    return CostModel(lambda: cost.cost, tick, machine, what, device.source, cost.error, "" if launch else FREE)
 
 
-USAGE = "roofline:model=llama-3-8b,device=h100,tp=1,block=16,host=0,batch=4096,transfers=overlapped,..."
+FREE = "batches cost no time of their own: it cannot rank chunk sizes, nor policies by their batches (launch=..)"
 WHOLE = {"tp": 1, "block": 16, "host": 0, "batch": 4096}  # devices; tokens a block; GiB of host memory; tokens a batch
 FRACTIONS = {"bandwidth": "1", "compute": "1", "link": "1", "memory": "0.9", "tick": "1/1000000000"}
 """Parts of the peaks reached, the share of the memory for weights and KV, seconds of a tick."""
+NAMED = {"transfers": ("overlapped", "sync"), "weights": tuple(WEIGHTS), "kv": tuple(KV), "floor": ("vidur",)}
+KNOWN = ("model", "device", *WHOLE, *FRACTIONS, "launch", "experts_read", *NAMED, *SHAPE)
+USAGE = f"roofline:model=NAME,device=NAME and any of {', '.join(KNOWN[2:])}"
 
 
 def named_roofline(name: str) -> CostModel:
     """Return a roofline by its name, `roofline:model=..,device=..`, or with a shape (`models.SHAPE`) for a model."""
-    known = ("model", "device", "transfers", "experts_read", *WHOLE, *FRACTIONS, *SHAPE)
-    given = read_parameters(name, known, USAGE, whole=False)
+    given = read_parameters(name, KNOWN, USAGE, whole=False)
     shape = {key: _whole(name, key, text, 0) for key, text in given.items() if key in SHAPE}
     if shape and "model" in given:
         raise BadInput(f"{name}: model={given['model']} has a shape; leave it out, or {', '.join(shape)}")
@@ -120,19 +130,21 @@ def named_roofline(name: str) -> CostModel:
             raise BadInput(f"{name}: name the {key} ({key}=..), one of {', '.join(table)}")
     counts = {key: _whole(name, key, given.get(key), default) for key, default in WHOLE.items()}
     parts = {key: fraction(f"{name}: {key}", given.get(key, default)) for key, default in FRACTIONS.items()}
-    how = given.get("transfers", "overlapped")
-    if how not in ("overlapped", "sync"):
-        raise BadInput(f"{name}: transfers are overlapped or sync, not {how!r}")
+    for key, choices in NAMED.items():
+        if given.get(key, choices[0]) not in choices:
+            raise BadInput(f"{name}: {key} is {' or '.join(choices)}, not {given[key]!r}")
     if parts["memory"] > 1:
         raise BadInput(f"{name}: memory is the share for weights and KV, at most 1")
     experts_read = _whole(name, "experts_read", given.get("experts_read"), 0) or None
-    model = model_of_shape(name, shape) if shape else get_model(given["model"])
+    model, device = model_of_shape(name, shape) if shape else get_model(given["model"]), get_device(given["device"])
+    floors = [layer_floor(name, model, device.name, counts["tp"])] if "floor" in given else []
+    model = quantized(model, given.get("weights"), given.get("kv"), device.fp8)
     return roofline(
-        model, get_device(given["device"]), counts["tp"], experts_read=experts_read,
+        model, device, counts["tp"], experts_read=experts_read,
         block=counts["block"], host_memory=counts["host"] * GIB, batch_tokens=counts["batch"],
-        transfers="sync" if how == "sync" else "overlapped",
+        transfers="sync" if given.get("transfers") == "sync" else "overlapped",
         efficiency=Efficiency(parts["bandwidth"], parts["compute"], parts["link"]),
-        share=parts["memory"], tick=parts["tick"],
+        share=parts["memory"], tick=parts["tick"], launch=launch_seconds(name, given.get("launch", "0")), floors=floors,
     )  # fmt: skip
 
 

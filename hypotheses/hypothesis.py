@@ -15,9 +15,10 @@ from pydantic import ValidationError
 
 from hypotheses.case import Case, Fails
 from kvcore.errors import BadInput
+from kvcore.files import read_instance
 from kvcore.instance import Instance
 from kvcore.shown import brief
-from workloads.builtin import builtin_instance
+from workloads.builtin import builtin_instance, is_builtin
 
 STATES = ("proved", "no counterexample", "refuted", "undecided")
 """Verdicts, also those that a file may state. A family without its data is "skipped"."""
@@ -108,8 +109,12 @@ def enumerated(what: str, items: Callable[[], Iterable[Item]]) -> Family:
 
 
 def listed(*names: str) -> Family:
-    """Return built-in instances by name."""
-    return Family(", ".join(names), lambda: map(builtin_instance, names), complete=True)
+    """Return built-in instances by name, and those of files."""
+    return Family(", ".join(names), lambda: map(_named, names), complete=True)
+
+
+def _named(name: str) -> Instance:
+    return read_instance(name) if Path(name).is_file() and not is_builtin(name) else builtin_instance(name)
 
 
 def drawn(what: str, count: int, make: Callable[[random.Random, str], Instance]) -> Family:

@@ -8,7 +8,7 @@ from kvcore.referee import InvalidSchedule, verify_schedule
 from kvcore.schedule import Batch, Schedule
 from kvcore.trace import Trace
 
-__version__ = "0.2.0"
+__version__ = "0.3.0"
 
 __all__ = [
     "OBJECTIVES",

@@ -9,6 +9,7 @@ from rich.console import Console
 
 from kvbound.cli import EXIT_INTERRUPTED, common, only_writes
 from kvbound.cli.common import OUT, POLICY, emit, option, read_schedules, show_explained, show_measures, table
+from kvbound.cli.config import ConfigOption
 from kvbound.cli.progress import LiveLine, SolveProgress, drawing, load_instance
 from kvbound.cli.simulate import FEW
 from kvbound.cli.verify import show_invalid
@@ -55,6 +56,7 @@ def compare(
     trace: common.TraceOption = None,
     csv: common.TableOption = None,
     wide: common.WideOption = False,
+    config: ConfigOption = None,
     json: common.JsonOption = None,
 ) -> int:
     """Say how far each policy is from the best schedule there is."""

@@ -74,7 +74,7 @@ def _facts(name: str, model: CostModel) -> dict[str, Any]:
     return {
         "name": name, "what": model.what, "source": model.source, "tick_seconds": str(model.tick),
         "rounding_error": float(model.rounding), "machine": model.machine and model.machine.model_dump(mode="json"),
-        "cost": cost.model_dump(mode="json"), "microseconds": microseconds,
+        "cost": cost.model_dump(mode="json"), "microseconds": microseconds, "note": model.note,
     }  # fmt: skip
 
 
@@ -94,6 +94,8 @@ def _show(facts: dict[str, Any], fit: FitReport | None, console: Console) -> Non
     console.print("a batch takes the largest of these sums, in microseconds:")
     numbered = [f"function {k}" for k in range(1, len(functions) + 1)]
     console.print(table(("feature", *numbered), rows, right=range(1, len(functions) + 1)))
+    if facts["note"]:
+        console.print(facts["note"], soft_wrap=True)
     if fit is not None:
         console.print(f"\nfitted as {fit.shape}, {100 * fit.share_held_out:g} % of each kind of batch held out:")
         console.print(fit_table(fit))

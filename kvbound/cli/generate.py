@@ -12,11 +12,21 @@ from costmodels import GPT_J_6B
 from kvbound.cli.common import InstanceOutOption, JsonOption, emit, option
 from kvbound.cli.instances import show_head
 from kvbound.cli.progress import LiveLine
-from kvbound.cli.setting import CallHandlingOption, CostSetting, takes_setting, with_handling
+from kvbound.cli.setting import (
+    CallHandlingOption,
+    ClosedLoopOption,
+    CostSetting,
+    ThinkOption,
+    takes_setting,
+    ticks_of,
+    with_handling,
+)
+from kvcore.errors import BadInput
 from kvcore.files import check_writable
 from kvcore.instance import Instance, Request
 from kvcore.parameters import fraction, optional_fraction
 from kvcore.stream import write_instance
+from workloads.closed_loop import closed_loop
 from workloads.generators import KINDS, MOST, Workload, instance_of
 from workloads.own import what_is_shared
 
@@ -42,6 +52,8 @@ def generate(
     turns: Annotated[int | None, option("N", "prefixes: mean of a conversation (4)", min=1)] = None,
     slo_ttft: Annotated[str | None, option("S", "every request: seconds to its first token")] = None,
     slo_normalized: Annotated[str | None, option("S", "every request: seconds of latency a token generated")] = None,
+    closed: ClosedLoopOption = None,
+    think: ThinkOption = "0",
     handling: CallHandlingOption = None,
     json: JsonOption = None,
 ) -> None:
@@ -57,12 +69,17 @@ def generate(
         slo_normalized=optional_fraction("--slo-normalized", slo_normalized),
         parameters={name: value for name, value in parameters.items() if value is not None},
     )  # fmt: skip
-    machine = setting.machine(GPT_J_6B)
+    machine, requests = setting.machine(GPT_J_6B), workload.requests()
+    if closed is not None:
+        if workload.rate is not None:
+            raise BadInput("--closed-loop: users ask when their last answer has come; leave out --rate")
+        requests = closed_loop(requests, closed, ticks_of("--think", think, setting.tick))
 
     def instance(requests: tuple[Request, ...]) -> Instance:
-        return with_handling(instance_of(workload, machine, setting.cost, requests), handling)
+        made = with_handling(instance_of(workload, machine, setting.cost, requests), handling)
+        return made if closed is None else made.replace(name=f"{made.name},closed-loop={closed},think={think}")
 
-    write_requests(out, workload.requests(), instance, json, MOST if kind == "prefixes" else CHUNK)
+    write_requests(out, requests, instance, json, MOST if kind == "prefixes" else CHUNK)
 
 
 def write_requests(

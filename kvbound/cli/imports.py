@@ -3,7 +3,7 @@
 import inspect
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import wraps
 from pathlib import Path
@@ -16,19 +16,30 @@ from costmodels.fitted import fit
 from costmodels.vidur import read_vidur
 from kvbound.cli.app import STYLE
 from kvbound.cli.common import OUT, InstanceOutOption, JsonOption, emit, option
+from kvbound.cli.config import ConfigOption
 from kvbound.cli.costs import show_cost
 from kvbound.cli.generate import write_requests
 from kvbound.cli.import_run import run
 from kvbound.cli.instances import facts, show_instance
 from kvbound.cli.progress import LiveLine
 from kvbound.cli.setting import OPTIONS as SETTING_OPTIONS
-from kvbound.cli.setting import CallHandlingOption, CostSetting, gathers, setting_of, with_handling
+from kvbound.cli.setting import (
+    CallHandlingOption,
+    ClosedLoopOption,
+    CostSetting,
+    ThinkOption,
+    gathers,
+    setting_of,
+    ticks_of,
+    with_handling,
+)
 from kvbound.distortion import distortion, gentler
 from kvcore.csv_table import MachineFor, build_instance
 from kvcore.errors import BadInput
 from kvcore.files import check_writable, write_text
 from kvcore.instance import Instance, Machine, Request
 from kvcore.parameters import fraction, optional_fraction
+from workloads.closed_loop import closed_loop
 from workloads.coarsen import coarsen
 from workloads.importers import Imported, Selection, contended_machine, infercept_requests, read_map, read_requests
 from workloads.importers.agent_traces import LAYOUT as AGENTS_LAYOUT
@@ -71,10 +82,13 @@ OPTIONS: dict[str, tuple[Any, Any]] = {
         Annotated[bool, typer.Option("--drop-too-long", help="leave out what exceeds the memory, not refuse it")],
         False,
     ),
+    "closed_loop": (ClosedLoopOption, None),
+    "think": (ThinkOption, "0"),
     "handling": (CallHandlingOption, None),
     "block": (_number("--block", 1, "coarsen to blocks of so many tokens", "TOKENS"), None),
     "slot": (_number("--slot", 1, "coarsen to slots of so many ticks", "TICKS"), None),
     "round": (Annotated[str, option("restrict", "how it rounds: lengths up, limits down", "--round")], "restrict"),
+    "config": (ConfigOption, None),
     "json": (JsonOption, None),
 }  # fmt: skip
 
@@ -243,6 +257,12 @@ app.command("run")(run)
 
 def _write(trace: Imported, machine: Machine | MachineFor, asked: Asked) -> None:
     given, setting = asked.given, asked.setting
+    if (users := given["closed_loop"]) is not None:
+        if given["load"] != "1" or ",rate=" in trace.name:
+            raise BadInput("--closed-loop: users ask when their last answer has come; leave out --load and --rate")
+        think = ticks_of("--think", given["think"], setting.tick)
+        name = f"{trace.name},closed-loop={users},think={given['think']}"
+        trace = replace(trace, name=name, requests=closed_loop(trace.requests, users, think))
     out, json, block, slot = (given[name] for name in ("out", "json", "block", "slot"))
     size = block or slot  # of both, if only one is given
     lost = list[str]()
@@ -267,6 +287,7 @@ def _write(trace: Imported, machine: Machine | MachineFor, asked: Asked) -> None
         lost = [f"{trace.source}: {'; '.join(trace.notes)} (docs/data.md)", *lost]
     if setting.assumed:
         lost += ["no --cost and no --memory: each batch lasts 25 ms, on a machine of ours (docs/costmodels.md)"]
+    lost += [f"this roofline: {setting.note} (docs/costmodels.md)"] * bool(setting.note)
     for line in lost:
         print(f"kvbound: {line}", file=sys.stderr)
 

@@ -5,6 +5,7 @@ import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
+from math import ceil
 from typing import Annotated, Any, cast
 
 import typer
@@ -60,6 +61,7 @@ class CostSetting:
     tick: Fraction
     measured: Machine | None  # the machine that the cost is of
     given: dict[str, int | bool]  # the keys of the machine that were given
+    note: str = ""  # what the cost cannot say
 
     @property
     def assumed(self) -> bool:
@@ -108,7 +110,7 @@ def setting_of(values: dict[str, Any]) -> CostSetting:
         raise BadInput(f"--tick: a tick of the cost {cost} lasts {model.tick} s; leave --tick out")
     seconds = model.tick if tick is None else fraction("--tick", tick)
     given = {name: value for name, value in values.items() if value is not None}
-    return CostSetting(model.make(), seconds, model.machine, given)
+    return CostSetting(model.make(), seconds, model.machine, given, model.note)
 
 
 takes_setting = gathers("setting", OPTIONS, setting_of)  # gives a command an argument `setting`
@@ -117,6 +119,15 @@ CallHandlingOption = Annotated[
     str | None,
     option("|".join(HANDLINGS), "of every call (default: free where the machine evicts, else min-waste)", "--handling"),
 ]
+ClosedLoopOption = Annotated[
+    int | None, option("N", "deal the requests to N users, who ask again when answered", "--closed-loop", min=1)
+]
+ThinkOption = Annotated[str, option("SECONDS", "how long a user of --closed-loop waits before the next", "--think")]
+
+
+def ticks_of(option: str, text: str, tick: Fraction) -> int:
+    """Return seconds as a user types them, in ticks, rounded up."""
+    return ceil(fraction(option, text, zero=True) / tick)
 
 
 def with_handling(instance: Instance, handling: str | None) -> Instance:

@@ -15,6 +15,7 @@ from rich.console import Console
 from kvbound import tables
 from kvbound.cli import EXIT_INTERRUPTED, EXIT_UNDECIDED, common, heard, only_writes
 from kvbound.cli.common import Output, as_file, emit, option, result_table, table, write_all
+from kvbound.cli.config import ConfigOption
 from kvbound.cli.progress import LiveLine, SolveProgress, drawing, load_instance
 from kvbound.cli.verify import show_invalid
 from kvbound.plots import compare_schedules, plot_log
@@ -59,6 +60,7 @@ def solve(
     curves: Annotated[str | None, common.picture("draw value and bound against time")] = None,
     explain: Annotated[bool, typer.Option("--explain", help="what policies do otherwise, call by call")] = False,
     trace: common.TraceOption = None,
+    config: ConfigOption = None,
     json: common.JsonOption = None,
 ) -> int:
     """Find the best schedule there is, and prove it."""

@@ -3,19 +3,26 @@
 import random
 from dataclasses import replace
 from fractions import Fraction
+from pathlib import Path
 
 import pytest
 
 from costmodels import DEVICES, MODELS, get_cost
 from costmodels.devices import Device
+from costmodels.engine_times import FLOORS, SHARED
 from costmodels.machines import kv_capacity
-from costmodels.models import Model, model_of_shape
+from costmodels.models import WEIGHTS, Model, model_of_shape, quantized
 from costmodels.roofline import Efficiency, compute_function, roofline, roofline_functions
 from costmodels.rounding import longest
+from costmodels.vidur import read_vidur
 from kvcore import BadInput
 from kvcore.cost import Features
+from solvers import simulate_policy
 from tests.support.commands import kvbound
+from tests.support.data import real
+from workloads.importers import read_trace
 
+CASES = Path(__file__).parents[1] / "data" / "public_cases"
 PUBLISHED = {
     "llama-3.2-1b": 1_235_814_400, "gpt-j-6b": 6_050_882_784, "llama-2-7b": 6_738_415_616,
     "llama-3-8b": 8_030_261_248, "opt-13b": 12_853_473_280, "vicuna-13b": 13_015_864_320,
@@ -211,7 +218,20 @@ def test_all_parameters_of_a_name_are_read():
         ("roofline:model=tiny,device=h100,bandwidth=1.5", "bandwidth=3/2: the fraction of a peak is above 0"),
         ("roofline:model=tiny,device=h100,compute=0", "compute 0: write a number above 0"),
         ("roofline:model=tiny,device=h100,memory=2", "memory is the share for weights and KV, at most 1"),
-        ("roofline:model=tiny,device=h100,transfers=none", "transfers are overlapped or sync, not 'none'"),
+        ("roofline:model=tiny,device=h100,transfers=none", "transfers is overlapped or sync, not 'none'"),
+        ("roofline:model=tiny,device=h100,weights=fp4", "weights is bf16 or fp8 or int4, not 'fp4'"),
+        (
+            "roofline:model=tiny,device=h100,wieghts=fp8",
+            "is it weights.*; write .* launch, .* weights, kv, floor, layers",
+        ),
+        (
+            "roofline:model=tiny,device=h100,launch=vllm",
+            "no time between batches .* 'vllm'; is it vllm-0.*seconds, such",
+        ),
+        (
+            "roofline:model=tiny,device=h100,floor=vidur",
+            "profiles of llama-2-7b on a100-80gb, .* on 1, 2, 4, 8 devices",
+        ),
         ("roofline:model=llama-3-70b,device=rtx-4090", "llama-3-70b does not fit: its weights take 141.1 GB"),
         ("roofline:model=llama-3-8b,device=h100,tick=1e-20", "take a longer tick"),
     ],
@@ -220,6 +240,72 @@ def test_what_is_wrong_with_a_name_is_one_line(name, message):
     with pytest.raises(BadInput, match=message) as caught:
         get_cost(name)
     assert "\n" not in str(caught.value)
+
+
+def test_the_time_between_batches_is_added_to_all_work():
+    plain, late = (get_cost(f"roofline:model=llama-3-8b,device=h100{more}").make() for more in ("", ",launch=0.005"))
+    for made in (batch([100] * 3, []), batch([], [(4096, 0)])):
+        assert late.duration(made) - plain.duration(made) == pytest.approx(5_000_000, abs=1)
+    assert late.duration(Features(swap_out_tokens=9)) == plain.duration(Features(swap_out_tokens=9))
+    named = get_cost("roofline:model=llama-3-8b,device=h100,launch=vllm-0.5")
+    assert named.make() == get_cost("roofline:model=llama-3-8b,device=h100,launch=0.009").make()
+    assert (named.note, "cannot rank chunk sizes" in get_cost("roofline:model=tiny,device=h100").note) == ("", True)
+
+
+def test_chunks_of_long_prompts_rank_as_users_measure_them():
+    """vLLM 0.5 on 8 H100, 50 prompts of 40,000 tokens (issue 7604): the larger the chunk, the better; here by 1 %."""
+
+    def makespan(chunk, launch):
+        model = get_cost(f"roofline:model=llama-3-70b,device=h100,tp=8{launch}")
+        machine = model.machine.replace(batch_tokens=chunk)
+        instance = read_trace(
+            CASES / "offline_40k.csv",
+            "prompt=prompt,decode=output",
+            machine=machine,
+            tick=model.tick,
+            cost=model.make(),
+        )
+        return simulate_policy(instance, "vllm-v1", "makespan").value
+
+    assert makespan(2048, "") < makespan(65_536, "")
+    assert makespan(2048, ",launch=vllm-0.5") > makespan(65_536, ",launch=vllm-0.5")
+
+
+@pytest.mark.parametrize("name", [name for name in MODELS if name not in ("tiny", "small")])
+def test_every_model_takes_fewer_bits(name):
+    """What is saved is that of the matrices of the layers; KV of 1 byte is half of it."""
+    model = MODELS[name]
+    matrices = model.dense_matrices + model.expert_matrices(model.experts and model.experts.count)
+    sizes = {}
+    for weights, bits in WEIGHTS.items():
+        less = quantized(model, weights, "fp8", True)
+        sizes[weights] = less.weight_bytes
+        assert less.weight_bytes == 2 * model.parameters - int((16 - bits) * matrices / 8)
+        assert less.kv_bytes() * 2 == model.kv_bytes()
+    assert sizes["int4"] < sizes["fp8"] < sizes["bf16"]
+    made = get_cost(f"roofline:model={name},device=h200,tp=4,weights=int4,kv=fp8")
+    assert made.machine.memory > 0
+
+
+def test_only_devices_with_fp8_compute_faster_with_it():
+    prefill = batch([], [(4096, 0)])
+    for device, faster in (("h100", True), ("a100-80gb", False)):
+        plain, fp8 = (get_cost(f"roofline:model=llama-3-8b,device={device}{w}").make() for w in ("", ",weights=fp8"))
+        assert (fp8.duration(prefill) < 0.6 * plain.duration(prefill)) == faster
+
+
+def test_layers_take_at_least_what_vidur_measured():
+    model = get_cost("roofline:model=llama-2-7b,device=a100-80gb,tp=2,floor=vidur,launch=0.001").make()
+    assert model.duration(batch([1], [])) == 32 * 155_000 + 1_000_000
+
+
+@pytest.mark.data
+def test_the_floors_are_those_of_the_profiles():
+    files = {"a100-80gb": "a100", "h100": "h100", "llama-2-7b": "Llama-2-7b-hf", "llama-3-8b": "Meta-Llama-3-8B"}
+    for (device, name), microseconds in FLOORS.items():
+        file = real(f"vidur_profiling/{files[device]}_{files[name]}_mlp.csv")
+        least = [min(seconds for _, seconds in read_vidur(file, tp).layer) for tp in SHARED]
+        assert microseconds == tuple(round(seconds * 10**6) for seconds in least)
 
 
 def test_the_command_line_takes_a_roofline(tmp_path):

@@ -28,6 +28,7 @@ from kvcore.result import Horizon, Result
 from solvers.exact import EXACT, exact
 from tests.support.clock import Clock
 from tests.support.commands import kvbound, run_kvbound
+from workloads.builtin import builtin_instance
 
 QUICK = (
     "mars-figure1-order", "mars-figure1-free", "mars-rank", "restarting-gains-nothing", "fcfs-unbounded",
@@ -370,3 +371,12 @@ def test_a_failure_that_is_certain_is_shown_before_one_by_a_claim():
 def test_a_file_that_ends_the_program_is_an_error(tmp_path):
     (tmp_path / "ends.py").write_text("raise SystemExit(0)\n")
     assert "ends.py: SystemExit: 0" in kvbound("check", tmp_path / "ends.py", code=2).stderr
+
+
+def test_files_are_a_family(tmp_path):
+    mine = builtin_instance("mars-figure1").replace(name="mine")
+    (tmp_path / "a.json").write_text(mine.to_json())
+    family = listed(str(tmp_path / "a.json"), "mars-figure1")
+    assert [instance.name for instance in family.items()] == ["mine", "mars-figure1"]
+    with pytest.raises(BadInput, match=r"no built-in instance is called 'b\.json'"):
+        list(listed("b.json").items())

@@ -1,6 +1,8 @@
 """What is packaged is what is there, and the version is the same everywhere."""
 
+import os
 import re
+import subprocess
 import sys
 import tomllib
 from pathlib import Path
@@ -53,6 +55,47 @@ def test_the_version_is_the_same_everywhere():
 
 def test_the_release_date_is_the_same_in_both_files():
     assert first(r"^date-released: (\S+)$", "CITATION.cff") == first(r"^## \[\d\S*\] - (\S+)$", "CHANGELOG.md")
+
+
+def test_a_release_is_tagged_with_its_section_of_the_changelog(tmp_path):
+    version = PYPROJECT["project"]["version"]
+    for name in ("Makefile", "pyproject.toml", "CHANGELOG.md"):
+        (tmp_path / name).write_text((ROOT / name).read_text(encoding="utf-8"), encoding="utf-8")
+
+    def run(*command):
+        who = {
+            "GIT_AUTHOR_NAME": "a",
+            "GIT_AUTHOR_EMAIL": "a@b",
+            "GIT_COMMITTER_NAME": "a",
+            "GIT_COMMITTER_EMAIL": "a@b",
+        }
+        return subprocess.run(
+            command, cwd=tmp_path, env=os.environ | who, check=True, capture_output=True, text=True
+        ).stdout
+
+    run("git", "init", "-q")
+    run("git", "commit", "-q", "--allow-empty", "-m", "all")
+    run("make", "tag")
+    words = run("git", "tag", "-l", "--format=%(contents)", f"v{version}")
+    assert words.startswith(f"## [{version}]")
+    assert words.count("\n## [") == 0
+    assert "### Added" in words
+
+
+def test_containers_install_what_is_here():
+    """Both install this folder with extras that there are, and begin with the demo."""
+    docker, conda = ((ROOT / name).read_text(encoding="utf-8") for name in ("Dockerfile", "environment.yml"))
+    extras = [
+        name
+        for text in (docker, conda)
+        for found in re.findall(r"\[([a-z,-]+)\][\"']", text)
+        for name in found.split(",")
+    ]
+    assert set(extras) <= set(PYPROJECT["project"]["optional-dependencies"])
+    assert 'CMD ["demo"]' in docker
+    oldest = tuple(map(int, PYPROJECT["project"]["requires-python"].removeprefix(">=").split(".")))
+    for version in re.findall(r"python[:=](\d+)\.(\d+)", docker + conda):
+        assert tuple(map(int, version)) >= oldest
 
 
 def test_another_package_of_the_same_name_is_one_line(tmp_path, monkeypatch, capsys):
