@@ -8,14 +8,14 @@ they add up. A request waits for budgets without room for a token of it (for all
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from fractions import Fraction
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from kvcore.account import Period, account
+from kvcore.account import Kept, Period, account, forgets_of, kept_in_calls, savings
 from kvcore.cost import Cost, CostFunction, Features
 from kvcore.limits import BUDGETS, use_of
 from kvcore.metrics import SUMS, Value, busy_time, makespan, objective_value, weight
@@ -39,17 +39,33 @@ class Explanation:
     """Where the time of a schedule goes, in ticks.
 
     `parts` of the time to the last completion, by `PARTS`; `batches` bound by each of `BOUND`; parts of the flow time
-    of each of `requests`, by `SPENT`.
+    of each of `requests`, by `SPENT`; `shared` with contents.
     """
 
     parts: dict[str, Fraction]
     batches: dict[str, int]
     requests: dict[str, dict[str, int]]
+    shared: Sharing | None = None
 
     @property
     def spent(self) -> dict[str, int]:
         """The parts of all requests' time; together the total flow time."""
         return {kind: sum(times[kind] for times in self.requests.values()) for kind in SPENT}
+
+
+class Sharing(NamedTuple):
+    """Of contents: tokens reused, ticks saved, blocks forgotten."""
+
+    reused: int
+    saved: int
+    forgotten: int
+    calls: list[Kept]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it JSON-ready."""
+        calls = [{**asdict(kept), "call": f"{kept.request}/{kept.call.segment + 1}", "handling": kept.call.handling,
+                  "contents": kept.choice} for kept in self.calls]  # fmt: skip
+        return {**self._asdict(), "calls": calls}
 
 
 class Difference(NamedTuple):
@@ -88,7 +104,13 @@ def explain(trace: Trace) -> Explanation:
     ticks = (ready, alive - ready, idle - alive)
     exact = {part: Fraction(share, SHARE) for part, share in parts.items()}
     exact |= {part: Fraction(time) for part, time in zip(PARTS[-3:], ticks, strict=True)}
-    return Explanation(exact, bound, requests)
+    return Explanation(exact, bound, requests, _sharing(trace) if trace.instance.contents else None)
+
+
+def _sharing(trace: Trace) -> Sharing:
+    found, gone = savings(trace), forgets_of(trace).values()
+    reused, saved = sum(each.tokens for each in found), sum(each.ticks for each in found)
+    return Sharing(reused, saved, sum(map(sum, (blocks.values() for blocks in gone))), kept_in_calls(trace))
 
 
 def first_difference(ours: Trace, theirs: Trace) -> Difference | None:
@@ -136,6 +158,7 @@ class Explained(NamedTuple):
             "beside": self.beside,
             "first_difference": difference,
             "ratio_without_calls": None if self.ratio is None else str(self.ratio),
+            **({} if self.found.shared is None else {"contents": self.found.shared.to_json()}),
         }
 
 

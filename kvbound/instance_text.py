@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from fractions import Fraction
 
-from kvbound.tables import Cells
+from kvbound.tables import Cells, few
 from kvbound.units import Units, number, time_units, units_of
 from kvcore.cost import Cost, CostFunction, OwnCost
 from kvcore.instance import Instance, Machine, Segment
@@ -74,6 +74,18 @@ def request_cells(instance: Instance, most: int) -> tuple[Cells, str]:
     caption = "Requests" + (f": the first {most}, of {len(instance.requests):,}" if more else "")
     columns += ("weight",) * weighted + ("max_new",) * limited
     return Cells(columns + ("path",) * shared, cells, (1, 2, *range(4, len(columns)))), caption
+
+
+def node_cells(instance: Instance, most: int) -> tuple[Cells, str]:
+    """Return the first nodes with their requests, likewise."""
+    users: dict[str, list[str]] = {node.id: [] for node in instance.contents}
+    for request, parts in zip(instance.requests, instance.parts, strict=True):
+        for part in parts:
+            users[part.node].append(request.id)
+    cells = [(n.id, n.parent, n.blocks, len(users[n.id]), few(users[n.id])) for n in instance.contents[:most]]
+    more = len(instance.contents) > most
+    caption = "Contents" + (f": the first {most} nodes, of {len(instance.contents):,}" if more else "")
+    return Cells(("node", "goes on", "blocks", "requests", "named"), cells, (2, 3)), caption
 
 
 def _limit(limit: int | None) -> str:

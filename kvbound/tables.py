@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 from kvbound.explanation import PARTS, SPENT, Difference, Explained
 from kvbound.units import Units, units_of
+from kvcore.account import Kept
 from kvcore.instance import Instance
 from kvcore.limits import BUDGETS
 from kvcore.metrics import Value
@@ -112,7 +113,7 @@ def rate_unit(units: Units) -> str:
 
 
 def _work(measured: Row, second: str) -> dict[str, object]:
-    waste = measured["waste_share"] or {}
+    waste, shares = measured["waste_share"] or {}, "tokens_reused" in measured
     rates = zip(("requests", "tokens", "good"), RATES, strict=True)
     return {
         "unfinished": measured["unfinished"],
@@ -122,8 +123,9 @@ def _work(measured: Row, second: str) -> dict[str, object]:
         "batches": f"{measured['batches']:,}",
         "evictions": f"{measured['evictions']:,}",
         "recomputed": percent(measured["recomputed_share"]),
+        **({"reused": f"{measured['tokens_reused']:,}"} if shares else {}),
         "swapped out": f"{measured['tokens_swapped_out']:,}",
-        **{WASTED.get(cause, cause): percent(waste.get(cause)) for cause in CAUSES},
+        **{WASTED.get(cause, cause): percent(waste.get(cause)) for cause in (*CAUSES, *["retained"] * shares)},
         "handling of calls": ", ".join(f"{count:,} {how}" for how, count in measured["handlings"].items()) or "-",
     }
 
@@ -175,7 +177,30 @@ def explained_cells(rows: Sequence[Explained], units: Units) -> list[Cells]:
         times.append([row.label, *_whole(row.found.parts, parts, units), bound])
         ratio = None if row.ratio is None else f"{float(row.ratio):.4g}"
         waits.append([row.label, *_whole(row.found.spent, spent, units), *[ratio] * calls])
-    return [Cells(until, times, range(1, len(until))), Cells(requests, waits, range(1, len(requests)))]
+    whole = Cells(until, times, range(1, len(until))), Cells(requests, waits, range(1, len(requests)))
+    return [*whole, *_shared_cells(rows, units)]
+
+
+def _shared_cells(rows: Sequence[Explained], units: Units) -> list[Cells]:
+    shared = [(row.label, row.found.shared) for row in rows if row.found.shared is not None]
+    columns = ["contents", f"{units.kv} reused", f"work saved, {units.time}", "blocks forgotten"]
+    saved = [(label, f"{s.reused:,}", units.text(s.saved), f"{s.forgotten:,}") for label, s in shared]
+    titles = ["contents in calls", "calls", "handling", "keep or forget", "held", "kept", "reused by itself",
+              "by others", f"work saved, {units.time}", f"retained, {units.kv} x {units.time}"]  # fmt: skip
+    groups: dict[tuple[str, str, str], list[Kept]] = {}
+    for label, sharing in shared:
+        for kept in sharing.calls:
+            groups.setdefault((label, kept.call.handling, kept.choice), []).append(kept)
+    calls = []
+    for (label, handling, choice), some in groups.items():
+        own = sum(kept.reused.get(kept.request, 0) for kept in some)
+        tokens = sum(kept.held for kept in some), sum(kept.kept for kept in some), own
+        others = sum(sum(kept.reused.values()) for kept in some) - own
+        names = few([f"{kept.request}/{kept.call.segment + 1}" for kept in some])
+        times = (units.text(sum(getattr(kept, name) for kept in some)) for name in ("saved", "retained"))
+        calls.append((label, names, handling, choice, *(f"{n:,}" for n in (*tokens, others)), *times))
+    cells = Cells(columns, saved, (1, 2, 3)), Cells(titles, calls, range(4, len(titles)))
+    return [each for each in cells if each.rows]
 
 
 def _whole(parts: Mapping[str, Value], names: Sequence[str], units: Units) -> list[str]:
@@ -263,7 +288,12 @@ def _calls(handling: Mapping[str, str]) -> str:
     found: dict[str, list[str]] = {}
     for call, how in handling.items():
         found.setdefault(how, []).append(call)
-    return "; ".join(f"{how}: {', '.join(_few(calls))}" for how, calls in found.items())
+    return "; ".join(f"{how}: {few(calls)}" for how, calls in found.items())
+
+
+def few(names: Sequence[str]) -> str:
+    """Name the first."""
+    return ", ".join(_few([*names]))
 
 
 def _few(names: list[str]) -> list[str]:

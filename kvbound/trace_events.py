@@ -1,17 +1,17 @@
 """Schedules for Chrome's trace viewer and Perfetto, in the Trace Event format.
 
 A schedule is a process with a thread of batches, one of transfers, and one for each request with its work, calls and
-drops (instants). Two counters follow the memory.
+moves (instants); of contents, forgets and a thread for each node. Counters follow the memory.
 """
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from fractions import Fraction
 from itertools import groupby
 from typing import Any
 
 import kvcore
-from kvcore.account import Period, account
+from kvcore.account import Period, account, contents_curve, forgets_of, residence, savings
 from kvcore.files import write_text
 from kvcore.trace import BatchTrace, RequestTrace, Trace
 
@@ -46,11 +46,16 @@ def _events(trace: Trace, each: bool) -> Iterator[Event]:
     yield from _batches(trace, each)
     if any(request.moves for request in trace.requests):
         yield _name("thread_name", 0, TRANSFERS, "transfers")
+    saved = [dict[int, int]() for _ in trace.requests]
+    for saving in savings(trace):
+        saved[saving.position][saving.batch] = saving.ticks
     for tid, (request, periods) in enumerate(account(trace), FIRST):
         yield _name("thread_name", 0, tid, request.request.id)
         yield from _work(trace, periods, tid, each)
         yield from _calls(request, tid)
-        yield from _moves(trace, request, tid)
+        yield from _moves(trace, request, tid, saved[tid - FIRST])
+    if trace.instance.contents:
+        yield from _contents(trace, FIRST + len(trace.requests), each)
     yield from _counter("device memory", trace.memory_curve())
     yield from _counter("host memory", trace.host_curve())
 
@@ -89,15 +94,34 @@ def _calls(request: RequestTrace, tid: int) -> Iterator[Event]:
         yield _complete(tid, f"call: {call.handling}", "call", call.start, call.end, args)
 
 
-def _moves(trace: Trace, request: RequestTrace, tid: int) -> Iterator[Event]:
+def _moves(trace: Trace, request: RequestTrace, tid: int, saved: Mapping[int, int]) -> Iterator[Event]:
     for move in request.moves:
         batch = trace.batches[move.batch]
         args = {"request": request.request.id, "batch": move.batch, "tokens": move.tokens}
+        if move.kind == "reuse":
+            args["ticks_saved"] = saved[move.batch]
         if move.kind in ("drop", "reuse"):
-            yield {"ph": "i", "s": "t", "name": move.kind, "cat": "move", "tid": tid, "ts": batch.start, "args": args}
+            yield _instant(move.kind, tid, batch.start, args)
         else:
             name = move.kind.replace("_", " ")
             yield _complete(TRANSFERS, f"{name} {request.request.id}", "transfer", batch.start, batch.end, args)
+
+
+def _contents(trace: Trace, tid: int, each: bool) -> Iterator[Event]:
+    yield _name("thread_name", 0, tid, "forgets")
+    for j, blocks in forgets_of(trace).items():
+        for node, k in blocks.items():
+            yield _instant("forget", tid, trace.batches[j].start, {"node": node, "batch": j, "blocks": k})
+    curve = contents_curve(trace)
+    yield from _counter("contents", [(tick, tokens) for tick, tokens, _ in curve])
+    yield from _counter("contents, retained", [(tick, tokens) for tick, _, tokens in curve])
+    for more, (node, rows) in enumerate(residence(trace).items() if each else (), 1):
+        yield _name("thread_name", 0, tid + more, f"contents: {node}")
+        for row in rows:
+            if row.blocks:
+                name = f"{row.blocks} block{'s' * (row.blocks > 1)}: {', '.join(row.holders) or 'retained'}"
+                args = {"blocks": row.blocks, "retained": row.retained, "holders": dict(row.holders)}
+                yield _complete(tid + more, name, "contents", row.start, row.end, args)
 
 
 def _counter(name: str, curve: Sequence[tuple[int, int]]) -> Iterator[Event]:
@@ -106,6 +130,10 @@ def _counter(name: str, curve: Sequence[tuple[int, int]]) -> Iterator[Event]:
         if tokens != before:
             yield {"ph": "C", "name": name, "tid": 0, "ts": tick, "args": {"tokens": tokens}}
         before = tokens
+
+
+def _instant(name: str, tid: int, tick: int, args: dict[str, Any]) -> Event:
+    return {"ph": "i", "s": "t", "name": name, "cat": "move", "tid": tid, "ts": tick, "args": args}
 
 
 def _complete(tid: int, name: str, category: str, start: int, end: int, args: dict[str, Any]) -> Event:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
-from kvbound.tables import CAUSES, Cells, percent
+from kvbound.tables import CAUSES, Cells, few, percent
 from kvbound.timeline import timeline
 from kvbound.units import units_of
-from kvcore.account import memory_waste
+from kvcore.account import memory_waste, node_uses, savings
 from kvcore.metrics import busy_time, makespan, summary
 from kvcore.trace import Trace
 
@@ -23,7 +23,8 @@ def wasted(trace: Trace) -> dict[str, Any]:
 
     `idle_seconds` without a batch between the first arrival and the end, `request_seconds` by what the requests do
     (`kvbound.timeline`), `waste_token_seconds` of KV by cause, and where `batch_tokens` is limited, the batches below
-    that (`batches_below_budget`) and the unused share of all budgets (`budget_unused`).
+    that (`batches_below_budget`) and the unused share of all budgets (`budget_unused`). With contents:
+    `saved_seconds`, and `nodes` (`kvcore.account.node_uses`).
     """
     instance = trace.instance
     tick, budget = instance.tick_seconds, instance.machine.batch_tokens
@@ -38,6 +39,9 @@ def wasted(trace: Trace) -> dict[str, Any]:
         "request_seconds": {kind: float(ticks * tick) for kind, ticks in spent.most_common()},
         "waste_token_seconds": {cause: float(ticks * tick) for cause, ticks in memory_waste(trace).parts().items()},
     }
+    if instance.contents:
+        measured["saved_seconds"] = float(sum(saving.ticks for saving in savings(trace)) * tick)
+        measured["nodes"] = [use._asdict() for use in node_uses(trace)]
     if budget is not None:
         sizes = [tokens for run in trace.runs for tokens in [run.features.tokens] * len(run.ends)]
         measured["batches_below_budget"] = sum(tokens < budget for tokens in sizes)
@@ -55,7 +59,11 @@ def wasted_cells(trace: Trace) -> Cells:
     rows: list[tuple[object, ...]] = [
         ("evictions", f"{found['evictions']:,}", None),
         (f"{kv} recomputed", f"{found['tokens_recomputed']:,}", f"{redone} of those processed"),
-        *([(f"{kv} reused", f"{found['tokens_reused']:,}", None)] if "tokens_reused" in found else []),
+        *(
+            [(f"{kv} reused", f"{found['tokens_reused']:,}", f"saves {found['saved_seconds']:.4g} s of batches")]
+            if "saved_seconds" in found
+            else []
+        ),
         (f"{kv} swapped out, in", f"{found['tokens_swapped_out']:,}, {found['tokens_swapped_in']:,}", None),
         ("time without a batch", f"{found['idle_seconds']:.4g} s", f"{idle} of {end:.6g} s"),
     ]
@@ -74,3 +82,19 @@ def wasted_cells(trace: Trace) -> Cells:
         for kind, seconds in spent.items()
     ]
     return Cells(("what", "amount", "share"), rows, (1,))
+
+
+def node_use_cells(trace: Trace, most: int) -> Cells:
+    """Return the nodes reused most."""
+    end, kv = makespan(trace), units_of(trace.instance).kv
+    sizes = {node.id: node.blocks for node in trace.instance.contents}
+    uses = sorted(node_uses(trace), key=lambda use: -sum(use.reused.values()))
+    rows = [
+        (
+            use.node, f"{sizes[use.node]:,}", f"{use.resident / end:,.4g}", f"{use.retained / end:,.4g}",
+            f"{sum(use.reused.values()):,}", few([*use.reused]) or "-", f"{use.forgotten:,}",
+        )
+        for use in uses[:most]
+    ]  # fmt: skip
+    columns = ("node", "blocks", f"{kv} resident, mean", "retained", f"{kv} reused", "by", "blocks forgotten")
+    return Cells(columns, rows, (1, 2, 3, 4, 6))

@@ -176,7 +176,7 @@ class _Account:
 
 
 class Residence(NamedTuple):
-    """Resident blocks of a node from tick `start` to the later tick `end`, and of each request that holds some."""
+    """Resident blocks of a node from `start` to `end`; those held by request."""
 
     start: int
     end: int
@@ -186,12 +186,12 @@ class Residence(NamedTuple):
 
     @property
     def retained(self) -> int:
-        """Those that no request holds."""
+        """Held by no request."""
         return self.blocks - max(self.holders.values(), default=0)
 
 
 def residence(trace: Trace) -> dict[str, list[Residence]]:
-    """Return what is resident of each node, and for whom, from tick 0 to the end of the last batch."""
+    """Return what is resident of each node, from tick 0 on."""
     ids, end = [request.request.id for request in trace.requests], trace.batches[-1].end
     changes: dict[str, list[Residence]] = {n.id: [Residence(0, end, 0, 0, {})] for n in trace.instance.contents}
     for tick, stayed, contents in _contents(trace):
@@ -204,7 +204,7 @@ def residence(trace: Trace) -> dict[str, list[Residence]]:
 
 
 def contents_curve(trace: Trace) -> list[tuple[int, int, int]]:
-    """Return the contents on the device over time: (tick, tokens from this tick on, of them retained)."""
+    """Return (tick, resident tokens from then on, of them retained)."""
     block = trace.instance.machine.block
     return [
         (tick, block * sum(contents.blocks.values()), block * contents.retained)
@@ -213,10 +213,7 @@ def contents_curve(trace: Trace) -> list[tuple[int, int, int]]:
 
 
 def _contents(trace: Trace) -> Iterator[tuple[int, dict[str, int], Resident]]:
-    """Yield ticks, what stays of each node that changes there, and the contents.
-
-    They are those of each batch, and those after it if time passes.
-    """
+    # in each batch, and after it if time passes: the tick, what stays of the nodes that change, the contents
     parts, block = trace.instance.parts, trace.instance.machine.block
     contents, forgets, stayed = Resident(trace.instance), forgets_of(trace), dict[str, int]()
     held: defaultdict[int, dict[int, int]] = defaultdict(dict)
@@ -243,14 +240,44 @@ def _contents(trace: Trace) -> Iterator[tuple[int, dict[str, int], Resident]]:
 
 
 def forgets_of(trace: Trace) -> dict[int, dict[str, int]]:
-    """Return the blocks forgotten of each node, by batch."""
+    """Return the blocks forgotten, by batch."""
     batches = trace.schedule.batches
     first = accumulate((batch.repeat for batch in batches), initial=0)
     return {j: batch.forget for j, batch in zip(first, batches, strict=False) if batch.forget}
 
 
+class NodeUse(NamedTuple):
+    """Of a node: token-ticks, tokens reused by request, blocks forgotten."""
+
+    node: str
+    resident: int
+    retained: int
+    reused: dict[str, int]
+    forgotten: int
+
+
+def node_uses(trace: Trace) -> list[NodeUse]:
+    """Return how nodes are used."""
+    block, parts = trace.instance.machine.block, trace.instance.parts
+    reused, forgotten = {node.id: Counter[str]() for node in trace.instance.contents}, Counter[str]()
+    for saving in savings(trace):
+        ends = saving.resident // block, (saving.resident + saving.tokens) // block
+        for part in parts[saving.position]:
+            if tokens := block * (part.of(ends[1]) - part.of(ends[0])):
+                reused[part.node][trace.requests[saving.position].request.id] += tokens
+    for gone in forgets_of(trace).values():
+        forgotten.update(gone)
+    return [
+        NodeUse(
+            node, sum(block * row.blocks * (row.end - row.start) for row in rows),
+            sum(block * row.retained * (row.end - row.start) for row in rows), dict(reused[node]), forgotten[node],
+        )
+        for node, rows in residence(trace).items()
+    ]  # fmt: skip
+
+
 class Saving(NamedTuple):
-    """A reuse by the request at a position, and the ticks that its batch would last longer if it processed them."""
+    """A reuse; its batch would last `ticks` longer with these tokens as work."""
 
     batch: int
     position: int
@@ -260,7 +287,7 @@ class Saving(NamedTuple):
 
 
 def savings(trace: Trace) -> list[Saving]:
-    """Return the reuses by batch. Those of one batch are taken back one by one: their ticks add up."""
+    """Return reuses by batch, taken back one by one there: ticks add up."""
     moves = sorted((move.batch, i, move.tokens) for i, request in enumerate(trace.requests)
                    for move in request.moves if move.kind == "reuse")  # fmt: skip
     steps = {(step.batch, i): step for i in {i for _, i, _ in moves} for step in trace.requests[i].steps}
@@ -273,7 +300,6 @@ def savings(trace: Trace) -> list[Saving]:
 
 
 def _computed(features: Features, step: Step, tokens: int) -> Features:
-    """Return the features of a batch whose step also processes the `tokens` that it reused."""
     hit, resident, work = step.phase == "decode", step.resident - tokens, step.tokens + tokens
     decodes, prefilled = features.decode_requests - hit, 0 if hit else step.tokens
     return features._replace(
@@ -288,7 +314,7 @@ def _computed(features: Features, step: Step, tokens: int) -> Features:
 
 @dataclass
 class Kept:
-    """Contents that a request holds at the start of a call, and what becomes of them up to its next work: tokens."""
+    """Tokens of contents held as a call starts, up to the next work."""
 
     request: str
     call: CallTrace
@@ -300,12 +326,12 @@ class Kept:
 
     @property
     def choice(self) -> Literal["keep", "forget", "keep in part"]:
-        """What was chosen for them."""
+        """Their fate."""
         return "keep" if self.kept == self.held else "keep in part" if self.kept else "forget"
 
 
 def kept_in_calls(trace: Trace) -> list[Kept]:
-    """Return the calls that start with contents. What several of them keep counts for each."""
+    """Return calls that start with contents."""
     made = _Keeping(trace)
     block, found = trace.instance.machine.block, list[Kept]()
     for i, request in enumerate(trace.requests):
@@ -323,7 +349,6 @@ class _Keeping:
         self.starts = {node: [row.start for row in rows] for node, rows in self.rows.items()}
 
     def kept(self, i: int, call: CallTrace, held: int) -> Kept:
-        """Return what becomes of the first `held` blocks of a request's path."""
         request = self.trace.requests[i]
         batch = min(span.batch for span in request.spans if span.batch > call.batch)
         until, kept, whole = self.trace.batches[batch].start, 0, True
@@ -346,17 +371,16 @@ class _Keeping:
         return found
 
     def between(self, node: str, start: int, end: int) -> list[Residence]:
-        """Return the rows of a node between two ticks."""
         first = bisect_right(self.starts[node], start) - 1
         return self.rows[node][first : bisect_left(self.starts[node], end)]
 
     def least(self, node: str, call: CallTrace, tick: int) -> int:
-        """Return the blocks that stay resident from the start of a call up to the forgets at a tick."""
+        # resident from the start of the call up to the forgets at the tick
         first, *rows = self.between(node, call.start - 1, tick + 1)
         return min([first.blocks, *(row.stayed for row in rows)])
 
     def takes(self, saving: Saving, i: int, call: CallTrace, held: int) -> bool:
-        """Whether a reuse begins with a block of these that stayed."""
+        # whether the reuse begins with a block of these that stayed
         at = saving.resident // self.block
         for part, other in zip(self.parts[i], self.parts[saving.position], strict=False):
             if part.node == other.node and part.before <= at < part.before + min(part.of(held), other.blocks):

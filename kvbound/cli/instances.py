@@ -8,13 +8,14 @@ from rich.console import Console
 from kvbound.cli.common import InstanceArgument, JsonOption, emit, option, table
 from kvbound.cli.progress import load_instance
 from kvbound.cli.verify import show_invalid
-from kvbound.instance_text import facts_in_words, request_cells
+from kvbound.instance_text import facts_in_words, node_cells, request_cells
 from kvbound.simulation import match_handling
-from kvbound.waste import wasted, wasted_cells
+from kvbound.waste import node_use_cells, wasted, wasted_cells
 from kvcore.files import read_schedule
 from kvcore.instance import Instance
 from kvcore.referee import InvalidSchedule, verify_schedule
 from kvcore.stream import Sizes, sizes_of
+from kvcore.trace import Trace
 from workloads.builtin import BUILTIN, WORST_OBJECTIVES, WORST_POLICIES, WORST_SIZES
 
 WORST = (
@@ -22,7 +23,7 @@ WORST = (
     f"POLICY is {', '.join(WORST_POLICIES)}; OBJECTIVE {', '.join(WORST_OBJECTIVES)}; n, the most requests, "
     f"{', '.join(map(str, WORST_SIZES))}"
 )
-SHOWN = 20  # requests that are listed
+SHOWN = 20  # requests, and nodes of contents, that are listed
 
 
 def instances(json: JsonOption = None) -> None:
@@ -53,8 +54,15 @@ def show(
     except InvalidSchedule as broken:
         return show_invalid(loaded, broken, json)
     payload = {**facts(loaded), "schedule": wasted(trace)}
-    emit(json, payload, lambda console: console.print(table(*wasted_cells(trace))))
+    emit(json, payload, lambda console: _show_wasted(trace, console))
     return 0
+
+
+def _show_wasted(trace: Trace, console: Console) -> None:
+    console.print(table(*wasted_cells(trace)))
+    if trace.instance.contents:
+        console.print()
+        console.print(table(*node_use_cells(trace, SHOWN)))
 
 
 def facts(instance: Instance) -> dict[str, Any]:
@@ -79,3 +87,7 @@ def show_head(instance: Instance, sha256: str, sizes: Sizes, console: Console) -
     console.print(table(*request_cells(instance, SHOWN)[0]))
     if sizes.requests > SHOWN:
         console.print(f".. and {sizes.requests - SHOWN} more requests")
+    if instance.contents:
+        console.print(table(*node_cells(instance, SHOWN)[0]))
+    if len(instance.contents) > SHOWN:
+        console.print(f".. and {len(instance.contents) - SHOWN} more nodes")

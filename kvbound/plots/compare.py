@@ -5,12 +5,12 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from kvbound.plots import style
 from kvbound.plots.frame import FAR, Frame, far
-from kvbound.plots.gantt import ROW, draw_gantt, draw_memory, legend, rows_height
-from kvbound.plots.style import Axes, Figure, Line2D
+from kvbound.plots.gantt import ROW, draw_gantt, draw_memory, draw_reuses, legend, rows_height
+from kvbound.plots.style import Axes, Figure
 from kvbound.timeline import Kind
 from kvbound.units import units_of
 from kvcore.errors import BadInput
@@ -44,16 +44,17 @@ def _draw(
 ) -> Figure:
     with style.sheet(sheet.width, sheet.height, path) as figure:
         kinds: set[Kind] = set()
-        lines: list[Line2D] = []
+        handles: dict[str, Any] = {}  # by label
         axes = _axes_of(figure, sheet, [trace for _, trace in columns])
         for (title, trace), (above, below) in zip(columns, axes, strict=True):
             kinds |= draw_gantt(above, trace, frame, sheet.rows)
-            lines += draw_memory(below, trace, frame)
+            drawn = [*draw_reuses(above, trace, frame), *draw_memory(below, trace, frame)]
+            handles |= {handle.get_label(): handle for handle in drawn}
             above.set_title(_title(title, int(13 * sheet.column)), loc="left", parse_math=False)
             below.set_xlabel(f"time ({frame.units.time})")
         if note:
             figure.supxlabel(note, fontsize=style.SMALL, x=0.01, ha="left", parse_math=False)
-        figure.legend(**legend(kinds, lines[:1]), loc="outside lower center", ncols=int(sheet.width / 1.6))
+        figure.legend(**legend(kinds, [*handles.values()]), loc="outside lower center", ncols=int(sheet.width / 1.6))
     return figure
 
 

@@ -2,7 +2,7 @@
 
 A tall bar is work, a half as tall one a call, a low one a ready request that does not work, a line one that holds
 nothing. Except for work, a filled bar has its KV on the device, a cross-hatched one on the host, a striped one in part
-of either, an empty one nowhere. Heights and hatches make the chart readable in grey.
+of either, an empty one nowhere. Heights and hatches make the chart readable in grey. Diamonds are reuses.
 """
 
 from __future__ import annotations
@@ -12,8 +12,23 @@ from typing import Any, NamedTuple
 
 from kvbound.plots import style
 from kvbound.plots.frame import Frame, set_time
-from kvbound.plots.style import BLACK, BLUE, GREY, ORANGE, PALE, PURPLE, SKY, VERMILLION, WHITE, Axes, Line2D
+from kvbound.plots.style import (  # fmt: skip
+    BLACK,
+    BLUE,
+    GREEN,
+    GREY,
+    MINT,
+    ORANGE,
+    PALE,
+    PURPLE,
+    SKY,
+    VERMILLION,
+    WHITE,
+    Axes,
+    Line2D,
+)
 from kvbound.timeline import Interval, Kind, timeline
+from kvcore.account import contents_curve, forgets_of
 from kvcore.trace import Trace
 
 
@@ -41,6 +56,11 @@ LOOKS: dict[Kind, IntervalStyle] = {
     "call-discarded": IntervalStyle("call, no KV", WHITE, PURPLE, "", 0.44),
 }
 
+MARK: dict[str, Any] = {
+    "linestyle": "", "markersize": 4, "color": GREEN, "markeredgecolor": WHITE, "markeredgewidth": 0.5,
+    "clip_on": False, "zorder": 3,
+}  # fmt: skip
+BANDS = (("contents, retained", WHITE, "//////"), ("contents, held", MINT, ""))
 CELL = 3  # where the shortest batch is at least this many points wide, the work of each batch is a cell of its own
 LABELS = 40  # the most rows labelled in a Gantt chart; of more requests, every second, third, .. is
 ROW = 0.25  # inches of a row that is labelled, and ends with its completion, whatever their number
@@ -57,7 +77,7 @@ def gantt(trace: Trace, ax: Axes | None = None) -> Axes:
         ax = style.new_axes(7, max(rows_height(trace) + 0.5, 2)) if ax is None else ax
         kinds = draw_gantt(ax, trace, frame)
         ax.set_xlabel(f"time ({frame.units.time})")
-        ax.legend(**legend(kinds), loc="upper left", bbox_to_anchor=(1.01, 1.02))
+        ax.legend(**legend(kinds, draw_reuses(ax, trace, frame)), loc="upper left", bbox_to_anchor=(1.01, 1.02))
     return ax
 
 
@@ -79,6 +99,13 @@ def draw_gantt(ax: Axes, trace: Trace, frame: Frame, height: float | None = None
     _set_rows(ax, list(rows), 1 if roomy else -(-len(rows) // LABELS))
     set_time(ax, frame)
     return {interval.kind for intervals in rows.values() for interval in intervals}
+
+
+def draw_reuses(ax: Axes, trace: Trace, frame: Frame) -> list[Line2D]:
+    """Mark reuses; return their handles."""
+    moves = [(move, y) for y, request in enumerate(trace.requests) for move in request.moves if move.kind == "reuse"]
+    times = [trace.batches[move.batch].start * frame.scale(trace) for move, _ in moves]
+    return list(ax.plot(times, [y for _, y in moves], marker="D", label="reuse", **MARK)) if moves else []
 
 
 def _bars(spans: list[Interval], y: int, scale: float, look: IntervalStyle, cells: bool) -> Any:
@@ -112,7 +139,7 @@ def _set_rows(ax: Axes, ids: list[str], every: int) -> None:
     ax.tick_params(axis="y", length=0)
 
 
-def legend(kinds: Iterable[Kind], more: Sequence[Line2D] = ()) -> dict[str, Any]:
+def legend(kinds: Iterable[Kind], more: Sequence[Any] = ()) -> dict[str, Any]:
     """Return the legend's handles: the kinds used, with colour, hatch and relative height, and more lines."""
     from matplotlib.legend_handler import HandlerPatch
     from matplotlib.patches import Rectangle
@@ -152,8 +179,8 @@ def memory(trace: Trace, ax: Axes | None = None) -> Axes:
     return ax
 
 
-def draw_memory(ax: Axes, trace: Trace, frame: Frame) -> list[Line2D]:
-    """Draw the curves; return the host's line for the legend, if used."""
+def draw_memory(ax: Axes, trace: Trace, frame: Frame) -> list[Any]:
+    """Draw the curves; return handles of contents and the host."""
     from matplotlib.ticker import FuncFormatter, MaxNLocator
 
     times, tokens = _seen(trace.memory_curve(), ax, trace, frame)
@@ -161,7 +188,7 @@ def draw_memory(ax: Axes, trace: Trace, frame: Frame) -> list[Line2D]:
         times, tokens = [0, *times], [0, *tokens]
     ax.fill_between(times, tokens, step="post", color=PALE, linewidth=0)
     ax.step(times, tokens, where="post", color=BLUE, linewidth=1.1, label="device memory")
-    lines = _draw_host(ax, trace, frame)
+    lines = _draw_contents(ax, trace, frame) + _draw_host(ax, trace, frame)
     _draw_limit(ax, trace.instance.machine.memory, frame)
     ax.set_ylim(0, frame.top)
     ax.yaxis.set_major_locator(MaxNLocator(3, integer=True))
@@ -169,6 +196,25 @@ def draw_memory(ax: Axes, trace: Trace, frame: Frame) -> list[Line2D]:
     style.tidy(ax)
     set_time(ax, frame)
     return lines
+
+
+def _draw_contents(ax: Axes, trace: Trace, frame: Frame) -> list[Any]:
+    from matplotlib.patches import Rectangle
+
+    if not trace.instance.contents:
+        return []
+    curve, handles = contents_curve(trace), list[Any]()
+    for (label, fill, hatch), of in zip(BANDS, (0, 1), strict=True):
+        times, tokens = _seen([(tick, there - of * retained) for tick, there, retained in curve], ax, trace, frame)
+        look: dict[str, Any] = {"facecolor": fill, "edgecolor": GREEN, "hatch": hatch, "linewidth": 0.5}
+        ax.fill_between(times, tokens, step="post", **look)
+        handles.append(Rectangle((0, 0), 1, 0.8, label=label, **look))
+    there, scale = {tick: tokens for tick, tokens, _ in curve}, frame.scale(trace)
+    ticks = [trace.batches[j].start for j in forgets_of(trace)]
+    if ticks:
+        times, tokens = [tick * scale for tick in ticks], [there[tick] for tick in ticks]
+        handles += ax.plot(times, tokens, marker="v", label="forget", **MARK)
+    return handles
 
 
 def _seen(curve: Sequence[tuple[int, int]], ax: Axes, trace: Trace, frame: Frame) -> tuple[list[float], list[int]]:

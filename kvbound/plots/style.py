@@ -19,9 +19,9 @@ else:
     Axes = Figure = Line2D = Any  # matplotlib is loaded at the first drawing
 
 BLACK, ORANGE, SKY, BLUE = "#000000", "#E69F00", "#56B4E9", "#0072B2"
-VERMILLION, PURPLE = "#D55E00", "#CC79A7"
+VERMILLION, PURPLE, GREEN = "#D55E00", "#CC79A7", "#009E73"
 """The colours of Okabe and Ito, which colour-blind readers tell apart."""
-WHITE, GREY, LIGHT, PALE = "#FFFFFF", "#595959", "#E2E2E2", "#D6ECF9"
+WHITE, GREY, LIGHT, PALE, MINT = "#FFFFFF", "#595959", "#E2E2E2", "#D6ECF9", "#99D8C7"
 SERIES, MARKERS = (BLUE, ORANGE, VERMILLION, SKY, PURPLE, BLACK), "osv^D<>pX*"  # of several kinds of dots
 LEGEND: dict[str, Any] = {"frameon": False, "fontsize": 7, "handleheight": 1.1}
 VECTORS = 10_000  # a chart of more bars than this stores them as an image

@@ -3,6 +3,7 @@
 An invisible area above a bar has the meaning in its attribute `data-tip`, which `report.js` shows.
 """
 
+from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import NamedTuple
@@ -13,9 +14,10 @@ from kvbound.plots.frame import Frame
 from kvbound.plots.gantt import LOOKS
 from kvbound.plots.style import Axes
 from kvbound.report.markup import inline, node
+from kvbound.tables import NAMED, few
 from kvbound.timeline import Kind, activities
 from kvbound.units import Units
-from kvcore.account import Period
+from kvcore.account import Period, Residence, Saving, residence, savings
 from kvcore.metrics import makespan
 from kvcore.trace import BatchTrace, Trace
 
@@ -35,28 +37,36 @@ class Bar(NamedTuple):
     tokens: int = 0
     recomputed: int = 0
     call: int | None = None  # the call that it is in, from 1
+    reused: int = 0
+    saved: int = 0  # ticks, by reuse
 
 
 def bars_of(trace: Trace) -> dict[str, list[Bar]]:
     """Return the bars of every request; those of one request tile [arrival, completion], as in `timeline`."""
     each = sum(span.length for request in trace.requests for span in request.spans) <= CELLS
+    reuses: dict[str, dict[int, Saving]] = {request.request.id: {} for request in trace.requests}
+    for saving in savings(trace):
+        reuses[trace.requests[saving.position].request.id][saving.batch] = saving
     return {
-        id: [bar for kind, periods in row for bar in _bars(kind, periods, trace.batches, each)]
+        id: [bar for kind, periods in row for bar in _bars(kind, periods, trace.batches, each, reuses[id])]
         for id, row in activities(trace).items()
     }
 
 
-def _bars(kind: Kind, periods: Sequence[Period], batches: Sequence[BatchTrace], each: bool) -> Iterator[Bar]:
+def _bars(
+    kind: Kind, periods: Sequence[Period], batches: Sequence[BatchTrace], each: bool, reuses: Mapping[int, Saving]
+) -> Iterator[Bar]:
     at, steps = periods[0], [step for period in periods if period.work for step in period.work.steps()]
     if not steps:
         call = None if at.call is None else at.call.segment + 1
         yield Bar(at.start, periods[-1].end, kind, at.device, at.host, at.device, call=call)
     for some in [[step] for step in steps] if each else [steps] * bool(steps):
         first, last = some[0], some[-1]
+        hits = [reuses[step.batch] for step in some if step.batch in reuses]
         yield Bar(
             batches[first.batch].start, batches[last.batch].end, kind, first.resident + first.tokens, at.host,
             last.resident + last.tokens, (first.batch, last.batch), sum(step.tokens for step in some),
-            sum(step.recomputed for step in some),
+            sum(step.recomputed for step in some), None, sum(s.tokens for s in hits), sum(s.ticks for s in hits),
         )  # fmt: skip
 
 
@@ -110,12 +120,22 @@ def _strips(memory: _Axes, trace: Trace, units: Units) -> Iterator[Element]:
     curve, limit, host, held = trace.memory_curve(), trace.instance.machine.memory, dict(trace.host_curve()), 0
     if len(curve) > CELLS:
         return
-    of = "" if limit is None else f" of {limit:,}"
+    of, rows = "" if limit is None else f" of {limit:,}", residence(trace)
     for (start, tokens), (end, _) in pairwise([*curve, (makespan(trace), 0)]):
         held = host.get(start, held)
         if end > start:
-            tip = f"memory\ndevice {tokens:,}{of} {units.kv}, host {held:,}\n{span_in_words(start, end, units)}"
+            line = f"device {tokens:,}{of} {units.kv}, host {held:,}"
+            tip = "\n".join(("memory", line, *_contents(rows, start), span_in_words(start, end, units)))
             yield memory.rect("strip", (start, end), memory.bottom, memory.top, tip)
+
+
+def _contents(rows: Mapping[str, Sequence[Residence]], tick: int) -> Iterator[str]:
+    there = [(id, some[bisect_right(some, tick, key=lambda row: row.start) - 1]) for id, some in rows.items()]
+    found = [(id, row) for id, row in there if row.blocks]
+    for id, row in found[:NAMED]:
+        yield f"{id}: {row.blocks:,} block{'s' * (row.blocks > 1)}, {few([*row.holders]) or 'retained'}"
+    if len(found) > NAMED:
+        yield f"{len(found) - NAMED:,} more nodes"
 
 
 def bar_in_words(bar: Bar, trace: Trace, units: Units) -> Iterator[str]:
@@ -126,6 +146,8 @@ def bar_in_words(bar: Bar, trace: Trace, units: Units) -> Iterator[str]:
         batches = f"batch {first:,}" if first == last else f"batches {first:,} to {last:,}"
         kv = units.kv.replace("s", "", 1) if bar.tokens == 1 else units.kv
         yield f"{batches}: {bar.tokens:,} {kv}{recomputed}"
+    if bar.reused:
+        yield f"reuses {bar.reused:,} more, which saves {units.spelled(bar.saved)}"
     if bar.call is not None:
         yield f"call {bar.call}"
     grows = f" to {bar.last:,}" if bar.last != bar.device else ""

@@ -9,7 +9,7 @@ from xml.etree.ElementTree import Element
 import kvcore
 from kvbound import tables
 from kvbound.explanation import Explained
-from kvbound.instance_text import facts_in_words, request_cells
+from kvbound.instance_text import facts_in_words, node_cells, request_cells
 from kvbound.plots import ladder
 from kvbound.plots.frame import DRAWABLE, FAR, Frame, far
 from kvbound.plots.gantt import LOOKS
@@ -165,11 +165,11 @@ class Report:
         ]
         columns = ["objective", *(f"{name}, {units.of(name)}" for name in OBJECTIVES)]
         yield html_table(Cells(columns, values, range(1, len(columns))), "All objectives")
-        columns = ["waste", *tables.CAUSES]
+        waste = [*tables.CAUSES, *["retained"] * bool(self.instance.contents)]
         lost = [(label, memory_waste(trace).parts()) for label, trace in self.schedules]
-        cells = [[label, *(units.text(parts[cause]) for cause in tables.CAUSES)] for label, parts in lost]
+        cells = [[label, *(units.text(parts[cause]) for cause in waste)] for label, parts in lost]
         caption = f"Memory waste by cause, in {units.kv} x {units.time}"
-        yield html_table(Cells(columns, cells, range(1, len(columns))), caption)
+        yield html_table(Cells(["waste", *waste], cells, range(1, len(waste) + 1)), caption)
         yield html_table(tables.times_cells(measured, units), "Times")
         yield html_table(tables.work_cells(measured, units), "Work and moves")
 
@@ -178,6 +178,8 @@ class Report:
         for line in facts_in_words(instance, sizes_of(instance)):
             yield node("p", None, line)
         yield html_table(*request_cells(instance, LISTED))
+        if instance.contents:
+            yield html_table(*node_cells(instance, LISTED))
         yield node("p", {"class": "small"}, f"sha256 of the instance: {instance.sha256}")
 
     def _versions(self) -> str:

@@ -8,7 +8,16 @@ import pytest
 
 from costmodels import get_cost
 from kvbound.comparison import compare
-from kvbound.explanation import BOUND, SHARE, SPENT, batch_parts, explain, first_difference, ratio_without_calls
+from kvbound.explanation import (  # fmt: skip
+    BOUND,
+    SHARE,
+    SPENT,
+    batch_parts,
+    explain,
+    explain_all,
+    first_difference,
+    ratio_without_calls,
+)
 from kvbound.tables import calls_cells, causes, differences, explained_cells
 from kvbound.timeline import timeline
 from kvbound.units import units_of
@@ -19,6 +28,7 @@ from kvcore.schedule import Batch, Schedule
 from kvcore.trace import BatchTrace
 from tests.support.build import batch, instance, request, schedule
 from tests.support.commands import kvbound
+from tests.support.contents import IDLE, called, idling
 from tests.support.mars_schedules import PUBLISHED, mars
 from tests.support.random_schedules import random_trace
 from workloads.builtin import builtin_instance
@@ -269,3 +279,50 @@ def test_calls_that_are_handled_otherwise_are_named():
     assert [line[-2] for line in cells.rows] == [None, "10.0 %", "50.0 %"]
     said = ["preserve: R0/1, R2/1; swap: R1/1", "the same", "discard for preserve: R0/1, R2/1"]
     assert [line[-1] for line in cells.rows] == said
+
+
+# --- contents ---------------------------------------------------------------------------------------------------------
+
+
+def test_what_reuses_save_and_what_becomes_of_contents_in_calls():
+    """A's call discards what it holds; the cache keeps it, or a part, or nothing."""
+    hit = Batch(start=6, work={"B": 1}, reuse={"B": 3}, drop={"A": 4})
+    kept = called(hit, Batch(start=25, work={"A": 1}, reuse={"A": 4}))
+    lost = called(hit.replace(forget={"xy": 1}), Batch(start=25, work={"A": 5}, forget={"xy": 3}))
+    rows = explain_all([("kept", kept), ("lost", lost)], ("kept", kept), "total-flow-time", 1)
+    *_, reuses, calls = explained_cells(rows, units_of(kept.instance))
+    assert reuses.columns == ["contents", "tokens reused", "work saved, ticks", "blocks forgotten"]
+    assert reuses.rows == [("kept", "7", "7", "0"), ("lost", "3", "3", "4")]
+    assert calls.columns[2:8] == ["handling", "keep or forget", "held", "kept", "reused by itself", "by others"]
+    assert calls.rows == [
+        ("kept", "A/1", "discard", "keep", "4", "4", "4", "3", "7", "70"),
+        ("lost", "A/1", "discard", "forget", "4", "0", "0", "3", "3", "51"),
+    ]
+    said = json.loads(json.dumps(rows[0].to_json()))["contents"]
+    assert said == {"reused": 7, "saved": 7, "forgotten": 0, "calls": [{
+        "request": "A", "call": "A/1", "handling": "discard", "contents": "keep", "held": 4, "kept": 4,
+        "retained": 70, "reused": {"B": 3, "A": 4}, "saved": 7,
+    }]}  # fmt: skip
+
+
+def test_nothing_is_said_of_contents_where_there_are_none():
+    trace = verify_schedule(mars(), PUBLISHED["SJF"].schedule(mars()))
+    rows = explain_all([("SJF", trace)], ("SJF", trace), "total-flow-time", 1)
+    assert len(explained_cells(rows, units_of(trace.instance))) == 2
+    assert "contents" not in rows[0].to_json()
+
+
+def test_show_says_what_is_shared_and_how_it_is_used(tmp_path):
+    instance, schedule = tmp_path / "idle.json", tmp_path / "schedule.json"
+    instance.write_text(IDLE.to_json())
+    schedule.write_text(idling().schedule.to_json())
+    assert kvbound("show", instance).stdout.splitlines()[-2:] == [
+        "node  goes on  blocks  requests  named  ", "xy    -             2         3  A, C, D",
+    ]  # fmt: skip
+    shown = kvbound("show", instance, "--schedule", schedule).stdout.splitlines()
+    assert "tokens reused 4 saves 4 s of batches" in [" ".join(line.split()) for line in shown]
+    assert shown[-1].split() == ["xy", "2", "1.333", "0.2222", "4", "C,", "D", "2"]
+    found = json.loads(kvbound("show", instance, "--schedule", schedule, "--json", "-").stdout)["schedule"]
+    assert (found["saved_seconds"], found["nodes"]) == (4.0, [
+        {"node": "xy", "resident": 12, "retained": 2, "reused": {"C": 2, "D": 2}, "forgotten": 2},
+    ])  # fmt: skip

@@ -23,6 +23,7 @@ from kvbound.timeline import timeline
 from kvcore import BadInput, CostFunction, verify_schedule
 from kvcore.metrics import completions, makespan
 from tests.support.build import batch, instance, request, schedule
+from tests.support.contents import idling
 from tests.support.mars_schedules import PUBLISHED, mars
 from tests.support.random_schedules import random_trace
 
@@ -174,6 +175,26 @@ def test_host_memory_is_drawn_where_it_is_used():
     ax = memory(one_request(3, memory=6))
     assert line(ax, "host memory") is None
     assert ax.get_legend() is None
+
+
+def test_contents_are_a_band_and_reuses_and_forgets_are_marked():
+    """A's contents stay for C and D while nobody holds them, from 3 to 4, and go at 6."""
+    trace = idling()
+    ax = memory(trace)
+    retained, held = (area.get_paths()[0].vertices for area in ax.collections[1:3])
+    assert [{tuple(point) for point in area} >= corners for area, corners in (
+        (retained, {(0, 2), (6, 2), (6, 0)}), (held, {(3, 2), (3, 0), (4, 0), (4, 2), (6, 2), (6, 0)})
+    )] == [True, True]  # fmt: skip
+    assert line(ax, "forget").get_xydata().tolist() == [[6, 0]]
+    names = [text.get_text() for text in ax.get_legend().get_texts()]
+    assert names == ["contents, retained", "contents, held", "forget"]
+    rows = gantt(trace)
+    assert line(rows, "reuse").get_xydata().tolist() == [[4, 2], [5, 3]]
+    assert rows.get_legend().get_texts()[-1].get_text() == "reuse"
+    assert not {"reuse", "forget"} & {each.get_label() for each in gantt(published("FCFS")).get_lines()}
+    figure = compare_schedules([("one", trace), ("two", trace)])
+    named = [text.get_text() for text in figure.legends[0].get_texts()]
+    assert named[-4:] == ["reuse", *names]
 
 
 @pytest.mark.parametrize(("limit", "named"), [({}, []), ({"memory": 10**6}, ["↑ memory 1,000,000"])])

@@ -19,6 +19,7 @@ from kvcore import verify_schedule
 from tests.support.browser import Browser, find_browser
 from tests.support.build import instance, request
 from tests.support.commands import kvbound
+from tests.support.contents import IDLE, idling
 from tests.support.mars_schedules import PUBLISHED, mars
 from tests.support.random_schedules import random_trace
 from workloads.builtin import builtin_instance
@@ -157,6 +158,19 @@ def test_a_bar_says_what_it_is():
         "R1: prefill", "batch 0: 1 token", f"its KV: {prefill.device} on the device, 0 on the host",
         "device memory: 1 of 6", "0 to 1 ticks",
     ]  # fmt: skip
+
+
+def test_contents_are_shown():
+    made = compare_policies(IDLE, [], against=None, schedules={"kept": idling().schedule}).report().html()
+    tips = Reader(made).tips()
+    assert "C: decode\nbatch 1: 1 token\nreuses 2 more, which saves 2 ticks\nits KV: 3 on the device" in "\n".join(tips)
+    memory = [tip.splitlines()[2:-1] for tip in tips if tip.startswith("memory")]
+    assert memory == [["xy: 2 blocks, A"], ["xy: 2 blocks, retained"], ["xy: 2 blocks, C"], ["xy: 2 blocks, D"], []]
+    words = Reader(made).words
+    after = {word: words[k + 1 :] for k, word in enumerate(words) if word.strip()}
+    assert "retained" in words
+    assert [word for word in after["blocks forgotten"] if word.strip()][:4] == ["kept", "4", "4", "2"]
+    assert [word for word in after["named"] if word.strip()][:5] == ["xy", "–", "2", "3", "A, C, D"]
 
 
 def test_a_page_has_one_unit():

@@ -12,6 +12,7 @@ from kvbound.trace_events import BATCHES, FIRST, TRANSFERS, write_trace_events
 from kvcore import verify_schedule
 from tests.support.build import batch, instance, request, schedule
 from tests.support.commands import kvbound
+from tests.support.contents import idling
 from tests.support.mars_schedules import PUBLISHED, mars
 from tests.support.random_schedules import random_trace
 
@@ -68,6 +69,28 @@ def test_events_of_a_thread_nest():
                 assert later >= end - 1e-6 or until <= end + 1e-6, (start, end, later, until)
                 overlaps += later < end - 1e-6
     assert overlaps > 0  # of transfers
+
+
+def test_contents_have_moves_counters_and_a_thread_for_each_node():
+    events, tick = events_of(idling()), 10**6
+    moves = [(event["name"], event["ts"] // tick, event["args"]) for event in of(events, "move")]
+    hit = {"tokens": 2, "ticks_saved": 2}
+    assert moves == [
+        ("reuse", 4, {"request": "C", "batch": 1} | hit), ("reuse", 5, {"request": "D", "batch": 2} | hit),
+        ("forget", 6, {"node": "xy", "batch": 3, "blocks": 2}),
+    ]  # fmt: skip
+    counted = [
+        (e["name"], e["ts"] // tick, e["args"]["tokens"]) for e in events if e["ph"] == "C" and "cont" in e["name"]
+    ]
+    assert counted == [
+        ("contents", 0, 2), ("contents", 6, 0), ("contents, retained", 3, 2), ("contents, retained", 4, 0),
+    ]  # fmt: skip
+    held = [(e["name"], e["ts"] // tick, e["dur"] // tick) for e in of(events, "contents")]
+    assert held == [
+        ("2 blocks: A", 0, 3), ("2 blocks: retained", 3, 1), ("2 blocks: C", 4, 1), ("2 blocks: D", 5, 1),
+    ]  # fmt: skip
+    threads = [event["args"]["name"] for event in events if event["name"] == "thread_name"]
+    assert threads == ["batches", "transfers", "A", "B", "C", "D", "forgets", "contents: xy"]
 
 
 def test_counters_follow_the_memory():

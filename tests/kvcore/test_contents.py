@@ -413,7 +413,7 @@ def test_what_is_shared_is_shown() -> None:
     assert facts_in_words(THREE, sizes_of(THREE))[-1] == says
     assert request_cells(THREE, 9)[0].rows[0][-1] == "tools, 1"
     moves = [event["name"] for event in trace_events("a", trace) if event.get("cat") == "move"]
-    assert moves == ["reuse", "reuse"]
+    assert moves == ["reuse", "reuse", "forget"]
 
 
 def test_a_difference_in_what_is_reused_is_explained() -> None:

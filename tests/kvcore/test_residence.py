@@ -9,14 +9,13 @@ from itertools import pairwise
 from typing import Any
 
 from heuristics import get_policy, trace_policy
-from kvcore import Batch, CostFunction, Trace, verify_schedule
+from kvcore import Batch, Trace, verify_schedule
 from kvcore.account import contents_curve, forgets_of, kept_in_calls, residence, savings
 from kvcore.cost import Features
 from kvcore.trace import Step
 from tests.heuristics.test_compression import serving
 from tests.kvcore.test_contents import drawn
-from tests.support.build import request, schedule
-from tests.support.contents import shared, with_contents
+from tests.support.contents import called, with_contents
 from tests.support.exhaustive import TooManyStates, exhaustive_optimum
 from tests.support.few import few
 from tests.support.second_referee import World
@@ -112,14 +111,6 @@ def step_of(trace: Trace, j: int, i: int) -> Step:
 
 
 # --- calls ------------------------------------------------------------------------------------------------------------
-
-
-def called(*rest: Batch, handling: str = "discard") -> Trace:
-    """A prefills 4 tokens in 5 ticks, then its call lasts from 5 to 25; B begins with the first three."""
-    caller = request("A", 4, (1, 20, 0, handling), 1, path=("xy", 4))
-    other = request("B", 4, 1, arrival=6, path=("xy", 3))
-    on = shared(caller, other, tree=(("xy", None, 4),), cost=(CostFunction(busy=1, tokens=1),), memory=8)
-    return verify_schedule(on, schedule(on, Batch(start=0, work={"A": 4}), *rest))
 
 
 def test_contents_of_a_call_that_discards_are_kept() -> None:

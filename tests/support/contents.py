@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from typing import Any
 
-from kvcore import Batch, CostFunction, Instance, Request, Schedule
+from kvcore import Batch, CostFunction, Instance, Request, Schedule, Trace, verify_schedule
 from kvcore.instance import Node
 from tests.support import build
 from tests.support.build import instance
@@ -31,6 +31,23 @@ IDLE = shared(
     tree=(("xy", None, 2),), memory=3, batch_requests=1,
 )  # fmt: skip
 """Prompts of 3 tokens, a tick each: B would take the memory in which the others find their prefix."""
+
+
+def idling() -> Trace:
+    """Return its optimum, of 11 ticks."""
+    batches = (
+        Batch(start=0, work={"A": 3}), Batch(start=4, work={"C": 1}, reuse={"C": 2}),
+        Batch(start=5, work={"D": 1}, reuse={"D": 2}), Batch(start=6, work={"B": 3}, forget={"xy": 2}),
+    )  # fmt: skip
+    return verify_schedule(IDLE, build.schedule(IDLE, *batches))
+
+
+def called(*rest: Batch, handling: str = "discard") -> Trace:
+    """A prefills 4 tokens in 5 ticks, then its call lasts from 5 to 25; B begins with the first three."""
+    caller = build.request("A", 4, (1, 20, 0, handling), 1, path=("xy", 4))
+    other = build.request("B", 4, 1, arrival=6, path=("xy", 3))
+    on = shared(caller, other, tree=(("xy", None, 4),), cost=(CostFunction(busy=1, tokens=1),), memory=8)
+    return verify_schedule(on, build.schedule(on, Batch(start=0, work={"A": 4}), *rest))
 
 
 def with_contents(draw: random.Random, instance: Instance, most: int = 3) -> Instance:
