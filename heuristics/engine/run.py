@@ -14,6 +14,7 @@ from heuristics.engine.job import Job
 from heuristics.engine.min_waste import believed_requests, fix_free_calls, with_min_waste_handlings
 from heuristics.engine.plan import Plan
 from heuristics.engine.policy import Policy
+from heuristics.engine.sharing import Sharing
 from heuristics.engine.view import View
 from kvcore.decode_stream import StreamExecution
 from kvcore.errors import BadInput, in_one_line
@@ -112,6 +113,8 @@ class _Simulation:
             Job(self.execution, state, demand)
             for state, demand in zip(self.execution.states.values(), predicted, strict=True)
         ]
+        shares = policy.shares and instance.contents
+        self.sharing = Sharing(self.execution, self.jobs, policy.foresight) if shares else None
         self.to_come = sorted(self.jobs, key=lambda job: (job.arrival, job.index), reverse=True)
         self.present: dict[int, Job] = {}  # arrived and not done, by index, in order of arrival
         self.called: list[Job] = []  # in a call that the batch before has started
@@ -131,7 +134,7 @@ class _Simulation:
             if not self.go_on():
                 raise self.fail(None, "its time is over")
             view = self.look()
-            plan = Plan(view, self.execution, self.demands)
+            plan = Plan(view, self.execution, self.demands, self.sharing)
             self.make_ordered_moves(plan)
             with self.blaming_the_policy():
                 self.policy.decide(view, plan)
@@ -248,6 +251,7 @@ class _Simulation:
     def execute(self, view: View, plan: Plan) -> Batch:
         execution = self.execution
         with self.blaming_the_policy():
+            plan.forget()
             batch = plan.batch(self.now)
         try:
             execution.execute_once(batch)
@@ -268,6 +272,8 @@ class _Simulation:
             return 0  # a prefill of one token, too, is no decode that goes on
         with self.blaming_the_policy():
             most = self.policy.steady(view, plan) - 1
+        if self.sharing is not None and most > 0:
+            most = self.sharing.steps(most)
         repeats = self.execution.stretch(plan.work, most, event) if most > 0 else 0
         if repeats:
             self.note_ends()
