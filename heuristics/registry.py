@@ -134,7 +134,7 @@ def best_schedule(instance: Instance, objective: str) -> tuple[str, Schedule, Tr
     found = list[tuple[str, Trace]]()
     for policy in STARTERS:
         with suppress(PolicyError, Unsuited):  # `serial` always succeeds
-            found.append((policy.name, trace_policy(instance, policy)))
+            found.append((policy.name, trace_policy(instance, policy.sharing() if instance.contents else policy)))
     name, best = min(found, key=lambda pair: objective_value(pair[1], objective))
     trace = verify_schedule(instance, best.expanded())
     return name, trace.schedule, trace

@@ -168,6 +168,8 @@ def _describe_request(request: dict[str, Any]) -> str:
     text = f"{request['id']}: prompt {request['prompt']}"
     if request["arrival"]:
         text += f" at {request['arrival']}"
+    if request.get("path") is not None:
+        text += f" after {request['path'][1]} of {request['path'][0]}"
     for segment in request["segments"]:
         text += f", decode {segment['decode']}"
         if segment["call"] is not None:

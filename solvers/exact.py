@@ -14,9 +14,9 @@ from kvcore.result import Result, SolverInfo, Stop
 from kvcore.schedule import Schedule
 from solvers.dual_bound import rungs
 from solvers.incumbent import Bounds, Incumbent
-from solvers.ways import CONFIGURATIONS, EVENTS, SLOTS
+from solvers.ways import CONFIGURATIONS, ENUMERATION, EVENTS, SLOTS
 
-EXACT = (SLOTS, EVENTS, CONFIGURATIONS)
+EXACT = (SLOTS, EVENTS, ENUMERATION, CONFIGURATIONS)
 """The searches, in order for few requests."""
 
 

@@ -1,7 +1,8 @@
 """Better schedules for any instance and objective: policies with other parameters and priorities, run again and again.
 
 The index rule is tuned first: one R0, then what `solvers.steering` adds; where a function of the cost can become longer
-than the one that pays, `knee`; for late requests, `on-time`. Where destroy and repair applies
+than the one that pays, `knee`; for late requests, `on-time`. Where requests share contents, policies run as
+`heuristics.engine.sharing` says, in orders with waits (`solvers.orders`). Where destroy and repair applies
 (`solvers.neighbourhoods`), it goes on from the best of the policies. The referee passes every schedule that is kept.
 """
 
@@ -20,8 +21,9 @@ import numpy as np
 import kvcore
 from bounds.clock import Timer, is_late, limited, now
 from bounds.tuning import Options, option
-from heuristics import BY_COST, Policy, PolicyError, Unsuited, get_policy, trace_policy
+from heuristics import BY_COST, SHARING, Policy, PolicyError, Unsuited, get_policy, trace_policy
 from heuristics.engine.policy import Point, Tuning, rounded
+from heuristics.engine.sharing import Foresight
 from heuristics.policies.deadline import Deadline
 from heuristics.policies.figure_1 import Listed
 from heuristics.policies.index import MEANS, Index, mean_work
@@ -30,6 +32,7 @@ from heuristics.policies.on_time import OnTime
 from heuristics.policies.refill import Refill
 from heuristics.policies.staggered import Staggered
 from kvcore.cost import OwnCost
+from kvcore.features import Feature
 from kvcore.instance import Instance
 from kvcore.metrics import SUMS, Value, check_objective, completions, objective_value, spared_by, tail_of
 from kvcore.referee import verify_schedule
@@ -40,6 +43,7 @@ from solvers.messages import Done, Found, Progress, Send, SolveJob, SolveOptions
 from solvers.neighbourhoods import improve as repair
 from solvers.neighbourhoods import why_not
 from solvers.option_names import takes_options
+from solvers.orders import ordered
 from solvers.simulate import free_calls
 from solvers.steering import Runs, applies, steer
 
@@ -61,6 +65,7 @@ class ImproveOptions(Options):
     moves = 2_000  # moves of destroy and repair that count as a round
     aside = 100  # requests set aside for a percentile, one after another
     runs = 200  # compiled runs of the index rule that count as a round
+    patience = 0.0, 0.25, 1.0, 4.0  # tried where requests share contents
 
 
 Tries = Generator[Policy, Value | float, None]
@@ -155,6 +160,7 @@ class _Improvement:
     """The best schedule so far, and the rounds or seconds left."""
     turned_value: Value | float = math.inf
     aside: Any = None
+    foresight: Foresight | None = None
     schedule: Schedule = field(init=False)
     value: Value = field(init=False)
     name: str | None = field(init=False)
@@ -171,8 +177,10 @@ class _Improvement:
         for name in (*fast, *first_policies(self.instance, self.objective)) if given is None else (given,):
             end = now() + limit
             try:
-                trace = trace_policy(self.instance, get_policy(name), go_on=lambda: now() < end)  # noqa: B023
-                self._keep(trace, name)
+                policy = get_policy(name)
+                policy = policy if given else self.sharing(policy)
+                trace = trace_policy(self.instance, policy, go_on=lambda: now() < end)  # noqa: B023
+                self._keep(trace, name if given or self.has_name(policy) else None)
                 return
             except (PolicyError, Unsuited) as error:
                 is_last = name in (given, FIRST[-1])
@@ -186,6 +194,10 @@ class _Improvement:
         if ran:
             ran.add(str(self.name))
             self.follow(self.quick(ran))
+        if instance.contents:
+            self.follow(self.shared(ran))
+            self.follow(self.patient())
+            self.follow(ordered(self.listed_places(), instance.requests, draw, self.half_left()))
         first = [self.turned(), self.due() if tail_of(objective) else self.tuned()]
         if self.spared is not None:
             first = [self.set_aside(), self.due(), self.turned()]
@@ -203,6 +215,41 @@ class _Improvement:
             if policy.name not in ran and now() < end:
                 ran.add(policy.name)
                 yield policy
+
+    def sharing(self, policy: Policy) -> Policy:
+        """Return the policy as it runs where requests share contents."""
+        own = not self.instance.contents or (Feature.SHARED in policy.takes.features and not policy.shares)
+        return policy if own or policy.foresight else policy.sharing(self.foresight)
+
+    def has_name(self, policy: Policy) -> bool:
+        """Whether the policy's name gives the same schedule again."""
+        if getattr(policy, "factors", None) is not None or policy.foresight is not None:
+            return False
+        return not self.instance.contents or Feature.SHARED in type(policy).takes.features
+
+    def shared(self, ran: set[str]) -> Tries:
+        """Run the policies for requests that share contents."""
+        for name, policy in SHARING.items():
+            if name not in ran:
+                yield policy
+
+    def patient(self) -> Tries:
+        """Find how patient to be for contents that others ask for soon."""
+        value: Value | float = math.inf
+        for name in ("fcfs", "sjf", "index"):
+            for patience in self.options.patience:
+                foresight = Foresight(patience)
+                other = yield get_policy(name).sharing(foresight)
+                if other < value:
+                    value, self.foresight = other, foresight
+
+    def listed_places(self) -> Any:
+        """Return each request's place in the order of the best schedule's ends."""
+        requests = self.instance.requests
+        ends = completions(verify_schedule(self.instance, self.schedule))
+        places = np.zeros(len(requests))
+        places[sorted(range(len(requests)), key=lambda i: ends[requests[i].id])] = np.arange(len(requests))
+        return places
 
     def _keep(self, trace: Trace, name: str | None) -> None:
         self.schedule, self.value, self.name = trace.schedule, objective_value(trace, self.objective), name
@@ -223,6 +270,7 @@ class _Improvement:
             raise _OverError
         policy = next(tries, None)
         while policy is not None:
+            policy = self.sharing(policy)
             self.count()
             value: Value | float = math.inf
             began = now()
@@ -233,7 +281,7 @@ class _Improvement:
             else:
                 value = objective_value(trace, self.objective)
                 if value < self.value:
-                    self._keep(trace, policy.name if named and getattr(policy, "factors", None) is None else None)
+                    self._keep(trace, policy.name if named and self.has_name(policy) else None)
             self.took = now() - began
             try:
                 policy = tries.send(value)
@@ -315,12 +363,12 @@ class _Improvement:
         ran.add(Refill.name)
         (patience,), value = yield from self.climb(Refill, Refill.tuning, known)
         if value < known:
-            end = (now() + self.began + self.seconds) / 2
+            yield from self._shaken(lambda logs: Refill(patience, np.exp(logs)), value, draw, self.half_left())
 
-            def go_on(made: int) -> bool:
-                return made < self.options.runs if self.rounds is not None else now() < end
-
-            yield from self._shaken(lambda logs: Refill(patience, np.exp(logs)), value, draw, go_on)
+    def half_left(self) -> Callable[[int], bool]:
+        """Return whether to go on after so many tries, in half of what is left."""
+        end = (now() + self.began + self.seconds) / 2
+        return lambda made: made < self.options.runs if self.rounds is not None else now() < end
 
     @property
     def spared(self) -> int | None:
@@ -382,10 +430,7 @@ class _Improvement:
 
     def perturbed(self, draw: random.Random) -> Tries:
         requests, machine = self.instance.requests, self.instance.machine
-        n = len(requests)
-        ends = completions(verify_schedule(self.instance, self.schedule))
-        places = np.zeros(n)
-        places[sorted(range(n), key=lambda i: ends[requests[i].id])] = 0.1 * np.arange(n)
+        n, places = len(requests), 0.1 * self.listed_places()
 
         def listed(keys: Any) -> Policy:
             return Listed(keys.tolist())

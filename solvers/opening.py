@@ -8,7 +8,6 @@ from bounds.clock import Timer, now
 from heuristics import BY_COST, SHARING, Policy, PolicyError, Unsuited, get_policy, trace_policy
 from heuristics.engine.forgetting import forgetting, without_contents
 from kvcore.errors import BadInput
-from kvcore.features import Feature
 from kvcore.referee import verify_schedule
 from kvcore.schedule import Schedule
 from kvcore.trace import Trace
@@ -108,10 +107,12 @@ class Opening:
         return error
 
     def trace(self, policy: Policy, go_on: Callable[[], bool]) -> Trace:
-        """Run a policy; one that knows no contents, without them."""
+        """Run a policy; one that knows no contents shares by the engine, or, if it is stuck, not at all."""
         instance = self.job.instance
-        if not instance.contents or Feature.SHARED in policy.takes.features:
+        if not instance.contents:
             return trace_policy(instance, policy, go_on=go_on)
+        with suppress(PolicyError):
+            return trace_policy(instance, policy.sharing(), go_on=go_on)
         return forgetting(instance, trace_policy(without_contents(instance), policy, go_on=go_on).expanded())
 
     def finish(self) -> None:

@@ -208,7 +208,8 @@ CERTIFYING = (
 BOUND = _relaxation("bound", takes=Alone.takes, plans=True, endless=True, what="the ladder of bounds")
 """All of them, one after another."""
 IMPROVE = Way("improve", Solver("improve", "nothing: policies with other parameters and priorities find schedules"),
-              None, run="solvers.improve:run", takes=Takes(RULES | OBJECTIVES | {Feature.PERCENTILE}),
+              None, run="solvers.improve:run",
+              takes=Takes(RULES | OBJECTIVES | {Feature.PERCENTILE, Feature.SHARED}),
               plans=True, endless=True, what="the search among policies", horizon="it proves nothing")
 MODELS = [Way(of, by, "solver", run="solvers.milp:run", horizon="", takes=Takes(RULES | OBJECTIVES | {Feature.SHARED}),
               counts=by is _GUROBI)

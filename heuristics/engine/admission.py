@@ -195,7 +195,7 @@ class Admission:
 
     def _runner(self, job: Job, tokens: int) -> RunningRequest:
         demand, segment = self._demands[job.index], job.segment
-        held = job.device + job.host + tokens
+        held = job.device + job.host + job.found + tokens
         end = demand.end_blocks[segment]
         return RunningRequest(
             tokens=held,

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Literal
 
 from heuristics.engine.demand import Demand, Effort
 from kvcore.decode_stream import StreamExecution
 from kvcore.instance import Handling, Slo
-from kvcore.state import CALLING, RequestState
+from kvcore.state import CALLING, DONE, RequestState
 from kvcore.trace import Phase
 
 Knows = Literal["online", "predictions", "clairvoyant"]
@@ -27,7 +28,7 @@ class Job:
     policy that knows predictions.
     """
 
-    __slots__ = ("_demand", "_effort", "_effort_of", "_execution", "_held", "_state", "arrival", "id", "index",
+    __slots__ = ("_demand", "_effort", "_effort_of", "_execution", "_held", "_state", "arrival", "finds", "id", "index",
                  "max_new", "path", "prompt", "slo", "weight")  # fmt: skip
 
     def __init__(self, execution: StreamExecution, state: RequestState, demand: Demand | None) -> None:
@@ -36,6 +37,7 @@ class Job:
         self._state = state
         self._demand = demand
         self._held: tuple[int, int, int] | None = None  # device, host, blocks that the plan leaves it
+        self.finds: Callable[[Job], int] | None = None
         self._effort = Effort(0, 0)
         self._effort_of: tuple[int, int, int] | None = None
         self.id: str = request.id
@@ -72,6 +74,16 @@ class Job:
         return self._state.device + self._decoded() if self._held is None else self._held[0]
 
     @property
+    def tokens(self) -> int:
+        """Tokens of KV on the device before the batch being decided."""
+        return self._state.device + self._decoded()
+
+    @property
+    def found(self) -> int:
+        """Tokens after its KV that it reuses if it works in this batch, where the engine sees to that."""
+        return 0 if self.finds is None else self.finds(self)
+
+    @property
     def host(self) -> int:
         """h: tokens of KV on the host."""
         return self._state.host if self._held is None else self._held[1]
@@ -81,13 +93,13 @@ class Job:
         """Device blocks held, in this batch once it has been taken into it."""
         if self._held is not None:
             return self._held[2]
-        if self._state.joined < 0:
+        if self._state.joined < 0 and not self.path:
             return self._state.blocks
         return self._execution.machine.blocks(self.device)
 
     def growth(self, tokens: int) -> int:
         """Return the device blocks that it lacks to process `tokens`, KV on the host included."""
-        return self._execution.machine.blocks(self.device + self.host + tokens) - self.blocks
+        return self._execution.machine.blocks(self.device + self.host + self.found + tokens) - self.blocks
 
     @property
     def segment(self) -> int:
@@ -129,25 +141,34 @@ class Job:
         return self._state.status == CALLING
 
     @property
+    def done(self) -> bool:
+        """Whether it is done."""
+        return self._state.status == DONE
+
+    @property
     def worked(self) -> bool:
         """Whether it worked in the batch before."""
-        before = self._execution.count - 1
+        return self.last == self._execution.count - 1 >= 0
+
+    @property
+    def last(self) -> int:
+        """The last batch in which it worked; -1: none."""
         if self._decoded():
-            return self._execution.stream.batch == before
+            return self._execution.stream.batch
         spans = self._state.trace.spans
-        return bool(spans) and spans[-1].last == before
+        return spans[-1].last if spans else -1
 
     @property
     def missing(self) -> int:
-        """Tokens to process until it generates the next one, without KV on the host."""
+        """Tokens to process until it generates the next one, but for KV on the host and what it finds."""
         if self._held is None and self._state.joined >= 0:
             return 1
-        return self.known - self.device - self.host
+        return self.known - self.device - self.host - self.found
 
     @property
     def phase(self) -> Phase:
         """The phase of its next work."""
-        return "decode" if self.missing == 1 and self.device + self.host > 0 else "prefill"
+        return "decode" if self.missing == 1 and self.known > 1 else "prefill"
 
     # --- its demand, for policies that know predictions ----------------------------------------------------------
 
@@ -195,6 +216,7 @@ class Job:
     def _efforts(self) -> Effort:
         state, decoded = self._state, self._decoded()
         device, host, _ = self._held or (state.device + decoded, state.host, 0)
+        device += self.found
         now = state.known + decoded, device, host
         if now != self._effort_of:
             self._effort_of = now

@@ -8,6 +8,7 @@ from typing import get_args
 from heuristics.engine.admission import Admission
 from heuristics.engine.demand import Demand
 from heuristics.engine.job import Job, NotKnown
+from heuristics.engine.sharing import Sharing
 from heuristics.engine.view import View
 from kvcore.decode_stream import StreamExecution
 from kvcore.instance import LIMIT
@@ -38,7 +39,9 @@ class Plan:
     than `longest_prefill` tokens has to be split.
     """
 
-    def __init__(self, view: View, execution: StreamExecution, demands: list[Demand] | None) -> None:
+    def __init__(
+        self, view: View, execution: StreamExecution, demands: list[Demand] | None, sharing: Sharing | None = None
+    ) -> None:
         machine = view.machine
         self.machine = machine
         self.work: dict[str, int] = {}
@@ -48,6 +51,11 @@ class Plan:
         self.forgotten: dict[str, int] = {}
         self.reused: dict[str, int] = {}
         self.free_blocks = None if machine.block_limit is None else machine.block_limit - execution.blocks
+        self._sharing = sharing
+        if sharing is not None:
+            sharing.begin(view.now)
+            if machine.block_limit is not None:
+                self.free_blocks = machine.block_limit - sum(job.blocks for job in view.present)
         self.free_host = None if machine.host_memory is None else machine.host_memory - execution.host
         self.chunked = machine.chunked
         self.hybrid = machine.hybrid
@@ -99,6 +107,11 @@ class Plan:
         self.longest_prefill = left[PREFILL_TOKENS]  # what is longer has to be split
 
     @property
+    def shares(self) -> bool:
+        """Whether the engine reuses and forgets for the policy."""
+        return self._sharing is not None
+
+    @property
     def tokens_left(self) -> int:
         """Tokens that the budgets leave."""
         return self._left[TOKENS]
@@ -124,6 +137,8 @@ class Plan:
 
         Without `pause`, each request that must work and is not yet taken has a token set aside.
         """
+        if self._sharing is not None and self._sharing.waits(job):
+            return 0
         owed, left, set_aside = job.index in self._owed, self._left, self._set_aside
         missing, phase = job.missing, job.phase
         tokens = missing
@@ -166,14 +181,18 @@ class Plan:
             raise ValueError(f"request {job.id} has been taken into this batch already")
         if tokens is None:
             tokens = self.chunk(job) or job.missing  # too many: the referee names the budget that lacks them
-        phase, whole = job.phase, tokens == job.missing
+        phase, whole, found = job.phase, tokens == job.missing, job.found
         if self._admission is not None:
             self._admission.take(job, tokens)
         if job.host:
             self._move(self.swapped_in, job, job.host, job.device + job.host, 0)
         self._taken.append((job, tokens))
         self.work[job.id] = tokens
-        self._hold(job, job.device, job.host, tokens)
+        if found:
+            self.reused[job.id] = found
+        self._hold(job, job.device + found, job.host, tokens)
+        if self._sharing is not None:
+            self._sharing.take(job, job.device + tokens)
         self._pay(job, phase, tokens)
         self._phase = self._phase or phase
         self._closed |= not (whole or self.hybrid or self.machine.pause)
@@ -277,6 +296,12 @@ class Plan:
                 id, tokens = next((id, tokens) for id, tokens in tokens_of.items() if type(tokens) is not int)
                 raise TypeError(f"{part}.{id}: {tokens!r} is no integer")
         return Batch.unchecked(start, **given)
+
+    def forget(self) -> None:
+        """Forget what the batch lacks, where the engine sees to that."""
+        if self._sharing is not None:
+            moved = (*self.dropped, *self.swapped_out, *self.swapped_in)
+            self.forgotten.update(self._sharing.forget(self.work, moved))
 
     def undo(self) -> None:
         """Let the jobs show the execution's state."""

@@ -11,6 +11,7 @@ from typing import Any, ClassVar, Literal, NamedTuple, Self
 
 from heuristics.engine.job import Knows
 from heuristics.engine.plan import Plan
+from heuristics.engine.sharing import Foresight
 from heuristics.engine.view import View
 from kvcore.errors import BadInput, unknown
 from kvcore.features import RULES, Feature, Takes, features_of
@@ -64,6 +65,9 @@ class Policy(ABC):
     """Who handles free calls: the min-waste rule or preserve, both beforehand, or the policy by its moves."""
     takes: ClassVar[Takes] = Takes(RULES | {Feature.OWN_COST})
     """The features of an instance that it takes."""
+    shares: bool = False
+    """Whether the engine reuses and forgets for it where requests share contents."""
+    foresight: Foresight | None = None
     needs: tuple[str, ...] = ()
     """The switches of the machine that it needs (`evict` only where memory has a limit)."""
     settings: ClassVar[dict[str, Setting]] = {}  # the numbers that its name may give, by name
@@ -96,6 +100,14 @@ class Policy(ABC):
         enough = machine.memory is None
         missing = [name for name in self.needs if not getattr(machine, name) and not (enough and name == "evict")]
         return f"it needs a machine with {' and '.join(missing)}" if missing else None
+
+    def sharing(self, foresight: Foresight | None = None) -> Self:
+        """Return it for requests that share contents: the engine reuses, forgets and lets requests wait for it."""
+        new = copy(self)
+        if Feature.SHARED not in self.takes.features:
+            vars(new).update(takes=Takes(self.takes.features | {Feature.SHARED}), shares=True)
+        new.foresight = foresight
+        return new
 
     def called(self, name: str, rule: str, source: str | None = None, **switches: Any) -> Self:
         """Return it with other switches, a name, a rule and perhaps a source."""

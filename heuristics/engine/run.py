@@ -13,6 +13,7 @@ from heuristics.engine.job import Job
 from heuristics.engine.min_waste import believed_requests, fix_free_calls, with_min_waste_handlings
 from heuristics.engine.plan import Plan
 from heuristics.engine.policy import Policy
+from heuristics.engine.sharing import Sharing
 from heuristics.engine.view import View
 from kvcore.decode_stream import StreamExecution
 from kvcore.errors import BadInput, in_one_line
@@ -111,6 +112,8 @@ class _Simulation:
             Job(self.execution, state, demand)
             for state, demand in zip(self.execution.states.values(), predicted, strict=True)
         ]
+        shares = policy.shares and instance.contents
+        self.sharing = Sharing(self.execution, self.jobs, policy.foresight) if shares else None
         self.to_come = sorted(self.jobs, key=lambda job: (job.arrival, job.index), reverse=True)
         self.present: dict[int, Job] = {}  # arrived and not done, by index, in order of arrival
         self.called: list[Job] = []  # in a call that the batch before has started
@@ -129,12 +132,12 @@ class _Simulation:
             if not self.go_on():
                 raise self.fail(None, "its time is over")
             view = self.look()
-            plan = Plan(view, self.execution, self.demands)
+            plan = Plan(view, self.execution, self.demands, self.sharing)
             self.make_ordered_moves(plan)
             self.ask(self.policy.decide, view, plan)
             if plan.work or plan.swapped_out or plan.swapped_in or not self.can_wait(plan):
                 batches.append(self.execute(view, plan))
-                if self.compress and self.policy.drains:
+                if self.compress and self.policy.drains and self.sharing is None:
                     batches += self.drain()
             else:
                 self.wait(plan)
@@ -245,6 +248,7 @@ class _Simulation:
 
     def execute(self, view: View, plan: Plan) -> Batch:
         execution = self.execution
+        self.ask(plan.forget)
         batch: Batch = self.ask(plan.batch, self.now)
         try:
             execution.execute_some(batch, 1)
@@ -264,6 +268,8 @@ class _Simulation:
         if self.execution.runs[-1].features.any_prefill:
             return 0  # a prefill of one token, too, is no decode that goes on
         most = self.ask(self.policy.steady, view, plan) - 1
+        if self.sharing is not None and most > 0:
+            most = self.sharing.steps(most)
         return self.stretch(plan.work, most, self.next_event()) if most > 0 else 0
 
     def drain(self) -> Iterator[Batch]:

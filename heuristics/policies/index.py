@@ -12,7 +12,7 @@ from heuristics.engine.unified import Unified
 from heuristics.engine.view import View
 from heuristics.policies.mc_sf import least_waste_handling
 from kvcore.cost import Cost
-from kvcore.features import RULES, Takes
+from kvcore.features import RULES, Feature, Takes
 from kvcore.instance import LIMIT, Handling, Instance
 
 Array = Any  # a numpy array of floats: the index only ranks
@@ -101,7 +101,8 @@ class Index(Unified):
     """
 
     knows = "predictions"
-    takes = Takes(RULES)
+    takes = Takes(RULES | {Feature.SHARED})
+    shares = True
     swapped_wait = True
     r0: float | None = None
     group: float = GROUP
@@ -154,7 +155,8 @@ class Index(Unified):
             self.jobs[job.index] = job
         for job in view.ended:
             del self.jobs[job.index]
-        for job in [*view.arrived, *view.returned, *self._stale]:
+        waiting = (entry.job for entry in self.waiting if entry.job.path) if plan.shares else ()
+        for job in [*view.arrived, *view.returned, *self._stale, *waiting]:
             self._read_state(job)
         self._stale.clear()
 
@@ -164,7 +166,7 @@ class Index(Unified):
         if job.index >= self.state.shape[1]:
             wider = ((0, 0), (0, job.index))
             self.state, self.after = np.pad(self.state, wider), np.pad(self.after, wider)
-        self.state[:, job.index] = job.device, job.host, job.missing, job.remaining
+        self.state[:, job.index] = job.device, job.host + job.found, job.missing, job.remaining
         self.after[:, job.index] = self._after(job)
 
     def _after(self, job: Job) -> Array:

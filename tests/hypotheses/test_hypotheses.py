@@ -32,7 +32,7 @@ from workloads.builtin import builtin_instance
 
 QUICK = (
     "mars-figure1-order", "mars-figure1-free", "mars-rank", "restarting-gains-nothing", "fcfs-unbounded",
-    "fcfs-exponent", "online-adversary",
+    "fcfs-exponent", "online-adversary", "prefix-idle", "prefix-exponent",
     "recompute-crossing-elsewhere", "break-even-contention", "shortest-paused-eviction",
 )  # fmt: skip
 SMALL = enumerated("three instances", lambda: [plain([(1, n)], 9) for n in (3, 1, 2)])

@@ -1,11 +1,13 @@
 """Improving schedules by policies: what the referee accepts, never worse, and the same again."""
 
+import random
 from contextlib import suppress
 from itertools import islice
 
 import pytest
 
-from heuristics import POLICIES, PolicyError, Unsuited, get_policy, run_policy
+from heuristics import POLICIES, SHARING, PolicyError, Unsuited, get_policy, run_policy
+from heuristics import trace_policy as run_trace
 from kvcore import Batch, Cost, CostFunction, Instance, InvalidSchedule, Machine, Schedule, objective_value
 from kvcore.cost import OwnCost
 from kvcore.errors import BadInput
@@ -14,6 +16,7 @@ from kvcore.referee import verify_schedule
 from solvers.improve import OTHERS, WITH_CALLS, ImproveOptions, _Improvement, first_policies, improve, other_policies
 from tests.heuristics.test_compression import serving
 from tests.support.build import simple
+from tests.support.contents import IDLE, with_contents
 from tests.support.drawer import crowded_instance
 from tests.support.few import few
 from workloads.builtin import builtin_instance
@@ -71,6 +74,31 @@ def test_it_is_never_worse_than_any_policy_that_the_machine_suits(name, monkeypa
     found = improve(instance, KINDS[name], rounds=1000)
     assert found.value is not None
     assert found.value <= min(values)
+
+
+def test_contents_are_kept_for_those_who_come():
+    """The optimum idles, then runs those that find their prefix."""
+    found = improve(IDLE, rounds=60)
+    assert (found.value, found.policy) == (11, None)
+
+
+@pytest.mark.parametrize("seed", few(range(18)))
+def test_with_contents_it_is_never_worse_than_any_policy(seed, monkeypatch):
+    monkeypatch.setattr(_Improvement, "perturbed", lambda search, draw: iter(()))
+    monkeypatch.setattr(ImproveOptions, "runs", 10)
+    instance = with_contents(random.Random(seed), crowded_instance(seed))
+    values = []
+    for policy in (SHARING | POLICIES).values():
+        with suppress(PolicyError, Unsuited):
+            values.append(objective_value(run_trace(instance, policy), "total-flow-time"))
+        with suppress(PolicyError, Unsuited):
+            values.append(objective_value(run_trace(instance, policy.sharing()), "total-flow-time"))
+    assert len(values) > 3
+    found = improve(instance, rounds=1000)
+    assert found.verified
+    assert found.value <= min(values)
+    if found.policy is not None:
+        assert run_policy(instance, get_policy(found.policy)) == found.schedule
 
 
 def test_a_machine_that_does_not_evict_or_pause_and_free_calls():

@@ -1,0 +1,189 @@
+"""Reuse and forgetting for policies that leave both to the engine."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+from heuristics.engine.job import Job
+from kvcore.contents import Part
+from kvcore.cost import Features
+from kvcore.decode_stream import StreamExecution
+from kvcore.instance import LIMIT
+
+
+class Foresight(NamedTuple):
+    """How a run keeps contents for requests to come, whose arrivals it knows."""
+
+    patience: float = 1.0
+    """A request waits if it takes memory from contents that one to come asks for within so much of their work."""
+    not_before: Sequence[int] | None = None  # ticks, by request
+
+
+class Sharing:
+    """What a run's requests find, and what it forgets.
+
+    A request reuses all that is resident as it joins a batch; one without KV waits while another processes its next
+    block. Memory for a policy is as if nothing were shared, so that what nobody holds is forgotten only where a block
+    lacks: what the requests present ask for goes last, then what one to come asks for soonest (with `foresight`), then
+    what was used last.
+    """
+
+    def __init__(self, execution: StreamExecution, jobs: Sequence[Job], foresight: Foresight | None) -> None:
+        self.execution, self.jobs, self.foresight = execution, {job.id: job for job in jobs}, foresight
+        self.machine, self.resident = execution.machine, execution.resident
+        contents = execution.instance.contents
+        self.peaks = [request.peak for request in execution.instance.requests]
+        self.parents = {node.id: node.parent for node in contents}
+        self.users: dict[str, list[tuple[Job, Part]]] = {node.id: [] for node in contents}
+        for job in jobs:
+            for part in job.path:
+                self.users[part.node].append((job, part))
+            job.finds = self.found
+        self.begin(0)
+
+    def begin(self, now: int) -> None:
+        """Begin a batch."""
+        self.now = now
+        self.taken = set[int]()
+        self.made = dict[str, int]()  # blocks completed in this batch
+
+    def take(self, job: Job, tokens: int) -> None:
+        """Note that the request works, up to so many tokens."""
+        self.taken.add(job.index)
+        for part in job.path if self.machine.same_batch else ():
+            self.made[part.node] = max(self.made.get(part.node, 0), part.of(tokens // self.machine.block))
+
+    def found(self, job: Job) -> int:
+        """Return the tokens after its KV that a request finds."""
+        if not job.path or job.host or job.index in self.taken:
+            return 0
+        most = min(self._there(job), (job.known - 1) // self.machine.block)
+        return max(0, most * self.machine.block - job.device)
+
+    def _there(self, job: Job) -> int:
+        there = 0
+        for part in job.path:
+            blocks = min(part.blocks, max(self.resident.blocks[part.node], self.made.get(part.node, 0)))
+            there += blocks
+            if blocks < part.blocks:
+                break
+        return there
+
+    def steps(self, most: int) -> int:
+        """Return for how many batches the decodes go on, in the memory that the policy sees."""
+        limit, stream = self.machine.block_limit, self.execution.stream
+        if limit is None or not len(stream):
+            return most
+        free, most = limit - sum(job.blocks for job in self.jobs.values()), min(most, stream.until_end())
+        for step in range(most):
+            free -= stream.growth(step)
+            if free < 0:
+                return step
+        return most
+
+    # --- waiting -------------------------------------------------------------------------------------------------
+
+    def waits(self, job: Job) -> bool:
+        """Whether a request without KV lets others go first."""
+        if job.device or job.host or job.index in self.taken:
+            return False
+        ahead = self.foresight
+        if ahead is not None and ahead.not_before is not None and self.now < ahead.not_before[job.index]:
+            return True
+        return self._is_computed(job) or (ahead is not None and self._displaces(job, ahead.patience))
+
+    def _is_computed(self, job: Job) -> bool:
+        """Whether another request processes the next block of its path."""
+        there, block = self._there(job), self.machine.block
+        part = next((part for part in job.path if part.before <= there < part.before + part.blocks), None)
+        if part is None or (there + 1) * block >= job.known:
+            return False
+        return any(
+            (other.device or other.index in self.taken)
+            and not other.calling
+            and other.device < (there + 1) * block <= other.known
+            for other, of in self.users[part.node]
+            if of.blocks > there - part.before and other is not job
+        )
+
+    def _displaces(self, job: Job, patience: float) -> bool:
+        if (limit := self.machine.block_limit) is None or not patience:
+            return False
+        there = min(self._there(job), self.machine.blocks(job.known))
+        over = self.execution.blocks + self.machine.blocks(self.peaks[job.index]) - there - limit
+        if over <= 0:
+            return False
+        kept = {part.node: part.of(there) for part in job.path}
+        gone = self._victims(over, kept, {}, job)
+        soon = min((self._next_use(node, first, {}, job) for node, (first, _) in gone.items()), default=LIMIT)
+        tokens = sum(blocks for _, blocks in gone.values()) * self.machine.block
+        work = self.execution.cost.duration(Features(busy=1, any_prefill=1, tokens=tokens, prefill_requests=1))
+        return self.now < soon <= self.now + patience * work
+
+    # --- forgetting ----------------------------------------------------------------------------------------------
+
+    def forget(self, work: Mapping[str, int], moved: Iterable[str]) -> dict[str, int]:
+        """Return what to forget for a batch."""
+        if (limit := self.machine.block_limit) is None:
+            return {}
+        block, blocks, held = self.machine.block, self.execution.blocks, dict[int, int]()
+        for id in {*work, *moved}:
+            job = self.jobs[id]
+            after = job.device + work.get(id, 0)
+            blocks += self._private(job, after) - self._private(job, job.tokens)
+            held[job.index] = after // block
+        completed = self.resident.with_blocks(held.items())
+        over = blocks + self.resident.more(completed) - limit
+        return {node: count for node, (_, count) in self._victims(over, {}, held, None).items()}
+
+    def _private(self, job: Job, tokens: int) -> int:
+        return self.machine.blocks(tokens) - min(tokens // self.machine.block, sum(part.blocks for part in job.path))
+
+    def _held(self, job: Job, held: Mapping[int, int]) -> int:
+        """Return the full blocks that a request holds after the batch."""
+        return held.get(job.index, job.device // self.machine.block)
+
+    def _victims(
+        self, over: int, kept: Mapping[str, int], held: Mapping[int, int], asking: Job | None
+    ) -> dict[str, tuple[int, int]]:
+        """Return nodes to forget so many blocks of: the first that goes, and their number."""
+        left = {node: blocks for node, blocks in self.resident.blocks.items() if blocks}
+        least: dict[str, int] = {}
+        gone: dict[str, tuple[int, int]] = {}
+        while over > 0:
+            inner = {self.parents[node] for node in left}
+            best: tuple[tuple[int, int], str] | None = None
+            for node in left.keys() - inner:
+                if node not in least:
+                    holders = (part.of(self._held(job, held)) for job, part in self.users[node] if not job.done)
+                    least[node] = max((kept.get(node, 0), *holders))
+                if left[node] > least[node]:
+                    rank = (
+                        self._next_use(node, left[node], held, asking),
+                        -max(job.last for job, _ in self.users[node]),
+                    )
+                    best = max(best or (rank, node), (rank, node))
+            if best is None:
+                break
+            node = best[1]
+            steps = (part.blocks for _, part in self.users[node] if part.blocks < left[node])
+            count = min(over, left[node] - max(least[node], *steps, 0))
+            left[node], over = left[node] - count, over - count
+            gone[node] = left[node] + 1, gone.get(node, (0, 0))[1] + count
+            if not left[node]:
+                del left[node]
+        return gone
+
+    def _next_use(self, node: str, blocks: int, held: Mapping[int, int], asking: Job | None) -> int:
+        """Return when the last of a node's first `blocks` is asked for: now, at an arrival, or never."""
+        return min(
+            (
+                self.now if job.arrival <= self.now else job.arrival
+                for job, part in self.users[node]
+                if part.blocks >= blocks and job is not asking and not job.done
+                and (job.arrival <= self.now or self.foresight is not None)
+                and self._held(job, held) < part.before + blocks
+            ),
+            default=LIMIT,
+        )  # fmt: skip

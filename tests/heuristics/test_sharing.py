@@ -1,0 +1,74 @@
+"""Policies for which the engine reuses and forgets."""
+
+import random
+
+import pytest
+
+from heuristics import POLICIES, PolicyError, Unsuited, get_policy, trace_policy
+from heuristics.engine.sharing import Foresight
+from kvcore import objective_value, verify_schedule
+from kvcore.metrics import completions
+from tests.support.build import request
+from tests.support.contents import IDLE, shared, with_contents
+from tests.support.drawer import crowded_instance
+from tests.support.few import few
+
+
+def test_every_policy_reuses_and_forgets():
+    """The referee passes what they do; written out it is the same."""
+    reused = forgot = failed = ran = 0
+    for seed in few(range(45)):
+        draw = random.Random(seed)
+        instance = with_contents(draw, crowded_instance(seed, most=5))
+        block, peak = instance.machine.block, max(request.peak for request in instance.requests)
+        tight = instance.machine.replace(memory=-(-peak // block) * block)
+        instance = instance.replace(machine=tight)
+        for policy in POLICIES.values():
+            if policy.why_not(instance.machine) is None:
+                policy = policy.sharing(draw.choice((None, Foresight(), Foresight(0.0))))
+                try:
+                    trace = trace_policy(instance, policy)
+                except (PolicyError, Unsuited):
+                    failed += 1
+                    continue
+                ran += 1
+                assert trace_policy(instance, policy, compress=False).schedule == trace.expanded(), (seed, policy.name)
+                verify_schedule(instance, trace.schedule)
+                reused += any(batch.reuse for batch in trace.schedule.batches)
+                forgot += any(batch.forget for batch in trace.schedule.batches)
+    assert reused > ran / 2
+    assert forgot > 0
+    assert failed <= ran / 100
+
+
+@pytest.mark.parametrize(("foresight", "ends"), [
+    (None, {"A": 3, "B": 6, "C": 9, "D": 10}),
+    (Foresight(0.0), {"A": 3, "B": 6, "C": 9, "D": 10}),
+    (Foresight(), {"A": 3, "C": 5, "D": 6, "B": 9}),
+])  # fmt: skip
+def test_a_request_waits_for_those_that_find_their_prefix(foresight, ends):
+    """B would take the memory in which C, a tick later, finds two tokens."""
+    trace = trace_policy(IDLE, get_policy("sjf").sharing(foresight))
+    assert completions(trace) == ends
+
+
+def test_a_request_may_start_at_a_tick():
+    trace = trace_policy(IDLE, get_policy("fcfs").sharing(Foresight(0.0, [0, 5, 0, 0])))
+    assert completions(trace) == {"A": 3, "C": 5, "B": 8, "D": 11}
+
+
+@pytest.mark.parametrize(("same_batch", "batches"), [(True, 1), (False, 2)])
+def test_one_computes_for_all(same_batch, batches):
+    """Where a block is found only after its batch, the second waits for it."""
+    both = (request(id, 4, 1, path=("tools", 1)) for id in "AB")
+    trace = trace_policy(shared(*both, memory=8, same_batch=same_batch), get_policy("fcfs").sharing())
+    assert len(trace.schedule.batches) == batches
+    assert [batch.reuse for batch in trace.schedule.batches][-1] == {"B": 3}
+    assert objective_value(trace, "makespan") == 5
+
+
+def test_the_index_rule_takes_contents():
+    instance = IDLE.replace(machine=IDLE.machine.replace(evict=True))
+    trace = trace_policy(instance, get_policy("index").sharing(Foresight()))
+    assert completions(trace) == {"A": 3, "C": 5, "D": 6, "B": 9}
+    assert any(batch.reuse for batch in trace_policy(instance, get_policy("index")).schedule.batches)
