@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test entered test-engine test-all lint bench pages docs notebooks tag clean
+.PHONY: demo test entered test-engine test-all verified lint bench pages docs notebooks tag clean
 
 $(READY): pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
@@ -41,6 +41,10 @@ test-engine: $(READY)-engine
 test-all: $(READY)-engine
 	$(BIN)/python -m tests.compiled
 	KVBOUND_TESTS=all $(BIN)/python -m pytest -n auto --dist worksteal --durations 40
+
+# the referee and the checker proved in Coq, with the program that Coq extracts; installs nothing (docs/verified.md)
+verified:
+	@$(MAKE) --no-print-directory -C verified
 
 lint: $(READY)-dev
 	$(BIN)/ruff check .

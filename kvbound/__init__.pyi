@@ -29,7 +29,7 @@ from kvcore.metrics import handlings as handlings
 from kvcore.metrics import summary as summary
 from kvcore.account import memory_waste as memory_waste
 from kvbound.waste import wasted as wasted
-from kvcore.certificates import verify_certificate as verify_certificate
+from kvbound.machine_checked import verify_certificate as verify_certificate
 from kvcore.certificates import InvalidCertificate as InvalidCertificate
 from kvcore.certificates import Certificate as Certificate
 from kvcore.result import Result as Result

@@ -406,10 +406,14 @@ class Instance(Noun):
 
     @cached_property
     def sha256(self) -> str:
-        """SHA-256 of the canonical JSON: all keys, sorted, no white space, ASCII."""
+        """SHA-256 of the canonical JSON."""
+        return hashlib.sha256(self.canonical.encode()).hexdigest()
+
+    @property
+    def canonical(self) -> str:
+        """The canonical JSON: all keys, sorted, no white space, ASCII."""
         own = {"cost": self.cost.name} if isinstance(self.cost, OwnCost) else {}
-        canonical = json.dumps(self.model_dump(mode="json") | own, sort_keys=True, separators=(",", ":"))
-        return hashlib.sha256(canonical.encode()).hexdigest()
+        return json.dumps(self.model_dump(mode="json") | own, sort_keys=True, separators=(",", ":"))
 
 
 def _check_fits(machine: Machine, request: Request) -> None:

@@ -1,0 +1,126 @@
+"""The word of the referee and the checker proved in Coq (docs/verified.md), by `verified/build/kvcheck`."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Iterator, Mapping
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+from kvcore import certificates
+from kvcore.certificates import Certificate, InvalidCertificate
+from kvcore.certificates.events import Events
+from kvcore.certificates.slots import Slots
+from kvcore.errors import BadInput, MissingTool
+from kvcore.features import CALLS, COSTS, MACHINES, REQUESTS, Feature, Takes
+from kvcore.instance import Instance
+from kvcore.limits import LIMITS
+from kvcore.metrics import Value
+from kvcore.schedule import Batch, Schedule
+
+PROGRAM = Path(__file__).parents[1] / "verified" / "build" / "kvcheck"
+OBJECTIVES = (Feature.MAKESPAN, Feature.BUSY, Feature.FLOW, Feature.WEIGHTED, Feature.TTFT)
+TAKES = Takes(MACHINES | REQUESTS | CALLS | COSTS | {*OBJECTIVES})
+MOST_STATES = 200_000
+"""Joint states of a search: half a GB."""
+FUNCTION = (
+    "divisor", "busy", "any_decode", "any_prefill", "tokens", "tokens_above", "generated", "decode_requests",
+    "prefill_requests", "decode_kv", "prefill_kv", "prefill_pairs", "swap_out_tokens", "swap_in_tokens", "swap_outs",
+    "swap_ins",
+)  # fmt: skip
+MACHINE = (
+    "memory", "block", "host_memory", "batch_tokens", "prefill_tokens", "batch_requests", "hybrid", "chunked", "evict",
+    "partial", "pause",
+)  # fmt: skip
+
+
+def verify_certificate(instance: Instance, certificate: Certificate, *, proved: bool = False) -> Value:
+    """Return the lower bound that the certificate proves, recomputed exactly; it is at least the claimed one.
+
+    With `proved`, the checker that is proved in Coq checks the claim, which is returned.
+
+    Raises:
+        InvalidCertificate: another instance, an argument that does not hold, or a smaller bound.
+        BadInput: its objective is none; or the proved checker does not take it.
+        MissingTool: the proved checker is not built.
+    """
+    if not proved:
+        return certificates.verify_certificate(instance, certificate)
+    lines = [*instance_lines(instance, certificate.objective, certificate.instance_sha256), *claim_lines(certificate)]
+    said = run(lines)
+    if not said.startswith(f"proved {certificate.bound} "):
+        raise InvalidCertificate(said)
+    return certificate.value
+
+
+def judge(instance: Instance, schedule: Schedule) -> dict[str, int] | None:
+    """Return the values by objective that the referee proved in Coq computes (None: invalid). BadInput, MissingTool."""
+    said = run([*instance_lines(instance, "makespan", schedule.instance_sha256), *schedule_lines(instance, schedule)])
+    return None if "invalid" in said else dict(zip(map(str, OBJECTIVES), map(int, said.split()), strict=True))
+
+
+def run(lines: list[str]) -> str:
+    """Return what the program says of these lines. MissingTool."""
+    if not PROGRAM.exists():
+        raise MissingTool(f"there is no {PROGRAM}: it takes a checkout, OCaml and zarith, and `make verified`")
+    return subprocess.run([PROGRAM], input="\n".join(lines), capture_output=True, text=True, check=True).stdout.strip()
+
+
+def instance_lines(instance: Instance, objective: str, hashed: str) -> Iterator[str]:
+    """Yield the lines of an instance with this hash, from the text that is hashed. BadInput, InvalidCertificate."""
+    if reason := TAKES.why_not("the checker in Coq", instance, objective):
+        raise BadInput(reason)
+    text = instance.canonical
+    if sha256(text.encode()).hexdigest() != hashed:
+        raise InvalidCertificate(f"it is of another instance: {hashed[:12]}.., not {instance.sha256[:12]}..")
+    read = json.loads(text)
+    yield _line("machine", *(read["machine"][name] for name in MACHINE))
+    for function in read["cost"]:
+        hinge = function["tokens_above"] or {"knee": 0, "coefficient": 0}
+        numbers = ((hinge["knee"], hinge["coefficient"]) if k == "tokens_above" else (function[k],) for k in FUNCTION)
+        yield _line("function", *(number for each in numbers for number in each))
+    for request in read["requests"]:
+        words = [request[name] for name in ("arrival", "weight", "prompt")]
+        for segment in request["segments"]:
+            call = segment["call"] or {}
+            words += [segment["decode"], *(call[k] for k in ("duration", "returns", "handling") if call)]
+        yield _line("request", *words)
+
+
+def claim_lines(certificate: Certificate) -> Iterator[str]:
+    """Yield the lines of a claim, with the prices that prove it. BadInput where the checker takes no such proof."""
+    proof, scale = certificate.proof, 1
+    if isinstance(proof, Slots):
+        scale = proof.scale
+        rows = [getattr(proof.prices[0], limit.name) for limit in LIMITS]
+        for slot in range(max(map(len, rows))):
+            yield _line("row", *(row[slot] if slot < len(row) else 0 for row in rows))
+    elif not isinstance(proof, Events):
+        raise BadInput(f"the checker in Coq takes no certificate of the kind {proof.kind}")
+    yield _line("bound", certificate.objective, certificate.bound, scale, MOST_STATES)
+
+
+def schedule_lines(instance: Instance, schedule: Schedule) -> Iterator[str]:
+    """Yield the lines of a schedule. BadInput where they would not say the same."""
+    places = {request.id: str(place) for place, request in enumerate(instance.requests)}
+    for batch in schedule.batches:
+        yield _line("batch", batch.start, *_acts(batch, places))
+    yield "judge"
+
+
+def _acts(batch: Batch, places: Mapping[str, str]) -> Iterator[Any]:
+    kinds = (batch.work, batch.drop, batch.swap_out, batch.swap_in)
+    if batch.repeat > 1 or batch.forget or batch.reuse:
+        raise BadInput("the referee in Coq takes no batch with `repeat`, `forget` or `reuse`")
+    if unknown := {id for kind in kinds for id, tokens in kind.items() if tokens < 1 or id not in places}:
+        raise BadInput(f"the referee in Coq takes no entry below 1, and no unknown request: {min(unknown)}")
+    for id in places:
+        if any(id in kind for kind in kinds):
+            yield from (places[id], *(kind.get(id, 0) for kind in kinds))
+
+
+def _line(*words: Any) -> str:
+    spelled = {None: "-", False: "0", True: "1"}
+    return " ".join(spelled[w] if w is None or isinstance(w, bool) else str(w) for w in words)

@@ -1,0 +1,149 @@
+"""The referee and the checker proved in Coq, beside kvbound's own."""
+
+import json
+import random
+import re
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+import kvbound as kv
+from kvbound import machine_checked
+from kvcore.certificates import Alone, certify
+from kvcore.certificates.events import Events
+from kvcore.rules import RULES
+from tests.support.build import batch, schedule
+from tests.support.commands import kvbound
+from tests.support.contents import IDLE
+from tests.support.drawer import tiny_instance
+from tests.support.exhaustive import TooManyStates, exhaustive_optimum
+from tests.support.few import ALL
+from tests.support.random_schedules import mutate, random_schedule
+
+ROOT = Path(__file__).parents[2]
+MARS = kv.builtin_instance("mars-figure1")
+OBJECTIVES = tuple(map(str, machine_checked.OBJECTIVES))
+
+
+def claim(instance, objective, bound):
+    """A certificate of this bound whose proof is to search again."""
+    return certify(instance, objective, Events(states=1), bound)
+
+
+def lines_of(instance, tried):
+    hashed = instance.sha256
+    return [
+        *machine_checked.instance_lines(instance, "makespan", hashed),
+        *machine_checked.schedule_lines(instance, tried),
+    ]
+
+
+def expected(instance, tried):
+    """What the program must say, and the rule that is broken first."""
+    try:
+        trace = kv.verify_schedule(instance, tried)
+    except kv.InvalidSchedule as broken:
+        return " ".join(["invalid"] * len(OBJECTIVES)), broken.rule
+    return " ".join(str(kv.objective_value(trace, objective)) for objective in OBJECTIVES), 0
+
+
+def drawn(seed):
+    """Lines of random schedules of a random instance, with what must be said of them."""
+    draw = random.Random(seed)
+    instance = tiny_instance(seed)
+    try:
+        valid = random_schedule(draw, instance)
+    except AssertionError:  # it takes more batches than are drawn
+        return
+    for tried in (valid, *(mutate(draw, instance, valid) for _ in range(9))):
+        try:
+            yield lines_of(instance, tried), *expected(instance, tried)
+        except kv.BadInput:  # an entry below 1, an unknown request, `repeat`
+            continue
+
+
+def test_the_referees_agree():
+    met = Counter()
+    rows = [row for seed in range(1600 if ALL else 50) for row in drawn(seed)]
+    said = machine_checked.run([line for lines, *_ in rows for line in lines]).splitlines()
+    for (_, value, rule), answer in zip(rows, said, strict=True):
+        assert answer == value
+        met[rule] += 1
+    assert sum(met.values()) > (10_000 if ALL else 250)
+    assert met[0] > sum(met.values()) // 9
+    missing = {*range(1, 12)} - {*met} - {10}  # what breaks R10 is rarely written
+    assert not missing if ALL else len(missing) < 4
+
+
+def test_an_empty_schedule_is_answered():
+    assert machine_checked.judge(MARS, schedule(MARS)) is None
+
+
+@pytest.mark.parametrize(
+    ("tried", "words"),
+    [
+        (batch(0, R3=1).replace(drop={"R3": 0}), "no entry below 1"),
+        (batch(0, R3=1).replace(repeat=2), "no batch with `repeat`"),
+    ],
+)
+def test_what_the_lines_cannot_say_is_declined(tried, words):
+    with pytest.raises(kv.BadInput, match=words):
+        machine_checked.judge(MARS, schedule(MARS, tried))
+
+
+def test_the_optimum_is_proved_and_one_more_is_refused():
+    met = Counter()
+    for seed in range(200 if ALL else 12):
+        instance, objective = tiny_instance(seed), OBJECTIVES[seed % len(OBJECTIVES)]
+        try:
+            optimum, _ = exhaustive_optimum(instance, objective, max_states=300)
+        except TooManyStates:
+            continue
+        assert kv.verify_certificate(instance, claim(instance, objective, optimum), proved=True) == optimum
+        with pytest.raises(kv.InvalidCertificate, match=f"a schedule ends at {optimum}$"):
+            kv.verify_certificate(instance, claim(instance, objective, optimum + 1), proved=True)
+        met[objective] += 1
+    assert sum(met.values()) >= (60 if ALL else 4)
+
+
+def test_another_instance_is_refused():
+    other = MARS.replace(name="another")
+    with pytest.raises(kv.InvalidCertificate, match="it is of another instance"):
+        kv.verify_certificate(other, claim(MARS, "total-flow-time", 29), proved=True)
+
+
+def test_what_is_not_proved_is_declined():
+    with pytest.raises(kv.BadInput, match="takes no certificate of the kind alone"):
+        kv.verify_certificate(MARS, certify(MARS, "total-flow-time", Alone(), 20), proved=True)
+    with pytest.raises(kv.BadInput, match="not proved with max-flow-time"):
+        kv.verify_certificate(MARS, claim(MARS, "max-flow-time", 1), proved=True)
+    with pytest.raises(kv.BadInput, match="not proved with shared prefixes"):
+        machine_checked.judge(IDLE, schedule(IDLE))
+
+
+def test_without_the_program_there_is_one_line(monkeypatch, tmp_path):
+    monkeypatch.setattr(machine_checked, "PROGRAM", tmp_path / "kvcheck")
+    with pytest.raises(kv.MissingTool, match="`make verified`"):
+        kv.verify_certificate(MARS, claim(MARS, "total-flow-time", 29), proved=True)
+
+
+def test_the_command_says_machine_checked(tmp_path):
+    file = tmp_path / "c.json"
+    file.write_text(claim(MARS, "total-flow-time", 29).to_json())
+    done = kvbound("verify", "mars-figure1", "--certificate", file, "--proved", "--json", "-")
+    assert json.loads(done.stdout)["machine_checked"]
+    assert "valid, machine-checked: " in kvbound("verify", "mars-figure1", "--certificate", file, "--proved").stdout
+
+
+def test_the_table_names_what_there_is():
+    page = (ROOT / "docs/verified.md").read_text(encoding="utf-8")
+    spec, rules = ((ROOT / name).read_text(encoding="utf-8") for name in ("verified/Spec.v", "kvcore/rules.py"))
+    rows = re.findall(r"^\| (R\d+) \| (.+) \| (.+) \|$", page, flags=re.M)
+    assert [int(rule[1:]) for rule, *_ in rows] == [*range(1, 12)]
+    for rule, coq, python in rows:
+        assert RULES[int(rule[1:])]
+        for name in re.findall(r"`(\w+)`", coq):
+            assert f"Definition {name} " in spec
+        for name in re.findall(r"`(\w+)`", python):
+            assert f"def {name}(" in rules

@@ -1,0 +1,12 @@
+(* The program: kvproof.ml and kvproof.mli, in which numbers are zarith's and lists are counted by OCaml's integers. *)
+Require Import Spec Referee Model Check Sound Bound.
+Require Extraction ExtrOcamlBasic ExtrOcamlZBigInt ExtrOcamlNatInt.
+Require Import ZArith.
+Extract Constant Z.to_nat =>
+  "(fun z -> if Big_int_Z.sign_big_int z < 0 then 0 else Big_int_Z.int_of_big_int z)".
+Extract Constant Z.of_nat => "Big_int_Z.big_int_of_int".
+Extract Constant Z.leb => "Big_int_Z.le_big_int".
+Extract Constant Z.ltb => "Big_int_Z.lt_big_int".
+Extraction "kvproof.ml"
+  referee check  (* what is proved *)
+  sort norm initial rate fee lasts jointb fitsb nexts next every opts origin slot left pay held offset steady none.

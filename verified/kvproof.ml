@@ -1,0 +1,1519 @@
+
+(** val negb : bool -> bool **)
+
+let negb = function
+| true -> false
+| false -> true
+
+(** val option_map : ('a1 -> 'a2) -> 'a1 option -> 'a2 option **)
+
+let option_map f = function
+| Some a -> Some (f a)
+| None -> None
+
+(** val fst : ('a1 * 'a2) -> 'a1 **)
+
+let fst = function
+| (x, _) -> x
+
+(** val snd : ('a1 * 'a2) -> 'a2 **)
+
+let snd = function
+| (_, y) -> y
+
+(** val app : 'a1 list -> 'a1 list -> 'a1 list **)
+
+let rec app l m =
+  match l with
+  | [] -> m
+  | a :: l1 -> a :: (app l1 m)
+
+type comparison =
+| Eq
+| Lt
+| Gt
+
+module Coq__1 = struct
+ (** val add : int -> int -> int **)let rec add = (+)
+end
+include Coq__1
+
+(** val eqb : bool -> bool -> bool **)
+
+let eqb b1 b2 =
+  if b1 then b2 else if b2 then false else true
+
+module Pos =
+ struct
+  (** val succ : Big_int_Z.big_int -> Big_int_Z.big_int **)
+
+  let rec succ = Big_int_Z.succ_big_int
+
+  (** val add :
+      Big_int_Z.big_int -> Big_int_Z.big_int -> Big_int_Z.big_int **)
+
+  let rec add = Big_int_Z.add_big_int
+
+  (** val add_carry :
+      Big_int_Z.big_int -> Big_int_Z.big_int -> Big_int_Z.big_int **)
+
+  and add_carry x y =
+    (fun f2p1 f2p f1 p ->
+  if Big_int_Z.le_big_int p Big_int_Z.unit_big_int then f1 () else
+  let (q,r) = Big_int_Z.quomod_big_int p (Big_int_Z.big_int_of_int 2) in
+  if Big_int_Z.eq_big_int r Big_int_Z.zero_big_int then f2p q else f2p1 q)
+      (fun p0 ->
+      (fun f2p1 f2p f1 p ->
+  if Big_int_Z.le_big_int p Big_int_Z.unit_big_int then f1 () else
+  let (q,r) = Big_int_Z.quomod_big_int p (Big_int_Z.big_int_of_int 2) in
+  if Big_int_Z.eq_big_int r Big_int_Z.zero_big_int then f2p q else f2p1 q)
+        (fun q ->
+        (fun x -> Big_int_Z.succ_big_int (Big_int_Z.mult_int_big_int 2 x))
+        (add_carry p0 q))
+        (fun q -> Big_int_Z.mult_int_big_int 2 (add_carry p0 q))
+        (fun _ ->
+        (fun x -> Big_int_Z.succ_big_int (Big_int_Z.mult_int_big_int 2 x))
+        (succ p0))
+        y)
+      (fun p0 ->
+      (fun f2p1 f2p f1 p ->
+  if Big_int_Z.le_big_int p Big_int_Z.unit_big_int then f1 () else
+  let (q,r) = Big_int_Z.quomod_big_int p (Big_int_Z.big_int_of_int 2) in
+  if Big_int_Z.eq_big_int r Big_int_Z.zero_big_int then f2p q else f2p1 q)
+        (fun q -> Big_int_Z.mult_int_big_int 2 (add_carry p0 q))
+        (fun q ->
+        (fun x -> Big_int_Z.succ_big_int (Big_int_Z.mult_int_big_int 2 x))
+        (add p0 q))
+        (fun _ -> Big_int_Z.mult_int_big_int 2 (succ p0))
+        y)
+      (fun _ ->
+      (fun f2p1 f2p f1 p ->
+  if Big_int_Z.le_big_int p Big_int_Z.unit_big_int then f1 () else
+  let (q,r) = Big_int_Z.quomod_big_int p (Big_int_Z.big_int_of_int 2) in
+  if Big_int_Z.eq_big_int r Big_int_Z.zero_big_int then f2p q else f2p1 q)
+        (fun q ->
+        (fun x -> Big_int_Z.succ_big_int (Big_int_Z.mult_int_big_int 2 x))
+        (succ q))
+        (fun q -> Big_int_Z.mult_int_big_int 2 (succ q))
+        (fun _ ->
+        (fun x -> Big_int_Z.succ_big_int (Big_int_Z.mult_int_big_int 2 x))
+        Big_int_Z.unit_big_int)
+        y)
+      x
+
+  (** val pred_double : Big_int_Z.big_int -> Big_int_Z.big_int **)
+
+  let rec pred_double x =
+    (fun f2p1 f2p f1 p ->
+  if Big_int_Z.le_big_int p Big_int_Z.unit_big_int then f1 () else
+  let (q,r) = Big_int_Z.quomod_big_int p (Big_int_Z.big_int_of_int 2) in
+  if Big_int_Z.eq_big_int r Big_int_Z.zero_big_int then f2p q else f2p1 q)
+      (fun p0 ->
+      (fun x -> Big_int_Z.succ_big_int (Big_int_Z.mult_int_big_int 2 x))
+      (Big_int_Z.mult_int_big_int 2 p0))
+      (fun p0 ->
+      (fun x -> Big_int_Z.succ_big_int (Big_int_Z.mult_int_big_int 2 x))
+      (pred_double p0))
+      (fun _ -> Big_int_Z.unit_big_int)
+      x
+
+  (** val mul :
+      Big_int_Z.big_int -> Big_int_Z.big_int -> Big_int_Z.big_int **)
+
+  let rec mul = Big_int_Z.mult_big_int
+
+  (** val compare_cont :
+      comparison -> Big_int_Z.big_int -> Big_int_Z.big_int -> comparison **)
+
+  let rec compare_cont = (fun c x y -> let s = Big_int_Z.compare_big_int x y in
+  if s = 0 then c else if s < 0 then Lt else Gt)
+
+  (** val compare : Big_int_Z.big_int -> Big_int_Z.big_int -> comparison **)
+
+  let compare = (fun x y -> let s = Big_int_Z.compare_big_int x y in
+  if s = 0 then Eq else if s < 0 then Lt else Gt)
+
+  (** val eqb : Big_int_Z.big_int -> Big_int_Z.big_int -> bool **)
+
+  let rec eqb p0 q =
+    (fun f2p1 f2p f1 p ->
+  if Big_int_Z.le_big_int p Big_int_Z.unit_big_int then f1 () else
+  let (q,r) = Big_int_Z.quomod_big_int p (Big_int_Z.big_int_of_int 2) in
+  if Big_int_Z.eq_big_int r Big_int_Z.zero_big_int then f2p q else f2p1 q)
+      (fun p1 ->
+      (fun f2p1 f2p f1 p ->
+  if Big_int_Z.le_big_int p Big_int_Z.unit_big_int then f1 () else
+  let (q,r) = Big_int_Z.quomod_big_int p (Big_int_Z.big_int_of_int 2) in
+  if Big_int_Z.eq_big_int r Big_int_Z.zero_big_int then f2p q else f2p1 q)
+        (fun q0 -> eqb p1 q0)
+        (fun _ -> false)
+        (fun _ -> false)
+        q)
+      (fun p1 ->
+      (fun f2p1 f2p f1 p ->
+  if Big_int_Z.le_big_int p Big_int_Z.unit_big_int then f1 () else
+  let (q,r) = Big_int_Z.quomod_big_int p (Big_int_Z.big_int_of_int 2) in
+  if Big_int_Z.eq_big_int r Big_int_Z.zero_big_int then f2p q else f2p1 q)
+        (fun _ -> false)
+        (fun q0 -> eqb p1 q0)
+        (fun _ -> false)
+        q)
+      (fun _ ->
+      (fun f2p1 f2p f1 p ->
+  if Big_int_Z.le_big_int p Big_int_Z.unit_big_int then f1 () else
+  let (q,r) = Big_int_Z.quomod_big_int p (Big_int_Z.big_int_of_int 2) in
+  if Big_int_Z.eq_big_int r Big_int_Z.zero_big_int then f2p q else f2p1 q)
+        (fun _ -> false)
+        (fun _ -> false)
+        (fun _ -> true)
+        q)
+      p0
+
+  (** val iter_op : ('a1 -> 'a1 -> 'a1) -> Big_int_Z.big_int -> 'a1 -> 'a1 **)
+
+  let rec iter_op op p0 a =
+    (fun f2p1 f2p f1 p ->
+  if Big_int_Z.le_big_int p Big_int_Z.unit_big_int then f1 () else
+  let (q,r) = Big_int_Z.quomod_big_int p (Big_int_Z.big_int_of_int 2) in
+  if Big_int_Z.eq_big_int r Big_int_Z.zero_big_int then f2p q else f2p1 q)
+      (fun p1 -> op a (iter_op op p1 (op a a)))
+      (fun p1 -> iter_op op p1 (op a a))
+      (fun _ -> a)
+      p0
+
+  (** val to_nat : Big_int_Z.big_int -> int **)
+
+  let to_nat x =
+    iter_op Coq__1.add x (Stdlib.Int.succ 0)
+
+  (** val of_succ_nat : int -> Big_int_Z.big_int **)
+
+  let rec of_succ_nat n =
+    (fun fO fS n -> if n=0 then fO () else fS (n-1))
+      (fun _ -> Big_int_Z.unit_big_int)
+      (fun x -> succ (of_succ_nat x))
+      n
+ end
+
+module Z =
+ struct
+  (** val double : Big_int_Z.big_int -> Big_int_Z.big_int **)
+
+  let double x =
+    (fun fO fp fn z -> let s = Big_int_Z.sign_big_int z in
+  if s = 0 then fO () else if s > 0 then fp z
+  else fn (Big_int_Z.minus_big_int z))
+      (fun _ -> Big_int_Z.zero_big_int)
+      (fun p0 -> (Big_int_Z.mult_int_big_int 2 p0))
+      (fun p0 -> Big_int_Z.minus_big_int (Big_int_Z.mult_int_big_int 2 p0))
+      x
+
+  (** val succ_double : Big_int_Z.big_int -> Big_int_Z.big_int **)
+
+  let succ_double x =
+    (fun fO fp fn z -> let s = Big_int_Z.sign_big_int z in
+  if s = 0 then fO () else if s > 0 then fp z
+  else fn (Big_int_Z.minus_big_int z))
+      (fun _ -> Big_int_Z.unit_big_int)
+      (fun p0 ->
+      ((fun x -> Big_int_Z.succ_big_int (Big_int_Z.mult_int_big_int 2 x))
+      p0))
+      (fun p0 -> Big_int_Z.minus_big_int (Pos.pred_double p0))
+      x
+
+  (** val pred_double : Big_int_Z.big_int -> Big_int_Z.big_int **)
+
+  let pred_double x =
+    (fun fO fp fn z -> let s = Big_int_Z.sign_big_int z in
+  if s = 0 then fO () else if s > 0 then fp z
+  else fn (Big_int_Z.minus_big_int z))
+      (fun _ -> Big_int_Z.minus_big_int Big_int_Z.unit_big_int)
+      (fun p0 -> (Pos.pred_double p0))
+      (fun p0 -> Big_int_Z.minus_big_int
+      ((fun x -> Big_int_Z.succ_big_int (Big_int_Z.mult_int_big_int 2 x))
+      p0))
+      x
+
+  (** val pos_sub :
+      Big_int_Z.big_int -> Big_int_Z.big_int -> Big_int_Z.big_int **)
+
+  let rec pos_sub x y =
+    (fun f2p1 f2p f1 p ->
+  if Big_int_Z.le_big_int p Big_int_Z.unit_big_int then f1 () else
+  let (q,r) = Big_int_Z.quomod_big_int p (Big_int_Z.big_int_of_int 2) in
+  if Big_int_Z.eq_big_int r Big_int_Z.zero_big_int then f2p q else f2p1 q)
+      (fun p0 ->
+      (fun f2p1 f2p f1 p ->
+  if Big_int_Z.le_big_int p Big_int_Z.unit_big_int then f1 () else
+  let (q,r) = Big_int_Z.quomod_big_int p (Big_int_Z.big_int_of_int 2) in
+  if Big_int_Z.eq_big_int r Big_int_Z.zero_big_int then f2p q else f2p1 q)
+        (fun q -> double (pos_sub p0 q))
+        (fun q -> succ_double (pos_sub p0 q))
+        (fun _ -> (Big_int_Z.mult_int_big_int 2 p0))
+        y)
+      (fun p0 ->
+      (fun f2p1 f2p f1 p ->
+  if Big_int_Z.le_big_int p Big_int_Z.unit_big_int then f1 () else
+  let (q,r) = Big_int_Z.quomod_big_int p (Big_int_Z.big_int_of_int 2) in
+  if Big_int_Z.eq_big_int r Big_int_Z.zero_big_int then f2p q else f2p1 q)
+        (fun q -> pred_double (pos_sub p0 q))
+        (fun q -> double (pos_sub p0 q))
+        (fun _ -> (Pos.pred_double p0))
+        y)
+      (fun _ ->
+      (fun f2p1 f2p f1 p ->
+  if Big_int_Z.le_big_int p Big_int_Z.unit_big_int then f1 () else
+  let (q,r) = Big_int_Z.quomod_big_int p (Big_int_Z.big_int_of_int 2) in
+  if Big_int_Z.eq_big_int r Big_int_Z.zero_big_int then f2p q else f2p1 q)
+        (fun q -> Big_int_Z.minus_big_int (Big_int_Z.mult_int_big_int 2
+        q))
+        (fun q -> Big_int_Z.minus_big_int (Pos.pred_double q))
+        (fun _ -> Big_int_Z.zero_big_int)
+        y)
+      x
+
+  (** val add :
+      Big_int_Z.big_int -> Big_int_Z.big_int -> Big_int_Z.big_int **)
+
+  let add = Big_int_Z.add_big_int
+
+  (** val opp : Big_int_Z.big_int -> Big_int_Z.big_int **)
+
+  let opp = Big_int_Z.minus_big_int
+
+  (** val sub :
+      Big_int_Z.big_int -> Big_int_Z.big_int -> Big_int_Z.big_int **)
+
+  let sub = Big_int_Z.sub_big_int
+
+  (** val mul :
+      Big_int_Z.big_int -> Big_int_Z.big_int -> Big_int_Z.big_int **)
+
+  let mul = Big_int_Z.mult_big_int
+
+  (** val compare : Big_int_Z.big_int -> Big_int_Z.big_int -> comparison **)
+
+  let compare = (fun x y -> let s = Big_int_Z.compare_big_int x y in
+  if s = 0 then Eq else if s < 0 then Lt else Gt)
+
+  (** val leb : Big_int_Z.big_int -> Big_int_Z.big_int -> bool **)
+
+  let leb = Big_int_Z.le_big_int
+
+  (** val ltb : Big_int_Z.big_int -> Big_int_Z.big_int -> bool **)
+
+  let ltb = Big_int_Z.lt_big_int
+
+  (** val eqb : Big_int_Z.big_int -> Big_int_Z.big_int -> bool **)
+
+  let eqb = Big_int_Z.eq_big_int
+
+  (** val max :
+      Big_int_Z.big_int -> Big_int_Z.big_int -> Big_int_Z.big_int **)
+
+  let max = Big_int_Z.max_big_int
+
+  (** val min :
+      Big_int_Z.big_int -> Big_int_Z.big_int -> Big_int_Z.big_int **)
+
+  let min = Big_int_Z.min_big_int
+
+  (** val to_nat : Big_int_Z.big_int -> int **)
+
+  let to_nat = (fun z -> if Big_int_Z.sign_big_int z < 0 then 0 else Big_int_Z.int_of_big_int z)
+
+  (** val of_nat : int -> Big_int_Z.big_int **)
+
+  let of_nat = Big_int_Z.big_int_of_int
+
+  (** val pos_div_eucl :
+      Big_int_Z.big_int -> Big_int_Z.big_int ->
+      Big_int_Z.big_int * Big_int_Z.big_int **)
+
+  let rec pos_div_eucl a b =
+    (fun f2p1 f2p f1 p ->
+  if Big_int_Z.le_big_int p Big_int_Z.unit_big_int then f1 () else
+  let (q,r) = Big_int_Z.quomod_big_int p (Big_int_Z.big_int_of_int 2) in
+  if Big_int_Z.eq_big_int r Big_int_Z.zero_big_int then f2p q else f2p1 q)
+      (fun a' ->
+      let (q, r) = pos_div_eucl a' b in
+      let r' =
+        add (mul (Big_int_Z.mult_int_big_int 2 Big_int_Z.unit_big_int) r)
+          Big_int_Z.unit_big_int
+      in
+      if ltb r' b
+      then ((mul (Big_int_Z.mult_int_big_int 2 Big_int_Z.unit_big_int) q), r')
+      else ((add
+              (mul (Big_int_Z.mult_int_big_int 2 Big_int_Z.unit_big_int) q)
+              Big_int_Z.unit_big_int), (sub r' b)))
+      (fun a' ->
+      let (q, r) = pos_div_eucl a' b in
+      let r' = mul (Big_int_Z.mult_int_big_int 2 Big_int_Z.unit_big_int) r in
+      if ltb r' b
+      then ((mul (Big_int_Z.mult_int_big_int 2 Big_int_Z.unit_big_int) q), r')
+      else ((add
+              (mul (Big_int_Z.mult_int_big_int 2 Big_int_Z.unit_big_int) q)
+              Big_int_Z.unit_big_int), (sub r' b)))
+      (fun _ ->
+      if leb (Big_int_Z.mult_int_big_int 2 Big_int_Z.unit_big_int) b
+      then (Big_int_Z.zero_big_int, Big_int_Z.unit_big_int)
+      else (Big_int_Z.unit_big_int, Big_int_Z.zero_big_int))
+      a
+
+  (** val div_eucl :
+      Big_int_Z.big_int -> Big_int_Z.big_int ->
+      Big_int_Z.big_int * Big_int_Z.big_int **)
+
+  let div_eucl = Big_int_Z.(fun x y ->
+  match sign_big_int y with
+  | 0 -> (zero_big_int, x)
+  | 1 -> quomod_big_int x y
+  | _ -> let (q, r) = quomod_big_int (add_int_big_int (-1) x) y in
+          (add_int_big_int (-1) q, add_big_int (add_int_big_int 1 y) r))
+
+  (** val div :
+      Big_int_Z.big_int -> Big_int_Z.big_int -> Big_int_Z.big_int **)
+
+  let div = Big_int_Z.(fun x y ->
+  match sign_big_int y with
+  | 0 -> zero_big_int
+  | 1 -> div_big_int x y
+  | _ -> add_int_big_int (-1) (div_big_int (add_int_big_int (-1) x) y))
+ end
+
+(** val nth : int -> 'a1 list -> 'a1 -> 'a1 **)
+
+let rec nth n l default =
+  (fun fO fS n -> if n=0 then fO () else fS (n-1))
+    (fun _ -> match l with
+              | [] -> default
+              | x :: _ -> x)
+    (fun m -> match l with
+              | [] -> default
+              | _ :: t0 -> nth m t0 default)
+    n
+
+(** val rev : 'a1 list -> 'a1 list **)
+
+let rec rev = function
+| [] -> []
+| x :: l' -> app (rev l') (x :: [])
+
+(** val map : ('a1 -> 'a2) -> 'a1 list -> 'a2 list **)
+
+let rec map f = function
+| [] -> []
+| a :: t0 -> (f a) :: (map f t0)
+
+(** val flat_map : ('a1 -> 'a2 list) -> 'a1 list -> 'a2 list **)
+
+let rec flat_map f = function
+| [] -> []
+| x :: t0 -> app (f x) (flat_map f t0)
+
+(** val fold_left : ('a1 -> 'a2 -> 'a1) -> 'a2 list -> 'a1 -> 'a1 **)
+
+let rec fold_left f l a0 =
+  match l with
+  | [] -> a0
+  | b :: t0 -> fold_left f t0 (f a0 b)
+
+(** val fold_right : ('a2 -> 'a1 -> 'a1) -> 'a1 -> 'a2 list -> 'a1 **)
+
+let rec fold_right f a0 = function
+| [] -> a0
+| b :: t0 -> f b (fold_right f a0 t0)
+
+(** val existsb : ('a1 -> bool) -> 'a1 list -> bool **)
+
+let rec existsb f = function
+| [] -> false
+| a :: l0 -> (||) (f a) (existsb f l0)
+
+(** val forallb : ('a1 -> bool) -> 'a1 list -> bool **)
+
+let rec forallb f = function
+| [] -> true
+| a :: l0 -> (&&) (f a) (forallb f l0)
+
+(** val filter : ('a1 -> bool) -> 'a1 list -> 'a1 list **)
+
+let rec filter f = function
+| [] -> []
+| x :: l0 -> if f x then x :: (filter f l0) else filter f l0
+
+(** val find : ('a1 -> bool) -> 'a1 list -> 'a1 option **)
+
+let rec find f = function
+| [] -> None
+| x :: tl -> if f x then Some x else find f tl
+
+(** val skipn : int -> 'a1 list -> 'a1 list **)
+
+let rec skipn n l =
+  (fun fO fS n -> if n=0 then fO () else fS (n-1))
+    (fun _ -> l)
+    (fun n0 -> match l with
+               | [] -> []
+               | _ :: l0 -> skipn n0 l0)
+    n
+
+(** val seq : int -> int -> int list **)
+
+let rec seq start0 len =
+  (fun fO fS n -> if n=0 then fO () else fS (n-1))
+    (fun _ -> [])
+    (fun len0 -> start0 :: (seq (Stdlib.Int.succ start0) len0))
+    len
+
+type handling =
+| Preserve
+| Discard
+| Swap
+| Free
+
+type call = { duration : Big_int_Z.big_int; returns : Big_int_Z.big_int;
+              handled : handling }
+
+type request = { arrival : Big_int_Z.big_int; weight : Big_int_Z.big_int;
+                 prompt : Big_int_Z.big_int; decode : Big_int_Z.big_int;
+                 more : (call * Big_int_Z.big_int) list }
+
+type machine = { memory : Big_int_Z.big_int option;
+                 block : Big_int_Z.big_int;
+                 host_memory : Big_int_Z.big_int option;
+                 batch_tokens : Big_int_Z.big_int option;
+                 prefill_tokens : Big_int_Z.big_int option;
+                 batch_requests : Big_int_Z.big_int option; hybrid : 
+                 bool; chunked : bool; evict : bool; partial : bool;
+                 pause : bool }
+
+type function0 = { busy : Big_int_Z.big_int; any_decode : Big_int_Z.big_int;
+                   any_prefill : Big_int_Z.big_int;
+                   tokens : Big_int_Z.big_int; knee : Big_int_Z.big_int;
+                   above : Big_int_Z.big_int; generated : Big_int_Z.big_int;
+                   decode_requests : Big_int_Z.big_int;
+                   prefill_requests : Big_int_Z.big_int;
+                   decode_kv : Big_int_Z.big_int;
+                   prefill_kv : Big_int_Z.big_int;
+                   prefill_pairs : Big_int_Z.big_int;
+                   swap_out_tokens : Big_int_Z.big_int;
+                   swap_in_tokens : Big_int_Z.big_int;
+                   swap_outs : Big_int_Z.big_int;
+                   swap_ins : Big_int_Z.big_int; divisor : Big_int_Z.big_int }
+
+type instance = { mach : machine; cost : function0 list;
+                  requests : request list }
+
+type state = { known : Big_int_Z.big_int; device : Big_int_Z.big_int;
+               host : Big_int_Z.big_int; todo : Big_int_Z.big_int;
+               rest : (call * Big_int_Z.big_int) list;
+               ready : Big_int_Z.big_int; window : handling option;
+               due : bool; going : bool; first : Big_int_Z.big_int option;
+               over : Big_int_Z.big_int option; arrived : Big_int_Z.big_int;
+               wt : Big_int_Z.big_int }
+
+(** val start_of : request -> state **)
+
+let start_of r =
+  { known = r.prompt; device = Big_int_Z.zero_big_int; host =
+    Big_int_Z.zero_big_int; todo = r.decode; rest = r.more; ready =
+    r.arrival; window = None; due = false; going = false; first = None;
+    over = None; arrived = r.arrival; wt = r.weight }
+
+type act = { work : Big_int_Z.big_int; drop : Big_int_Z.big_int;
+             out : Big_int_Z.big_int; back : Big_int_Z.big_int }
+
+type batch = { start : Big_int_Z.big_int; acts : act list }
+
+(** val m1 : state -> act -> Big_int_Z.big_int **)
+
+let m1 s a =
+  Z.sub s.device (Z.sub a.drop (Z.min a.drop s.host))
+
+(** val h1 : state -> act -> Big_int_Z.big_int **)
+
+let h1 s a =
+  Z.sub s.host (Z.min a.drop s.host)
+
+(** val m2 : state -> act -> Big_int_Z.big_int **)
+
+let m2 s a =
+  Z.add (Z.sub (m1 s a) a.out) a.back
+
+(** val h2 : state -> act -> Big_int_Z.big_int **)
+
+let h2 s a =
+  Z.sub (Z.add (h1 s a) a.out) a.back
+
+(** val decodes : state -> act -> bool **)
+
+let decodes s a =
+  (&&)
+    ((&&) (negb (Z.eqb a.work Big_int_Z.zero_big_int))
+      (Z.ltb Big_int_Z.zero_big_int (m2 s a)))
+    (Z.eqb (Z.sub s.known (m2 s a)) Big_int_Z.unit_big_int)
+
+(** val prefills : state -> act -> bool **)
+
+let prefills s a =
+  (&&) (negb (Z.eqb a.work Big_int_Z.zero_big_int)) (negb (decodes s a))
+
+(** val generates : state -> act -> bool **)
+
+let generates s a =
+  (&&) (negb (Z.eqb a.work Big_int_Z.zero_big_int))
+    (Z.eqb (Z.add (m2 s a) a.work) s.known)
+
+type load = { tok : Big_int_Z.big_int; ptok : Big_int_Z.big_int;
+              gen : Big_int_Z.big_int; ndec : Big_int_Z.big_int;
+              npre : Big_int_Z.big_int; dkv : Big_int_Z.big_int;
+              pkv : Big_int_Z.big_int; pairs : Big_int_Z.big_int;
+              otok : Big_int_Z.big_int; itok : Big_int_Z.big_int;
+              nout : Big_int_Z.big_int; nin : Big_int_Z.big_int;
+              blk : Big_int_Z.big_int; hos : Big_int_Z.big_int }
+
+(** val b2z : bool -> Big_int_Z.big_int **)
+
+let b2z = function
+| true -> Big_int_Z.unit_big_int
+| false -> Big_int_Z.zero_big_int
+
+(** val if0 : bool -> Big_int_Z.big_int -> Big_int_Z.big_int **)
+
+let if0 b x =
+  if b then x else Big_int_Z.zero_big_int
+
+(** val ceil_div :
+    Big_int_Z.big_int -> Big_int_Z.big_int -> Big_int_Z.big_int **)
+
+let ceil_div x q =
+  Z.opp (Z.div (Z.opp x) q)
+
+(** val load_of : machine -> state -> act -> load **)
+
+let load_of m s a =
+  { tok = a.work; ptok = (if0 (prefills s a) a.work); gen =
+    (b2z (generates s a)); ndec = (b2z (decodes s a)); npre =
+    (b2z (prefills s a)); dkv = (if0 (decodes s a) (m2 s a)); pkv =
+    (if0 (prefills s a) (m2 s a)); pairs =
+    (if0 (prefills s a)
+      (Z.add (Z.mul a.work a.work)
+        (Z.mul
+          (Z.mul (Big_int_Z.mult_int_big_int 2 Big_int_Z.unit_big_int) a.work)
+          (m2 s a)))); otok = a.out; itok = a.back; nout =
+    (b2z (negb (Z.eqb a.out Big_int_Z.zero_big_int))); nin =
+    (b2z (negb (Z.eqb a.back Big_int_Z.zero_big_int))); blk =
+    (ceil_div (Z.add (m2 s a) a.work) m.block); hos = (h2 s a) }
+
+(** val none : load **)
+
+let none =
+  { tok = Big_int_Z.zero_big_int; ptok = Big_int_Z.zero_big_int; gen =
+    Big_int_Z.zero_big_int; ndec = Big_int_Z.zero_big_int; npre =
+    Big_int_Z.zero_big_int; dkv = Big_int_Z.zero_big_int; pkv =
+    Big_int_Z.zero_big_int; pairs = Big_int_Z.zero_big_int; otok =
+    Big_int_Z.zero_big_int; itok = Big_int_Z.zero_big_int; nout =
+    Big_int_Z.zero_big_int; nin = Big_int_Z.zero_big_int; blk =
+    Big_int_Z.zero_big_int; hos = Big_int_Z.zero_big_int }
+
+(** val plus : load -> load -> load **)
+
+let plus x y =
+  { tok = (Z.add x.tok y.tok); ptok = (Z.add x.ptok y.ptok); gen =
+    (Z.add x.gen y.gen); ndec = (Z.add x.ndec y.ndec); npre =
+    (Z.add x.npre y.npre); dkv = (Z.add x.dkv y.dkv); pkv =
+    (Z.add x.pkv y.pkv); pairs = (Z.add x.pairs y.pairs); otok =
+    (Z.add x.otok y.otok); itok = (Z.add x.itok y.itok); nout =
+    (Z.add x.nout y.nout); nin = (Z.add x.nin y.nin); blk =
+    (Z.add x.blk y.blk); hos = (Z.add x.hos y.hos) }
+
+(** val total : machine -> state list -> act list -> load **)
+
+let rec total m ss aa =
+  match ss with
+  | [] -> none
+  | s :: ss0 ->
+    (match aa with
+     | [] -> none
+     | a :: aa0 -> plus (load_of m s a) (total m ss0 aa0))
+
+(** val value_of : function0 -> load -> Big_int_Z.big_int **)
+
+let value_of f l =
+  Z.add
+    (Z.add
+      (Z.add
+        (Z.add
+          (Z.add
+            (Z.add
+              (Z.add
+                (Z.add
+                  (Z.add
+                    (Z.add
+                      (Z.add
+                        (Z.add
+                          (Z.add
+                            (Z.add
+                              (Z.mul f.busy
+                                (b2z
+                                  (Z.ltb Big_int_Z.zero_big_int
+                                    (Z.add l.ndec l.npre))))
+                              (Z.mul f.any_decode
+                                (b2z (Z.ltb Big_int_Z.zero_big_int l.ndec))))
+                            (Z.mul f.any_prefill
+                              (b2z (Z.ltb Big_int_Z.zero_big_int l.npre))))
+                          (Z.mul f.tokens l.tok))
+                        (Z.mul f.above
+                          (Z.max Big_int_Z.zero_big_int (Z.sub l.tok f.knee))))
+                      (Z.mul f.generated l.gen))
+                    (Z.mul f.decode_requests l.ndec))
+                  (Z.mul f.prefill_requests l.npre))
+                (Z.mul f.decode_kv l.dkv)) (Z.mul f.prefill_kv l.pkv))
+            (Z.mul f.prefill_pairs l.pairs)) (Z.mul f.swap_out_tokens l.otok))
+        (Z.mul f.swap_in_tokens l.itok)) (Z.mul f.swap_outs l.nout))
+    (Z.mul f.swap_ins l.nin)
+
+(** val lasts : function0 list -> load -> Big_int_Z.big_int **)
+
+let lasts fs l =
+  fold_right (fun f d -> Z.max (ceil_div (value_of f l) f.divisor) d)
+    Big_int_Z.unit_big_int fs
+
+(** val orders : handling -> bool **)
+
+let orders = function
+| Preserve -> false
+| Free -> false
+| _ -> true
+
+(** val next : machine -> Big_int_Z.big_int -> state -> act -> state **)
+
+let next m e s a =
+  let h = h2 s a in
+  if Z.eqb a.work Big_int_Z.zero_big_int
+  then { known = s.known; device = (m2 s a); host = h; todo = s.todo; rest =
+         s.rest; ready = s.ready; window = s.window; due = false; going =
+         false; first = s.first; over = s.over; arrived = s.arrived; wt =
+         s.wt }
+  else let m0 = Z.add (m2 s a) a.work in
+       if negb (Z.eqb m0 s.known)
+       then { known = s.known; device = m0; host = h; todo = s.todo; rest =
+              s.rest; ready = s.ready; window = None; due = false; going =
+              (negb m.pause); first = s.first; over = s.over; arrived =
+              s.arrived; wt = s.wt }
+       else let f = match s.first with
+                    | Some z0 -> Some z0
+                    | None -> Some e in
+            if negb (Z.eqb s.todo Big_int_Z.unit_big_int)
+            then { known = (Z.add s.known Big_int_Z.unit_big_int); device =
+                   m0; host = h; todo =
+                   (Z.sub s.todo Big_int_Z.unit_big_int); rest = s.rest;
+                   ready = s.ready; window = None; due = false; going =
+                   (negb m.pause); first = f; over = s.over; arrived =
+                   s.arrived; wt = s.wt }
+            else (match s.rest with
+                  | [] ->
+                    { known = (Z.add s.known Big_int_Z.unit_big_int);
+                      device = Big_int_Z.zero_big_int; host =
+                      Big_int_Z.zero_big_int; todo = Big_int_Z.zero_big_int;
+                      rest = []; ready = s.ready; window = None; due = false;
+                      going = false; first = f; over = (Some e); arrived =
+                      s.arrived; wt = s.wt }
+                  | p0 :: r ->
+                    let (c, d) = p0 in
+                    { known =
+                    (Z.add (Z.add s.known Big_int_Z.unit_big_int) c.returns);
+                    device = m0; host = h; todo = d; rest = r; ready =
+                    (Z.add e c.duration); window = (Some c.handled); due =
+                    (orders c.handled); going = false; first = f; over =
+                    s.over; arrived = s.arrived; wt = s.wt })
+
+(** val nexts :
+    machine -> Big_int_Z.big_int -> state list -> act list -> state list **)
+
+let rec nexts m e ss aa =
+  match ss with
+  | [] -> []
+  | s :: ss0 ->
+    (match aa with
+     | [] -> []
+     | a :: aa0 -> (next m e s a) :: (nexts m e ss0 aa0))
+
+type objective =
+| Makespan
+| Busy
+| Flow
+| Weighted
+| Ttft
+
+(** val at_ : Big_int_Z.big_int option -> Big_int_Z.big_int **)
+
+let at_ = function
+| Some x -> x
+| None -> Big_int_Z.zero_big_int
+
+(** val sum : ('a1 -> Big_int_Z.big_int) -> 'a1 list -> Big_int_Z.big_int **)
+
+let sum f l =
+  fold_right (fun x y -> Z.add (f x) y) Big_int_Z.zero_big_int l
+
+(** val value :
+    objective -> state list -> Big_int_Z.big_int -> Big_int_Z.big_int **)
+
+let value o zz d =
+  match o with
+  | Makespan ->
+    fold_right (fun s x -> Z.max (at_ s.over) x) Big_int_Z.zero_big_int zz
+  | Busy -> d
+  | Flow -> sum (fun s -> Z.sub (at_ s.over) s.arrived) zz
+  | Weighted -> sum (fun s -> Z.mul s.wt (Z.sub (at_ s.over) s.arrived)) zz
+  | Ttft -> sum (fun s -> Z.sub (at_ s.first) s.arrived) zz
+
+(** val initial : instance -> state list **)
+
+let initial i =
+  map start_of i.requests
+
+(** val is_h : handling -> handling option -> bool **)
+
+let is_h k = function
+| Some h ->
+  (match h with
+   | Preserve -> (match k with
+                  | Preserve -> true
+                  | _ -> false)
+   | Discard -> (match k with
+                 | Discard -> true
+                 | _ -> false)
+   | Swap -> (match k with
+              | Swap -> true
+              | _ -> false)
+   | Free -> (match k with
+              | Free -> true
+              | _ -> false))
+| None -> false
+
+(** val some : 'a1 option -> bool **)
+
+let some = function
+| Some _ -> true
+| None -> false
+
+(** val callingb : Big_int_Z.big_int -> state -> bool **)
+
+let callingb t0 s =
+  (&&) (some s.window) (Z.ltb t0 s.ready)
+
+(** val by_R9b : handling -> state -> bool **)
+
+let by_R9b k s =
+  (||) (is_h Free s.window) ((&&) s.due (is_h k s.window))
+
+(** val withinb : Big_int_Z.big_int -> Big_int_Z.big_int option -> bool **)
+
+let withinb x = function
+| Some l -> Z.leb x l
+| None -> true
+
+(** val nz : Big_int_Z.big_int -> bool **)
+
+let nz x =
+  negb (Z.eqb x Big_int_Z.zero_big_int)
+
+(** val imp : bool -> bool -> bool **)
+
+let imp a b =
+  (||) (negb a) b
+
+(** val r2b : Big_int_Z.big_int -> state -> act -> bool **)
+
+let r2b t0 s a =
+  imp (nz a.work) ((&&) (negb (some s.over)) (Z.leb s.ready t0))
+
+(** val r3b : machine -> state -> act -> bool **)
+
+let r3b m s a =
+  imp (nz a.work)
+    ((&&)
+      ((&&) (Z.leb Big_int_Z.unit_big_int a.work)
+        (Z.leb a.work (Z.sub s.known (m2 s a))))
+      ((||) m.chunked (Z.eqb a.work (Z.sub s.known (m2 s a)))))
+
+(** val r4b : state -> act -> bool **)
+
+let r4b s a =
+  imp (nz a.work)
+    ((&&)
+      ((&&) (Z.eqb (h2 s a) Big_int_Z.zero_big_int)
+        (imp (nz a.drop) (by_R9b Discard s)))
+      (imp (nz a.out) (by_R9b Swap s)))
+
+(** val r5_pauseb : state -> act -> bool **)
+
+let r5_pauseb s a =
+  imp s.going ((||) ((||) (nz a.work) (nz a.drop)) (nz a.out))
+
+(** val r8b : machine -> Big_int_Z.big_int -> state -> act -> bool **)
+
+let r8b m t0 s a =
+  (&&)
+    ((&&)
+      (imp (nz a.drop)
+        ((||) (by_R9b Discard s) ((&&) m.evict (negb (callingb t0 s)))))
+      (imp (nz a.out)
+        ((||) (by_R9b Swap s) ((&&) m.evict (negb (callingb t0 s))))))
+    ((||) m.partial
+      ((&&)
+        ((&&) (imp (nz a.drop) (Z.eqb a.drop (Z.add s.device s.host)))
+          (imp (nz a.out) (Z.eqb a.out (m1 s a))))
+        (imp (nz a.back) (Z.eqb a.back (Z.add (h1 s a) a.out)))))
+
+(** val r9b : Big_int_Z.big_int -> state -> act -> bool **)
+
+let r9b t0 s a =
+  (&&)
+    (imp s.due
+      ((&&) (imp (is_h Discard s.window) (Z.eqb a.drop s.device))
+        (imp (is_h Swap s.window) (Z.eqb a.out s.device))))
+    (imp (callingb t0 s)
+      (imp (is_h Preserve s.window) (Z.eqb a.back Big_int_Z.zero_big_int)))
+
+(** val r10b : state -> act -> bool **)
+
+let r10b s a =
+  (&&)
+    ((&&)
+      ((&&)
+        ((&&)
+          ((&&) (Z.leb Big_int_Z.zero_big_int a.drop)
+            (Z.leb a.drop (Z.add s.device s.host)))
+          (Z.leb Big_int_Z.zero_big_int a.out)) (Z.leb a.out (m1 s a)))
+      (Z.leb Big_int_Z.zero_big_int a.back))
+    (Z.leb a.back (Z.add (h1 s a) a.out))
+
+(** val localb : machine -> Big_int_Z.big_int -> state -> act -> bool **)
+
+let localb m t0 s a =
+  (&&)
+    ((&&)
+      ((&&)
+        ((&&) ((&&) ((&&) (r2b t0 s a) (r3b m s a)) (r4b s a))
+          (r5_pauseb s a)) (r8b m t0 s a)) (r9b t0 s a)) (r10b s a)
+
+(** val fitsb : machine -> load -> bool **)
+
+let fitsb m l =
+  (&&)
+    ((&&)
+      ((&&)
+        ((&&) (withinb l.tok m.batch_tokens)
+          (withinb l.ptok m.prefill_tokens))
+        (withinb (Z.add l.ndec l.npre) m.batch_requests))
+      (withinb l.blk (option_map (fun m0 -> Z.div m0 m.block) m.memory)))
+    (withinb l.hos m.host_memory)
+
+(** val jointb : machine -> load -> bool **)
+
+let jointb m l =
+  (&&)
+    ((&&) (fitsb m l)
+      ((||) ((||) m.hybrid (Z.leb l.ndec Big_int_Z.zero_big_int))
+        (Z.leb l.npre Big_int_Z.zero_big_int)))
+    ((||) (Z.ltb Big_int_Z.zero_big_int (Z.add l.ndec l.npre))
+      (Z.ltb Big_int_Z.zero_big_int (Z.add l.nout l.nin)))
+
+(** val localsb :
+    machine -> Big_int_Z.big_int -> state list -> act list -> bool **)
+
+let rec localsb m t0 ss aa =
+  match ss with
+  | [] -> (match aa with
+           | [] -> true
+           | _ :: _ -> false)
+  | s :: ss0 ->
+    (match aa with
+     | [] -> false
+     | a :: aa0 -> (&&) (localb m t0 s a) (localsb m t0 ss0 aa0))
+
+(** val runb :
+    instance -> Big_int_Z.big_int -> state list -> batch list -> (state
+    list * Big_int_Z.big_int) option **)
+
+let rec runb i now ss = function
+| [] -> Some (ss, Big_int_Z.zero_big_int)
+| y :: bs0 ->
+  let { start = t0; acts = aa } = y in
+  let l = total i.mach ss aa in
+  if (&&) ((&&) (Z.leb now t0) (localsb i.mach t0 ss aa)) (jointb i.mach l)
+  then let d = lasts i.cost l in
+       (match runb i (Z.add t0 d) (nexts i.mach (Z.add t0 d) ss aa) bs0 with
+        | Some p0 -> let (zz, d0) = p0 in Some (zz, (Z.add d d0))
+        | None -> None)
+  else None
+
+(** val referee :
+    instance -> batch list -> objective -> Big_int_Z.big_int option **)
+
+let referee i bs o =
+  match runb i Big_int_Z.zero_big_int (initial i) bs with
+  | Some p0 ->
+    let (zz, d) = p0 in
+    if forallb (fun s -> some s.over) zz then Some (value o zz d) else None
+  | None -> None
+
+(** val mark : Big_int_Z.big_int option -> Big_int_Z.big_int option **)
+
+let mark o =
+  option_map (fun _ -> Big_int_Z.zero_big_int) o
+
+(** val norm : bool -> Big_int_Z.big_int -> state -> state **)
+
+let norm timed0 now s =
+  { known = s.known; device = s.device; host = s.host; todo = s.todo; rest =
+    s.rest; ready =
+    (if timed0
+     then Z.max Big_int_Z.zero_big_int (Z.sub s.ready now)
+     else Big_int_Z.zero_big_int); window = s.window; due = s.due; going =
+    s.going; first = (mark s.first); over = (mark s.over); arrived =
+    Big_int_Z.zero_big_int; wt = s.wt }
+
+(** val end_of : objective -> state -> Big_int_Z.big_int option **)
+
+let end_of o s =
+  match o with
+  | Ttft -> s.first
+  | _ -> s.over
+
+(** val weigh : objective -> state -> Big_int_Z.big_int **)
+
+let weigh o s =
+  match o with
+  | Weighted -> s.wt
+  | _ -> Big_int_Z.unit_big_int
+
+(** val rate : objective -> state list -> Big_int_Z.big_int **)
+
+let rate o ss =
+  match o with
+  | Makespan -> b2z (existsb (fun s -> negb (some s.over)) ss)
+  | Busy -> Big_int_Z.zero_big_int
+  | _ -> sum (fun s -> if0 (negb (some (end_of o s))) (weigh o s)) ss
+
+(** val fee :
+    objective -> state list -> Big_int_Z.big_int -> Big_int_Z.big_int **)
+
+let fee o ss d =
+  match o with
+  | Busy -> d
+  | _ -> Z.mul (rate o ss) d
+
+(** val timed : objective -> bool **)
+
+let timed = function
+| Busy -> false
+| _ -> true
+
+module PositiveMap =
+ struct
+  type key = Big_int_Z.big_int
+
+  type 'a tree =
+  | Leaf
+  | Node of 'a tree * 'a option * 'a tree
+
+  type 'a t = 'a tree
+
+  (** val empty : 'a1 t **)
+
+  let empty =
+    Leaf
+
+  (** val find : key -> 'a1 t -> 'a1 option **)
+
+  let rec find i = function
+  | Leaf -> None
+  | Node (l, o, r) ->
+    ((fun f2p1 f2p f1 p ->
+  if Big_int_Z.le_big_int p Big_int_Z.unit_big_int then f1 () else
+  let (q,r) = Big_int_Z.quomod_big_int p (Big_int_Z.big_int_of_int 2) in
+  if Big_int_Z.eq_big_int r Big_int_Z.zero_big_int then f2p q else f2p1 q)
+       (fun ii -> find ii r)
+       (fun ii -> find ii l)
+       (fun _ -> o)
+       i)
+
+  (** val add : key -> 'a1 -> 'a1 t -> 'a1 t **)
+
+  let rec add i v = function
+  | Leaf ->
+    ((fun f2p1 f2p f1 p ->
+  if Big_int_Z.le_big_int p Big_int_Z.unit_big_int then f1 () else
+  let (q,r) = Big_int_Z.quomod_big_int p (Big_int_Z.big_int_of_int 2) in
+  if Big_int_Z.eq_big_int r Big_int_Z.zero_big_int then f2p q else f2p1 q)
+       (fun ii -> Node (Leaf, None, (add ii v Leaf)))
+       (fun ii -> Node ((add ii v Leaf), None, Leaf))
+       (fun _ -> Node (Leaf, (Some v), Leaf))
+       i)
+  | Node (l, o, r) ->
+    ((fun f2p1 f2p f1 p ->
+  if Big_int_Z.le_big_int p Big_int_Z.unit_big_int then f1 () else
+  let (q,r) = Big_int_Z.quomod_big_int p (Big_int_Z.big_int_of_int 2) in
+  if Big_int_Z.eq_big_int r Big_int_Z.zero_big_int then f2p q else f2p1 q)
+       (fun ii -> Node (l, o, (add ii v r)))
+       (fun ii -> Node ((add ii v l), o, r))
+       (fun _ -> Node (l, (Some v), r))
+       i)
+ end
+
+(** val upto : Big_int_Z.big_int -> Big_int_Z.big_int list **)
+
+let upto n =
+  map Z.of_nat (seq (Stdlib.Int.succ 0) (Z.to_nat n))
+
+(** val cand : bool -> Big_int_Z.big_int -> Big_int_Z.big_int list **)
+
+let cand all x =
+  Big_int_Z.zero_big_int :: (if Z.leb x Big_int_Z.zero_big_int
+                             then []
+                             else if all then upto x else x :: [])
+
+(** val candidates : machine -> state -> act list **)
+
+let candidates m s =
+  flat_map (fun d ->
+    flat_map (fun o ->
+      flat_map (fun i ->
+        map (fun w -> { work = w; drop = d; out = o; back = i })
+          (cand m.chunked
+            (Z.sub s.known
+              (m2 s { work = Big_int_Z.zero_big_int; drop = d; out = o;
+                back = i }))))
+        (cand m.partial
+          (Z.add
+            (h1 s { work = Big_int_Z.zero_big_int; drop = d; out =
+              Big_int_Z.zero_big_int; back = Big_int_Z.zero_big_int }) o)))
+      (cand m.partial
+        (m1 s { work = Big_int_Z.zero_big_int; drop = d; out =
+          Big_int_Z.zero_big_int; back = Big_int_Z.zero_big_int })))
+    (cand m.partial (Z.add s.device s.host))
+
+(** val opts : machine -> state -> (act * load) list **)
+
+let opts m s =
+  map (fun a -> (a, (load_of m s a)))
+    (filter (fun a ->
+      (&&) (localb m Big_int_Z.zero_big_int s a) (fitsb m (load_of m s a)))
+      (candidates m s))
+
+(** val every :
+    machine -> (load -> act list -> bool) -> (act * load) list list -> load
+    -> act list -> bool **)
+
+let rec every m f os l aa =
+  match os with
+  | [] -> f l aa
+  | o :: os0 ->
+    forallb (fun al ->
+      let l0 = plus l (snd al) in
+      if fitsb m l0 then every m f os0 l0 ((fst al) :: aa) else true) o
+
+(** val handling_eqb : handling -> handling -> bool **)
+
+let handling_eqb x y =
+  match x with
+  | Preserve -> (match y with
+                 | Preserve -> true
+                 | _ -> false)
+  | Discard -> (match y with
+                | Discard -> true
+                | _ -> false)
+  | Swap -> (match y with
+             | Swap -> true
+             | _ -> false)
+  | Free -> (match y with
+             | Free -> true
+             | _ -> false)
+
+(** val opt_eqb : ('a1 -> 'a1 -> bool) -> 'a1 option -> 'a1 option -> bool **)
+
+let opt_eqb eqb0 x y =
+  match x with
+  | Some a -> (match y with
+               | Some b -> eqb0 a b
+               | None -> false)
+  | None -> (match y with
+             | Some _ -> false
+             | None -> true)
+
+(** val list_eqb : ('a1 -> 'a1 -> bool) -> 'a1 list -> 'a1 list -> bool **)
+
+let rec list_eqb eqb0 x y =
+  match x with
+  | [] -> (match y with
+           | [] -> true
+           | _ :: _ -> false)
+  | a :: x0 ->
+    (match y with
+     | [] -> false
+     | b :: y0 -> (&&) (eqb0 a b) (list_eqb eqb0 x0 y0))
+
+(** val seg_eqb :
+    (call * Big_int_Z.big_int) -> (call * Big_int_Z.big_int) -> bool **)
+
+let seg_eqb x y =
+  (&&)
+    ((&&)
+      ((&&) (Z.eqb (fst x).duration (fst y).duration)
+        (Z.eqb (fst x).returns (fst y).returns))
+      (handling_eqb (fst x).handled (fst y).handled)) (Z.eqb (snd x) (snd y))
+
+(** val state_eqb : state -> state -> bool **)
+
+let state_eqb x y =
+  (&&)
+    ((&&)
+      ((&&)
+        ((&&)
+          ((&&)
+            ((&&)
+              ((&&)
+                ((&&)
+                  ((&&)
+                    ((&&)
+                      ((&&)
+                        ((&&) (Z.eqb x.device y.device)
+                          (Z.eqb x.known y.known)) (Z.eqb x.host y.host))
+                      (Z.eqb x.todo y.todo)) (Z.eqb x.ready y.ready))
+                  (list_eqb seg_eqb x.rest y.rest))
+                (opt_eqb handling_eqb x.window y.window)) (eqb x.due y.due))
+            (eqb x.going y.going)) (opt_eqb Z.eqb x.first y.first))
+        (opt_eqb Z.eqb x.over y.over)) (Z.eqb x.arrived y.arrived))
+    (Z.eqb x.wt y.wt)
+
+type entry = { clock : Big_int_Z.big_int; states : state list;
+               mark_of : Big_int_Z.big_int }
+
+(** val same : Big_int_Z.big_int -> state list -> entry -> bool **)
+
+let same k ss e =
+  (&&) (Z.eqb e.clock k) (list_eqb state_eqb e.states ss)
+
+(** val pick :
+    (Big_int_Z.big_int -> state list -> Big_int_Z.big_int) -> entry list
+    PositiveMap.t -> Big_int_Z.big_int -> state list -> Big_int_Z.big_int
+    option **)
+
+let pick hash m k ss =
+  match PositiveMap.find (hash k ss) m with
+  | Some l -> option_map (fun e -> e.mark_of) (find (same k ss) l)
+  | None -> None
+
+(** val put :
+    (Big_int_Z.big_int -> state list -> Big_int_Z.big_int) -> entry list
+    PositiveMap.t -> entry -> entry list PositiveMap.t **)
+
+let put hash m e =
+  let h = hash e.clock e.states in
+  PositiveMap.add h
+    (e :: (match PositiveMap.find h m with
+           | Some l -> l
+           | None -> [])) m
+
+(** val build :
+    (Big_int_Z.big_int -> state list -> Big_int_Z.big_int) -> entry list ->
+    entry list PositiveMap.t **)
+
+let build hash es =
+  fold_left (put hash) es PositiveMap.empty
+
+type row = { pblk : Big_int_Z.big_int; phos : Big_int_Z.big_int;
+             ptk : Big_int_Z.big_int; ppt : Big_int_Z.big_int;
+             prq : Big_int_Z.big_int }
+
+(** val zero : row **)
+
+let zero =
+  { pblk = Big_int_Z.zero_big_int; phos = Big_int_Z.zero_big_int; ptk =
+    Big_int_Z.zero_big_int; ppt = Big_int_Z.zero_big_int; prq =
+    Big_int_Z.zero_big_int }
+
+(** val pay : row -> load -> Big_int_Z.big_int **)
+
+let pay r l =
+  Z.add
+    (Z.add
+      (Z.add (Z.add (Z.mul r.pblk l.blk) (Z.mul r.phos l.hos))
+        (Z.mul r.ptk l.tok)) (Z.mul r.ppt l.ptok))
+    (Z.mul r.prq (Z.add l.ndec l.npre))
+
+(** val lim : Big_int_Z.big_int option -> Big_int_Z.big_int **)
+
+let lim = function
+| Some x -> x
+| None -> Big_int_Z.zero_big_int
+
+(** val supply : machine -> row -> Big_int_Z.big_int **)
+
+let supply m r =
+  Z.add
+    (Z.add
+      (Z.add
+        (Z.add
+          (Z.mul r.pblk
+            (lim (option_map (fun m0 -> Z.div m0 m.block) m.memory)))
+          (Z.mul r.phos (lim m.host_memory)))
+        (Z.mul r.ptk (lim m.batch_tokens)))
+      (Z.mul r.ppt (lim m.prefill_tokens)))
+    (Z.mul r.prq (lim m.batch_requests))
+
+(** val priced : Big_int_Z.big_int -> Big_int_Z.big_int option -> bool **)
+
+let priced p0 l =
+  (&&) (Z.leb Big_int_Z.zero_big_int p0)
+    ((||) (some l) (Z.eqb p0 Big_int_Z.zero_big_int))
+
+(** val row_ok : machine -> row -> bool **)
+
+let row_ok m r =
+  (&&)
+    ((&&)
+      ((&&) ((&&) (priced r.pblk m.memory) (priced r.phos m.host_memory))
+        (priced r.ptk m.batch_tokens)) (priced r.ppt m.prefill_tokens))
+    (priced r.prq m.batch_requests)
+
+(** val held : machine -> state -> load **)
+
+let held m s =
+  { tok = Big_int_Z.zero_big_int; ptok = Big_int_Z.zero_big_int; gen =
+    Big_int_Z.zero_big_int; ndec = Big_int_Z.zero_big_int; npre =
+    Big_int_Z.zero_big_int; dkv = Big_int_Z.zero_big_int; pkv =
+    Big_int_Z.zero_big_int; pairs = Big_int_Z.zero_big_int; otok =
+    Big_int_Z.zero_big_int; itok = Big_int_Z.zero_big_int; nout =
+    Big_int_Z.zero_big_int; nin = Big_int_Z.zero_big_int; blk =
+    (ceil_div (Z.max Big_int_Z.zero_big_int s.device) m.block); hos =
+    (Z.max Big_int_Z.zero_big_int s.host) }
+
+(** val all_held : machine -> state list -> load **)
+
+let all_held m ss =
+  fold_right (fun s l -> plus (held m s) l) none ss
+
+(** val unit_cost : function0 list -> bool **)
+
+let unit_cost fs =
+  forallb (fun f ->
+    (&&)
+      ((&&)
+        ((&&)
+          ((&&)
+            ((&&) (Z.leb Big_int_Z.unit_big_int f.divisor)
+              (Z.leb Big_int_Z.zero_big_int f.busy))
+            (Z.leb Big_int_Z.zero_big_int f.any_decode))
+          (Z.leb Big_int_Z.zero_big_int f.any_prefill))
+        (Z.leb (Z.add (Z.add f.busy f.any_decode) f.any_prefill) f.divisor))
+      (forallb (Z.eqb Big_int_Z.zero_big_int)
+        (f.tokens :: (f.above :: (f.generated :: (f.decode_requests :: (f.prefill_requests :: (f.decode_kv :: (f.prefill_kv :: (f.prefill_pairs :: (f.swap_out_tokens :: (f.swap_in_tokens :: (f.swap_outs :: (f.swap_ins :: []))))))))))))))
+    fs
+
+(** val insert :
+    (state -> state -> bool) -> state -> state list -> state list **)
+
+let rec insert leb0 s ss = match ss with
+| [] -> s :: []
+| x :: xs -> if leb0 s x then s :: ss else x :: (insert leb0 s xs)
+
+(** val sort : (state -> state -> bool) -> state list -> state list **)
+
+let sort leb0 ss =
+  fold_right (insert leb0) [] ss
+
+(** val steady : instance -> objective -> bool **)
+
+let steady i o =
+  (&&) (timed o) (unit_cost i.cost)
+
+(** val slot : row list -> Big_int_Z.big_int -> row **)
+
+let slot rows k =
+  nth (Z.to_nat k) rows zero
+
+(** val left :
+    instance -> row list -> Big_int_Z.big_int -> Big_int_Z.big_int **)
+
+let left i rows =
+  let m = i.mach in (fun k -> sum (supply m) (skipn (Z.to_nat k) rows))
+
+(** val tick : row list -> Big_int_Z.big_int -> Big_int_Z.big_int **)
+
+let tick rows k =
+  match rows with
+  | [] -> k
+  | _ :: _ -> Z.add k Big_int_Z.unit_big_int
+
+(** val p :
+    (Big_int_Z.big_int -> state list -> Big_int_Z.big_int) -> entry list
+    PositiveMap.t -> Big_int_Z.big_int -> state -> Big_int_Z.big_int **)
+
+let p hash tm k s =
+  match pick hash tm k (s :: []) with
+  | Some v -> v
+  | None -> Big_int_Z.zero_big_int
+
+(** val urate : objective -> state -> Big_int_Z.big_int **)
+
+let urate o s =
+  match o with
+  | Makespan -> Big_int_Z.zero_big_int
+  | Busy -> Big_int_Z.zero_big_int
+  | _ -> if0 (negb (some (end_of o s))) (weigh o s)
+
+(** val worth :
+    instance -> row list -> (Big_int_Z.big_int -> state list ->
+    Big_int_Z.big_int) -> entry list PositiveMap.t -> Big_int_Z.big_int ->
+    state list -> Big_int_Z.big_int **)
+
+let worth i rows hash tm k ss =
+  Z.sub (sum (p hash tm k) ss) (left i rows k)
+
+(** val entry_ok :
+    instance -> objective -> Big_int_Z.big_int -> row list ->
+    (Big_int_Z.big_int -> state list -> Big_int_Z.big_int) -> entry list ->
+    entry -> bool **)
+
+let entry_ok i o scale rows hash table =
+  let m = i.mach in
+  let tm = build hash table in
+  (fun e ->
+  match e.states with
+  | [] -> false
+  | s :: l ->
+    (match l with
+     | [] ->
+       (&&)
+         ((&&)
+           ((&&) (Z.leb Big_int_Z.zero_big_int e.clock)
+             (Z.leb Big_int_Z.zero_big_int e.mark_of))
+           ((||) (negb (some s.over))
+             (Z.eqb e.mark_of Big_int_Z.zero_big_int)))
+         (let r = slot rows e.clock in
+          let k = tick rows e.clock in
+          let c = Z.sub e.mark_of (Z.mul scale (urate o s)) in
+          (&&)
+            (Z.leb c
+              (Z.add (pay r (held m s))
+                (p hash tm k (norm true Big_int_Z.unit_big_int s))))
+            (forallb (fun al ->
+              Z.leb c
+                (Z.add (pay r (snd al))
+                  (p hash tm k
+                    (norm true Big_int_Z.unit_big_int
+                      (next m Big_int_Z.unit_big_int s (fst al))))))
+              (opts m s)))
+     | _ :: _ -> false))
+
+(** val bounded :
+    instance -> objective -> Big_int_Z.big_int -> row list ->
+    (Big_int_Z.big_int -> state list -> Big_int_Z.big_int) -> entry list ->
+    entry list -> Big_int_Z.big_int -> state list -> Big_int_Z.big_int -> bool **)
+
+let bounded i o target rows hash table kept =
+  let tm = build hash table in
+  let km = build hash kept in
+  (fun k ss b ->
+  (||) (match pick hash km k ss with
+        | Some b' -> Z.leb b' b
+        | None -> false)
+    (Z.leb target
+      (Z.add b
+        (if steady i o
+         then worth i rows hash tm k ss
+         else Big_int_Z.zero_big_int))))
+
+(** val kept_ok_by :
+    instance -> objective -> Big_int_Z.big_int -> Big_int_Z.big_int -> row
+    list -> (state -> state -> bool) -> (Big_int_Z.big_int -> state list ->
+    Big_int_Z.big_int -> bool) -> entry -> bool **)
+
+let kept_ok_by i o scale target rows leb0 =
+  let m = i.mach in
+  (fun bounded0 e ->
+  let k = e.clock in
+  let ss = e.states in
+  let b = e.mark_of in
+  (&&)
+    ((&&) ((||) (negb (forallb (fun s -> some s.over) ss)) (Z.leb target b))
+      ((||) (negb (timed o))
+        (bounded0 (tick rows k)
+          (sort leb0 (map (norm true Big_int_Z.unit_big_int) ss))
+          (Z.add b (Z.mul scale (rate o ss))))))
+    (every m (fun l aa ->
+      (||) (negb (jointb m l))
+        (let d = lasts i.cost l in
+         bounded0 (match rows with
+                   | [] -> k
+                   | _ :: _ -> Z.add k d)
+           (sort leb0 (map (norm (timed o) d) (nexts m d ss (rev aa))))
+           (Z.add b (Z.mul scale (fee o ss d))))) (map (opts m) ss) none []))
+
+(** val kept_ok :
+    instance -> objective -> Big_int_Z.big_int -> Big_int_Z.big_int -> row
+    list -> (Big_int_Z.big_int -> state list -> Big_int_Z.big_int) -> (state
+    -> state -> bool) -> entry list -> entry list -> entry -> bool **)
+
+let kept_ok i o scale target rows hash leb0 table kept =
+  kept_ok_by i o scale target rows leb0
+    (bounded i o target rows hash table kept)
+
+(** val origin :
+    instance -> objective -> (state -> state -> bool) -> state list **)
+
+let origin i o leb0 =
+  sort leb0 (map (norm (timed o) Big_int_Z.zero_big_int) (initial i))
+
+(** val accepts :
+    instance -> objective -> Big_int_Z.big_int -> Big_int_Z.big_int -> row
+    list -> (Big_int_Z.big_int -> state list -> Big_int_Z.big_int) -> (state
+    -> state -> bool) -> entry list -> entry list -> bool **)
+
+let accepts i o scale target rows hash leb0 table kept =
+  let m = i.mach in
+  (&&)
+    ((&&)
+      ((&&)
+        ((&&)
+          ((&&)
+            ((&&)
+              ((&&)
+                ((&&) (Z.leb Big_int_Z.unit_big_int m.block)
+                  (Z.leb Big_int_Z.zero_big_int scale))
+                (forallb (fun r -> Z.leb Big_int_Z.zero_big_int r.weight)
+                  i.requests))
+              (match rows with
+               | [] -> true
+               | _ :: _ -> steady i o)) (forallb (row_ok m) rows))
+          (fitsb m (all_held m (initial i))))
+        (forallb (entry_ok i o scale rows hash table) table))
+      (forallb (kept_ok i o scale target rows hash leb0 table kept) kept))
+    (bounded i o target rows hash table kept Big_int_Z.zero_big_int
+      (origin i o leb0) Big_int_Z.zero_big_int)
+
+(** val offset : instance -> objective -> Big_int_Z.big_int **)
+
+let offset i o = match o with
+| Makespan -> Big_int_Z.zero_big_int
+| Busy -> Big_int_Z.zero_big_int
+| _ -> sum (fun s -> Z.mul (weigh o s) s.arrived) (initial i)
+
+(** val check :
+    instance -> objective -> Big_int_Z.big_int -> Big_int_Z.big_int -> row
+    list -> (Big_int_Z.big_int -> state list -> Big_int_Z.big_int) -> (state
+    -> state -> bool) -> entry list -> entry list -> bool **)
+
+let check i o bound scale rows hash leb0 table kept =
+  (&&) (Z.ltb Big_int_Z.zero_big_int scale)
+    (accepts i o scale
+      (Z.add
+        (Z.mul scale
+          (Z.sub (Z.add bound (offset i o)) Big_int_Z.unit_big_int))
+        Big_int_Z.unit_big_int) rows hash leb0 table kept)

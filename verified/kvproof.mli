@@ -1,0 +1,421 @@
+
+val negb : bool -> bool
+
+val option_map : ('a1 -> 'a2) -> 'a1 option -> 'a2 option
+
+val fst : ('a1 * 'a2) -> 'a1
+
+val snd : ('a1 * 'a2) -> 'a2
+
+val app : 'a1 list -> 'a1 list -> 'a1 list
+
+type comparison =
+| Eq
+| Lt
+| Gt
+
+val add : int -> int -> int
+
+val eqb : bool -> bool -> bool
+
+module Pos :
+ sig
+  val succ : Big_int_Z.big_int -> Big_int_Z.big_int
+
+  val add : Big_int_Z.big_int -> Big_int_Z.big_int -> Big_int_Z.big_int
+
+  val add_carry : Big_int_Z.big_int -> Big_int_Z.big_int -> Big_int_Z.big_int
+
+  val pred_double : Big_int_Z.big_int -> Big_int_Z.big_int
+
+  val mul : Big_int_Z.big_int -> Big_int_Z.big_int -> Big_int_Z.big_int
+
+  val compare_cont :
+    comparison -> Big_int_Z.big_int -> Big_int_Z.big_int -> comparison
+
+  val compare : Big_int_Z.big_int -> Big_int_Z.big_int -> comparison
+
+  val eqb : Big_int_Z.big_int -> Big_int_Z.big_int -> bool
+
+  val iter_op : ('a1 -> 'a1 -> 'a1) -> Big_int_Z.big_int -> 'a1 -> 'a1
+
+  val to_nat : Big_int_Z.big_int -> int
+
+  val of_succ_nat : int -> Big_int_Z.big_int
+ end
+
+module Z :
+ sig
+  val double : Big_int_Z.big_int -> Big_int_Z.big_int
+
+  val succ_double : Big_int_Z.big_int -> Big_int_Z.big_int
+
+  val pred_double : Big_int_Z.big_int -> Big_int_Z.big_int
+
+  val pos_sub : Big_int_Z.big_int -> Big_int_Z.big_int -> Big_int_Z.big_int
+
+  val add : Big_int_Z.big_int -> Big_int_Z.big_int -> Big_int_Z.big_int
+
+  val opp : Big_int_Z.big_int -> Big_int_Z.big_int
+
+  val sub : Big_int_Z.big_int -> Big_int_Z.big_int -> Big_int_Z.big_int
+
+  val mul : Big_int_Z.big_int -> Big_int_Z.big_int -> Big_int_Z.big_int
+
+  val compare : Big_int_Z.big_int -> Big_int_Z.big_int -> comparison
+
+  val leb : Big_int_Z.big_int -> Big_int_Z.big_int -> bool
+
+  val ltb : Big_int_Z.big_int -> Big_int_Z.big_int -> bool
+
+  val eqb : Big_int_Z.big_int -> Big_int_Z.big_int -> bool
+
+  val max : Big_int_Z.big_int -> Big_int_Z.big_int -> Big_int_Z.big_int
+
+  val min : Big_int_Z.big_int -> Big_int_Z.big_int -> Big_int_Z.big_int
+
+  val to_nat : Big_int_Z.big_int -> int
+
+  val of_nat : int -> Big_int_Z.big_int
+
+  val pos_div_eucl :
+    Big_int_Z.big_int -> Big_int_Z.big_int ->
+    Big_int_Z.big_int * Big_int_Z.big_int
+
+  val div_eucl :
+    Big_int_Z.big_int -> Big_int_Z.big_int ->
+    Big_int_Z.big_int * Big_int_Z.big_int
+
+  val div : Big_int_Z.big_int -> Big_int_Z.big_int -> Big_int_Z.big_int
+ end
+
+val nth : int -> 'a1 list -> 'a1 -> 'a1
+
+val rev : 'a1 list -> 'a1 list
+
+val map : ('a1 -> 'a2) -> 'a1 list -> 'a2 list
+
+val flat_map : ('a1 -> 'a2 list) -> 'a1 list -> 'a2 list
+
+val fold_left : ('a1 -> 'a2 -> 'a1) -> 'a2 list -> 'a1 -> 'a1
+
+val fold_right : ('a2 -> 'a1 -> 'a1) -> 'a1 -> 'a2 list -> 'a1
+
+val existsb : ('a1 -> bool) -> 'a1 list -> bool
+
+val forallb : ('a1 -> bool) -> 'a1 list -> bool
+
+val filter : ('a1 -> bool) -> 'a1 list -> 'a1 list
+
+val find : ('a1 -> bool) -> 'a1 list -> 'a1 option
+
+val skipn : int -> 'a1 list -> 'a1 list
+
+val seq : int -> int -> int list
+
+type handling =
+| Preserve
+| Discard
+| Swap
+| Free
+
+type call = { duration : Big_int_Z.big_int; returns : Big_int_Z.big_int;
+              handled : handling }
+
+type request = { arrival : Big_int_Z.big_int; weight : Big_int_Z.big_int;
+                 prompt : Big_int_Z.big_int; decode : Big_int_Z.big_int;
+                 more : (call * Big_int_Z.big_int) list }
+
+type machine = { memory : Big_int_Z.big_int option;
+                 block : Big_int_Z.big_int;
+                 host_memory : Big_int_Z.big_int option;
+                 batch_tokens : Big_int_Z.big_int option;
+                 prefill_tokens : Big_int_Z.big_int option;
+                 batch_requests : Big_int_Z.big_int option; hybrid : 
+                 bool; chunked : bool; evict : bool; partial : bool;
+                 pause : bool }
+
+type function0 = { busy : Big_int_Z.big_int; any_decode : Big_int_Z.big_int;
+                   any_prefill : Big_int_Z.big_int;
+                   tokens : Big_int_Z.big_int; knee : Big_int_Z.big_int;
+                   above : Big_int_Z.big_int; generated : Big_int_Z.big_int;
+                   decode_requests : Big_int_Z.big_int;
+                   prefill_requests : Big_int_Z.big_int;
+                   decode_kv : Big_int_Z.big_int;
+                   prefill_kv : Big_int_Z.big_int;
+                   prefill_pairs : Big_int_Z.big_int;
+                   swap_out_tokens : Big_int_Z.big_int;
+                   swap_in_tokens : Big_int_Z.big_int;
+                   swap_outs : Big_int_Z.big_int;
+                   swap_ins : Big_int_Z.big_int; divisor : Big_int_Z.big_int }
+
+type instance = { mach : machine; cost : function0 list;
+                  requests : request list }
+
+type state = { known : Big_int_Z.big_int; device : Big_int_Z.big_int;
+               host : Big_int_Z.big_int; todo : Big_int_Z.big_int;
+               rest : (call * Big_int_Z.big_int) list;
+               ready : Big_int_Z.big_int; window : handling option;
+               due : bool; going : bool; first : Big_int_Z.big_int option;
+               over : Big_int_Z.big_int option; arrived : Big_int_Z.big_int;
+               wt : Big_int_Z.big_int }
+
+val start_of : request -> state
+
+type act = { work : Big_int_Z.big_int; drop : Big_int_Z.big_int;
+             out : Big_int_Z.big_int; back : Big_int_Z.big_int }
+
+type batch = { start : Big_int_Z.big_int; acts : act list }
+
+val m1 : state -> act -> Big_int_Z.big_int
+
+val h1 : state -> act -> Big_int_Z.big_int
+
+val m2 : state -> act -> Big_int_Z.big_int
+
+val h2 : state -> act -> Big_int_Z.big_int
+
+val decodes : state -> act -> bool
+
+val prefills : state -> act -> bool
+
+val generates : state -> act -> bool
+
+type load = { tok : Big_int_Z.big_int; ptok : Big_int_Z.big_int;
+              gen : Big_int_Z.big_int; ndec : Big_int_Z.big_int;
+              npre : Big_int_Z.big_int; dkv : Big_int_Z.big_int;
+              pkv : Big_int_Z.big_int; pairs : Big_int_Z.big_int;
+              otok : Big_int_Z.big_int; itok : Big_int_Z.big_int;
+              nout : Big_int_Z.big_int; nin : Big_int_Z.big_int;
+              blk : Big_int_Z.big_int; hos : Big_int_Z.big_int }
+
+val b2z : bool -> Big_int_Z.big_int
+
+val if0 : bool -> Big_int_Z.big_int -> Big_int_Z.big_int
+
+val ceil_div : Big_int_Z.big_int -> Big_int_Z.big_int -> Big_int_Z.big_int
+
+val load_of : machine -> state -> act -> load
+
+val none : load
+
+val plus : load -> load -> load
+
+val total : machine -> state list -> act list -> load
+
+val value_of : function0 -> load -> Big_int_Z.big_int
+
+val lasts : function0 list -> load -> Big_int_Z.big_int
+
+val orders : handling -> bool
+
+val next : machine -> Big_int_Z.big_int -> state -> act -> state
+
+val nexts :
+  machine -> Big_int_Z.big_int -> state list -> act list -> state list
+
+type objective =
+| Makespan
+| Busy
+| Flow
+| Weighted
+| Ttft
+
+val at_ : Big_int_Z.big_int option -> Big_int_Z.big_int
+
+val sum : ('a1 -> Big_int_Z.big_int) -> 'a1 list -> Big_int_Z.big_int
+
+val value : objective -> state list -> Big_int_Z.big_int -> Big_int_Z.big_int
+
+val initial : instance -> state list
+
+val is_h : handling -> handling option -> bool
+
+val some : 'a1 option -> bool
+
+val callingb : Big_int_Z.big_int -> state -> bool
+
+val by_R9b : handling -> state -> bool
+
+val withinb : Big_int_Z.big_int -> Big_int_Z.big_int option -> bool
+
+val nz : Big_int_Z.big_int -> bool
+
+val imp : bool -> bool -> bool
+
+val r2b : Big_int_Z.big_int -> state -> act -> bool
+
+val r3b : machine -> state -> act -> bool
+
+val r4b : state -> act -> bool
+
+val r5_pauseb : state -> act -> bool
+
+val r8b : machine -> Big_int_Z.big_int -> state -> act -> bool
+
+val r9b : Big_int_Z.big_int -> state -> act -> bool
+
+val r10b : state -> act -> bool
+
+val localb : machine -> Big_int_Z.big_int -> state -> act -> bool
+
+val fitsb : machine -> load -> bool
+
+val jointb : machine -> load -> bool
+
+val localsb : machine -> Big_int_Z.big_int -> state list -> act list -> bool
+
+val runb :
+  instance -> Big_int_Z.big_int -> state list -> batch list -> (state
+  list * Big_int_Z.big_int) option
+
+val referee : instance -> batch list -> objective -> Big_int_Z.big_int option
+
+val mark : Big_int_Z.big_int option -> Big_int_Z.big_int option
+
+val norm : bool -> Big_int_Z.big_int -> state -> state
+
+val end_of : objective -> state -> Big_int_Z.big_int option
+
+val weigh : objective -> state -> Big_int_Z.big_int
+
+val rate : objective -> state list -> Big_int_Z.big_int
+
+val fee : objective -> state list -> Big_int_Z.big_int -> Big_int_Z.big_int
+
+val timed : objective -> bool
+
+module PositiveMap :
+ sig
+  type key = Big_int_Z.big_int
+
+  type 'a tree =
+  | Leaf
+  | Node of 'a tree * 'a option * 'a tree
+
+  type 'a t = 'a tree
+
+  val empty : 'a1 t
+
+  val find : key -> 'a1 t -> 'a1 option
+
+  val add : key -> 'a1 -> 'a1 t -> 'a1 t
+ end
+
+val upto : Big_int_Z.big_int -> Big_int_Z.big_int list
+
+val cand : bool -> Big_int_Z.big_int -> Big_int_Z.big_int list
+
+val candidates : machine -> state -> act list
+
+val opts : machine -> state -> (act * load) list
+
+val every :
+  machine -> (load -> act list -> bool) -> (act * load) list list -> load ->
+  act list -> bool
+
+val handling_eqb : handling -> handling -> bool
+
+val opt_eqb : ('a1 -> 'a1 -> bool) -> 'a1 option -> 'a1 option -> bool
+
+val list_eqb : ('a1 -> 'a1 -> bool) -> 'a1 list -> 'a1 list -> bool
+
+val seg_eqb : (call * Big_int_Z.big_int) -> (call * Big_int_Z.big_int) -> bool
+
+val state_eqb : state -> state -> bool
+
+type entry = { clock : Big_int_Z.big_int; states : state list;
+               mark_of : Big_int_Z.big_int }
+
+val same : Big_int_Z.big_int -> state list -> entry -> bool
+
+val pick :
+  (Big_int_Z.big_int -> state list -> Big_int_Z.big_int) -> entry list
+  PositiveMap.t -> Big_int_Z.big_int -> state list -> Big_int_Z.big_int option
+
+val put :
+  (Big_int_Z.big_int -> state list -> Big_int_Z.big_int) -> entry list
+  PositiveMap.t -> entry -> entry list PositiveMap.t
+
+val build :
+  (Big_int_Z.big_int -> state list -> Big_int_Z.big_int) -> entry list ->
+  entry list PositiveMap.t
+
+type row = { pblk : Big_int_Z.big_int; phos : Big_int_Z.big_int;
+             ptk : Big_int_Z.big_int; ppt : Big_int_Z.big_int;
+             prq : Big_int_Z.big_int }
+
+val zero : row
+
+val pay : row -> load -> Big_int_Z.big_int
+
+val lim : Big_int_Z.big_int option -> Big_int_Z.big_int
+
+val supply : machine -> row -> Big_int_Z.big_int
+
+val priced : Big_int_Z.big_int -> Big_int_Z.big_int option -> bool
+
+val row_ok : machine -> row -> bool
+
+val held : machine -> state -> load
+
+val all_held : machine -> state list -> load
+
+val unit_cost : function0 list -> bool
+
+val insert : (state -> state -> bool) -> state -> state list -> state list
+
+val sort : (state -> state -> bool) -> state list -> state list
+
+val steady : instance -> objective -> bool
+
+val slot : row list -> Big_int_Z.big_int -> row
+
+val left : instance -> row list -> Big_int_Z.big_int -> Big_int_Z.big_int
+
+val tick : row list -> Big_int_Z.big_int -> Big_int_Z.big_int
+
+val p :
+  (Big_int_Z.big_int -> state list -> Big_int_Z.big_int) -> entry list
+  PositiveMap.t -> Big_int_Z.big_int -> state -> Big_int_Z.big_int
+
+val urate : objective -> state -> Big_int_Z.big_int
+
+val worth :
+  instance -> row list -> (Big_int_Z.big_int -> state list ->
+  Big_int_Z.big_int) -> entry list PositiveMap.t -> Big_int_Z.big_int ->
+  state list -> Big_int_Z.big_int
+
+val entry_ok :
+  instance -> objective -> Big_int_Z.big_int -> row list ->
+  (Big_int_Z.big_int -> state list -> Big_int_Z.big_int) -> entry list ->
+  entry -> bool
+
+val bounded :
+  instance -> objective -> Big_int_Z.big_int -> row list ->
+  (Big_int_Z.big_int -> state list -> Big_int_Z.big_int) -> entry list ->
+  entry list -> Big_int_Z.big_int -> state list -> Big_int_Z.big_int -> bool
+
+val kept_ok_by :
+  instance -> objective -> Big_int_Z.big_int -> Big_int_Z.big_int -> row list
+  -> (state -> state -> bool) -> (Big_int_Z.big_int -> state list ->
+  Big_int_Z.big_int -> bool) -> entry -> bool
+
+val kept_ok :
+  instance -> objective -> Big_int_Z.big_int -> Big_int_Z.big_int -> row list
+  -> (Big_int_Z.big_int -> state list -> Big_int_Z.big_int) -> (state ->
+  state -> bool) -> entry list -> entry list -> entry -> bool
+
+val origin : instance -> objective -> (state -> state -> bool) -> state list
+
+val accepts :
+  instance -> objective -> Big_int_Z.big_int -> Big_int_Z.big_int -> row list
+  -> (Big_int_Z.big_int -> state list -> Big_int_Z.big_int) -> (state ->
+  state -> bool) -> entry list -> entry list -> bool
+
+val offset : instance -> objective -> Big_int_Z.big_int
+
+val check :
+  instance -> objective -> Big_int_Z.big_int -> Big_int_Z.big_int -> row list
+  -> (Big_int_Z.big_int -> state list -> Big_int_Z.big_int) -> (state ->
+  state -> bool) -> entry list -> entry list -> bool
