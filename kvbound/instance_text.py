@@ -11,14 +11,16 @@ from kvcore.limits import BUDGETS
 from kvcore.stream import Sizes
 
 SWITCHES = ("hybrid", "chunked", "evict", "partial", "pause")
+COLUMNS = 80
 LONGEST = 100  # the most letters of the segments of a request
 
 
-def facts_in_words(instance: Instance, sizes: Sizes) -> list[str]:
-    """Return the lines that describe an instance, whose first requests suffice."""
+def facts_in_words(instance: Instance, sizes: Sizes, *, wide: bool = True) -> list[str]:
+    """Return the lines that describe an instance, whose first requests suffice; unless `wide` a long cost is cut."""
     machine, units = instance.machine, units_of(instance)
     tick = "" if units.time == "ticks" else f"; a tick is {_time(Fraction(1), units)}"
     switches = ", ".join(name if getattr(machine, name) else f"no {name}" for name in SWITCHES)
+    cost = f"a batch lasts {_cost(instance.cost, units)}"
     lines = [
         f"{sizes.requests:,} requests with {sizes.calls:,} calls; {sizes.prompt_tokens:,} prompt, "
         f"{sizes.decode_tokens:,} decode and {sizes.returned_tokens:,} returned {units.kv}; "
@@ -27,7 +29,7 @@ def facts_in_words(instance: Instance, sizes: Sizes) -> list[str]:
         f"host {_limit(machine.host_memory)}; "
         f"largest peak {sizes.largest_peak:,}, all peaks together {sizes.sum_of_peaks:,}",
         f"a batch takes {_budgets(machine, units)}; {switches}",
-        f"a batch lasts {_cost(instance.cost, units)}",
+        cost if wide or len(cost) <= COLUMNS or isinstance(instance.cost, OwnCost) else _least(instance.cost, units),
     ]
     if instance.contents:
         blocks, paths = sum(node.blocks for node in instance.contents), sum(map(bool, instance.parts))
@@ -113,6 +115,12 @@ def _cost(cost: Cost, units: Units) -> str:
         for function in cost.functions
     ]
     return parts[0] if len(parts) == 1 else "the longest of " + ", ".join(f"({part})" for part in parts)
+
+
+def _least(cost: Cost, units: Units) -> str:
+    least = max(Fraction(function.busy, function.divisor) for function in cost.functions)
+    sums = "a sum" if len(cost.functions) == 1 else f"the longest of {len(cost.functions)} sums"
+    return f"a batch lasts {sums}, at least {_time(least, units)} (show --wide has all)"
 
 
 def coefficients(function: CostFunction) -> Iterator[tuple[str, Fraction]]:

@@ -45,7 +45,7 @@ from workloads.importers import Imported, Selection, contended_machine, infercep
 from workloads.importers.agent_traces import LAYOUT as AGENTS_LAYOUT
 from workloads.importers.agent_traces import MACHINE as AGENTS_MACHINE
 from workloads.importers.agent_traces import SHARING as AGENTS_SHARING
-from workloads.importers.azure import COLUMNS as AZURE
+from workloads.importers.azure import LAYOUT as AZURE
 from workloads.importers.azure import MACHINE as TRACE_MACHINE
 from workloads.importers.selection import KEYS, TraceLayout
 
@@ -190,7 +190,7 @@ def jsonl(
 @_imports("azure")
 def azure(file: FileArgument, asked: Asked) -> tuple[Imported, Machine]:
     """Read an Azure LLM inference trace: arrivals, prompt and output lengths."""
-    return asked.read(file, read_map(AZURE), TRACE_MACHINE, "azure")
+    return asked.read(file, AZURE, TRACE_MACHINE, "azure")
 
 
 @_imports("agent-traces")

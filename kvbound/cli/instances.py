@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 from rich.console import Console
 
-from kvbound.cli.common import InstanceArgument, JsonOption, emit, option, table
+from kvbound.cli.common import InstanceArgument, JsonOption, WideOption, emit, option, table
 from kvbound.cli.progress import load_instance
 from kvbound.cli.verify import show_invalid
 from kvbound.instance_text import facts_in_words, node_cells, request_cells
@@ -23,7 +23,7 @@ WORST = (
     f"POLICY is {', '.join(WORST_POLICIES)}; OBJECTIVE {', '.join(WORST_OBJECTIVES)}; n, the most requests, "
     f"{', '.join(map(str, WORST_SIZES))}"
 )
-SHOWN = 20  # requests, and nodes of contents, that are listed
+SHOWN = 10  # requests, and nodes of contents, that are listed
 
 
 def instances(json: JsonOption = None) -> None:
@@ -40,12 +40,13 @@ def instances(json: JsonOption = None) -> None:
 def show(
     instance: InstanceArgument,
     schedule: Annotated[str | None, option("S.json", "say what this schedule wasted")] = None,
+    wide: WideOption = False,
     json: JsonOption = None,
 ) -> int:
     """Say what an instance is, in words and sizes; or what a schedule wasted."""
     loaded = load_instance(instance)
     if schedule is None:
-        emit(json, facts(loaded), lambda console: show_instance(loaded, console))
+        emit(json, facts(loaded), lambda console: show_instance(loaded, console, wide=wide))
         return 0
     judged = read_schedule(schedule)
     loaded = match_handling(loaded, judged.instance_sha256)
@@ -74,15 +75,15 @@ def facts(instance: Instance) -> dict[str, Any]:
     }
 
 
-def show_instance(instance: Instance, console: Console) -> None:
+def show_instance(instance: Instance, console: Console, *, wide: bool = False) -> None:
     """Print an instance: its machine, its sizes, its first requests."""
-    show_head(instance, instance.sha256, sizes_of(instance), console)
+    show_head(instance, instance.sha256, sizes_of(instance), console, wide=wide)
 
 
-def show_head(instance: Instance, sha256: str, sizes: Sizes, console: Console) -> None:
+def show_head(instance: Instance, sha256: str, sizes: Sizes, console: Console, *, wide: bool = False) -> None:
     """Print the same with only the first requests at hand."""
     console.print(f"{instance.name}  (sha256 {sha256[:16]}..)", style="bold", soft_wrap=True)
-    for line in facts_in_words(instance, sizes):
+    for line in facts_in_words(instance, sizes, wide=wide):
         console.print(line, soft_wrap=True)
     console.print(table(*request_cells(instance, SHOWN)[0]))
     if sizes.requests > SHOWN:

@@ -107,3 +107,13 @@ def test_a_file_of_nearly_that_name_is_named(tmp_path):
     (tmp_path / "mine.json").write_text("{}")
     with pytest.raises(BadInput, match=r"no file '.*mine.jsn', and no instance of that name; is it .*/mine.json\?"):
         kv.load_instance(str(tmp_path / "mine.jsn"))
+
+
+def test_a_long_cost_is_cut_and_no_more_than_ten_requests_are_listed(tmp_path):
+    out, cost = tmp_path / "i.json", "roofline:model=llama-3-8b,device=h100"
+    shown = kvbound("generate", "fixed", "--n", 11, "--cost", cost, "--out", out).stdout.splitlines()
+    assert "a batch lasts the longest of 4 sums, at least 4.481 ms (show --wide has all)" in shown
+    assert sum(line.startswith("fixed-") for line in shown) == 10
+    assert ".. and 1 more requests" in shown
+    assert "a batch lasts the longest of (4.481 ms busy + 39.13 ns tokens" in kvbound("show", out, "--wide").stdout
+    assert max(len(line) for line in kvbound("show", out).stdout.splitlines() if line.startswith("a batch")) <= 80

@@ -61,20 +61,20 @@ FORMS = {
         "TIMESTAMP,ContextTokens,GeneratedTokens\n2024-05-10 00:00:00.009930+00:00,2162,5\n"
         "2024-05-10 00:00:01.017335+00:00,2399,6\n",
         "arrival=TIMESTAMP,prompt=ContextTokens,decode=GeneratedTokens",
-        [("R1", 0, 2162, 5), ("R2", 1008, 2399, 6)],
+        [("r1", 0, 2162, 5), ("r2", 1008, 2399, 6)],
     ),
     "BurstGPT": (
         "Timestamp,Session ID,Elapsed time,Model,Request tokens,Response tokens,Total tokens,Log Type\n"
         "5.0,7,2.5,ChatGPT,472,18,490,Conversation log\n45.0,,1,GPT-4,0,0,0,API log\n"
         "46.0,,1,GPT-4,10,2,12,API log\n",
         "arrival=Timestamp,prompt=Request tokens,decode=Response tokens,session=Session ID,latency=Elapsed time",
-        [("7/0", 0, 472, 18), ("R3", 41_000, 10, 2)],
+        [("7/0", 0, 472, 18), ("r3", 41_000, 10, 2)],
     ),
     "Mooncake": (
         '{"timestamp": 27482, "input_length": 6955, "output_length": 52, "hash_ids": [46, 47]}\n\n'
         '{"timestamp": 30535, "input_length": 6472, "output_length": 26, "hash_ids": [46, 48]}\n',
         "arrival=timestamp:ms,prompt=input_length,decode=output_length",
-        [("R1", 0, 6955, 52), ("R2", 3053, 6472, 26)],
+        [("r1", 0, 6955, 52), ("r2", 3053, 6472, 26)],
     ),
     "ShareGPT": (
         '{"id": "QWJh_0", "usage": {"prompt_tokens": 31, "completion_tokens": 4}}\n'
@@ -85,7 +85,7 @@ FORMS = {
     "vLLM": (
         json.dumps({"duration": 1.5, "input_lens": [512, 8], "output_lens": [128, 3], "start_times": [100.25, 101.5]}),
         "arrival=start_times,prompt=input_lens,decode=output_lens",
-        [("R1", 0, 512, 128), ("R2", 1250, 8, 3)],
+        [("r1", 0, 512, 128), ("r2", 1250, 8, 3)],
     ),
 }  # fmt: skip
 
@@ -106,14 +106,14 @@ def test_public_traces_are_read_as_the_page_says(file, name):
 @pytest.mark.parametrize("end", ["\n", "\r\n"])
 def test_rows_are_sorted_and_known_by_their_place(file, encoding, end):
     data = PLAIN.replace("\n", end).encode(encoding)
-    expected = [("R1", 0, 10, 1), ("R3", 1, 30, 3), ("R2", 3, 20, 2)]
+    expected = [("r1", 0, 10, 1), ("r3", 1, 30, 3), ("r2", 3, 20, 2)]
     assert rows(read(file(data))) == expected
     assert rows(read(file(gzip.compress(data, mtime=0), "t.csv.gz"))) == expected
 
 
 def test_quoted_fields_may_hold_what_separates(file):
     text = '"t, s",in,"the\nout"\n" 1 ","10",5\n\n,,\n2,"10",6\n'
-    assert rows(read(file(text), "arrival=t, s,prompt=in,decode=the\nout")) == [("R1", 0, 10, 5), ("R2", 1, 10, 6)]
+    assert rows(read(file(text), "arrival=t, s,prompt=in,decode=the\nout")) == [("r1", 0, 10, 5), ("r2", 1, 10, 6)]
 
 
 def test_standard_input_is_read(tmp_path, monkeypatch):
@@ -154,7 +154,7 @@ def test_rows_of_a_session_are_one_request_until_the_input_shrinks(file):
         Segment(decode=5, call=Call(duration=1, returns=15)),  # 0.5 s, as the column says; 40 - 25
         Segment(decode=5),
     )
-    assert [request.id for request in (first, alone, other, shrunk, last)] == ["a/0", "R2", "b/0", "a/3", "a/5"]
+    assert [request.id for request in (first, alone, other, shrunk, last)] == ["a/0", "r2", "b/0", "a/3", "a/5"]
     assert [request.arrival for request in read_.requests] == [0, 10, 12, 30, 50]
 
 
@@ -195,7 +195,7 @@ MANY = "t,in,out\n" + "".join(f"{1000 + k},{k + 1},1\n" for k in range(10))
 )
 def test_a_window_then_skip_then_take(file, options, kept):
     chosen = read(file(MANY), **options)
-    assert rows(chosen) == [(f"R{k + 1}", k - kept[0], k + 1, 1) for k in kept]
+    assert rows(chosen) == [(f"r{k + 1}", k - kept[0], k + 1, 1) for k in kept]
     words = [f"{'from' if name == 'since' else name}={value}" for name, value in options.items()]
     assert chosen.name == ",".join(["csv:trace.csv", *words])
 
@@ -276,7 +276,7 @@ def test_columns_that_show_shared_prefixes_bring_one_warning(file, tmp_path, tex
 def test_the_output_limit_is_that_of_the_row_or_the_largest_of_a_session(file):
     text = "who,t,in,out,most\n,0,5,4,8\n,1,5,4,\nann,2,5,4,9\nann,9,20,3,16\nbob,3,5,4,9\nbob,9,20,3,\n,4,5,0,2\n"
     read_in = read(file(text), MAP + ",session=who,max_new=most")
-    assert {r.id: r.max_new for r in read_in.requests} == {"R1": 8, "R2": None, "ann/0": 16, "bob/0": None}
+    assert {r.id: r.max_new for r in read_in.requests} == {"r1": 8, "r2": None, "ann/0": 16, "bob/0": None}
     with pytest.raises(BadInput, match="line 3: most must be no less than the 4 tokens generated, it is '3'"):
         read(file(text.replace("4,\nann", "4,3\nann")), MAP + ",max_new=most")
     with pytest.raises(BadInput, match="line 2: most must be at least 1, it is '0'"):
@@ -388,12 +388,12 @@ def test_a_bad_line_of_json_is_answered_in_one_line(file, text, map, message):
         (["--slo-ttft", "soon"], MAP, "--slo-ttft soon: write a number above 0"),
         (["--slo-ttft", "200ms"], MAP, "--slo-ttft 200ms: write a number without a unit; in seconds it is 0.2"),
         (["--slo-tpot", "1e-20"], MAP, "the objectives in ticks of 1/40 s: tpot: its numerator and denominator"),
-        (["--slo-ttft", 1, "--block", 4], MAP, "request R1 has SLOs, which have no coarse form"),
+        (["--slo-ttft", 1, "--block", 4], MAP, "request r1 has SLOs, which have no coarse form"),
         (["--rate", 1], MAP, "--rate is for a trace without arrivals"),
         (["--from", 1], "prompt=in,decode=out", "--from and --until mean nothing for a trace without a column"),
         (["--load", 2], "prompt=in,decode=out", "--load means nothing where all requests arrive at once"),
         (["--memory", 5, "--drop-too-long"], MAP, "no request is left: none with output fits a memory of 5 tokens"),
-        (["--memory", 25], MAP, "request R3 can never fit: its last token needs 32 tokens"),
+        (["--memory", 25], MAP, "request r3 can never fit: its last token needs 32 tokens"),
         (["--round", "up"], MAP, "--round is restrict, not 'up': for bounds use the fine instance"),
     ],
 )  # fmt: skip

@@ -124,7 +124,7 @@ def read_requests(
 ) -> Imported:
     """Return a selection of a trace (`kind`: `jsonl`, or any for CSV); `rate` and BadInput as in `read_trace`.
 
-    A request without an id is `R` and the number of its row, or the name of its session, with the number of its first
+    A request without an id is `r` and the number of its row, or the name of its session, with the number of its first
     row there where sessions may be cut. With `machine`, requests that do not fit its memory are left out.
     """
     return _Reader(path, layout, kind, check_tick(tick)).read(selection, rate, machine)
@@ -378,7 +378,7 @@ class _Reader:
         unique = not self.layout.sessions and "id" not in self.layout.columns
         for run, arrival in zip(runs, ticks, strict=False):
             first = _first(run)
-            name = first.id or f"R{first.place}"
+            name = first.id or f"{self.layout.letter}{first.place}"
             if not first.prompt:
                 wanted, found = (
                     ("a whole number above 0", "0") if "appends" in self.layout.columns else ("a whole number", "")

@@ -143,6 +143,7 @@ class TraceLayout:
     call_before: bool = False
     least_returns: int = 0
     common: str | None = None
+    letter: str = "r"  # of requests without an id, before the number of their row
 
     @property
     def sessions(self) -> bool:
