@@ -207,8 +207,11 @@ def build_instance(
     name: str,
     tick: Fraction,
     cost: Cost,
+    share: Callable[[Instance], Instance] | None = None,
 ) -> Instance:
-    """Return the instance; BadInput if the requests do not fit."""
+    """Return the instance, with the contents that `share` adds; BadInput if the requests do not fit."""
     with valid(f"{source}"):
         chosen = machine if isinstance(machine, Machine) else machine(requests)
-        return Instance(name=name, requests=tuple(requests), machine=chosen, tick_seconds=tick, cost=cost)
+        first = chosen.replace(same_batch=True) if share else chosen
+        made = Instance(name=name, requests=tuple(requests), machine=first, tick_seconds=tick, cost=cost)
+        return share(made).replace(machine=chosen) if share else made

@@ -1,19 +1,25 @@
-"""`python -m benchmarks.engines --vllm FOLDER --seeds N`: an engine's own scheduler beside our policy, batch by batch.
+"""`python -m benchmarks.engines --vllm|--sglang FOLDER --seeds N`: an engine's own scheduler beside our policy.
 
 Nothing is installed. FOLDER has the unpacked wheel: `pip download --no-deps vllm==VERSION`, then `unzip vllm-*.whl
-'vllm/*.py' -d FOLDER`. vLLM's scheduler imports torch (the one for a CPU will do), msgspec, cbor2, xxhash and regex.
+'vllm/*.py' -d FOLDER` (sglang likewise). The schedulers import torch (the one for a CPU will do) and msgspec; vLLM's
+also cbor2, xxhash and regex.
 Each workload is random and tight of memory. A difference is printed: seed, batch, the engine's step, and ours.
 """
 
 import argparse
 import random
+from collections.abc import Callable
 from copy import copy
+from functools import partial
 from pathlib import Path
 
+from benchmarks.engines.sglang import Sglang
 from benchmarks.engines.vllm import Step, Vllm
 from heuristics import get_policy, trace_policy
 from heuristics.engine.job import Job
 from heuristics.engine.plan import Plan
+from heuristics.engine.serving import ServingEngine
+from heuristics.policies.sglang import SGLang
 from heuristics.policies.vllm_v1 import VllmV1
 from heuristics.policies.vllm_v1_prefix import VllmV1Prefix
 from kvcore import Call, Instance, Machine, Request, Segment
@@ -66,12 +72,41 @@ def workload(seed: int, *, calls: bool, weights: bool, shared: bool) -> Instance
     return own(made) if shared else made
 
 
+def limited(instance: Instance) -> Instance:
+    """Return the instance with limits of outputs, which memory clips or not, and prompts cut at whole blocks.
+
+    In some a long request comes first, so that little is kept free for the others, and they are retracted.
+    """
+    draw, machine, requests = random.Random(instance.name), instance.machine, list(instance.requests)
+    block, memory = machine.block, machine.memory or 0
+    if draw.random() < 0.2:
+        later, decodes = draw.randint(300, 690), [draw.randint(700, 900), *(draw.randint(5, 120) for _ in requests[1:])]
+        requests = [
+            one.replace(arrival=one.arrival + later * (at > 0), segments=(Segment(decode=decodes[at]),))
+            for at, one in enumerate(requests)
+        ]
+        peaks = [machine.blocks(one.peak) for one in requests]
+        memory = (peaks[0] + int(draw.uniform(0.1, 0.5) * sum(peaks[1:]))) * block
+    loose = draw.random() < 0.5  # else all limits are the outputs
+    for at, one in enumerate(requests if loose else ()):
+        limit = draw.choice((None, one.output, one.output + draw.randint(0, 40), 4 * one.output))
+        requests[at] = one.replace(max_new=limit)
+    if not loose:
+        requests = [one.replace(max_new=one.output) for one in requests]
+    needed = max(machine.blocks(one.prompt) + 1 + machine.blocks(one.output + 1) for one in requests)
+    machine = machine.replace(
+        memory=max(needed * block, memory), batch_tokens=None,
+        prefill_tokens=draw.choice((4, 8, 16, 32, 64, 256)) * block,
+    )  # fmt: skip
+    return instance.replace(machine=machine, requests=tuple(requests))
+
+
 def branch(tree: list[int], node: int) -> list[int]:
     """Return the way from a root to a node."""
     return [*branch(tree, tree[node]), node] if node >= 0 else []
 
 
-def ours(instance: Instance, policy: VllmV1) -> tuple[list[Step], set[int], bool]:
+def ours(instance: Instance, policy: ServingEngine) -> tuple[list[Step], set[int], bool]:
     """Return the policy's batches, those in which R4 made a request wait, and whether any reuses."""
     held, policy = set[int](), copy(policy)
     may_join = policy.may_join
@@ -99,24 +134,39 @@ def difference(theirs: list[Step], mine: list[Step], *, lost: bool) -> int | Non
 def main() -> None:
     """Compare, and print how many workloads are equal."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--vllm", type=Path, required=True, metavar="FOLDER")
-    parser.add_argument("--policy", default="vllm-v1", help="a vllm-v1.., with settings if need be")
+    folder = parser.add_mutually_exclusive_group(required=True)
+    folder.add_argument("--vllm", type=Path, metavar="FOLDER")
+    folder.add_argument("--sglang", type=Path, metavar="FOLDER")
+    parser.add_argument("--policy", help="a vllm-v1.. or sglang, with settings if need be")
     parser.add_argument("--seeds", type=int, default=200)
     parser.add_argument("--first", type=int, default=0)
     parser.add_argument("--calls", action="store_true", help="requests that call")
     given = parser.parse_args()
-    policy = get_policy(given.policy)
-    if not isinstance(policy, VllmV1):
-        parser.error(f"{given.policy} is not a policy of vLLM's")
-    if not (given.vllm / "vllm" / "v1").is_dir():
-        parser.error(f"there is no vllm/v1 in {given.vllm}")
-    engine = Vllm(given.vllm)
-    shared = isinstance(policy, VllmV1Prefix)
+    name = given.policy or ("vllm-v1" if given.vllm else "sglang")
+    policy = get_policy(name)
+    run: Callable[[Instance], list[Step]]
+    engine: Vllm | Sglang
+    if given.vllm:
+        if not isinstance(policy, VllmV1):
+            parser.error(f"{name} is not a policy of vLLM's")
+        if not (given.vllm / "vllm" / "v1").is_dir():
+            parser.error(f"there is no vllm/v1 in {given.vllm}")
+        engine = vllm = Vllm(given.vllm)
+        run = partial(vllm.run, policy=policy)
+    else:
+        if not isinstance(policy, SGLang) or policy.ahead or given.calls:
+            parser.error(f"{name} is not sglang, or --calls is given")
+        if not (given.sglang / "sglang" / "srt").is_dir():
+            parser.error(f"there is no sglang/srt in {given.sglang}")
+        engine = sglang = Sglang(given.sglang)
+        run = partial(sglang.run, policy=policy)
+    shared, weights = isinstance(policy, VllmV1Prefix), isinstance(policy, VllmV1) and policy.priority
     lost = not (given.calls or shared or policy.ahead)
     equal = preempting = by_r4 = reusing = 0
     for seed in range(given.first, given.first + given.seeds):
-        instance = workload(seed, calls=given.calls, weights=policy.priority, shared=shared)
-        theirs, (mine, held, reuses) = engine.run(instance, policy), ours(instance, policy)
+        instance = workload(seed, calls=given.calls, weights=weights, shared=shared)
+        instance = limited(instance) if given.sglang else instance
+        theirs, (mine, held, reuses) = run(instance), ours(instance, policy)
         reusing += reuses
         at = difference(theirs, mine, lost=lost)
         equal += at is None

@@ -73,14 +73,17 @@ class Engine(MetaPathFinder, Loader):
     """Imports the named modules of an unpacked engine, and stand-ins for the rest of its package.
 
     A name of `real` that ends with a dot stands for all modules below it. No file of the engine is changed.
+    The packages of `absent` are stand-ins as a whole.
     """
 
-    def __init__(self, root: Path, package: str, real: Sequence[str]) -> None:
-        self.root, self.package, self.real = root, package, real
+    def __init__(self, root: Path, package: str, real: Sequence[str], absent: Sequence[str] = ()) -> None:
+        self.root, self.package, self.real, self.absent = root, package, real, absent
         sys.meta_path.insert(0, self)
 
     def find_spec(self, name: str, path: object = None, target: object = None) -> ModuleSpec | None:
         """Return where a module of the engine is."""
+        if name.partition(".")[0] in self.absent:
+            return ModuleSpec(name, self, is_package=True)
         if name.partition(".")[0] != self.package:
             return None
         base = self.root.joinpath(*name.split("."))

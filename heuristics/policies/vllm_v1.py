@@ -154,7 +154,8 @@ class VllmV1(PlansAhead):
         return -job.weight, self.place(job)
 
     def victim(self, running: list[Job]) -> Job:
-        """Return whom to preempt."""
+        """Return whom to preempt; not one whose call holds its KV by order."""
+        running = [job for job in running if not (job.index in self.leaving and job.handling == "preserve")]
         return max(running, key=self.rank) if self.priority else running[-1]
 
     def take(self, job: Job, tokens: int, plan: Plan) -> None:

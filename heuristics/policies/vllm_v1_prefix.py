@@ -20,9 +20,10 @@ class VllmV1Prefix(VllmV1):
 
     It processes its last token itself. Blocks that a chunk completes are found at once, also in the same batch; with
     `ahead`, once their tokens are known. Freed blocks stay until memory is needed: the longest free go first, a
-    request's from its end. Blocks beyond a path are never found; `kv.own(instance)` puts all on it. One preempted and
-    admitted again before a batch keeps its KV (R4), in vLLM whole blocks. With `priority`, vLLM also
-    finds blocks that a preemption has kept from being computed.
+    request's from its end. A call that preserves by order holds them, and its request, as a streaming session of vLLM,
+    until it runs again; where it and others wait and none runs, the others lose theirs. Blocks beyond a path are never
+    found; `kv.own(instance)` puts all on it. One preempted and admitted again before a batch keeps its KV (R4), in vLLM
+    whole blocks. With `priority`, vLLM also finds blocks that a preemption has kept from being computed.
 
     Guarantee: nothing is known. Running time: O(blocks) a batch. Source: vLLM 0.33.0, vllm/v1/core/kv_cache_manager.py.
     """
@@ -30,7 +31,7 @@ class VllmV1Prefix(VllmV1):
     name = "vllm-v1-prefix"
     drains = False
     takes: ClassVar[Takes] = Takes(
-        (RULES | {Feature.OWN_COST, Feature.SHARED}) - {Feature.PREFILL_TOKENS, Feature.PRESERVE, Feature.SWAP}
+        (RULES | {Feature.OWN_COST, Feature.SHARED}) - {Feature.PREFILL_TOKENS, Feature.SWAP}
     )
 
     def why_not(self, machine: Machine) -> str | None:
@@ -57,7 +58,7 @@ class VllmV1Prefix(VllmV1):
 
     def step(self, view: View, plan: Plan) -> None:
         super().step(view, plan)
-        while self.preempted and not plan.work and not self.stale:
+        while not (plan.work or self.stale) and (self.preempted or self._give_way(plan)):
             super().step(view, plan)
 
     def decode_on(self, plan: Plan) -> bool:
@@ -75,7 +76,8 @@ class VllmV1Prefix(VllmV1):
             self._name_blocks(job, self.done[job.index] - plan.work.get(job.id, 0))
             if job.index in left:
                 self.running.remove(job)
-                self._release(job)
+                if job.handling != "preserve":
+                    self._release(job)
         self.lost |= {job: job.device for job in view.called if job.handling == "free"}
         come = [
             (job.arrival if job.call_ended is None else job.call_ended, job) for job in (*view.arrived, *view.returned)
@@ -135,6 +137,18 @@ class VllmV1Prefix(VllmV1):
         self.memory.gone.update(path[self.named[job.index] : complete])
         self.memory.give(self.blocks.pop(job.index))
 
+    def _give_way(self, plan: Plan) -> bool:
+        """Take the blocks of the last that waits with some behind the first, where none runs."""
+        holding = [job for job in self.waiting[1:] if job.index in self.blocks]
+        if self.running or not holding:
+            return False
+        self._release(holding[-1])
+        self.lost[holding[-1]] = self.done[holding[-1].index]
+        return True
+
+    def _find(self, job: Job) -> list[int]:
+        return self.memory.find(self.path(job)[: (job.known - 1) // self.machine.block])
+
     def may_join(self, job: Job, plan: Plan) -> bool:
         return job not in self.lost or job.handling in ("free", "discard")
 
@@ -142,9 +156,10 @@ class VllmV1Prefix(VllmV1):
         most = min(self.machine.batch_requests or LIMIT, self.max_num_seqs)
         while self.waiting and len(self.running) < most and self.left:
             job = self.waiting[0]
-            found = self.memory.find(self.path(job)[: (job.known - 1) // self.machine.block])
+            holds = job.index in self.blocks
+            found = self.blocks[job.index] if holds else self._find(job)
             kept = 0 if self.may_join(job, plan) else self.lost[job]
-            at = max(len(found) * self.machine.block, kept)
+            at = self.done[job.index] if holds else max(len(found) * self.machine.block, kept)
             tokens = min(job.known - at, self.most, self.left)
             needed = self.machine.blocks(job.known if self.gate else at + tokens) - self.memory.held(found)
             fits = needed + (self.reserve if self.running else 0) <= self.memory.free
@@ -152,12 +167,13 @@ class VllmV1Prefix(VllmV1):
                 break
             self.prefills |= job.known - at > 1
             self.running.append(self.waiting.pop(0))
-            self.memory.hold(found)
-            self.blocks[job.index], self.named[job.index], self.done[job.index] = found, len(found), at
             if kept:
                 del self.lost[job]
-            if at > kept:
+            if at > kept and not holds:
                 plan.reused[job.id] = at - kept
+            if not holds:
+                self.memory.hold(found)
+                self.blocks[job.index], self.named[job.index], self.done[job.index] = found, len(found), at
             self._work(job, tokens, plan)
         self.backlog = bool(self.waiting) if not self.defers else self.backlog
 

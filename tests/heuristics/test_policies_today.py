@@ -5,7 +5,7 @@ from fractions import Fraction
 import pytest
 from pydantic import ValidationError
 
-from heuristics import POLICIES, Unsuited, get_policy, run_policy, trace_policy
+from heuristics import POLICIES, SHARING, Unsuited, get_policy, run_policy, trace_policy
 from heuristics.policies.sglang import SGLang
 from kvcore import Call, Instance, Machine, Request, Segment, verify_schedule
 from kvcore.instance import Coarsening
@@ -92,7 +92,9 @@ def test_an_instance_without_limits_keeps_its_hash():
     assert Instance.model_validate_json(limited.to_json()) == limited
 
 
-@pytest.mark.parametrize("name", [name for name in POLICIES if name.startswith(("vllm-v1", "sglang", "trtllm"))])
+@pytest.mark.parametrize(
+    "name", [name for name in POLICIES | SHARING if name.startswith(("vllm-v1", "sglang", "trtllm"))]
+)
 def test_they_run_with_kv_that_calls_must_keep(name):
     """Preserved KV is held through the call, by order; what waits with it may lose it where the machine evicts."""
     call = Call(duration=4, returns=1, handling="preserve")

@@ -9,7 +9,7 @@ import pytest
 
 from heuristics import SHARING, Unsuited, get_policy, run_policy
 from heuristics.engine.block_cache import BlockCache
-from kvcore import verify_schedule
+from kvcore import Call, Instance, Machine, Request, Segment, verify_schedule
 from tests.heuristics.test_compression import serving
 from tests.support.build import request
 from tests.support.contents import shared, with_contents
@@ -52,6 +52,7 @@ def test_it_runs_whatever_is_shared(name: str) -> None:
     seen: Counter[str] = Counter()
     for seed in few(range(180)):
         on = serving(seed)
+        on = on.with_calls_handled("preserve") if seed % 3 == 0 else on
         on = on.replace(machine=on.machine.replace(prefill_tokens=None))
         on = own(with_contents(random.Random(seed), on))
         if not on.machine.same_batch:
@@ -61,6 +62,17 @@ def test_it_runs_whatever_is_shared(name: str) -> None:
         seen.update(forgets=any(b.forget for b in made.batches), reuses=any(b.reuse for b in made.batches))
         seen.update(drops=any(b.drop for b in made.batches))
     assert min(seen.values()) > 2, seen
+
+
+def test_a_call_that_preserves_keeps_its_blocks() -> None:
+    """A and C come back at 5 with 3 of 8 blocks each. A takes the last; then C, which waits, gives way."""
+    call = Call(duration=4, returns=1, handling="preserve")
+    a = Request(id="A", prompt=3, segments=(Segment(decode=1, call=call), Segment(decode=3)))
+    on = Instance(machine=Machine(memory=8, evict=True), requests=(a, a.replace(id="C")))
+    found = [(b.start, b.work, b.drop) for b in run_policy(on, PREFIX).batches if b.start < 9]
+    assert found == [
+        (0, {"A": 3, "C": 3}, {}), (5, {"A": 2}, {}), (6, {"A": 1}, {"C": 3}), (7, {"A": 1}, {}), (8, {"C": 5}, {}),
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize(

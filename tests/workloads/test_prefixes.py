@@ -58,6 +58,12 @@ def test_the_command_writes_contents_and_says_what_is_shared(tmp_path: Path) -> 
     assert what_is_shared(made) in shown.stdout
 
 
+@pytest.mark.parametrize("given", ["", "--no-same-batch"])
+def test_whether_a_batch_reuses_what_it_computes_is_an_option(tmp_path: Path, given: str) -> None:
+    kvbound("generate", "prefixes", "--n", "3", *given.split(), "--out", tmp_path / "W.json")
+    assert read_instance(tmp_path / "W.json").machine.same_batch is not bool(given)
+
+
 @pytest.mark.parametrize("name", ["systems", "examples", "turns"])
 def test_counts_are_positive(name: str) -> None:
     given: dict[str, Any] = {name: 0}

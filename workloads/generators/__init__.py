@@ -107,7 +107,9 @@ def generate(
 
 def instance_of(workload: Workload, machine: Machine, cost: Cost, requests: Sequence[Request]) -> Instance:
     """Return an instance of these requests of the workload; BadInput if one does not fit."""
-    made = build_instance(workload.kind, requests, machine, workload.name, workload.tick, cost)
-    if workload.kind != "prefixes":
-        return made
-    return with_parts(made, turns_of(random.Random(f"{workload.seed} requests"), **workload.parameters))
+
+    def share(made: Instance) -> Instance:
+        return with_parts(made, turns_of(random.Random(f"{workload.seed} requests"), **workload.parameters))
+
+    adds = share if workload.kind == "prefixes" else None
+    return build_instance(workload.kind, requests, machine, workload.name, workload.tick, cost, adds)

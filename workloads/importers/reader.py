@@ -75,9 +75,11 @@ class Imported:
     def instance(self, machine: Machine | MachineFor, tick: Fraction, cost: Cost) -> Instance:
         """Return all requests as an instance; BadInput if one does not fit."""
         requests = tuple(self.requests)
-        instance = build_instance(self.source, requests, machine, self.name, tick, cost)
-        if self.hashes is None:
-            return instance
+        share = None if self.hashes is None else self._share
+        return build_instance(self.source, requests, machine, self.name, tick, cost, share)
+
+    def _share(self, instance: Instance) -> Instance:
+        assert self.hashes is not None
         instance, note = self.hashes.share(instance, self.source)
         self.notes.append(note)
         return instance
