@@ -10,12 +10,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from fractions import Fraction
+from itertools import chain
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from kvcore.account import Kept, Period, account, forgets_of, kept_in_calls, savings
+from kvcore.account import Kept, Period, account, forgets_of, kept_in_calls, residence, savings
 from kvcore.cost import Cost, CostFunction, Features
 from kvcore.limits import BUDGETS, use_of
 from kvcore.metrics import SUMS, Value, busy_time, makespan, objective_value, weight
@@ -88,7 +89,9 @@ def explain(trace: Trace) -> Explanation:
     Running time: linear in the batches and in the steps of the requests.
     """
     recomputed, room = [0] * len(trace.batches), _Room(trace)
-    requests = {request.request.id: _Life(periods, room).spent for request, periods in account(trace)}
+    requests = {
+        request.request.id: _Life(request.request.id, periods, room).spent for request, periods in account(trace)
+    }
     for span in (span for request in trace.requests for span in request.spans if span.recomputed):
         for step in span.steps():
             recomputed[step.batch] += step.recomputed
@@ -220,13 +223,31 @@ class _Room:
         nothing = np.zeros(len(batches) + 1, dtype=np.int64)
         self.unused = {limit.column: _left(limit.of(machine), nothing) for limit in BUDGETS}
         self.other = {"decode": of["prefill_requests"] > 0, "prefill": of["decode_requests"] > 0}
-        self.blocks = _left(machine.memory, np.array([batch.device for batch in batches])) // machine.block
-        after = np.array([0, *(batch.device_after for batch in batches)])
+        retained = np.array([run.retained for run in trace.runs for _ in run.ends])  # may go
+        self.blocks = _left(machine.memory, np.array([batch.device for batch in batches]) - retained) // machine.block
+        left = [[run.retained] * (len(run.ends) - 1) + [run.retained_after] for run in trace.runs]
+        after = np.array([0, *(batch.device_after for batch in batches)]) - np.array([0, *chain.from_iterable(left)])
         self.between = _left(machine.memory, after) // machine.block
         """Blocks free before each batch, and after the last."""
         self.gaps: Ints = np.array([0, *self.ends[:-1]])
         self.since = {kind: self.starts.copy() for kind in ("ready", "call")}
         """From when on, in the gap before each batch, a request is ready or in a call."""
+        self.parts = dict(zip(trace.instance.index, trace.instance.parts, strict=True))
+        self.held = {
+            node: np.array([(row.start, row.blocks - row.retained) for row in rows]).T
+            for node, rows in (residence(trace) if trace.instance.contents else {}).items()
+        }
+        """Blocks that requests hold of each node, from each tick on."""
+
+    def shared(self, id: str, ticks: Ints) -> Ints:
+        """Return the leading blocks of a request's path that requests hold at ticks."""
+        found, whole = np.zeros_like(ticks), np.ones(len(ticks), dtype=bool)
+        for part in self.parts[id]:
+            starts, blocks = self.held[part.node]
+            there = np.minimum(blocks[np.searchsorted(starts, ticks, "right") - 1], part.blocks)
+            found += there * whole
+            whole &= there == part.blocks
+        return found
 
     def note(self, period: Period) -> None:
         """Note a period between batches: in each gap it lasts to the end, or another follows."""
@@ -247,8 +268,9 @@ def _left(limit: int | None, used: Ints) -> Ints:
 class _Life:
     """What a request's time was `spent` on, by `SPENT`."""
 
-    def __init__(self, periods: Iterable[Period], room: _Room) -> None:
-        self.room, self.spent = room, dict.fromkeys(SPENT, 0)
+    def __init__(self, id: str, periods: Iterable[Period], room: _Room) -> None:
+        self.id, self.room, self.spent = id, room, dict.fromkeys(SPENT, 0)
+        self.path = sum(part.blocks for part in room.parts[id])
         for period in periods:
             if period.kind in room.since:
                 room.note(period)
@@ -267,11 +289,20 @@ class _Life:
         kept = first < last and period.before != held  # KV that the first batch drops counts
         for batches, kv in ((slice(first, first + kept), period.before), (slice(first + kept, last), held)):
             if batches.start < batches.stop:
-                ticks = room.ends[batches] - room.starts[batches]
-                self._count(ticks, room.blocks[batches], room.left, batches, kv, period)
+                free = room.blocks[batches] + self._there(room.starts[batches], kv, period)
+                self._count(room.ends[batches] - room.starts[batches], free, room.left, batches, kv, period)
         befores, afters = np.array([now, *room.ends[first:last]]), np.array([*room.starts[first:last], period.end])
         gaps = slice(first, last + 1)
-        self._count(afters - befores, room.between[gaps], room.unused, gaps, held, period)
+        self._count(
+            afters - befores, room.between[gaps] + self._there(befores, held, period), room.unused, gaps, held, period
+        )
+
+    def _there(self, ticks: Ints, held: int, period: Period) -> Ints:
+        """Return the blocks of its context that are in memory: its own, and those of its path that others hold."""
+        block, device = self.room.machine.block, period.device
+        own = self.room.machine.blocks(device) - min(device // block, self.path)
+        tokens = 1 if self.room.machine.chunked else period.known - held
+        return own + np.minimum(self.room.shared(self.id, ticks), (held + tokens) // block)
 
     def _count(self, ticks: Ints, blocks: Ints, left: dict[str, Ints], which: slice, held: int, period: Period) -> None:
         """Count ticks by the blocks that are free and the budgets that are left; `held` is the KV that counts."""
@@ -282,7 +313,7 @@ class _Life:
         lacks = np.any([budget[which] < getattr(use, column) for column, budget in left.items()], axis=0)
         if not room.machine.hybrid and left is room.left:  # beside a batch
             lacks |= room.other["decode" if decodes else "prefill"][which]
-        none = room.machine.blocks(held + tokens) > blocks + room.machine.blocks(period.device)
+        none = room.machine.blocks(held + tokens) > blocks
         memory, budgets = int(ticks[none].sum()), int(ticks[lacks & ~none].sum())
         self.spent["memory"] += memory
         self.spent["budgets"] += budgets

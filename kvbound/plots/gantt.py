@@ -61,6 +61,7 @@ MARK: dict[str, Any] = {
     "clip_on": False, "zorder": 3,
 }  # fmt: skip
 BANDS = (("contents, retained", WHITE, "//////"), ("contents, held", MINT, ""))
+MARKED = 50  # forgets; of more, smaller marks leave the curves visible
 CELL = 3  # where the shortest batch is at least this many points wide, the work of each batch is a cell of its own
 LABELS = 40  # the most rows labelled in a Gantt chart; of more requests, every second, third, .. is
 ROW = 0.25  # inches of a row that is labelled, and ends with its completion, whatever their number
@@ -213,7 +214,8 @@ def _draw_contents(ax: Axes, trace: Trace, frame: Frame) -> list[Any]:
     ticks = [trace.batches[j].start for j in forgets_of(trace)]
     if ticks:
         times, tokens = [tick * scale for tick in ticks], [there[tick] for tick in ticks]
-        handles += ax.plot(times, tokens, marker="v", label="forget", **MARK)
+        look = MARK if len(ticks) <= MARKED else MARK | {"markersize": 2, "markeredgewidth": 0}
+        handles += ax.plot(times, tokens, marker="v", label="forget", **look)
     return handles
 
 

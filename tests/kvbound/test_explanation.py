@@ -28,7 +28,7 @@ from kvcore.schedule import Batch, Schedule
 from kvcore.trace import BatchTrace
 from tests.support.build import batch, instance, request, schedule
 from tests.support.commands import kvbound
-from tests.support.contents import IDLE, called, idling
+from tests.support.contents import IDLE, called, idling, shared
 from tests.support.mars_schedules import PUBLISHED, mars
 from tests.support.random_schedules import random_trace
 from workloads.builtin import builtin_instance
@@ -326,3 +326,14 @@ def test_show_says_what_is_shared_and_how_it_is_used(tmp_path):
     assert (found["saved_seconds"], found["nodes"]) == (4.0, [
         {"node": "xy", "resident": 12, "retained": 2, "reused": {"C": 2, "D": 2}, "forgotten": 2},
     ])  # fmt: skip
+
+
+def test_retained_contents_may_go_and_held_ones_are_there():
+    """Memory of 4: A fills it; nobody holds its KV from 4 to 6. C's first blocks are A's, B's are its own."""
+    one, other = request("A", 4, 1, path=("xy", 3)), request("C", 4, 1, path=("xy", 3))
+    on = shared(one, request("B", 4, 1), other, tree=(("xy", None, 3),), memory=4, batch_requests=2)
+    last = Batch(start=6, work={"B": 4}, forget={"xy": 3}), Batch(start=10, work={"C": 4})
+    trace = verify_schedule(on, schedule(on, Batch(start=0, work={"A": 4}), *last))
+    found = explain(trace).requests
+    assert (found["B"]["memory"], found["B"]["nothing"]) == (4, 2)
+    assert (found["C"]["memory"], found["C"]["nothing"]) == (4, 6)
