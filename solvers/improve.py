@@ -195,8 +195,8 @@ class _Improvement:
             ran.add(str(self.name))
             self.follow(self.quick(ran))
         if instance.contents:
-            self.follow(self.shared(ran))
             self.follow(self.patient())
+            self.follow(self.shared(ran))
             self.follow(ordered(self.listed_places(), instance.requests, draw, self.half_left()))
         first = [self.turned(), self.due() if tail_of(objective) else self.tuned()]
         if self.spared is not None:

@@ -15,6 +15,7 @@ from kvcore.errors import BadInput, did_you_mean
 from kvcore.files import read_instance
 from kvcore.instance import Call, Handling, Instance, Machine, Request, Segment
 from kvcore.parameters import read_parameters
+from workloads import prefixes
 
 
 @dataclass(frozen=True)
@@ -217,6 +218,13 @@ BUILTIN: dict[str, Builtin] = {
     "infercept-slice": Builtin(
         infercept_slice, {"k": 6, "seed": 0}, "the same, drawn anew from the whole mixture; needs KVBOUND_DATA",
         "InferCept's mixture", ("evict",),
+    ),
+    "prefix-idles": Builtin(prefixes.idles, {}, "the optimum idles for a tick to keep a prefix", "this project"),
+    "prefix-lru": Builtin(prefixes.lru, {}, "fcfs with LRU has 19, the optimum 12", "this project"),
+    "prefix-lpm": Builtin(prefixes.lpm, {}, "longest prefix first is worse than fcfs", "this project"),
+    "prefix-order": Builtin(prefixes.order, {}, "who goes first decides which prefix is there later", "this project"),
+    "prefix-followers": Builtin(
+        prefixes.followers, {"k": 3}, "k requests come a tick too late for a prefix of k k tokens", "this project"
     ),
     **{
         f"worst-{policy}-{objective}": Builtin(
