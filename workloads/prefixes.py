@@ -25,7 +25,7 @@ def serial(name: str, prompt: int, memory: int, *rows: Row) -> Instance:
 
 
 def idles() -> Instance:
-    """Return one whose optimum idles for a tick to keep a prefix."""
+    """Return one of which an optimum idles for a tick to keep a prefix."""
     return serial("prefix-idles", 3, 3, (0, "xy", 2), (3, "", 0), (4, "xy", 2), (5, "xy", 2))
 
 
