@@ -219,10 +219,10 @@ BUILTIN: dict[str, Builtin] = {
         infercept_slice, {"k": 6, "seed": 0}, "the same, drawn anew from the whole mixture; needs KVBOUND_DATA",
         "InferCept's mixture", ("evict",),
     ),
-    "prefix-idles": Builtin(prefixes.idles, {}, "an optimum idles for a tick to keep a prefix", "this project"),
-    "prefix-lru": Builtin(prefixes.lru, {}, "fcfs with LRU has 19, the optimum 12", "this project"),
-    "prefix-lpm": Builtin(prefixes.lpm, {}, "longest prefix first is worse than fcfs", "this project"),
-    "prefix-order": Builtin(prefixes.order, {}, "who goes first decides which prefix is there later", "this project"),
+    **{
+        name: Builtin(partial(prefixes.serial, name, prompt, memory, *rows), {}, what, "this project")
+        for name, (what, prompt, memory, rows) in prefixes.CASES.items()
+    },
     "prefix-followers": Builtin(
         prefixes.followers, {"k": 3}, "k requests come a tick too late for a prefix of k k tokens", "this project"
     ),

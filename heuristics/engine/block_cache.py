@@ -59,7 +59,6 @@ class BlockCache:
         return taken
 
     def _going(self, count: int) -> Iterator[int]:
-        """Yield the kept blocks that go first."""
         if (rank := self.rank) is None or count <= 0:
             return iter([*islice(self._kept, max(0, count))])
         return iter(nsmallest(count, self._kept, key=lambda block: rank(self.content[block])))

@@ -1,4 +1,4 @@
-"""What engines lose where requests share prefixes: by LRU, by longest prefix first, and as they never idle."""
+"""What LRU, longest prefix first and never idling cost where requests share prefixes."""
 
 import random
 from fractions import Fraction
@@ -17,15 +17,12 @@ from workloads.prefixes import followers, serial
 
 
 class LongestPrefix(Ranked):
-    """The longest resident prefix first, then the first to come.
-
-    Guarantee: that of `Ranked`. Running time: as fcfs. Source: SGLang's lpm.
-    """
+    """The longest resident prefix first; after SGLang's lpm."""
 
     name = "longest-prefix"
 
     def key(self, job: Job) -> tuple[int, int, int]:
-        """Return the key of a ready request."""
+        """Return its key."""
         return -job.found, job.arrival, job.index
 
 
@@ -42,7 +39,6 @@ FAMILY = enumerated(
 
 
 def drawn_serial(draw: random.Random, name: str) -> Instance:
-    """Draw 3 to 5 requests with prompts of 4 and a memory of 4 to 8."""
     rows = [
         (draw.randint(0, 12), draw.choice(("", "a", "b", "c")), draw.randint(1, 3)) for _ in range(draw.randint(3, 5))
     ]
@@ -50,7 +46,6 @@ def drawn_serial(draw: random.Random, name: str) -> Instance:
 
 
 def in_some_order(case: Case) -> Fails | None:
-    """Whether some order without idling is optimal; what is asked for last goes first."""
     count = len(case.instance.requests)
     found = [case.policy(Listed(order).sharing(Foresight(0.0))) for order in permutations(range(count))]
     best = min((held for held in found if held is not None), key=lambda held: held.value)
