@@ -92,7 +92,7 @@ FAMILIES: dict[str, tuple[Policy, ...]] = {
 POLICIES: dict[str, Policy] = {policy.name: policy for family in FAMILIES.values() for policy in family}
 
 SHARING: dict[str, Policy] = {policy.name: policy for policy in (VllmV1Prefix(), *VLLM_V1_PREFIX, Belady(), TailLru())}
-"""Policies for requests that share contents, which all others decline."""
+"""Policies that share contents by themselves."""
 
 SET = {name: policy for name, policy in (POLICIES | SHARING).items() if policy.settings} | {"wait": Wait()}
 """Policies whose names may give numbers, by the word before the colon."""

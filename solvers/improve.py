@@ -1,9 +1,8 @@
 """Better schedules for any instance and objective: policies with other parameters and priorities, run again and again.
 
 The index rule is tuned first: one R0, then what `solvers.steering` adds; where a function of the cost can become longer
-than the one that pays, `knee`; for late requests, `on-time`. Where requests share contents, policies run as
-`heuristics.engine.sharing` says, in orders with waits (`solvers.orders`). Where destroy and repair applies
-(`solvers.neighbourhoods`), it goes on from the best of the policies. The referee passes every schedule that is kept.
+than the one that pays, `knee`; for late requests, `on-time`; with contents, `solvers.orders`. Destroy and repair
+(`solvers.neighbourhoods`) goes on from the best, where it applies. The referee passes every schedule that is kept.
 """
 
 from __future__ import annotations
@@ -195,8 +194,8 @@ class _Improvement:
             ran.add(str(self.name))
             self.follow(self.quick(ran))
         if instance.contents:
-            self.follow(self.shared(ran))
             self.follow(self.patient())
+            self.follow(self.shared(ran))
             self.follow(ordered(self.listed_places(), instance.requests, draw, self.half_left()))
         first = [self.turned(), self.due() if tail_of(objective) else self.tuned()]
         if self.spared is not None:
@@ -217,24 +216,20 @@ class _Improvement:
                 yield policy
 
     def sharing(self, policy: Policy) -> Policy:
-        """Return the policy as it runs where requests share contents."""
         own = not self.instance.contents or (Feature.SHARED in policy.takes.features and not policy.shares)
         return policy if own or policy.foresight else policy.sharing(self.foresight)
 
     def has_name(self, policy: Policy) -> bool:
-        """Whether the policy's name gives the same schedule again."""
         if getattr(policy, "factors", None) is not None or policy.foresight is not None:
             return False
         return not self.instance.contents or Feature.SHARED in type(policy).takes.features
 
     def shared(self, ran: set[str]) -> Tries:
-        """Run the policies for requests that share contents."""
         for name, policy in SHARING.items():
             if name not in ran:
                 yield policy
 
     def patient(self) -> Tries:
-        """Find how patient to be for contents that others ask for soon."""
         value: Value | float = math.inf
         for name in ("fcfs", "sjf", "index"):
             for patience in self.options.patience:
@@ -244,7 +239,6 @@ class _Improvement:
                     value, self.foresight = other, foresight
 
     def listed_places(self) -> Any:
-        """Return each request's place in the order of the best schedule's ends."""
         requests = self.instance.requests
         ends = completions(verify_schedule(self.instance, self.schedule))
         places = np.zeros(len(requests))
@@ -366,7 +360,6 @@ class _Improvement:
             yield from self._shaken(lambda logs: Refill(patience, np.exp(logs)), value, draw, self.half_left())
 
     def half_left(self) -> Callable[[int], bool]:
-        """Return whether to go on after so many tries, in half of what is left."""
         end = (now() + self.began + self.seconds) / 2
         return lambda made: made < self.options.runs if self.rounds is not None else now() < end
 

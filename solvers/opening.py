@@ -107,7 +107,7 @@ class Opening:
         return error
 
     def trace(self, policy: Policy, go_on: Callable[[], bool]) -> Trace:
-        """Run a policy; one that knows no contents shares by the engine, or, if it is stuck, not at all."""
+        """Run a policy; one stuck with contents runs without them."""
         instance = self.job.instance
         if not instance.contents:
             return trace_policy(instance, policy, go_on=go_on)

@@ -13,10 +13,7 @@ from kvcore.instance import Request
 def ordered(
     places: Any, requests: Sequence[Request], draw: random.Random, go_on: Callable[[int], bool]
 ) -> Generator[Policy, float, None]:
-    """Yield Figure 1's rule in other orders, and with requests that wait for the arrival of others.
-
-    Each is a change of the best so far; `go_on` is asked with their number.
-    """
+    """Yield Figure 1's rule in changed orders; requests may wait for arrivals of others."""
     n, arrivals = len(requests), sorted({request.arrival for request in requests})
     best, waits, patience = [float(place) for place in places], [0] * n, 0.0
     value, made = (yield Listed(best).sharing(Foresight(patience, waits))), 1

@@ -15,6 +15,7 @@ from kvcore.errors import BadInput, did_you_mean
 from kvcore.files import read_instance
 from kvcore.instance import Call, Handling, Instance, Machine, Request, Segment
 from kvcore.parameters import read_parameters
+from workloads import prefixes
 
 
 @dataclass(frozen=True)
@@ -217,6 +218,13 @@ BUILTIN: dict[str, Builtin] = {
     "infercept-slice": Builtin(
         infercept_slice, {"k": 6, "seed": 0}, "the same, drawn anew from the whole mixture; needs KVBOUND_DATA",
         "InferCept's mixture", ("evict",),
+    ),
+    **{
+        name: Builtin(partial(prefixes.serial, name, prompt, memory, *rows), {}, what, "this project")
+        for name, (what, prompt, memory, rows) in prefixes.CASES.items()
+    },
+    "prefix-followers": Builtin(
+        prefixes.followers, {"k": 3}, "k requests come a tick too late for a prefix of k k tokens", "this project"
     ),
     **{
         f"worst-{policy}-{objective}": Builtin(

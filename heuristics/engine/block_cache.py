@@ -1,7 +1,9 @@
 """The physical blocks of an engine's prefix cache."""
 
 from collections import OrderedDict, deque
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from heapq import nsmallest
+from itertools import islice
 from typing import Any
 
 
@@ -39,6 +41,7 @@ class BlockCache:
     def take(self, count: int) -> list[int]:
         """Take free blocks, which lose their contents."""
         taken = []
+        going = self._going(count - len(self._empty) - self.new)
         for _ in range(count):
             if self._empty:
                 block = self._empty.popleft()
@@ -48,17 +51,17 @@ class BlockCache:
                 self.holders.append(0)
                 self.content.append(None)
             else:
-                block = self._next()
+                block = next(going)
                 del self._kept[block]
                 self.unname([block])
             self.holders[block] = 1
             taken.append(block)
         return taken
 
-    def _next(self) -> int:
-        if (rank := self.rank) is None:
-            return next(iter(self._kept))
-        return min(self._kept, key=lambda block: rank(self.content[block]))
+    def _going(self, count: int) -> Iterator[int]:
+        if (rank := self.rank) is None or count <= 0:
+            return iter([*islice(self._kept, max(0, count))])
+        return iter(nsmallest(count, self._kept, key=lambda block: rank(self.content[block])))
 
     def hold(self, blocks: Sequence[int]) -> None:
         """Add a holder to blocks that were found."""

@@ -75,12 +75,12 @@ class Job:
 
     @property
     def tokens(self) -> int:
-        """Tokens of KV on the device before the batch being decided."""
+        """Tokens on the device before the batch."""
         return self._state.device + self._decoded()
 
     @property
     def found(self) -> int:
-        """Tokens after its KV that it reuses if it works in this batch, where the engine sees to that."""
+        """Tokens after its KV that it reuses in this batch."""
         return 0 if self.finds is None else self.finds(self)
 
     @property
@@ -152,7 +152,7 @@ class Job:
 
     @property
     def last(self) -> int:
-        """The last batch in which it worked; -1: none."""
+        """Its last batch of work, or -1."""
         if self._decoded():
             return self._execution.stream.batch
         spans = self._state.trace.spans
@@ -160,7 +160,7 @@ class Job:
 
     @property
     def missing(self) -> int:
-        """Tokens to process until it generates the next one, but for KV on the host and what it finds."""
+        """Tokens to process until it generates the next one, but for host KV and `found`."""
         if self._held is None and self._state.joined >= 0:
             return 1
         return self.known - self.device - self.host - self.found

@@ -108,7 +108,7 @@ class Plan:
 
     @property
     def shares(self) -> bool:
-        """Whether the engine reuses and forgets for the policy."""
+        """Whether the engine reuses and forgets."""
         return self._sharing is not None
 
     @property
@@ -298,7 +298,7 @@ class Plan:
         return Batch.unchecked(start, **given)
 
     def forget(self) -> None:
-        """Forget what the batch lacks, where the engine sees to that."""
+        """Forget what `Sharing` gives up."""
         if self._sharing is not None:
             moved = (*self.dropped, *self.swapped_out, *self.swapped_in)
             self.forgotten.update(self._sharing.forget(self.work, moved))

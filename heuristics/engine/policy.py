@@ -65,8 +65,7 @@ class Policy(ABC):
     """Who handles free calls: the min-waste rule or preserve, both beforehand, or the policy by its moves."""
     takes: ClassVar[Takes] = Takes(RULES | {Feature.OWN_COST})
     """The features of an instance that it takes."""
-    shares: bool = False
-    """Whether the engine reuses and forgets for it where requests share contents."""
+    shares: bool = False  # the engine reuses and forgets contents for it
     foresight: Foresight | None = None
     needs: tuple[str, ...] = ()
     """The switches of the machine that it needs (`evict` only where memory has a limit)."""
@@ -102,7 +101,7 @@ class Policy(ABC):
         return f"it needs a machine with {' and '.join(missing)}" if missing else None
 
     def sharing(self, foresight: Foresight | None = None) -> Self:
-        """Return it for requests that share contents: the engine reuses, forgets and lets requests wait for it."""
+        """Return it for shared contents (`heuristics.engine.sharing`)."""
         new = copy(self)
         if Feature.SHARED not in self.takes.features:
             vars(new).update(takes=Takes(self.takes.features | {Feature.SHARED}), shares=True)

@@ -13,20 +13,19 @@ from kvcore.instance import LIMIT
 
 
 class Foresight(NamedTuple):
-    """How a run keeps contents for requests to come, whose arrivals it knows."""
+    """What a run does with known arrivals."""
 
+    # a request waits if contents that it displaces are asked for within so much of their work
     patience: float = 1.0
-    """A request waits if it takes memory from contents that one to come asks for within so much of their work."""
     not_before: Sequence[int] | None = None  # ticks, by request
 
 
 class Sharing:
-    """What a run's requests find, and what it forgets.
+    """What requests find, and what a run forgets.
 
-    A request reuses all that is resident as it joins a batch; one without KV waits while another processes its next
-    block. Memory for a policy is as if nothing were shared, so that what nobody holds is forgotten only where a block
-    lacks: what the requests present ask for goes last, then what one to come asks for soonest (with `foresight`), then
-    what was used last.
+    A request reuses what is resident; without KV it waits while another processes its next block. A policy counts
+    memory as if nothing were shared. What nobody holds is forgotten where a block lacks, the next asked for last, then
+    the last used.
     """
 
     def __init__(self, execution: StreamExecution, jobs: Sequence[Job], foresight: Foresight | None) -> None:
@@ -49,13 +48,13 @@ class Sharing:
         self.made = dict[str, int]()  # blocks completed in this batch
 
     def take(self, job: Job, tokens: int) -> None:
-        """Note that the request works, up to so many tokens."""
+        """Note work up to `tokens`."""
         self.taken.add(job.index)
         for part in job.path if self.machine.same_batch else ():
             self.made[part.node] = max(self.made.get(part.node, 0), part.of(tokens // self.machine.block))
 
     def found(self, job: Job) -> int:
-        """Return the tokens after its KV that a request finds."""
+        """Return what a request finds after its KV."""
         if not job.path or job.host or job.index in self.taken:
             return 0
         most = min(self._there(job), (job.known - 1) // self.machine.block)
@@ -71,7 +70,7 @@ class Sharing:
         return there
 
     def steps(self, most: int) -> int:
-        """Return for how many batches the decodes go on, in the memory that the policy sees."""
+        """Return for how many batches decodes fit the policy's memory."""
         limit, stream = self.machine.block_limit, self.execution.stream
         if limit is None or not len(stream):
             return most
@@ -85,7 +84,7 @@ class Sharing:
     # --- waiting -------------------------------------------------------------------------------------------------
 
     def waits(self, job: Job) -> bool:
-        """Whether a request without KV lets others go first."""
+        """Whether a request lets others go first."""
         if job.device or job.host or job.index in self.taken:
             return False
         ahead = self.foresight
@@ -94,7 +93,6 @@ class Sharing:
         return self._is_computed(job) or (ahead is not None and self._displaces(job, ahead.patience))
 
     def _is_computed(self, job: Job) -> bool:
-        """Whether another request processes the next block of its path."""
         there, block = self._there(job), self.machine.block
         part = next((part for part in job.path if part.before <= there < part.before + part.blocks), None)
         if part is None or (there + 1) * block >= job.known:
@@ -141,13 +139,12 @@ class Sharing:
         return self.machine.blocks(tokens) - min(tokens // self.machine.block, sum(part.blocks for part in job.path))
 
     def _held(self, job: Job, held: Mapping[int, int]) -> int:
-        """Return the full blocks that a request holds after the batch."""
         return held.get(job.index, job.device // self.machine.block)
 
     def _victims(
         self, over: int, kept: Mapping[str, int], held: Mapping[int, int], asking: Job | None
     ) -> dict[str, tuple[int, int]]:
-        """Return nodes to forget so many blocks of: the first that goes, and their number."""
+        # by node: the first block that goes, and how many go
         left = {node: blocks for node, blocks in self.resident.blocks.items() if blocks}
         least: dict[str, int] = {}
         gone: dict[str, tuple[int, int]] = {}
@@ -176,7 +173,6 @@ class Sharing:
         return gone
 
     def _next_use(self, node: str, blocks: int, held: Mapping[int, int], asking: Job | None) -> int:
-        """Return when the last of a node's first `blocks` is asked for: now, at an arrival, or never."""
         return min(
             (
                 self.now if job.arrival <= self.now else job.arrival

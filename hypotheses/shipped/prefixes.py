@@ -1,4 +1,4 @@
-"""What engines lose where requests share prefixes: by LRU, by longest prefix first, and as they never idle."""
+"""What LRU, longest prefix first and never idling cost where requests share prefixes."""
 
 import random
 from fractions import Fraction
@@ -9,26 +9,20 @@ from heuristics import Job
 from heuristics.engine.ranked import Ranked
 from heuristics.engine.sharing import Foresight
 from heuristics.policies.figure_1 import Listed, Sjf
-from hypotheses import Case, Fails, Hypothesis, drawn, enumerated
+from hypotheses import Case, Fails, Hypothesis, drawn, enumerated, listed
 from hypotheses.case import Held
 from hypotheses.predicates import compared, optimal, run, within
-from hypotheses.small_instances import PER_TOKEN
-from kvcore.instance import LIMIT, Instance, Machine, Node, Request, Segment
-
-ONE = Machine(memory=1, batch_requests=1, evict=True)
-Rows = tuple[tuple[int, str | None, int], ...]
+from kvcore.instance import LIMIT, Instance
+from workloads.prefixes import followers, serial
 
 
 class LongestPrefix(Ranked):
-    """The longest resident prefix first, then the first to come.
-
-    Guarantee: that of `Ranked`. Running time: as fcfs. Source: SGLang's lpm.
-    """
+    """The longest resident prefix first; after SGLang's lpm."""
 
     name = "longest-prefix"
 
     def key(self, job: Job) -> tuple[int, int, int]:
-        """Return the key of a ready request."""
+        """Return its key."""
         return -job.found, job.arrival, job.index
 
 
@@ -36,38 +30,7 @@ LONGEST = LongestPrefix().sharing()
 WAITING = Sjf().sharing(Foresight())
 
 
-def serial(name: str, prompt: int, memory: int, rows: Rows) -> Instance:
-    """Return requests served one at a time, a tick a token, by (arrival, prefix, shared tokens)."""
-    shared = {node: max(tokens for _, of, tokens in rows if of == node) for _, node, _ in rows if node is not None}
-    requests = tuple(
-        Request(
-            id=f"R{i}", arrival=arrival, prompt=prompt, segments=(Segment(decode=1),),
-            path=None if node is None else (node, tokens),
-        )
-        for i, (arrival, node, tokens) in enumerate(rows, 1)
-    )  # fmt: skip
-    return Instance(
-        name=name, machine=ONE.replace(memory=memory), cost=PER_TOKEN, requests=requests,
-        contents=tuple(Node(id=node, parent=None, blocks=tokens) for node, tokens in shared.items()),
-    )  # fmt: skip
-
-
-def followers(root: int) -> Instance:
-    """Return a prefix of root * root tokens, another request, and `root` followers of the first a tick later."""
-    prefix = root * root
-    late = ((prefix + 2, "prefix", prefix),) * root
-    return serial(f"followers-{root}", prefix + 1, prefix + 1, ((0, "prefix", prefix), (prefix + 1, None, 0), *late))
-
-
-IDLES = serial("prefix-idles", 3, 3, ((0, "xy", 2), (3, None, 0), (4, "xy", 2), (5, "xy", 2)))
-LOSES = serial("prefix-lru", 3, 3, ((0, "xy", 2), (3, "z", 1), (3, "xy", 2), (5, "z", 1)))
-PAIR = serial("prefix-pair", 4, 9, ((2, "a", 1), (4, "bcd", 3), (4, "bcd", 3), (6, "a", 1)))
-FORESEES = serial("prefix-foresees", 4, 4, ((0, "abc", 3), (0, None, 0), (7, "abc", 3)))
-
-SMALL = enumerated(
-    "three of 4 requests and one of 3, served one at a time; 3 or 4 tokens a prompt, a tick each",
-    lambda: (IDLES, LOSES, PAIR, FORESEES),
-)
+SMALL = listed("prefix-idles", "prefix-lru", "prefix-lpm", "prefix-order")
 FAMILY = enumerated(
     "prompts of k k + 1 tokens, served one at a time in a memory for one: the first at tick 0, another as it ends, and "
     "a tick later k that share k k tokens with the first, k = 2 .. 16",
@@ -76,15 +39,13 @@ FAMILY = enumerated(
 
 
 def drawn_serial(draw: random.Random, name: str) -> Instance:
-    """Draw 3 to 5 requests with prompts of 4 and a memory of 4 to 8."""
     rows = [
-        (draw.randint(0, 12), draw.choice((None, "a", "b", "c")), draw.randint(1, 3)) for _ in range(draw.randint(3, 5))
+        (draw.randint(0, 12), draw.choice(("", "a", "b", "c")), draw.randint(1, 3)) for _ in range(draw.randint(3, 5))
     ]
-    return serial(name, 4, draw.randint(4, 8), tuple(sorted(rows, key=lambda row: row[0])))
+    return serial(name, 4, draw.randint(4, 8), *sorted(rows, key=lambda row: row[0]))
 
 
 def in_some_order(case: Case) -> Fails | None:
-    """Whether some order without idling is optimal; what is asked for last goes first."""
     count = len(case.instance.requests)
     found = [case.policy(Listed(order).sharing(Foresight(0.0))) for order in permutations(range(count))]
     best = min((held for held in found if held is not None), key=lambda held: held.value)
