@@ -247,4 +247,4 @@ class StreamExecution(Execution):
 
 
 def _packed(numbers: list[int]) -> Sequence[int]:
-    return array("q", numbers) if len(numbers) > 1 and numbers[-1] < 2**63 else numbers
+    return array("q", numbers) if len(numbers) > 1 and numbers[-1] < 2**63 else tuple(numbers)
