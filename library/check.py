@@ -437,7 +437,6 @@ class Token(NamedTuple):
 
 
 Line = Mapping[str, Amount]
-Least = Callable[[Token], Fraction]
 Job = tuple[Amount, Amount, Amount, int]
 
 
@@ -2222,7 +2221,7 @@ def note_prefixes(instance: Box) -> Box:
     return Box(instance, machine=Box(instance.machine, partial=True))  # a drop and a reuse are like a drop of a part
 
 
-# --- Kinds `prices` and `tree` (docs/bounds.md, Prices of slots; kvcore/certificates/paths.py, evictions.py). ---------
+# --- Kind `tree` (kvcore/certificates/old/paths.py). ------------------------------------------------------------------
 
 
 Window = tuple[float, float]
@@ -2231,13 +2230,13 @@ ANY = (0, inf)  # the first and the last slot in which a segment may end
 
 
 def slot_prices(instance: Box, proof: Box, objective: str) -> Callable[[Windows], Any]:
-    """Kind `prices`: every request pays for its use of each slot, and takes its cheapest path.
+    """Every request pays for its use of each slot, and takes its cheapest path.
 
     A function: the bound where segments, (request, number), end in windows of slots; infinite if none can.
     """
     machine, calls = instance.machine, any(len(one.segments) > 1 for one in instance.requests)
-    if not always_one_tick(instance.cost) or (machine.partial and (calls or machine.evict)):
-        raise Broken("prices of slots are for batches of one tick, without partial where there are calls or evict")
+    if not always_one_tick(instance.cost) or machine.evict or (machine.partial and calls):
+        raise Broken("trees are for batches of one tick without evict, and without partial where there are calls")
     T, scale, rows, total = proof.slots, proof.scale, {}, 0
     if T > MOST_SLOTS:
         raise NotChecked(f"prices of more than {MOST_SLOTS} slots are not looked at")
@@ -2332,24 +2331,14 @@ class Course:
         return after[c] if c < len(after) else after[-1] + self.rate * (c - len(after) + 1)
 
     def leg(self, leg: Any, after: list[float]) -> list[float]:
-        """By slot c after the end of the segment before: the least from there on; `ways` are (KV kept in a call, how).
-
-        With `evict` KV may leave before any token, so it goes token by token, each with its KV kept or dropped.
-        """
+        """By slot c after the segment before: the least from there on; `ways` are (KV kept in a call, how)."""
         A, d, wait, earliest, ways = leg
-        slots, evict, best = range(self.T + 2), self.machine.evict, []
+        slots, best = range(self.T + 2), []
         spend(20 * self.T * len(ways), "its slots")
-        for i in range(d - 1, 0, -1) if evict else ():
-            kept, dropped = (self.tokens(A + i, m, 1, earliest + i, after, "swap") for m in (A + i - 1, 0))
-            after = [min(kept(c), dropped(c + 1)) for c in slots]
         for m, how in ways:
             hold = [0, *accumulate(self.holding(z, m, how) for z in range(self.T))]
-            work = self.tokens(A, m, 1 if evict else d, earliest, after, "swap" if evict and m else how)
-            least = [work(c + wait) for c in slots]
-            if evict and m:  # what is dropped later than the call ends takes a slot without work
-                dropped = self.tokens(A, 0, 1, earliest, after, "swap")
-                least = [min(one, dropped(c + wait + 1)) for c, one in zip(slots, least, strict=True)]
-            best.append([one + self.between(hold, c, c + wait) for c, one in zip(slots, least, strict=True)])
+            work = self.tokens(A, m, d, earliest, after, how)
+            best.append([work(c + wait) + self.between(hold, c, c + wait) for c in slots])
         return [min(each) for each in zip(*best, strict=True)]
 
     def tokens(self, A: int, m: int, d: int, earliest: int, after: list[float], how: str) -> Callable[[int], float]:
@@ -2357,22 +2346,20 @@ class Course:
 
         The first of them comes with A resident; m tokens are held until its work begins.
         """
-        T, P, evict, n = self.T, self.P, self.machine.evict, blocks(A - m, self.P) if self.P else 1
-        grows = "swap" if evict else "preserve"
+        T, P, n = self.T, self.P, blocks(A - m, self.P) if self.P else 1
         spend((T + 1) * (20 + d + min(n, T)), "its slots")
         hold = [0, *accumulate(self.holding(z, m, how) for z in range(T))]
-        places = []  # prices of a place in a batch, the least of them so far, how many are taken, and in the last batch
-        for name, taken, now in (("tokens", A - m, 1 if self.machine.chunked else A - m), ("requests", n, 1)):
-            row = self.rows[name]
-            places.append((row, [0] * min(earliest, T) + list(accumulate(row[earliest:], min)), taken, now * evict))
+        places = []  # the least price of a place in a batch so far, and how many are taken
+        for name, taken in (("tokens", A - m), ("requests", n)):
+            places.append(([0] * min(earliest, T) + list(accumulate(self.rows[name][earliest:], min)), taken))
         cost: list[float] = []  # by f, the slot of the first token (T: any later one), with what is held from slot 0 on
         for f in range(T):
             paid: float = hold[max(0, f - n + 1)] + self.decodes(f, A, d) + self.at(after, f + d)
-            paid += sum(self.holding(f - j, A - j * P, grows) for j in range(1, min(n, f + 1)) if P)
-            for row, least, taken, now in places:
-                paid += now * row[f] + (taken - now) * least[f] + sum(least[f + 1 : f + d])
+            paid += sum(self.holding(f - j, A - j * P, "preserve") for j in range(1, min(n, f + 1)) if P)
+            for least, taken in places:
+                paid += taken * least[f] + sum(least[f + 1 : f + d])
             cost.append(paid)
-        cost.append(hold[max(0, T - n + 1) if evict else T] + self.at(after, T + d))
+        cost.append(hold[T] + self.at(after, T + d))
         cost = list(accumulate(reversed(cost), min))[::-1]
 
         def since(c: int) -> float:
@@ -2386,8 +2373,7 @@ class Course:
         if how == "discard" or z >= self.T:
             return 0
         device = self.rows["device"][z] * blocks(m, self.block)
-        stays = how == "preserve" or (self.machine.evict and self.machine.host_memory == 0)
-        return device if stays else min(device, self.rows["host"][z] * m)
+        return device if how == "preserve" else min(device, self.rows["host"][z] * m)
 
     def decodes(self, f: int, A: int, d: int) -> int:
         """What d tokens, the first in slot f with A resident, pay for the device."""
@@ -2789,7 +2775,6 @@ KINDS: dict[str, tuple[Callable[[Box, Box, str], Amount], dict[str, Any], tuple[
     "late-windows": (late_windows, {**DIVISION, "rows": ([window], [])}, ("late-requests",)),
     "late-tail": (late_tail, {"within": number, "proof": windows}, (TAIL,)),
     "slot-dual": (slot_dual, {"scale": integer(1, 2**40), "prices": SLOTS}, tuple(RATES)),
-    "prices": (lambda *given: slot_prices(*given)({}), {**PRICES, "windows": (none, [])}, FLOWS),
     "tree": (tree, TREE, FLOWS),
     "speed": (speed, SPEED, tuple(RATES)),
     "configurations": (configurations, CONFIGURATIONS, ("total-flow-time",)),

@@ -17,7 +17,6 @@ from kvcore.certificates.enumeration import Enumeration
 from kvcore.certificates.events import Events
 from kvcore.certificates.fresh import Fresh
 from kvcore.certificates.late_windows import LateWindows
-from kvcore.certificates.old.prices import Prices
 from kvcore.certificates.old.tree import Tree
 from kvcore.certificates.pairs import Pairs
 from kvcore.certificates.proof import InvalidCertificate, Proof
@@ -43,7 +42,6 @@ AnyProof = Annotated[
     | Fresh
     | LateWindows
     | Pairs
-    | Prices
     | Shares
     | SlotDual
     | Slots

@@ -35,7 +35,7 @@ from library.checker.instance import RESOURCES, output, sha256
 from library.checker.objectives import AVERAGES, FLOWS, OBJECTIVES, PLAIN, RATES, TAIL, tail_of
 from library.checker.pairs import pairs
 from library.checker.prefixes import note_prefixes
-from library.checker.prices import slot_prices, tree
+from library.checker.prices import tree
 from library.checker.shares import PARTS, shares
 from library.checker.slots import slots
 from library.checker.speed import speed
@@ -101,7 +101,6 @@ KINDS: dict[str, tuple[Callable[[Box, Box, str], Amount], dict[str, Any], tuple[
     "late-windows": (late_windows, {**DIVISION, "rows": ([window], [])}, ("late-requests",)),
     "late-tail": (late_tail, {"within": number, "proof": windows}, (TAIL,)),
     "slot-dual": (slot_dual, {"scale": integer(1, 2**40), "prices": SLOTS}, tuple(RATES)),
-    "prices": (lambda *given: slot_prices(*given)({}), {**PRICES, "windows": (none, [])}, FLOWS),
     "tree": (tree, TREE, FLOWS),
     "speed": (speed, SPEED, tuple(RATES)),
     "configurations": (configurations, CONFIGURATIONS, ("total-flow-time",)),

@@ -30,7 +30,6 @@ class Token(NamedTuple):
 
 
 Line = Mapping[str, Amount]
-Least = Callable[[Token], Fraction]
 Job = tuple[Amount, Amount, Amount, int]
 
 

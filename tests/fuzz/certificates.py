@@ -13,7 +13,7 @@ from unittest import mock
 
 from kvcore import OBJECTIVES, BadInput, Instance
 from kvcore.certificates import Certificate, InvalidCertificate, certify, verify_certificate
-from kvcore.certificates.old.prices import Prices
+from kvcore.certificates.old.tree import Tree
 from kvcore.certificates.slot_dual import SlotDual
 from kvcore.certificates.slots import Slots
 from kvcore.files import parse
@@ -30,7 +30,6 @@ from tests.support.random_proofs import (
     random_events,
     random_fresh,
     random_late_windows,
-    random_prices,
     random_slots,
     random_speed,
     random_tail,
@@ -39,12 +38,12 @@ from tests.support.random_proofs import (
 )
 
 MUTANTS = 12
-KINDS = ("alone", "configurations", "enumeration", "events", "fresh", "late-tail", "late-windows", "pairs", "prices",
+KINDS = ("alone", "configurations", "enumeration", "events", "fresh", "late-tail", "late-windows", "pairs",
          "shares", "slot-dual", "slots", "speed", "tree")  # fmt: skip
 STEPS = 3 * 10**6
 """Steps that `library/check.py` may take for a certificate."""
 WORTHLESS = "-999999999999"
-ROUNDED = ("late-windows", "prices", "speed", "tree")
+ROUNDED = ("late-windows", "speed", "tree")
 """Kinds of which kvbound proves a little less: it rounds to 1/scale, and leaves out parts after the last slot."""
 SEARCHED = ("configurations", "enumeration", "events", "fresh", "late-tail", "slots")
 """Kinds of which one of the checkers may look further than the other."""
@@ -160,9 +159,8 @@ def random_proofs(case: Case, draw: Random, best: Value) -> Iterator[Any]:
         yield random_enumeration(draw)
         yield random_fresh(draw, case.instance)
         yield random_late_windows(draw, case.instance)
-    if Prices.takes.why_not("prices", case.instance, case.objective) is None:
+    if Tree.takes.why_not("tree", case.instance, case.objective) is None:
         for _ in range(4):
-            yield random_prices(draw, case.instance)
             yield random_tree(draw, case.instance)
     if SlotDual.takes.why_not("slot-dual", case.instance, case.objective) is None:
         for _ in range(4):

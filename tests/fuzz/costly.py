@@ -78,14 +78,10 @@ def proof(draw: Random, instance: Instance) -> Proof:
     division: dict[str, Any] = {"functions": (UNIT // parts,) * parts, "packs": size(draw, 1000, 1)}
     if instance.machine.memory is not None:
         division[draw.choice(["memory", "packing"])] = UNIT
-    kind = draw.choice(
-        ["alone", "shares", "prices", "tree", "speed", "slot-dual", "slots", "events", "fresh", "configurations"]
-    )
+    kind = draw.choice(["alone", "shares", "tree", "speed", "slot-dual", "slots", "events", "fresh", "configurations"])
     match kind:
         case "shares":
             return kinds.Shares(**division)
-        case "prices":
-            return prices(size(draw, 2**21, 1))
         case "tree":
             slots, leaves = size(draw, 10**4, 1), draw.choice([1, 3, 300])
             branches = [kinds.Branch(request=draw.choice(instance.requests).id, segment=0, slot=draw.randrange(slots))
@@ -170,7 +166,7 @@ def check(case: Case, seen: Counter[str]) -> None:
             seen[f"{too} {drawn.kind}"] += 1
 
 
-EVERY = ("configurations", "events", "fresh", "prices", "shares", "slot-dual", "slots", "speed", "tree")
+EVERY = ("configurations", "events", "fresh", "shares", "slot-dual", "slots", "speed", "tree")
 REACH = {f"refused {kind}" for kind in EVERY if kind != "shares"} | {f"too much {kind}" for kind in EVERY} | {
-    f"proved {kind}" for kind in ("alone", "events", "fresh", "prices", "shares", "speed")}  # fmt: skip
+    f"proved {kind}" for kind in ("alone", "events", "fresh", "shares", "speed")}  # fmt: skip
 PART = Part("costly", make, check, frozenset(REACH))

@@ -80,6 +80,7 @@ def test_the_objective_is_one():
     ("changes", "message"),
     [
         ({"proof": {"kind": "belief"}}, "belief"),
+        ({"proof": {"kind": "prices"}}, "proof: kind 'prices' is not read, or no more; these are: 'alone', 'config"),
         ({"proof": {"kind": "alone", "why": "trust me"}}, "unknown key"),
         ({"bound": "28.0"}, "pattern"),
         ({"bound": 28}, "string"),

@@ -23,7 +23,6 @@ from kvcore.certificates import (
     LateTail,
     LateWindows,
     Pairs,
-    Prices,
     Shares,
     SlotDual,
     Slots,
@@ -63,7 +62,6 @@ from tests.support.random_proofs import (
     random_enumeration,
     random_events,
     random_late_windows,
-    random_prices,
     random_slots,
     random_speed,
     random_tail,
@@ -137,7 +135,7 @@ def on_paths(kind):
     return in_turn(kind, draw)
 
 
-priced = in_turn(tiny(FLOWS, **PRICEABLE), tiny(FLOWS, cost="unit", calls=0, evict=False, partial=True))
+priced = in_turn(tiny(FLOWS, evict=False, **PRICEABLE), tiny(FLOWS, cost="unit", calls=0, evict=False, partial=True))
 DRAWERS = {
     Alone: on_paths(tiny([*OBJECTIVES, *NAMES])),
     Shares: on_paths(tiny([*OBJECTIVES])),
@@ -145,7 +143,6 @@ DRAWERS = {
     LateTail: on_paths(lambda seed: (tiny_instance(seed, **MANY), NAMES[seed % len(NAMES)])),
     Speed: on_paths(tiny([*SUMS, "max-flow-time"])),
     Pairs: tiny(SUMS, cost="unit"),
-    Prices: priced,
     Tree: priced,
     SlotDual: tiny(SUMS, cost="unit"),
     Slots: slotted,
@@ -175,7 +172,6 @@ def proofs(kind, draw, instance, objective, best):
         LateTail: lambda: random_tail(draw, instance, objective),
         Speed: lambda: random_speed(draw, instance).replace(
             within=draw.choice((int(best), draw.randint(0, int(best)))) if objective == "max-flow-time" else 0),
-        Prices: lambda: random_prices(draw, instance),
         Tree: lambda: random_tree(draw, instance),
         SlotDual: lambda: random_dual(draw, instance, objective),
         Events: lambda: random_events(draw).replace(free_drops=draw.random() < 0.5),
@@ -415,6 +411,6 @@ def test_a_cost_of_batches_of_one_tick_has_no_features():
 
 
 def test_two_that_are_taken_apart_only():
-    assert Prices.takes.missing({Feature.PARTIAL}) is None
-    assert Prices.takes.missing({Feature.EVICT}) is None
-    assert Prices.takes.missing({Feature.PARTIAL, Feature.EVICT}) == "partial and evict"
+    assert Tree.takes.missing({Feature.PARTIAL}) is None
+    assert Tree.takes.missing({Feature.CALLS}) is None
+    assert Tree.takes.missing({Feature.PARTIAL, Feature.CALLS}) == "partial and calls"

@@ -117,10 +117,12 @@ for seed in few(range(3000, 3012)):
         print("search", seed, outcome.proved, outcome.states, outcome.tries, outcome.cost)
 from random import Random
 from tests.support.drawer import PROFILES, tiny_instance
+from kvcore.certificates import Leaf, Tree
 from tests.support.random_proofs import PRICEABLE, random_prices
 for seed in range(9):
-    instance = tiny_instance(seed, **PROFILES["calls-free"] | PRICEABLE)
-    print("search", seed, random_prices(Random(seed), instance).value(instance, "weighted-flow-time"))
+    instance = tiny_instance(seed, **PROFILES["calls-free"] | PRICEABLE | {"evict": False})
+    proof = Tree(prices=(random_prices(Random(seed), instance),), nodes=(Leaf(prices=0),))
+    print("search", seed, proof.value(instance, "weighted-flow-time"))
 """
 
 

@@ -30,7 +30,7 @@ from tests.support.contents import IDLE
 from tests.support.drawer import PROFILES, tiny_instance
 from tests.support.exhaustive import exhaustive_optimum
 from tests.support.few import few
-from tests.support.random_proofs import random_prices, random_tree
+from tests.support.random_proofs import random_tree
 from tests.support.rigid import rigid
 from workloads.builtin import builtin_instance
 
@@ -86,14 +86,14 @@ OBJECTIVE_OF = {"late-windows": "late-requests", "late-tail": "p99-flow-time"}
 
 @pytest.mark.parametrize("kind", [proof.model_fields["kind"].default for proof in get_args(get_args(AnyProof)[0])])
 def test_both_check_a_certificate_of_each_kind(kind):
-    """The first that its way proposes; those that none proposes any more are drawn."""
+    """The first that its way proposes; that which none proposes any more is drawn."""
     instance, objective = builtin_instance("hindsight:n=4,M=12,seed=0"), OBJECTIVE_OF.get(kind, "total-flow-time")
     if kind == "late-windows":
         instance = instance.replace(requests=tuple(one.replace(slo=Slo(latency=8)) for one in instance.requests))
     if kind == "enumeration":
         instance = IDLE
-    if kind in ("prices", "tree"):
-        proof = (random_prices if kind == "prices" else random_tree)(random.Random(0), instance)
+    if kind == "tree":
+        proof = random_tree(random.Random(0), instance)
     else:
         proposed = WAYS[kind, kind if (kind, kind) in WAYS else "bound"].proposals(Task(instance, objective))
         proof = next(each.proof for each in proposed if isinstance(each, Proposal))
@@ -581,16 +581,18 @@ def many(decode, **changes):
     return one_slot(request={"segments": [{"decode": decode}]}, **changes)
 
 
-PRICED = {"kind": "prices", "scale": 1, "device": [1]}
+def leaf(slots):
+    return {"kind": "tree", "prices": [{"scale": 1, "device": [1], "slots": slots}], "nodes": [{"prices": 0}]}
+
+
 IN_SLOTS = {"kind": "slots", "target": 10**15, "scale": 1, "prices": [{}], "states": 1, "tries": 1}
 WIDE = one_slot(request={"prompt": 10**14}, batch_tokens=None, evict=True, partial=True, host_memory=1)
 RIGID = {"chunked": False, "pause": False}
 SPEED = {"kind": "speed", "functions": [1024, 0], "requests": 0, "slot": 1, "scale": 1, "within": 0,
          "ratios": list(range(65, 200)), "price": list(range(20_000, 0, -1))}  # fmt: skip
 LARGE = {
-    "slots": (one_slot(), {**PRICED, "slots": 2**21}),
-    "slots of a tree": (one_slot(), {"kind": "tree", "prices": [{**PRICED, "slots": 2**21}], "nodes": [{"prices": 0}]}),
-    "slots and tokens": (many(10**5, chunked=False), {**PRICED, "slots": 2**18}),
+    "slots": (one_slot(), leaf(2**21)),
+    "slots and tokens": (many(10**5, chunked=False), leaf(2**18)),
     "tokens": (many(10**14), {"kind": "alone"}),
     "loads": (many(10**6, **RIGID), {"kind": "configurations", "memory": [], "starts": [None]}),
     "starts": (one_slot(**RIGID), {"kind": "configurations", "memory": [], "starts": [10**15]}),

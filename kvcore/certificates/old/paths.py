@@ -59,11 +59,6 @@ class Leg:
     pause: int
     """Slots of the call after it."""
 
-    @property
-    def held(self) -> int:
-        """Tokens of KV at its end."""
-        return self.context + self.decode - 1
-
 
 class Course:
     """The segments of a request on a machine."""

@@ -11,54 +11,40 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from fractions import Fraction
 from functools import cached_property, partial
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated
 
 import numpy as np
 from pydantic import Field
 
-from kvcore.certificates.budget import Budget, Work
-from kvcore.certificates.old import evictions
+from kvcore.certificates.budget import Budget, Most, Work
 from kvcore.certificates.old.paths import Array, Course, Ends, PriceRows, cheapest
-from kvcore.certificates.proof import InvalidCertificate, Proof
-from kvcore.features import CALLS, FLOWS, MACHINES, REQUESTS, Feature, Takes
-from kvcore.instance import Instance, Machine, Request
+from kvcore.certificates.proof import InvalidCertificate
+from kvcore.instance import Instance, Machine, Noun, Request
 from kvcore.limits import LIMITS
-from kvcore.metrics import Value, weight
+from kvcore.metrics import weight
 
 ROWS = tuple(limit for limit in LIMITS if limit.name in ("device", "host", "tokens", "requests"))
 """Limits with prices, in the order of `path_kernels.py`."""
-MOST_SLOTS = 2**21
 
 Price = Annotated[int, Field(ge=0, le=2**50)]
-PriceRow = Annotated[tuple[Price, ...], Field(max_length=MOST_SLOTS)]
+PriceRow = Annotated[tuple[Price, ...], Field(max_length=Most.tree_slots)]
 
 
-class Prices(Proof):
+class Prices(Noun):
     """Prices in units of 1/`scale` of the objective, for each slot from the first arrival on; none later.
 
     `device` is for a block of device memory, `host` for a token there, `tokens` and `requests` for those of a batch.
     """
 
-    kind: Literal["prices"] = "prices"
-    takes: ClassVar = Takes(
-        MACHINES | REQUESTS | CALLS | FLOWS,
-        apart=frozenset({(Feature.PARTIAL, Feature.EVICT), (Feature.PARTIAL, Feature.CALLS)}),
-    )
+    kind: Annotated[str, Field(pattern="^prices$")] = "prices"
     scale: Annotated[int, Field(ge=1, le=2**40)]
-    slots: Annotated[int, Field(ge=1, le=MOST_SLOTS)]
+    slots: Annotated[int, Field(ge=1, le=Most.tree_slots)]
     device: PriceRow = ()
     host: PriceRow = ()
     tokens: PriceRow = ()
     requests: PriceRow = ()
     windows: tuple[()] = ()
     """Always empty: a key of older files."""
-
-    def prove(self, instance: Instance, objective: str, budget: Budget) -> Value:
-        """Return the costs of all cheapest paths, less those of the limits."""
-        alike = kinds(instance)
-        spend(budget, instance.machine, alike, self.slots)
-        cheapest = self.paths(instance, objective)
-        return self.bound(instance.machine, sum(count * cheapest(request) for request, count in alike.items()))
 
     def paths(self, instance: Instance, objective: str) -> Callable[..., int]:
         """Return a function from a request of the instance, with its `Ends`, to the cost of its cheapest path.
@@ -86,18 +72,13 @@ class Prices(Proof):
         self, machine: Machine, objective: str, origin: int, rows: PriceRows, request: Request, ends: Ends = ()
     ) -> int:
         arrival, rate = request.arrival - origin, self._rate(request, objective)
-        course = Course(machine, request)
-        if machine.evict:
-            return evictions.cheapest(course.route(arrival, rate, ends), machine.chunked, rows.arrays.rows)
-        return cheapest(course, rows, arrival, rate, ends)
+        return cheapest(Course(machine, request), rows, arrival, rate, ends)
 
     def _rate(self, request: Request, objective: str) -> int:
         return int(weight(request, objective) * self.scale)
 
     def _rows(self, machine: Machine) -> PriceRows:
         device, tokens, requests = (self._row(row) for row in (self.device, self.tokens, self.requests))
-        if machine.evict and machine.host_memory == 0:
-            return PriceRows(device, device, tokens, requests)  # nothing can be there: no cheaper than the device
         return PriceRows(device, None if machine.host_memory is None else self._row(self.host), tokens, requests)
 
     def _row(self, row: tuple[int, ...]) -> Array:
@@ -113,7 +94,7 @@ class Prices(Proof):
 
     def _check_size(self, machine: Machine, request: Request, objective: str) -> None:
         course = Course(machine, request)
-        longest = self.slots + course.least[0] + request.peak * machine.evict
+        longest = self.slots + course.least[0]
         most = 4 * len(course.legs) * (request.peak + longest) * self._total
         if most + self._rate(request, objective) * longest >= 1 << 57:
             raise InvalidCertificate(f"its prices are too large for request {request.id}: sums could exceed 64 bits")
@@ -121,11 +102,6 @@ class Prices(Proof):
     @cached_property
     def _total(self) -> int:
         return sum(map(sum, self._prices.values()))
-
-    @property
-    def why(self) -> str:
-        """The argument."""
-        return f"at these prices of {self.slots} slots, no request finds a cheaper path"
 
 
 def kinds(instance: Instance) -> Counter[Request]:
@@ -143,9 +119,5 @@ def spend(budget: Budget, machine: Machine, alike: Iterable[Request], slots: int
 
 def _calls(machine: Machine, request: Request, slots: int) -> int:
     legs = Course(machine, request).legs
-    if machine.evict:
-        course = Course(machine, request)
-        parts = sum(leg.decode * (60 + 2 * min(course.parts(leg.held), slots)) for leg in legs)
-        return parts + 60 * len(legs)
     blocks = sum(leg.decode // machine.block for leg in legs) if machine.block > 1 else 0
     return 5 * blocks + sum(80 + 2 * sum(min(start.slots, slots) for start in leg.starts) for leg in legs)

@@ -2,8 +2,8 @@
 
 A branch says that a segment of a request ends by some slot, or after it. Every schedule does one or the other, so it
 is in one of the leaves, where each request pays at least for its cheapest path whose segments end as the branches
-above the leaf say: `paths.py` counts payments by the slots in which segments end, `evictions.py` by those of all
-tokens. A leaf in which some request has no such path holds no schedule.
+above the leaf say: `paths.py` counts payments by the slots in which segments end. A leaf in which some request has
+no such path holds no schedule.
 """
 
 from collections.abc import Iterator
@@ -12,16 +12,13 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
-from kvcore.certificates.budget import Budget
+from kvcore.certificates.budget import Budget, Most, Work
 from kvcore.certificates.old.paths import ANY_LATER, NEVER
-from kvcore.certificates.old.prices import MOST_SLOTS, Prices, spend
+from kvcore.certificates.old.prices import Prices, spend
 from kvcore.certificates.proof import InvalidCertificate, Proof
+from kvcore.features import CALLS, FLOWS, MACHINES, REQUESTS, Feature, Takes
 from kvcore.instance import Instance, Name, Noun
 from kvcore.metrics import Value
-
-MOST_NODES = 2**15
-VISIT = 20_000
-"""Work of a node, and of a request with branches above a leaf."""
 
 Ends = tuple[tuple[int, int], ...]
 Paths = dict[int, dict[tuple[int, Ends], int]]
@@ -32,7 +29,7 @@ class Branch(Noun):
 
     request: Name
     segment: Annotated[int, Field(ge=0)]
-    slot: Annotated[int, Field(ge=0, lt=MOST_SLOTS)]
+    slot: Annotated[int, Field(ge=0, lt=Most.tree_slots)]
 
 
 class Leaf(Noun):
@@ -45,9 +42,11 @@ class Tree(Proof):
     """Each branch in `nodes` precedes all nodes of its side "by", then all of "after"."""
 
     kind: Literal["tree"] = "tree"
-    takes: ClassVar = Prices.takes
-    prices: Annotated[tuple[Prices, ...], Field(min_length=1, max_length=MOST_NODES)]
-    nodes: Annotated[tuple[Branch | Leaf, ...], Field(min_length=1, max_length=MOST_NODES)]
+    takes: ClassVar = Takes(
+        (MACHINES - {Feature.EVICT}) | REQUESTS | CALLS | FLOWS, apart=frozenset({(Feature.PARTIAL, Feature.CALLS)})
+    )
+    prices: Annotated[tuple[Prices, ...], Field(min_length=1, max_length=Most.nodes)]
+    nodes: Annotated[tuple[Branch | Leaf, ...], Field(min_length=1, max_length=Most.nodes)]
 
     def prove(self, instance: Instance, objective: str, budget: Budget) -> Value:
         """Return the least bound of a leaf that has a path for each request."""
@@ -68,7 +67,7 @@ class Tree(Proof):
     def _paths(self, instance: Instance, objective: str, kind: list[int], budget: Budget) -> Paths:
         paths: Paths = {}
         for leaf, ends in self._leaves(instance):
-            budget.spend(f"a tree of {len(self.nodes)} nodes", VISIT * (1 + len(ends)))
+            budget.spend(f"a tree of {len(self.nodes)} nodes", Work.visit * (1 + len(ends)))
             wanted = {(kind[i], each) for i, each in ends.items()}
             if leaf not in paths:
                 wanted |= {(i, ()) for i in kind}

@@ -1,12 +1,10 @@
-"""Cheapest paths, with evictions or not: never above any way of a request, found by trying all that the rules allow."""
+"""Cheapest paths: never above any way of a request, found by trying all that the rules allow."""
 
 import random
 from functools import cache
 
 import numpy as np
-import pytest
 
-from kvcore.certificates.old import evictions
 from kvcore.certificates.old.paths import ANY_LATER, NEVER, Course, PriceRows, cheapest
 from tests.support.drawer import tiny_instance
 from tests.support.few import few
@@ -31,8 +29,8 @@ def cheapest_of_all(machine, request, rows, rate, ends):
         yield m, h, not in_call and h == 0, False
         if h and (window != "preserve" or not in_call):
             yield m + h, 0, not in_call, False
-        if window == "free" or (machine.evict and not in_call):
-            yield 0, 0, window == "free" and not in_call, False
+        if window == "free":
+            yield 0, 0, not in_call, False
             yield 0, m + h, False, False
 
     @cache
@@ -81,11 +79,11 @@ def some_ends(draw, request, slots):
     return tuple((low, draw.choice([ANY_LATER, draw.randint(0, slots - 1)])) for low in lows)
 
 
-def compare(seeds, evict=True):
+def compare(seeds):
     """Compare random prices on random requests; return how many were compared, and how many were the same."""
     compared = same = 0
     for seed in seeds:
-        instance = tiny_instance(seed, evict=evict, partial=False, cost="unit")
+        instance = tiny_instance(seed, evict=False, partial=False, cost="unit")
         machine, draw = instance.machine, random.Random(seed)
         slots, rate = draw.randint(1, 16), draw.choice([1, 5, 30])
         rows = {name: [draw.choice([0, 0, 1, 7]) * draw.randint(0, 3) for _ in range(slots)]
@@ -97,73 +95,14 @@ def compare(seeds, evict=True):
             rows["host"], arrays["host"] = rows["device"], arrays["device"]
         for request in instance.requests:
             course, prices, ends = Course(machine, request), PriceRows(**arrays), some_ends(draw, request, slots)
-            if evict:
-                route = course.route(request.arrival, rate, ends)
-                found = evictions.cheapest(route, machine.chunked, prices.arrays.rows)
-            else:
-                found = cheapest(course, prices, request.arrival, rate, ends)
+            found = cheapest(course, prices, request.arrival, rate, ends)
             least = cheapest_of_all(machine, request, rows, rate, ends)
             assert found <= least, (seed, request.id)
             compared += 1
             same += min(found, NEVER) == min(least, NEVER)
-            swaps = any(call.handling == "swap" for call in request.calls)
-            roomy = min(machine.host_memory or 99, machine.prefill_limit or 99) >= request.peak
-            whole = evict and not machine.chunked and not swaps and roomy
-            assert min(found, NEVER) == min(least, NEVER) or not whole, (seed, request.id)
     return compared, same
 
 
-@pytest.mark.parametrize("evict", [True, False])
-def test_no_way_costs_less(evict):
-    compared, same = compare(few(range(6000), 240), evict)
+def test_no_way_costs_less():
+    compared, same = compare(few(range(6000), 240))
     assert same > compared / 2
-
-
-COMPILED = ("make", "after_last", "fill_token", "late", "after_call", "least_cost")
-PLAIN = {name: getattr(getattr(evictions, name), "py_func", getattr(evictions, name)) for name in COMPILED}
-MAKE, AFTER_LAST, FILL = PLAIN["make"], PLAIN["after_last"], PLAIN["fill_token"]
-
-
-def holds_more(*given):
-    token = MAKE(*given)
-    return token._replace(resident=token.resident + (token.kept == 0))
-
-
-def keeps_more(*given):
-    token = MAKE(*given)
-    return token._replace(kept=min(token.kept + 1, token.resident - 1) if token.kept else 0)
-
-
-def later_batches(*given):
-    token = MAKE(*given)
-    return token._replace(first_slot=token.first_slot + 2)
-
-
-def longer_after(token, route, chunked, rows, then, values):
-    FILL(token, route, chunked, rows, np.append(then[1:], then[-1] + route.rate), values)
-
-
-MUTANTS = {
-    "a refill of fewer parts holds more": {"make": holds_more},
-    "KV that was kept is one token more": {"make": keeps_more},
-    "batches since a slot too late": {"make": later_batches},
-    "the time after a token is one slot longer": {"fill_token": longer_after},
-    "the time after the last slot is one slot longer": {
-        "after_last": lambda token, route, slots, f: AFTER_LAST(token, route, slots, f + 1)},
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("name", MUTANTS)
-def test_a_wrong_step_is_found_out(monkeypatch, name):
-    for function, plain in (PLAIN | MUTANTS[name]).items():
-        monkeypatch.setattr(evictions, function, plain)
-    with pytest.raises(AssertionError):
-        compare(range(300))
-
-
-def test_the_plain_functions_give_the_same(monkeypatch):
-    """What is found with and without numba."""
-    compiled = compare(range(40))
-    for function, plain in PLAIN.items():
-        monkeypatch.setattr(evictions, function, plain)
-    assert compare(range(40)) == compiled
