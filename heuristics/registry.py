@@ -50,6 +50,8 @@ from heuristics.policies.refill import Refill
 from heuristics.policies.serial import Serial
 from heuristics.policies.sglang import VARIANTS as SGLANG
 from heuristics.policies.sglang import SGLang
+from heuristics.policies.sglang_prefix import VARIANTS as SGLANG_PREFIX
+from heuristics.policies.sglang_prefix import SGLangPrefix
 from heuristics.policies.slai import Slai
 from heuristics.policies.sorted_f import SortedF
 from heuristics.policies.staggered import Staggered
@@ -91,7 +93,10 @@ FAMILIES: dict[str, tuple[Policy, ...]] = {
 
 POLICIES: dict[str, Policy] = {policy.name: policy for family in FAMILIES.values() for policy in family}
 
-SHARING: dict[str, Policy] = {policy.name: policy for policy in (VllmV1Prefix(), *VLLM_V1_PREFIX, Belady(), TailLru())}
+SHARING: dict[str, Policy] = {
+    policy.name: policy
+    for policy in (VllmV1Prefix(), *VLLM_V1_PREFIX, Belady(), TailLru(), SGLangPrefix(), *SGLANG_PREFIX)
+}
 """Policies that share contents by themselves."""
 
 SET = {name: policy for name, policy in (POLICIES | SHARING).items() if policy.settings} | {"wait": Wait()}

@@ -20,6 +20,7 @@ from heuristics.engine.job import Job
 from heuristics.engine.plan import Plan
 from heuristics.engine.serving import ServingEngine
 from heuristics.policies.sglang import SGLang
+from heuristics.policies.sglang_prefix import SGLangPrefix
 from heuristics.policies.vllm_v1 import VllmV1
 from heuristics.policies.vllm_v1_prefix import VllmV1Prefix
 from kvcore import Call, Instance, Machine, Request, Segment
@@ -82,7 +83,9 @@ def limited(instance: Instance) -> Instance:
     if draw.random() < 0.2:
         later, decodes = draw.randint(300, 690), [draw.randint(700, 900), *(draw.randint(5, 120) for _ in requests[1:])]
         requests = [
-            one.replace(arrival=one.arrival + later * (at > 0), segments=(Segment(decode=decodes[at]),))
+            one.replace(
+                arrival=one.arrival + later * (at > 0), segments=(Segment(decode=max(one.output, decodes[at])),)
+            )
             for at, one in enumerate(requests)
         ]
         peaks = [machine.blocks(one.peak) for one in requests]
@@ -98,7 +101,8 @@ def limited(instance: Instance) -> Instance:
         memory=max(needed * block, memory), batch_tokens=None,
         prefill_tokens=draw.choice((4, 8, 16, 32, 64, 256)) * block,
     )  # fmt: skip
-    return instance.replace(machine=machine, requests=tuple(requests))
+    made = instance.replace(machine=machine, requests=tuple(requests))
+    return own(made) if made.contents else made
 
 
 def branch(tree: list[int], node: int) -> list[int]:
@@ -160,7 +164,7 @@ def main() -> None:
             parser.error(f"there is no sglang/srt in {given.sglang}")
         engine = sglang = Sglang(given.sglang)
         run = partial(sglang.run, policy=policy)
-    shared, weights = isinstance(policy, VllmV1Prefix), isinstance(policy, VllmV1) and policy.priority
+    shared, weights = isinstance(policy, VllmV1Prefix | SGLangPrefix), isinstance(policy, VllmV1) and policy.priority
     lost = not (given.calls or shared or policy.ahead)
     equal = preempting = by_r4 = reusing = 0
     for seed in range(given.first, given.first + given.seeds):

@@ -36,7 +36,7 @@ class SGLang(PlansAhead):
     overlapped one: outputs are counted without the running batch's token; if the next tokens do not fit beside requests
     that leave, no batch is planned before these have left.
 
-    Not modelled: KV shared between requests; the order `lpm`; mixed chunks; a request that the engine ends at a limit
+    Not modelled: the radix cache (`sglang-fcfs`, `sglang-lpm`); mixed chunks; a request that the engine ends at a limit
     below its output; `ignore_eos` with the radix cache off; with `ahead`, that a retracted request generates the
     running batch's token again.
 
