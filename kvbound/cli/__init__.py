@@ -24,7 +24,7 @@ STARTED = time.perf_counter()  # when the command began, but for the start of Py
 HEARD: list[int] = []  # the signals that have come to end the command; 0 is `only_writes`
 WAITS: list[str] = []  # a command that answers the first signal only once it has begun: see `heard`
 NOTED = 6  # the most files that a note names
-COLLECTED = 1_000_000  # objects between collections, as a trace is millions: with Python's 700 they take a third of the time
+COLLECTED = 1_000_000  # objects made between two collections: with Python's 700 they take a third of a long run
 LONGEST = 880  # letters of an error; of a longer one the middle is left out
 
 

@@ -5,6 +5,7 @@ import random
 import pytest
 
 from heuristics import POLICIES, Unsuited, trace_policy
+from heuristics.policies.vllm_v1 import VllmV1
 from kvcore import Cost, CostFunction, Instance, Machine, measures, verify_schedule
 from tests.support.build import request
 from tests.support.few import ALL, few
@@ -53,3 +54,16 @@ def test_what_is_repeated_is_what_would_be_decided(name):
         repeated += any(batch.repeat > 1 for batch in short.schedule.batches)
     assert ran >= (15 if ALL else 7)
     assert repeated >= (6 if ALL else 2) or POLICIES[name].steady.__qualname__ == "Policy.steady"
+
+
+def test_vllm_is_asked_when_something_arrives(monkeypatch):
+    """Four requests of two to nine tokens in two bursts: a decision a burst and one without requests, not one for each that ends."""
+    asked = []
+    decide = VllmV1.decide
+    monkeypatch.setattr(VllmV1, "decide", lambda self, view, plan: asked.append(view.now) or decide(self, view, plan))
+    requests = [request(f"R{i}", 3, 2 + 2 * i, arrival=20 * (i % 2)) for i in range(4)]
+    served = Instance(machine=Machine(memory=100, evict=True), requests=tuple(requests))
+    trace = trace_policy(served, POLICIES["vllm-v1"])
+    assert asked == [0, 6, 20]
+    assert [one.completion for one in trace.requests] == [2, 24, 6, 28]
+    assert len(trace.schedule.batches) == 6

@@ -40,6 +40,12 @@ def test_the_roof_loads_when_it_is_used():
     assert [name for name in (*HEAVY, "pyomo", "numba", "scipy", "numpy") if name in loaded] == []
 
 
+def test_simulating_compiles_nothing():
+    loaded = loaded_by("import kvbound.cli.simulate")
+    assert "kvcore.compiled" in loaded
+    assert "numba" not in loaded
+
+
 def test_help_loads_no_command():
     loaded = loaded_by("from kvbound.cli.app import app; app(['--help'], standalone_mode=False)")
     assert "kvbound.cli.app" in loaded

@@ -3,7 +3,7 @@
 import random
 from collections import Counter
 
-from kvcore import InvalidSchedule, Machine, verify_schedule
+from kvcore import Cost, CostFunction, InvalidSchedule, Machine, verify_schedule
 from kvcore.account import memory_waste
 from tests.fuzz.referee import agree
 from tests.support import build
@@ -59,6 +59,23 @@ def test_a_repeat_that_lacks_memory_names_the_batch():
     made = schedule(two, batch(0, A=2, B=2), batch(1, A=1, B=1).replace(repeat=8))
     assert execute(two, made).batch == 4
     assert agree(two, made) == 6
+
+
+def test_those_that_never_decoded_together_may_be_too_many():
+    """A, B and C decode in batch 3 for the first time together, one more than a batch takes; two of them may."""
+    three = instance((3,), (3,), (3,), batch_requests=2)
+    alone = [batch(0, A=2), batch(1, B=2), batch(2, C=2)]
+    bad = schedule(three, *alone, batch(3, A=1, B=1, C=1).replace(repeat=2))
+    assert agree(three, bad) == 5
+    assert executed(three, bad, plain=False) == executed(three, bad, plain=True)
+    two = [batch(3, A=1, B=1).replace(repeat=2), batch(5, C=1).replace(repeat=2)]
+    assert agree(three, schedule(three, *alone, *two)) == 0
+
+
+def test_decodes_that_begin_too_early_break_a_rule():
+    """The stream begins its batch at tick 1, while batch 0 lasts to tick 2."""
+    one = instance((3,)).replace(cost=Cost((CostFunction(tokens=1),)))
+    assert agree(one, schedule(one, batch(0, A=2), batch(1, A=1).replace(repeat=2))) == 1
 
 
 def executed(of, made, plain):
