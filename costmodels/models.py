@@ -174,15 +174,18 @@ class Model:
             raise BadInput(f"{self.name} has no gate in its feed-forward part, and the engine's decoder has one")
 
 
-WEIGHTS = {"bf16": Fraction(16), "fp8": Fraction(8), "int4": Fraction(133, 32)}
-"""Bits of a number; INT4 with a scale of 16 bits and a zero of 4 for each 128 numbers, as AWQ and GPTQ keep them."""
+WEIGHTS = {
+    "bf16": Fraction(16),
+    "fp8": Fraction(8),
+    "int4": Fraction(133, 32),
+}  # bits; 20 for 128 more, as in AWQ, GPTQ
 KV = {"bf16": 2, "fp8": 1}
 
 
 def quantized(model: Model, weights: str | None, kv: str | None, fp8: bool) -> Model:
-    """Return the model with weights of its layers, and KV, of so many bits (None: as published).
+    """Return the model with these weights in its layers, and KV (None: as published).
 
-    `fp8`: whether the device's FP8 arithmetic is twice as fast. Embeddings, logits, norms and biases keep 16 bits.
+    `fp8`: the device's FP8 arithmetic is twice as fast. Embeddings, logits, norms and biases keep 16 bits.
     """
     if weights is not None:
         bits = WEIGHTS[weights]

@@ -16,7 +16,7 @@ LONGEST = 100  # the most letters of the segments of a request
 
 
 def facts_in_words(instance: Instance, sizes: Sizes, *, wide: bool = True) -> list[str]:
-    """Return the lines that describe an instance, whose first requests suffice; unless `wide` a long cost is cut."""
+    """Return the lines that describe an instance, whose first requests suffice; a long cost only if `wide`."""
     machine, units = instance.machine, units_of(instance)
     tick = "" if units.time == "ticks" else f"; a tick is {_time(Fraction(1), units)}"
     switches = ", ".join(name if getattr(machine, name) else f"no {name}" for name in SWITCHES)

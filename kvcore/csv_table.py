@@ -132,12 +132,12 @@ def read_csv(path: str | Path, columns: Sequence[str]) -> Table:
 
 
 def unit_hint(column: str, names: Collection[str]) -> str:
-    """Return the units there are, if the column is one of these names with another after a colon (else nothing)."""
+    """Return the known units, if another one follows one of these names."""
     return "; a unit is s, ms, us or ns" if column.rpartition(":")[0] in names else ""
 
 
 def check_header(place: str, header: Sequence[str], columns: Sequence[str]) -> None:
-    """Raise BadInput unless each of the columns stands in the header once."""
+    """Refuse a header that lacks a column, or has it twice."""
     needed = f"the columns needed are {', '.join(columns)}"
     for column in columns:
         if header.count(column) != 1:

@@ -9,10 +9,9 @@ from kvcore.instance import Call, Request, Segment
 
 
 def closed_loop(requests: Iterable[Request], users: int, think: int = 0) -> Iterator[Request]:
-    """Yield a request for each user, to whom these requests are dealt in turn; all users begin at tick 0.
+    """Yield a request for each user, to whom these are dealt in turn, from tick 0.
 
-    Before each next one stands a free call of `think` ticks, which returns its prompt: a user's context grows, as in a
-    chat. BadInput: there are fewer requests than users, or one has an SLO or contents, which are of a request alone.
+    A free call of `think` ticks returns each next prompt. BadInput: fewer requests than users, an SLO, or contents.
     """
     dealt = list(requests)
     if len(dealt) < users:

@@ -1,4 +1,4 @@
-"""A file of options: a table for each command, with its options as keys."""
+"""Files of options."""
 
 import tomllib
 from typing import Annotated, Any
@@ -13,7 +13,6 @@ MOST_BYTES = 2**22
 
 
 def _options(ctx: typer.Context, file: str | None) -> str | None:
-    """Take what the file's table of the command says as the defaults of its options."""
     if file is None:
         return None
     try:

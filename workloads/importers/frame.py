@@ -16,10 +16,7 @@ def is_frame(thing: object) -> bool:
 
 
 def read_frame(frame: Any, columns: Sequence[str]) -> Table:
-    """Return the table of a frame of pandas, or of one with Arrow's interface or `__dataframe__` (with pyarrow).
-
-    BadInput: a column is missing. MissingTool: pyarrow is not installed.
-    """
+    """Return the table of a frame; but for pandas it takes pyarrow (MissingTool). BadInput: a column is missing."""
     if hasattr(frame, "itertuples"):
         names, rows = list(map(str, frame.columns)), frame.itertuples(index=False, name=None)
     else:

@@ -1,4 +1,4 @@
-"""A JSONL file as a table: an object a line, columns named by keys, dots for keys within keys, [k] for items."""
+"""A JSONL file as a table: an object a line, columns named by keys, dots for keys within keys, [k]."""
 
 import json
 import re
@@ -57,7 +57,6 @@ def _records(source: str, path: str | Path) -> Iterator[tuple[int, Record]]:
 
 
 def _items(source: str, records: Sequence[Any]) -> Iterator[tuple[int, Record]]:
-    """Yield the objects of an array, with their places from 1 as their lines."""
     for place, record in enumerate(records, 1):
         if not isinstance(record, dict):
             raise BadInput(f"{source}: item {place} of its array is no JSON object, {{..}}")

@@ -260,7 +260,6 @@ class _Reader:
         )
 
     def _filled(self, row: Row, key: str) -> str | None:
-        """Return the column of a key, if something stands there."""
         column = self.layout.columns.get(key)
         return None if column is None or not row.text(column.name) else column.name
 
@@ -287,7 +286,7 @@ class _Reader:
     # --- sessions -----------------------------------------------------------------------------------------------------
 
     def _chains(self, turns: Sequence[Turn]) -> dict[str, list[Turn]]:
-        """Return the sessions of rows that name the row before; of several after one, the first to arrive goes on."""
+        """Join rows to the row before; of several after one, the first to arrive."""
         known = {turn.id: turn for turn in reversed(turns)}
         after = dict[str | None, Turn]()
         for turn in sorted(turns, key=lambda turn: turn.seconds):

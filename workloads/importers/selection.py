@@ -152,12 +152,12 @@ class TraceLayout:
 
     @property
     def inputs(self) -> list[str]:
-        """The columns whose sum is the input, or what it appends to the context (`appended`)."""
+        """The columns whose sum is the input, or is appended."""
         return [self.columns[key].name for key in ("prompt", "appends") if key in self.columns]
 
     @property
     def appended(self) -> bool:
-        """Whether inputs are said without the context before them."""
+        """Whether inputs are without their context."""
         return "prompt" not in self.columns
 
     @property
