@@ -92,7 +92,7 @@ def node(value: Any, where: str) -> Any:
     return shaped(value, BRANCH if isinstance(value, dict) and "request" in value else {"prices": number}, where)
 
 
-EMPTY = dict.fromkeys(("windows", "requests"), (none, []))
+EMPTY: dict[str, Any] = dict.fromkeys(("windows", "requests"), (none, []))
 TREE = {"prices": [{"kind": (one_of("prices"), "prices"), **PRICES, **EMPTY}], "nodes": [node]}
 KINDS: dict[str, tuple[Callable[[Box, Box, str], Amount], dict[str, Any], tuple[str, ...]]] = {
     # a proof's function, its keys, and the objectives for which it is checked
