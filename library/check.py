@@ -2234,15 +2234,15 @@ def slot_prices(instance: Box, proof: Box, objective: str) -> Callable[[Windows]
 
     A function: the bound where segments, (request, number), end in windows of slots; infinite if none can.
     """
-    machine, calls = instance.machine, any(len(one.segments) > 1 for one in instance.requests)
-    if not always_one_tick(instance.cost) or machine.evict or (machine.partial and calls):
-        raise Broken("trees are for batches of one tick without evict, and without partial where there are calls")
+    machine = instance.machine
+    if not always_one_tick(instance.cost) or machine.evict or machine.partial or machine.block > 1:
+        raise Broken("trees are for batches of one tick, without evict, partial and larger blocks")
     T, scale, rows, total = proof.slots, proof.scale, {}, 0
     if T > MOST_SLOTS:
         raise NotChecked(f"prices of more than {MOST_SLOTS} slots are not looked at")
     spend(50 * T, "its slots")
     for name, most in limits_of(machine).items():
-        if name == "prefill_tokens":
+        if name in ("prefill_tokens", "requests"):
             continue
         if len(proof[name]) > T or (most is None and proof[name] and name != "host"):
             raise Broken(f"{name} has prices and no limit, or more prices than there are slots")
@@ -2301,7 +2301,7 @@ class Course:
 
     def __init__(self, one: Box, machine: Box, rows: dict[str, list[int]], T: int, rate: int, arrival: int) -> None:
         self.one, self.machine, self.rows, self.T, self.rate = one, machine, rows, T, rate
-        self.arrival, self.P, self.block = arrival, most_prefill(machine), machine.block
+        self.arrival, self.P = arrival, most_prefill(machine)
         self.paid = [*accumulate(rows["device"] + [0] * output(one), initial=0)]
 
     def between(self, paid: list[int], first: int, last: int) -> int:
@@ -2349,16 +2349,12 @@ class Course:
         T, P, n = self.T, self.P, blocks(A - m, self.P) if self.P else 1
         spend((T + 1) * (20 + d + min(n, T)), "its slots")
         hold = [0, *accumulate(self.holding(z, m, how) for z in range(T))]
-        places = []  # the least price of a place in a batch so far, and how many are taken
-        for name, taken in (("tokens", A - m), ("requests", n)):
-            places.append(([0] * min(earliest, T) + list(accumulate(self.rows[name][earliest:], min)), taken))
+        least = [0] * min(earliest, T) + list(accumulate(self.rows["tokens"][earliest:], min))  # the least price so far
         cost: list[float] = []  # by f, the slot of the first token (T: any later one), with what is held from slot 0 on
         for f in range(T):
             paid: float = hold[max(0, f - n + 1)] + self.decodes(f, A, d) + self.at(after, f + d)
             paid += sum(self.holding(f - j, A - j * P, "preserve") for j in range(1, min(n, f + 1)) if P)
-            for least, taken in places:
-                paid += taken * least[f] + sum(least[f + 1 : f + d])
-            cost.append(paid)
+            cost.append(paid + (A - m) * least[f] + sum(least[f + 1 : f + d]))
         cost.append(hold[T] + self.at(after, T + d))
         cost = list(accumulate(reversed(cost), min))[::-1]
 
@@ -2372,13 +2368,12 @@ class Course:
         """What m tokens of KV pay in slot z: on the device, or on the host where that is cheaper and allowed."""
         if how == "discard" or z >= self.T:
             return 0
-        device = self.rows["device"][z] * blocks(m, self.block)
-        return device if how == "preserve" else min(device, self.rows["host"][z] * m)
+        device = self.rows["device"][z]
+        return m * (device if how == "preserve" else min(device, self.rows["host"][z]))
 
     def decodes(self, f: int, A: int, d: int) -> int:
         """What d tokens, the first in slot f with A resident, pay for the device."""
-        held, more = blocks(A, self.block), self.paid[f + 1 + -A % self.block : f + d : self.block]  # a block more each
-        return (held + len(more)) * self.paid[f + d] - held * self.paid[f] - sum(more)
+        return (A + d - 1) * self.paid[f + d] - A * self.paid[f] - sum(self.paid[f + 1 : f + d])
 
 
 # --- Kind `shares` (docs/bounds.md, Shares of time). ------------------------------------------------------------------
@@ -2719,8 +2714,7 @@ def late_tail(instance: Box, proof: Box, objective: str) -> Amount:
 part, price = integer(0, 1024), integer(0, 2**50)
 DIVISION = {"functions": [part], "packs": (integer(1), 1), **dict.fromkeys(PARTS, (part, 0))}
 PRICES = {
-    "scale": integer(1), "slots": integer(1, 2**21),
-    **dict.fromkeys(("device", "host", "tokens", "requests"), ([price], [])),
+    "scale": integer(1), "slots": integer(1, 2**21), **dict.fromkeys(("device", "host", "tokens"), ([price], [])),
 }  # fmt: skip
 SLOTS = {"since": (integer(0, 2**16), 0), **dict.fromkeys(RESOURCES, ([price], []))}
 BRANCH = {"request": text, "segment": number, "slot": number}
@@ -2767,7 +2761,8 @@ def node(value: Any, where: str) -> Any:
     return shaped(value, BRANCH if isinstance(value, dict) and "request" in value else {"prices": number}, where)
 
 
-TREE = {"prices": [{"kind": (one_of("prices"), "prices"), **PRICES, "windows": (none, [])}], "nodes": [node]}
+EMPTY: dict[str, Any] = dict.fromkeys(("windows", "requests"), (none, []))
+TREE = {"prices": [{"kind": (one_of("prices"), "prices"), **PRICES, **EMPTY}], "nodes": [node]}
 KINDS: dict[str, tuple[Callable[[Box, Box, str], Amount], dict[str, Any], tuple[str, ...]]] = {
     # a proof's function, its keys, and the objectives for which it is checked
     "alone": (alone, {}, (*OBJECTIVES, TAIL)),

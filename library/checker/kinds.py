@@ -45,8 +45,7 @@ from library.checker.windows import late_windows
 part, price = integer(0, 1024), integer(0, 2**50)
 DIVISION = {"functions": [part], "packs": (integer(1), 1), **dict.fromkeys(PARTS, (part, 0))}
 PRICES = {
-    "scale": integer(1), "slots": integer(1, 2**21),
-    **dict.fromkeys(("device", "host", "tokens", "requests"), ([price], [])),
+    "scale": integer(1), "slots": integer(1, 2**21), **dict.fromkeys(("device", "host", "tokens"), ([price], [])),
 }  # fmt: skip
 SLOTS = {"since": (integer(0, 2**16), 0), **dict.fromkeys(RESOURCES, ([price], []))}
 BRANCH = {"request": text, "segment": number, "slot": number}
@@ -93,7 +92,8 @@ def node(value: Any, where: str) -> Any:
     return shaped(value, BRANCH if isinstance(value, dict) and "request" in value else {"prices": number}, where)
 
 
-TREE = {"prices": [{"kind": (one_of("prices"), "prices"), **PRICES, "windows": (none, [])}], "nodes": [node]}
+EMPTY: dict[str, Any] = dict.fromkeys(("windows", "requests"), (none, []))
+TREE = {"prices": [{"kind": (one_of("prices"), "prices"), **PRICES, **EMPTY}], "nodes": [node]}
 KINDS: dict[str, tuple[Callable[[Box, Box, str], Amount], dict[str, Any], tuple[str, ...]]] = {
     # a proof's function, its keys, and the objectives for which it is checked
     "alone": (alone, {}, (*OBJECTIVES, TAIL)),

@@ -69,7 +69,7 @@ def proof(draw: Random, instance: Instance) -> Proof:
 
     def prices(slots: int) -> Any:
         machine, longest = instance.machine, min(slots, 2000)
-        given = {"device": machine.memory, "tokens": machine.batch_tokens, "requests": machine.batch_requests}
+        given = {"device": machine.memory, "tokens": machine.batch_tokens}
         rows = {name: row(longest=longest)[:slots] for name, limit in given.items()
                 if limit is not None or draw.random() < 0.05}  # fmt: skip
         return kinds.Prices(scale=size(draw, 2**40, 1), slots=slots, **rows)

@@ -135,7 +135,6 @@ def on_paths(kind):
     return in_turn(kind, draw)
 
 
-priced = in_turn(tiny(FLOWS, evict=False, **PRICEABLE), tiny(FLOWS, cost="unit", calls=0, evict=False, partial=True))
 DRAWERS = {
     Alone: on_paths(tiny([*OBJECTIVES, *NAMES])),
     Shares: on_paths(tiny([*OBJECTIVES])),
@@ -143,7 +142,7 @@ DRAWERS = {
     LateTail: on_paths(lambda seed: (tiny_instance(seed, **MANY), NAMES[seed % len(NAMES)])),
     Speed: on_paths(tiny([*SUMS, "max-flow-time"])),
     Pairs: tiny(SUMS, cost="unit"),
-    Tree: priced,
+    Tree: tiny(FLOWS, **PRICEABLE),
     SlotDual: tiny(SUMS, cost="unit"),
     Slots: slotted,
     Configurations: starting,
@@ -411,6 +410,6 @@ def test_a_cost_of_batches_of_one_tick_has_no_features():
 
 
 def test_two_that_are_taken_apart_only():
-    assert Tree.takes.missing({Feature.PARTIAL}) is None
-    assert Tree.takes.missing({Feature.CALLS}) is None
-    assert Tree.takes.missing({Feature.PARTIAL, Feature.CALLS}) == "partial and calls"
+    assert Configurations.takes.missing({Feature.ARRIVALS}) is None
+    assert Configurations.takes.missing({Feature.TTFT}) is None
+    assert Configurations.takes.missing({Feature.ARRIVALS, Feature.TTFT}) == "arrivals and total-ttft"

@@ -120,7 +120,7 @@ from tests.support.drawer import PROFILES, tiny_instance
 from kvcore.certificates import Leaf, Tree
 from tests.support.random_proofs import PRICEABLE, random_prices
 for seed in range(9):
-    instance = tiny_instance(seed, **PROFILES["calls-free"] | PRICEABLE | {"evict": False})
+    instance = tiny_instance(seed, **PROFILES["calls-free"] | PRICEABLE)
     proof = Tree(prices=(random_prices(Random(seed), instance),), nodes=(Leaf(prices=0),))
     print("search", seed, proof.value(instance, "weighted-flow-time"))
 """

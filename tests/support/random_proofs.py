@@ -34,7 +34,7 @@ from kvcore.certificates.steps import lines
 from kvcore.limits import LIMITS
 from kvcore.metrics import tail_of
 
-PRICEABLE: dict[str, Any] = {"partial": False, "cost": "unit"}
+PRICEABLE: dict[str, Any] = {"partial": False, "evict": False, "block": 1, "cost": "unit"}
 """What `tiny_instance` must fix so that prices of slots prove something."""
 
 
@@ -48,8 +48,8 @@ def random_prices(draw: random.Random, instance: Instance) -> Prices:
         return () if limit is None else tuple(draw.randint(0, most) * (draw.random() < share) for _ in range(slots))
 
     return Prices(
-        scale=scale, slots=slots, device=row(machine.block_limit), host=row(machine.host_memory),
-        tokens=row(machine.batch_tokens), requests=row(machine.batch_requests),
+        scale=scale, slots=slots, device=row(machine.memory), host=row(machine.host_memory),
+        tokens=row(machine.batch_tokens),
     )  # fmt: skip
 
 

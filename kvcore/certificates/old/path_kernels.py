@@ -13,24 +13,23 @@ from kvcore.compiled import allocating, compiled
 
 CONTEXT, DECODE, PAUSE, PRESERVED, COUNT, LEAST, EARLIEST, LOW, HIGH = range(9)
 KEPT, NEED, SLOTS = range(3)
-DEVICE, HOST, TOKENS, REQUESTS = range(4)
+DEVICE, HOST, TOKENS = range(3)
 NEVER = 2**60
 """Cost of a path that is not allowed. Tables are cut off there."""
 
 
 class Route(NamedTuple):
-    """One kind of request: legs, starts, tokens of a prefill part, block, arrival and rate."""
+    """One kind of request: legs, starts, tokens of a prefill part, arrival and rate."""
 
     legs: Any
     starts: Any
     part: int
-    block: int
     arrival: int
     rate: Any
 
 
 class PriceArrays(NamedTuple):
-    """Prices of device blocks, host tokens, and tokens and requests of a batch [4, slots].
+    """Prices of tokens on the device, on the host, and in a batch [3, slots].
 
     `sums` and `moments` [slots + 1] add up the device's price, and that times the slot, before each slot.
     """
@@ -48,7 +47,7 @@ def price_arrays(rows: Any) -> PriceArrays:
 
 
 class LeastCosts(NamedTuple):
-    """By segment and start: least costs by first slot (each `stride`-th from `lows` on), and costs of holding KV.
+    """By segment and start: least costs by first slot from `lows` on, and costs of holding KV.
 
     The cost of a first slot is the least from there on, less what is `held` up to the slot in which the start begins.
     """
@@ -56,7 +55,6 @@ class LeastCosts(NamedTuple):
     best: Any
     held: Any
     lows: Any
-    stride: int
 
 
 @compiled
@@ -71,16 +69,10 @@ def fill_least(price, earliest, least):
 
 
 @compiled
-def place(first, low, stride):
-    """Return the place in `best` of a first slot, or of the next one."""
-    return (max(first - low, 0) + stride - 1) // stride
-
-
-@compiled
 def after(c, k, route, table):
     """Return the cost after segment k if it ends before slot c, and the next start."""
-    legs, starts, _, _, arrival, rate = route
-    best, held, lows, stride = table
+    legs, starts, _, arrival, rate = route
+    best, held, lows = table
     slots = held.shape[2] - 1
     if not legs[k, LOW] < c <= legs[k, HIGH] + 1:
         return NEVER, 0
@@ -90,7 +82,7 @@ def after(c, k, route, table):
     for s in range(legs[k + 1, COUNT]):
         first = c + legs[k, PAUSE] + starts[k + 1, s, SLOTS] - 1
         if first < slots:
-            cost = best[k + 1, s, (max(first - lows[k + 1, s], 0) + stride - 1) // stride]
+            cost = best[k + 1, s, max(first - lows[k + 1, s], 0)]
         elif legs[k + 1, HIGH] < slots:
             cost = NEVER
         else:
@@ -102,59 +94,52 @@ def after(c, k, route, table):
 
 
 @compiled
-def holding(kept, preserved, block, rows, t):
+def holding(kept, preserved, rows, t):
     """Return what KV kept through a call pays in slot t, in the cheaper allowed place."""
-    on_device = rows[DEVICE, t] * -(-kept // block)
-    return on_device if preserved else min(on_device, rows[HOST, t] * kept)
+    return kept * (rows[DEVICE, t] if preserved else min(rows[DEVICE, t], rows[HOST, t]))
 
 
 @allocating
-def least_costs(route, prices, stride):
+def least_costs(route, prices):
     """Return the least costs of all segments, from the last back.
 
     From the slot after the last one on, first tokens are at their earliest.
     """
-    legs, starts, part, block, _, _ = route
+    legs, starts, part, _, _ = route
     rows, sums, moments = prices
     slots, K = rows.shape[1], len(legs)
-    best, held = np.empty((K, 2, slots // stride + 2), rows.dtype), np.zeros((K, 2, slots + 1), rows.dtype)
-    table = LeastCosts(best, held, np.zeros((K, 2), np.int64), stride)
-    tokens, requests, work = np.zeros(slots, rows.dtype), np.zeros(slots, rows.dtype), np.zeros(slots + 1, rows.dtype)
-    priced, hosted = rows[TOKENS].any() or rows[REQUESTS].any(), rows[HOST].any()
+    best, held = np.empty((K, 2, slots + 2), rows.dtype), np.zeros((K, 2, slots + 1), rows.dtype)
+    table = LeastCosts(best, held, np.zeros((K, 2), np.int64))
+    tokens, work = np.zeros(slots, rows.dtype), np.zeros(slots + 1, rows.dtype)
+    priced, hosted = rows[TOKENS].any(), rows[HOST].any()
     for k in range(K - 1, -1, -1):
         context, decode = legs[k, CONTEXT], legs[k, DECODE]
         if priced:
             fill_least(rows[TOKENS], legs[k, EARLIEST], tokens)
-            fill_least(rows[REQUESTS], legs[k, EARLIEST], requests)
             for t in range(slots):
-                work[t + 1] = work[t] + tokens[t] + requests[t]
+                work[t + 1] = work[t] + tokens[t]
         for s in range(legs[k, COUNT]):
             kept, need, count = starts[k, s, KEPT], starts[k, s, NEED], starts[k, s, SLOTS]
             if kept > 0 and (hosted or legs[k, PRESERVED]):
                 for t in range(legs[k - 1, EARLIEST], slots):
-                    held[k, s, t + 1] = held[k, s, t] + holding(kept, legs[k, PRESERVED], block, rows, t)
+                    held[k, s, t + 1] = held[k, s, t] + holding(kept, legs[k, PRESERVED], rows, t)
             low = table.lows[k, s] = min(slots, legs[k, EARLIEST] + count - 1)
-            points = (slots - 1 - low) // stride + 1
+            points = slots - low
             best[k, s, points] = after(slots + decode, k, route, table)[0] + held[k, s, slots]
             for i in range(points - 1, -1, -1):
-                f = low + i * stride
+                f = low + i
                 best[k, s, i] = best[k, s, i + 1]
                 cost, _ = after(f + decode, k, route, table)
                 if cost >= NEVER:
                     continue
                 end = min(f + decode, slots)
-                if block == 1:
-                    cost += (context - f) * (sums[end] - sums[f]) + moments[end] - moments[f]
-                else:
-                    cost += -(-context // block) * (sums[end] - sums[f])
-                    for j in range(block - (context - 1) % block, decode, block):
-                        cost += sums[end] - sums[min(f + j, slots)]
-                cost += need * tokens[f] + count * requests[f] + work[end] - work[f + 1]
+                cost += (context - f) * (sums[end] - sums[f]) + moments[end] - moments[f]
+                cost += need * tokens[f] + work[end] - work[f + 1]
                 cost += held[k, s, max(f - count + 1, 0)]
                 for j in range(1, min(count, f + 1)):
                     resident = context - j * part
                     if resident > kept:
-                        cost += rows[DEVICE, f - j] * -(-resident // block)
+                        cost += rows[DEVICE, f - j] * resident
                     else:
                         cost += held[k, s, f - j + 1] - held[k, s, f - j]
                 best[k, s, i] = min(best[k, s, i], cost)
@@ -166,5 +151,5 @@ def least_cost(route, table):
     """Return the cost of the cheapest path (`NEVER` or more: none is allowed)."""
     slots, first = table.held.shape[2] - 1, route.arrival + route.starts[0, 0, SLOTS] - 1
     if first < slots:
-        return table.best[0, 0, place(first, table.lows[0, 0], table.stride)]
+        return table.best[0, 0, max(first - table.lows[0, 0], 0)]
     return NEVER if route.legs[0, HIGH] < slots else route.rate * (first + route.legs[0, LEAST] + 1 - route.arrival)

@@ -1,7 +1,8 @@
 """The cheapest path of one request through slots of time with prices for resources.
 
-One slot is one tick, and every batch lasts one. Without `evict`, let a segment of d tokens end in slot e, its first
-token in slot f = e - d + 1 with A tokens resident. Then, in every schedule, the request pays at least for these.
+One slot is one tick, and every batch lasts one. Without `evict`, `partial` and blocks, let a segment of d tokens end in
+slot e, its first token in slot f = e - d + 1 with A tokens resident. In every schedule, the request pays at least for
+these.
 
 1. *Its tokens.* In slot e - j, j < d, the device holds A + d - 1 - j tokens: a batch generates at most one, and from
    the first work on no KV leaves (R8, R9).
@@ -9,8 +10,8 @@ token in slot f = e - d + 1 with A tokens resident. Then, in every schedule, the
    or host hold m. A batch adds at most P prefill tokens (without `chunked` one batch takes all).
 3. *A call before it.* Until the first work, preserved KV pays for the device, kept KV of `swap` and `free` calls for
    the cheaper of device and host. Dropped KV pays nothing, and all A tokens are processed. `free` takes the cheaper.
-4. *Batches.* A - m tokens up to slot f, in as few batches as these need, and the j-th further token by slot f + j: each
-   at the lowest price since the segment can have begun.
+4. *Batches.* A - m tokens up to slot f, and the j-th further token by slot f + j: each at the lowest price since the
+   segment can have begun.
 
 So payments depend on the ends of segments only, and the cheapest ends are found backwards, in O(slots) a segment
 (`path_kernels.py`). All arrays are exact integers, indexed by slot.
@@ -64,7 +65,7 @@ class Course:
     """The segments of a request on a machine."""
 
     def __init__(self, machine: Machine, request: Request) -> None:
-        self.part, self.block = machine.prefill_limit if machine.chunked else None, machine.block
+        self.part = machine.prefill_limit if machine.chunked else None
         legs: list[Leg] = []
         known = request.prompt
         handling, kept = None, 0
@@ -108,7 +109,7 @@ class Course:
                 starts[k, s] = start.kept, start.need, start.slots
         legs[:, kernels.LOW :] = ends or (0, ANY_LATER)
         legs[:, kernels.HIGH] = np.minimum.accumulate(legs[::-1, kernels.HIGH])[::-1]
-        return Route(legs, starts, self.part or 0, self.block, arrival, rate)
+        return Route(legs, starts, self.part or 0, arrival, rate)
 
 
 @dataclass(frozen=True)
@@ -119,13 +120,12 @@ class PriceRows:
     host: Array | None
     """None: no limit, and free."""
     tokens: Array
-    requests: Array
 
     @cached_property
     def arrays(self) -> PriceArrays:
         """The prices as the kernels take them."""
         host = np.zeros_like(self.device) if self.host is None else self.host
-        return price_arrays(np.array([self.device, host, self.tokens, self.requests]))
+        return price_arrays(np.array([self.device, host, self.tokens]))
 
 
 def cheapest(course: Course, prices: PriceRows, arrival: int, rate: int, ends: Ends = ()) -> int:
@@ -135,7 +135,7 @@ def cheapest(course: Course, prices: PriceRows, arrival: int, rate: int, ends: E
     allowed.
     """
     route = course.route(arrival, rate, ends)
-    return int(least_cost(route, least_costs(route, prices.arrays, 1)))
+    return int(least_cost(route, least_costs(route, prices.arrays)))
 
 
 def earliest_slots(course: Course, arrival: int) -> list[int]:

@@ -23,7 +23,7 @@ from kvcore.instance import Instance, Machine, Noun, Request
 from kvcore.limits import LIMITS
 from kvcore.metrics import weight
 
-ROWS = tuple(limit for limit in LIMITS if limit.name in ("device", "host", "tokens", "requests"))
+ROWS = tuple(limit for limit in LIMITS if limit.name in ("device", "host", "tokens"))
 """Limits with prices, in the order of `path_kernels.py`."""
 
 Price = Annotated[int, Field(ge=0, le=2**50)]
@@ -33,7 +33,7 @@ PriceRow = Annotated[tuple[Price, ...], Field(max_length=Most.tree_slots)]
 class Prices(Noun):
     """Prices in units of 1/`scale` of the objective, for each slot from the first arrival on; none later.
 
-    `device` is for a block of device memory, `host` for a token there, `tokens` and `requests` for those of a batch.
+    `device` and `host` are for a token of memory there, `tokens` for one of a batch.
     """
 
     kind: Annotated[str, Field(pattern="^prices$")] = "prices"
@@ -42,9 +42,9 @@ class Prices(Noun):
     device: PriceRow = ()
     host: PriceRow = ()
     tokens: PriceRow = ()
-    requests: PriceRow = ()
+    requests: tuple[()] = ()
     windows: tuple[()] = ()
-    """Always empty: a key of older files."""
+    """Always empty, as `requests`: keys of older files."""
 
     def paths(self, instance: Instance, objective: str) -> Callable[..., int]:
         """Return a function from a request of the instance, with its `Ends`, to the cost of its cheapest path.
@@ -78,8 +78,8 @@ class Prices(Noun):
         return int(weight(request, objective) * self.scale)
 
     def _rows(self, machine: Machine) -> PriceRows:
-        device, tokens, requests = (self._row(row) for row in (self.device, self.tokens, self.requests))
-        return PriceRows(device, None if machine.host_memory is None else self._row(self.host), tokens, requests)
+        host = None if machine.host_memory is None else self._row(self.host)
+        return PriceRows(self._row(self.device), host, self._row(self.tokens))
 
     def _row(self, row: tuple[int, ...]) -> Array:
         return np.array(row + (0,) * (self.slots - len(row)), np.int64)
@@ -119,5 +119,4 @@ def spend(budget: Budget, machine: Machine, alike: Iterable[Request], slots: int
 
 def _calls(machine: Machine, request: Request, slots: int) -> int:
     legs = Course(machine, request).legs
-    blocks = sum(leg.decode // machine.block for leg in legs) if machine.block > 1 else 0
-    return 5 * blocks + sum(80 + 2 * sum(min(start.slots, slots) for start in leg.starts) for leg in legs)
+    return sum(80 + 2 * sum(min(start.slots, slots) for start in leg.starts) for leg in legs)

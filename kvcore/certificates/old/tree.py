@@ -42,9 +42,7 @@ class Tree(Proof):
     """Each branch in `nodes` precedes all nodes of its side "by", then all of "after"."""
 
     kind: Literal["tree"] = "tree"
-    takes: ClassVar = Takes(
-        (MACHINES - {Feature.EVICT}) | REQUESTS | CALLS | FLOWS, apart=frozenset({(Feature.PARTIAL, Feature.CALLS)})
-    )
+    takes: ClassVar = Takes((MACHINES - {Feature.EVICT, Feature.PARTIAL, Feature.BLOCKS}) | REQUESTS | CALLS | FLOWS)
     prices: Annotated[tuple[Prices, ...], Field(min_length=1, max_length=Most.nodes)]
     nodes: Annotated[tuple[Branch | Leaf, ...], Field(min_length=1, max_length=Most.nodes)]
 

@@ -8,6 +8,7 @@ import numpy as np
 from kvcore.certificates.old.paths import ANY_LATER, NEVER, Course, PriceRows, cheapest
 from tests.support.drawer import tiny_instance
 from tests.support.few import few
+from tests.support.random_proofs import PRICEABLE
 
 
 def cheapest_of_all(machine, request, rows, rate, ends):
@@ -49,7 +50,7 @@ def cheapest_of_all(machine, request, rows, rate, ends):
                 paid = 0
                 if t < slots:
                     paid = rows["device"][t] * machine.blocks(now + c) + rows["host"][t] * host
-                    paid += rows["tokens"][t] * c + rows["requests"][t] * (c > 0)
+                    paid += rows["tokens"][t] * c
                 if c == 0:
                     goes_on = t < slots + 3 or (in_call and not still)
                     rest = best(t + 1, k, g, now, host, window, still, back) if goes_on else float("inf")
@@ -83,11 +84,11 @@ def compare(seeds):
     """Compare random prices on random requests; return how many were compared, and how many were the same."""
     compared = same = 0
     for seed in seeds:
-        instance = tiny_instance(seed, evict=False, partial=False, cost="unit")
+        instance = tiny_instance(seed, **PRICEABLE)
         machine, draw = instance.machine, random.Random(seed)
         slots, rate = draw.randint(1, 16), draw.choice([1, 5, 30])
         rows = {name: [draw.choice([0, 0, 1, 7]) * draw.randint(0, 3) for _ in range(slots)]
-                for name in ("device", "host", "tokens", "requests")}  # fmt: skip
+                for name in ("device", "host", "tokens")}  # fmt: skip
         arrays = {name: np.array(row, np.int64) for name, row in rows.items()}
         if machine.host_memory is None:
             rows["host"], arrays["host"] = [0] * slots, None
