@@ -62,7 +62,7 @@ class RadixTree:
             node = node.parent
 
     def evict(self, blocks: int) -> int:
-        """Evict so many blocks, if there are; return how many went."""
+        """Evict leaves until `blocks` have gone, if possible; return how many went."""
         line = [(node.used, id(node), node) for node in self.nodes() if not (node.children or node.locks)]
         heapify(line)
         gone = 0
