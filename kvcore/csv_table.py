@@ -209,7 +209,7 @@ def build_instance(
     cost: Cost,
     share: Callable[[Instance], Instance] | None = None,
 ) -> Instance:
-    """Return the instance, with the contents that `share` adds; BadInput if the requests do not fit."""
+    """Return the instance; BadInput if the requests do not fit."""
     with valid(f"{source}"):
         chosen = machine if isinstance(machine, Machine) else machine(requests)
         first = chosen.replace(same_batch=True) if share else chosen

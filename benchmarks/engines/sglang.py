@@ -36,7 +36,7 @@ MOST = 10**6  # what stands for no limit
 
 
 def nothing(*_: Any, **__: Any) -> None:
-    """Do nothing."""
+    """Return None."""
 
 
 class Sglang:
@@ -132,8 +132,6 @@ def version(root: Path) -> str:
 
 
 class _Req:
-    """A request as the scheduler sees it."""
-
     num_matched_prefix_tokens: int
     last_node: Any = None
     lock: Any = None
@@ -186,8 +184,6 @@ class _Req:
 
 
 class _Batch:
-    """The requests of a batch; the decisions are SGLang's."""
-
     run: "_Run"
 
     def __init__(self, reqs: list[_Req] | None = None) -> None:
@@ -247,8 +243,6 @@ class _Batch:
 
 
 class _Pages:
-    """How many pages are free."""
-
     def __init__(self, engine: Sglang, pages: int, size: int) -> None:
         self.engine, self.left, self.page_size, self.device = engine, pages, size, "cpu"
         self.tree: Any = None
@@ -263,12 +257,10 @@ class _Pages:
         return 0
 
     def evict(self, tokens: int) -> None:
-        """Evict until so many tokens are free, as `evict_to_free_tokens`."""
         if self.tree is not None and tokens > self.available_size():
             self.tree.evict(self.engine.base.EvictParams(num_tokens=tokens - self.available_size()))
 
     def make_room(self, tokens: int, requests: int) -> None:
-        """Evict for so many tokens and a page of each request, as the allocator asks for them."""
         self.evict(tokens + (requests * self.page_size if self.page_size > 1 else 0))
 
     def free_segment(self, slots: Any, start_pos: int) -> None:
@@ -292,8 +284,6 @@ class _Pages:
 
 
 class _Run:
-    """One run: what a scheduler holds, the clock and the requests."""
-
     running_batch: _Batch
     get_next_batch_to_run: Any
 
@@ -376,7 +366,6 @@ class _Run:
         req.prefix_len = req.extend_end
 
     def release(self, req: _Req, *, checkpoint: bool = False) -> None:
-        """Free a request's pages, as `release_kv_cache`."""
         if self.cached and checkpoint:
             req.init_next_round_input()
             self.tree_cache.checkpoint(req, up_to=req.kv.kv_committed_len)
@@ -386,7 +375,6 @@ class _Run:
             req.lock = None
 
     def steps(self) -> list[Step]:
-        """Plan batch after batch."""
         now, found, empty = 0, list[Step](), False
         while True:
             while self.events and self.events[0][0] <= now:
@@ -409,7 +397,6 @@ class _Run:
             empty = not batch
 
     def add(self, number: int) -> None:
-        """Give the scheduler a request, its limit clipped to what the memory holds."""
         request = self.instance.requests[number]
         size = self.machine.block
         memory = LIMIT if self.machine.block_limit is None else self.machine.block_limit * size
@@ -419,7 +406,6 @@ class _Run:
         self.waiting_queue.append(self.alive[request.id])
 
     def duration(self, batch: _Batch) -> int:
-        """Return the ticks of a batch."""
         sums = dict.fromkeys(("tokens", "generated", "decode_requests", "prefill_requests"), 0)
         sums |= dict.fromkeys(("decode_kv", "prefill_kv", "prefill_pairs"), 0)
         for req, c, m in batch.work:
@@ -434,7 +420,6 @@ class _Run:
         return self.instance.cost.duration(Features(busy=1, any_decode=decodes, any_prefill=prefills, **sums))
 
     def finish(self, batch: _Batch) -> None:
-        """Give each request of a batch its token, but one whose prompt is cut."""
         for req in batch.reqs:
             if batch.extends and req.inflight_middle_chunks > 0:
                 req.inflight_middle_chunks -= 1

@@ -1,4 +1,4 @@
-"""A radix tree of contents, as an engine's prefix cache has it."""
+"""A radix tree of contents."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ Key = Sequence[Hashable]
 
 
 class TreeNode:
-    """A run of blocks that were found or inserted together."""
+    """A run of blocks."""
 
     def __init__(self, parent: TreeNode | None, key: Key, locks: int, used: int) -> None:
         self.parent, self.key, self.locks, self.used = parent, key, locks, used
@@ -18,7 +18,7 @@ class TreeNode:
 
 
 class RadixTree:
-    """Blocks by their contexts; the leaf that was used the longest ago goes first, as a whole, if none locks it."""
+    """Blocks by contexts; whole leaves are evicted, the longest unused first."""
 
     def __init__(self) -> None:
         self.clock = count()
@@ -26,7 +26,7 @@ class RadixTree:
         self.evictable = 0  # blocks that none locks
 
     def walk(self, key: Key) -> tuple[int, TreeNode]:
-        """Use the longest run that is there; return its blocks and its node, split where it ends."""
+        """Use the longest run that is there; return its blocks and its node."""
         now, node, found = next(self.clock), self.root, 0
         while found < len(key) and (child := node.children.get(key[found])) is not None:
             child.used = now
@@ -45,7 +45,7 @@ class RadixTree:
         return upper
 
     def insert(self, key: Key) -> tuple[int, TreeNode]:
-        """Add what is missing of a run; return the blocks that were there, and the node of its end."""
+        """Add a run; return the blocks that were there, and its node."""
         found, node = self.walk(key)
         if found < len(key):
             leaf = node.children[key[found]] = TreeNode(node, key[found:], 0, node.used)
@@ -55,14 +55,14 @@ class RadixTree:
         return found, node
 
     def lock(self, node: TreeNode, holders: int = 1) -> None:
-        """Add holders to a node and all before it (-1: take one away)."""
+        """Add holders to a node and all above."""
         while node.parent is not None:
             before, node.locks = node.locks, node.locks + holders
             self.evictable += (not node.locks) * len(node.key) - (not before) * len(node.key)
             node = node.parent
 
     def evict(self, blocks: int) -> int:
-        """Evict whole leaves until so many blocks have gone, or none is left; return how many went."""
+        """Evict leaves until `blocks` have gone, if possible; return how many went."""
         line = [(node.used, id(node), node) for node in self.nodes() if not (node.children or node.locks)]
         heapify(line)
         gone = 0
@@ -78,7 +78,7 @@ class RadixTree:
         return gone
 
     def nodes(self) -> Iterator[TreeNode]:
-        """Yield all nodes but the root."""
+        """Yield all nodes."""
         stack = [*self.root.children.values()]
         while stack:
             node = stack.pop()

@@ -108,7 +108,7 @@ class ServingEngine(Policy):
         return plan.free_blocks + sum(other.blocks for other in self.kept.values() if other is not job)
 
     def take(self, job: Job, tokens: int, plan: Plan) -> None:
-        """Let a request process `tokens`, if need be in memory of waiting ones."""
+        """Let a request process `tokens`, if need be in waiting ones' memory."""
         self.kept.pop(job.index, None)
         while self.kept and not plan.fits(job, tokens):
             self.shrink(next(iter(self.kept.values())), job.growth(tokens) - (plan.free_blocks or 0), plan)

@@ -23,13 +23,9 @@ STEPS = 20  # decodes of those that stay for which a retraction frees memory
 class SGLangPrefix(SGLang):
     """As sglang, with a radix cache: an admitted request finds the full blocks of its path in a tree.
 
-    A chunk's blocks enter the tree when its batch has ended, a request's other blocks when it ends; those of a
-    retracted one are gone. A node is what was found or inserted together; the leaf used the longest ago is evicted as a
-    whole. Blocks beyond a path are never found; `kv.own(instance)` puts all on it.
-
-    With `by_prefix`, up to 128 waiting requests are in order of what they find, the most first; one that finds at most
-    32 tokens, and has 32 in common with another before it, goes last. Else every 32nd plan uses the prefixes of the
-    first 128, the head's last.
+    Blocks enter it as a prefill's batch ends, others with their request; retractions free them. The longest unused leaf
+    goes, as a whole. With `by_prefix`, up to 128 waiting requests are in order of what they find; one that finds at
+    most 32 tokens, and has 32 in common with one before, goes last. Else every 32nd plan uses the first 128 prefixes.
 
     Guarantee: nothing is known. Running time: O(blocks) a batch. Source: SGLang 0.5.23, srt/mem_cache/radix_cache.py.
     """
@@ -96,7 +92,7 @@ class SGLangPrefix(SGLang):
             self.queue(job)
 
     def _enter(self, job: Job) -> None:
-        """Insert a request's full blocks, cut at the end of its prompt; duplicates are freed."""
+        """Insert a request's blocks, split after its prompt; free duplicates."""
         size, path = self.machine.block, self.path(job)
         key = path[: self.done[job.index] // size]
         found, node = self.tree.insert(key)
@@ -118,14 +114,13 @@ class SGLangPrefix(SGLang):
         del self.done[job.index], self.owned[job.index]
 
     def _make_room(self, blocks: int) -> bool:
-        """Evict until so many blocks are free; return whether they are."""
         if blocks > self.free:
             self.free += self.tree.evict(blocks - self.free)
         return blocks <= self.free
 
     @property
     def rest(self) -> float:
-        """The tokens free or to be evicted that are not promised."""
+        """Tokens that are not promised."""
         return (self.free + self.tree.evictable) * self.machine.block - self.offset
 
     # --- a batch -----------------------------------------------------------------------------------------------------
@@ -227,7 +222,6 @@ class SGLangPrefix(SGLang):
         self.offset += paged + self.machine.block + (self.most(job) if tokens == missing else 0)
 
     def _grow(self, taken: list[tuple[Job, int]], plan: Plan, tokens: int) -> None:
-        """Let requests work, in memory that is made free for `tokens`, and beside these for a page each."""
         size = self.machine.block
         self._make_room(-(-tokens // size) if size == 1 else -(-(tokens + len(taken) * size) // size))
         for job, more in taken:

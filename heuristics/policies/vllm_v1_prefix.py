@@ -20,10 +20,10 @@ class VllmV1Prefix(VllmV1):
 
     It processes its last token itself. Blocks that a chunk completes are found at once, also in the same batch; with
     `ahead`, once their tokens are known. Freed blocks stay until memory is needed: the longest free go first, a
-    request's from its end. A call that preserves by order holds them, and its request, as a streaming session of vLLM,
-    until it runs again; where it and others wait and none runs, the others lose theirs. Blocks beyond a path are never
-    found; `kv.own(instance)` puts all on it. One preempted and admitted again before a batch keeps its KV (R4), in vLLM
-    whole blocks. With `priority`, vLLM also finds blocks that a preemption has kept from being computed.
+    request's from its end. A call that preserves holds them until its request runs again; where none runs, those behind
+    the first lose theirs. Blocks beyond a path are never found; `kv.own(instance)` puts all on it. One preempted and
+    admitted again before a batch keeps its KV (R4), in vLLM whole blocks. With `priority`, vLLM also finds blocks that
+    a preemption has kept from being computed.
 
     Guarantee: nothing is known. Running time: O(blocks) a batch. Source: vLLM 0.33.0, vllm/v1/core/kv_cache_manager.py.
     """
@@ -138,7 +138,6 @@ class VllmV1Prefix(VllmV1):
         self.memory.give(self.blocks.pop(job.index))
 
     def _give_way(self, plan: Plan) -> bool:
-        """Take the blocks of the last that waits with some behind the first, where none runs."""
         holding = [job for job in self.waiting[1:] if job.index in self.blocks]
         if self.running or not holding:
             return False
