@@ -8,7 +8,13 @@ from kvcore.errors import BadInput, did_you_mean
 
 NUMBER = re.compile(r"([0-9]{1,15}(\.[0-9]{0,20})?|\.[0-9]{1,20})([eE][+-]?[0-9]{1,2})?|[0-9]{1,15}/[0-9]{1,15}")
 """Short enough to read fast."""
-SECONDS = {"s": 1, "ms": Fraction(1, 10**3), "us": Fraction(1, 10**6), "min": 60, "h": 3600}
+SECONDS = {
+    "s": Fraction(1),
+    "ms": Fraction(1, 10**3),
+    "us": Fraction(1, 10**6),
+    "min": Fraction(60),
+    "h": Fraction(3600),
+}
 TIMED = re.compile(r"([0-9.]{1,20}) ?(s|ms|us|min|h)")
 _WHOLE = re.compile(r"(\w+)=(\d{1,9})")
 _ANY = re.compile(r"(\w+)=([\w./+-]{1,40})")

@@ -21,7 +21,7 @@ def _options(ctx: typer.Context, file: str | None) -> str | None:
         if isinstance(error, BadInput):
             raise
         raise BadInput(f"{file}: not TOML: {said(ValueError(str(error)))}") from None
-    outer = ctx
+    outer: Any = ctx
     while outer.parent is not None and outer.parent.parent is not None:
         outer = outer.parent
     command = str(outer.info_name)  # `import`, also of `import csv`

@@ -55,7 +55,7 @@ class Turn(NamedTuple):
     parent: str = ""
     priority: int = 0
     slo_class: str | None = None
-    slos: Mapping[str, Fraction] = {}
+    slos: Mapping[str, Any] = {}  # seconds
 
 
 Run = Turn | list[Turn]
