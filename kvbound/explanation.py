@@ -233,14 +233,13 @@ class _Room:
         self.since = {kind: self.starts.copy() for kind in ("ready", "call")}
         """From when on, in the gap before each batch, a request is ready or in a call."""
         self.parts = dict(zip(trace.instance.index, trace.instance.parts, strict=True))
-        self.held = {
+        self.held = {  # ticks, and the blocks that requests hold of a node from then on
             node: np.array([(row.start, row.blocks - row.retained) for row in rows]).T
             for node, rows in (residence(trace) if trace.instance.contents else {}).items()
         }
-        """Blocks that requests hold of each node, from each tick on."""
 
     def shared(self, id: str, ticks: Ints) -> Ints:
-        """Return the leading blocks of a request's path that requests hold at ticks."""
+        # leading blocks of the request's path that requests hold
         found, whole = np.zeros_like(ticks), np.ones(len(ticks), dtype=bool)
         for part in self.parts[id]:
             starts, blocks = self.held[part.node]
@@ -298,7 +297,7 @@ class _Life:
         )
 
     def _there(self, ticks: Ints, held: int, period: Period) -> Ints:
-        """Return the blocks of its context that are in memory: its own, and those of its path that others hold."""
+        # blocks of its context that are in memory: its own, and those of its path that others hold
         block, device = self.room.machine.block, period.device
         own = self.room.machine.blocks(device) - min(device // block, self.path)
         tokens = 1 if self.room.machine.chunked else period.known - held
