@@ -13,6 +13,7 @@ from heuristics.engine.view import View
 from heuristics.policies.figure_1 import Listed
 from heuristics.policies.prefix_eviction import Belady
 from kvcore.instance import Request
+from kvcore.metrics import Value
 
 
 class Placed(Belady):
@@ -21,11 +22,12 @@ class Placed(Belady):
     priority = True
 
     def __init__(self, keys: Sequence[float], not_before: Sequence[int]) -> None:
-        self.keys, self.not_before = keys, not_before
+        in_order = sorted(range(len(keys)), key=keys.__getitem__)
+        self.turns, self.not_before = {i: turn for turn, i in enumerate(in_order)}, not_before
 
-    def rank(self, job: Job) -> tuple[float, int]:
-        """Return its key."""
-        return self.keys[job.index], job.index
+    def rank(self, job: Job) -> tuple[int, int]:
+        """Return its turn."""
+        return self.turns[job.index], job.index
 
     def step(self, view: View, plan: Plan) -> None:
         """Leave out requests that may not start."""
@@ -53,13 +55,14 @@ class Order(NamedTuple):
 
 def ordered(
     places: Any, requests: Sequence[Request], draw: random.Random, go_on: Callable[[int], bool]
-) -> Generator[Policy, float, None]:
+) -> Generator[Policy, Value | float, None]:
     """Yield rules in changed orders; requests may wait for arrivals of others."""
     n, arrivals = len(requests), sorted({request.arrival for request in requests})
     by_arrival = [0.0] * n
     for place, i in enumerate(sorted(range(n), key=lambda i: requests[i].arrival)):
         by_arrival[i] = place
-    best, value, made = Order(by_arrival, [0] * n), math.inf, 0
+    value: Value | float = math.inf
+    best, made = Order(by_arrival, [0] * n), 0
     for keys in ([float(place) for place in places], by_arrival):
         for placed in (False, True):
             order = Order(keys, [0] * n, placed=placed)
