@@ -64,7 +64,7 @@ class ImproveOptions(Options):
     moves = 2_000  # moves of destroy and repair that count as a round
     aside = 100  # requests set aside for a percentile, one after another
     runs = 200  # compiled runs of the index rule that count as a round
-    patience = 0.0, 0.25, 1.0, 4.0  # tried where requests share contents
+    patience = 0.25, 1.0, 4.0  # tried where requests share contents
 
 
 Tries = Generator[Policy, Value | float, None]
@@ -194,8 +194,8 @@ class _Improvement:
             ran.add(str(self.name))
             self.follow(self.quick(ran))
         if instance.contents:
-            self.follow(self.patient())
             self.follow(self.shared(ran))
+            self.follow(self.patient())
             self.follow(ordered(self.listed_places(), instance.requests, draw, self.half_left()))
         first = [self.turned(), self.due() if tail_of(objective) else self.tuned()]
         if self.spared is not None:
@@ -231,12 +231,14 @@ class _Improvement:
 
     def patient(self) -> Tries:
         value: Value | float = math.inf
+        self.foresight, best = Foresight(0.0), "sjf"
         for name in ("fcfs", "sjf", "index"):
-            for patience in self.options.patience:
-                foresight = Foresight(patience)
-                other = yield get_policy(name).sharing(foresight)
-                if other < value:
-                    value, self.foresight = other, foresight
+            if (other := (yield get_policy(name))) < value:
+                value, best = other, name
+        for patience in self.options.patience:
+            foresight = Foresight(patience)
+            if (other := (yield get_policy(best).sharing(foresight))) < value:
+                value, self.foresight = other, foresight
 
     def listed_places(self) -> Any:
         requests = self.instance.requests

@@ -1,36 +1,95 @@
 """Orders of requests that share contents, and waits."""
 
+import math
 import random
 from collections.abc import Callable, Generator, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from heuristics import Policy
+from heuristics.engine.job import Job
+from heuristics.engine.plan import Plan
 from heuristics.engine.sharing import Foresight
+from heuristics.engine.view import View
 from heuristics.policies.figure_1 import Listed
+from heuristics.policies.prefix_eviction import Belady
 from kvcore.instance import Request
+from kvcore.metrics import Value
+
+
+class Placed(Belady):
+    """As vllm-v1-prefix-belady, in a given order."""
+
+    priority = True
+
+    def __init__(self, keys: Sequence[float], not_before: Sequence[int]) -> None:
+        in_order = sorted(range(len(keys)), key=keys.__getitem__)
+        self.turns, self.not_before = {i: turn for turn, i in enumerate(in_order)}, not_before
+
+    def rank(self, job: Job) -> tuple[int, int]:
+        """Return its turn."""
+        return self.turns[job.index], job.index
+
+    def step(self, view: View, plan: Plan) -> None:
+        """Leave out requests that may not start."""
+        late = [job for job in self.waiting if view.now < self.not_before[job.index]]
+        self.waiting = [job for job in self.waiting if job not in late]
+        super().step(view, plan)
+        for job in late:
+            self.queue(job)
+
+
+class Order(NamedTuple):
+    """Keys, the first ticks, patience, and which rule runs."""
+
+    keys: list[float]
+    starts: list[int]
+    patience: float = 0.0
+    placed: bool = False
+
+    def policy(self) -> Policy:
+        """Return its policy."""
+        if self.placed:
+            return Placed(self.keys, self.starts)
+        return Listed(self.keys).sharing(Foresight(self.patience, self.starts))
 
 
 def ordered(
     places: Any, requests: Sequence[Request], draw: random.Random, go_on: Callable[[int], bool]
-) -> Generator[Policy, float, None]:
-    """Yield Figure 1's rule in changed orders; requests may wait for arrivals of others."""
+) -> Generator[Policy, Value | float, None]:
+    """Yield rules in changed orders; requests may wait for arrivals of others."""
     n, arrivals = len(requests), sorted({request.arrival for request in requests})
-    best, waits, patience = [float(place) for place in places], [0] * n, 0.0
-    value, made = (yield Listed(best).sharing(Foresight(patience, waits))), 1
+    by_arrival = [0.0] * n
+    for place, i in enumerate(sorted(range(n), key=lambda i: requests[i].arrival)):
+        by_arrival[i] = place
+    value: Value | float = math.inf
+    best, made = Order(by_arrival, [0] * n), 0
+    for keys in ([float(place) for place in places], by_arrival):
+        for placed in (False, True):
+            order = Order(keys, [0] * n, placed=placed)
+            found = yield order.policy()
+            if found < value:
+                best, value = order, found
     while n > 1 and go_on(made):
         made += 1
-        keys, starts, other_patience = [*best], [*waits], patience
-        for _ in range(draw.choice((1, 1, 2, 3))):
-            i, j = draw.sample(range(n), 2)
-            kind = draw.random()
-            if kind < 0.4:
-                keys[i], keys[j] = keys[j], keys[i]
-            elif kind < 0.6:
-                keys[i] = keys[j] + draw.choice((-0.5, 0.5)) * draw.random()
-            elif kind < 0.9:
-                starts[i] = draw.choice((0, *arrivals))
-            else:
-                other_patience = draw.choice((0.0, 1.0))
-        found = yield Listed(keys).sharing(Foresight(other_patience, starts))
+        order = _changed(best, arrivals, draw)
+        found = yield order.policy()
         if found <= value:
-            best, waits, patience, value = keys, starts, other_patience, found
+            best, value = order, found
+
+
+def _changed(order: Order, arrivals: Sequence[int], draw: random.Random) -> Order:
+    keys, starts, patience, placed = [*order.keys], [*order.starts], order.patience, order.placed
+    for _ in range(draw.choice((1, 1, 2, 3))):
+        i, j = draw.sample(range(len(keys)), 2)
+        kind = draw.random()
+        if kind < 0.4:
+            keys[i], keys[j] = keys[j], keys[i]
+        elif kind < 0.6:
+            keys[i] = keys[j] + draw.choice((-0.5, 0.5)) * draw.random()
+        elif kind < 0.9:
+            starts[i] = draw.choice((0, *arrivals))
+        elif kind < 0.95:
+            patience = draw.choice((0.0, 1.0))
+        else:
+            placed = not placed
+    return Order(keys, starts, patience, placed)
