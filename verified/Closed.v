@@ -12,6 +12,10 @@ Definition far := 2 ^ 62.
 Fixpoint minus (xs ys : list Z) := match xs, ys with x :: xs, y :: ys => x - y :: minus xs ys | _, _ => [] end.
 Lemma minus_map {A} (f g : A -> Z) l : minus (map f l) (map g l) = map (fun x => f x - g x) l.
 Proof. induction l as [|x l IH]; cbn; [reflexivity|now rewrite IH]. Qed.
+Fixpoint minimum (xs ys : list Z) :=
+  match xs, ys with x :: xs, y :: ys => Z.min x y :: minimum xs ys | _, _ => [] end.
+Lemma minimum_map {A} (f g : A -> Z) l : minimum (map f l) (map g l) = map (fun x => Z.min (f x) (g x)) l.
+Proof. induction l as [|x l IH]; cbn; [reflexivity|now rewrite IH]. Qed.
 Fixpoint every M (f : load -> list act -> bool) (os : list (list ((act * load) * list Z))) l aa slack {struct os} :=
   match os with
   | [] => f l aa
@@ -47,9 +51,9 @@ Section Closed.
   Definition after p k s a := q p (k + 1) (norm true 1 (next M 1 s a)).
   Definition least p k s := fold_right (fun al x => Z.min (after p k s (fst al)) x) far (opts M s).
   Definition choices k s :=
-    let os := opts M s in
-    let least := map (fun p => fold_right (fun al x => Z.min (after p k s (fst al)) x) far os) ps in
-    (least, map (fun al => (al, minus (map (fun p => after p k s (fst al)) ps) least)) os).
+    let tried := map (fun al => (al, map (fun p => after p k s (fst al)) ps)) (opts M s) in
+    let least := fold_right (fun x low => minimum (snd x) low) (map (fun _ => far) ps) tried in
+    (least, map (fun x => (fst x, minus (snd x) least)) tried).
   Definition slack k ss b chosen :=
     fold_right (fun c x => minus x (fst c)) (map (fun p => target + lft p (k + 1) - b - scale * fee o ss 1) ps)
       (chosen : list (list Z * list ((act * load) * list Z))).
@@ -83,6 +87,16 @@ Section Closed.
     intros L F. pose proof (in_opts M (local_iff M) s a L F) as H. unfold least. induction (opts M s) as [|x l IH]; [destruct H|].
     cbn [fold_right]. destruct H as [->|H]; [cbn [fst]; lia|]. specialize (IH H). lia.
   Qed.
+  Lemma choices_are k s : choices k s = (map (fun p => least p k s) ps,
+    map (fun al => (al, map (fun p => after p k s (fst al) - least p k s) ps)) (opts M s)).
+  Proof.
+    assert (forall os, fold_right (fun x low => minimum (snd x) low) (map (fun _ => far) ps)
+      (map (fun al : act * load => (al, map (fun p => after p k s (fst al)) ps)) os)
+      = map (fun p => fold_right (fun al x => Z.min (after p k s (fst al)) x) far os) ps) as E.
+    { induction os as [|al os IH]; cbn [map fold_right snd]; [reflexivity|]. rewrite IH. apply minimum_map. }
+    unfold choices. cbv zeta. rewrite E. f_equal. rewrite map_map. apply map_ext. intros al. cbn [fst snd].
+    now rewrite minus_map.
+  Qed.
   Lemma excess_nonneg p k ss aa : Forall2 (local M 0) ss aa -> fitsb M (total M ss aa) = true -> 0 <= excess p k ss aa.
   Proof.
     induction 1 as [|s a ss aa L LL IH]; cbn [excess total]; [lia|]. intros F.
@@ -105,11 +119,9 @@ Section Closed.
       assert (fitsb M (total M ss aa) = true) as F3.
       { eapply fits_most; [|exact F]. rewrite <- plus_assoc. apply most_none_l. rewrite <- (plus_none none).
         now apply most_plus. }
-      rewrite forallb_forall in E. unfold choices in E. cbn [snd] in E.
+      rewrite forallb_forall in E. rewrite choices_are in E. cbn [snd] in E.
       specialize (E _ (in_map _ _ _ (in_opts M (local_iff M) _ _ L F2))). cbn [fst snd] in E. rewrite F1 in E.
-      fold (after) in E. change (map (fun p => fold_right (fun al x => Z.min (after p k s (fst al)) x) far (opts M s)) ps)
-        with (map (fun p => least p k s) ps) in E.
-      rewrite !minus_map in E. cbv zeta in E. destruct (existsb _ _) eqn:X in E.
+      rewrite minus_map in E. cbv zeta in E. destruct (existsb _ _) eqn:X in E.
       + right. apply existsb_exists in X. destruct X as (y & Y & X). apply in_map_iff in Y. destruct Y as (p & <- & Y).
         exists p. split; [exact Y|]. apply Z.leb_le in X. pose proof (excess_nonneg p k ss aa LL F3). lia.
       + rewrite <- plus_assoc in F. cbn [rev]. rewrite <- plus_assoc, <- app_assoc.
@@ -123,10 +135,7 @@ Section Closed.
   Proof.
     intros ->. unfold slack. generalize (fee o ss 1). intros x. induction ss as [|s ss IH]; cbn [map fold_right sum].
     - apply map_ext. intros p. lia.
-    - rewrite IH. unfold choices. cbn [fst].
-      change (map (fun p => fold_right (fun al x => Z.min (after p k s (fst al)) x) far (opts M s)) ps)
-        with (map (fun p => least p k s) ps).
-      rewrite minus_map. apply map_ext. intros p. unfold sum. lia.
+    - rewrite IH, choices_are. cbn [fst]. rewrite minus_map. apply map_ext. intros p. unfold sum. lia.
   Qed.
   Lemma excess_is p k ss aa : Forall2 (local M 0) ss aa ->
     excess p k ss aa = sum (q p (k + 1)) (map (norm true 1) (nexts M 1 ss aa)) - sum (least p k) ss.

@@ -1432,6 +1432,17 @@ let rec minus xs ys =
      | [] -> []
      | y :: ys0 -> (Z.sub x y) :: (minus xs0 ys0))
 
+(** val minimum :
+    Big_int_Z.big_int list -> Big_int_Z.big_int list -> Big_int_Z.big_int list **)
+
+let rec minimum xs ys =
+  match xs with
+  | [] -> []
+  | x :: xs0 ->
+    (match ys with
+     | [] -> []
+     | y :: ys0 -> (Z.min x y) :: (minimum xs0 ys0))
+
 (** val every :
     machine -> (load -> act list -> bool) ->
     ((act * load) * Big_int_Z.big_int list) list list -> load -> act list ->
@@ -1503,14 +1514,15 @@ let after i q =
 let choices i ps q =
   let m = i.mach in
   (fun k s ->
-  let os = opts m s in
-  let least =
-    map (fun p0 ->
-      fold_right (fun al x -> Z.min (after i q p0 k s (fst al)) x) far os) ps
+  let tried =
+    map (fun al -> (al, (map (fun p0 -> after i q p0 k s (fst al)) ps)))
+      (opts m s)
   in
-  (least,
-  (map (fun al -> (al,
-    (minus (map (fun p0 -> after i q p0 k s (fst al)) ps) least))) os)))
+  let least =
+    fold_right (fun x low -> minimum (snd x) low) (map (fun _ -> far) ps)
+      tried
+  in
+  (least, (map (fun x -> ((fst x), (minus (snd x) least))) tried)))
 
 (** val slack :
     objective -> Big_int_Z.big_int -> Big_int_Z.big_int -> 'a1 list -> ('a1

@@ -391,6 +391,9 @@ val far : Big_int_Z.big_int
 val minus :
   Big_int_Z.big_int list -> Big_int_Z.big_int list -> Big_int_Z.big_int list
 
+val minimum :
+  Big_int_Z.big_int list -> Big_int_Z.big_int list -> Big_int_Z.big_int list
+
 val every :
   machine -> (load -> act list -> bool) -> ((act * load) * Big_int_Z.big_int
   list) list list -> load -> act list -> Big_int_Z.big_int list -> bool
