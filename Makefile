@@ -71,4 +71,4 @@ notebooks: $(READY)-notebooks
 	$(BIN)/python -m docs.make.notebooks
 
 clean:
-	rm -rf site $(VENV) .pytest_cache .mypy_cache .ruff_cache demo-output
+	rm -rf site verified/build $(VENV) .pytest_cache .mypy_cache .ruff_cache demo-output

@@ -12,6 +12,7 @@ from typing import Any
 from kvcore import certificates
 from kvcore.certificates import Certificate, InvalidCertificate
 from kvcore.certificates.events import Events
+from kvcore.certificates.slot_dual import SlotDual
 from kvcore.certificates.slots import Slots
 from kvcore.errors import BadInput, MissingTool
 from kvcore.features import CALLS, COSTS, MACHINES, REQUESTS, Feature, Takes
@@ -48,7 +49,10 @@ def verify_certificate(instance: Instance, certificate: Certificate, *, proved: 
     """
     if not proved:
         return certificates.verify_certificate(instance, certificate)
-    lines = [*instance_lines(instance, certificate.objective, certificate.instance_sha256), *claim_lines(certificate)]
+    lines = [
+        *instance_lines(instance, certificate.objective, certificate.instance_sha256),
+        *claim_lines(instance, certificate),
+    ]
     said = run(lines)
     if not said.startswith(f"proved {certificate.bound} "):
         raise InvalidCertificate(said)
@@ -89,14 +93,16 @@ def instance_lines(instance: Instance, objective: str, hashed: str) -> Iterator[
         yield _line("request", *words)
 
 
-def claim_lines(certificate: Certificate) -> Iterator[str]:
+def claim_lines(instance: Instance, certificate: Certificate) -> Iterator[str]:
     """Yield the lines of a claim, with the prices that prove it. BadInput where the checker takes no such proof."""
-    proof, scale = certificate.proof, 1
-    if isinstance(proof, Slots):
+    proof, scale, before = certificate.proof, 1, min(request.arrival for request in instance.requests)
+    if isinstance(proof, Slots | SlotDual):
         scale = proof.scale
-        rows = [getattr(proof.prices[0], limit.name) for limit in LIMITS]
-        for slot in range(max(map(len, rows))):
-            yield _line("row", *(row[slot] if slot < len(row) else 0 for row in rows))
+        for prices in proof.prices if isinstance(proof, Slots) else (proof.prices,):
+            yield "prices"
+            rows = [getattr(prices, limit.name) for limit in LIMITS]
+            for slot in range(-before, max(map(len, rows))):
+                yield _line("row", *(row[slot] if 0 <= slot < len(row) else 0 for row in rows))
     elif not isinstance(proof, Events):
         raise BadInput(f"the checker in Coq takes no certificate of the kind {proof.kind}")
     yield _line("bound", certificate.objective, certificate.bound, scale, MOST_STATES)

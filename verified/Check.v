@@ -1,5 +1,8 @@
-(* The checker: a closed set of states with costs so far, cut by a potential from prices;
-  and why what it accepts is a bound. *)
+(* All that a request may do, and a map from states to costs.
+
+   The acts of a request are listed move by move, each of any size that the rules leave (`candidates`), and the legal
+   ones kept (`opts`); every legal act is among them (`in_opts`). What a batch uses of a limit only grows with each act, so
+   an act that alone exceeds a limit is in no batch (`fits_most`). *)
 Require Import ZArith List Bool Lia FMapPositive Permutation Spec Referee Model.
 Import ListNotations.
 Open Scope Z_scope.
@@ -53,7 +56,7 @@ Proof.
   eapply load_nonneg; eauto.
 Qed.
 
-(* --- all that a request may do, and all batches -------------------------------------------------------------- *)
+(* --- all that a request may do -------------------------------------------------------------- *)
 Definition upto n := map Z.of_nat (seq 1 (Z.to_nat n)).
 Definition cand (all : bool) x := 0 :: (if x <=? 0 then [] else if all then upto x else [x]).
 Lemma in_cand all x k : k = 0 \/ 1 <= k <= x /\ (all = false -> k = x) -> In k (cand all x).
@@ -84,11 +87,6 @@ Proof.
 Qed.
 Definition opts M s := map (fun a => (a, load_of M s a)) (filter (fun a => localb M 0 s a
   && fitsb M (load_of M s a)) (candidates M s)).
-Fixpoint every M (f : load -> list act -> bool) (os : list (list (act * load))) l aa {struct os} := match os with
-  | [] => f l aa
-  | o :: os => forallb (fun al => let l := plus l (snd al) in if fitsb M l then every M f os l (fst al :: aa) else true)
-    o
-  end.
 Section Every.
   Variable M : machine.
   Hypothesis Q : 0 < block M.
@@ -98,21 +96,6 @@ Section Every.
     intros L F. apply in_map_iff. exists a. split; [reflexivity|]. apply filter_In.
       split; [eapply in_candidates; eauto|].
     rewrite F, andb_true_r. now apply decide.
-  Qed.
-  Lemma every_sound f ss aa : Forall2 (local M 0) ss aa -> forall l bb, most none l
-    -> every M f (map (opts M) ss) l bb = true ->
-    fitsb M (plus l (total M ss aa)) = true -> f (plus l (total M ss aa)) (rev aa ++ bb) = true.
-  Proof.
-    induction 1 as [|s a ss aa L LL IH]; intros l bb N E F.
-    - simpl in *. rewrite plus_comm, plus_none in *. exact E.
-    - cbn [total map every] in *. pose proof (load_nonneg _ _ _ _ Q L) as N1.
-      pose proof (total_nonneg _ _ _ _ Q LL) as N2.
-      rewrite forallb_forall in E. assert (fitsb M (plus l (load_of M s a)) = true) as F1.
-      { eapply fits_most; [|exact F]. rewrite <- plus_assoc. now apply most_none_r. }
-      assert (fitsb M (load_of M s a) = true) as F2 by (eapply fits_most; [|exact F1]; now apply most_none_l).
-      specialize (E _ (in_opts _ _ L F2)). cbn [fst snd] in E. rewrite F1 in E.
-      rewrite <- plus_assoc in *. cbn [rev]. rewrite <- app_assoc. apply IH; [|exact E|exact F].
-      rewrite <- (plus_none none). now apply most_plus.
   Qed.
 End Every.
 

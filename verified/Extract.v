@@ -1,5 +1,5 @@
 (* The program: kvproof.ml and kvproof.mli, in which numbers are zarith's and lists are counted by OCaml's integers. *)
-Require Import Spec Referee Model Check Sound Bound.
+Require Import Spec Referee Model Check Prices Closed Bound.
 Require Extraction ExtrOcamlBasic ExtrOcamlZBigInt ExtrOcamlNatInt.
 Require Import ZArith.
 Extract Constant Z.to_nat =>
@@ -9,4 +9,4 @@ Extract Constant Z.leb => "Big_int_Z.le_big_int".
 Extract Constant Z.ltb => "Big_int_Z.lt_big_int".
 Extraction "kvproof.ml"
   referee check  (* what is proved *)
-  sort norm initial rate fee lasts jointb fitsb nexts next every opts origin slot left pay held offset steady none.
+  sort norm initial rate fee lasts jointb next nexts opts origin held pay steady none target_of offset lefts every.

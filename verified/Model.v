@@ -1,4 +1,8 @@
-(* Schedules without absolute times: what a certificate speaks of; and what a run costs, tick by tick. *)
+(* Schedules without absolute times, and what a run costs, tick by tick.
+
+   What may happen next depends on how long each request still waits, not on the time (`norm`; without `timed`, not on
+   waiting either, since a machine may idle). Each objective is a sum over ticks of a rate that the state alone gives,
+   less a number that the instance gives (`meter`): of unfinished requests, of their weights, of batches. *)
 Require Import ZArith List Bool Lia Spec Referee.
 Import ListNotations.
 Open Scope Z_scope.

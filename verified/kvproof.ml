@@ -122,6 +122,18 @@ module Pos =
 
   let rec mul = Big_int_Z.mult_big_int
 
+  (** val iter : ('a1 -> 'a1) -> 'a1 -> Big_int_Z.big_int -> 'a1 **)
+
+  let rec iter f x n =
+    (fun f2p1 f2p f1 p ->
+  if Big_int_Z.le_big_int p Big_int_Z.unit_big_int then f1 () else
+  let (q,r) = Big_int_Z.quomod_big_int p (Big_int_Z.big_int_of_int 2) in
+  if Big_int_Z.eq_big_int r Big_int_Z.zero_big_int then f2p q else f2p1 q)
+      (fun n' -> f (iter f (iter f x n') n'))
+      (fun n' -> iter f (iter f x n') n')
+      (fun _ -> f x)
+      n
+
   (** val compare_cont :
       comparison -> Big_int_Z.big_int -> Big_int_Z.big_int -> comparison **)
 
@@ -291,6 +303,24 @@ module Z =
 
   let mul = Big_int_Z.mult_big_int
 
+  (** val pow_pos :
+      Big_int_Z.big_int -> Big_int_Z.big_int -> Big_int_Z.big_int **)
+
+  let pow_pos z0 =
+    Pos.iter (mul z0) Big_int_Z.unit_big_int
+
+  (** val pow :
+      Big_int_Z.big_int -> Big_int_Z.big_int -> Big_int_Z.big_int **)
+
+  let pow x y =
+    (fun fO fp fn z -> let s = Big_int_Z.sign_big_int z in
+  if s = 0 then fO () else if s > 0 then fp z
+  else fn (Big_int_Z.minus_big_int z))
+      (fun _ -> Big_int_Z.unit_big_int)
+      (fun p0 -> pow_pos x p0)
+      (fun _ -> Big_int_Z.zero_big_int)
+      y
+
   (** val compare : Big_int_Z.big_int -> Big_int_Z.big_int -> comparison **)
 
   let compare = (fun x y -> let s = Big_int_Z.compare_big_int x y in
@@ -381,6 +411,12 @@ module Z =
   | _ -> add_int_big_int (-1) (div_big_int (add_int_big_int (-1) x) y))
  end
 
+(** val hd : 'a1 -> 'a1 list -> 'a1 **)
+
+let hd default = function
+| [] -> default
+| x :: _ -> x
+
 (** val nth : int -> 'a1 list -> 'a1 -> 'a1 **)
 
 let rec nth n l default =
@@ -447,16 +483,6 @@ let rec filter f = function
 let rec find f = function
 | [] -> None
 | x :: tl -> if f x then Some x else find f tl
-
-(** val skipn : int -> 'a1 list -> 'a1 list **)
-
-let rec skipn n l =
-  (fun fO fS n -> if n=0 then fO () else fS (n-1))
-    (fun _ -> l)
-    (fun n0 -> match l with
-               | [] -> []
-               | _ :: l0 -> skipn n0 l0)
-    n
 
 (** val seq : int -> int -> int list **)
 
@@ -1106,18 +1132,6 @@ let opts m s =
       (&&) (localb m Big_int_Z.zero_big_int s a) (fitsb m (load_of m s a)))
       (candidates m s))
 
-(** val every :
-    machine -> (load -> act list -> bool) -> (act * load) list list -> load
-    -> act list -> bool **)
-
-let rec every m f os l aa =
-  match os with
-  | [] -> f l aa
-  | o :: os0 ->
-    forallb (fun al ->
-      let l0 = plus l (snd al) in
-      if fitsb m l0 then every m f os0 l0 ((fst al) :: aa) else true) o
-
 (** val handling_eqb : handling -> handling -> bool **)
 
 let handling_eqb x y =
@@ -1335,21 +1349,13 @@ let steady i o =
 
 (** val slot : row list -> Big_int_Z.big_int -> row **)
 
-let slot rows k =
-  nth (Z.to_nat k) rows zero
+let slot rows0 k =
+  nth (Z.to_nat k) rows0 zero
 
-(** val left :
-    instance -> row list -> Big_int_Z.big_int -> Big_int_Z.big_int **)
+(** val tick : Big_int_Z.big_int -> Big_int_Z.big_int **)
 
-let left i rows =
-  let m = i.mach in (fun k -> sum (supply m) (skipn (Z.to_nat k) rows))
-
-(** val tick : row list -> Big_int_Z.big_int -> Big_int_Z.big_int **)
-
-let tick rows k =
-  match rows with
-  | [] -> k
-  | _ :: _ -> Z.add k Big_int_Z.unit_big_int
+let tick k =
+  Z.add k Big_int_Z.unit_big_int
 
 (** val p :
     (Big_int_Z.big_int -> state list -> Big_int_Z.big_int) -> entry list
@@ -1368,22 +1374,14 @@ let urate o s =
   | Busy -> Big_int_Z.zero_big_int
   | _ -> if0 (negb (some (end_of o s))) (weigh o s)
 
-(** val worth :
-    instance -> row list -> (Big_int_Z.big_int -> state list ->
-    Big_int_Z.big_int) -> entry list PositiveMap.t -> Big_int_Z.big_int ->
-    state list -> Big_int_Z.big_int **)
-
-let worth i rows hash tm k ss =
-  Z.sub (sum (p hash tm k) ss) (left i rows k)
-
 (** val entry_ok :
     instance -> objective -> Big_int_Z.big_int -> row list ->
     (Big_int_Z.big_int -> state list -> Big_int_Z.big_int) -> entry list ->
     entry -> bool **)
 
-let entry_ok i o scale rows hash table =
+let entry_ok i o scale rows0 hash table0 =
   let m = i.mach in
-  let tm = build hash table in
+  let tm = build hash table0 in
   (fun e ->
   match e.states with
   | [] -> false
@@ -1396,8 +1394,8 @@ let entry_ok i o scale rows hash table =
              (Z.leb Big_int_Z.zero_big_int e.mark_of))
            ((||) (negb (some s.over))
              (Z.eqb e.mark_of Big_int_Z.zero_big_int)))
-         (let r = slot rows e.clock in
-          let k = tick rows e.clock in
+         (let r = slot rows0 e.clock in
+          let k = tick e.clock in
           let c = Z.sub e.mark_of (Z.mul scale (urate o s)) in
           (&&)
             (Z.leb c
@@ -1412,91 +1410,179 @@ let entry_ok i o scale rows hash table =
               (opts m s)))
      | _ :: _ -> false))
 
+(** val far : Big_int_Z.big_int **)
+
+let far =
+  Z.pow (Big_int_Z.mult_int_big_int 2 Big_int_Z.unit_big_int)
+    (Big_int_Z.mult_int_big_int 2
+    ((fun x -> Big_int_Z.succ_big_int (Big_int_Z.mult_int_big_int 2 x))
+    ((fun x -> Big_int_Z.succ_big_int (Big_int_Z.mult_int_big_int 2 x))
+    ((fun x -> Big_int_Z.succ_big_int (Big_int_Z.mult_int_big_int 2 x))
+    ((fun x -> Big_int_Z.succ_big_int (Big_int_Z.mult_int_big_int 2 x))
+    Big_int_Z.unit_big_int)))))
+
+(** val minus :
+    Big_int_Z.big_int list -> Big_int_Z.big_int list -> Big_int_Z.big_int list **)
+
+let rec minus xs ys =
+  match xs with
+  | [] -> []
+  | x :: xs0 ->
+    (match ys with
+     | [] -> []
+     | y :: ys0 -> (Z.sub x y) :: (minus xs0 ys0))
+
+(** val minimum :
+    Big_int_Z.big_int list -> Big_int_Z.big_int list -> Big_int_Z.big_int list **)
+
+let rec minimum xs ys =
+  match xs with
+  | [] -> []
+  | x :: xs0 ->
+    (match ys with
+     | [] -> []
+     | y :: ys0 -> (Z.min x y) :: (minimum xs0 ys0))
+
+(** val every :
+    machine -> (load -> act list -> bool) ->
+    ((act * load) * Big_int_Z.big_int list) list list -> load -> act list ->
+    Big_int_Z.big_int list -> bool **)
+
+let rec every m f os l aa slack0 =
+  match os with
+  | [] -> f l aa
+  | o :: os0 ->
+    forallb (fun x ->
+      let l0 = plus l (snd (fst x)) in
+      if fitsb m l0
+      then let slack1 = minus slack0 (snd x) in
+           if existsb (fun y -> Z.leb y Big_int_Z.zero_big_int) slack1
+           then true
+           else every m f os0 l0 ((fst (fst x)) :: aa) slack1
+      else true) o
+
+(** val clocked : 'a1 list -> bool **)
+
+let clocked = function
+| [] -> false
+| _ :: _ -> true
+
+(** val tickD :
+    'a1 list -> Big_int_Z.big_int -> Big_int_Z.big_int -> Big_int_Z.big_int **)
+
+let tickD ps k d =
+  if clocked ps then Z.add k d else k
+
+(** val worth_of :
+    ('a1 -> Big_int_Z.big_int -> state -> Big_int_Z.big_int) -> ('a1 ->
+    Big_int_Z.big_int -> Big_int_Z.big_int) -> 'a1 -> Big_int_Z.big_int ->
+    state list -> Big_int_Z.big_int **)
+
+let worth_of q lft p0 k ss =
+  Z.sub (sum (q p0 k) ss) (lft p0 k)
+
 (** val bounded :
-    instance -> objective -> Big_int_Z.big_int -> row list ->
-    (Big_int_Z.big_int -> state list -> Big_int_Z.big_int) -> entry list ->
-    entry list -> Big_int_Z.big_int -> state list -> Big_int_Z.big_int -> bool **)
+    Big_int_Z.big_int -> (Big_int_Z.big_int -> state list ->
+    Big_int_Z.big_int) -> entry list PositiveMap.t -> 'a1 list -> ('a1 ->
+    Big_int_Z.big_int -> state -> Big_int_Z.big_int) -> ('a1 ->
+    Big_int_Z.big_int -> Big_int_Z.big_int) -> Big_int_Z.big_int -> state
+    list -> Big_int_Z.big_int -> bool **)
 
-let bounded i o target rows hash table kept =
-  let tm = build hash table in
-  let km = build hash kept in
-  (fun k ss b ->
-  (||) (match pick hash km k ss with
-        | Some b' -> Z.leb b' b
-        | None -> false)
-    (Z.leb target
-      (Z.add b
-        (if steady i o
-         then worth i rows hash tm k ss
-         else Big_int_Z.zero_big_int))))
+let bounded target hash km ps q lft k ss b =
+  (||)
+    ((||)
+      (match pick hash km k ss with
+       | Some b' -> Z.leb b' b
+       | None -> false) (Z.leb target b))
+    (existsb (fun p0 -> Z.leb target (Z.add b (worth_of q lft p0 k ss))) ps)
 
-(** val kept_ok_by :
-    instance -> objective -> Big_int_Z.big_int -> Big_int_Z.big_int -> row
-    list -> (state -> state -> bool) -> (Big_int_Z.big_int -> state list ->
-    Big_int_Z.big_int -> bool) -> entry -> bool **)
+(** val after :
+    instance -> ('a1 -> Big_int_Z.big_int -> state -> Big_int_Z.big_int) ->
+    'a1 -> Big_int_Z.big_int -> state -> act -> Big_int_Z.big_int **)
 
-let kept_ok_by i o scale target rows leb0 =
+let after i q =
   let m = i.mach in
-  (fun bounded0 e ->
+  (fun p0 k s a ->
+  q p0 (Z.add k Big_int_Z.unit_big_int)
+    (norm true Big_int_Z.unit_big_int (next m Big_int_Z.unit_big_int s a)))
+
+(** val choices :
+    instance -> 'a1 list -> ('a1 -> Big_int_Z.big_int -> state ->
+    Big_int_Z.big_int) -> Big_int_Z.big_int -> state -> Big_int_Z.big_int
+    list * ((act * load) * Big_int_Z.big_int list) list **)
+
+let choices i ps q =
+  let m = i.mach in
+  (fun k s ->
+  let tried =
+    map (fun al -> (al, (map (fun p0 -> after i q p0 k s (fst al)) ps)))
+      (opts m s)
+  in
+  let least =
+    fold_right (fun x low -> minimum (snd x) low) (map (fun _ -> far) ps)
+      tried
+  in
+  (least, (map (fun x -> ((fst x), (minus (snd x) least))) tried)))
+
+(** val slack :
+    objective -> Big_int_Z.big_int -> Big_int_Z.big_int -> 'a1 list -> ('a1
+    -> Big_int_Z.big_int -> Big_int_Z.big_int) -> Big_int_Z.big_int -> state
+    list -> Big_int_Z.big_int -> (Big_int_Z.big_int
+    list * ((act * load) * Big_int_Z.big_int list) list) list ->
+    Big_int_Z.big_int list **)
+
+let slack o scale target ps lft k ss b chosen =
+  fold_right (fun c x -> minus x (fst c))
+    (map (fun p0 ->
+      Z.sub
+        (Z.sub (Z.add target (lft p0 (Z.add k Big_int_Z.unit_big_int))) b)
+        (Z.mul scale (fee o ss Big_int_Z.unit_big_int))) ps) chosen
+
+(** val batch_ok :
+    instance -> objective -> Big_int_Z.big_int -> Big_int_Z.big_int -> (state
+    -> state -> bool) -> (Big_int_Z.big_int -> state list ->
+    Big_int_Z.big_int) -> entry list PositiveMap.t -> 'a1 list -> ('a1 ->
+    Big_int_Z.big_int -> state -> Big_int_Z.big_int) -> ('a1 ->
+    Big_int_Z.big_int -> Big_int_Z.big_int) -> Big_int_Z.big_int -> state
+    list -> Big_int_Z.big_int -> load -> act list -> bool **)
+
+let batch_ok i o scale target leb0 hash km ps q lft =
+  let m = i.mach in
+  (fun k ss b l aa ->
+  (||) (negb (jointb m l))
+    (let d = lasts i.cost l in
+     bounded target hash km ps q lft (tickD ps k d)
+       (sort leb0 (map (norm (timed o) d) (nexts m d ss (rev aa))))
+       (Z.add b (Z.mul scale (fee o ss d)))))
+
+(** val kept_ok :
+    instance -> objective -> Big_int_Z.big_int -> Big_int_Z.big_int -> (state
+    -> state -> bool) -> (Big_int_Z.big_int -> state list ->
+    Big_int_Z.big_int) -> entry list PositiveMap.t -> 'a1 list -> ('a1 ->
+    Big_int_Z.big_int -> state -> Big_int_Z.big_int) -> ('a1 ->
+    Big_int_Z.big_int -> Big_int_Z.big_int) -> entry -> bool **)
+
+let kept_ok i o scale target leb0 hash km ps q lft =
+  let m = i.mach in
+  (fun e ->
   let k = e.clock in
   let ss = e.states in
   let b = e.mark_of in
   (&&)
     ((&&) ((||) (negb (forallb (fun s -> some s.over) ss)) (Z.leb target b))
       ((||) (negb (timed o))
-        (bounded0 (tick rows k)
+        (bounded target hash km ps q lft (tickD ps k Big_int_Z.unit_big_int)
           (sort leb0 (map (norm true Big_int_Z.unit_big_int) ss))
           (Z.add b (Z.mul scale (rate o ss))))))
-    (every m (fun l aa ->
-      (||) (negb (jointb m l))
-        (let d = lasts i.cost l in
-         bounded0 (match rows with
-                   | [] -> k
-                   | _ :: _ -> Z.add k d)
-           (sort leb0 (map (norm (timed o) d) (nexts m d ss (rev aa))))
-           (Z.add b (Z.mul scale (fee o ss d))))) (map (opts m) ss) none []))
-
-(** val kept_ok :
-    instance -> objective -> Big_int_Z.big_int -> Big_int_Z.big_int -> row
-    list -> (Big_int_Z.big_int -> state list -> Big_int_Z.big_int) -> (state
-    -> state -> bool) -> entry list -> entry list -> entry -> bool **)
-
-let kept_ok i o scale target rows hash leb0 table kept =
-  kept_ok_by i o scale target rows leb0
-    (bounded i o target rows hash table kept)
+    (let chosen = map (choices i ps q k) ss in
+     every m (batch_ok i o scale target leb0 hash km ps q lft k ss b)
+       (map snd chosen) none [] (slack o scale target ps lft k ss b chosen)))
 
 (** val origin :
     instance -> objective -> (state -> state -> bool) -> state list **)
 
 let origin i o leb0 =
   sort leb0 (map (norm (timed o) Big_int_Z.zero_big_int) (initial i))
-
-(** val accepts :
-    instance -> objective -> Big_int_Z.big_int -> Big_int_Z.big_int -> row
-    list -> (Big_int_Z.big_int -> state list -> Big_int_Z.big_int) -> (state
-    -> state -> bool) -> entry list -> entry list -> bool **)
-
-let accepts i o scale target rows hash leb0 table kept =
-  let m = i.mach in
-  (&&)
-    ((&&)
-      ((&&)
-        ((&&)
-          ((&&)
-            ((&&)
-              ((&&)
-                ((&&) (Z.leb Big_int_Z.unit_big_int m.block)
-                  (Z.leb Big_int_Z.zero_big_int scale))
-                (forallb (fun r -> Z.leb Big_int_Z.zero_big_int r.weight)
-                  i.requests))
-              (match rows with
-               | [] -> true
-               | _ :: _ -> steady i o)) (forallb (row_ok m) rows))
-          (fitsb m (all_held m (initial i))))
-        (forallb (entry_ok i o scale rows hash table) table))
-      (forallb (kept_ok i o scale target rows hash leb0 table kept) kept))
-    (bounded i o target rows hash table kept Big_int_Z.zero_big_int
-      (origin i o leb0) Big_int_Z.zero_big_int)
 
 (** val offset : instance -> objective -> Big_int_Z.big_int **)
 
@@ -1505,15 +1591,79 @@ let offset i o = match o with
 | Busy -> Big_int_Z.zero_big_int
 | _ -> sum (fun s -> Z.mul (weigh o s) s.arrived) (initial i)
 
-(** val check :
-    instance -> objective -> Big_int_Z.big_int -> Big_int_Z.big_int -> row
-    list -> (Big_int_Z.big_int -> state list -> Big_int_Z.big_int) -> (state
-    -> state -> bool) -> entry list -> entry list -> bool **)
+type vector = { rows : row list; table : entry list }
 
-let check i o bound scale rows hash leb0 table kept =
-  (&&) (Z.ltb Big_int_Z.zero_big_int scale)
-    (accepts i o scale
-      (Z.add
-        (Z.mul scale
-          (Z.sub (Z.add bound (offset i o)) Big_int_Z.unit_big_int))
-        Big_int_Z.unit_big_int) rows hash leb0 table kept)
+(** val lefts : machine -> row list -> Big_int_Z.big_int list **)
+
+let rec lefts m = function
+| [] -> []
+| r :: rs ->
+  (Z.add (supply m r) (hd Big_int_Z.zero_big_int (lefts m rs))) :: (lefts m
+                                                                    rs)
+
+type pot = Big_int_Z.big_int list * entry list PositiveMap.t
+
+(** val prepare :
+    instance -> (Big_int_Z.big_int -> state list -> Big_int_Z.big_int) ->
+    vector -> pot **)
+
+let prepare i hash v =
+  ((lefts i.mach v.rows), (build hash v.table))
+
+(** val potential :
+    (Big_int_Z.big_int -> state list -> Big_int_Z.big_int) -> pot ->
+    Big_int_Z.big_int -> state -> Big_int_Z.big_int **)
+
+let potential hash p0 k s =
+  p hash (snd p0) k s
+
+(** val to_come : pot -> Big_int_Z.big_int -> Big_int_Z.big_int **)
+
+let to_come p0 k =
+  nth (Z.to_nat k) (fst p0) Big_int_Z.zero_big_int
+
+(** val vector_ok :
+    instance -> objective -> Big_int_Z.big_int -> (Big_int_Z.big_int -> state
+    list -> Big_int_Z.big_int) -> vector -> bool **)
+
+let vector_ok i o scale hash v =
+  (&&) (forallb (row_ok i.mach) v.rows)
+    (forallb (entry_ok i o scale v.rows hash v.table) v.table)
+
+(** val target_of :
+    instance -> objective -> Big_int_Z.big_int -> Big_int_Z.big_int ->
+    Big_int_Z.big_int **)
+
+let target_of i o bound scale =
+  Z.add
+    (Z.mul scale (Z.sub (Z.add bound (offset i o)) Big_int_Z.unit_big_int))
+    Big_int_Z.unit_big_int
+
+(** val check :
+    instance -> objective -> Big_int_Z.big_int -> Big_int_Z.big_int -> (state
+    -> state -> bool) -> (Big_int_Z.big_int -> state list ->
+    Big_int_Z.big_int) -> vector list -> entry list -> bool **)
+
+let check i o bound scale leb0 hash vectors kept =
+  (&&)
+    ((&&)
+      ((&&)
+        ((&&)
+          ((&&)
+            ((&&) (Z.ltb Big_int_Z.zero_big_int scale)
+              (Z.leb Big_int_Z.unit_big_int i.mach.block))
+            (forallb (fun r -> Z.leb Big_int_Z.zero_big_int r.weight)
+              i.requests)) (fitsb i.mach (all_held i.mach (initial i))))
+        (match vectors with
+         | [] -> true
+         | _ :: _ -> steady i o))
+      (forallb (vector_ok i o scale hash) vectors))
+    (let km = build hash kept in
+     let ps = map (prepare i hash) vectors in
+     let target = target_of i o bound scale in
+     (&&)
+       (forallb
+         (kept_ok i o scale target leb0 hash km ps (potential hash) to_come)
+         kept)
+       (bounded target hash km ps (potential hash) to_come
+         Big_int_Z.zero_big_int (origin i o leb0) Big_int_Z.zero_big_int))

@@ -30,6 +30,8 @@ module Pos :
 
   val mul : Big_int_Z.big_int -> Big_int_Z.big_int -> Big_int_Z.big_int
 
+  val iter : ('a1 -> 'a1) -> 'a1 -> Big_int_Z.big_int -> 'a1
+
   val compare_cont :
     comparison -> Big_int_Z.big_int -> Big_int_Z.big_int -> comparison
 
@@ -62,6 +64,10 @@ module Z :
 
   val mul : Big_int_Z.big_int -> Big_int_Z.big_int -> Big_int_Z.big_int
 
+  val pow_pos : Big_int_Z.big_int -> Big_int_Z.big_int -> Big_int_Z.big_int
+
+  val pow : Big_int_Z.big_int -> Big_int_Z.big_int -> Big_int_Z.big_int
+
   val compare : Big_int_Z.big_int -> Big_int_Z.big_int -> comparison
 
   val leb : Big_int_Z.big_int -> Big_int_Z.big_int -> bool
@@ -89,6 +95,8 @@ module Z :
   val div : Big_int_Z.big_int -> Big_int_Z.big_int -> Big_int_Z.big_int
  end
 
+val hd : 'a1 -> 'a1 list -> 'a1
+
 val nth : int -> 'a1 list -> 'a1 -> 'a1
 
 val rev : 'a1 list -> 'a1 list
@@ -108,8 +116,6 @@ val forallb : ('a1 -> bool) -> 'a1 list -> bool
 val filter : ('a1 -> bool) -> 'a1 list -> 'a1 list
 
 val find : ('a1 -> bool) -> 'a1 list -> 'a1 option
-
-val skipn : int -> 'a1 list -> 'a1 list
 
 val seq : int -> int -> int list
 
@@ -310,10 +316,6 @@ val candidates : machine -> state -> act list
 
 val opts : machine -> state -> (act * load) list
 
-val every :
-  machine -> (load -> act list -> bool) -> (act * load) list list -> load ->
-  act list -> bool
-
 val handling_eqb : handling -> handling -> bool
 
 val opt_eqb : ('a1 -> 'a1 -> bool) -> 'a1 option -> 'a1 option -> bool
@@ -371,9 +373,7 @@ val steady : instance -> objective -> bool
 
 val slot : row list -> Big_int_Z.big_int -> row
 
-val left : instance -> row list -> Big_int_Z.big_int -> Big_int_Z.big_int
-
-val tick : row list -> Big_int_Z.big_int -> Big_int_Z.big_int
+val tick : Big_int_Z.big_int -> Big_int_Z.big_int
 
 val p :
   (Big_int_Z.big_int -> state list -> Big_int_Z.big_int) -> entry list
@@ -381,41 +381,100 @@ val p :
 
 val urate : objective -> state -> Big_int_Z.big_int
 
-val worth :
-  instance -> row list -> (Big_int_Z.big_int -> state list ->
-  Big_int_Z.big_int) -> entry list PositiveMap.t -> Big_int_Z.big_int ->
-  state list -> Big_int_Z.big_int
-
 val entry_ok :
   instance -> objective -> Big_int_Z.big_int -> row list ->
   (Big_int_Z.big_int -> state list -> Big_int_Z.big_int) -> entry list ->
   entry -> bool
 
-val bounded :
-  instance -> objective -> Big_int_Z.big_int -> row list ->
-  (Big_int_Z.big_int -> state list -> Big_int_Z.big_int) -> entry list ->
-  entry list -> Big_int_Z.big_int -> state list -> Big_int_Z.big_int -> bool
+val far : Big_int_Z.big_int
 
-val kept_ok_by :
-  instance -> objective -> Big_int_Z.big_int -> Big_int_Z.big_int -> row list
-  -> (state -> state -> bool) -> (Big_int_Z.big_int -> state list ->
-  Big_int_Z.big_int -> bool) -> entry -> bool
+val minus :
+  Big_int_Z.big_int list -> Big_int_Z.big_int list -> Big_int_Z.big_int list
+
+val minimum :
+  Big_int_Z.big_int list -> Big_int_Z.big_int list -> Big_int_Z.big_int list
+
+val every :
+  machine -> (load -> act list -> bool) -> ((act * load) * Big_int_Z.big_int
+  list) list list -> load -> act list -> Big_int_Z.big_int list -> bool
+
+val clocked : 'a1 list -> bool
+
+val tickD :
+  'a1 list -> Big_int_Z.big_int -> Big_int_Z.big_int -> Big_int_Z.big_int
+
+val worth_of :
+  ('a1 -> Big_int_Z.big_int -> state -> Big_int_Z.big_int) -> ('a1 ->
+  Big_int_Z.big_int -> Big_int_Z.big_int) -> 'a1 -> Big_int_Z.big_int ->
+  state list -> Big_int_Z.big_int
+
+val bounded :
+  Big_int_Z.big_int -> (Big_int_Z.big_int -> state list -> Big_int_Z.big_int)
+  -> entry list PositiveMap.t -> 'a1 list -> ('a1 -> Big_int_Z.big_int ->
+  state -> Big_int_Z.big_int) -> ('a1 -> Big_int_Z.big_int ->
+  Big_int_Z.big_int) -> Big_int_Z.big_int -> state list -> Big_int_Z.big_int
+  -> bool
+
+val after :
+  instance -> ('a1 -> Big_int_Z.big_int -> state -> Big_int_Z.big_int) -> 'a1
+  -> Big_int_Z.big_int -> state -> act -> Big_int_Z.big_int
+
+val choices :
+  instance -> 'a1 list -> ('a1 -> Big_int_Z.big_int -> state ->
+  Big_int_Z.big_int) -> Big_int_Z.big_int -> state -> Big_int_Z.big_int
+  list * ((act * load) * Big_int_Z.big_int list) list
+
+val slack :
+  objective -> Big_int_Z.big_int -> Big_int_Z.big_int -> 'a1 list -> ('a1 ->
+  Big_int_Z.big_int -> Big_int_Z.big_int) -> Big_int_Z.big_int -> state list
+  -> Big_int_Z.big_int -> (Big_int_Z.big_int
+  list * ((act * load) * Big_int_Z.big_int list) list) list ->
+  Big_int_Z.big_int list
+
+val batch_ok :
+  instance -> objective -> Big_int_Z.big_int -> Big_int_Z.big_int -> (state
+  -> state -> bool) -> (Big_int_Z.big_int -> state list -> Big_int_Z.big_int)
+  -> entry list PositiveMap.t -> 'a1 list -> ('a1 -> Big_int_Z.big_int ->
+  state -> Big_int_Z.big_int) -> ('a1 -> Big_int_Z.big_int ->
+  Big_int_Z.big_int) -> Big_int_Z.big_int -> state list -> Big_int_Z.big_int
+  -> load -> act list -> bool
 
 val kept_ok :
-  instance -> objective -> Big_int_Z.big_int -> Big_int_Z.big_int -> row list
-  -> (Big_int_Z.big_int -> state list -> Big_int_Z.big_int) -> (state ->
-  state -> bool) -> entry list -> entry list -> entry -> bool
+  instance -> objective -> Big_int_Z.big_int -> Big_int_Z.big_int -> (state
+  -> state -> bool) -> (Big_int_Z.big_int -> state list -> Big_int_Z.big_int)
+  -> entry list PositiveMap.t -> 'a1 list -> ('a1 -> Big_int_Z.big_int ->
+  state -> Big_int_Z.big_int) -> ('a1 -> Big_int_Z.big_int ->
+  Big_int_Z.big_int) -> entry -> bool
 
 val origin : instance -> objective -> (state -> state -> bool) -> state list
 
-val accepts :
-  instance -> objective -> Big_int_Z.big_int -> Big_int_Z.big_int -> row list
-  -> (Big_int_Z.big_int -> state list -> Big_int_Z.big_int) -> (state ->
-  state -> bool) -> entry list -> entry list -> bool
-
 val offset : instance -> objective -> Big_int_Z.big_int
 
+type vector = { rows : row list; table : entry list }
+
+val lefts : machine -> row list -> Big_int_Z.big_int list
+
+type pot = Big_int_Z.big_int list * entry list PositiveMap.t
+
+val prepare :
+  instance -> (Big_int_Z.big_int -> state list -> Big_int_Z.big_int) ->
+  vector -> pot
+
+val potential :
+  (Big_int_Z.big_int -> state list -> Big_int_Z.big_int) -> pot ->
+  Big_int_Z.big_int -> state -> Big_int_Z.big_int
+
+val to_come : pot -> Big_int_Z.big_int -> Big_int_Z.big_int
+
+val vector_ok :
+  instance -> objective -> Big_int_Z.big_int -> (Big_int_Z.big_int -> state
+  list -> Big_int_Z.big_int) -> vector -> bool
+
+val target_of :
+  instance -> objective -> Big_int_Z.big_int -> Big_int_Z.big_int ->
+  Big_int_Z.big_int
+
 val check :
-  instance -> objective -> Big_int_Z.big_int -> Big_int_Z.big_int -> row list
-  -> (Big_int_Z.big_int -> state list -> Big_int_Z.big_int) -> (state ->
-  state -> bool) -> entry list -> entry list -> bool
+  instance -> objective -> Big_int_Z.big_int -> Big_int_Z.big_int -> (state
+  -> state -> bool) -> (Big_int_Z.big_int -> state list -> Big_int_Z.big_int)
+  -> vector list -> entry list -> bool

@@ -69,18 +69,19 @@ let judge inst batches =
   print_endline (String.concat " " (List.map value objectives))
 
 let () =
-  let m = ref None and functions = ref [] and requests = ref [] and batches = ref [] and rows = ref [] in
+  let m = ref None and functions = ref [] and requests = ref [] and batches = ref [] and prices = ref [] in
   let inst () = { mach = Option.get !m; cost = List.rev !functions; requests = List.rev !requests } in
   let read line = match String.split_on_char ' ' line with
     | "machine" :: l ->
-      m := Some (machine l); functions := []; requests := []; batches := []; rows := []
+      m := Some (machine l); functions := []; requests := []; batches := []; prices := []
     | "function" :: l -> functions := cost_function l :: !functions
     | "request" :: l -> requests := request l :: !requests
     | "batch" :: l -> batches := batch (List.length !requests) l :: !batches
     | ["judge"] -> judge (inst ()) (List.rev !batches)
-    | "row" :: l -> rows := row l :: !rows
+    | ["prices"] -> prices := [] :: !prices
+    | "row" :: l -> prices := (row l :: List.hd !prices) :: List.tl !prices
     | ["bound"; objective; bound; scale; most] ->
       let o = List.assoc objective objectives in
-      print_endline (Search.prove (inst ()) o (z bound) (int_of_string scale) (List.rev !rows) (int_of_string most))
+      print_endline (Search.prove (inst ()) o (z bound) (int_of_string scale) (List.rev_map List.rev !prices) (int_of_string most))
     | _ -> failwith ("not understood: " ^ line) in
   try while true do read (input_line stdin) done with End_of_file -> ()

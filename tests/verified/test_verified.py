@@ -19,6 +19,7 @@ from tests.support.contents import IDLE
 from tests.support.drawer import tiny_instance
 from tests.support.exhaustive import TooManyStates, exhaustive_optimum
 from tests.support.few import ALL
+from tests.support.random_proofs import random_slots
 from tests.support.random_schedules import mutate, random_schedule
 
 ROOT = Path(__file__).parents[2]
@@ -105,6 +106,27 @@ def test_the_optimum_is_proved_and_one_more_is_refused():
             kv.verify_certificate(instance, claim(instance, objective, optimum + 1), proved=True)
         met[objective] += 1
     assert sum(met.values()) >= (60 if ALL else 4)
+
+
+def test_any_prices_prove_the_optimum_at_most():
+    met = Counter()
+    for seed in range(120 if ALL else 10):
+        draw, instance = random.Random(seed), tiny_instance(seed, cost="unit", requests=2)
+        objective = draw.choice(("total-flow-time", "weighted-flow-time", "total-ttft"))
+        try:
+            optimum, _ = exhaustive_optimum(instance, objective, max_states=300)
+        except TooManyStates:
+            continue
+        for more in (0, 1):
+            proof = random_slots(draw, instance, objective, int(optimum) + more, strict=True)
+            made = certify(instance, objective, proof, int(optimum) + more)
+            if more:
+                with pytest.raises(kv.InvalidCertificate, match=f"a schedule ends at {optimum}$"):
+                    kv.verify_certificate(instance, made, proved=True)
+            else:
+                assert kv.verify_certificate(instance, made, proved=True) == optimum
+        met[objective] += 1
+    assert len(met) == 3
 
 
 def test_another_instance_is_refused():

@@ -1,4 +1,10 @@
-(* What the checker accepts is a lower bound. *)
+(* Prices of slots: what states are worth by weak duality, if every batch lasts one tick.
+
+   In each slot, blocks, host tokens, tokens and requests have prices, never negative. A schedule that had to pay them
+   would cost no less than one that obeys the limits and gets the price of each limit back. What one request costs at the
+   least from a state on, with its prices, is a number in a table; an entry is right if no option, nor waiting, leads to
+   less (`entry_ok`), and what has no entry counts 0. So a joint state is worth the sum of its entries, less the price of
+   all limits of the slots to come (`worth_run`). *)
 Require Import ZArith List Bool Lia Permutation FMapPositive Spec Referee Model Check.
 Import ListNotations.
 Open Scope Z_scope.
@@ -24,23 +30,25 @@ Definition unit_cost fs := forallb (fun f => (1 <=? divisor f) && (0 <=? busy f)
 Fixpoint insert (leb : state -> state -> bool) s ss := match ss with [] => [s] | x :: xs => if leb s x then s :: ss else
   x :: insert leb s xs end.
 Definition sort leb ss := fold_right (insert leb) [] ss.
+Lemma insert_perm leb s ss : Permutation (insert leb s ss) (s :: ss).
+Proof. induction ss as [|x ss IH]; simpl; [reflexivity|]. destruct (leb s x); [reflexivity|]. rewrite IH.
+    apply perm_swap. Qed.
+Lemma sort_perm leb ss : Permutation (sort leb ss) ss.
+Proof. induction ss as [|x ss IH]; simpl; [reflexivity|]. rewrite insert_perm. now constructor. Qed.
 
-Section Checker.
+Section Prices.
   Variable I : instance.
   Variable o : objective.
-  Variable scale target : Z.
+  Variable scale : Z.
   Variable rows : list row.
   Variable hash : Z -> list state -> positive.  (* any functions: they steer what is found, not what is proved *)
-  Variable leb : state -> state -> bool.
-  Variable table kept : list entry.  (* what a request costs at the least; states with their cost so far *)
+  Variable table : list entry.  (* what a request costs at the least *)
   Let M := mach I.
   Let tm := build hash table.
-  Let km := build hash kept.
   Definition steady := timed o && unit_cost (cost I).
   Definition slot k := nth (Z.to_nat k) rows zero.
   Definition left k := sum (supply M) (skipn (Z.to_nat k) rows).
-  Definition tick k := match rows with [] => k | _ => k + 1 end.
-  Definition clk now := match rows with [] => 0 | _ => now end.
+  Definition tick k := k + 1.
   Definition P tm k s := match pick hash tm k [s] with Some v => v | None => 0 end.
   Definition urate s := match o with Flow | Weighted | Ttft => if0 (negb (some (end_of o s))) (weigh o s) | _ => 0 end.
   Definition worth tm k ss := sum (P tm k) ss - left k.
@@ -50,29 +58,7 @@ Section Checker.
         (c <=? pay r (held M s) + P tm k (norm true 1 s))
         && forallb (fun al => c <=? pay r (snd al) + P tm k (norm true 1 (next M 1 s (fst al)))) (opts M s)
     | _ => false end.
-  Definition bounded k ss b :=
-    match pick hash km k ss with Some b' => b' <=? b | None => false end
-    || (target <=? b + (if steady then worth tm k ss else 0)).
-  Definition kept_ok_by (bounded : Z -> list state -> Z
-    -> bool) e := let k := clock e in let ss := states e in let b := mark_of e in
-    (negb (forallb (fun s => some (over s)) ss) || (target <=? b))
-    && (negb (timed o) || bounded (tick k) (sort leb (map (norm true 1) ss)) (b + scale * rate o ss))
-    && every M (fun l aa => negb (jointb M l) || let D := lasts (cost I) l in
-         bounded (match rows with [] => k | _ => k + D end) (sort leb (map (norm (timed o) D) (nexts M D ss (rev aa))))
-           (b + scale * fee o ss D))
-       (map (opts M) ss) none [].
-  Definition kept_ok := kept_ok_by bounded.  (* so that the maps are built once *)
-  Definition origin := sort leb (map (norm (timed o) 0) (initial I)).
-  Definition accepts := (1 <=? block M) && (0 <=? scale) && forallb (fun r => 0 <=? weight r) (requests I)
-    && (match rows with [] => true | _ => steady end) && forallb (row_ok M) rows && fitsb M (all_held M (initial I))
-    && forallb entry_ok table && forallb kept_ok kept && bounded 0 origin 0.
-
   (* --- prices ----------------------------------------------------------------------------------------------- *)
-  Lemma insert_perm s ss : Permutation (insert leb s ss) (s :: ss).
-  Proof. induction ss as [|x ss IH]; simpl; [reflexivity|]. destruct (leb s x); [reflexivity|]. rewrite IH.
-    apply perm_swap. Qed.
-  Lemma sort_perm ss : Permutation (sort leb ss) ss.
-  Proof. induction ss as [|x ss IH]; simpl; [reflexivity|]. rewrite insert_perm. now constructor. Qed.
   Lemma unit_1 l : unit_cost (cost I) = true -> lasts (cost I) l = 1.
   Proof.
     unfold unit_cost, lasts. induction (cost I) as [|f fs IH]; cbn [forallb fold_right]; [reflexivity|].
@@ -123,10 +109,8 @@ Section Checker.
   Lemma left_step k : 0 <= k -> left k = supply M (slot k) + left (tick k).
   Proof.
     intros K. unfold left, slot, tick. assert (supply M zero = 0) as Z0 by (unfold supply; cbn; reflexivity).
-    destruct rows as [|r rs] eqn:E; [rewrite !skipn_nil; destruct (Z.to_nat k); cbn [nth sum fold_right]; lia|].
-      rewrite <- E.
-    replace (Z.to_nat (k + 1)) with (S (Z.to_nat k)) by lia. generalize (Z.to_nat k) as n. clear E.
-      induction rows as [|x xs IH]; intros n.
+    replace (Z.to_nat (k + 1)) with (S (Z.to_nat k)) by lia. generalize (Z.to_nat k) as n.
+    clear - Z0. induction rows as [|x xs IH]; intros n.
     - rewrite !skipn_nil. destruct n; cbn; lia.
     - destruct n as [|n]; [reflexivity|]. cbn [skipn nth]. rewrite IH. reflexivity.
   Qed.
@@ -139,8 +123,7 @@ Section Checker.
       destruct K as [A B].
     specialize (IH B). unfold sum in IH. pose proof (supply_nonneg r A F). lia.
   Qed.
-  Lemma tick_nonneg k : 0 <= k -> 0 <= tick k. Proof. unfold tick. destruct rows; lia. Qed.
-  Lemma clk_step now : tick (clk now) = clk (now + 1). Proof. unfold tick, clk. destruct rows; reflexivity. Qed.
+  Lemma tick_nonneg k : 0 <= k -> 0 <= tick k. Proof. unfold tick. lia. Qed.
 
   (* --- what one request is worth ---------------------------------------------------------------------------- *)
   Hypothesis table_ok : forallb entry_ok table = true.
@@ -274,29 +257,28 @@ Section Checker.
     f_equal. induction ss as [|s ss IH]; cbn [map existsb norm over]; [reflexivity|]. now rewrite mark_some, IH.
   Qed.
   Lemma fee_timed ss D : timed o = true -> fee o ss D = rate o ss * D. Proof. destruct o; easy. Qed.
-  Lemma clk_nonneg now : 0 <= now -> 0 <= clk now. Proof. unfold clk. destruct rows; lia. Qed.
   Lemma worth_wait n now ss : 0 <= now -> good ss -> room ss ->
-    worth tm (clk now) (map (norm true now) ss) <= scale * (rate o ss * Z.of_nat n) + worth tm (clk (now + Z.of_nat n))
+    worth tm now (map (norm true now) ss) <= scale * (rate o ss * Z.of_nat n) + worth tm (now + Z.of_nat n)
       (map (norm true (now + Z.of_nat n)) ss).
   Proof.
     intros K G R. induction n as [|n IH]; [rewrite Z.add_0_r; lia|]. etransitivity; [exact IH|].
-    replace (now + Z.of_nat (S n)) with (now + Z.of_nat n + 1) by lia. rewrite <- clk_step, map_wait.
-    pose proof (worth_idle (clk (now + Z.of_nat n)) (map (norm true (now + Z.of_nat n)) ss)) as X.
-      rewrite rate_norm in X.
-    specialize (X ltac:(apply clk_nonneg; lia) (good_norm _ _ _ G) (room_norm _ _ _ R)). lia.
+    replace (now + Z.of_nat (S n)) with (now + Z.of_nat n + 1) by lia. rewrite map_wait.
+    pose proof (worth_idle (now + Z.of_nat n) (map (norm true (now + Z.of_nat n)) ss)) as X.
+      rewrite rate_norm in X. unfold tick in X.
+    specialize (X ltac:(lia) (good_norm _ _ _ G) (room_norm _ _ _ R)). lia.
   Qed.
   Lemma joint_fits l : joint M l -> fitsb M l = true.
   Proof. intros J. apply joint_iff in J. unfold jointb in J. rewrite !andb_true_iff in J. tauto. Qed.
   Lemma worth_run now ss bs zz d : steady = true -> run I now ss bs zz d -> 0 <= now -> Forall R11 zz -> good ss
     -> room ss ->
-    worth tm (clk now) (map (norm true now) ss) <= scale * meter I o now ss bs.
+    worth tm now (map (norm true now) ss) <= scale * meter I o now ss bs.
   Proof.
     intros ST. pose proof ST as [TM U]%andb_true_iff.
       induction 1 as [now ss|now ss t aa bs zz d T L J D R IH]; intros N F G RM; cbn [meter].
     - unfold worth. assert (fitsb M none = true) as Z0.
       { eapply fits_most; [|exact RM]. clear - block_ok. induction ss as [|s ss IH]; [apply most_refl|]. cbn.
         rewrite <- (plus_none none). apply most_plus; [apply held_nonneg|exact IH]. }
-      pose proof (left_nonneg (clk now) Z0). assert (sum (P tm (clk now)) (map (norm true now) ss) = 0); [|lia].
+      pose proof (left_nonneg now Z0). assert (sum (P tm now) (map (norm true now) ss) = 0); [|lia].
       clear - F table_ok. induction F as [|s ss V F IH]; cbn [map sum fold_right]; [reflexivity|]. unfold sum in IH.
         rewrite IH, P_over; [reflexivity|].
       cbn. unfold R11 in V. now destruct (over s).
@@ -306,133 +288,11 @@ Section Checker.
       pose proof (worth_wait (Z.to_nat (t - now)) now ss N G RM) as W. unfold R1 in T. rewrite Z2Nat.id in W by lia.
         replace (now + (t - now)) with t in W by lia.
       assert (D = 1) as D1 by (apply unit_1; exact U).
-      pose proof (worth_act (clk t) (map (norm true t) ss) aa ltac:(apply clk_nonneg;
+      pose proof (worth_act t (map (norm true t) ss) aa ltac:(
         lia) (good_norm _ _ _ G) (locals_norm _ _ _ _ _ L)) as X.
-      fold M in IH, J |- *. rewrite total_norm, rate_norm, clk_step in X. specialize (X (joint_fits _ J)).
+      fold M in IH, J |- *. rewrite total_norm, rate_norm in X. unfold tick in X. specialize (X (joint_fits _ J)).
         rewrite <- nexts_norm in X by lia.
       rewrite fee_timed by exact TM. rewrite D1 in *. lia.
   Qed.
 
-  (* --- the closed set --------------------------------------------------------------------------------------- *)
-  Lemma sum_perm (f : state -> Z) ss kk : Permutation ss kk -> sum f ss = sum f kk.
-  Proof. unfold sum. induction 1; cbn; lia. Qed.
-  Lemma rate_perm ss kk : Permutation ss kk -> rate o ss = rate o kk.
-  Proof.
-    intros H. unfold rate. destruct o; try reflexivity; try now apply sum_perm. f_equal.
-    induction H; cbn; [reflexivity|now rewrite IHPermutation| |congruence].
-      now rewrite !orb_assoc, (orb_comm (negb (some (over y)))).
-  Qed.
-  Lemma batch_perm ss kk : Permutation ss kk -> forall aa, Forall2 (local M 0) ss aa
-    -> exists bb, Forall2 (local M 0) kk bb /\
-    total M kk bb = total M ss aa /\ forall E, Permutation (nexts M E ss aa) (nexts M E kk bb).
-  Proof.
-    induction 1 as [|s ss kk H IH|x y ss|ss kk qq H1 IH1 H2 IH2]; intros aa L.
-    - inversion L. exists []. split; [constructor|split; [reflexivity|intros; constructor]].
-    - inversion L as [|x a y cc L1 L2]. subst. destruct (IH _ L2) as (bb & A & B & C). exists (a :: bb).
-      split; [now constructor|split; [cbn [total]; now rewrite B|]]. intros E. cbn [nexts]. now constructor.
-    - inversion L as [|x1 a y1 cc L1 L2]. subst. inversion L2 as [|x2 b y2 dd L3 L4]. subst. exists (b :: a :: dd).
-      split; [constructor; [exact L3|constructor; [exact L1|exact L4]]|split].
-      + change (plus (load_of M x b) (plus (load_of M y a) (total M ss dd)) = plus (load_of M y a) (plus (load_of M x b)
-        (total M ss dd))).
-        generalize (load_of M x b) (load_of M y a) (total M ss dd). intros p q r.
-          rewrite <- (plus_assoc p q r), (plus_comm p q). apply plus_assoc.
-      + intros E. cbn [nexts]. constructor.
-    - destruct (IH1 _ L) as (bb & A & B & C). destruct (IH2 _ A) as (dd & A2 & B2 & C2). exists dd.
-      split; [exact A2|split; [now rewrite B2|]].
-      intros E. etransitivity; [apply C|apply C2].
-  Qed.
-  Hypothesis rows_steady : rows = [] \/ steady = true.
-  Hypothesis kept_all : forallb kept_ok kept = true.
-  Definition tickD k D := match rows with [] => k | _ => k + D end.
-  Lemma clk_add t D : tickD (clk t) D = clk (t + D). Proof. unfold tickD, clk. destruct rows; reflexivity. Qed.
-  Lemma bounded_cases now ss kk b : Permutation (map (norm (timed o) now) ss) kk -> bounded (clk now) kk b = true ->
-    (exists b', b' <= b /\ kept_ok (Entry (clk now) kk b') = true) \/
-    target <= b + (if steady then worth tm (clk now) (map (norm true now) ss) else 0).
-  Proof.
-    intros H. unfold bounded. rewrite orb_true_iff. intros [B|B]; [left|right].
-    - destruct (pick hash km (clk now) kk) as [b'|] eqn:E; [|discriminate]. exists b'. split; [now apply Z.leb_le|].
-      apply pick_in in E. rewrite forallb_forall in kept_all. now apply kept_all.
-    - apply Z.leb_le in B. destruct steady eqn:ST; [|exact B]. pose proof ST as [TM _]%andb_true_iff. rewrite TM in H.
-      unfold worth in *.
-      now rewrite (sum_perm (P tm (clk now)) _ _ H).
-  Qed.
-  Lemma meter_nonneg now ss bs zz d : run I now ss bs zz d -> good ss -> 0 <= meter I o now ss bs.
-  Proof.
-    induction 1 as [|now ss t aa bs zz d T L J D R IH]; intros G; cbn [meter]; [lia|]. fold D.
-      specialize (IH (good_next _ _ _ G)). unfold R1 in T.
-    assert (0 <= sum urate ss) as U by (clear - G; induction G as [|s ss F _ IH]; cbn [sum fold_right]; [lia|];
-      unfold sum in IH; pose proof (urate_nonneg s F); lia).
-    pose proof (urate_le ss). assert (1 <= D) by apply lasts_1.
-      assert (0 <= fee o ss D) by (unfold fee; destruct o; try lia; nia). nia.
-  Qed.
-  Lemma worth_bound now ss bs zz d b : run I now ss bs zz d -> 0 <= now -> Forall R11 zz -> good ss -> room ss ->
-    target <= b + (if steady then worth tm (clk now) (map (norm true now) ss) else 0)
-      -> target <= b + scale * meter I o now ss bs.
-  Proof.
-    intros R N F G RM H. destruct steady eqn:ST.
-    - pose proof (worth_run _ _ _ _ _ ST R N F G RM). lia.
-    - pose proof (meter_nonneg _ _ _ _ _ R G). nia.
-  Qed.
-  Lemma start_batch t ss aa kk b D : kept_ok (Entry (clk t) kk b) = true -> Permutation (map (norm (timed o) t) ss) kk
-    ->
-    Forall2 (local M t) ss aa -> joint M (total M ss aa) -> D = lasts (cost I) (total M ss aa) ->
-    exists qq, Permutation (map (norm (timed o) (t + D)) (nexts M (t + D) ss aa)) qq
-      /\ bounded (clk (t + D)) qq (b + scale * fee o ss D) = true.
-  Proof.
-    intros K H L J ->. unfold kept_ok, kept_ok_by in K. cbn [clock states mark_of] in K. rewrite !andb_true_iff in K.
-      destruct K as [_ K].
-    destruct (batch_perm _ _ H _ (locals_norm (timed o) _ _ _ _ L)) as (bb & A & B & C). rewrite total_norm in B.
-    pose proof (every_sound M block_ok (local_iff M) _ _ _ A none [] (most_refl none) K) as X.
-      rewrite plus_none, app_nil_r, B in X.
-    specialize (X (joint_fits _ J)). apply joint_iff in J. rewrite J in X. cbn [negb orb] in X. cbv zeta in X.
-      rewrite rev_involutive in X.
-    set (D := lasts (cost I) (total M ss aa)) in *. fold (tickD (clk t) D) in X. rewrite clk_add in X.
-    eexists. split; [|replace (fee o ss D) with (fee o kk D); [exact X|]].
-    - rewrite nexts_norm by (pose proof (lasts_1 (cost I) (total M ss aa)); unfold D; lia). rewrite sort_perm.
-      apply Permutation_map. apply C.
-    - unfold fee. rewrite <- (rate_perm _ _ H), rate_norm. reflexivity.
-  Qed.
-  Lemma closed_run now ss bs zz d : run I now ss bs zz d -> 0 <= now -> Forall R11 zz -> good ss -> room ss ->
-    forall b kk, Permutation (map (norm (timed o) now) ss) kk -> bounded (clk now) kk b = true
-      -> target <= b + scale * meter I o now ss bs.
-  Proof.
-    induction 1 as [now ss|now ss t aa bs zz d T L J D R IH]; intros N F G RM b kk H B.
-    - destruct (bounded_cases _ _ _ _ H B) as [(b' & LE & K)|W]; [|eapply worth_bound; eauto; constructor].
-      unfold kept_ok, kept_ok_by in K. cbn [clock states mark_of] in K. rewrite !andb_true_iff, orb_true_iff in K.
-        destruct K as [[[K|K] _] _].
-      + exfalso. apply negb_true_iff in K. rewrite <- not_true_iff_false in K. apply K. apply forallb_forall.
-        intros x X.
-        apply (Permutation_in _ (Permutation_sym H)) in X. apply in_map_iff in X. destruct X as (s & <- & X).
-          rewrite Forall_forall in F.
-        cbn. rewrite mark_some. apply some_iff. now apply F.
-      + apply Z.leb_le in K. cbn [meter]. lia.
-    - unfold R1 in T.
-      assert (forall n now b kk, Z.of_nat n = t - now -> timed o = true \/ n = 0%nat -> 0 <= now
-        -> Permutation (map (norm (timed o) now) ss) kk ->
-        bounded (clk now) kk b = true -> target <= b + scale * meter I o now ss (Batch t aa :: bs)) as Main.
-      { clear b kk H B now T N. induction n as [|n IHn]; intros now b kk E TM N H B.
-        all: assert (RR : run I now ss (Batch t aa :: bs) zz (D + d)) by (apply go; [unfold R1;
-          lia|exact L|exact J|exact R]).
-        all: destruct (bounded_cases _ _ _ _ H B) as [(b' & LE & K)|W];
-          [|exact (worth_bound _ _ _ _ _ _ RR N F G RM W)]; clear RR.
-        - assert (now = t) as -> by lia. destruct (start_batch _ _ _ _ _ D K H L J eq_refl) as (qq & A & C).
-          assert (0 <= t + D) as ND by (pose proof (lasts_1 (cost I) (total (mach I) ss aa)); unfold D; lia).
-          specialize (IH ND F (good_next _ _ _ G) (room_next _ _ _ _ L (joint_fits _ J)) _ _ A C).
-          cbn [meter]. fold D. rewrite Z.sub_diag, Z.mul_0_r. lia.
-        - destruct TM as [TM|TM]; [|discriminate]. pose proof K as K2. unfold kept_ok, kept_ok_by in K.
-          cbn [clock states mark_of] in K. rewrite !andb_true_iff in K.
-          destruct K as [[_ K] _]. rewrite TM in K. cbn [negb orb] in K. rewrite clk_step in K.
-          assert (Permutation (map (norm (timed o) (now + 1)) ss) (sort leb (map (norm true 1) kk))) as H2.
-          { rewrite sort_perm. rewrite TM in H |- *. rewrite map_wait. now apply Permutation_map. }
-          specialize (IHn (now + 1) _ _ ltac:(lia) (or_introl TM) ltac:(lia) H2 K). cbn [meter] in *.
-            rewrite <- (rate_perm _ _ H), rate_norm in IHn. nia. }
-      destruct (timed o) eqn:TM.
-      + eapply (Main (Z.to_nat (t - now))); eauto; lia.
-      + assert (rows = []) as RE by (destruct rows_steady as [?|ST]; [assumption|unfold steady in ST; rewrite TM in ST;
-        discriminate]).
-        assert (clk now = clk t) as CE by (unfold clk; now rewrite RE). rewrite CE in B.
-        assert (map (norm false now) ss = map (norm false t) ss) as ME by reflexivity. rewrite ME in H.
-        pose proof (Main 0%nat t b kk ltac:(lia) (or_intror eq_refl) ltac:(lia) H B) as X. cbn [meter] in *.
-          destruct o; try discriminate TM. cbn [rate] in *. lia.
-  Qed.
-End Checker.
+End Prices.
