@@ -29,6 +29,7 @@ from tests.support.random_proofs import (
     random_enumeration,
     random_events,
     random_fresh,
+    random_in_order,
     random_late_windows,
     random_prices,
     random_slots,
@@ -39,7 +40,7 @@ from tests.support.random_proofs import (
 )
 
 MUTANTS = 12
-KINDS = ("alone", "configurations", "enumeration", "events", "fresh", "late-tail", "late-windows", "pairs", "prices",
+KINDS = ("alone", "configurations", "enumeration", "events", "fresh", "in-order", "late-tail", "late-windows", "pairs", "prices",
          "shares", "slot-dual", "slots", "speed", "tree")  # fmt: skip
 STEPS = 3 * 10**6
 """Steps that `library/check.py` may take for a certificate."""
@@ -159,6 +160,7 @@ def random_proofs(case: Case, draw: Random, best: Value) -> Iterator[Any]:
         yield random_events(draw)
         yield random_enumeration(draw)
         yield random_fresh(draw, case.instance)
+        yield random_in_order(draw, case.instance)
         yield random_late_windows(draw, case.instance)
     if Prices.takes.why_not("prices", case.instance, case.objective) is None:
         for _ in range(4):
