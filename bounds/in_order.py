@@ -31,11 +31,13 @@ class Most:
 
 
 def propose_in_order(task: Task) -> Iterator[Proposal]:
-    """Return prices of the time of batches (InvalidCertificate at once where there is too much of it)."""
-    found, count = divided(task), Budget()
-    found[0].units.spend(len(found[0].price), count)
+    """Return prices of the time of batches."""
+    tried = len(lines(task.instance.cost)) * (1 + most_packs(task.instance))
+    tokens = sum(request.output for request in task.instance.requests)
+    count = Budget()
+    count.spend("prices in order", 20_000 * tried * tokens)
     task.begin(count)
-    return _proposals(task, found)
+    return _proposals(task)
 
 
 def divided(task: Task) -> list[Ascent]:
@@ -54,8 +56,8 @@ def divided(task: Task) -> list[Ascent]:
     return found
 
 
-def _proposals(task: Task, found: list[Ascent]) -> Iterator[Proposal]:
-    best = found[0]
+def _proposals(task: Task) -> Iterator[Proposal]:
+    best, *_ = found = divided(task)
     for tried in found:
         if not task.is_over():
             tried.rise(Most.trial)
@@ -83,6 +85,7 @@ class Ascent:
         """Take slots of so many units, with a scale that sums of a checker hold."""
         task, self.units = self.task, Units(self.task.instance, self.task.objective, proof.replace(scale=1))
         chains = [self.units.chain(request) for request in task.instance.requests]
+        spend(Work.token * 2 * sum(request.output for request in task.instance.requests))
         rates, ends = sum(chain.rate for chain in chains) // FINE, [self.units.alone(chain) for chain in chains]
         self.most = 4.0 * rates  # for a price
         paid = max(float(chain.paid[-1]) for chain in chains)
@@ -105,7 +108,9 @@ class Ascent:
         if most > Most.units:
             raise InvalidCertificate(f"a slot would have room for {most} units, more than {Most.units}")
         slot = float(most * units.each)
-        first = machine_prices([(int(start // slot), *job) for start, *job in jobs], slot, 2 * Most.slots)
+        first = machine_prices(
+            [(int(start // slot), ratio, volume) for start, ratio, volume in jobs], slot, 2 * Most.slots
+        )
         longest = max(self.units.alone(chain) for chain in self.chains)  # beyond it few prices matter
         self.price = np.pad(slot * first, (0, max(len(first) // 2, int(1.3 * longest / slot) - len(first)) + 1))
         self._divide(self.proof.replace(most=most))
