@@ -39,14 +39,14 @@ def corners(instance: Instance) -> Iterator[Shares]:
     limits = (machine.block_limit, None, machine.batch_tokens, machine.prefill_limit or machine.block_limit,
               machine.batch_requests)  # fmt: skip
     limited = [{name: UNIT} for name, limit in zip(RESOURCES, limits, strict=True) if limit is not None]
-    limited += [{"packing": UNIT, "packs": packs} for packs in range(1, 1 + _fit(instance))]
+    limited += [{"packing": UNIT, "packs": packs} for packs in range(1, 1 + most_packs(instance))]
     for k in range(count):
         for shared in limited or [{}]:
             yield Shares(functions=tuple(UNIT * (i == k) for i in range(count))).replace(**shared)
 
 
-def _fit(instance: Instance) -> int:
-    """0 if enough requests fit that whole numbers hardly matter."""
+def most_packs(instance: Instance) -> int:
+    """Return the most packs worth a try; 0 if enough requests fit that whole numbers hardly matter."""
     machine, requests = instance.machine, instance.requests
     if machine.block_limit is None:
         return 0

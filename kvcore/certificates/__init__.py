@@ -32,6 +32,8 @@ schedule can exceed it; elsewhere `None` (no limit) is never a number.
 * `configurations._least`: one tick after the last price. Later starts cost more, and pay nothing for memory.
 * `configurations._check_size`: 2 `MAX_TICKS`. Ticks of the network and of starts are refused above; a tick has at most
   M starts, as each takes a block. All sums stay below 2^62.
+* `in_order`: price 0 after the last slot; what is left of a call is forgotten. A value is at most all payments at the
+  highest price, and the rate times the last end: below 2^62, else refused.
 * `pairs.ENDLESS`: 2^60 blocks for no limit. Two contexts take at most 2 10^15.
 * `rigid.memory_of`: sum of all last loads. All requests at once take no more; `rigid.too_large` refuses sums above
   2^30, so that 32 bits hold loads.
@@ -65,6 +67,7 @@ from kvcore.certificates.configurations import Configurations
 from kvcore.certificates.enumeration import Enumeration
 from kvcore.certificates.events import Events
 from kvcore.certificates.fresh import Fresh
+from kvcore.certificates.in_order import InOrder
 from kvcore.certificates.late_windows import LateWindows
 from kvcore.certificates.old.prices import Prices
 from kvcore.certificates.old.tree import Branch, Leaf, Tree
@@ -85,6 +88,7 @@ __all__ = [
     "Enumeration",
     "Events",
     "Fresh",
+    "InOrder",
     "InvalidCertificate",
     "LateTail",
     "LateWindows",

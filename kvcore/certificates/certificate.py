@@ -16,6 +16,7 @@ from kvcore.certificates.configurations import Configurations
 from kvcore.certificates.enumeration import Enumeration
 from kvcore.certificates.events import Events
 from kvcore.certificates.fresh import Fresh
+from kvcore.certificates.in_order import InOrder
 from kvcore.certificates.late_windows import LateWindows
 from kvcore.certificates.old.tree import Tree
 from kvcore.certificates.pairs import Pairs
@@ -40,6 +41,7 @@ AnyProof = Annotated[
     | Enumeration
     | Events
     | Fresh
+    | InOrder
     | LateWindows
     | Pairs
     | Shares

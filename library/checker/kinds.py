@@ -33,6 +33,7 @@ from library.checker.files import (
 from library.checker.fresh import fresh
 from library.checker.instance import RESOURCES, output, sha256
 from library.checker.objectives import AVERAGES, FLOWS, OBJECTIVES, PLAIN, RATES, TAIL, tail_of
+from library.checker.order import in_order
 from library.checker.pairs import pairs
 from library.checker.prefixes import note_prefixes
 from library.checker.prices import tree
@@ -62,6 +63,10 @@ EVENTS = {"states": integer(1), "target": (optional(integer(0, 2**60)), None), "
 FRESH = {
     "function": (number, 0), "fee": (number, 0), "memory": (switch, False), "levels": ([number], []),
     "labels": integer(1), "target": (optional(integer(0, 2**58)), None),
+}  # fmt: skip
+IN_ORDER = {
+    "line": (number, 0), "packs": (integer(0, 1000), 0), "most": (integer(1, 2**20), 1), "scale": integer(1, 2**30),
+    "price": [price],
 }  # fmt: skip
 SEARCH = {
     "target": integer(1), "scale": integer(1, 2**30), "prices": [SLOTS], "strict": (switch, False),
@@ -107,6 +112,7 @@ KINDS: dict[str, tuple[Callable[[Box, Box, str], Amount], dict[str, Any], tuple[
     "events": (exhaustive, EVENTS, (*PLAIN, "total-flow-time")),
     "enumeration": (enumerated, {"states": integer(1)}, ("makespan", "busy-time", "max-flow-time", *RATES)),
     "fresh": (fresh, FRESH, tuple(RATES)),
+    "in-order": (in_order, IN_ORDER, tuple(RATES)),
     "pairs": (pairs, {}, tuple(RATES)),
     "slots": (slots, SEARCH, ("makespan", "busy-time", "max-flow-time", *RATES)),
 }

@@ -29,6 +29,7 @@ from tests.support.random_proofs import (
     random_enumeration,
     random_events,
     random_fresh,
+    random_in_order,
     random_late_windows,
     random_slots,
     random_speed,
@@ -38,7 +39,7 @@ from tests.support.random_proofs import (
 )
 
 MUTANTS = 12
-KINDS = ("alone", "configurations", "enumeration", "events", "fresh", "late-tail", "late-windows", "pairs",
+KINDS = ("alone", "configurations", "enumeration", "events", "fresh", "in-order", "late-tail", "late-windows", "pairs",
          "shares", "slot-dual", "slots", "speed", "tree")  # fmt: skip
 STEPS = 3 * 10**6
 """Steps that `library/check.py` may take for a certificate."""
@@ -158,6 +159,7 @@ def random_proofs(case: Case, draw: Random, best: Value) -> Iterator[Any]:
         yield random_events(draw)
         yield random_enumeration(draw)
         yield random_fresh(draw, case.instance)
+        yield random_in_order(draw, case.instance)
         yield random_late_windows(draw, case.instance)
     if Tree.takes.why_not("tree", case.instance, case.objective) is None:
         for _ in range(4):

@@ -13,6 +13,7 @@ from kvcore.certificates import (
     Enumeration,
     Events,
     Fresh,
+    InOrder,
     LateTail,
     LateWindows,
     Leaf,
@@ -84,6 +85,21 @@ def random_fresh(draw: random.Random, instance: Instance) -> Fresh:
     events = random_events(draw)
     target = None if events.target is None else min(events.target, 2**58)
     return Fresh(function=draw.randrange(len(instance.cost.functions)), labels=events.states, target=target)
+
+
+def random_in_order(draw: random.Random, instance: Instance) -> InOrder:
+    """Draw a line, slots of any length, and prices of any shape and size."""
+    scale, slots, top = draw.choice([1, 64, 1024]), draw.choice([0, 1, 2, draw.randint(1, 40)]), draw.choice([1, 2, 4])
+    shapes = (
+        [int(scale * top * (1 - i / max(1, slots))) for i in range(slots)],
+        [int(draw.random() * scale * top) for _ in range(slots)],
+        [draw.choice([0, 0, scale, 10**9]) * (draw.random() < 0.3) for _ in range(slots)],
+        [scale * top * (i < slots // 2) for i in range(slots)],
+    )
+    return InOrder(
+        line=draw.randrange(len(lines(instance.cost))), packs=draw.choice([0, 1, 2, 2, 3, 4]),
+        most=draw.choice([1, 1, 2, 3, 4, 7]), scale=scale, price=tuple(draw.choice(shapes)),
+    )  # fmt: skip
 
 
 def random_division(draw: random.Random, instance: Instance) -> dict[str, Any]:

@@ -1,0 +1,189 @@
+"""Prices in order: those of one machine that may interrupt, then cutting planes, in ever finer slots."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from math import ceil, inf, log2
+
+import numpy as np
+
+from bounds.bundle import Bundle, Evaluation, Vector, maximise
+from bounds.clock import Units as Work
+from bounds.clock import spend
+from bounds.shares import most_packs
+from bounds.slot_dual import machine_prices
+from bounds.task import Proposal, Task
+from kvcore.certificates.budget import Budget
+from kvcore.certificates.in_order import FINE, InOrder, Integers, Units, after
+from kvcore.certificates.proof import InvalidCertificate
+from kvcore.certificates.steps import lines
+from kvcore.compiled import compiled
+
+
+class Most:
+    """Numbers that steer the search."""
+
+    slots = 100  # with prices, at first
+    rounds = 100  # prices tried for slots of one length
+    units = 64  # of a request for which the first slots have room
+    pieces = 8  # requests with cuts of their own
+    trial = 15  # rounds in which lines and packs are compared
+
+
+def propose_in_order(task: Task) -> Iterator[Proposal]:
+    """Return prices of the time of batches."""
+    tried = len(lines(task.instance.cost)) * (1 + most_packs(task.instance))
+    tokens = sum(request.output for request in task.instance.requests)
+    count = Budget()
+    count.spend("prices in order", 20_000 * tried * tokens)
+    task.begin(count)
+    return _proposals(task)
+
+
+def divided(task: Task) -> list[Ascent]:
+    """Return first prices for each line and number of packs. Raises InvalidCertificate where no line has any."""
+    found, said = list[Ascent](), InvalidCertificate("batches have no time")
+    for line in range(len(lines(task.instance.cost))):
+        try:
+            found += [
+                Ascent(task, InOrder(line=line, packs=packs, scale=1, price=()))
+                for packs in range(1 + most_packs(task.instance))
+            ]
+        except InvalidCertificate as reason:
+            said = reason
+    if not found:
+        raise said
+    return found
+
+
+def _proposals(task: Task) -> Iterator[Proposal]:
+    best, *_ = found = divided(task)
+    for tried in found:
+        if not task.is_over():
+            tried.rise(Most.trial)
+            best = max(best, tried, key=lambda one: one.bound)
+    yield best.proposal()
+    reached = 0.0
+    while not task.is_over():
+        best.rise(Most.rounds)
+        yield best.proposal()
+        if best.proof.most == 1 or best.bound < 1.0001 * reached:
+            return
+        reached = best.bound
+        best.halve()
+
+
+class Ascent:
+    """The best `price` so far, in parts of rates, for slots that have room for `proof.most` units; its `value`."""
+
+    def __init__(self, task: Task, proof: InOrder) -> None:
+        self.task, self.value, self.price = task, -inf, np.zeros(0)
+        self._divide(proof)
+        self._begin()
+
+    def _divide(self, proof: InOrder) -> None:
+        """Take slots of so many units, with a scale that sums of a checker hold."""
+        task, self.units = self.task, Units(self.task.instance, self.task.objective, proof.replace(scale=1))
+        chains = [self.units.chain(request) for request in task.instance.requests]
+        spend(Work.token * 2 * sum(request.output for request in task.instance.requests))
+        rates, ends = sum(chain.rate for chain in chains) // FINE, [self.units.alone(chain) for chain in chains]
+        self.most = 4.0 * rates  # for a price
+        paid = max(float(chain.paid[-1]) for chain in chains)
+        whole = self.most * paid + FINE * rates * float(len(self.price) * self.units.slot + 2 * max(ends))
+        self.proof = proof.replace(scale=2 ** int(np.clip(log2(2**61 / whole), 0, 20)))
+        self.units = Units(task.instance, task.objective, self.proof)
+        self.chains = [self.units.chain(request) for request in task.instance.requests]
+
+    def _begin(self) -> None:
+        """Set the prices of one machine that may interrupt, in as many slots as are wanted at first."""
+        units, jobs = self.units, list[tuple[float, float, float]]()
+        for chain in self.chains:
+            start, ratio = float(chain.arrival), chain.rate / max(1.0, float(chain.paid[-1])) / self.proof.scale
+            for j, wait in enumerate(chain.wait.tolist()):
+                begin, end = chain.begin[j : j + 2].tolist()
+                jobs.append((start, ratio, float(chain.paid[end] - chain.paid[begin]) / FINE))
+                start += units.each * (end - begin) + wait
+        whole = max(self.units.alone(chain) for chain in self.chains) + sum(volume for *_, volume in jobs)
+        most = 2 ** max(0, ceil(log2(whole / (Most.slots * units.each))))
+        if most > Most.units:
+            raise InvalidCertificate(f"a slot would have room for {most} units, more than {Most.units}")
+        slot = float(most * units.each)
+        first = machine_prices(
+            [(int(start // slot), ratio, volume) for start, ratio, volume in jobs], slot, 2 * Most.slots
+        )
+        longest = max(self.units.alone(chain) for chain in self.chains)  # beyond it few prices matter
+        self.price = np.pad(slot * first, (0, max(len(first) // 2, int(1.3 * longest / slot) - len(first)) + 1))
+        self._divide(self.proof.replace(most=most))
+        self.evaluate(self.price)
+
+    def halve(self) -> None:
+        """Take slots of half the length at the same prices."""
+        self.price, self.value = np.repeat(self.price, 2), -inf
+        self._divide(self.proof.replace(most=self.proof.most // 2))
+        self.evaluate(self.price)
+
+    @property
+    def bound(self) -> float:
+        """The value in ticks."""
+        return self.value * self.units.slot / self.units.divisor
+
+    def whole(self, price: Vector) -> Integers:
+        """Return whole prices."""
+        return np.floor(np.clip(price, 0, self.most) * self.proof.scale).astype(np.int64)
+
+    def evaluate(self, price: Vector) -> Evaluation:
+        """Return the bound by prices, and what each request (of many: all together) takes and pays."""
+        whole, costs, taken = self.whole(price), list[int](), np.zeros((len(self.chains), len(price)))
+        for chain, row in zip(self.chains, taken, strict=True):
+            spend(len(whole) * len(chain.paid) * self.proof.most * 2 * Work.nanosecond)
+            least, values, starts = self.units.least(chain, whole)
+            costs.append(least)
+            if values is not None:
+                follow(values, starts, chain, whole, self.proof.most, self.units.each, row)
+        slot, x = FINE * self.units.slot, whole / self.proof.scale
+        value = sum(costs) / (slot * self.proof.scale) - float(x.sum())  # in slots
+        if value > self.value:
+            self.value, self.price = value, x
+        pieces = np.array(costs) / (slot * self.proof.scale)
+        if len(pieces) > Most.pieces:
+            pieces, taken = pieces.sum(keepdims=True), taken.sum(axis=0, keepdims=True)
+        return Evaluation(x, value, pieces, taken / slot)
+
+    def rise(self, rounds: int) -> None:
+        """Look for better prices near the best ones."""
+        n, upper = len(self.price), inf
+        if self.task.upper is not None:
+            upper = float(self.task.upper * self.units.unit * self.units.divisor) / self.units.slot
+        maximise(
+            self.evaluate, self.price, Bundle(), linear=-np.ones(n), low=np.zeros(n),
+            high=np.full(n, self.most), scale=np.full(n, self.most / 4), size=0.05, worth=1e-5 * abs(self.value),
+            deadline=self.task.deadline, rounds=rounds, enough=upper,
+        )  # fmt: skip
+
+    def proposal(self) -> Proposal:
+        """Return the proof of the best prices."""
+        return Proposal(self.proof.replace(price=tuple(self.whole(self.price).tolist())))
+
+
+@compiled
+def follow(values, starts, chain, price, most, each, taken):  # type: ignore[no-untyped-def]
+    """Add to `taken` what a request pays for in each slot on a cheapest way."""
+    k = j = 0
+    ready, slot = chain.arrival, most * each
+    s = ready // slot
+    room = min(most, ((s + 1) * slot - ready + each - 1) // each)
+    while s < len(price) and k < len(chain.paid) - 1:
+        best, units = values[s + 1, k], 0
+        for g in range(1, min(room, chain.begin[j + 1] - k) + 1):
+            cost = price[s] * (chain.paid[k + g] - chain.paid[k])
+            cost += after(values, starts, chain, s, j, k + g, s * slot + g * each, each, slot, most)
+            if cost < best:
+                best, units = cost, g
+        taken[s] += chain.paid[k + units] - chain.paid[k]
+        k += units
+        if units > 0 and k == chain.begin[j + 1]:
+            ready = s * slot + units * each + chain.wait[j]
+            j, s = j + 1, ready // slot
+            room = min(most, ((s + 1) * slot - ready + each - 1) // each)
+        else:
+            s, room = s + 1, most

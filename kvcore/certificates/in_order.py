@@ -1,0 +1,196 @@
+"""Prices in order: the tokens of a request come one after another, each at a speed of its own.
+
+Definition, theorem and proof: `docs/bounds.md`, "Prices in order".
+"""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from math import gcd
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+from pydantic import Field
+
+from kvcore.certificates.budget import Budget
+from kvcore.certificates.fresh import chain_of
+from kvcore.certificates.proof import InvalidCertificate, Proof
+from kvcore.certificates.steps import lines
+from kvcore.compiled import compiled
+from kvcore.features import RULES, SUMS, Takes
+from kvcore.instance import Instance, Request
+from kvcore.metrics import Value, least_value, scale_of, weight
+
+FINE = 1024
+"""A unit pays whole parts of 1/1024 of a tick, times the price."""
+MOST = 2**62
+"""Sums over one request stay below this."""
+
+Integers = npt.NDArray[np.int64]
+
+
+class InOrder(Proof):
+    """Prices of the time of batches, `price` / `scale` in each slot of time, which has room for `most` units a request.
+
+    `line` is the number of the line (`steps.lines`), `packs` the k of the dual feasible function of blocks (0: linear).
+    """
+
+    kind: Literal["in-order"] = "in-order"
+    takes: ClassVar = Takes(RULES | SUMS)
+    line: Annotated[int, Field(ge=0)] = 0
+    packs: Annotated[int, Field(ge=0, le=1000)] = 0
+    most: Annotated[int, Field(ge=1, le=2**20)] = 1
+    scale: Annotated[int, Field(ge=1, le=2**30)]
+    price: Annotated[tuple[Annotated[int, Field(ge=0, le=2**50)], ...], Field(max_length=2**18)]
+
+    def prove(self, instance: Instance, objective: str, budget: Budget) -> Value:
+        """Return what all requests take and pay at the least, less all that batches can be paid."""
+        units, price = Units(instance, objective, self), np.array(self.price, dtype=np.int64)
+        units.spend(len(price), budget)
+        total = sum(units.least(chain, price)[0] for chain in map(units.chain, instance.requests))
+        return least_value(units.value(total, price), objective)
+
+    @property
+    def why(self) -> str:
+        """The argument."""
+        return "tokens of a request come one after another and pay for the time of their batches"
+
+
+class Chain(NamedTuple):
+    """The units of a request: those of run j, between two calls, from `begin[j]` up to `begin[j + 1]`.
+
+    The first k pay `paid[k]` at a price of 1; `wait[j]` is the call after run j; a unit of time costs `rate`.
+    """
+
+    paid: Integers
+    begin: Integers
+    wait: Integers
+    rate: int
+    arrival: int
+
+
+class Units:
+    """The units of all requests, each no shorter than `each`, in slots of `slot`; time is in 1/divisor ticks."""
+
+    def __init__(self, instance: Instance, objective: str, proof: InOrder) -> None:
+        """Raise InvalidCertificate where there is no such line, or it is 0."""
+        found, machine = lines(instance.cost), instance.machine
+        if proof.line >= len(found):
+            raise InvalidCertificate(f"there is no line {proof.line}: the cost has {len(found)}")
+        line = found[proof.line]
+        given = line.base, line.prices.tokens, line.divisor
+        self.base, self.token, self.divisor = (each // gcd(*given) for each in given)
+        self.each = self.base + self.token
+        if self.each == 0:
+            raise InvalidCertificate(f"line {proof.line} gives batches no time")
+        self.instance, self.objective, self.proof, self.slot = instance, objective, proof, proof.most * self.each
+        self.blocks, self.parts = machine.block_limit, max(1, proof.packs) * (machine.block_limit or 1)
+        self.unit = scale_of(instance.requests, objective)
+
+    def tokens(self, request: Request) -> list[tuple[int, int]]:
+        """Return the fresh tokens of each output token that counts, and the call after it."""
+        return [(request.prompt, 0)] if self.objective == "total-ttft" else chain_of(request)
+
+    def count(self, tokens: int) -> int:
+        """Return the units of an output token with so many fresh tokens."""
+        return (self.base + self.token * tokens) // self.each
+
+    def spend(self, slots: int, budget: Budget) -> None:
+        """Count the work before it is done."""
+        for request in self.instance.requests:
+            budget.spend("output tokens in order", 4000 * (1 if self.objective == "total-ttft" else request.output))
+            tokens = self.tokens(request)
+            units, runs = sum(self.count(new) for new, _ in tokens), 1 + sum(wait > 0 for _, wait in tokens)
+            cells = (slots + 1) * (units + 1 + runs * (self.proof.most + 1))
+            budget.spend("prices in order", 4 * self.proof.most * cells, 8 * cells + 32 * units)
+
+    def packed(self, context: int) -> int:
+        """Return the dual feasible function of a context's blocks, times `parts`."""
+        k, most = self.proof.packs, self.blocks
+        if most is None:
+            return 0
+        held = self.instance.machine.blocks(context)
+        return max(1, k) * held if k == 0 or (k + 1) * held % most == 0 else (k + 1) * held // most * most
+
+    def chain(self, request: Request) -> Chain:
+        """Return the units of a request."""
+        context, pays, counts, begin, wait = 0, list[int](), list[int](), [0], list[int]()
+        for new, call in self.tokens(request):
+            context += new
+            count = self.count(new)
+            work = self.base * self.packed(context) + self.token * new * self.parts
+            pays.append(FINE * work // (self.parts * count))
+            counts.append(count)
+            if call:
+                begin.append(sum(counts))
+                wait.append(call * self.divisor)
+        rate = int(self.unit * weight(request, self.objective)) * self.proof.scale * FINE
+        arrival = (request.arrival - self.instance.first_arrival) * self.divisor
+        most = max((1, *self.proof.price)) * sum(pay * count for pay, count in zip(pays, counts, strict=True))
+        ends = len(self.proof.price) * self.slot + self.each * sum(counts) + sum(wait) + arrival
+        if most + rate * ends >= MOST:
+            raise InvalidCertificate("numbers are too large to be added up")
+        paid = np.concatenate(([0], np.cumsum(np.repeat(np.array(pays, dtype=np.int64), counts))))
+        return Chain(paid, np.array([*begin, sum(counts)]), np.array([*wait, 0]), rate, arrival)
+
+    def alone(self, chain: Chain) -> int:
+        """Return the least time of a request up to its end."""
+        return chain.arrival + self.each * (len(chain.paid) - 1) + int(chain.wait.sum())
+
+    def least(self, chain: Chain, price: Integers) -> tuple[int, Any, Any]:
+        """Return the least that a request takes and pays from its arrival on, and the tables of it (`fill`)."""
+        slots, count, most = len(price), len(chain.paid) - 1, self.proof.most
+        left = self.each * np.arange(count, -1, -1)
+        left[:-1] += np.repeat(np.cumsum(chain.wait[::-1])[::-1], np.diff(chain.begin))
+        s = chain.arrival // self.slot
+        if s >= slots:
+            return chain.rate * int(left[0]), None, None
+        values = np.empty((slots + 1, count + 1), dtype=np.int64)
+        values[slots] = chain.rate * (slots * self.slot + left)
+        starts = np.empty((slots, len(chain.wait), most + 1), dtype=np.int64)
+        fill(values, starts, chain, price, most, self.each)
+        room = min(most, -(-((s + 1) * self.slot - chain.arrival) // self.each))
+        return int(starts[s, 0, room]) - chain.rate * chain.arrival, values, starts
+
+    def value(self, total: int, price: Integers) -> Fraction:
+        """Return the bound where all requests take and pay `total`."""
+        supply = self.slot * FINE * sum(price.tolist())
+        return Fraction(total - supply, self.proof.scale * FINE * self.divisor * self.unit)
+
+
+@compiled
+def fill(values, starts, chain, price, most, each):  # type: ignore[no-untyped-def]
+    """Fill in the least cost from slot s on: with k units done, and at the begin of run j with room for g in slot s."""
+    units, slot = len(chain.paid) - 1, most * each
+    for s in range(len(price) - 1, -1, -1):
+        j = len(chain.wait) - 1
+        for k in range(units - 1, -1, -1):
+            while k < chain.begin[j]:
+                j -= 1
+            best, end = values[s + 1, k], chain.begin[j + 1]
+            for g in range(most + 1):
+                at = k + g
+                if g > 0 and at <= end:
+                    cost = price[s] * (chain.paid[at] - chain.paid[k])
+                    cost += after(values, starts, chain, s, j, at, s * slot + g * each, each, slot, most)
+                    best = min(best, cost)
+                if k == chain.begin[j]:
+                    starts[s, j, g] = best
+                elif at >= end:
+                    break
+            values[s, k] = best
+
+
+@compiled
+def after(values, starts, chain, s, j, at, over, each, slot, most):  # type: ignore[no-untyped-def]
+    """Return the least cost after the units before `at`, the last in slot s, over at a time if it ends run j."""
+    if at < chain.begin[j + 1]:
+        return values[s + 1, at]
+    if at == len(chain.paid) - 1:
+        return chain.rate * over
+    ready = over + chain.wait[j]
+    t = ready // slot
+    if t >= len(values) - 1:
+        return values[len(values) - 1, at]
+    return starts[t, j + 1, min(most, ((t + 1) * slot - ready + each - 1) // each)]
