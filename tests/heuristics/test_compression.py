@@ -57,7 +57,7 @@ def test_what_is_repeated_is_what_would_be_decided(name):
 
 
 def test_vllm_is_asked_when_something_arrives(monkeypatch):
-    """Four requests of two to nine tokens in two bursts: a decision a burst and one without requests, not one for each that ends."""
+    """Four requests in two bursts: a decision a burst and one without requests, not one for each that ends."""
     asked = []
     decide = VllmV1.decide
     monkeypatch.setattr(VllmV1, "decide", lambda self, view, plan: asked.append(view.now) or decide(self, view, plan))
