@@ -95,7 +95,6 @@ class Ascent:
         self.chains = [self.units.chain(request) for request in task.instance.requests]
 
     def _begin(self) -> None:
-        """Set the prices of one machine that may interrupt, in as many slots as are wanted at first."""
         units, jobs = self.units, list[tuple[float, float, float]]()
         for chain in self.chains:
             start, ratio = float(chain.arrival), chain.rate / max(1.0, float(chain.paid[-1])) / self.proof.scale

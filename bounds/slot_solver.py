@@ -272,7 +272,6 @@ class SlotSolver:
 
 
 def _restart(search: SlotSearch, vector: Vector) -> None:
-    """Begin anew with a first vector in place of all."""
     search.vectors.clear()
     search.later.clear()
     search.values.clear()
@@ -348,7 +347,6 @@ def _events(local: LocalGraphs, tick: int, o: int) -> Iterator[Event]:
 
 
 def _follow(search: SlotSearch, path: list[tuple[Any, Any]], real: dict[int, int]) -> list[dict[int, int]]:
-    """`real` has states as good as those of the path."""
     local, graphs, reduced = search.local, search.local.graphs, search.reduced
     owner = np.repeat(np.arange(len(search.graphs.idle)), np.diff(search.graphs.first))
     on_path = dict(zip(local.members, path[0][0].tolist(), strict=True))

@@ -178,7 +178,6 @@ class _Search:
                 pass
 
     def _try(self, division: Speed, inflated: float, gains: float = 1.0) -> bool:
-        """Whether these prices are enough better, and so taken."""
         if self.best is not None and now() > self.task.deadline:
             return False
         tried = Ascent(division, self.needs, inflated)
@@ -273,7 +272,6 @@ class Ascent:
         self._divided(np.repeat(self.best[0], 2, axis=1), 2)
 
     def _prolong(self) -> None:
-        """As many slots at the mean price as pay."""
         more = int(self.spare / self.shape.slot / self.price.mean())
         if more and self.value > self.shape.slot * (self.slots - 1):
             self._divided(np.pad(self.price, ((0, 0), (0, more)), "mean"), 1)
@@ -471,7 +469,6 @@ Served = tuple[WorkPiece, int, int]
 
 
 def _served(work: RequestWork, size: Floats) -> tuple[list[Served], Floats]:
-    """The pieces, in 1024ths of ticks, and how fast prices fall."""
     falls = work.rate / size
     rank = np.argsort(np.argsort(-falls, kind="stable"))
     columns = (work.arrival * UNIT, rank, size * work.requests * UNIT, range(len(size)))

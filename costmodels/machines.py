@@ -40,7 +40,6 @@ BLOCK = 64  # tokens a block, as InferCept's attention kernels take them on an A
 
 
 def _infercept(model: Model, devices: int) -> Machine:
-    """384 tokens a batch, 128 GiB of swap space, and every move of a scheduler."""
     return Machine(
         memory=kv_capacity(model, DEVICES["a100-40gb"].memory, BLOCK, devices=devices), block=BLOCK,
         host_memory=whole_blocks(128 * GIB, model, BLOCK), batch_tokens=384, evict=True, partial=True,

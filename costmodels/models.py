@@ -128,7 +128,6 @@ class Model:
         return self._numbers(None)
 
     def _numbers(self, routed: int | None) -> int:
-        """Return the parameters without embeddings, with `routed` experts a layer."""
         norms = (self.layers * self.norms + 1) * self.width * (2 if self.norm_bias else 1)
         attention = (self.heads + 2 * self.kv_heads) * self.head_width + self.width
         hidden = (2 if self.gated else 1) * self.hidden + self.width

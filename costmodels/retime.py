@@ -74,7 +74,6 @@ def with_cost(instance: Instance, cost: Cost, tick: Fraction) -> Instance:
 
 
 def _rescaled(request: Request, scale: Fraction) -> Request:
-    """Objectives are rounded down, so that they are not made easier."""
     slo = request.slo
     if slo is not None:
         ticks = {name: value * scale for name, value in slo if value is not None}

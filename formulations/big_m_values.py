@@ -101,7 +101,6 @@ class _Values:
     # --- what requests do ----------------------------------------------------------------------------------------
 
     def _in_order(self) -> list[RequestTrace]:
-        """Identical requests take traces in the order of their ends."""
         traces = list(self.trace.requests)
         for group in self.program.alike:
             ordered = sorted((self.trace.requests[i] for i in group), key=lambda trace: trace.steps[-1].batch)

@@ -520,7 +520,6 @@ class CpSat:
         return truth
 
     def _pairs(self, part: _RequestVariables, prefill: Any, j: int) -> Any:
-        """c*c + 2*c*m = (m + c)^2 - m^2, for a prefill."""
         most = part.request.peak
         squares = []
         for value in (part.device[j] + part.tokens[j], part.device[j]):

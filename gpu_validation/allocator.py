@@ -133,7 +133,6 @@ class Allocator:
         self.drop(i, self._m[i] + self._h[i])
 
     def _ranges(self, start: int, end: int) -> list[tuple[int, int, int]]:
-        """Return the blocks over positions [start, end): (index, first token in it, last + 1)."""
         b = self.block
         blocks = range(start // b, -(-end // b)) if end > start else ()
         return [(index, max(start - index * b, 0), min(end - index * b, b)) for index in blocks]

@@ -130,7 +130,6 @@ class CaseData:
 
 
 def _probes(s: int, start: int, c: int, m: int) -> list[tuple[int, int, int, int]]:
-    """Return (request, first row, rows, KV up to the last of them) of probed rows."""
     if c <= 2 * PROBED:
         return [(s, start, c, c + m)]
     return [(s, start, PROBED, m + PROBED), (s, start + c - PROBED, PROBED, c + m)]

@@ -171,7 +171,6 @@ class CpuBackend(TorchBackend):
         return out
 
     def _mask(self, rows: int, seen: int, dtype: torch.dtype) -> Tensor:
-        """Return [rows, seen], 0 where a row sees a key, else -inf: a view of the longest one."""
         width = self._masks.shape[1] - ROWS
         if seen > width or self._masks.dtype != dtype:
             width = 2 * seen

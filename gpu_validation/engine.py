@@ -67,8 +67,6 @@ class _Step:
 
 
 class _Loaded(NamedTuple):
-    """`known` is the history at the start."""
-
     plan: EnginePlan
     known: Tensor
     steps: list[_Step]
@@ -199,7 +197,6 @@ class Engine:
     # --- before the clock starts ---------------------------------------------------------------------------------
 
     def _load(self, plan: EnginePlan, writes: bool, keeps: bool) -> _Loaded:
-        """Return the plan on the device; the last ones are kept. `writes`: generated tokens go to the history."""
         key = (id(plan), writes, keeps and self.captures, self.captures)
         if key not in self._loaded:
             known = torch.from_numpy(plan.history(self.model.vocabulary, self.seed)).to(self.device)

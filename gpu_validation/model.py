@@ -107,7 +107,6 @@ class Decoder:
         return self.backend.linear(mixed.flatten(1), layer.output)
 
     def _logits(self, x: Tensor) -> Tensor:
-        """Without a rounding to 16 bits, which makes ties: cuBLAS accumulates and returns fp32."""
         if x.dtype in (torch.float32, torch.float64):
             return self.backend.linear(x, self.head)
         if x.is_cuda and not self.backend.strict:

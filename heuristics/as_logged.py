@@ -89,7 +89,6 @@ def read_run(instance: Instance, path: str | Path, preset: str | None = None, *,
 
 
 def _of_instance(instance: Instance, log: RunLog) -> RunLog:
-    """Return the log with the instance's ids; BadInput for an unknown request."""
     ids = [request.id for request in instance.requests]
     names = {str(k): id for k, id in enumerate(ids)} if log.numbered else {id: id for id in ids}
     batches = []
@@ -112,7 +111,6 @@ def _of_instance(instance: Instance, log: RunLog) -> RunLog:
 
 
 def _execute(instance: Instance, log: RunLog, dropped: dict[int, list[str]]) -> Trace:
-    """Execute the log as it stands; one without moves with those that restarts show and calls order."""
     execution, made, pending = StreamExecution(instance), list[Batch](), set[str]()
     for j, logged in enumerate(log.batches):
         start = round(logged.start_s / instance.tick_seconds)

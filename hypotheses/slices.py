@@ -34,7 +34,6 @@ def _file(name: str) -> Path:
 
 @cache
 def _trace(name: str, memory: int | None = None) -> Instance:
-    """With a memory, at INFERMAX's cost of Llama-2-7B on an A100."""
     read, model = read_azure if name == CONVERSATIONS else read_agent_traces, get_cost("infermax-7b")
     if memory is None:
         return read(_file(name), machine=ROOMY)

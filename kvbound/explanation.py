@@ -265,8 +265,6 @@ def _left(limit: int | None, used: Ints) -> Ints:
 
 
 class _Life:
-    """What a request's time was `spent` on, by `SPENT`."""
-
     def __init__(self, id: str, periods: Iterable[Period], room: _Room) -> None:
         self.id, self.room, self.spent = id, room, dict.fromkeys(SPENT, 0)
         self.path = sum(part.blocks for part in room.parts[id])
@@ -279,7 +277,6 @@ class _Life:
                 self.spent[KINDS.get(period.kind, period.kind)] += period.end - period.start
 
     def _wait(self, period: Period) -> None:
-        """Count the batch under way, batches, the gaps before each, and the one at the end."""
         room, now, held = self.room, period.start, period.device + period.host
         first, last = (int(k) for k in np.searchsorted(room.starts, (period.start, period.end)))
         if first and room.ends[first - 1] > now:

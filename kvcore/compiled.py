@@ -42,7 +42,6 @@ def sources_hash() -> str:
 
 @cache
 def _kept() -> Any:
-    """Return the class of caches of compiled code."""
     import numba
     from numba.core.caching import FunctionCache, IndexDataCacheFile
 
@@ -90,7 +89,6 @@ class _Compiled:
 
     @cached_property
     def _made(self) -> Any:
-        """Compile, and keep the code where a folder can be written."""
         import numba
 
         made = numba.njit(**self._how)(self.__wrapped__)

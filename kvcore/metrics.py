@@ -332,7 +332,6 @@ def _attainment_by_class(requests: Sequence[RequestTrace], end: int) -> dict[str
 
 
 def _times(requests: Sequence[RequestTrace], end: int) -> dict[str, list[tuple[int, int]]]:
-    """Return ticks, and tokens over which they are."""
     flows = [min(request.completion, end) - request.request.arrival for request in requests]
     nets = [flow - _called(request, end) for flow, request in zip(flows, requests, strict=True)]
     outputs = [request.request.output for request in requests]

@@ -99,7 +99,6 @@ def _line(*cells: object) -> str:
 
 
 def _named(value: int | str | None, objective: str, tick: Fraction) -> str:
-    """In seconds, or in ticks where a tick is one second: the default of files."""
     if value is None:
         return "-"
     if objective == "late-requests":

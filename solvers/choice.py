@@ -111,7 +111,6 @@ def _named(names: Sequence[str]) -> list[Way]:
 
 
 def _race(provers: tuple[Way, ...], instance: Instance, objective: str) -> Choice:
-    """All that may prove, in turns, beside what finds schedules: at once if none is exact."""
     if provers[0] is EVENTS and most_options(instance) > EventOptions.given().most_options:
         others = (way for way in provers if way not in (BOUND, EVENTS))
         provers = (BOUND, *others, EVENTS)  # which only finds there

@@ -272,7 +272,6 @@ class _Solve:
         )  # fmt: skip
 
     def _not_tried(self) -> Iterator[str]:
-        """Name the ways of the ladder that would prove something, but had no time."""
         if self._stopped() in (Stop.PROVED, Stop.EARLY) or all(BOUND not in lane for lane in self.choice.lanes):
             return
         if not self.ladder:

@@ -101,7 +101,6 @@ class Process:
 
 
 def _path() -> list[str]:
-    """The current folder last: a folder there may be called `solvers`."""
     here = int(sys.path[0] in ("", os.getcwd()))
     return sys.path[here:] + sys.path[:here]
 

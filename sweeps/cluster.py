@@ -62,7 +62,6 @@ def _client(distributed: Any, address: str) -> Any:
 
 
 def _check_versions(client: Any, address: str) -> None:
-    """Workers with another kvbound would give other results."""
     try:
         versions = set(client.run(code_version).values())
     except ImportError as error:

@@ -99,7 +99,6 @@ def _clock(limits: Solvers | Bounds) -> float:
 
 
 def _instances(family: Instances, folder: Path) -> list[Drawn]:
-    """The first problem is raised if none is possible."""
     made = [_drawn(family, point, folder) for point in _points(family)]
     if all(drawn.instance is None for drawn in made):
         raise BadInput(f"{made[0].name}: {made[0].problem}")

@@ -169,5 +169,4 @@ def _flat(cell: Cell, row: CellRow) -> dict[str, Any]:
 
 
 def _number(value: int | str | None) -> int | str | None:
-    """SQLite has 64 bits."""
     return str(value) if isinstance(value, int) and abs(value) >= 2**63 else value

@@ -53,7 +53,6 @@ class CellWorker:
 
 
 def _watch(process: Process, cell: Cell) -> Stop | None:
-    """Wait until the process can be read, or exceeds a limit, which is returned."""
     ends = time.monotonic() + cell.limit
     with selectors.DefaultSelector() as selector:
         selector.register(process.back, selectors.EVENT_READ)

@@ -113,7 +113,6 @@ def _machine(name: str, fine: Machine, grid: _Grid) -> Machine:
 
 
 def _budget(tokens: int | None, grid: _Grid) -> int | None:
-    """At most one coarse token per token that a tick processes."""
     return None if tokens is None else min(tokens, tokens * (grid.slot - grid.headroom) // grid.block)
 
 

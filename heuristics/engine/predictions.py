@@ -104,7 +104,6 @@ def _guessed(request: Request, guess: Guess) -> Request:
 
 
 def _cut(request: Request, memory: int) -> Request:
-    """Return the request with less to generate, and then returned, so that it fits into the memory."""
     excess = request.peak - memory
     segments = list(request.segments)
     for k in reversed(range(len(segments))):

@@ -320,7 +320,6 @@ def _file_of(policy: Policy) -> str:
 def _demands(
     instance: Instance, policy: Policy, believed: list[Request]
 ) -> tuple[list[Demand] | None, list[Demand | None]]:
-    """Return the true demands, and those that the policy knows."""
     if policy.knows == "online":
         return None, [None] * len(believed)
     estimate = SoloEstimate(instance.machine, instance.cost)

@@ -55,7 +55,6 @@ class Deadline(Knee):
         self._up_to_knee = self._knee and self.machine.hybrid and self.machine.chunked
 
     def _after(self, job: Job) -> Array:
-        """Return the tokens after its segment, and the ticks of its calls less its arrival."""
         demand = job.demand
         return np.array([sum(demand.decode[job.segment + 1 :]), demand.call_ticks[job.segment] - job.arrival], float)
 
@@ -69,7 +68,6 @@ class Deadline(Knee):
         return Step(device + host, missing, (missing == 1) & (device + host > 0)), left, -age - shared * left
 
     def _slack(self, at: Array) -> tuple[Array, Array, float]:
-        """Return the tokens left, the age in ticks, and T."""
         device, host, missing, left = self.state[:, at]
         step = Step(device + host + missing - 1, np.ones(len(at)), np.ones(len(at), bool))
         age = self.now + self.after[1, at]

@@ -76,7 +76,6 @@ class FirstTokens(Unified):
         return 1 if self._late else super().steady(view, plan)
 
     def _together(self, jobs: list[Job]) -> int:
-        """Return how many of them have the most first tokens for their batch's duration."""
         if not jobs:
             return 0
         tokens = np.array([float(job.missing) for job in jobs])

@@ -170,7 +170,6 @@ class Index(Unified):
         self.after[:, job.index] = self._after(job)
 
     def _after(self, job: Job) -> Array:
-        """Return the work after the end of its segment, by function."""
         demand = job.demand
         total = np.zeros(len(self.after))
         for k in range(job.segment, len(demand.decode) - 1):

@@ -380,7 +380,6 @@ class Infercept(InferceptBase):
         super().look_at_calls(plan)
 
     def _wastes(self) -> Iterable[tuple[int, tuple[int, int]]]:
-        """Yield twice the waste of preserving and of discarding each, in token-ticks."""
         running = [*self.decoding, *self.prefilling]
         size, others = len(running), sum(job.device for job in running)
         chunk = max(1, self.saturation - size)

@@ -143,7 +143,6 @@ class McSf(Unified):
         return least_waste_handling(job.demand, job.segment - 1)
 
     def _keeps(self, job: Job) -> list[int]:
-        """Return the blocks claimed from the end of each segment on."""
         if job.index not in self._kept:
             demand = job.demand
             kept = [0] * len(demand.end)
@@ -156,7 +155,6 @@ class McSf(Unified):
 
 
 def _course(known: Any, end: Any, kept: Any) -> Occupancy:
-    """Return the course of requests whose prefill ends in the next batch."""
     return Occupancy(np.maximum(known, end) - known + 1, known - 1, kept)
 
 

@@ -101,7 +101,6 @@ class OnTime(Knee):
         self._started: list[Job] = []  # who may have the first token after the batch
 
     def _after(self, job: Job) -> Array:
-        """Return the tokens after its segment, and the ticks of its calls to come."""
         demand = job.demand
         return np.array([sum(demand.decode[job.segment + 1 :]), demand.call_ticks[job.segment]], float)
 
@@ -165,7 +164,6 @@ class OnTime(Knee):
         return max(self.pace * float(pace[0]), slack)
 
     def _go(self, jobs: list[Job], at: Array, row: Row, first: list[int]) -> bool:
-        """Whether first tokens wait no more: one is half done, or has waited for its share."""
         if not self.wait or any(jobs[p].device for p in first):
             return True
         arrival = np.array([jobs[p].arrival for p in first])

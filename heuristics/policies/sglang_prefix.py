@@ -256,7 +256,6 @@ class SGLangPrefix(SGLang):
         self._grow([(job, 1) for job in order], plan, 0 if size > 1 else len(order))
 
     def _move(self, plan: Plan) -> None:
-        """Drop and forget what the engine has given away."""
         plan.dropped.update((job.id, tokens) for job, tokens in self.lost.items() if tokens)
         here = {block for node in self.tree.nodes() for block in node.key}
         made, size = set[Block](), self.machine.block

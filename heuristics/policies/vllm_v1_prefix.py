@@ -132,7 +132,6 @@ class VllmV1Prefix(VllmV1):
             self.queue(job, front=True)
 
     def _release(self, job: Job) -> None:
-        """Free a request's blocks."""
         path, complete = self.path(job), self.done[job.index] // self.machine.block
         self.memory.gone.update(path[self.named[job.index] : complete])
         self.memory.give(self.blocks.pop(job.index))
@@ -194,7 +193,6 @@ class VllmV1Prefix(VllmV1):
             self.named[job.index] = k + 1
 
     def _move(self, plan: Plan) -> None:
-        """Drop and forget what the engine has given away."""
         plan.dropped.update((job.id, tokens) for job, tokens in self.lost.items() if tokens)
         block, completed, unnamed = self.machine.block, set[Block](), set[Block]()
         for job in self.running:

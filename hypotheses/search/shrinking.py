@@ -45,7 +45,6 @@ def smaller(instance: Instance) -> Iterator[Instance]:
 
 
 def _made(instance: Instance, requests: list[Request], memory: int | None = None) -> Iterator[Instance]:
-    """Numbered anew, the first arrival at tick 0, if possible."""
     first = min(request.arrival for request in requests)
     numbered = tuple(r.replace(id=f"R{i}", arrival=r.arrival - first) for i, r in enumerate(requests, 1))
     machine = instance.machine if memory is None else instance.machine.replace(memory=memory)
@@ -56,7 +55,6 @@ def _made(instance: Instance, requests: list[Request], memory: int | None = None
 
 
 def _less(request: Request) -> Iterator[Request]:
-    """A call less, or a number halved or lower by one."""
     segments = request.segments
     for k, segment in enumerate(segments):
         if segment.call is not None:

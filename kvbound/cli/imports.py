@@ -152,8 +152,6 @@ def _asked(values: dict[str, Any]) -> Asked:
 
 
 def _imports(name: str) -> Callable[[Callable[..., tuple[Imported, Machine | MachineFor]]], None]:
-    """Make a command of a reader: it takes all `OPTIONS` too, and writes the instance."""
-
     def register(read: Callable[..., tuple[Imported, Machine | MachineFor]]) -> None:
         @wraps(read)
         def command(asked: Asked, **given: Any) -> None:

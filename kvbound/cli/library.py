@@ -61,7 +61,6 @@ def _in_ticks(library: Library, record: Record) -> list[dict[str, Any]]:
 
 
 def _each(function: Callable[[str], Any], names: Sequence[str], jobs: int | None) -> Iterator[Any]:
-    """Yield a function's result for each name, in order, from several processes; show progress."""
     jobs = min(jobs or os.cpu_count() or 1, len(names))
     with counted("instances", 0, len(names)) as advance:
         if jobs == 1:

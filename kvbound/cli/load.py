@@ -117,7 +117,6 @@ def goodput(rows: Rows, bounds: Rows, share: float) -> list[dict[str, Any]]:
 
 
 def _bound(instance: Instance, factor: Fraction, seconds: float) -> dict[str, Any]:
-    """Return a row with bounds that hold for any handling of calls."""
     loaded = scaled(instance.with_free_calls(), factor)
     slos = any(request.slo for request in loaded.requests)
     requests, arrivals = len(loaded.requests), rate(loaded)

@@ -220,7 +220,6 @@ def _draw_contents(ax: Axes, trace: Trace, frame: Frame) -> list[Any]:
 
 
 def _seen(curve: Sequence[tuple[int, int]], ax: Axes, trace: Trace, frame: Frame) -> tuple[list[float], list[int]]:
-    """Of the steps within half a point, keep the highest."""
     times = [tick * frame.scale(trace) for tick, _ in curve]
     seen: dict[int, tuple[float, int]] = {}
     for time, (_, held) in zip(times, curve, strict=True):

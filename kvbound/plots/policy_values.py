@@ -43,8 +43,6 @@ def ladder(rows: Rows, ax: Axes | None = None, units: Units | None = None) -> Ax
 
 
 class _Group(NamedTuple):
-    """The best row first, those without a value last."""
-
     rows: list[Row]
     bound: Fraction | None
 

@@ -72,7 +72,6 @@ def _facts(optimum: Result) -> Iterator[tuple[str, str]]:
 
 
 def _ladder(optimum: Result) -> Element | None:
-    """Without seconds, so that a report is the same each time."""
     if not optimum.ladder:
         return None
     units, objective = units_of(optimum.instance), optimum.objective

@@ -67,7 +67,6 @@ def _segments(request: Request) -> list[tuple[int, int, int, int, int]]:
 
 
 def _area(rows: list[tuple[int, int, int, int, int]]) -> float:
-    """Token-ticks of the slots in which a request generates tokens."""
     return float(sum(context * decode + decode * (decode - 1) // 2 for context, decode, *_ in rows))
 
 

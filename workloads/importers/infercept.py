@@ -128,7 +128,6 @@ def infercept_slice(path: str | Path, k: int, seed: int, *, evict: bool = False)
 
 
 def _with_kinds(requests: Sequence[Request], kinds: Mapping[str, str]) -> list[Request]:
-    """Keys are cut to eight characters where they stay different."""
     whole, short = ([f"{kinds[r.id]}-{r.id[:most]}" for r in requests] for most in (None, 8))
     ids = short if len(set(short)) == len(short) else whole
     return [request.replace(id=id) for request, id in zip(requests, ids, strict=True)]
@@ -137,7 +136,6 @@ def _with_kinds(requests: Sequence[Request], kinds: Mapping[str, str]) -> list[R
 def _drawn_anew(
     requests: Sequence[Request], take: int | None, times: Sequence[int], draw: random.Random
 ) -> list[tuple[Request, int]]:
-    """As in InferCept's benchmark; a number makes the id unique."""
     if take is not None:
         raise BadInput("--take draws requests without replacement, --minutes with; give one of them")
     if not times:

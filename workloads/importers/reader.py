@@ -286,7 +286,6 @@ class _Reader:
     # --- sessions -----------------------------------------------------------------------------------------------------
 
     def _chains(self, turns: Sequence[Turn]) -> dict[str, list[Turn]]:
-        """Join rows to the row before; of several after one, the first to arrive."""
         known = {turn.id: turn for turn in reversed(turns)}
         after = dict[str | None, Turn]()
         for turn in sorted(turns, key=lambda turn: turn.seconds):
@@ -361,7 +360,6 @@ class _Reader:
                 self._refuse(turn, self.layout.columns["arrival"].name, wanted, float(turn.seconds))
 
     def _shape(self, turns: Sequence[Turn]) -> Iterator[tuple[int, int]]:
-        """A call returns what the next input has above the context held."""
         held = turns[0].prompt
         for turn, after in zip(turns, [*turns[1:], None], strict=True):
             held += turn.decode

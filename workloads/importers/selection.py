@@ -252,7 +252,6 @@ CLASHES = (
 
 
 def _time(row: Row, name: str) -> Fraction:
-    """A date and time, or a number that is not just digits, such as 1e3."""
     try:
         seconds = iso_seconds(row.text(name))
     except ValueError:
