@@ -45,7 +45,7 @@ class InOrder(Proof):
     price: Annotated[tuple[Annotated[int, Field(ge=0, le=2**50)], ...], Field(max_length=2**18)]
 
     def prove(self, instance: Instance, objective: str, budget: Budget) -> Value:
-        """Return what all requests take and pay at the least, less all that batches can be paid."""
+        """Return what all requests least take and pay, less all that batches can be paid."""
         units, price = Units(instance, objective, self), np.array(self.price, dtype=np.int64)
         units.spend(len(price), budget)
         total = sum(units.least(chain, price)[0] for chain in map(units.chain, instance.requests))
@@ -93,7 +93,7 @@ class Units:
         return [(request.prompt, 0)] if self.objective == "total-ttft" else chain_of(request)
 
     def count(self, tokens: int) -> int:
-        """Return the units of an output token with so many fresh tokens."""
+        """Return the units of an output token by its fresh tokens."""
         return (self.base + self.token * tokens) // self.each
 
     def spend(self, slots: int, budget: Budget) -> None:

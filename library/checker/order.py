@@ -49,7 +49,7 @@ def packing(held: int, L: int | None, k: int) -> Fraction:
 
 
 def least(runs: list[Run], arrival: int, proof: Box, d: int, rate: int) -> int:
-    """The least that a request pays and its end costs, by what it has paid up to each slot, run after run."""
+    """The least that a request pays and its end costs, by its payments up to each slot, run after run."""
     n, S = proof.most, len(proof.price)
     slot, best, begins = n * d, inf, {arrival: 0}  # when a run may begin, and the least paid by then
     for j, (paid, wait) in enumerate(runs):

@@ -184,6 +184,7 @@ NOT_RUN = {
     "docs/sweeps.md": ["a Dask cluster"],
     "docs/runs.md": ["vLLM"],
     "docs/library.md": ["twenty minutes"],
+    "docs/verified.md": ["OCaml"],
     "docs/notebooks.md": ["JupyterLab, a program to look at notebooks"],
 }
 """What each block marked notest needs that is not here, by page."""

@@ -38,5 +38,5 @@ def test_compare_runs_those_that_share_and_says_why_others_do_not() -> None:
     assert rows["vllm-v1"]["error"].endswith("it is not made for shared prefixes")
     assert {name for name, row in rows.items() if row["value"] is not None} == {
         "vllm-v1-prefix", "vllm-v1-prefix-priority", "vllm-v1-prefix-async", "vllm-v1-prefix-belady",
-        "vllm-v1-prefix-tlru",
+        "vllm-v1-prefix-tlru", "sglang-fcfs", "sglang-lpm",
     }  # fmt: skip

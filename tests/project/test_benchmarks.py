@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from benchmarks import __main__ as registry
-from benchmarks import against_bounds, library, options, referee, simulate, worst
+from benchmarks import against_bounds, library, options, phases, referee, simulate, worst
 from benchmarks.engines import __main__ as engines
+from workloads.builtin import builtin_instance
 
 FOLDER = Path(registry.__file__).parent
 MODULES = sorted(
@@ -82,6 +83,12 @@ def write_the_worst(monkeypatch):
     assert worst.page().count(f"| {worst.WORST_POLICIES[0]} |") == 2
 
 
+def measure_phases(monkeypatch):
+    monkeypatch.setattr(phases, "made", lambda _: builtin_instance("infercept-sample:k=3,evict=1"))
+    monkeypatch.setattr(phases, "TURNS", 1)
+    phases.compare([sys.executable])
+
+
 def ask_engines(monkeypatch):
     """Our policy stands in for vLLM, which is not at hand."""
 
@@ -129,6 +136,7 @@ RUNS: dict[str, Run] = {
     "benchmarks.worst": write_the_worst,
     "benchmarks.engines": ask_engines,
     "benchmarks.compiled": compile_kernels,
+    "benchmarks.phases": measure_phases,
     "benchmarks.agreement": agree,
     "benchmarks.side_by_side": beside_single_methods,
 }
