@@ -19,7 +19,7 @@ from tests.support.exhaustive import TooManyStates, exhaustive_optimum
 from tests.support.few import few
 from tests.support.random_proofs import random_speed, with_lines
 
-SIZE, ALL = 25, 2_500
+SIZE, ALL = 15, 2_505
 OBJECTIVES = (*SUMS, FLOW, "max-flow-time")
 
 

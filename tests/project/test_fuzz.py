@@ -34,7 +34,7 @@ def cheap(monkeypatch):
 
 @pytest.mark.parametrize(
     ("part", "number", "least"),
-    [(referee.PART, 2, 20), (optima.PART, 2, 1), (bounds.PART, 3, 2), (certificates.PART, 5, 2), (costly.PART, 12, 10),
+    [(referee.PART, 2, 20), (optima.PART, 2, 1), (bounds.PART, 3, 2), (certificates.PART, 5, 2), (costly.PART, 7, 6),
      (policies.PART, 2, 2), (files.PART, 2, 13),
      (kills.PART, 1, 1), (records.PART, 1, 1)],
     ids=lambda value: getattr(value, "name", ""),
