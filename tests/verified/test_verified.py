@@ -95,7 +95,7 @@ def test_what_the_lines_cannot_say_is_declined(tried, words):
 
 def test_the_optimum_is_proved_and_one_more_is_refused():
     met = Counter()
-    for seed in range(200 if ALL else 12):
+    for seed in range(60 if ALL else 12):
         instance, objective = tiny_instance(seed), OBJECTIVES[seed % len(OBJECTIVES)]
         try:
             optimum, _ = exhaustive_optimum(instance, objective, max_states=300)
@@ -105,12 +105,12 @@ def test_the_optimum_is_proved_and_one_more_is_refused():
         with pytest.raises(kv.InvalidCertificate, match=f"a schedule ends at {optimum}$"):
             kv.verify_certificate(instance, claim(instance, objective, optimum + 1), proved=True)
         met[objective] += 1
-    assert sum(met.values()) >= (60 if ALL else 4)
+    assert sum(met.values()) >= (20 if ALL else 4)
 
 
 def test_any_prices_prove_the_optimum_at_most():
     met = Counter()
-    for seed in range(120 if ALL else 10):
+    for seed in range(30 if ALL else 10):
         draw, instance = random.Random(seed), tiny_instance(seed, cost="unit", requests=2)
         objective = draw.choice(("total-flow-time", "weighted-flow-time", "total-ttft"))
         try:
