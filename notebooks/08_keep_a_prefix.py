@@ -71,7 +71,7 @@ sizes, ratios = (2, 3, 4, 6, 8), []
 for k in sizes:
     family = kv.builtin_instance(f"prefix-followers:k={k}")
     rule = kv.verify_schedule(family, kv.simulate(family, "vllm-v1-prefix", OBJECTIVE).schedule)
-    better = kv.verify_schedule(family, kv.improve(family, OBJECTIVE, rounds=20).schedule)
+    better = kv.verify_schedule(family, kv.improve(family, OBJECTIVE, rounds=150).schedule)
     ratios.append(Fraction(kv.objective_value(rule, OBJECTIVE), kv.objective_value(better, OBJECTIVE)))
 figure = Figure(figsize=(5, 3), layout="constrained")
 axes = figure.subplots()
