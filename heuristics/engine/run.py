@@ -265,8 +265,8 @@ class _Simulation:
 
     def repeat(self, view: View, plan: Plan) -> int:
         """Repeat a batch of decodes up to the next event, as long as the policy would; return how often."""
-        if self.execution.runs[-1].features.any_prefill:
-            return 0  # a prefill of one token, too, is no decode that goes on
+        if not self.execution.streams or self.execution.runs[-1].features.any_prefill:
+            return 0  # a prefill's last token alone, which the rules call a decode, is none that goes on
         most = self.ask(self.policy.steady, view, plan) - 1
         if self.sharing is not None and most > 0:
             most = self.sharing.steps(most)

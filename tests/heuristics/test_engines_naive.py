@@ -13,7 +13,7 @@ from tests.support.build import request
 from tests.support.engines import SarathiServe, SGLang, Slai, TensorRtLlm, Vllm, VllmV1
 from tests.support.few import few
 
-FOUND = (9, 27, 30, 44, 51, 62, 68, 74, 112, 347, 412, 576)
+FOUND = (9, 27, 30, 44, 51, 62, 68, 74, 112, 202, 347, 412, 576)
 """Where the policies once differed from these."""
 NAIVE = {
     "vllm-v1": VllmV1,

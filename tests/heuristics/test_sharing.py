@@ -14,22 +14,33 @@ from tests.support.drawer import crowded_instance
 from tests.support.few import few
 
 
+def ends(instance, policy):
+    """Whether a policy has a schedule: calls that swap by order may fill the host (R7)."""
+    try:
+        trace_policy(instance, policy)
+    except (PolicyError, Unsuited):
+        return False
+    return True
+
+
 def test_every_policy_reuses_and_forgets():
-    """The referee passes what they do; written out it is the same."""
+    """The referee passes what they do; written out it is the same. Few fail that have a schedule without contents."""
     reused = forgot = failed = ran = 0
     for seed in few(range(45)):
         draw = random.Random(seed)
-        instance = with_contents(draw, crowded_instance(seed, most=5))
+        plain = crowded_instance(seed, most=5)
+        instance = with_contents(draw, plain)
         block, peak = instance.machine.block, max(request.peak for request in instance.requests)
         tight = instance.machine.replace(memory=-(-peak // block) * block)
         instance = instance.replace(machine=tight)
-        for policy in POLICIES.values():
-            if policy.why_not(instance.machine) is None:
-                policy = policy.sharing(draw.choice((None, Foresight(), Foresight(0.0))))
+        plain = plain.replace(machine=tight.replace(same_batch=True))
+        for alone in POLICIES.values():
+            if alone.why_not(instance.machine) is None:
+                policy = alone.sharing(draw.choice((None, Foresight(), Foresight(0.0))))
                 try:
                     trace = trace_policy(instance, policy)
                 except (PolicyError, Unsuited):
-                    failed += 1
+                    failed += ends(plain, alone)
                     continue
                 ran += 1
                 assert trace_policy(instance, policy, compress=False).schedule == trace.expanded(), (seed, policy.name)
