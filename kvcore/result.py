@@ -166,12 +166,17 @@ class Result:
     """Why the referee or the checker refused workers' results."""
     failed: Sequence[str] = ()
     """Errors of ways and policies."""
-    trace: Trace | None = field(init=False, default=None)
+    trace: Trace | None = None
+    """The referee's; it executes the schedule here where none is given."""
     value: Value | None = field(init=False, default=None)
 
     def __post_init__(self) -> None:
+        if self.trace is not None and (
+            self.trace.instance is not self.instance or self.trace.schedule is not self.schedule
+        ):
+            raise ValueError("the trace is of another schedule")
         if self.schedule is not None:
-            self.trace = verify_schedule(self.instance, self.schedule)
+            self.trace = self.trace or verify_schedule(self.instance, self.schedule)
             self.value = objective_value(self.trace, self.objective)
         if self.certificate is not None:
             recompute(self.instance, self.objective, self.certificate)

@@ -9,14 +9,13 @@ from fractions import Fraction
 
 import kvcore
 from bounds.clock import Timer
-from heuristics import get_policy, run_policy, trace_policy
+from heuristics import get_policy, trace_policy
 from heuristics import predictions as believed
 from heuristics.registry import AnyPolicy
 from kvcore.cost import Features, OwnCost
 from kvcore.errors import BadInput
 from kvcore.instance import Instance
 from kvcore.metrics import AVERAGES, Value, check_objective, objective_value
-from kvcore.referee import verify_schedule
 from kvcore.result import Result, SolverInfo, Stop
 
 
@@ -42,12 +41,13 @@ def simulate_policy(
     instance = free_calls(instance if cost is None else instance.replace(cost=OwnCost(cost)), handling)
     chosen = get_policy(policy)
     guessed = believed(predictions, instance, seed)
-    schedule = trace_policy(instance, chosen, guessed, go_on=lambda: timer.seconds < time_limit).schedule
+    in_time = (lambda: timer.seconds < time_limit) if time_limit < math.inf else (lambda: True)
+    trace = trace_policy(instance, chosen, guessed, go_on=in_time)
     seconds, clock = timer.seconds, timer.clock
     info = SolverInfo("policy", kvcore.__version__)
     return Result(
-        instance, objective, schedule=schedule, solver=info, policy=chosen.name, found_by=chosen.name, seconds=seconds,
-        clock_seconds=clock, stopped=Stop.ENDED,
+        instance, objective, schedule=trace.schedule, trace=trace, solver=info, policy=chosen.name,
+        found_by=chosen.name, seconds=seconds, clock_seconds=clock, stopped=Stop.ENDED,
     )  # fmt: skip
 
 
@@ -69,7 +69,7 @@ def target_of(text: str, instance: Instance, objective: str, handling: str) -> V
         if share < 0:
             raise BadInput(f"--better-than {text}: no schedule is more than 100 % better")
         freed = free_calls(instance, handling)
-        value = objective_value(verify_schedule(freed, run_policy(freed, get_policy(match[2]))), objective)
+        value = objective_value(trace_policy(freed, get_policy(match[2])), objective)
         return value * share
     if re.fullmatch(r"\d{1,30}", text):
         return Fraction(int(text)) if objective in AVERAGES else Fraction(2 * int(text) - 1, 2)

@@ -507,6 +507,13 @@ def test_statuses_keep_unknown_bound_only_and_infeasible_apart():
     assert Result(MARS, "makespan").status == "unknown"
     assert Result(MARS, "makespan", bound=3).status == "bound-only"
     assert Result(MARS, "makespan", infeasible=True).status == "infeasible"
+
+
+def test_the_trace_of_another_schedule_is_refused():
+    trace = trace_policy(MARS, get_policy("fcfs"))
+    assert Result(MARS, "makespan", trace.schedule, trace=trace).trace is trace
+    with pytest.raises(ValueError, match="the trace is of another schedule"):
+        Result(MARS, "makespan", trace.schedule.replace(), trace=trace)
     assert Result(MARS, "makespan").to_json()["value"] is None
 
 
