@@ -1,8 +1,9 @@
 """Better schedules for any instance and objective: policies with other parameters and priorities, run again and again.
 
 The index rule is tuned first: one R0, then what `solvers.steering` adds; where a function of the cost can become longer
-than the one that pays, `knee`; for late requests, `on-time`; with contents, `solvers.orders`. Destroy and repair
-(`solvers.neighbourhoods`) goes on from the best, where it applies. The referee passes every schedule that is kept.
+than the one that pays, `knee`; for late requests, `on-time`; with contents, `solvers.orders`. Few requests with calls
+have `solvers.epochs`. Destroy and repair (`solvers.neighbourhoods`) goes on from the best, where it applies. The
+referee passes every schedule that is kept.
 """
 
 from __future__ import annotations
@@ -38,6 +39,7 @@ from kvcore.referee import verify_schedule
 from kvcore.result import Result, SolverInfo, Start, Stop
 from kvcore.schedule import Schedule
 from kvcore.trace import Trace
+from solvers import epochs
 from solvers.messages import Done, Found, Progress, Send, SolveJob, SolveOptions
 from solvers.neighbourhoods import improve as repair
 from solvers.neighbourhoods import why_not
@@ -62,6 +64,7 @@ class ImproveOptions(Options):
     first: float = option(1.0, "processor seconds for a first policy, or half of all if that is more", least=0)
 
     moves = 2_000  # moves of destroy and repair that count as a round
+    epochs = 4_000  # schedules of `solvers.epochs` that count as a round
     aside = 100  # requests set aside for a percentile, one after another
     runs = 200  # compiled runs of the index rule that count as a round
     patience = 0.25, 1.0, 4.0  # tried where requests share contents
@@ -197,6 +200,8 @@ class _Improvement:
             self.follow(self.shared(ran))
             self.follow(self.patient())
             self.follow(ordered(self.listed_places(), instance.requests, draw, self.half_left()))
+        if epochs.applies(instance, objective):
+            self.few(seed)
         first = [self.turned(), self.due() if tail_of(objective) else self.tuned()]
         if self.spared is not None:
             first = [self.set_aside(), self.due(), self.turned()]
@@ -283,6 +288,14 @@ class _Improvement:
                 policy = tries.send(value)
             except StopIteration:
                 return
+
+    def few(self, seed: int) -> None:
+        self.count()
+        left, rounds = (self.seconds - (now() - self.began)) / 2, None if self.rounds is None else self.options.epochs
+        if found := epochs.search(self.instance, self.objective, left, seed, rounds):
+            trace = verify_schedule(self.instance, found)
+            if objective_value(trace, self.objective) < self.value:
+                self._keep(trace, None)
 
     def repair(self, seed: int) -> None:
         share = (self.seconds - (now() - self.began)) / self.options.restarts
