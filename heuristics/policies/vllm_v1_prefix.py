@@ -209,6 +209,8 @@ class VllmV1Prefix(VllmV1):
 VARIANTS = (
     VllmV1Prefix().called("vllm-v1-prefix-priority", "As vllm-v1-prefix; larger weights first", priority=True),
     VllmV1Prefix().called(
-        "vllm-v1-prefix-async", "As vllm-v1-prefix; a batch is planned as the one before it starts", ahead=True
+        "vllm-v1-prefix-async",
+        "vLLM's defaults: as vllm-v1-prefix; a batch is planned as the one before it starts",
+        ahead=True,
     ),
 )
