@@ -9,7 +9,7 @@ from heuristics.engine.job import Job
 from heuristics.engine.plan import Plan
 from heuristics.engine.view import View
 from heuristics.policies.vllm_v1 import VllmV1
-from kvcore.features import RULES, Feature, Takes
+from kvcore.features import Feature, Takes
 from kvcore.instance import LIMIT, Machine
 
 Block = tuple[str, int]
@@ -30,9 +30,7 @@ class VllmV1Prefix(VllmV1):
 
     name = "vllm-v1-prefix"
     drains = False
-    takes: ClassVar[Takes] = Takes(
-        (RULES | {Feature.OWN_COST, Feature.SHARED}) - {Feature.PREFILL_TOKENS, Feature.SWAP}
-    )
+    takes: ClassVar[Takes] = Takes((VllmV1.takes.features | {Feature.SHARED}) - {Feature.PREFILL_TOKENS, Feature.SWAP})
 
     def why_not(self, machine: Machine) -> str | None:
         reason = super().why_not(machine)
