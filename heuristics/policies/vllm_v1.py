@@ -110,7 +110,7 @@ class VllmV1(PlansAhead):
                 order.append(job)
                 _pay(left, job, tokens)
                 room -= job.growth(tokens)
-        if not (first or taken):
+        if not (first or taken or (victims and self.stale and self.machine.drop_and_work)):
             return not victims and all(job.index in self.leaving for job in self.running)
         admits = len(victims) == self.preempted
         for job in order:

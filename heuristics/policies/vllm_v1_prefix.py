@@ -22,8 +22,8 @@ class VllmV1Prefix(VllmV1):
     `ahead`, once their tokens are known. Freed blocks stay until memory is needed: the longest free go first, a
     request's from its end. A call that preserves holds them until its request runs again; where none runs, those behind
     the first lose theirs. Blocks beyond a path are never found; `kv.own(instance)` puts all on it. One preempted and
-    admitted again before a batch keeps its KV (R4), in vLLM whole blocks. With `priority`, vLLM also finds blocks that
-    a preemption has kept from being computed.
+    admitted again before a batch keeps its KV, in vLLM whole blocks (here with `drop_and_work`). With `priority`, vLLM
+    also finds blocks that a preemption has kept from being computed.
 
     Guarantee: nothing is known. Running time: O(blocks) a batch. Source: vLLM 0.33.0, vllm/v1/core/kv_cache_manager.py.
     """
@@ -146,7 +146,7 @@ class VllmV1Prefix(VllmV1):
         return self.memory.find(self.path(job)[: (job.known - 1) // self.machine.block])
 
     def may_join(self, job: Job, plan: Plan) -> bool:
-        return job not in self.lost or job.handling in ("free", "discard")
+        return job not in self.lost or self.machine.drop_and_work or job.handling in ("free", "discard")
 
     def admit(self, plan: Plan) -> None:
         most = min(self.machine.batch_requests or LIMIT, self.max_num_seqs)
