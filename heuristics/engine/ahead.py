@@ -15,7 +15,7 @@ class PlansAhead(ServingEngine):
     further token, as its length is the engine's stop (`max_tokens`). It still counts as running, and holds its memory,
     until batch n + 1 starts. Where the plan is empty, the engine plans again at the end of batch n. Not modelled: a
     stop that only the model's output shows (EOS), for which the engine computes one more token. A request that an empty
-    plan preempts keeps its KV, unless the machine has `drop_and_work`; SGLang's work that yields no token is no batch.
+    plan preempts keeps its KV, unless the machine has `drop_and_work`.
 
     A subclass gives `step`, which plans a batch.
     """
